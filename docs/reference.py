@@ -240,7 +240,7 @@ def names_of_plugin_module() -> Iterator[str]:
 def functions() -> Iterator[str]:
     """Every public function of the package with its arguments, then what they share and what they return."""
     import hardneg
-    from hardneg.api import analyzing, evaluation, mined, mining, recipes, recommending, results, searching
+    from hardneg.api import analyzing, evaluation, mined, recipes, recommending, results
     from hardneg.api.workplace import Where
 
     yield "# Python\n\nThe functions of `import hardneg as hn`, made from the code; [how to use them](../python.md).\n"
@@ -249,9 +249,8 @@ def functions() -> Iterator[str]:
     for name, function in public.items():
         if inspect.isfunction(function):
             yield f"## `hardneg.{name}`\n\n```python\n{name}{_signature(function)}\n```\n\n{_docstring(function)}\n"
-    more = (mining.MiningSource, searching.SearchOptions, searching.TrainingOptions, evaluation.JudgingOptions)
     yield "## Arguments by name\n"
-    for kind in (Where, *more, recommending.TrialOptions):
+    for kind in (Where, evaluation.JudgingOptions, recommending.TrialOptions):
         yield f"### `{kind.__name__}`\n\n{_docstring(kind)}\n"
     yield "## Results\n"
     made = [mined.MinedNegatives, results.FoundRun, results.BuiltIndex, results.TrainedModel, evaluation.Evaluation]

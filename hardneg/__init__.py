@@ -14,17 +14,17 @@ __version__ = "0.2.0"
 _PUBLIC = {
     "HardnegError": "hardneg.errors",
     "analyze": "hardneg.api.analyzing",
-    "encode": "hardneg.api.searching",
+    "encode": "hardneg.lines.functions",
     "evaluate": "hardneg.api.evaluation",
     "fuse": "hardneg.lines.functions",
-    "index": "hardneg.api.searching",
-    "mine": "hardneg.api.mining",
+    "index": "hardneg.lines.functions",
+    "mine": "hardneg.lines.functions",
     "mteb_model": "hardneg.mteb_search.model",
     "push": "hardneg.hub.push",
     "recommend": "hardneg.api.recommending",
     "rerank": "hardneg.lines.functions",
-    "search": "hardneg.api.searching",
-    "train": "hardneg.api.searching",
+    "search": "hardneg.lines.functions",
+    "train": "hardneg.lines.functions",
 }
 """The module that holds each public name."""
 

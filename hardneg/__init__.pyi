@@ -5,17 +5,16 @@ from collections.abc import Sequence
 from hardneg.api.analyzing import analyze as analyze
 from hardneg.api.evaluation import evaluate as evaluate
 from hardneg.api.given_dataset import Dataset
+from hardneg.api.given_model import Model
 from hardneg.api.given_qrels import AnyQrels
 from hardneg.api.given_run import AnyRun
 from hardneg.api.given_run import Runs
-from hardneg.api.mining import mine as mine
+from hardneg.api.mined import MinedNegatives
 from hardneg.api.recipes import recipe as recipe
 from hardneg.api.recommending import recommend as recommend
+from hardneg.api.results import BuiltIndex
 from hardneg.api.results import FoundRun
-from hardneg.api.searching import encode as encode
-from hardneg.api.searching import index as index
-from hardneg.api.searching import search as search
-from hardneg.api.searching import train as train
+from hardneg.api.results import TrainedModel
 from hardneg.api.workplace import Settings
 from hardneg.browse.calling import browse as browse
 from hardneg.errors import HardnegError as HardnegError
@@ -27,6 +26,42 @@ from typing import Any
 from typing import Literal
 
 __version__: str
+
+def encode(
+    dataset: Dataset,
+    model: Model,
+    *,
+    shards: int | None = None,
+    shard_rows: int | None = None,
+    place: str | None = None,
+    take: str | None = None,
+    settings: Settings = (),
+    store: str | Path | None = None,
+    device: str | None = None,
+    engine: str | Mapping[str, Any] = 'local',
+    seed: int = 42,
+    progress: bool | Progress = False,
+) -> BuiltIndex:
+    """Encode a corpus into a dense index that Pyserini's FaissSearcher opens.
+
+    Args:
+        dataset: beir:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
+        model: A folder, a hub id, or packaged:all-MiniLM-L6-v2. Or what a training returned, or a live `SentenceTransformer`, `SparseEncoder` or `MultiVectorEncoder`.
+        shards: Write the index in so many shards.
+        shard_rows: Or in shards of so many rows each.
+        place: A URL to put the shards at: s3, gs, hf, file.
+        take: Make these alone, such as 0:4, counted from 0; other machines make the others.
+        settings: Any value of the line, such as model.document_length=256.
+        store: The artifact store; default, and where it is empty, $HARDNEG_STORE, else ~/.cache/hardneg/store.
+        device: cpu, cuda, cuda:1, mps; default: the best there is.
+        engine: Where the blocks of encode, search, mine and rerank are made; `hardneg plugins list engines` shows them.
+        seed: What is drawn by.
+        progress: Whether to show bars, or what shows them.
+
+    Raises:
+        PartDone: this machine's shards are made, and others are left to other machines.
+    """
+
 
 def fuse(
     runs: Runs,
@@ -79,6 +114,86 @@ def fuse(
     """
 
 
+def index(
+    dataset: Dataset | None = None,
+    backend: str | Mapping[str, Any] = 'bm25',
+    *,
+    vectors: str | Path | BuiltIndex | None = None,
+    settings: Settings = (),
+    store: str | Path | None = None,
+    device: str | None = None,
+    engine: str | Mapping[str, Any] = 'local',
+    seed: int = 42,
+    progress: bool | Progress = False,
+) -> BuiltIndex:
+    """Index the texts of a corpus, or what a model made of them; Pyserini's searchers open most of these.
+
+    Args:
+        dataset: beir:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
+        backend: The kind of index; `hardneg plugins list indexes` shows them.
+        vectors: For an index over vectors or weights: the folder they are in. Or what `encode` returned.
+        settings: Any value of the line, such as model.document_length=256.
+        store: The artifact store; default, and where it is empty, $HARDNEG_STORE, else ~/.cache/hardneg/store.
+        device: cpu, cuda, cuda:1, mps; default: the best there is.
+        engine: Where the blocks of encode, search, mine and rerank are made; `hardneg plugins list engines` shows them.
+        seed: What is drawn by.
+        progress: Whether to show bars, or what shows them.
+
+    Raises:
+        UsageError: the backend is built from the other of the two, or from something else than the folder holds.
+    """
+
+
+def mine(
+    dataset: Dataset,
+    model: Model | None = None,
+    *,
+    run: AnyRun | None = None,
+    index: str | Path | BuiltIndex | None = None,
+    query_vectors: str | Path | None = None,
+    query_ids: str | Path | None = None,
+    miner: str | Mapping[str, Any] = 'topk',
+    split: str | None = None,
+    depth: int = 210,
+    also_qrels: str | Path | Sequence[str | Path] = (),
+    filter_by: AnyRun | None = None,
+    seed: int = 42,
+    settings: Settings = (),
+    store: str | Path | None = None,
+    device: str | None = None,
+    engine: str | Mapping[str, Any] = 'local',
+    progress: bool | Progress = False,
+) -> MinedNegatives:
+    """Mine hard negatives and write them in the form a training program reads.
+
+    The vectors, the run and the negatives are kept in the store: the same again, or in another form, is quick.
+
+    Args:
+        dataset: beir:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
+        model: A folder, a hub id, or packaged:all-MiniLM-L6-v2. Or what a training returned, or a live `SentenceTransformer`, `SparseEncoder` or `MultiVectorEncoder`.
+        run: Select from this TREC run instead of a model's search. Or what a search returned, or scores by document by query.
+        index: With vectors of queries: a dense index folder, in place of a model. Or what `encode` returned.
+        query_vectors: The queries' vectors: Parquet, JSON Lines, or a .npy array with their ids.
+        query_ids: The ids of the vectors of a .npy array, one a line.
+        miner: A miner; `hardneg plugins list` shows them.
+        split: The queries' split. Default: train, or the only one of a dataset in memory.
+        depth: How many documents are ranked for each query.
+        also_qrels: Judgements whose positives count beside the dataset's, such as a reader's marks.
+        filter_by: With a run: a TREC run whose scores the miner filters by, such as a reranker's. Or what a search returned, or scores by document by query.
+        seed: For miners that draw.
+        settings: Any value of the line, such as model.document_length=256.
+        store: The artifact store; default, and where it is empty, $HARDNEG_STORE, else ~/.cache/hardneg/store.
+        device: cpu, cuda, cuda:1, mps; default: the best there is.
+        engine: Where the blocks of encode, search, mine and rerank are made; `hardneg plugins list engines` shows them.
+        progress: Whether to show bars, or what shows them.
+
+    Raises:
+        UsageError: arguments do not go together.
+        RecipeError: the miner has no such option, or another mistake in what was asked.
+        DataError: the dataset or the run has a mistake.
+    """
+
+
 def rerank(
     dataset: Dataset,
     run: AnyRun,
@@ -113,4 +228,84 @@ def rerank(
     Raises:
         RecipeError: there is no such reranker, or it has no such option.
         DataError: the run has a mistake, or none of its queries is in the split.
+    """
+
+
+def search(
+    dataset: Dataset | None = None,
+    model: Model | None = None,
+    *,
+    backend: str | Mapping[str, Any] | None = None,
+    index: str | Path | BuiltIndex | None = None,
+    query_vectors: str | Path | None = None,
+    query_ids: str | Path | None = None,
+    split: str | None = None,
+    depth: int = 100,
+    candidates: str | Mapping[str, Any] | None = None,
+    settings: Settings = (),
+    store: str | Path | None = None,
+    device: str | None = None,
+    engine: str | Mapping[str, Any] = 'local',
+    seed: int = 42,
+    progress: bool | Progress = False,
+) -> FoundRun:
+    """Search a corpus for the queries of one split and write a TREC run; or an index, for vectors of queries.
+
+    Args:
+        dataset: beir:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
+        model: A folder, a hub id, or packaged:all-MiniLM-L6-v2. Or what a training returned, or a live `SentenceTransformer`, `SparseEncoder` or `MultiVectorEncoder`.
+        backend: An index over texts instead of a model, such as bm25.
+        index: With vectors of queries: a dense index folder, in place of a model. Or what `encode` returned.
+        query_vectors: The queries' vectors: Parquet, JSON Lines, or a .npy array with their ids.
+        query_ids: The ids of the vectors of a .npy array, one a line.
+        split: The queries' split. Default: test, or the only one of a dataset in memory.
+        depth: How many documents are ranked for each query.
+        candidates: An index over texts, such as bm25: rank only its best documents.
+        settings: Any value of the line, such as model.document_length=256.
+        store: The artifact store; default, and where it is empty, $HARDNEG_STORE, else ~/.cache/hardneg/store.
+        device: cpu, cuda, cuda:1, mps; default: the best there is.
+        engine: Where the blocks of encode, search, mine and rerank are made; `hardneg plugins list engines` shows them.
+        seed: What is drawn by.
+        progress: Whether to show bars, or what shows them.
+
+    Raises:
+        UsageError: both a model and a backend, or none.
+    """
+
+
+def train(
+    dataset: Dataset,
+    model: Model,
+    *,
+    miner: str | Mapping[str, Any] = 'topk',
+    loss: str | Mapping[str, Any] = 'star',
+    options: Mapping[str, Any] = {},
+    split: str | None = None,
+    depth: int = 210,
+    settings: Settings = (),
+    store: str | Path | None = None,
+    device: str | None = None,
+    engine: str | Mapping[str, Any] = 'local',
+    seed: int = 42,
+    progress: bool | Progress = False,
+) -> TrainedModel:
+    """Train a model on negatives that it mines first; SentenceTransformer(FOLDER) opens the result.
+
+    Args:
+        dataset: beir:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
+        model: A folder, a hub id, or packaged:all-MiniLM-L6-v2. Or what a training returned, or a live `SentenceTransformer`, `SparseEncoder` or `MultiVectorEncoder`.
+        miner: A miner; `hardneg plugins list` shows them.
+        loss: A loss; `hardneg plugins list` shows them.
+        options: One of training, such as max_steps=200.
+        split: The queries' split. Default: train, or the only one of a dataset in memory.
+        depth: How many documents are ranked for each query.
+        settings: Any value of the line, such as model.document_length=256.
+        store: The artifact store; default, and where it is empty, $HARDNEG_STORE, else ~/.cache/hardneg/store.
+        device: cpu, cuda, cuda:1, mps; default: the best there is.
+        engine: Where the blocks of encode, search, mine and rerank are made; `hardneg plugins list engines` shows them.
+        seed: What is drawn by.
+        progress: Whether to show bars, or what shows them.
+
+    Raises:
+        RecipeError: the miner, the loss or training has no such option.
     """

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from hardneg.api.given_values import plugin_setting
 from hardneg.errors import PluginError
+from hardneg.seeding import SEED
 
 if TYPE_CHECKING:
     from hardneg.recipe.load import Recipe
     from hardneg.recipe.plan import Plan
 
 ENCODED, SEARCHED, MINED, TRAINED = "index", "run", "negatives", "model"
-_LISTED, _LISTED_RUN = "candidates-index", "candidates"
 
 
 def warn(note: str) -> None:
@@ -35,7 +35,7 @@ class AdhocRecipe:
     stages: Mapping[str, Any] = field(default_factory=lambda: {MINED: {"stage": "mine", "miner": "random"}})
     model: str | None = None
     settings: Sequence[str] = ()
-    seed: int = 42
+    seed: int = SEED
 
     def check(self, tell: Callable[[str], None] = warn) -> "Recipe":
         """Checked but not planned: no data is read; `tell` gets its notes.
@@ -86,18 +86,9 @@ def planned_recipe(
     return make_plan(loaded, problems)
 
 
-def mining_stage(miner: str | Mapping[str, Any], split: str, also_qrels: Sequence[str | Path] = ()) -> dict[str, Any]:
+def mining_stage(miner: str | Mapping[str, Any], split: str) -> dict[str, Any]:
     """The stage that mines; a miner's options stand beside its `name`."""
-    more = {"also_qrels": [str(path) for path in also_qrels]} if also_qrels else {}
-    return {"stage": "mine", "split": split, "miner": plugin_setting("miner", miner), **more}
-
-
-def mining_stages(mining: dict[str, Any], depth: int | None) -> dict[str, Any]:
-    """The stage that mines, behind those that encode and search to a depth, unless there is a run already."""
-    if depth is None:
-        return {MINED: mining}
-    searched = {"stage": "search", "index": ENCODED, "split": mining["split"], "depth": depth, **list_options(mining)}
-    return {ENCODED: {"stage": "encode"}, SEARCHED: searched, MINED: {**mining, "runs": {"dense": SEARCHED}}}
+    return {"stage": "mine", "split": split, "miner": plugin_setting("miner", miner)}
 
 
 def list_options(mining: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,23 +102,3 @@ def list_options(mining: Mapping[str, Any]) -> dict[str, Any]:
         with suppress(PluginError):  # the recipe's check tells it
             found.append(configure(kind, parse_setting(given)))
     return {"positives": True} if compares(*found) else {}
-
-
-def searching_stages(split: str, depth: int, backend: str | None, candidates: str | None) -> dict[str, Any]:
-    """The stages that search an index over texts, or else one that a model makes, maybe for candidates of another."""
-    searched = {"stage": "search", "split": split, "depth": depth}
-    stages: dict[str, Any] = {
-        ENCODED: {"stage": "encode"} if backend is None else {"stage": "index", "backend": backend},
-        SEARCHED: {**searched, "index": ENCODED},
-    }
-    if candidates is not None:
-        stages[_LISTED] = {"stage": "index", "backend": candidates}
-        stages[_LISTED_RUN] = {**searched, "index": _LISTED}
-        stages[SEARCHED]["candidates"] = _LISTED_RUN
-    return stages
-
-
-def training_stages(mining: dict[str, Any], depth: int, loss: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The stages that mine and then train on what was mined."""
-    training = {"stage": "train", "negatives": MINED, "loss": loss, "options": dict(options)}
-    return {**mining_stages(mining, depth), TRAINED: training}

@@ -16,21 +16,21 @@ def names_of(argument: str, given: Any) -> list[str]:
     """One name, or several of any iterable. Raises UsageError where something is no text."""
     names = [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
     if odd := [name for name in names if not isinstance(name, str)]:
-        raise UsageError(f"{argument}: must be a name or a list of names (got {odd[0]!r:.60})")
+        raise UsageError(f"{{{argument}}}: must be a name or a list of names (got {odd[0]!r:.60})", argument)
     return names
 
 
 def name_of(argument: str, given: Any) -> str:
     """A text. Raises UsageError where it is none, or empty."""
     if not isinstance(given, str) or not given:
-        raise UsageError(f"{argument}: must be a name (got {given!r:.60})")
+        raise UsageError(f"{{{argument}}}: must be a name (got {given!r:.60})", argument)
     return given
 
 
 def mapping_of(argument: str, given: Any) -> dict[str, Any]:
     """Values by name. Raises UsageError where it is no dict."""
     if not isinstance(given, Mapping):
-        raise UsageError(f"{argument}: must be a dict of values by name, not {given!r:.60}")
+        raise UsageError(f"{{{argument}}}: must be a dict of values by name, not {given!r:.60}", argument)
     return dict(given)
 
 
@@ -38,7 +38,7 @@ def file_path(given: Any, argument: str = "path") -> Path:
     """A path. Raises UsageError where it is none."""
     text = os.fspath(given) if isinstance(given, str | os.PathLike) else None
     if not isinstance(text, str) or not text or "\0" in text:
-        raise UsageError(f"{argument}: must be a path, not {given!r:.60}")
+        raise UsageError(f"{{{argument}}}: must be a path, not {given!r:.60}", argument)
     return Path(text).expanduser()
 
 
@@ -51,14 +51,14 @@ def files_of(argument: str, given: Any) -> list[Path]:
 def whole_number(argument: str, given: Any) -> int:
     """A whole number. Raises UsageError where it is none."""
     if not _is_whole(given):
-        raise UsageError(f"{argument}: must be a whole number (got {given!r:.60})")
+        raise UsageError(f"{{{argument}}}: must be a whole number (got {given!r:.60})", argument)
     return int(given)
 
 
 def at_least_one(argument: str, given: Any) -> int:
     """A count. Raises UsageError where it is no whole number, or less than 1."""
     if whole_number(argument, given) < 1:
-        raise UsageError(f"{argument}: must be at least 1 (got {given!r:.60})")
+        raise UsageError(f"{{{argument}}}: must be at least 1 (got {given!r:.60})", argument)
     return int(given)
 
 

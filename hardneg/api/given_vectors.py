@@ -1,16 +1,20 @@
 """Queries as vectors that another program made, searched for in a folder of vectors: no model, and no dataset."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from hardneg.api.content_store import keep_content
 from hardneg.api.given_values import file_path
+from hardneg.artifacts import Artifact
 from hardneg.errors import UsageError
+from hardneg.layout import RUN
 from hardneg.progress import Progress
 
 if TYPE_CHECKING:
+    from hardneg.api.workplace import Workplace
     from hardneg.data.flat import FlatVectors
     from hardneg.indexes.dense import DenseIndex
     from hardneg.indexes.exact import ExactOptions
@@ -57,6 +61,15 @@ class GivenVectors:
             write_run(output, _entries(_using(index, options, progress), FlatVectors.open(Path(folder)), depth))
         return count
 
+    def kept_run(self, place: "Workplace", depth: int, name: str = RUN) -> tuple[Artifact, int]:
+        """The run in the store, under its content, as a file of this name; and how many queries there are."""
+        counts: list[int] = []
+
+        def write(folder: Path) -> None:
+            counts.append(self.write_run(folder / name, depth, place.device, place.progress))
+
+        return keep_content(place.store, "given-run", write), counts[0]
+
 
 def _using(index: "DenseIndex", options: "ExactOptions", progress: Progress) -> "DenseIndex":
     """The index; one that is searched exactly with these options."""
@@ -79,24 +92,20 @@ def _entries(index: "DenseIndex", queries: "FlatVectors", depth: int) -> Iterato
             yield query_id, RankedList([index.doc_ids[row] for row in rows[there]], scores[there])
 
 
-def given_vectors(command: str, index: Path | None, queries: Path | None, ids: Path | None) -> GivenVectors | None:
-    """What the options of a command say; None where none of them is given.
+def named_vectors(line: str, given: Any) -> GivenVectors | None:
+    """What the arguments `index`, `query_vectors` and `query_ids` of a line say; None where none of them is given.
 
     Raises:
         UsageError: one of them lacks another.
     """
+    names = ("index", "query_vectors", "query_ids")
+    index, queries, ids = (
+        None if (value := getattr(given, each)) is None else file_path(value, each) for each in names
+    )
     if index is None and queries is None and ids is None:
         return None
     if index is None or queries is None:
-        lacking = "--index FOLDER" if index is None else "--query-vectors FILE"
-        raise UsageError(f"{command}: vectors of queries are searched for in an index: give {lacking} too")
+        lacking = names[0] if index is None else names[1]
+        told = f"{line}: vectors of queries are searched for in an index: give {{{lacking}}} too"
+        raise UsageError(told, lacking)
     return GivenVectors(index, queries, ids)
-
-
-def named_vectors(verb: str, given: Mapping[str, Any]) -> GivenVectors | None:
-    """The same of a function's arguments `index`, `query_vectors` and `query_ids`. Raises as `given_vectors`."""
-    index, queries, ids = (
-        None if given.get(name) is None else file_path(given[name], name)
-        for name in ("index", "query_vectors", "query_ids")
-    )
-    return given_vectors(verb, index, queries, ids)

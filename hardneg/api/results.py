@@ -167,6 +167,11 @@ def source_of_runs(given: Any) -> TextSource | None:
     return next((each.source for each in runs if isinstance(each, FoundRun) and each.source), None)
 
 
+def built_index(name: str, made: Artifact) -> BuiltIndex:
+    """The index that an artifact is."""
+    return BuiltIndex(name, made.key, made.path, made.facts)
+
+
 def run_of(name: str, made: Artifact, source: TextSource) -> FoundRun:
     """The run in an artifact."""
     return FoundRun(name, made.key, made.path / RUN, made.facts, source.store, source)

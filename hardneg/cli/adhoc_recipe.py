@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hardneg.api.adhoc_recipe import SEARCHED, AdhocRecipe
+from hardneg.api.adhoc_recipe import AdhocRecipe
 from hardneg.api.workplace import Workplace
 from hardneg.artifacts import MANIFEST, Artifact, Store
 from hardneg.atomic_write import link_file, link_folder
-from hardneg.cli.console import Bars, bars, say, stderr_console
-from hardneg.cli.launch import launched, meet, together
+from hardneg.cli.console import Bars, bars, stderr_console
+from hardneg.cli.launch import meet
 from hardneg.cli.options import open_store, tell_once
 from hardneg.cli.outputs import command_outputs
 from hardneg.distributed import world
@@ -101,26 +101,6 @@ def planned_work(
 def laid_at(output: Path, source: Path) -> None:
     """Lays a file, or what is in an artifact's folder, at an output."""
     link_folder(source, output, {MANIFEST}) if source.is_dir() else link_file(source, output)
-
-
-def publish(
-    recipe: AdhocRecipe, stage: str, output: Path, place: Place, inside: str = "", overwrite: bool = False
-) -> None:
-    """Makes the artifact of a stage and lays it, or what is `inside` it, at the output.
-
-    It runs in the processes that were asked for; the first one speaks. The store keeps all steps as long as the
-    output is there.
-    """
-    if launched(place.processes, place.device):
-        return
-    with together(place.device) as device:
-        target = Target(output, folder=stage != SEARCHED)
-        with begun(recipe, replace(place, device=device), [target], overwrite) as work:
-            source = work.make().artifacts[stage].path / inside
-            if world().first:
-                with work.outputs.laid_out():
-                    laid_at(output, source)
-                say(str(output))
 
 
 def stored_dataset(recipe: AdhocRecipe, store: Path | None) -> Artifact:

@@ -34,6 +34,13 @@ FORM = _form(_FORMS)
 CORPUS = typer.Option(
     None, "--corpus-output", help="For tevatron-v2: write the corpus here too.", rich_help_panel=WRITTEN
 )
+COUNT = typer.Option(8, min=1, help="How many to write for each query, the first ones.", rich_help_panel=WRITTEN)
+SCORES = typer.Option(
+    False, "--scores", help="Write the scores too, where the form has a place for them.", rich_help_panel=WRITTEN
+)
+DROPPED_FILE = typer.Option(
+    None, "--dropped", help="Write here what a filtering miner dropped, and why.", rich_help_panel=WRITTEN
+)
 
 
 @dataclass(frozen=True)

@@ -4,19 +4,16 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from hardneg.cli.console import say, tell_left_out
-from hardneg.errors import HardnegError
+from hardneg.cli.console import say
+from hardneg.errors import HardnegError, PartDone
 from hardneg.lines.installed import line_of
-from hardneg.wording import counted
 
 if TYPE_CHECKING:
-    from hardneg.api.results import Made
     from hardneg.lines.base import Line
 
 
@@ -59,6 +56,15 @@ class LineGroup(TyperGroup):
         super().format_help(ctx, formatter)
 
 
+class IndexGroup(LineGroup):
+    """That of `hardneg index`."""
+
+    @property
+    def lines(self) -> Mapping[str, str]:
+        """The line that builds one."""
+        return {"build": "index"}
+
+
 class LazyCommands(MutableMapping[str, Any]):
     """Commands that are there already, and others by name, each made when it is looked up."""
 
@@ -86,6 +92,7 @@ class LazyCommands(MutableMapping[str, Any]):
 def command_of(line: "type[Line]", name: str) -> Any:
     """The command of a line."""
     from hardneg.cli.line_options import parameters
+    from hardneg.cli.line_outputs import outputs
     from hardneg.cli.options import STAGES
     from hardneg.lines.functions import parts
 
@@ -93,7 +100,7 @@ def command_of(line: "type[Line]", name: str) -> Any:
         with flags_told(line):
             _run(line, given)
 
-    asked = [*parameters(line), *_outputs(line)]
+    asked = [*parameters(line), *outputs(line)]
     text, _, examples = parts(line)
     run.__doc__ = "\n\n".join([text, *examples])
     run.__annotations__ = {each.name: each.annotation for each in asked}
@@ -101,17 +108,6 @@ def command_of(line: "type[Line]", name: str) -> Any:
     made = typer.Typer(add_completion=False)
     made.command(name, rich_help_panel=STAGES)(run)
     return typer.main.get_command(made)
-
-
-def _outputs(line: "type[Line]") -> list[inspect.Parameter]:
-    """What is written, and whether it replaces what is there."""
-    from hardneg.cli.options import OUTPUTS, OVERWRITE
-
-    given = {"output": (Path, OUTPUTS[line.writes]), "overwrite": (bool, OVERWRITE)}
-    return [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=form)
-        for name, (form, default) in given.items()
-    ]
 
 
 @contextmanager
@@ -128,16 +124,14 @@ def flags_told(line: "type[Line]") -> Iterator[None]:
 
 def _run(line: "type[Line]", given: Mapping[str, Any]) -> None:
     """Makes the result in the processes that were asked for; the first one writes it at the output, and speaks."""
-    from hardneg.cli.adhoc_recipe import laid_at, planned_work
+    from hardneg.cli.adhoc_recipe import planned_work
     from hardneg.cli.engines import place_of
     from hardneg.cli.launch import launched, together
     from hardneg.cli.line_options import values
-    from hardneg.cli.outputs import check_run
-    from hardneg.outputs import Target
+    from hardneg.cli.line_outputs import output_of
 
-    output: Path = given["output"]
-    if line.writes == "run":
-        check_run(output)
+    output = output_of(line, given)
+    output.check()
     taken = line.given(values(line, given))
     place = place_of(*map(given.get, ("store", "device", "processes", "engine", "engine_option")))
     if launched(place.processes, place.device):
@@ -145,21 +139,10 @@ def _run(line: "type[Line]", given: Mapping[str, Any]) -> None:
     with together(place.device) as device:
         opened = replace(place, device=device, settings=given.get("settings") or ()).opened()
         job = line().job(taken, opened)
-        targets = [Target(output, folder=line.writes == "folder")]
-        with planned_work(line.words or line.name, job, opened, targets, given["overwrite"]) as work:
-            made = job.make(work.plan, opened)
+        with planned_work(line.words or line.name, job, opened, output.targets, given["overwrite"]) as work:
+            try:
+                made = job.make(work.plan, opened)
+            except PartDone as done:
+                return say(str(done))
             if made is not None:
-                with work.outputs.laid_out():
-                    laid_at(output, made.path)
-                _tell(line, made, output)
-
-
-def _tell(line: "type[Line]", made: "Made", output: Path) -> None:
-    """Prints what was made, and what was left out."""
-    facts = dict(made.facts)
-    if tuned := facts.pop("tuned", None):
-        say(f"tuned: {tuned}")
-    counts = [counted(facts.pop(name, 0), *nouns) for name, nouns in line.counts.items()]
-    say(": ".join([str(output), *([", ".join(counts)] if counts else [])]))
-    if counts:
-        tell_left_out({name: count for name, count in facts.items() if name not in line.unsaid})
+                output.write(made, work.outputs)

@@ -10,7 +10,7 @@ from types import FrameType
 import typer
 
 import hardneg
-from hardneg.cli import analyze, artifacts, data, options, plugins, recipe
+from hardneg.cli import analyze, artifacts, data, index, options, plugins, recipe
 from hardneg.cli.browse import browse
 from hardneg.cli.console import say, stream
 from hardneg.cli.doctor import doctor
@@ -18,12 +18,10 @@ from hardneg.cli.evaluate import evaluate
 from hardneg.cli.export import export
 from hardneg.cli.lines import LineGroup
 from hardneg.cli.merge import merge
-from hardneg.cli.mine import mine
 from hardneg.cli.push import push
 from hardneg.cli.pyserini import pyserini
 from hardneg.cli.recommend import recommend
 from hardneg.cli.report import report
-from hardneg.cli.stages import encode, index_app, search, train
 from hardneg.distributed import world
 from hardneg.errors import ArtifactError, DataError, HardnegError
 
@@ -51,15 +49,11 @@ app.add_typer(recipe.app, name="recipe", rich_help_panel=options.RECIPES)
 app.add_typer(artifacts.app, name="artifacts", rich_help_panel=options.RECIPES)
 app.add_typer(data.app, name="data", rich_help_panel=options.AROUND)
 app.add_typer(plugins.app, name="plugins", rich_help_panel=options.AROUND)
-app.add_typer(index_app, name="index", rich_help_panel=options.STAGES)
+app.add_typer(index.app, name="index", rich_help_panel=options.STAGES)
 app.add_typer(analyze.app, name="analyze", rich_help_panel=options.RESULTS)
-index_app.command("merge")(merge)
+index.app.command("merge")(merge)
 app.command("doctor", rich_help_panel=options.RECIPES)(doctor)
 app.command("recommend", rich_help_panel=options.RECIPES)(recommend)
-app.command("encode", rich_help_panel=options.STAGES)(encode)
-app.command("search", rich_help_panel=options.STAGES)(search)
-app.command("mine", rich_help_panel=options.STAGES)(mine)
-app.command("train", rich_help_panel=options.STAGES)(train)
 app.command("export", rich_help_panel=options.STAGES)(export)
 app.command("evaluate", rich_help_panel=options.RESULTS)(evaluate)
 app.command("browse", rich_help_panel=options.RESULTS)(browse)

@@ -83,7 +83,7 @@ def output(written: str, default: Any = ...) -> Any:
 OUTPUT_FOLDER = output("The folder to write.")
 OUTPUT_RUN = output("The run to write, NAME.trec.gz.")
 OUTPUT_FILE = output("The file to write; its ending goes with the form.")
-OUTPUTS = {"folder": OUTPUT_FOLDER, "run": OUTPUT_RUN}
+OUTPUTS = {"folder": OUTPUT_FOLDER, "run": OUTPUT_RUN, "negatives": OUTPUT_FILE}
 """By what a line writes."""
 
 

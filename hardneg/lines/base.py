@@ -139,13 +139,14 @@ class Line(ABC):
             UsageError: they do not go together.
         """
 
-    def recipe(
-        self, given: Arguments, place: "Workplace", stages: Mapping[str, Any], model: str | None = None
-    ) -> "AdhocRecipe":
-        """The recipe in memory of these stages on the dataset that was given."""
+    def recipe(self, given: Arguments, place: "Workplace", stages: Mapping[str, Any]) -> "AdhocRecipe":
+        """The recipe in memory of these stages, with the dataset and the model that were given."""
         from hardneg.api.given_dataset import named_dataset
+        from hardneg.api.given_model import named_model
 
-        return place.recipe(self.words or self.name, named_dataset(given.dataset, place.store), stages, model)
+        model = getattr(given, "model", None)
+        named = None if model is None else named_model(model, place.store)
+        return place.recipe(self.words or self.name, named_dataset(given.dataset, place.store), stages, named)
 
     def split(self, given: Arguments) -> str:
         """The split that was given; else the only one of a dataset in memory, or the usual one."""
@@ -180,7 +181,8 @@ class Line(ABC):
             value = values.get(name, None if each.of_dataset else each.default)
             if value is REQUIRED:
                 raise UsageError(f"{{{name}}}: missing", name)
-            found[name] = value if name not in values or value is each.default else each.check(value)
+            usual = name not in values and not each.plugins
+            found[name] = value if value is None or usual else each.check(value)
         fields = {each.path: each.called for each in cls.arguments if isinstance(each, Of)}
         return Arguments(**found, fields=fields)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from hardneg.errors import UsageError
 from hardneg.lines.base import Arguments, Job, Line, Of
-from hardneg.lines.shared import QRELS, RUNS
+from hardneg.lines.shared import QRELS, RUNS, optional
 
 if TYPE_CHECKING:
     from hardneg.api.results import FoundRun
@@ -47,11 +47,9 @@ class FuseLine(Line):
         Of("fuse.parameter"),
         Of("fuse.depth"),
         replace(
-            RUNS,
+            optional(RUNS),
             name="tune_runs",
             help="Runs of other queries, to choose the numbers by: one for each that is fused, in their order.",
-            type="Runs | None",
-            default=None,
             flag="tune-run",
             panel=_TUNING,
         ),

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from hardneg.api.adhoc_recipe import ENCODED, SEARCHED
 from hardneg.lines.base import Arguments, Job, Line, Of
 from hardneg.lines.shared import DATASET, RUN
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from hardneg.api.workplace import Workplace
     from hardneg.recipe.plan import Plan
 
-_INDEX, _SEARCHED, _RERANKED = "index", "run", "reranked"
+_RERANKED = "reranked"
 
 
 class RerankLine(Line):
@@ -48,9 +49,9 @@ class RerankLine(Line):
 
         split, run = self.split(given), run_file(given.run, place.store)
         stages = {
-            _INDEX: {"stage": "index", "backend": "bm25"},
-            _SEARCHED: {"stage": "search", "index": _INDEX, "split": split},
-            _RERANKED: {**given.of("rerank"), "split": split, "run": _SEARCHED},
+            ENCODED: {"stage": "index", "backend": "bm25"},
+            SEARCHED: {"stage": "search", "index": ENCODED, "split": split},
+            _RERANKED: {**given.of("rerank"), "split": split, "run": SEARCHED},
         }
         return Job(self.recipe(given, place, stages), partial(_made, given, split, run), [run])
 

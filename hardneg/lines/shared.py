@@ -1,8 +1,9 @@
 """Arguments that several lines have, and that are fields of no verb."""
 
+from dataclasses import replace
 from pathlib import Path
 
-from hardneg.lines.base import Argument
+from hardneg.lines.base import Argument, Of
 
 DATASET = Argument(
     "dataset",
@@ -34,3 +35,36 @@ QRELS = Argument(
     form=Path,
     objects="grades by document by query",
 )
+MODEL = Argument(
+    "model",
+    "A folder, a hub id, or packaged:all-MiniLM-L6-v2.",
+    "Model",
+    objects="what a training returned, or a live `SentenceTransformer`, `SparseEncoder` or `MultiVectorEncoder`",
+)
+VECTORS = (
+    Argument(
+        "index",
+        "With vectors of queries: a dense index folder, in place of a model.",
+        "str | Path | BuiltIndex | None",
+        None,
+        form=Path,
+        objects="what `encode` returned",
+    ),
+    Argument(
+        "query_vectors",
+        "The queries' vectors: Parquet, JSON Lines, or a .npy array with their ids.",
+        "str | Path | None",
+        None,
+        form=Path,
+    ),
+    Argument("query_ids", "The ids of the vectors of a .npy array, one a line.", "str | Path | None", None, form=Path),
+)
+"""In place of a model's search: a folder of vectors, and files of those of the queries, as other programs made them."""
+
+MINED_DEPTH = Of("search.depth", more={"default": 210})
+"""The lists to mine from: `topk` keeps 200 documents, and ten of them may be positives."""
+
+
+def optional(argument: Argument) -> Argument:
+    """The same, where something else may be given instead."""
+    return replace(argument, type=f"{argument.type} | None", default=None)

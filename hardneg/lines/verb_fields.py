@@ -49,7 +49,7 @@ def argument_of(path: str, name: str) -> Argument:
 
 
 def _files(name: str, form: Any, given: Any) -> Any:
-    found = [str(path) for path in files_of(f"{{{name}}}", given)]
+    found = [str(path) for path in files_of(name, given)]
     return found if get_origin(form) is list else found[0]
 
 

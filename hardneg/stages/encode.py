@@ -15,7 +15,7 @@ from hardneg.digest import digest
 from hardneg.distributed import world
 from hardneg.encoders.open import resolve
 from hardneg.encoders.spec import Attention, ModelSpec
-from hardneg.fields import FREE, LATER, START, Name, OwnCut, Reference, Trait
+from hardneg.fields import FREE, LATER, START, Name, Option, OwnCut, Reference, Trait
 from hardneg.stages.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.inputs import open_corpus, open_encoder
 from hardneg.stages.places import TAKEN, place_problems, taken_shards
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from hardneg.protocols import Searcher, StageBlocks
     from hardneg.types import Encoded
 
+IN_SHARDS = Option(panel="In shards")
+
 
 class Encode(StageSpec):
     """Encodes the corpus into a flat index, which is the vector store too.
 
     segments: how long documents are cut into several vectors each; none reads their first `document_length` tokens.
     keep_tokens: whether the token ids of a large corpus are kept in the store, for the next encoding by this tokenizer.
-    shards, shard_rows: into how many shards the index is written, or of how many rows; vectors are the same, and so is
-    the key. place: the URL that the shards are put at; the artifact then holds their list. take: those that are made by
-    this run, such as `0:4`, counted from 0; the others are made by other machines.
+    Vectors are the same in shards of any number, and so is the key; with `place` the artifact holds their list.
     tf32: whether products in fp32 are of numbers rounded to TF32, which needs a GPU by CUDA; then part of the key.
     attention, compile: how a transformer computes, where that is not left to a trial.
     """
@@ -61,10 +61,21 @@ class Encode(StageSpec):
     attention: Attention = Field(default="auto", json_schema_extra=FREE)
     compile: bool = Field(default=False, json_schema_extra=FREE)
     keep_tokens: bool = Field(default=True, json_schema_extra=FREE)
-    shards: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
-    shard_rows: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
-    place: Name | None = Field(default=None, json_schema_extra=FREE)
-    take: str | None = Field(default=None, pattern=TAKEN, json_schema_extra=FREE)
+    shards: Annotated[int | None, IN_SHARDS] = Field(
+        None, gt=0, json_schema_extra=FREE, description="Write the index in so many shards."
+    )
+    shard_rows: Annotated[int | None, IN_SHARDS] = Field(
+        None, gt=0, json_schema_extra=FREE, description="Or in shards of so many rows each."
+    )
+    place: Annotated[Name | None, IN_SHARDS] = Field(
+        None, json_schema_extra=FREE, description="A URL to put the shards at: s3, gs, hf, file."
+    )
+    take: Annotated[str | None, IN_SHARDS] = Field(
+        None,
+        pattern=TAKEN,
+        json_schema_extra=FREE,
+        description="Make these alone, such as 0:4, counted from 0; other machines make the others.",
+    )
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """Segments of documents that become a vector a token; shards of two sizes, or at no place that can be."""

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from pydantic import Field
+
 from hardneg.data.collection import StoredCollection
 from hardneg.data.corpus import Corpus
 from hardneg.data.shards import index_bytes
@@ -30,7 +32,7 @@ class BuildIndex(StageSpec):
     purpose = "build an index to search in"
     needs_dataset = True
     stage: Literal["index"]
-    backend: IndexSetting
+    backend: IndexSetting = Field(description="The kind of index; `hardneg plugins list indexes` shows them.")
     vectors: Annotated[
         Name | None, Reference(("index",), _COMPRESSED, passes=(Trait.SEGMENTS, Trait.IMPORTED, *FORMS.values()))
     ] = None

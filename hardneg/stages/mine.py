@@ -22,6 +22,7 @@ from hardneg.fields import (
     FREE,
     LATER,
     OF_QUERIES,
+    SPLIT,
     AnswerMatch,
     FilterSettings,
     InputFile,
@@ -39,6 +40,7 @@ from hardneg.mining.filtering import Filters, needs_answers
 from hardneg.mining.texts import MiningTexts
 from hardneg.progress import Task
 from hardneg.protocols import NegativeMiner, RunJoiner
+from hardneg.seeding import SEED
 from hardneg.stages.context import Facts, StageContext
 from hardneg.stages.inputs import open_collection, open_queries
 from hardneg.stages.run_blocks import QueryBlocks, query_blocks
@@ -56,8 +58,8 @@ class Mine(StageSpec):
     in front of all others. pseudo_positives: the first of so many documents of that list that has an answer is the
     positive of a query for which none is known. answer_match: how answers are looked for: as words, or as regular
     expressions. fill_to: a query with fewer negatives gets random documents of the corpus until it has so many; those
-    that a filter drops then go. also_qrels: files of judgements beside the dataset's, such as those that a reader of
-    negatives marked; what they call relevant is positive too, here and where the negatives are trained on.
+    that a filter drops then go. What `also_qrels` call relevant is positive too, here and where the negatives are
+    trained on.
     """
 
     version = 1
@@ -65,18 +67,22 @@ class Mine(StageSpec):
     purpose = "take passages that rank high and are not labelled: the hard negatives"
     needs_dataset = True
     stage: Literal["mine"]
-    miner: MinerSetting
+    miner: MinerSetting = Field(description="A miner; `hardneg plugins list` shows them.")
     filters: FilterSettings = ()
     runs: Annotated[dict[str, Name], Reference(("run",))] = Field(default_factory=dict)
-    split: Name = "train"
-    seed: int = 42
+    split: Name = Field("train", description=SPLIT)
+    seed: int = Field(SEED, description="For miners that draw.")
     without_answers: bool = Field(default=False, json_schema_extra=LATER)
     pseudo_positives: int | None = Field(default=None, gt=0, json_schema_extra=LATER)
     answer_match: AnswerMatch = Field(default="string", json_schema_extra=LATER)
     fill_to: int | None = Field(default=None, gt=0, json_schema_extra=LATER)
     also_qrels: Annotated[
         tuple[Name, ...], BeforeValidator(parse_names), InputFile("judgements, as TREC or BEIR have them")
-    ] = Field(default=(), json_schema_extra=FREE)
+    ] = Field(
+        default=(),
+        json_schema_extra=FREE,
+        description="Judgements whose positives count beside the dataset's, such as a reader's marks.",
+    )
 
     @model_validator(mode="after")
     def _complete(self) -> "Mine":

@@ -11,7 +11,7 @@ from hardneg.data.queries import Queries
 from hardneg.data.runs import join_runs, write_run
 from hardneg.distributed import barrier, world
 from hardneg.errors import PartDone
-from hardneg.fields import FREE, LATER, InputFile, Name, Reference, Trait
+from hardneg.fields import FREE, LATER, SPLIT, InputFile, Name, Reference, Trait
 from hardneg.layout import QUERIES, RUN
 from hardneg.progress import Seconds
 from hardneg.rates.foretold import Foretold
@@ -52,8 +52,8 @@ class Search(RunSpec):
     index: Annotated[Name, Reference(("index",))]
     model: Annotated[Name | None, Reference(("model",))] = None
     candidates: Annotated[Name | None, Reference(("run",), passes=(Trait.ADDED_POSITIVES,))] = None
-    split: Name = "test"
-    depth: int = Field(default=100, gt=0)
+    split: Name = Field("test", description=SPLIT)
+    depth: int = Field(100, gt=0, description="How many documents are ranked for each query.")
     precision: Literal["auto", "fp32", "bf16"] = "fp32"
     positives: bool = Field(default=False, json_schema_extra=LATER)
     text_of: Literal["query", "positive"] = Field(default="query", json_schema_extra=LATER)

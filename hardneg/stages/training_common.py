@@ -73,7 +73,7 @@ class TrainingSpec(StageSpec):
     needs_dataset = True
     resumes = True
     every_process = True
-    loss: LossSetting
+    loss: LossSetting = Field(description="A loss; `hardneg plugins list` shows them.")
     options: Annotated[TrainOptions, AfterValidator(without_problems)] = Field(default_factory=TrainOptions)
     validation_run: ValidationRun = None
     validation: Validation = Validation()

@@ -67,7 +67,7 @@ def test_queries_are_searched_for_by_their_vectors(hardneg: Hardneg) -> None:
 def test_negatives_are_mined_by_them(hardneg: Hardneg) -> None:
     small_collection(Path("data"))
     hardneg(*IMPORT)
-    mine = ["mine", "--dataset", "beir:data", "--option", "depth=5", "--form", "tevatron-v2", "--count", "4"]
+    mine = ["mine", "--dataset", "beir:data", "--option", "miner.depth=5", "--form", "tevatron-v2", "--count", "4"]
     mine += ["--corpus-output", "corpus.jsonl"]
     out = hardneg(*mine, *GIVEN, "--depth", "6", "--output", "mined.jsonl")
     assert "36 queries, 180 negatives mined" in out and "run queries that are not in the split: 24" in out
@@ -86,8 +86,8 @@ def test_negatives_are_mined_by_them(hardneg: Hardneg) -> None:
     [
         (["search", *GIVEN, "--model", "x"], UsageError, "are all that is read: leave the others out"),
         (["search", "--index", "index"], UsageError, "search: vectors of queries are searched for in an index: give"),
-        (["search", "--query-vectors", "queries.parquet"], UsageError, "give --index FOLDER too"),
-        (["search"], UsageError, "search: give --dataset NAME, and --model NAME or --backend NAME"),
+        (["search", "--query-vectors", "queries.parquet"], UsageError, "give --index too"),
+        (["search"], UsageError, "search: give --dataset, and --model or --backend"),
         (["search", *GIVEN[:2], "--query-vectors", "wide.parquet"], UsageError, "dimension 5, and index has 4"),
         (["search", *GIVEN[:2], "--query-vectors", "none.parquet"], DataError, "none.parquet: no such file"),
         (["search", "--index", "none", *GIVEN[2:]], ArtifactError, "none: no dense index"),

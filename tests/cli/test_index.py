@@ -36,10 +36,11 @@ def test_compresses_a_dense_index(flat: Path, tmp_path: Path) -> None:
     said, error = _build("--vectors", flat, "--backend", "pq", *options, "--output", output)
     assert error is None, said
     size = (output / "index").stat().st_size
-    assert f"{output}: 50 vectors in {size} bytes" in said
+    assert f"{output}: 50 passages, {size} bytes" in said
     assert faiss.read_index(str(output / "index")).ntotal == 50
     assert sorted(path.name for path in tmp_path.iterdir()) == ["flat", "small"]
     assert _build("--vectors", flat, "--backend", "fp16", "--output", output)[1] is None
+    (output / "index").unlink()
     (output / "index").write_text("mine")
     said, error = _build("--vectors", flat, "--backend", "fp16", "--output", output)
     assert isinstance(error, UsageError) and "there already" in str(error)
@@ -48,9 +49,9 @@ def test_compresses_a_dense_index(flat: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "kind", "message"),
     [
-        (["--backend", "pq"], UsageError, "pq is built from vectors: give --vectors FOLDER"),
+        (["--backend", "pq"], UsageError, "pq is built from vectors: give --vectors, a folder of vectors"),
         (["--backend", "pq", "--dataset", "pydocs"], UsageError, "pq is built from vectors"),
-        (["--vectors", "FLAT"], UsageError, "bm25 is built from texts: give --dataset NAME"),
+        (["--vectors", "FLAT"], UsageError, "bm25 is built from texts: give --dataset, and that alone"),
         (["--vectors", "FLAT", "--dataset", "pydocs", "--backend", "pq"], UsageError, "and that alone"),
         (["--vectors", "FLAT", "--backend", "pqq"], PluginError, "did you mean 'pq'"),
         (["--vectors", "FLAT", "--backend", "pq", "--option", "bit=4"], PluginError, "did you mean 'bits'"),
@@ -70,11 +71,11 @@ def test_indexes_weights_of_terms(flat: Path, tmp_path: Path) -> None:
     said, error = _build("--vectors", source, "--backend", "sparse", "--output", output)
     assert error is None, said
     size = sum(path.stat().st_size for path in output.iterdir() if path.name != "docid")
-    assert f"{output}: 5 documents in {size} bytes" in said
+    assert f"{output}: 5 passages, {size} bytes" in said
     _, error = _build("--vectors", flat, "--backend", "sparse", "--output", tmp_path / "other")
     assert isinstance(error, UsageError) and f"{flat} holds vectors, and sparse is built from weights" in str(error)
     _, error = _build("--dataset", "pydocs", "--backend", "sparse", "--output", tmp_path / "other")
-    assert isinstance(error, UsageError) and "sparse is built from weights: give --vectors FOLDER" in str(error)
+    assert isinstance(error, UsageError) and "sparse is built from weights: give --vectors, a folder of w" in str(error)
 
 
 def test_a_folder_of_another_form_is_told(tmp_path: Path) -> None:

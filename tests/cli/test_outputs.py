@@ -242,7 +242,7 @@ def test_a_command_that_failed_leaves_what_it_knew(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch, pytest.raises(ArtifactError, match="the disk is full"):
-        patch.setattr("hardneg.data.runs.write_run", fail)
+        patch.setattr("hardneg.cli.line_outputs.laid_at", fail)
         hardneg(*FUSE, "--output", "best.trec.gz")
     assert record(Store(place.parent / "store"), place / "best.trec.gz") == known
 

@@ -9,11 +9,13 @@ from pyarrow import parquet
 from recipe.recipes import small_collection
 from typer.testing import CliRunner
 
-from hardneg.cli import stages
+from hardneg.api.workplace import Workplace
+from hardneg.artifacts import Store
 from hardneg.cli.main import app
 from hardneg.data.negatives import read_negatives
 from hardneg.data.runs import read_run
 from hardneg.errors import DataError, HardnegError, RecipeError, UsageError
+from hardneg.lines.search import SearchLine
 from tests.run_lists import doc_lists
 
 
@@ -44,7 +46,7 @@ def hardneg(place, monkeypatch):
 
 MODEL = ["--dataset", "beir:data", "--model", "model", "--device", "cpu"]
 LENGTHS = ["--set", "model.query_length=16", "--set", "model.document_length=24"]
-MINE = ["mine", *MODEL, *LENGTHS, "--option", "depth=10", "--depth", "20"]
+MINE = ["mine", *MODEL, *LENGTHS, "--option", "miner.depth=10", "--depth", "20"]
 
 
 def lines(path):
@@ -69,7 +71,7 @@ def test_mine_writes_what_training_programs_read_and_the_store_remembers(hardneg
 def test_scores_of_positives_that_the_search_did_not_reach_are_the_models(hardneg):
     scored = [*MINE, "--form", "triplet", "--count", "1", "--scores", "--output"]
     hardneg(*scored, "deep.jsonl", "--depth", "60")
-    hardneg(*scored, "flat.jsonl", "--depth", "2", "--option", "depth=1")
+    hardneg(*scored, "flat.jsonl", "--depth", "2", "--option", "miner.depth=1")
     deep, flat = ({row["anchor"]: row["scores"][0] for row in lines(name)} for name in ("deep.jsonl", "flat.jsonl"))
     assert len(deep) == len(flat) == 36
     np.testing.assert_allclose([deep[name] for name in flat], list(flat.values()), atol=1e-5)
@@ -167,11 +169,10 @@ def test_encode_and_search_write_what_others_open(hardneg, place):
         hardneg("search", "--dataset", "beir:data", "--output", "x.trec.gz")
 
 
-def test_search_ranks_the_candidates_of_an_index_over_texts(hardneg, monkeypatch):
-    made = []
-    monkeypatch.setattr(stages, "publish", lambda recipe, *others: made.append(recipe))
-    hardneg("search", *MODEL, "--candidates", "bm25", "--depth", "9", "--output", "x.trec.gz")
-    steps = made[0].plan().steps
+def test_search_ranks_the_candidates_of_an_index_over_texts(hardneg, place):
+    asked = {"dataset": "beir:data", "model": "model", "candidates": "bm25", "depth": 9}
+    job = SearchLine().job(SearchLine.given(asked), Workplace(Store(place / "store")))
+    steps = job.recipe.plan().steps
     assert {path: steps[step].verb for path, step in steps["run"].inputs.items() if step != "start"} == {
         "index": "encode",
         "candidates": "search",
@@ -186,7 +187,16 @@ def test_search_ranks_the_candidates_of_an_index_over_texts(hardneg, monkeypatch
 
 
 def test_train_gives_a_sentence_transformer(hardneg):
-    steps = ["--train-option", "max_steps=2", "--train-option", "batch_size=4", "--option", "depth=5", "--depth", "10"]
+    steps = [
+        "--train-option",
+        "max_steps=2",
+        "--train-option",
+        "batch_size=4",
+        "--option",
+        "miner.depth=5",
+        "--depth",
+        "10",
+    ]
     for _ in range(2):
         hardneg("train", *MODEL, *LENGTHS, *steps, "--output", "trained")
     from sentence_transformers import SentenceTransformer

@@ -11,7 +11,16 @@ import hardneg.training.loop
 from hardneg.artifacts import Store
 from hardneg.cli.main import app
 
-STEPS = ["--train-option", "max_steps=2", "--train-option", "batch_size=4", "--option", "depth=5", "--depth", "10"]
+STEPS = [
+    "--train-option",
+    "max_steps=2",
+    "--train-option",
+    "batch_size=4",
+    "--option",
+    "miner.depth=5",
+    "--depth",
+    "10",
+]
 COMMANDS = {
     "train": ["train", "--dataset", "beir:data", "--model", "model", *STEPS, "--output", "out"],
     "recipe run": ["recipe", "run", "small.yaml", "--until", "star", "--output", "out"],

@@ -1,0 +1,63 @@
+"""`hardneg index`: the line that builds one, and dense indexes from vectors that other programs made."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import typer
+
+from hardneg.atomic_write import replacing_folder
+from hardneg.cli import options
+from hardneg.cli.console import bars, say
+from hardneg.cli.lines import IndexGroup
+from hardneg.cli.outputs import store_outputs
+from hardneg.errors import UsageError
+from hardneg.outputs import Outputs, Target
+from hardneg.wording import counted
+
+app = typer.Typer(
+    cls=IndexGroup,
+    help="Indexes over texts and over vectors, and dense ones from vectors that other programs made.",
+    no_args_is_help=True,
+)
+
+
+@app.command("import")
+def import_(
+    output: Path = options.OUTPUT_FOLDER,
+    overwrite: bool = options.OVERWRITE,
+    vectors: Path | None = typer.Option(
+        None, "--vectors", help="A .npy array, one row a vector, with --ids; or Parquet with an id and a list a row."
+    ),
+    ids: Path | None = typer.Option(None, "--ids", help="The document ids, one a line, in the order of the rows."),
+    embeddings: Path | None = typer.Option(None, "--embeddings", help="Pyserini's embeddings.jsonl instead."),
+) -> None:
+    """Stream vectors into a flat index that Pyserini's FaissSearcher opens.
+
+    Example: hardneg index import --vectors vectors.npy --ids ids.txt --output index
+
+    Example: hardneg index import --vectors vectors.parquet --output index
+    """
+    from hardneg.data.vector_files import open_vectors
+    from hardneg.data.vectors_import import import_vectors
+
+    source = vectors or embeddings
+    if source is None or (embeddings is not None and (vectors is not None or ids is not None)):
+        raise UsageError("index import: give --vectors, a .npy array with --ids or Parquet alone, or --embeddings")
+    reads = [path for path in (source, ids) if path is not None]
+    with _aside(store_outputs("index import", [Target(output, folder=True)], reads, overwrite)) as folder:
+        file = open_vectors(source, ids)
+        count = import_vectors(file, folder, bars())
+    say(f"{output}: {counted(count, 'vector')} of dimension {file.dimension}")
+
+
+@contextmanager
+def _aside(outputs: Outputs) -> Iterator[Path]:
+    """A folder to write, which becomes the output at the end of the block; where that fails, nothing is left of it.
+
+    Raises:
+        UsageError: the output is there already, and is not this command's own.
+    """
+    outputs.check()
+    with outputs.laid_out(), replacing_folder(outputs.targets[0].path) as aside:
+        yield aside

@@ -1,0 +1,116 @@
+"""What the commands of lines write: their options for it, the result laid there, and what is told of it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from inspect import Parameter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hardneg.atomic_write import link_file
+from hardneg.cli import export, options
+from hardneg.cli.adhoc_recipe import laid_at
+from hardneg.cli.console import say, tell_left_out
+from hardneg.cli.outputs import check_run
+from hardneg.errors import UsageError
+from hardneg.layout import DROPPED
+from hardneg.outputs import Outputs, Target
+from hardneg.wording import counted
+
+if TYPE_CHECKING:
+    from hardneg.api.results import Made
+    from hardneg.lines.base import Line
+
+
+def outputs(line: "type[Line]") -> Iterator[Parameter]:
+    """The options of a command for what it writes."""
+    parameter = partial(Parameter, kind=Parameter.KEYWORD_ONLY)
+    if line.writes == "negatives":
+        yield parameter("form", default=export.FORM, annotation=str)
+        yield parameter("count", default=export.COUNT, annotation=int)
+    yield parameter("output", default=options.OUTPUTS[line.writes], annotation=Path)
+    if line.writes == "negatives":
+        yield parameter("scores", default=export.SCORES, annotation=bool)
+        yield parameter("corpus", default=export.CORPUS, annotation=Path | None)
+        yield parameter("dropped", default=export.DROPPED_FILE, annotation=Path | None)
+    yield parameter("overwrite", default=options.OVERWRITE, annotation=bool)
+
+
+def output_of(line: "type[Line]", given: Mapping[str, Any]) -> "ResultOutput | NegativesOutput":
+    """Where and how a command is to write its result."""
+    if line.writes != "negatives":
+        return ResultOutput(line, given["output"])
+    names = ("form", "count", "output", "scores", "corpus", "dropped")
+    return NegativesOutput(export.NegativesTarget(*(given[name] for name in names)))
+
+
+@dataclass(frozen=True)
+class ResultOutput:
+    """A file or a folder that a result is laid at as it is."""
+
+    line: "type[Line]"
+    output: Path
+
+    def check(self) -> None:
+        """Raises UsageError where a run is to have another name than that of a gzip file."""
+        if self.line.writes == "run":
+            check_run(self.output)
+
+    @property
+    def targets(self) -> list[Target]:
+        """What is written."""
+        return [Target(self.output, folder=self.line.writes == "folder")]
+
+    def write(self, made: "Made", outputs: Outputs) -> None:
+        """Lays the result there, and tells what was made and what was left out."""
+        with outputs.laid_out():
+            laid_at(self.output, made.path)
+        facts = dict(made.facts)
+        if tuned := facts.pop("tuned", None):
+            say(f"tuned: {tuned}")
+        counts = [counted(facts.pop(name, 0), *nouns) for name, nouns in self.line.counts.items()]
+        say(": ".join([str(self.output), *([", ".join(counts)] if counts else [])]))
+        if counts:
+            tell_left_out({name: count for name, count in facts.items() if name not in self.line.unsaid})
+
+
+@dataclass(frozen=True)
+class NegativesOutput:
+    """Negatives in the form of a training program, and what was dropped beside them."""
+
+    target: export.NegativesTarget
+
+    def check(self) -> None:
+        """Raises UsageError where the form and the files do not go together."""
+        self.target.check()
+
+    @property
+    def targets(self) -> list[Target]:
+        """What is written."""
+        return self.target.files
+
+    def write(self, made: Any, outputs: Outputs) -> None:
+        """Writes the negatives, and tells of them."""
+        _tell_mined(made.facts)
+        with outputs.laid_out():
+            if self.target.dropped is not None:
+                _write_dropped(made.folder, self.target.dropped)
+            export.write(made, self.target)
+
+
+def _write_dropped(folder: Path, path: Path) -> None:
+    if not (folder / DROPPED).is_file():
+        raise UsageError("--dropped: this miner does not tell what it drops; leave it out, or filter, as denoised does")
+    link_file(folder / DROPPED, path)
+    say(f"{path}: what was dropped")
+
+
+def _tell_mined(facts: Mapping[str, Any]) -> None:
+    counts = {name: count for name, count in facts.items() if isinstance(count, int) and count}
+    say(f"{counted(counts.pop('queries', 0), 'query')}, {counted(counts.pop('negatives', 0), 'negative')} mined")
+    counts.pop("queries in the run", None)
+    dropped = {name: counts.pop(name) for name in list(counts) if name.startswith("dropped as ")}
+    if dropped:
+        reasons = ", ".join(f"{name.removeprefix('dropped as ')} {count}" for name, count in dropped.items())
+        say(f"  candidates left out: {reasons}")
+    tell_left_out(counts)

@@ -1,0 +1,43 @@
+"""`encode`: a corpus as vectors."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hardneg.api.adhoc_recipe import ENCODED
+from hardneg.lines.base import Arguments, Job, Line, Of
+from hardneg.lines.shared import DATASET, MODEL
+
+if TYPE_CHECKING:
+    from hardneg.api.results import BuiltIndex
+    from hardneg.api.workplace import Workplace
+
+
+class EncodeLine(Line):
+    """Encode a corpus into a dense index that Pyserini's FaissSearcher opens.
+
+    Raises:
+        PartDone: this machine's shards are made, and others are left to other machines.
+
+    Example: hardneg encode --dataset beir:FOLDER --model NAME --output index
+
+    Example: hardneg encode --dataset D --model M --shards 8 --place s3://bucket/index --take 0:4 --output index
+    """
+
+    name = "encode"
+    returns = "BuiltIndex"
+    shows = ("settings", "store", "device", "processes", "engine")
+    arguments = (DATASET, MODEL, Of("encode.shards"), Of("encode.shard_rows"), Of("encode.place"), Of("encode.take"))
+
+    def job(self, given: Arguments, place: "Workplace") -> Job:
+        """One stage."""
+        recipe = self.recipe(given, place, {ENCODED: given.of("encode")})
+        return Job(recipe, partial(_made, given))
+
+
+def _made(given: Arguments, plan: Any, place: "Workplace") -> "BuiltIndex | None":
+    from hardneg.api.given_model import model_name
+    from hardneg.api.results import built_index
+    from hardneg.distributed import world
+
+    made = place.make(plan).artifacts[ENCODED]
+    return built_index(model_name(given.model), made) if world().first else None

@@ -1,0 +1,104 @@
+"""`index`: an index over the texts of a corpus, or over what a model made of them."""
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from hardneg.api.adhoc_recipe import ENCODED
+from hardneg.errors import UsageError
+from hardneg.lines.base import Argument, Arguments, Job, Line, Of
+from hardneg.lines.shared import DATASET, optional
+
+if TYPE_CHECKING:
+    from hardneg.api.results import BuiltIndex
+    from hardneg.api.workplace import Workplace
+
+
+class IndexLine(Line):
+    """Index the texts of a corpus, or what a model made of them; Pyserini's searchers open most of these.
+
+    Raises:
+        UsageError: the backend is built from the other of the two, or from something else than the folder holds.
+
+    Example: hardneg index build --dataset beir:FOLDER --backend bm25 --output lucene
+
+    Example: hardneg index build --vectors index --backend opq-pq --option subvectors=48 --output small
+    """
+
+    name = "index"
+    words = "index build"
+    returns = "BuiltIndex"
+    shows = ("settings", "store")
+    counts: ClassVar = {"passages": ("passage", "passages"), "bytes": ("byte", "bytes")}
+    unsaid = ("segments",)
+    arguments = (
+        optional(DATASET),
+        Of("index.backend", more={"default": "bm25"}),
+        Argument(
+            "vectors",
+            "For an index over vectors or weights: the folder they are in.",
+            "str | Path | BuiltIndex | None",
+            None,
+            form=Path,
+            objects="what `encode` returned",
+        ),
+    )
+
+    def job(self, given: Arguments, place: "Workplace") -> Job:
+        """One stage, or the work of a backend on a folder."""
+        from hardneg.api.given_values import file_path
+
+        vectors = None if given.vectors is None else file_path(given.vectors, "vectors")
+        _check(given.backend["name"], given.dataset is not None, vectors)
+        if vectors is not None:
+            return Job(None, partial(_compressed, given), [vectors])
+        return Job(self.recipe(given, place, {ENCODED: given.of("index")}), partial(_made, given))
+
+
+def _made(given: Arguments, plan: Any, place: "Workplace") -> "BuiltIndex":
+    from hardneg.api.results import built_index
+
+    return built_index(given.backend["name"], place.make(plan).artifacts[ENCODED])
+
+
+def _compressed(given: Arguments, plan: None, place: "Workplace") -> "BuiltIndex":
+    """An index over vectors, in the store under what it was made of."""
+    from hardneg.api.content_store import keep_made
+    from hardneg.api.results import BuiltIndex, built_index
+    from hardneg.data.shards import index_bytes
+    from hardneg.digest import tree_digest
+    from hardneg.registry import configure, plugin_errors
+    from hardneg.store.identity import plugin_identity
+    from hardneg.types import PluginSetting
+
+    vectors, name = given.vectors, given.backend["name"]
+    plugin = configure(
+        "indexes", PluginSetting(name, {key: given.backend[key] for key in given.backend if key != "name"})
+    )
+    content = vectors.key if isinstance(vectors, BuiltIndex) and vectors.key else tree_digest(Path(vectors))
+    identity = plugin_identity(name, plugin)
+    origin = {"stage": "compressed", "plugins": identity, "inputs": {"vectors": content}, "name": "compressed"}
+
+    def make(folder: Path) -> dict[str, int]:
+        with plugin_errors([plugin]):
+            count = plugin.build(Path(vectors), folder, place.progress)
+        return {"passages": count, "bytes": index_bytes(folder)}
+
+    return built_index(name, keep_made(place.store, "index", origin, make))
+
+
+def _check(backend: str, texts: bool, vectors: Path | None) -> None:
+    """Refuses what an index of a kind is not built from. Raises UsageError."""
+    from hardneg.indexes.stored import form_in
+    from hardneg.registry import load_plugin
+
+    takes = load_plugin("indexes", backend).input
+    if texts == (vectors is not None) or (takes == "texts") != texts:
+        wanted = "{dataset}" if takes == "texts" else f"{{vectors}}, a folder of {takes}"
+        told = f"index build: {backend} is built from {takes}: give {wanted}, and that alone"
+        raise UsageError(told, "dataset", "vectors")
+    if vectors is not None and (found := form_in(vectors)) != takes:
+        told = f"holds {found}" if found else "is no folder that `hardneg encode` or `hardneg index import` wrote"
+        raise UsageError(
+            f"index build: {vectors} {told}, and {backend} is built from {takes}: name a folder of {takes}"
+        )

@@ -1,0 +1,146 @@
+"""`mine`: hard negatives, mined by a model or from anyone's run."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hardneg.api.adhoc_recipe import ENCODED, MINED, SEARCHED
+from hardneg.errors import UsageError
+from hardneg.lines.base import Arguments, Job, Line, Of
+from hardneg.lines.shared import DATASET, MINED_DEPTH, MODEL, RUN, VECTORS, optional
+
+if TYPE_CHECKING:
+    from hardneg.api.given_vectors import GivenVectors
+    from hardneg.api.mined import MinedNegatives
+    from hardneg.api.workplace import Workplace
+    from hardneg.artifacts import Artifact
+    from hardneg.recipe.plan import Plan
+
+
+class MineLine(Line):
+    """Mine hard negatives and write them in the form a training program reads.
+
+    The vectors, the run and the negatives are kept in the store: the same again, or in another form, is quick.
+
+    Raises:
+        UsageError: arguments do not go together.
+        RecipeError: the miner has no such option, or another mistake in what was asked.
+        DataError: the dataset or the run has a mistake.
+
+    Example: hardneg mine --dataset beir:FOLDER --model NAME --form n-tuple --count 8 --output mined.parquet
+
+    Example: hardneg mine --dataset beir:FOLDER --index FOLDER --query-vectors queries.parquet --output mined.parquet
+    """
+
+    name = "mine"
+    returns = "MinedNegatives"
+    writes = "negatives"
+    shows = ("settings", "store", "device", "processes", "engine")
+    arguments = (
+        DATASET,
+        optional(MODEL),
+        replace(optional(RUN), help="Select from this TREC run instead of a model's search."),
+        *VECTORS,
+        Of("mine.miner", more={"default": "topk"}),
+        Of("mine.split", of_dataset=True),
+        MINED_DEPTH,
+        Of("mine.also_qrels"),
+        replace(
+            optional(RUN),
+            name="filter_by",
+            help="With a run: a TREC run whose scores the miner filters by, such as a reranker's.",
+        ),
+        Of("mine.seed"),
+    )
+
+    def job(self, given: Arguments, place: "Workplace") -> Job:
+        """Encodes, searches and mines; or mines from a run, or from what an index has for vectors of queries."""
+        from hardneg.api.given_run import run_file
+        from hardneg.api.given_vectors import named_vectors
+
+        runs = {name: getattr(given, name) for name in ("run", "filter_by")}
+        files = {name: run_file(run, place.store) for name, run in runs.items() if run is not None}
+        vectors = named_vectors("mine", given)
+        if [given.model is not None, "run" in files, vectors is not None].count(True) != 1:
+            told = "mine: give {model}, {run}, or {index} with {query_vectors}, one of them"
+            raise UsageError(told, "model", "run", "index", "query_vectors")
+        if "filter_by" in files and given.model is not None:
+            raise UsageError("mine: {filter_by} goes with {run}, the list to select from", "filter_by", "run")
+        split = self.split(given)
+        stages = {MINED: mining(given, split)} if given.model is None else mining_stages(given, split)
+        reads = [*files.values(), *(vectors.reads if vectors else [])]
+        return Job(self.recipe(given, place, stages), _Mined(given, files, vectors, reads).made, reads)
+
+
+def mining(given: Arguments, split: str) -> dict[str, Any]:
+    """The stage that mines."""
+    return {**given.of("mine"), "split": split}
+
+
+def mining_stages(given: Arguments, split: str) -> dict[str, Any]:
+    """The stages that encode, search and mine."""
+    from hardneg.api.adhoc_recipe import list_options
+
+    mined = mining(given, split)
+    searched = {**given.of("search"), "index": ENCODED, "split": split, **list_options(mined)}
+    return {ENCODED: {"stage": "encode"}, SEARCHED: searched, MINED: {**mined, "runs": {"dense": SEARCHED}}}
+
+
+@dataclass(frozen=True)
+class _Mined:
+    """What is mined, from these files of runs or from what an index has for vectors; of neither, by the model."""
+
+    given: Arguments
+    files: Mapping[str, Path]
+    vectors: "GivenVectors | None"
+    reads: Sequence[Path]
+
+    def made(self, plan: "Plan", place: "Workplace") -> "MinedNegatives | None":
+        """The negatives; None in all but the first of several processes."""
+        return self._from_runs(plan, place) if self.reads else self._by_model(plan, place)
+
+    def _by_model(self, plan: "Plan", place: "Workplace") -> "MinedNegatives | None":
+        from hardneg.api.mined_scores import ModelScores
+        from hardneg.distributed import world
+        from hardneg.fields import DATASET
+
+        outcome = place.make(plan)
+        if not world().first:
+            return None
+        made, scores = outcome.artifacts[MINED], ModelScores(plan, outcome, place, ENCODED, SEARCHED)
+        return self._mined(plan, outcome.artifacts[DATASET], (made, made.facts), scores, place)
+
+    def _from_runs(self, plan: "Plan", place: "Workplace") -> "MinedNegatives | None":
+        from hardneg.api.making import make_dataset, make_from
+        from hardneg.api.mined_scores import RunScores
+        from hardneg.distributed import world
+        from hardneg.miners.filtered import SCORES
+
+        dataset = make_dataset(plan, place)
+        if not world().first:
+            return None
+        run = self.files["run"] if self.vectors is None else self._searched(self.vectors, place)
+        scores = {f"runs.{SCORES}": self.files["filter_by"]} if "filter_by" in self.files else {}
+        made = make_from(plan, MINED, dataset, {"runs.run": run, **scores}, place)
+        return self._mined(plan, dataset, made, RunScores(run), place)
+
+    def _searched(self, vectors: "GivenVectors", place: "Workplace") -> Path:
+        name = f"{vectors.queries.name}.trec.gz"
+        return vectors.kept_run(place, self.given.depth, name)[0].path / name
+
+    def _mined(
+        self,
+        plan: "Plan",
+        dataset: "Artifact",
+        made: "tuple[Artifact, Mapping[str, Any]]",
+        scores: Any,
+        place: "Workplace",
+    ) -> "MinedNegatives":
+        from hardneg.api.mined import mined_in
+        from hardneg.api.results import TextSource
+        from hardneg.recipe.run_folder import inputs_of
+
+        spec, (artifact, facts) = vars(plan.steps[MINED].spec), made
+        source = TextSource.of(dataset, spec["split"], place.store, [*inputs_of(plan.recipe), *self.reads])
+        return mined_in(spec["miner"].name, artifact.path, artifact.key, facts, source, scores)

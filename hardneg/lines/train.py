@@ -1,0 +1,69 @@
+"""`train`: a model trained on negatives that it mines first."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hardneg.api.adhoc_recipe import MINED, TRAINED
+from hardneg.lines.base import Argument, Arguments, Job, Line, Of
+from hardneg.lines.mine import mining_stages
+from hardneg.lines.shared import DATASET, MINED_DEPTH, MODEL
+
+if TYPE_CHECKING:
+    from hardneg.api.results import TrainedModel
+    from hardneg.api.workplace import Workplace
+
+
+def _options(given: Any) -> dict[str, Any]:
+    from hardneg.api.given_values import mapping_of
+
+    return mapping_of("options", given)
+
+
+class TrainLine(Line):
+    """Train a model on negatives that it mines first; SentenceTransformer(FOLDER) opens the result.
+
+    Raises:
+        RecipeError: the miner, the loss or training has no such option.
+
+    Example: hardneg train --dataset beir:FOLDER --model NAME --train-option max_steps=500 --output model
+    """
+
+    name = "train"
+    returns = "TrainedModel"
+    shows = ("settings", "store", "device", "processes")
+    arguments = (
+        DATASET,
+        MODEL,
+        Of("mine.miner", more={"default": "topk"}),
+        Of("train.loss", more={"default": "star"}),
+        Argument(
+            "options",
+            "One of training, such as max_steps=200.",
+            "Mapping[str, Any]",
+            {},
+            dict[str, Any],
+            _options,
+            flag="train-option",
+            metavar="KEY=VALUE",
+        ),
+        Of("mine.split", of_dataset=True),
+        MINED_DEPTH,
+    )
+
+    def job(self, given: Arguments, place: "Workplace") -> Job:
+        """The stages that encode, search, mine and then train on what was mined."""
+        mined = mining_stages(given, self.split(given))
+        training = {**given.of("train"), "negatives": MINED, "options": given.options}
+        return Job(self.recipe(given, place, {**mined, TRAINED: training}), partial(_made, given))
+
+
+def _made(given: Arguments, plan: Any, place: "Workplace") -> "TrainedModel | None":
+    from hardneg.api.given_model import model_name
+    from hardneg.api.results import TrainedModel
+    from hardneg.distributed import world
+    from hardneg.layout import MODEL_FOLDER
+
+    made = place.make(plan).artifacts[TRAINED]
+    if not world().first:
+        return None
+    return TrainedModel(f"{model_name(given.model)}-{TRAINED}", made.key, made.path / MODEL_FOLDER, made.facts)

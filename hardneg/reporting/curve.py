@@ -8,7 +8,7 @@ from typing import Any
 
 from hardneg.evaluation.metrics import is_metric
 from hardneg.reporting.axis import axis
-from hardneg.reporting.figure import Points
+from hardneg.reporting.figure import COLOURS, Points
 from hardneg.reporting.frame import frame, spread
 from hardneg.reporting.numbers import number
 from hardneg.reporting.svg import Graphic, dot, drawing, fitted, line, words
@@ -18,7 +18,6 @@ History = Sequence[Mapping[str, Any]]
 
 _MOST_POINTS = 300
 _DRAWN = 120
-_COLOURS = 8
 _ACROSS, _NAMES = (13.0, 72.0), 75.0
 _TOP, _FOOT, _GAP = 10.0, 24.0, 15.0
 
@@ -57,7 +56,7 @@ def panels(histories: Mapping[str, History]) -> list[str]:
 def learning_graphics(histories: Mapping[str, History]) -> list[Graphic]:
     """One line a model and one figure a measurement; none where there is nothing to draw."""
     found = {label: measurements(history) for label, history in histories.items()}
-    kinds = {label: f"c{place % _COLOURS}" for place, label in enumerate(histories)}
+    kinds = {label: f"c{place % len(COLOURS)}" for place, label in enumerate(histories)}
     graphics = []
     for place, name in enumerate(panels(histories)):
         title = "Training loss" if name == "loss" else f"{name} on the dev set"

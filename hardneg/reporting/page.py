@@ -14,6 +14,7 @@ from hardneg.atomic_write import replace_text
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.layout import QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN
 from hardneg.reporting.content import ReportContent
+from hardneg.reporting.figure import COLOURS
 from hardneg.reporting.gains import gains_section
 from hardneg.reporting.order import sections
 from hardneg.reporting.queries import Passages, query_section, write_query_table
@@ -53,7 +54,8 @@ def html(report: ReportContent) -> str:
     """
     content = _content(report)
     sortable = any(table.details for section in content["sections"] for table in section.tables)
-    return _environment().get_template("report.html.j2").render(content | _script() | {"sortable": sortable})
+    looks = {"sortable": sortable, "colours": COLOURS}
+    return _environment().get_template("report.html.j2").render(content | _script() | looks)
 
 
 def markdown(report: ReportContent) -> str:

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from hardneg.indexes.flat import Flat
 from hardneg.miners.ranks import TopK
-from hardneg.testing import DatasetTests, IndexTests, LossTests, MinerTests, RerankerTests
+from hardneg.testing import DatasetTests, FilterTests, IndexTests, LossTests, MinerTests, RerankerTests
 from hardneg.types import Document, Drops, Hits, Judgement, Negatives, Query
 
 def answer(query, chosen, scores=None):
@@ -46,6 +46,18 @@ class Mine:
 
 class TestMine(MinerTests):
     plugin = Mine()
+'''
+
+FILTER = '''
+@dataclass(frozen=True)
+class Filter:
+    """Filters."""
+    version: ClassVar[int] = 1
+    def reasons(self, candidates, texts):
+        {body}
+
+class TestFilter(FilterTests):
+    plugin = Filter()
 '''
 
 LOSS = '''
@@ -131,6 +143,7 @@ class TestData(DatasetTests):
 '''
 
 SOUND_MINER = "return (answer(query, fit(query)) for query in candidates)"
+SOUND_FILTER = "return (dict.fromkeys(query.ranking.doc_ids[:1], 'first') for query in candidates)"
 SOUND_LOSS = "return ((softplus(scores - own) * negative).sum() / negative.sum().clamp(min=1))"
 SOUND_RERANKER = "return ([float(len(text)) for text in texts] for _, texts in requests)"
 
@@ -154,6 +167,12 @@ BROKEN = [
      "short and empty lists are no error"),
     (MINER, "return (answer(q, [] if q.ranking.scores.sort() else fit(q)) for q in candidates)",
      "test_candidates_stay", "does not change the lists it reads"),
+    (FILTER, "return ({'d1': 'no'} for q in candidates if q.ranking.doc_ids)", "test_one_answer_a_query", "one mapping for each"),
+    (FILTER, "return ({'d1': ''} for q in candidates)", "test_one_answer_a_query", "a reason is a word"),
+    (FILTER, "return ({f'd{n}': 'no'} for n, q in enumerate(candidates))", "test_what_it_says", "not on the order of queries"),
+    (FILTER, "return iter([{} for q in candidates])", "test_streams", "candidates are read lazily"),
+    (FILTER, "return ({} if q.ranking.scores.sort() is None else {} for q in candidates)", "test_candidates_stay",
+     "does not change the lists it reads"),
     (LOSS, "return softplus(scores - own).mul(negative).sum(1)", "test_a_scalar_that_learns", "a loss is a scalar"),
     (LOSS, "return torch.log1p(torch.exp(scores - own)).mul(negative).sum()", "test_finite_for_scores", "are finite for scores"),
     (LOSS, "return softplus(batch.scores - own.to(batch.scores.dtype)).mul(negative).sum()", "test_bfloat16", "computed with in 32 bits"),
@@ -206,7 +225,14 @@ def test_sound_plugins_pass_and_a_failure_reads_well(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # of pytest: they take a second to load
-    sound = {MINER: SOUND_MINER, LOSS: SOUND_LOSS, INDEX: "pass", RERANKER: SOUND_RERANKER, DATASET: "pass"}
+    sound = {
+        MINER: SOUND_MINER,
+        FILTER: SOUND_FILTER,
+        LOSS: SOUND_LOSS,
+        INDEX: "pass",
+        RERANKER: SOUND_RERANKER,
+        DATASET: "pass",
+    }
     sources = {f"test_sound_{i}": HEADER + kind.replace("{body}", body) for i, (kind, body) in enumerate(sound.items())}
     pytester.makepyfile(test_broken=HEADER + MINER.replace("{body}", BROKEN[0][1]), **sources)
     result = pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider")

@@ -56,9 +56,6 @@ class ScoreFilter:
                     doc_ids = [ranked.doc_ids[place] for place in np.flatnonzero(~np.isnan(ranked.scores)).tolist()]
                     scored = query.hits.get(SCORES, ranked)
                     _, verdicts, noted = judged(query, doc_ids, scored, rule, self.compares)
-                    against |= {} if noted and keep else _named(doc_ids, verdicts)
+                    named = zip(doc_ids, verdicts, strict=True)
+                    against |= {doc_id: verdict for doc_id, verdict in named if verdict and not (noted and keep)}
             yield against
-
-
-def _named(doc_ids: Iterable[str], verdicts: Iterable[str]) -> dict[str, str]:
-    return {doc_id: verdict for doc_id, verdict in zip(doc_ids, verdicts, strict=True) if verdict}

@@ -1,0 +1,41 @@
+"""An environment of its own with wheels of this checkout, as strangers install them."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+_PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
+
+
+def environment(folder: Path, packages: Sequence[Path] = ()) -> Callable[..., str]:
+    """The commands of an environment with the wheels of hardneg and of `packages`, run in a folder of its own.
+
+    It has the libraries of this one, but nothing of hardneg's that is installed here.
+    """
+    bin = folder / "venv" / "bin"
+    wheels, libraries, work = folder / "wheels", folder / "libraries", folder / "work"
+    own = {"PYTHONPATH": "", "HARDNEG_STORE": str(folder / "store"), "XDG_CACHE_HOME": str(folder / "cache")}
+
+    def call(command: str, *arguments: object) -> str:
+        words, variables = [str(bin / command), *map(str, arguments)], {**os.environ, **own, "COLUMNS": "200"}
+        done = subprocess.run(words, cwd=work, env=variables, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    subprocess.run([*_PIP, "wheel", "--no-deps", "-w", wheels, ROOT, *packages], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", bin.parent], check=True)
+    libraries.mkdir()
+    work.mkdir()
+    for place in reversed([Path(path) for path in sys.path if path.endswith("-packages")]):
+        for path in place.iterdir():
+            if "hardneg" not in path.name:
+                (libraries / path.name).unlink(missing_ok=True)
+                (libraries / path.name).symlink_to(path)
+    site = Path(call("python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
+    (site / "libraries.pth").write_text(f"{libraries}\n")
+    install = [*_PIP, "--python", bin / "python", "install", "--no-deps", "--no-index"]
+    subprocess.run([*install, *sorted(wheels.glob("*.whl"))], check=True)
+    return call

@@ -20,6 +20,7 @@ from hardneg.errors import DataError, UsageError
 from hardneg.layout import NEGATIVES
 from hardneg.progress import Progress, Silent
 from hardneg.registry import suggestion
+from hardneg.seeding import SEED
 from hardneg.types import Document, Query, RankedList
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class AnalysisInputs(ABC):
 
     split: str = "test"
     relevance_level: int = 1
-    seed: int = 42
+    seed: int = SEED
 
     @abstractmethod
     def place(self, path: str) -> str:
@@ -187,7 +188,7 @@ class Files(AnalysisInputs):
     stages: Mapping[str, tuple[str, Mapping[str, Any]]] = field(default_factory=dict)
     device: str | None = None
     relevance_level: int = 1
-    seed: int = 42
+    seed: int = SEED
     progress: Progress = field(default_factory=Silent)
 
     def _path(self, path: str) -> Path:

@@ -29,6 +29,7 @@ from hardneg.fields import Reference
 from hardneg.layout import METRICS
 from hardneg.registry import load_plugin, no_such_option, plugin_errors
 from hardneg.reporting.table import Section
+from hardneg.seeding import SEED
 from hardneg.types import Judgement
 from hardneg.wording import complaint, mistakes
 
@@ -106,7 +107,7 @@ def files_of(analysis: Analysis, given: Mapping[str, Any], stages: Stages, progr
         stages=stages,
         device=given.get("device"),
         relevance_level=given.get("relevance_level", 1),
-        seed=given.get("seed", 42),
+        seed=given.get("seed", SEED),
         progress=progress,
     )
 

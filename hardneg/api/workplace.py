@@ -16,6 +16,7 @@ from hardneg.artifacts import Store
 from hardneg.errors import ArtifactError, UsageError
 from hardneg.progress import Progress, Silent, Task
 from hardneg.roots import begun
+from hardneg.seeding import SEED
 from hardneg.trials import cache_folder
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class Where(TypedDict, total=False):
     """What every function takes by name.
 
     store: the artifact store; `$HARDNEG_STORE`, else `~/.cache/hardneg/store`. device: `cpu`, `cuda`, `mps`; the best
-    there is. seed: 42. settings: any value of the recipe in memory, as `{"model.document_length": 256}` or as the
+    there is. seed: what is drawn by. settings: any value of the recipe in memory, as a dict of paths or as the
     texts that `--set` takes. progress: whether to show bars, or what shows them. engine: where blocks are made, by its
     name or with options beside `name`.
     """
@@ -88,7 +89,7 @@ class Workplace:
 
     store: Store
     device: str | None = None
-    seed: int = 42
+    seed: int = SEED
     settings: Sequence[str] = ()
     progress: Progress = field(default_factory=Logged)
     engine: "Engine | None" = None
@@ -110,7 +111,7 @@ class Workplace:
         settings = setting_texts(given.get("settings", ()))
         engine = configured_engine(given["engine"]) if given.get("engine") is not None else None
         opened = usual_store(store if store in (None, "") else file_path(store, "store"))
-        return cls(opened, device, whole_number("seed", given.get("seed", 42)), settings, shown, engine)
+        return cls(opened, device, whole_number("seed", given.get("seed", SEED)), settings, shown, engine)
 
     def options(self, until: str | None = None, force: Sequence[str] = ()) -> "Options":
         """How to run a plan here."""

@@ -19,6 +19,7 @@ from hardneg.cli.evaluate import Level, QrelsFile, split_names
 from hardneg.cli.options import DEVICE, STORE, open_store
 from hardneg.errors import UsageError
 from hardneg.fields import Reference, known_metric
+from hardneg.seeding import SEED
 
 _RUN = "A TREC run, plain or gzip; give --run for each."
 _QUERIES = "Queries: BEIR's queries.jsonl, id and text by tab, or TREC topics."
@@ -28,7 +29,7 @@ _ASKED: Mapping[str, tuple[Any, Any]] = {
     "corpus": (Annotated[Path, typer.Option("--corpus", help="BEIR's corpus.jsonl, for documents' texts.")], None),
     "withheld": (Annotated[Path, typer.Option("--withheld", help="Judgements that the filters do not know.")], None),
     "relevance_level": (Level, 1),
-    "seed": (Annotated[int, typer.Option("--seed", help="What is drawn by.")], 42),
+    "seed": (Annotated[int, typer.Option("--seed", help="What is drawn by.")], SEED),
 }
 """What a command takes beside the fields: its form, and its default."""
 

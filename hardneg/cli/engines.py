@@ -4,25 +4,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
-from hardneg.cli import completion
 from hardneg.cli.adhoc_recipe import Place, plugin_options
-from hardneg.cli.options import MACHINE, key_values
+from hardneg.cli.options import key_values
 from hardneg.distributed import world
 from hardneg.errors import UsageError
+from hardneg.lines.base import MACHINE
 
 if TYPE_CHECKING:
     from hardneg.stages.engine import Engine
 
 LOCAL = "local"
-ENGINE = typer.Option(
-    LOCAL,
-    "--engine",
-    help="Where the blocks of encode, search, mine and rerank are made; `hardneg plugins list engines` shows them.",
-    rich_help_panel=MACHINE,
-    autocompletion=completion.plugins("engines"),
-)
 ENGINE_OPTION = key_values("An option of the engine, such as actors=4.", MACHINE)
 
 

@@ -11,7 +11,7 @@ from hardneg.api.adhoc_recipe import AdhocRecipe
 from hardneg.cli import completion
 from hardneg.cli.adhoc_recipe import Place, PlannedWork, begun
 from hardneg.cli.console import say, tell_left_out
-from hardneg.cli.options import OUTPUT_FILE, OVERWRITE, SET, STORE, TRAIN_SPLIT, WRITTEN
+from hardneg.cli.options import OUTPUT_FILE, OVERWRITE, SET, STORE, WRITTEN
 from hardneg.cli.outputs import store_outputs
 from hardneg.errors import UsageError
 from hardneg.layout import NEGATIVES
@@ -34,6 +34,7 @@ FORM = _form(_FORMS)
 CORPUS = typer.Option(
     None, "--corpus-output", help="For tevatron-v2: write the corpus here too.", rich_help_panel=WRITTEN
 )
+_SPLIT = typer.Option("train", help="The queries' split.")
 COUNT = typer.Option(8, min=1, help="How many to write for each query, the first ones.", rich_help_panel=WRITTEN)
 SCORES = typer.Option(
     False, "--scores", help="Write the scores too, where the form has a place for them.", rich_help_panel=WRITTEN
@@ -77,7 +78,7 @@ def export(
     negatives: Path | None = typer.Option(None, help="The file to read."),
     source_form: str = typer.Option("hardneg", "--from", help="Its form; any that --form takes.", autocompletion=_DONE),
     model: Path | None = typer.Option(None, help="A model's folder instead; goes with --form ance."),
-    split: str = TRAIN_SPLIT,
+    split: str = _SPLIT,
     form: str = _form(f"{_FORMS} Of a model: {_ANCE}."),
     count: int | None = typer.Option(
         None, min=1, help="How many to write for each query; default all.", rich_help_panel=WRITTEN

@@ -6,12 +6,9 @@ from inspect import Parameter
 from math import isfinite
 from typing import Annotated, Any, get_args, get_origin
 
-import typer
-
 from hardneg.api.given_values import plugin_setting
-from hardneg.cli import completion
 from hardneg.cli.adhoc_recipe import plugin_options
-from hardneg.cli.options import checked_device, key_values, path_of
+from hardneg.cli.options import flag, key_values, option_of
 from hardneg.errors import UsageError
 from hardneg.lines.base import REQUIRED, Argument, Line, common
 
@@ -22,11 +19,6 @@ def flag_of(line: type[Line]) -> Callable[[str], str]:
     """What the command of a line calls its arguments."""
     known = {each.name: each for each in (*line.resolved().values(), *common(line))}
     return lambda name: flag(known[name]) if name in known else f"--{name.replace('_', '-')}"
-
-
-def flag(argument: Argument) -> str:
-    """What a command calls an argument."""
-    return f"--{argument.flag or argument.name.replace('_', '-')}"
 
 
 def arguments_of(line: type[Line]) -> list[Argument]:
@@ -58,29 +50,10 @@ def parameter(each: Argument) -> Parameter:
     """The option that an argument is."""
     form = list[str] if get_origin(each.form) is dict else each.form
     default = None if get_origin(form) is list or each.default is REQUIRED else each.default
-    said = typer.Option(
-        flag(each),
-        *(f"--{same}" for same in each.same),
-        help=each.help,
-        metavar=each.metavar or None,
-        min=each.least if form is int else None,
-        parser=path_of if each.name == "store" else None,
-        callback=checked_device if each.name == "device" else None,
-        show_default=default is not None,
-        rich_help_panel=each.panel or None,
-        autocompletion=_completed(each),
-    )
+    said = option_of(each)
     if each.default is REQUIRED:
         return _parameter(each.name, annotation=Annotated[form, said])
     return _parameter(each.name, default=default, annotation=Annotated[form | None if default is None else form, said])
-
-
-def _completed(argument: Argument) -> Any:
-    if argument.plugins:
-        return completion.plugins(argument.plugins)
-    if argument.metrics:
-        return completion.metrics
-    return completion.words(*argument.words) if argument.words else None
 
 
 def values(line: type[Line], given: Mapping[str, Any]) -> dict[str, Any]:

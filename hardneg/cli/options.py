@@ -12,67 +12,27 @@ from hardneg.cli import completion
 from hardneg.cli.console import say
 from hardneg.cli.launch import ASKED
 from hardneg.distributed import world
+from hardneg.lines import shared
+from hardneg.lines.base import COMMON, REQUIRED, Argument
+from hardneg.lines.base import MACHINE as MACHINE
+from hardneg.lines.base import WRITTEN as WRITTEN
 
 RECIPES = "Recipes"
 STAGES = "Single stages, on plain files"
 RESULTS = "Results"
 AROUND = "What there is"
 
-WRITTEN = "What is written"
 TUNING = "Tuning"
-MACHINE = "Where it runs"
 
 JSON = typer.Option(False, "--json", help="Print JSON and nothing else.")
-DATASET = typer.Option(
-    ...,
-    "--dataset",
-    help="beir:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name.",
-    autocompletion=completion.plugins("datasets"),
-)
-_MODEL = "A folder, a hub id, or packaged:all-MiniLM-L6-v2."
-MODEL = typer.Option(..., "--model", help=_MODEL)
-DATASET_OR_OTHER = typer.Option(
-    None, "--dataset", help="As in the other commands.", autocompletion=completion.plugins("datasets")
-)
-INDEX_GIVEN = typer.Option(None, "--index", help="With --query-vectors: a dense index folder, in place of a model.")
-QUERY_VECTORS = typer.Option(
-    None, "--query-vectors", help="The queries' vectors: Parquet, JSON Lines, or a .npy array with --query-ids."
-)
-QUERY_IDS = typer.Option(None, "--query-ids", help="The ids of the vectors of a .npy array, one a line.")
-MODEL_OR_OTHER = typer.Option(None, "--model", help=_MODEL)
-MINER = typer.Option(
-    "topk", help="A miner; `hardneg plugins list` shows them.", autocompletion=completion.plugins("miners")
-)
-MINED_DEPTH = typer.Option(210, min=1, help="How many documents to search for each query.")
-TEST_SPLIT = typer.Option("test", help="The queries' split.")
-TRAIN_SPLIT = typer.Option("train", help="The queries' split.")
-SET = typer.Option([], "--set", metavar="PATH=VALUE", help="Any value of the line, such as model.document_length=256.")
 OVERWRITE = typer.Option(
     False, "--overwrite", help="Replace what is there, whatever it is, unless it is read.", rich_help_panel=WRITTEN
-)
-PROCESSES = typer.Option(
-    None,
-    "--num-processes",
-    min=1,
-    help="Run in N processes: on N shares of the cores, or N GPUs.",
-    rich_help_panel=MACHINE,
 )
 
 
 def path_of(given: str) -> Path | None:
     """A path; an empty text, such as a variable that is not set, is the usual place."""
     return Path(given) if str(given) else None
-
-
-STORE = typer.Option(
-    None,
-    "--store",
-    parser=path_of,
-    metavar="PATH",
-    help="The artifact store; default, and where it is empty, $HARDNEG_STORE, else ~/.cache/hardneg/store.",
-    show_default=False,
-    rich_help_panel=MACHINE,
-)
 
 
 def output(written: str, default: Any = ...) -> Any:
@@ -92,9 +52,6 @@ def key_values(meaning: str, panel: str | None = None) -> Any:
     return typer.Option([], metavar="KEY=VALUE", help=meaning, rich_help_panel=panel)
 
 
-MINER_OPTION = key_values("An option of the miner, such as depth=50.")
-
-
 def checked_device(context: typer.Context, device: str | None) -> str | None:
     """The device as given.
 
@@ -108,14 +65,41 @@ def checked_device(context: typer.Context, device: str | None) -> str | None:
     return device
 
 
-DEVICE = typer.Option(
-    None,
-    "--device",
-    callback=checked_device,
-    help="cpu, cuda, cuda:1, mps; default: the best there is.",
-    show_default=False,
-    rich_help_panel=MACHINE,
-    autocompletion=completion.words("cpu", "cuda", "mps"),
+def option_of(argument: Argument, *default: Any) -> Any:
+    """The option that an argument of lines is; default: where that does not stand apart, as in an annotation."""
+    return typer.Option(
+        *default,
+        flag(argument),
+        *(f"--{same}" for same in argument.same),
+        help=argument.help,
+        metavar=argument.metavar or None,
+        min=argument.least if argument.form is int else None,
+        parser=path_of if argument.name == "store" else None,
+        callback=checked_device if argument.name == "device" else None,
+        show_default=argument.default not in (REQUIRED, None, ()),
+        rich_help_panel=argument.panel or None,
+        autocompletion=_completed(argument),
+    )
+
+
+def flag(argument: Argument) -> str:
+    """What a command calls an argument."""
+    return f"--{argument.flag or argument.name.replace('_', '-')}"
+
+
+def _completed(argument: Argument) -> Any:
+    if argument.plugins:
+        return completion.plugins(argument.plugins)
+    if argument.metrics:
+        return completion.metrics
+    return completion.words(*argument.words) if argument.words else None
+
+
+DATASET = option_of(shared.DATASET, ...)
+DATASET_OR_OTHER = option_of(shared.DATASET, None)
+SET, STORE, DEVICE, PROCESSES, ENGINE = (
+    option_of(COMMON[name], [] if name == "settings" else COMMON[name].default)
+    for name in ("settings", "store", "device", "processes", "engine")
 )
 
 

@@ -9,9 +9,9 @@ import typer
 from hardneg.artifacts import Store
 from hardneg.cli import completion
 from hardneg.cli.console import Bars, aligned, say, say_answer, stderr_console
-from hardneg.cli.engines import ENGINE, ENGINE_OPTION, configured
+from hardneg.cli.engines import ENGINE_OPTION, configured
 from hardneg.cli.launch import launched, meet, together
-from hardneg.cli.options import DEVICE, JSON, OVERWRITE, PROCESSES, STORE, open_store, output
+from hardneg.cli.options import DEVICE, ENGINE, JSON, OVERWRITE, PROCESSES, STORE, open_store, output
 from hardneg.cli.recipe_options import NAME, PRESET, SET, check_stages, headline, planned
 from hardneg.cli.recipe_plan import plan, run_outputs
 from hardneg.distributed import world

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from hardneg.data.source_files import Part, parts_of
 from hardneg.errors import DataError
-from hardneg.seeding import derive_seed
+from hardneg.seeding import SEED, derive_seed
 from hardneg.types import Answers, Collection, Document, HasAnswers, Judgement, Query
 
 UNLABELLED = "unlabelled"
@@ -26,7 +26,7 @@ class Withheld:
 
     unlabelled: float = 0.0
     positives: float = 0.0
-    seed: int = 42
+    seed: int = SEED
 
     def problems(self) -> list[str]:
         """One line for each option that makes no sense."""

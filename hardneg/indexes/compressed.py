@@ -15,6 +15,7 @@ from hardneg.indexes.on_gpus import GpuCopy, InPlace, encoder_of, gpus, searched
 from hardneg.indexes.validation import check_queries, check_rows, check_vectors, in_order, no_hits
 from hardneg.progress import Progress
 from hardneg.protocols import IndexSize, RowLookup, SearchCost
+from hardneg.seeding import SEED
 from hardneg.types import BuildCost, Encoded, Hits
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ class Sq8(Narrow):
     """
 
     sample: int = 65_536
-    seed: int = 42
+    seed: int = SEED
 
     version: ClassVar[int] = 1
     number: ClassVar[int] = 1

@@ -14,6 +14,7 @@ from hardneg.indexes.compressed import Compressed
 from hardneg.indexes.compression import encode_blocks, load_faiss, make_room, save, threads
 from hardneg.progress import Progress
 from hardneg.protocols import IndexSize, SearchCost
+from hardneg.seeding import SEED
 from hardneg.types import BuildCost
 
 _PLACES = 12  # bytes a vector: its level, and where its links begin
@@ -38,7 +39,7 @@ class Hnsw(Compressed):
     ef_construction: int = 200
     ef_search: int = 128
     threads: int = 1
-    seed: int = 42
+    seed: int = SEED
 
     version: ClassVar[int] = 1
 

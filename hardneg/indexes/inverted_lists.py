@@ -13,6 +13,7 @@ from hardneg.indexes.compressed import Compressed, build
 from hardneg.indexes.compression import ROUNDS, TRAINING, Codebook, Training, load_faiss
 from hardneg.progress import Progress
 from hardneg.protocols import IndexSize, SearchCost
+from hardneg.seeding import SEED
 from hardneg.types import BuildCost
 
 _NUMBER = 8  # bytes of a row's number in its list
@@ -37,7 +38,7 @@ class IvfFlat(Compressed):
     lists: int = 256
     nprobe: int = 16
     sample: int = 65_536
-    seed: int = 42
+    seed: int = SEED
 
     version: ClassVar[int] = 1
 
@@ -93,7 +94,7 @@ class IvfPq(Compressed):
     lists: int = 256
     nprobe: int = 16
     sample: int = 65_536
-    seed: int = 42
+    seed: int = SEED
 
     version: ClassVar[int] = 1
 

@@ -11,6 +11,7 @@ from hardneg.indexes.multi_vector_codes import CODES, TokenCodes, write_codes, w
 from hardneg.indexes.on_gpus import encoder_of, trained_on_gpus
 from hardneg.progress import Progress
 from hardneg.protocols import IndexSize, RowLookup, SearchCost
+from hardneg.seeding import SEED
 from hardneg.types import BuildCost
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class MultiVectorPq:
     probes: int = 4
     candidates: int = 1000
     sample: int | None = None
-    seed: int = 42
+    seed: int = SEED
 
     version: ClassVar[int] = 1
     extra: ClassVar[str] = "cpu"

@@ -20,6 +20,7 @@ from hardneg.indexes.product_lookup import CodeLookup
 from hardneg.indexes.validation import check_rows
 from hardneg.progress import Progress
 from hardneg.protocols import IndexSize, RowLookup, SearchCost
+from hardneg.seeding import SEED
 from hardneg.types import BuildCost
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Pq(Compressed):
     subvectors: int = 48
     bits: int = 8
     sample: int = 65_536
-    seed: int = 42
+    seed: int = SEED
 
     version: ClassVar[int] = 1
     name: ClassVar[str] = "pq"

@@ -181,6 +181,7 @@ class Line(ABC):
             value = values.get(name, None if each.of_dataset else each.default)
             if value is REQUIRED:
                 raise UsageError(f"{{{name}}}: missing", name)
+            value = each.default if value is None and each.default == {} else value
             usual = name not in values and not each.plugins
             found[name] = value if value is None or usual else each.check(value)
         fields = {each.path: each.called for each in cls.arguments if isinstance(each, Of)}
@@ -189,7 +190,7 @@ class Line(ABC):
 
 _COMMAND, _FUNCTION = ("command",), ("function",)
 
-COMMON = (
+_COMMON = (
     Argument(
         "settings",
         "Any value of the line, such as model.document_length=256.",
@@ -240,10 +241,11 @@ COMMON = (
         "progress", "Whether to show bars, or what shows them.", "bool | Progress", False, bool, shown_in=_FUNCTION
     ),
 )
+COMMON = {each.name: each for each in _COMMON}
 """What every line takes beside its own arguments."""
 
 
 def common(line: type[Line]) -> Iterator[Argument]:
     """The common arguments of a line; its own of the same name stand in their place."""
     own = {each.called if isinstance(each, Of) else each.name for each in line.arguments}
-    yield from (each for each in COMMON if each.name not in own)
+    yield from (each for each in COMMON.values() if each.name not in own)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hardneg.api.adhoc_recipe import ENCODED, MINED, SEARCHED
 from hardneg.errors import UsageError
 from hardneg.lines.base import Arguments, Job, Line, Of
-from hardneg.lines.shared import DATASET, MINED_DEPTH, MODEL, RUN, VECTORS, optional
+from hardneg.lines.shared import DATASET, LISTED, MODEL, RUN, VECTORS, optional
 
 if TYPE_CHECKING:
     from hardneg.api.given_vectors import GivenVectors
@@ -44,7 +44,7 @@ class MineLine(Line):
         *VECTORS,
         Of("mine.miner", more={"default": "topk"}),
         Of("mine.split", of_dataset=True),
-        MINED_DEPTH,
+        LISTED,
         Of("mine.also_qrels"),
         replace(
             optional(RUN),

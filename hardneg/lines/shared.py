@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+from hardneg.api.adhoc_recipe import MINED_DEPTH
 from hardneg.lines.base import Argument, Of
 
 DATASET = Argument(
@@ -61,8 +62,8 @@ VECTORS = (
 )
 """In place of a model's search: a folder of vectors, and files of those of the queries, as other programs made them."""
 
-MINED_DEPTH = Of("search.depth", more={"default": 210})
-"""The lists to mine from: `topk` keeps 200 documents, and ten of them may be positives."""
+LISTED = Of("search.depth", more={"default": MINED_DEPTH})
+"""The lists to mine from."""
 
 
 def optional(argument: Argument) -> Argument:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from hardneg.api.adhoc_recipe import MINED, TRAINED
 from hardneg.lines.base import Argument, Arguments, Job, Line, Of
 from hardneg.lines.mine import mining_stages
-from hardneg.lines.shared import DATASET, MINED_DEPTH, MODEL
+from hardneg.lines.shared import DATASET, LISTED, MODEL
 
 if TYPE_CHECKING:
     from hardneg.api.results import TrainedModel
@@ -47,7 +47,7 @@ class TrainLine(Line):
             metavar="KEY=VALUE",
         ),
         Of("mine.split", of_dataset=True),
-        MINED_DEPTH,
+        LISTED,
     )
 
     def job(self, given: Arguments, place: "Workplace") -> Job:

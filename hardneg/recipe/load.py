@@ -25,6 +25,7 @@ from hardneg.registry import (
     plugin_names,
     suggestion,
 )
+from hardneg.seeding import SEED
 from hardneg.stages.dataset import ReadDataset
 from hardneg.stages.spec import RecipeView, StageSpec
 from hardneg.wording import complaint, mistakes, not_numbers
@@ -50,7 +51,7 @@ class _Top(BaseModel):
     dataset: Annotated[ReadDataset, BeforeValidator(parse_dataset)]
     model: Model
     sizes: DatasetSizes = DatasetSizes()
-    seed: int = 42
+    seed: int = SEED
     seeds: Seeds | None = None
     segments: Cut | None = None
     stages: dict[Name, Any] = Field(min_length=1, max_length=_MOST_STAGES)

@@ -23,6 +23,7 @@ from hardneg.fields import Name, Reference, Trait
 from hardneg.layout import DROPPED, METRICS, NEGATIVES, RUN
 from hardneg.registry import load_plugin, no_such_option
 from hardneg.reporting.table import Section
+from hardneg.seeding import SEED
 from hardneg.stages.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.inputs import open_encoder, open_searcher
 from hardneg.stages.spec import BLOCK_BYTES, RecipeView, Row, Sizes, StageSpec
@@ -81,7 +82,7 @@ class Analyze(StageSpec):
     analysis: Annotated[tuple[SerializeAsAny[Analysis], ...], BeforeValidator(_parse), Field(min_length=1)]
     split: Name = "test"
     relevance_level: int = Field(1, gt=0)
-    seed: int = 42
+    seed: int = SEED
 
     def why(self) -> str:
         """What its analyses are called."""

@@ -14,6 +14,7 @@ from hardneg.evaluation.notes import cut_below, cutoff, graded, judgement_notes,
 from hardneg.fields import LATER, MEASURED, AnswerMatch, MeasureName, Name, has_answers
 from hardneg.layout import METRICS, RUN
 from hardneg.registry import suggestion
+from hardneg.seeding import SEED
 from hardneg.stages.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.inputs import open_collection
 from hardneg.stages.seeded import BySeed, SeededStages, by_label
@@ -46,7 +47,7 @@ class Evaluate(StageSpec):
     relevance_level: int = Field(1, gt=0)
     baselines: tuple[str, ...] = ()
     marks: dict[Annotated[str, Field(min_length=1, max_length=3)], tuple[str, ...]] = Field(default_factory=dict)
-    seed: int = 42
+    seed: int = SEED
     answer_match: AnswerMatch = Field(default="string", json_schema_extra=LATER)
     shared_seeds: tuple[tuple[str, str], ...] = Field(default=(), json_schema_extra=LATER)
     significance_level: float = Field(default=LEVEL, gt=0, lt=1, json_schema_extra=LATER)

@@ -19,7 +19,7 @@ from hardneg.fields import Name, Reference, Trait
 from hardneg.layout import NEGATIVES, RUN
 from hardneg.miners.filtered import SCORES
 from hardneg.miners.pseudo_labels import PseudoLabels
-from hardneg.seeding import derive_seed
+from hardneg.seeding import SEED, derive_seed
 from hardneg.stages.context import Facts, StageContext
 from hardneg.stages.inputs import open_collection, pass_on, queries_of
 from hardneg.stages.spec import PROCESS_BYTES, RecipeView, Row, Sizes, StageSpec
@@ -48,7 +48,7 @@ class Label(StageSpec):
     count: int = Field(default=4, gt=0)
     depth: int = Field(default=50, gt=0)
     size: int | None = Field(default=None, gt=0)
-    seed: int = 42
+    seed: int = SEED
 
     @model_validator(mode="after")
     def _complete(self) -> "Label":

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hardneg.api.adhoc_recipe import AdhocRecipe, list_options, mining_stage
+from hardneg.api.adhoc_recipe import MINED_DEPTH, AdhocRecipe, list_options, mining_stage
 from hardneg.api.making import make_dataset, make_from
 from hardneg.api.workplace import Workplace
 from hardneg.distributed import barrier, world
@@ -37,7 +37,7 @@ class RefreshRecipe:
     split: str = "train"
     miner: Mapping[str, Any] = field(default_factory=lambda: {"name": "topk"})
     filters: Sequence[Mapping[str, Any]] = ()
-    depth: int = 210
+    depth: int = MINED_DEPTH
     index: Mapping[str, Any] | None = None
     candidates: str | None = None
     run: Path | None = None

@@ -5,6 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
+from hardneg.api.adhoc_recipe import MINED_DEPTH
 from hardneg.api.given_dataset import Dataset, named_dataset, split_of
 from hardneg.api.given_run import AnyRun, run_file
 from hardneg.api.given_values import plugin_setting
@@ -23,7 +24,7 @@ class RefreshOptionsGiven(TypedDict, total=False):
     """What may be said of a refresh besides.
 
     filters: leave candidates out before the miner selects: their names, or dicts of their options with their `name`.
-    split: whose queries are trained on; `train`. depth: how many documents are searched for each query, or scored; 210.
+    split: whose queries are trained on; `train`. depth: how many documents are searched for each query, or scored.
     index: a backend's name, or a dict of its options with its `name`, to search in place of exact search.
     candidates: of a reranker, what finds the documents that it scores: `bm25` or a model's name; or `run`, what has
     found them. short: what a list gets that is too short: `random` documents of the corpus, or itself in `repeat`.
@@ -116,7 +117,7 @@ class RefreshedNegatives:
             split=split_of(self._dataset, given.get("split"), "train"),
             miner=self._miner,
             filters=[plugin_setting("filters", each) for each in given.get("filters", ())],
-            depth=given.get("depth", 210),
+            depth=given.get("depth", MINED_DEPTH),
             index={"name": index} if isinstance(index, str) else index,
             candidates=given.get("candidates"),
             run=run_file(given["run"], store) if "run" in given else None,

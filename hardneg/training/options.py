@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from hardneg.distributed import world
+from hardneg.seeding import SEED
 from hardneg.store.identity import in_words_of_keys, options_in_key
 from hardneg.training.drawing import Drawing, Drawn, Windows
 
@@ -136,7 +137,7 @@ class TrainOptions:
     passes: Literal["whole", "by_length"] = "whole"
     compile: bool = False
     gradient_checkpointing: bool = False
-    seed: int = 42
+    seed: int = SEED
     checkpoint_every: int | None = 1000
     checkpoint_minutes: float | None = 10.0
     evaluate_every: int | None = None

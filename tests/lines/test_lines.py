@@ -1,6 +1,8 @@
 """A line says each argument once: its command and its function have what the verbs' fields say."""
 
 import inspect
+import re
+from pathlib import Path
 from typing import get_origin
 
 import pytest
@@ -9,14 +11,16 @@ from typer.testing import CliRunner
 
 import hardneg as hn
 from hardneg.api.given_values import verb_field
-from hardneg.cli.line_options import flag, parameter
+from hardneg.cli.line_options import parameter
 from hardneg.cli.main import app
+from hardneg.cli.options import flag
 from hardneg.errors import UsageError
 from hardneg.lines import stub
 from hardneg.lines.base import REQUIRED, Of
 from hardneg.lines.functions import function_of, signature
 from hardneg.lines.installed import line_of, line_targets
 
+PACKAGE = Path(hn.__file__).parent
 LINES = {name: line_of(name) for name in line_targets()}
 WORDS = {"index": "index build"}
 
@@ -68,3 +72,89 @@ def test_an_error_calls_an_argument_as_its_caller_does(tmp_path):
     tuning = [f"--tune-run={tmp_path / name}" for name in runs]
     told = CliRunner().invoke(app, ["fuse", *given, *tuning, "--output", str(tmp_path / "x.trec.gz")])
     assert str(told.exception) == "fuse: --tune-run needs --qrels, the judgements of its queries"
+
+
+def test_a_default_stands_in_one_place():
+    """What several verbs, commands and functions share is said once; a recipe's demo may say otherwise."""
+    sources = {path: path.read_text("utf-8") for path in PACKAGE.rglob("*.py")}
+    said = {
+        "seed": r"\bseed\b.*\b42\b|\bSEED = ",
+        "the depth to mine from": r"\b210\b(?!\d|9)",
+        "constant": r"constant.*\b60\b",
+        "also_qrels": r"\balso_qrels: ",
+    }
+    found = {
+        what: [
+            f"{path.name}: {line.strip()}"
+            for path, text in sources.items()
+            for line in text.splitlines()
+            if re.search(form, line)
+        ]
+        for what, form in said.items()
+    }
+    assert {what: lines for what, lines in found.items() if len(lines) != 1} == {}
+
+
+def test_a_name_that_means_two_things_in_a_command_is_refused(tmp_path):
+    given = ["mine", "--dataset", "pydocs", "--model", "m", "--output", str(tmp_path / "x.parquet")]
+    told = CliRunner().invoke(app, [*given, "--depth", "100", "--option", "depth=50"])
+    say = "say miner.depth=50 for that of the miner, or --depth 50"
+    assert str(told.exception) == f"--option depth: means two things here: {say}"
+    told = CliRunner().invoke(app, [*given, "--option", "loss.depth=50"])
+    assert "names no plugin of this command; it has: miner" in str(told.exception)
+
+
+def test_a_line_of_another_package_is_a_command_and_a_function(tmp_path, monkeypatch):
+    (tmp_path / "outside_line.py").write_text(OUTSIDE)
+    installed = tmp_path / "outside_line-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: outside-line\nVersion: 1.0\n")
+    (installed / "entry_points.txt").write_text("[hardneg.lines]\ncopy-run = outside_line:CopyLine\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "run.txt").write_text("q Q0 d 1 1 x\n")
+    told = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "200"}).stdout
+    assert "copy-run" in told and "Copy a run, cut at a depth." in told
+    given = ["copy-run", "--run", str(tmp_path / "run.txt"), "--store", str(tmp_path / "store")]
+    done = CliRunner().invoke(app, [*given, "--depth", "1", "--output", str(tmp_path / "copy.trec.gz")])
+    assert done.exit_code == 0, done.exception
+    assert done.stdout == f"{tmp_path / 'copy.trec.gz'}: 1 query\n"
+    function = getattr(hn, "copy-run")
+    assert function(tmp_path / "run.txt", depth=1, store=tmp_path / "store")["q"].doc_ids == ["d"]
+    with pytest.raises(UsageError, match="depth: must be greater than 0"):
+        function(tmp_path / "run.txt", depth=0)
+
+
+OUTSIDE = '''
+from hardneg.lines.base import Job, Line, Of
+from hardneg.lines.shared import RUN
+
+
+class CopyLine(Line):
+    """Copy a run, cut at a depth.
+
+    Example: hardneg copy-run --run run.trec.gz --output copy.trec.gz
+    """
+
+    name = "copy-run"
+    returns = "FoundRun"
+    writes = "run"
+    shows = ("store",)
+    counts = {"queries": ("query", "queries")}
+    arguments = (RUN, Of("search.depth"))
+
+    def job(self, given, place):
+        return Job(None, lambda plan, place: copied(given, place), [])
+
+
+def copied(given, place):
+    from hardneg.api.content_store import keep_content
+    from hardneg.api.given_run import run_file
+    from hardneg.api.results import FoundRun
+    from hardneg.data.runs import read_run, write_run
+    from hardneg.types import RankedList
+
+    lists, end = read_run(run_file(given.run, place.store)), given.depth
+    cut = [(name, RankedList(one.doc_ids[:end], one.scores[:end])) for name, one in lists.items()]
+    made = keep_content(place.store, "run", lambda folder: write_run(folder / "run.trec.gz", cut))
+    return FoundRun("copy", made.key, made.path / "run.trec.gz", {"queries": len(cut)}, place.store, None)
+'''

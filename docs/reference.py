@@ -1,4 +1,4 @@
-"""Reference pages made from the code when the site is built: commands, verbs, plugins, each with its options."""
+"""The reference, generated from the code when the site is built: commands, verbs, plugins, each with its options."""
 
 import dataclasses
 import inspect
@@ -112,8 +112,8 @@ def _default(option: Any) -> str:
 
 
 def verbs() -> Iterator[str]:
-    """Every verb of a recipe with what it takes, then the mappings of options that several have."""
-    yield "# Verbs\n\nWhat a stage of a [recipe](../recipes.md) may say, made from the code.\n"
+    """Every verb of a recipe with its options, then the nested options that several verbs share."""
+    yield "# Verbs\n\nWhat a stage of a [recipe](../recipes.md) can do, and its options. Generated from the code.\n"
     groups: dict[type, dict[str, None]] = {}
     for verb, spec in sorted(_specs().items()):
         yield f"## `{verb}`\n\nMakes: {spec.kind}.\n"
@@ -121,14 +121,14 @@ def verbs() -> Iterator[str]:
         for name, field in spec.model_fields.items():
             for group in _groups(field.annotation):
                 groups.setdefault(group, {})[f"`{name}` of `{verb}`"] = None
-    yield "## Options within options\n"
+    yield "## Nested options\n"
     for group, places in groups.items():
         yield f"### {', '.join(places)}\n"
         yield from _fields(group)
 
 
 def _fields(cls: Any) -> Iterator[str]:
-    """What a mapping may say: the class's own words, then a table of its fields."""
+    """The options of a class: its description, then a table of its fields."""
     from hardneg.plugin_help import plugin_options, plugin_text
 
     head = ("option", "type", "default", "meaning")
@@ -192,7 +192,7 @@ def _type(annotation: Any) -> str:
         return f"mapping of {_type(inner[-1])}"
     if any(_groups(annotation)):
         names = [row["name"] for row in plugin_options(annotation)]
-        return f"{{{', '.join(names)}}}" if len(names) < 6 else "[options](#options-within-options)"
+        return f"{{{', '.join(names)}}}" if len(names) < 6 else "[options](#nested-options)"
     return _WORDS.get(annotation, getattr(annotation, "__name__", str(annotation)))
 
 
@@ -210,12 +210,12 @@ def plugins() -> Iterator[str]:
     from hardneg.plugin_help import plugin_options, plugin_text
     from hardneg.registry import KINDS, list_plugins, load_plugin
 
-    yield "# Plugins\n\nWhat is installed where this site was made, hardneg's own where nothing else is said.\n"
+    yield "# Plugins\n\nThe plugins that were installed when this site was built. Those of other packages are marked.\n"
     for kind in KINDS:
         yield f"## {kind.capitalize()}\n"
         for item in list_plugins(kind):
             plugin = load_plugin(kind, item.name)
-            origin = "" if item.package == "hardneg" else f"Of the package {item.package}. "
+            origin = "" if item.package == "hardneg" else f"From the package {item.package}. "
             yield f"### `{item.name}`\n\n{origin}{plugin_text(plugin)}\n"
             if kind != VERB_KIND:
                 options = plugin_options(plugin)
@@ -227,7 +227,7 @@ def names_of_plugin_module() -> Iterator[str]:
     """Every name of `hardneg.plugin`, by group, with its line."""
     from hardneg import plugin
 
-    yield "# hardneg.plugin\n\nAll that a [plugin](../write-a-plugin.md) may import, beside `hardneg.testing`.\n"
+    yield "# hardneg.plugin\n\nAll that a [plugin](../write-a-plugin.md) may import, besides `hardneg.testing`.\n"
     listed = inspect.getsource(plugin).partition("__all__ = [")[2].partition("\n]")[0]
     for group in listed.split("\n    # ")[1:]:
         title, *lines = group.splitlines()
@@ -238,18 +238,18 @@ def names_of_plugin_module() -> Iterator[str]:
 
 
 def functions() -> Iterator[str]:
-    """Every public function of the package with its arguments, then what they share and what they return."""
+    """Every public function of the package with its arguments, then shared keyword arguments and results."""
     import hardneg
     from hardneg.api import analyzing, evaluation, mined, recipes, recommending, results
     from hardneg.api.workplace import Where
 
-    yield "# Python\n\nThe functions of `import hardneg as hn`, made from the code; [how to use them](../python.md).\n"
+    yield "# Python\n\nGenerated from the code of `import hardneg as hn`. [How to use it](../python.md).\n"
     public = {name: getattr(hardneg, name) for name in sorted({*hardneg._PUBLIC, *hardneg._CALLED})}
     public["recipe"] = recipes.recipe
     for name, function in public.items():
         if inspect.isfunction(function):
             yield f"## `hardneg.{name}`\n\n```python\n{name}{_signature(function)}\n```\n\n{_docstring(function)}\n"
-    yield "## Arguments by name\n"
+    yield "## Keyword arguments\n"
     for kind in (Where, evaluation.JudgingOptions, recommending.TrialOptions):
         yield f"### `{kind.__name__}`\n\n{_docstring(kind)}\n"
     yield "## Results\n"

@@ -105,6 +105,6 @@ def test_the_reference_has_them_and_says_whose_they_are(example: Path) -> None:
     _, verb = pages["verbs"].split("## `pool`\n")
     assert "Makes: pool." in verb and "| `depth` | whole number | `10` | how many documents of each list. |" in verb
     _, analysis = pages["plugins"].split("### `lengths`\n")
-    assert analysis.lstrip().startswith("Of the package hardneg-example.")
+    assert analysis.lstrip().startswith("From the package hardneg-example.")
     assert "| `depth` | `int` | `10` | How far down lists are looked at. |" in analysis
     assert pages["commands/analyze/lengths"].startswith("# `hardneg analyze lengths`\n")

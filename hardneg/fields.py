@@ -5,7 +5,17 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Protocol, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, with_config
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PositiveFloat,
+    PositiveInt,
+    with_config,
+)
 
 from hardneg.data.segments import Segments
 from hardneg.datasets.held_out import Withheld
@@ -45,12 +55,13 @@ class Reference:
     """Marks a field as the name of a stage that makes one of `kinds`.
 
     refuses: traits with which the artifact is of no use here, each with what to do instead. passes: traits that what is
-    made here has from it.
+    made here has from it. with_model: the model that encodes the queries of an index is read too.
     """
 
     kinds: tuple[str, ...]
     refuses: Mapping[str, str] = field(default_factory=dict)
     passes: tuple[str, ...] = ()
+    with_model: bool = False
 
 
 OF_QUERIES = {Trait.OF_POSITIVES: "name one whose `text_of` is query"}
@@ -162,6 +173,17 @@ def parse_names(value: Any) -> Any:
     return (value,) if isinstance(value, str | Mapping) else value
 
 
+def parse_dimensions(value: Any) -> Any:
+    """Dimensions with weights, of 1 for those of a list; largest first."""
+    if isinstance(value, list | tuple):
+        if twice := sorted({dim for dim in value if value.count(dim) > 1}, key=str):
+            raise ValueError(f"{twice[0]} stands there twice")
+        value = dict.fromkeys(value, 1.0)
+    if isinstance(value, Mapping):
+        return dict(sorted(value.items(), key=lambda item: -int(item[0]) if str(item[0]).isdigit() else 0))
+    return value
+
+
 class _Checked(Protocol):
     def problems(self) -> list[str]: ...
 
@@ -207,6 +229,10 @@ Cut = Annotated[Segments, AfterValidator(without_problems)]
 Kept = Annotated[Withheld, AfterValidator(without_problems)]
 OwnCut = Annotated[Cut | None, BeforeValidator(parse_cut)]
 Name = Annotated[str, Field(min_length=1)]
+Dimensions = Annotated[
+    dict[PositiveInt, PositiveFloat], BeforeValidator(parse_dimensions, json_schema_input_type=Any), Field(min_length=1)
+]
+"""The weight of the loss at each number of dimensions; a list of dimensions gives each a weight of 1."""
 MetricName = Annotated[str, AfterValidator(known_metric)]
 MeasureName = Annotated[str, AfterValidator(known_measure)]
 AnswerMatch = Literal["string", "regex"]

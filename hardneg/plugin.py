@@ -139,13 +139,14 @@ if TYPE_CHECKING:
     from hardneg.stages.engine import Engine
     from hardneg.stages.inputs import open_collection, open_queries, own_queries
     from hardneg.stages.spec import PAIR_TOKENS, PROCESS_BYTES, RecipeView, Row, RunSpec, Sizes, StageSpec, source_of
-    from hardneg.stages.training_common import Validation, ValidationRun
+    from hardneg.stages.training_options import Judging, of_the_run
     from hardneg.training.batches import own_share
     from hardneg.training.examples import Examples, SampledBatch, TrainingData
     from hardneg.training.history import HISTORY
     from hardneg.training.loop import learn
     from hardneg.training.method import ExampleTraining
-    from hardneg.training.options import TrainOptions
+    from hardneg.training.option_groups import again as option_again
+    from hardneg.training.options import LearningOptions
     from hardneg.trials import TRIAL, cache_folder
     from hardneg.types import (
         Answers,
@@ -344,14 +345,15 @@ __all__ = [  # noqa: RUF022
     # Training: a training of the plugin's own.
     "learn",  # trains, with checkpoints and validation
     "ExampleTraining",  # base of what is trained on examples
-    "TrainOptions",  # options of every training
+    "LearningOptions",  # the options of a training run, to add some to
+    "option_again",  # one of these with another default
     "Examples",  # draws batches of queries and documents
     "SampledBatch",  # one such batch
     "TrainingData",  # queries, positives and negatives
     "own_share",  # the part of a batch that this process trains on
     "HISTORY",  # file of the learning curve
-    "Validation",  # fields of a verb that validates
-    "ValidationRun",  # the field of the run that is validated on
+    "Judging",  # the options of a verb that validates while it trains
+    "of_the_run",  # the field `options` of a verb that trains
     # Indexes: faiss, exact search, and the indexes of a run folder.
     "OpqPq",  # the index `opq-pq`, to build and open by hand
     "start_java",  # starts the Java that hardneg uses

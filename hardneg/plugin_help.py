@@ -85,7 +85,8 @@ def _dataclass_rows(plugin: type[Any]) -> Iterator[dict[str, str]]:
         default = "" if field.default is dataclasses.MISSING else repr(field.default)
         if field.default_factory is not dataclasses.MISSING:
             default = repr(field.default_factory())
-        yield {"name": field.name, "type": _type(field.type), "default": default}
+        meaning = field.metadata.get("help", "")
+        yield {"name": field.name, "type": _type(field.type), "default": default, "meaning": meaning}
 
 
 def _model_rows(plugin: type[Any]) -> Iterator[dict[str, str]]:

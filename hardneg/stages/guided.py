@@ -1,77 +1,23 @@
-"""What the stages share that may have a guide: its fields, what is wrong with them, and its vectors."""
+"""What a guide and further terms make of a training: the guide's vectors, what is minimised, what a card says of it."""
 
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
-
-from pydantic import AfterValidator, ConfigDict, Field, with_config
+from typing import TYPE_CHECKING
 
 from hardneg.digest import digest
 from hardneg.errors import UsageError
-from hardneg.fields import LATER, Name, Reference, Trait, without_problems
-from hardneg.registry import needs_of
+from hardneg.protocols import Regularizer
 from hardneg.stages.context import StageContext
-from hardneg.stages.encoded_queries import NOT_ONE_VECTOR, encoded_queries
+from hardneg.stages.encoded_queries import encoded_queries
 from hardneg.stages.inputs import open_collection, open_searcher
-from hardneg.stages.spec import RecipeView
-from hardneg.stages.training_common import EncoderTrainingSpec
-from hardneg.training.masks import GUIDES, GuidedMask
+from hardneg.stages.training_options import DualLearning, Guidance
 
 if TYPE_CHECKING:
+    from hardneg.encoders.encoder import Encoder
     from hardneg.training.examples import TrainingData
-
-with_config(ConfigDict(extra="forbid"))(GuidedMask)
-
-_MODEL = "guide.model"
-_GUIDE = Reference(("index",), refuses={**NOT_ONE_VECTOR, Trait.SEGMENTS: "name one without `segments`"})
-_FROM_A_GUIDE = ("teacher", *GUIDES)
+    from hardneg.training.loss_terms import LossTerms
 
 
-class GuidedSpec(EncoderTrainingSpec):
-    """What the stages have in common that may have a guide.
-
-    guide: an encode stage, whose vectors of the documents, with the queries as its model encodes them, score each
-    batch; a loss that learns a teacher's scores learns these where no run is named. guided_mask: no negative is what
-    the guide scores above its score of the positive, less `margin`, which is `absolute` or, as `kind` says, `relative`
-    to that score.
-    """
-
-    guide: Annotated[Name | None, _GUIDE] = None
-    guided_mask: Annotated[GuidedMask, AfterValidator(without_problems)] | None = Field(
-        default=None, json_schema_extra=LATER
-    )
-
-    @property
-    def given(self) -> tuple[str, ...]:
-        """Without a guide none of its parts, nor a teacher's."""
-        return tuple(part for part in self.gives if self.guide is not None or part not in _FROM_A_GUIDE)
-
-    def lacks(self, parts: Sequence[str]) -> str:
-        """A guide may be all that a loss needs."""
-        if {*parts} <= {*_FROM_A_GUIDE} & {*self.gives}:
-            return f"guide: missing; {self.loss.name} needs its scores: name an encode stage"
-        return super().lacks(parts)
-
-    def implied(self, recipe: RecipeView) -> Mapping[str, str]:
-        """The model of the guide."""
-        model = None if self.guide is None else recipe.query_model(self.guide)
-        return {**super().implied(recipe), **({} if model is None else {_MODEL: model})}
-
-    def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """Also a guide that is not there, or that nothing uses."""
-        loss, taught = recipe.plugin("loss"), getattr(self, "teacher", None) is not None
-        asked = {*needs_of(loss)} & {*_FROM_A_GUIDE}
-        if {"teacher", "guide"} <= asked and not taught:
-            yield f"teacher: missing; {self.loss.name} learns a run's scores beside the guide's: take stage train"
-        if self.guided_mask is not None and self.guide is None:
-            yield "guide: missing; guided_mask needs its scores: name an encode stage"
-        used = asked - {"teacher"} if taught else asked
-        if self.guide is not None and self.guided_mask is None and loss is not None and not used:
-            yield f"guide: nothing uses it; give guided_mask, or a loss that learns from it instead of {self.loss.name}"
-        yield from super().problems(recipe)
-
-
-def with_guide(context: StageContext[GuidedSpec], data: "TrainingData") -> "TrainingData":
+def with_guide(context: StageContext[Guidance], data: "TrainingData") -> "TrainingData":
     """The examples with the vectors of the stage's guide, if it names one; its model encodes the queries once.
 
     Raises:
@@ -87,13 +33,39 @@ def with_guide(context: StageContext[GuidedSpec], data: "TrainingData") -> "Trai
     searcher = open_searcher(source, open_collection(context.inputs["dataset"]), context.device, None)
     if not isinstance(searcher, StoredSearcher | DenseSearcher):
         raise UsageError(f"{context.name}: guide {source.name} holds nothing of documents: name an encode stage")
-    model = context.inputs[_MODEL]
+    model = context.inputs["guide.model"]
     queries = encoded_queries(context, model, data.texts, "guide-queries")
     return replace(data, guide=Guide(searcher, queries, digest([source.key, model.key])))
 
 
-def guide_facts(context: StageContext[GuidedSpec]) -> dict[str, object]:
+def guide_facts(context: StageContext[Guidance]) -> dict[str, object]:
     """What the model card says of it."""
     mask, source = context.spec.guided_mask, context.inputs.get("guide")
     told: dict[str, object] = {} if source is None else {"Guide": source.name}
     return told if mask is None else {**told, "Guided mask": f"{mask.kind} margin {mask.margin:g}"}
+
+
+def terms_facts(context: StageContext[DualLearning]) -> dict[str, object]:
+    """What the model card says of it."""
+    spec, told = context.spec, dict[str, object]()
+    if spec.dims:
+        weighted = [f"{dim}" if weight == 1 else f"{dim} (weight {weight:g})" for dim, weight in spec.dims.items()]
+        told["Trained at"] = f"{', '.join(weighted)} dimensions: the first of a vector can be used alone"
+    if spec.regularizer is not None:
+        told["Regularizer"] = context.plugin("regularizer", Regularizer)
+    told |= guide_facts(context)
+    if spec.self_mask is not None:
+        told["Self-mask"] = f"margin {spec.self_mask:g}"
+    return told
+
+
+def terms_of(context: StageContext[DualLearning], encoder: "Encoder") -> "LossTerms":
+    """What the stage minimises; tells where the encoder's whole vectors are not among it."""
+    from hardneg.training.loss_terms import LossTerms
+
+    spec = context.spec
+    if spec.dims and encoder.dimension not in spec.dims:
+        whole = f"the model's own {encoder.dimension} are not among them, so its whole vectors are not trained"
+        context.progress.note(f"{context.name}: dims: {whole}")
+    penalty = None if spec.regularizer is None else context.plugin("regularizer", Regularizer)
+    return LossTerms(spec.dims or {}, penalty, spec.guided_mask, spec.self_mask)

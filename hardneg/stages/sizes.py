@@ -12,7 +12,7 @@ from hardneg.protocols import EstimatedSearch, IndexSize, SearchCost
 from hardneg.rates.foretold import Foretold
 
 if TYPE_CHECKING:
-    from hardneg.training.options import TrainOptions
+    from hardneg.training.options import LearningOptions
 
 _FULL, _FULL_QUERY = 0.6, 0.4  # of the tokens that are read at most, those that texts and queries have
 _TERMS = 120  # what a learned sparse encoder keeps of a passage
@@ -137,13 +137,13 @@ class Sizes:
         network = self.network_seconds(tokens, length=length)
         return max(network, self.machine.tokenising(tokens)) if self.machine.gpu else network
 
-    def kept(self, tokens: float, length: int, options: "TrainOptions", shape: Shape | None = None) -> int:
+    def kept(self, tokens: float, length: int, options: "LearningOptions", shape: Shape | None = None) -> int:
         """Bytes that a training keeps of so many tokens until their gradient; of texts of up to so many each."""
         halves: Where = "fp32" if options.precision == "fp32" else "bf16"
         where: Where = halves if self.machine.gpu else "cpu"
         return int(tokens * (shape or self.shape).kept_a_token(length, options.gradient_checkpointing, where))
 
-    def rounded(self, options: "TrainOptions", shape: Shape | None = None) -> int:
+    def rounded(self, options: "LearningOptions", shape: Shape | None = None) -> int:
         """Bytes of the 16-bit copies of weights that a training on a GPU holds."""
         halves = self.machine.gpu is not None and options.precision != "fp32"
         return (shape or self.shape).weights // 2 if halves else 0

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from hardneg.stages.context import ArtifactInput, Facts, StageContext
     from hardneg.stages.seeded import SeededStages
 
+FORM_WORDS = {"vectors": "one vector a text", "weights": "weights of terms", "token-vectors": "a vector a token"}
+"""What encoders make, in words."""
 FORMS = {"weights": Trait.WEIGHTS, "token-vectors": Trait.TOKEN_VECTORS}
 """What an encode stage tells of its artifact, by the form that its model gives texts; of one vector a text nothing."""
 
@@ -166,8 +168,9 @@ class StageSpec(BaseModel):
         yield from ()
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
-        """Inputs that need not be written: the stage of each by its path."""
-        return {}
+        """Inputs that need not be written: the stage of each by its path; here the models of references that ask."""
+        asked = ((path, recipe.query_model(target)) for path, target, need in self.references() if need.with_model)
+        return {f"{path}.model": model for path, model in asked if model is not None}
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         """What may be told of the artifact, each with the stage it comes from: here what references pass on."""

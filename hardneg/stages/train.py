@@ -1,12 +1,12 @@
 """Verb `train`: a dual encoder trained on mined negatives, judged on the dev queries while it trains."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from hardneg.artifacts import SCRATCH
 from hardneg.data.collection import StoredCollection
@@ -17,11 +17,11 @@ from hardneg.fields import OF_QUERIES, Name, Reference
 from hardneg.layout import RUN
 from hardneg.stages.batch_order import ordered
 from hardneg.stages.context import Facts, StageContext
-from hardneg.stages.dual_training import DualTrainingSpec, terms_facts, terms_of
-from hardneg.stages.guided import with_guide
+from hardneg.stages.guided import terms_facts, terms_of, with_guide
 from hardneg.stages.inputs import open_collection, open_learner
 from hardneg.stages.spec import Row, Sizes
 from hardneg.stages.training_common import data_facts, encoder_training, examples_of, loss_of, save, validation
+from hardneg.stages.training_options import DualLearning
 from hardneg.training.examples import TrainingData
 from hardneg.training.mixture import mixed
 from hardneg.training.teacher import Teacher, write_teacher
@@ -29,20 +29,25 @@ from hardneg.training.teacher import Teacher, write_teacher
 _QUERIES = 4096
 
 
-class Train(DualTrainingSpec):
-    """Trains a dual encoder on mined negatives, or, without them, on the other queries' documents for split `train`.
-
-    augmented: more negatives, with the queries they are of, such as a label stage makes: their examples are mixed with
-    the others. teacher: a run, such as a rerank stage's, whose scores of the queries' own documents a loss may learn;
-    it is of the queries that the negatives are of.
-    """
+class Train(DualLearning):
+    """Trains a dual encoder on mined negatives, or, without them, on the other queries' documents for split `train`."""
 
     version = 1
     purpose = "teach the model to tell the labelled passages from the hard negatives"
     stage: Literal["train"]
-    negatives: Annotated[Name | None, Reference(("negatives",))] = None
-    augmented: Annotated[Name | None, Reference(("negatives",))] = None
-    teacher: Annotated[Name | None, Reference(("run",), refuses=OF_QUERIES)] = None
+    negatives: Annotated[Name | None, Reference(("negatives",))] = Field(
+        default=None, description="Mined negatives, and the queries that they are of."
+    )
+    augmented: Annotated[Name | None, Reference(("negatives",))] = Field(
+        default=None,
+        description="More negatives, with the queries they are of, such as a label stage makes: their examples are "
+        "mixed with the others.",
+    )
+    teacher: Annotated[Name | None, Reference(("run",), refuses=OF_QUERIES)] = Field(
+        default=None,
+        description="A run, such as a rerank stage's, whose scores of the queries' own documents a loss may learn; it "
+        "is of the queries that the negatives are of.",
+    )
 
     @model_validator(mode="after")
     def _complete(self) -> "Train":
@@ -55,16 +60,11 @@ class Train(DualTrainingSpec):
         others = "the labelled passages of the other queries in the batch"
         return self.purpose if self.negatives is not None else self.purpose.replace("the hard negatives", others)
 
-    @property
-    def given(self) -> tuple[str, ...]:
-        """A teacher's scores too, where a run is named."""
-        return (*super().given, *(("teacher",) if self.teacher is not None else ()))
-
-    def lacks(self, parts: Sequence[str]) -> str:
-        """A loss that learns scores may need a teacher alone."""
-        if {*parts} != {"teacher"}:
-            return super().lacks(parts)
-        return f"teacher: missing; {self.loss.name} learns a run's scores, such as those of a rerank stage"
+    def withheld(self) -> Iterator[tuple[str, str]]:
+        """A teacher's scores, where neither a run nor a guide has them."""
+        if self.teacher is None and self.guide is None:
+            told = f"missing; {self.loss.name} learns a run's scores, such as those of a rerank stage"
+            yield "teacher", f"teacher: {told}"
 
     def estimate(self, sizes: Sizes) -> Row:
         """Passes over queries with their documents."""

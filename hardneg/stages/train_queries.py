@@ -20,7 +20,7 @@ from hardneg.protocols import DenseSearcher, Searcher, StoredSearcher
 from hardneg.rates.foretold import Foretold
 from hardneg.seeding import generator
 from hardneg.stages.context import ArtifactInput, Facts, StageContext
-from hardneg.stages.guided import GuidedSpec, guide_facts, with_guide
+from hardneg.stages.guided import guide_facts, with_guide
 from hardneg.stages.inputs import open_collection, open_learner, open_searcher
 from hardneg.stages.spec import BLOCK_BYTES, PROCESS_BYTES, RecipeView, Row, Sizes
 from hardneg.stages.training_common import (
@@ -32,6 +32,7 @@ from hardneg.stages.training_common import (
     training_data,
     validation,
 )
+from hardneg.stages.training_options import EncoderLearning, Guidance
 from hardneg.training.examples import Examples, QueryRows, TrainingData
 from hardneg.types import Encoded
 
@@ -64,40 +65,47 @@ def _asked(sizes: Sizes) -> float:
     return 0.4 * sizes.model.query_length
 
 
-class TrainQueries(GuidedSpec):
-    """Trains the query encoder alone, on a fixed index.
-
-    schedule: where a step's documents come from: `dynamic` searches the index at each step, `static` takes the first
-    `depth` of `negatives`, `refreshed` searches for all queries every `refresh_every` steps, `random` draws from the
-    corpus. forced_positives: the known positives that a list lacks and gets behind its end. retrieval_dropout: queries
-    search as dropout left them; without it they are encoded once more. centroids: `trained` moves those of a
-    product-quantised index too, at their own rate; the stage then makes an index as well, which a search may name.
-    guide: scores each query's list, for guided_mask or as the teacher.
-    """
+class TrainQueries(Guidance, EncoderLearning):
+    """Trains the query encoder alone, on a fixed index; a guide scores each query's list."""
 
     version = 2
     purpose = "teach the query side alone, against the passages as they are in the index"
     gives = ("ranks", "teacher", "guide")
     inherits = ("seed",)
     stage: Literal["train-queries"]
-    index: Annotated[Name, Reference(("index",), refuses={Trait.SEGMENTS: "name one without `segments`"})]
-    split: Name = "train"
-    schedule: Literal["dynamic", "static", "refreshed", "random"] = "dynamic"
-    negatives: Annotated[Name | None, Reference(("negatives",))] = None
-    refresh_every: int | None = Field(default=None, gt=0)
-    depth: int = Field(default=200, gt=0)
-    forced_positives: Literal["none_retrieved", "always", "never"] = "none_retrieved"
-    retrieval_dropout: bool = True
-    centroids: Literal["fixed", "trained"] = "fixed"
-    centroid_learning_rate: float = Field(default=1e-4, gt=0)
-    watch: WatchOptions | None = None
+    index: Annotated[Name, Reference(("index",), refuses={Trait.SEGMENTS: "name one without `segments`"})] = Field(
+        description="The index that stays as it is."
+    )
+    split: Name = Field(default="train", description="The queries to train on.")
+    schedule: Literal["dynamic", "static", "refreshed", "random"] = Field(
+        default="dynamic",
+        description="Where a step's documents come from: `dynamic` searches the index at each step, `static` takes the "
+        "first `depth` of `negatives`, `refreshed` searches for all queries every `refresh_every` steps, `random` "
+        "draws from the corpus.",
+    )
+    negatives: Annotated[Name | None, Reference(("negatives",))] = Field(
+        default=None, description="The lists of schedule `static`."
+    )
+    refresh_every: int | None = Field(default=None, gt=0, description="Steps between searches of `refreshed`.")
+    depth: int = Field(default=200, gt=0, description="Documents a query.")
+    forced_positives: Literal["none_retrieved", "always", "never"] = Field(
+        default="none_retrieved", description="When the known positives that a list lacks are put after its end."
+    )
+    retrieval_dropout: bool = Field(
+        default=True, description="Queries search as dropout left them; without it they are encoded once more."
+    )
+    centroids: Literal["fixed", "trained"] = Field(
+        default="fixed",
+        description="`trained` moves those of a product-quantised index too; the stage then makes an index as well, "
+        "which a search may name.",
+    )
+    centroid_learning_rate: float = Field(default=1e-4, gt=0, description="The rate of the centroids.")
+    watch: WatchOptions | None = Field(default=None, description="What to note of how negatives age.")
 
     @model_validator(mode="after")
     def _complete(self) -> "TrainQueries":
         if self.segments is not None:
             raise ValueError("segments: the index has one vector a document; leave them out")
-        if named := self.options.given_of_batches():
-            raise ValueError(f"options.{named[0]}: queries meet lists of their own, and no batch; leave it out")
         if self.options.rank_windows:
             raise ValueError("options.rank_windows: queries meet lists of the index, not drawn negatives; leave it out")
         if self.centroids == "trained" and self.options.keep_every:

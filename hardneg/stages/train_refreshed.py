@@ -28,13 +28,11 @@ from hardneg.protocols import EstimatedBackend, IndexBackend, NegativeMiner, Run
 from hardneg.registry import configure
 from hardneg.stages.batch_order import ordered
 from hardneg.stages.context import Facts, StageContext
-from hardneg.stages.dual_training import DualTrainingSpec, terms_facts, terms_of
-from hardneg.stages.guided import with_guide
+from hardneg.stages.guided import terms_facts, terms_of, with_guide
 from hardneg.stages.inputs import open_collection, open_learner
-from hardneg.stages.spec import BLOCK_BYTES, PROCESS_BYTES, RecipeView, Row, Sizes
+from hardneg.stages.spec import BLOCK_BYTES, FORM_WORDS, PROCESS_BYTES, RecipeView, Row, Sizes
 from hardneg.stages.spec import encoding as encoding_of
 from hardneg.stages.training_common import (
-    FORM_WORDS,
     data_facts,
     encoder_training,
     learned,
@@ -43,6 +41,7 @@ from hardneg.stages.training_common import (
     training_data,
     validation,
 )
+from hardneg.stages.training_options import DualLearning
 from hardneg.training.examples import TrainingData
 from hardneg.training.refresh.folder import RefreshFolder, refresh_facts
 from hardneg.training.refresh.options import Devices, RefreshOptions, inferencer_devices, threads, trainer_device
@@ -59,7 +58,7 @@ for _dataclass in (RefreshOptions, Devices):
     with_config(ConfigDict(extra="forbid"))(_dataclass)
 
 
-class TrainRefreshed(DualTrainingSpec):
+class TrainRefreshed(DualLearning):
     """Trains a dual encoder on negatives that it mines itself, again and again, while it trains.
 
     negatives: what is trained on until the first refresh, which then is not mined from the model as it starts; without
@@ -73,7 +72,7 @@ class TrainRefreshed(DualTrainingSpec):
     version = 1
     purpose = "teach the model, with hard negatives that are mined again on the way"
     stage: Literal["train-refreshed"]
-    split: Name = "train"
+    split: Name = Field(default="train", description="The queries to train on.")
     negatives: Annotated[Name | None, Reference(("negatives",))] = None
     refresh: Annotated[RefreshOptions, AfterValidator(without_problems)]
     miner: OwnMinerSetting = None
@@ -99,8 +98,8 @@ class TrainRefreshed(DualTrainingSpec):
             del identity["refresh"]["choice"]
         return identity
 
-    def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """Also what a refresh cannot go on from, and an index that is not built from what the recipe's model makes."""
+    def mistakes(self, recipe: RecipeView) -> Iterator[str]:
+        """What a refresh cannot go on from, and an index that is not built from what the recipe's model makes."""
         if self.refresh.replace == "decayed" and self.negatives is not None:
             told = "replace decayed goes on from what the model as it starts has mined"
             yield f"negatives: {told}; leave negatives out, or replace"
@@ -114,7 +113,6 @@ class TrainRefreshed(DualTrainingSpec):
         elif self.backend is not None and family is not None and source not in (None, family.form):
             told = f"{self.backend.name} is built from {FORM_WORDS.get(str(source), source)}"
             yield f"backend: {told}, and the recipe's model makes {FORM_WORDS[family.form]}; name another"
-        yield from super().problems(recipe)
 
     def remarks(self, recipe: RecipeView) -> Iterator[str]:
         """Also lists that may come out short, for what a query had is mined over again."""

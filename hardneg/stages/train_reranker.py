@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, with_config
+from pydantic import AfterValidator, Field
 
 from hardneg.data.collection import StoredCollection
 from hardneg.distributed import world
@@ -17,7 +17,6 @@ from hardneg.stages.context import Facts, StageContext
 from hardneg.stages.inputs import open_collection
 from hardneg.stages.spec import PAIR_TOKENS, PROCESS_BYTES, RecipeView, Row, Sizes, source_of
 from hardneg.stages.training_common import (
-    TrainingSpec,
     data_facts,
     examples_of,
     finished,
@@ -26,6 +25,7 @@ from hardneg.stages.training_common import (
     training_facts,
     validation_data,
 )
+from hardneg.stages.training_options import Judging, Learning, of_the_run
 from hardneg.training.options import RerankerOptions
 from hardneg.types import PluginSetting
 
@@ -36,28 +36,25 @@ if TYPE_CHECKING:
 
 _MOVED_EMBEDDINGS = 2  # their gradient and the step along it
 
-with_config(ConfigDict(extra="forbid"))(RerankerOptions)
 
-
-class TrainReranker(TrainingSpec):
-    """Trains a reranker on mined negatives, each query's documents against each other.
-
-    start: the stage whose weights it goes on from, of the same plugin; by default the plugin's source.
-    validation: how many dev queries, and how many documents of `validation_run` for each (`depth`).
-    """
+class TrainReranker(Judging, Learning):
+    """Trains a reranker on mined negatives, each query's documents against each other."""
 
     version = 1
     kind = "reranker"
     teaches = "reranker"
     purpose = "teach a network that reads a query and a passage together"
     stage: Literal["train-reranker"]
-    reranker: Annotated[Setting, PluginKind("rerankers")]
-    start: Annotated[Name | None, Reference(("reranker",))] = None
-    negatives: Annotated[Name, Reference(("negatives",))]
-    loss: LossSetting = PluginSetting("bce")
-    options: Annotated[RerankerOptions, AfterValidator(without_problems)] = Field(default_factory=RerankerOptions)
+    reranker: Annotated[Setting, PluginKind("rerankers")] = Field(description="The reranker to train.")
+    start: Annotated[Name | None, Reference(("reranker",))] = Field(
+        default=None,
+        description="The stage whose weights it goes on from, of the same plugin; by default the plugin's source.",
+    )
+    negatives: Annotated[Name, Reference(("negatives",))] = Field(description="Mined negatives, with their queries.")
+    loss: LossSetting = Field(default=PluginSetting("bce"), description="What is minimised.")
+    options: Annotated[RerankerOptions, AfterValidator(without_problems)] = of_the_run(RerankerOptions)
 
-    def problems(self, recipe: RecipeView) -> Iterator[str]:
+    def mistakes(self, recipe: RecipeView) -> Iterator[str]:
         """A plugin without a network, or with a head that the loss does not take."""
         reranker, wanted = recipe.plugin("reranker"), getattr(recipe.plugin("loss"), "outputs", None)
         if reranker is not None and not isinstance(reranker, TrainableReranker):
@@ -65,7 +62,6 @@ class TrainReranker(TrainingSpec):
         elif wanted is not None and (found := getattr(reranker, "head", None)) not in (None, wanted):
             told = f"{self.loss.name} needs a head of {wanted} outputs, the reranker has {found}"
             yield f"loss: {told}; say reranker.outputs: {wanted}, or take loss bce"
-        yield from super().problems(recipe)
 
     @property
     def parts(self) -> Mapping[str, str]:

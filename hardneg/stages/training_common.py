@@ -1,12 +1,10 @@
-"""What the stages that train share: their options, examples and teacher, the dev queries, the saved model."""
+"""What the stages that train share in their work: examples, dev queries, estimate, the saved model."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
-
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, with_config
+from typing import TYPE_CHECKING, Any
 
 from hardneg.artifacts import KEPT, SCRATCH
 from hardneg.data.collection import StoredCollection
@@ -15,19 +13,16 @@ from hardneg.data.negatives import read_negatives, with_positives
 from hardneg.data.qrels import positives
 from hardneg.data.queries import Queries
 from hardneg.data.runs import Run, lists_in_order
-from hardneg.encoders.open import resolve
-from hardneg.encoders.spec import ModelSpec
-from hardneg.fields import LATER, MEASURED, START, LossSetting, Name, OwnCut, Reference, Trait, without_problems
+from hardneg.fields import Trait
 from hardneg.layout import MODEL_FOLDER, NEGATIVES, RUN
 from hardneg.protocols import Loss
-from hardneg.registry import load_plugin, needs_of, plugin_names
 from hardneg.stages.context import ArtifactInput, StageContext
 from hardneg.stages.inputs import own_queries
-from hardneg.stages.spec import PROCESS_BYTES, RecipeView, Row, Sizes, StageSpec
-from hardneg.store.identity import options_in_key
+from hardneg.stages.spec import PROCESS_BYTES, Row, Sizes
+from hardneg.stages.training_options import DualLearning, EncoderLearning, Judging, Learning
 from hardneg.training.examples import TrainingData
 from hardneg.training.history import HISTORY
-from hardneg.training.options import TrainOptions
+from hardneg.training.options import LearningOptions
 from hardneg.types import RankedList
 from hardneg.wording import counted
 
@@ -37,118 +32,10 @@ if TYPE_CHECKING:
     from hardneg.training.method import TrainingMethod
     from hardneg.training.validation import ValidationData
 
-with_config(ConfigDict(extra="forbid"))(TrainOptions)
-
 _SCORE_BYTES = 24
-FORM_WORDS = {"vectors": "one vector a text", "weights": "weights of terms", "token-vectors": "a vector a token"}
-"""What encoders make, in words."""
-ValidationRun = Annotated[Name | None, MEASURED]
-"""Names the run whose top, with the positives, is the pool to judge by."""
 
 
-class Validation(BaseModel):
-    """How to judge the model while it trains: on the dev queries, over a pool of the positives and a run's top."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    split: Name = "dev"
-    depth: int = Field(default=20, gt=0)
-    queries: int | None = Field(default=None, gt=0)
-
-    def problems(self, run: str | None, recipe: RecipeView) -> Iterator[str]:
-        """A `validation_run` of other queries than those of the split."""
-        found = getattr(recipe.stages.get(run or ""), "split", None)
-        if found not in (None, self.split):
-            told = f"{run!r} is of split {found}, and validation.split is {self.split}"
-            yield f"validation_run: {told}; name a run of the same split"
-
-
-class TrainingSpec(StageSpec):
-    """What all stages that train by a loss have in common.
-
-    gives: the optional parts of a `ScoreBatch` that the stage's batches have, for losses that need them.
-    """
-
-    gives: ClassVar[tuple[str, ...]] = ()
-    needs_dataset = True
-    resumes = True
-    every_process = True
-    loss: LossSetting = Field(description="A loss; `hardneg plugins list` shows them.")
-    options: Annotated[TrainOptions, AfterValidator(without_problems)] = Field(default_factory=TrainOptions)
-    validation_run: ValidationRun = None
-    validation: Validation = Validation()
-
-    def identity(self) -> dict[str, Any]:
-        """The options that only say how often to look or to save are left out."""
-        return {**super().identity(), "options": self.options.identity()}
-
-    def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """A loss that needs what the batches lack; a run of other queries to judge by."""
-        if lacking := [part for part in needs_of(recipe.plugin("loss")) if part not in self.given]:
-            yield self.lacks(lacking)
-        if self.options.negatives_drawn == "margin_bins" and getattr(self, "teacher", None) is None:
-            yield "options.negatives_drawn: margin_bins are of the scores of a teacher's run; name one, or leave it out"
-        yield from self.validation.problems(self.validation_run, recipe)
-
-    @property
-    def given(self) -> tuple[str, ...]:
-        """What of `gives` the stage's batches have as it is told."""
-        return self.gives
-
-    def lacks(self, parts: Sequence[str]) -> str:
-        """What is wrong with a loss that needs these."""
-        kinds = {verb: load_plugin("stages", verb) for verb in plugin_names("stages")}
-        fitting = [verb for verb, kind in kinds.items() if {*parts} <= {*getattr(kind, "gives", ())}]
-        use = f"use it in stage {' or '.join(fitting)}, or " if fitting else "no stage gives that: "
-        told = f"{self.loss.name} needs {', '.join(parts)}, which this stage's batches lack"
-        return f"loss: {told}; {use}take another loss"
-
-    def settings(self, source: ArtifactInput) -> Mapping[str, object]:
-        """The loss, the options that count, and what the training came to in figures."""
-        figures = {name: value for name, value in source.facts.items() if isinstance(value, int | float)}
-        return {"loss": source.plugins["loss"], **options_in_key(self.options), **figures}
-
-    def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
-        """The models that were kept on the way."""
-        return {f"checkpoints/{recipe.name}": KEPT}
-
-
-class EncoderTrainingSpec(TrainingSpec):
-    """What the stages that train an encoder have in common.
-
-    segments: how documents are cut, each then scored by its best segment; none reads their first `document_length`
-    tokens.
-    """
-
-    kind = "model"
-    model: Annotated[Name, Reference(("model",))] = START
-    segments: OwnCut = Field(default=None, json_schema_extra=LATER)
-
-    @property
-    def parts(self) -> Mapping[str, str]:
-        """A model."""
-        return {"model": MODEL_FOLDER}
-
-    def began_with(self, recipe: RecipeView) -> ModelSpec:
-        """That of its model."""
-        return recipe.model_of(self.model)
-
-    def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """Also a model that cannot learn or whose texts cannot be cut, and a loss for other scores than the model's."""
-        start = self.began_with(recipe)
-        found, family = start.similarity, resolve(start).known_family
-        if family is not None and not family.trainable:
-            yield "model: the recipe's model has no weights here, so it cannot be trained; name another model"
-        if self.segments is not None and family is not None and family.form != "vectors":
-            told = f"the recipe's model makes {FORM_WORDS[family.form]}, for which documents are not cut"
-            yield f"segments: {told}; leave them out"
-        if found is not None and (wanted := getattr(type(recipe.plugin("loss")), "similarity", found)) != found:
-            told = f"{self.loss.name} is made for similarity {wanted}, and the model's is {found}"
-            yield f"loss: {told}; say model.similarity: {wanted}, or take another loss"
-        yield from super().problems(recipe)
-
-
-def encoder_training(spec: EncoderTrainingSpec, sizes: Sizes) -> Row:
+def encoder_training(spec: DualLearning, sizes: Sizes) -> Row:
     """What it takes to train an encoder on queries with some documents each."""
     options, documents = spec.options, 1 + spec.options.negatives_per_query
     steps = options.last_step(sizes.queries("train"))
@@ -173,7 +60,7 @@ def learning_bytes(sizes: Sizes) -> int:
     return shape.weights if adapter is None else 4 * adapter.weights(shape.hidden, shape.layers)
 
 
-def kept_models(steps: int, options: TrainOptions) -> int:
+def kept_models(steps: int, options: LearningOptions) -> int:
     """How many models are kept on the way."""
     return steps // options.keep_every if options.keep_every else 0
 
@@ -202,7 +89,7 @@ def pseudo_positives(negatives: ArtifactInput | None) -> Path | None:
 
 
 def validation(
-    context: StageContext[EncoderTrainingSpec], collection: StoredCollection, encoder: "Encoder"
+    context: StageContext[EncoderLearning], collection: StoredCollection, encoder: "Encoder"
 ) -> Callable[[], Mapping[str, float]] | None:
     """Measures the encoder on the dev queries; None where the recipe names no run to take the pool from.
 
@@ -218,7 +105,7 @@ def validation(
     return pool_validation(encoder, data, context.spec.validation.depth, settled)
 
 
-def validation_data(context: StageContext[TrainingSpec], collection: StoredCollection) -> "ValidationData | None":
+def validation_data(context: StageContext[Judging], collection: StoredCollection) -> "ValidationData | None":
     """The dev queries, their labels and a run of them; None where the recipe names no run."""
     from hardneg.training.validation import ValidationData
 
@@ -243,10 +130,7 @@ def _tops(path: Path, query_ids: Sequence[str], count: int, depth: int) -> Run:
 
 
 def save(
-    context: StageContext[EncoderTrainingSpec],
-    encoder: "Encoder",
-    facts: Mapping[str, object],
-    result: "TrainingResult",
+    context: StageContext[EncoderLearning], encoder: "Encoder", facts: Mapping[str, object], result: "TrainingResult"
 ) -> dict[str, Any]:
     """Saves the model with a card of these and the common facts; returns what the manifest says."""
     from hardneg.encoders.card import model_card
@@ -261,7 +145,7 @@ def save(
 
 
 def learned(
-    context: StageContext[TrainingSpec], method: "TrainingMethod", validate: Callable[[], Mapping[str, float]] | None
+    context: StageContext[Learning], method: "TrainingMethod", validate: Callable[[], Mapping[str, float]] | None
 ) -> "TrainingResult":
     """Trains by the stage's loss and options, in its folder."""
     from hardneg.training.loop import learn
@@ -270,7 +154,7 @@ def learned(
     return learn(method, loss_of(context), options, context.folder, progress=context.progress, validate=validate)
 
 
-def loss_of(context: StageContext[TrainingSpec]) -> Loss:
+def loss_of(context: StageContext[Learning]) -> Loss:
     """The loss that the stage trains by."""
     return context.plugin("loss", Loss)
 
@@ -281,7 +165,7 @@ def data_facts(corpus: Corpus, queries: int) -> dict[str, object]:
 
 
 def training_facts(
-    context: StageContext[TrainingSpec], result: "TrainingResult", batch: str, judged: str, more: Mapping[str, object]
+    context: StageContext[Learning], result: "TrainingResult", batch: str, judged: str, more: Mapping[str, object]
 ) -> dict[str, object]:
     """What a model card says of the training, with what a batch was and over what the dev metric was taken."""
     options = context.spec.options
@@ -291,7 +175,7 @@ def training_facts(
     return {**said, **more, **({f"Dev {options.metric}, {judged}": best} if best else {})}
 
 
-def finished(context: StageContext[TrainingSpec], result: "TrainingResult") -> dict[str, Any]:
+def finished(context: StageContext[Learning], result: "TrainingResult") -> dict[str, Any]:
     """Leaves the model, those that were kept on the way, and the learning curve; returns what the manifest says."""
     context.keep_only(MODEL_FOLDER, KEPT, HISTORY, SCRATCH)
     return result.facts(context.spec.options.metric)

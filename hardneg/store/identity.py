@@ -1,6 +1,7 @@
 """What of options enters an artifact's key: one rule, and the marks that it alone reads."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import fields
 from typing import Any
 
 _MARK = "in_identity"
@@ -22,7 +23,8 @@ def options_in_key(options: Any, without: Collection[str] = ()) -> dict[str, Any
     """The options that may change a result, by name, as JSON holds them; defaults included.
 
     An option never counts where it is marked `FREE`, and counts with another value than its default alone where it is
-    marked `LATER`. A dataclass lists such options in its class variables `free` and `later`.
+    marked `LATER`. A dataclass has these marks in its fields' metadata, or lists such options in its class
+    variables `free` and `later`.
 
     Args:
         options: a pydantic model or a dataclass.
@@ -32,13 +34,13 @@ def options_in_key(options: Any, without: Collection[str] = ()) -> dict[str, Any
 
     kind = type(options)
     if isinstance(options, BaseModel):
-        extras = ((name, info, info.json_schema_extra) for name, info in kind.model_fields.items())
-        marks = {name: (info, extra.get(_MARK)) for name, info, extra in extras if isinstance(extra, dict)}
-        free = {name for name, (_, mark) in marks.items() if mark == FREE[_MARK]}
-        later = {name: info.default for name, (info, mark) in marks.items() if mark == LATER[_MARK]}
+        known = [(name, info.default, info.json_schema_extra) for name, info in kind.model_fields.items()]
     else:
-        free = {*getattr(kind, "free", ())}
-        later = {name: getattr(kind, name) for name in getattr(kind, "later", ())}
+        known = [(each.name, each.default, each.metadata) for each in fields(kind)]
+    marks = {name: (default, extra.get(_MARK)) for name, default, extra in known if isinstance(extra, Mapping)}
+    free = {*getattr(kind, "free", ()), *(name for name, (_, mark) in marks.items() if mark == FREE[_MARK])}
+    later = {name: getattr(kind, name) for name in getattr(kind, "later", ())}
+    later |= {name: default for name, (default, mark) in marks.items() if mark == LATER[_MARK]}
     unchanged = {name for name, default in later.items() if getattr(options, name) == default}
     left_out = {*without, *free, *unchanged}
     found: dict[str, Any] = TypeAdapter(kind).dump_python(options, mode="json", exclude=left_out, warnings=False)

@@ -10,12 +10,12 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from hardneg.training.options import TrainOptions
+from hardneg.training.options import LearningOptions
 
 _LEVELS = 1 << 16  # a draw is one of so many numbers: a share of 0.1 is 0.10001
 
 
-def dropout_of(options: TrainOptions, device: torch.device) -> AbstractContextManager[Any]:
+def dropout_of(options: LearningOptions, device: torch.device) -> AbstractContextManager[Any]:
     """What forward passes are made in, so that dropout is drawn as the options say."""
     return FastDropout() if options.passes == "by_length" and device.type == "cpu" else nullcontext()
 

@@ -28,7 +28,7 @@ from hardneg.training.figures import Unread
 from hardneg.training.history import HISTORY, History, Record
 from hardneg.training.method import Network, Objective, TrainingMethod
 from hardneg.training.optimizers import layer_groups, make_optimizer, schedule_factor
-from hardneg.training.options import TrainOptions
+from hardneg.training.options import LearningOptions
 from hardneg.training.step import Learner, update
 from hardneg.training.tracking import accelerated, logged, numbers, shared
 from hardneg.trials import noted
@@ -71,7 +71,7 @@ class TrainingResult:
 def learn(
     method: TrainingMethod,
     loss: Objective,
-    options: TrainOptions,
+    options: LearningOptions,
     folder: Path,
     *,
     progress: Progress,
@@ -119,7 +119,7 @@ def learn(
     return TrainingResult(history, state.step, state.best_step, state.best, method.skipped, earlier)
 
 
-def check_options(options: TrainOptions) -> None:
+def check_options(options: LearningOptions) -> None:
     """Refuses options that make no sense, with a UsageError that has all that is wrong."""
     if problems := options.problems():
         raise UsageError(f"training options: {'; '.join(problems)}")
@@ -145,7 +145,7 @@ class _TrainingRun:
     choices: Mapping[str, str]
 
     @property
-    def options(self) -> TrainOptions:
+    def options(self) -> LearningOptions:
         return self.learner.options
 
     @property
@@ -252,14 +252,14 @@ class _TrainingRun:
             self.history.add(record)
 
 
-def _identity(method: TrainingMethod, loss: Objective, options: TrainOptions) -> str:
+def _identity(method: TrainingMethod, loss: Objective, options: LearningOptions) -> str:
     fields = options_in_key(loss) if is_dataclass(loss) else repr(loss)
     named = [type(loss).__qualname__, type(loss).version, fields]
     return digest([weights_digest(method.trainable), named, options.identity(), method.digest()])
 
 
 def _learner(
-    method: TrainingMethod, loss: Objective, options: TrainOptions, accelerator: "Accelerator", module: nn.Module
+    method: TrainingMethod, loss: Objective, options: LearningOptions, accelerator: "Accelerator", module: nn.Module
 ) -> Learner:
     model = accelerator.prepare_model(module, evaluation_mode=True)  # that is: not shared once more
     optimizer = accelerator.prepare_optimizer(make_optimizer(method.forward_module, options))
@@ -268,7 +268,7 @@ def _learner(
 
 
 @contextmanager
-def _learning(encoder: Network, options: TrainOptions) -> Iterator[None]:
+def _learning(encoder: Network, options: LearningOptions) -> Iterator[None]:
     """Leaves torch's random state as it was, the model in evaluation mode, and its transformers as they compute."""
     devices = [encoder.device] if encoder.device.type == "cuda" else []
     turn_off = compute_twice(encoder.module) if options.gradient_checkpointing else None

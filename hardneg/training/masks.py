@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass, replace
 from math import inf, isfinite
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import ConfigDict
 
 from hardneg.errors import TrainingError
 from hardneg.types import ScoreBatch
@@ -29,6 +31,8 @@ class GuidedMask:
         margin: how far below the positive's score a negative must be, at least.
         kind: the margin is `absolute`, or `relative`: times the size of the positive's score.
     """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     margin: float = 0.0
     kind: Literal["absolute", "relative"] = "absolute"

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hardneg.training.options import TrainOptions
+from hardneg.training.options import LearningOptions
 
 
 class Lamb(torch.optim.Optimizer):
@@ -66,7 +66,7 @@ class Lamb(torch.optim.Optimizer):
         weights.sub_(step * (trust * group["lr"]))
 
 
-def make_optimizer(module: nn.Module, options: TrainOptions) -> torch.optim.Optimizer:
+def make_optimizer(module: nn.Module, options: LearningOptions) -> torch.optim.Optimizer:
     """The optimizer of `options` over the weights that learn; biases and LayerNorm weights do not decay.
 
     A weight with an attribute `factor` does not decay either, and learns at so many times the rate of the others.
@@ -105,14 +105,14 @@ def decay_groups(module: nn.Module) -> tuple[list[nn.Parameter], list[nn.Paramet
     return decayed, [weights for weights in learning if id(weights) in exempt]
 
 
-def warmup_length(options: TrainOptions, total: int) -> int:
+def warmup_length(options: LearningOptions, total: int) -> int:
     """How many steps of `total` the learning rate rises."""
     if options.warmup_steps is not None:
         return options.warmup_steps
     return math.ceil(options.warmup_ratio * total)
 
 
-def schedule_factor(step: int, total: int, options: TrainOptions) -> float:
+def schedule_factor(step: int, total: int, options: LearningOptions) -> float:
     """The factor for a step counted from 0: it rises to 1 at the warm-up's end, then falls to 0 at `total`."""
     warmup = warmup_length(options, total)
     if step < warmup:

@@ -1,164 +1,38 @@
-"""What can be said about a training run."""
+"""The options of a training run: what stands in a stage's `options`, in groups.
+
+An option is said once, by `option`: its default, its meaning, its bounds, and whether it counts in keys. What cannot
+stand beside what is a `mistakes` of its group. The other options of a stage are in `hardneg.stages.training_options`.
+"""
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from pydantic import ConfigDict
+
 from hardneg.distributed import world
 from hardneg.seeding import SEED
-from hardneg.store.identity import in_words_of_keys, options_in_key
+from hardneg.store.identity import FREE, LATER, in_words_of_keys, options_in_key
 from hardneg.training.drawing import Drawing, Drawn, Windows
-
-
-def below(options: object, least: int, *names: str) -> list[str]:
-    """One line for each of these options that is given and is not `least` or above."""
-    values = ((name, getattr(options, name)) for name in names)
-    return [
-        f"{name} must be {least} or above, not {value}"
-        for name, value in values
-        if value is not None and not value >= least
-    ]
+from hardneg.training.option_groups import again, gathered, option, out_of_bounds
 
 
 @dataclass(frozen=True)
-class TrainOptions:
-    """The options of one training run; a step is one update of the weights.
+class StepOptions:
+    """How long is trained, and on how many queries a step; a step is one update of the weights."""
 
-    Attributes:
-        batch_size: queries that are scored together, each against the documents of all of them.
-        negatives_per_query: documents drawn from each query's negatives, anew in each epoch; 0 leaves
-            the other queries' documents as the only negatives.
-        positive: a query's positive is `drawn` from all that are known, anew in each epoch, or is the `first` one of
-            the judgements, as DPR's files have the gold passage first.
-        iterate_negatives: an epoch has each query once for each `negatives_per_query` of its negatives, in their order,
-            one time after the other, as ANCE's program has a query's triples; otherwise once, its negatives drawn.
-        negatives_drawn: a query's negatives are drawn `uniformly`, or by `margin_bins`: a bin, of ten of equal width
-            from the least to the largest of the query's margins by the teacher, each that has any as likely; then any
-            negative in it, as TAS-B does.
-        rank_windows: pairs [skip, depth]: epoch e, from 0, draws from ranks skip + 1 to depth of a query's negatives as
-            the e-th pair says, and the last pair holds on; a list that ends before draws from its end. So negatives can
-            become harder epoch by epoch.
-        epochs: passes over the queries; a fraction stops within one. Not used where `max_steps` is given.
-        max_steps: updates of the weights in all.
-        stop_at: the step to end at, though the learning rate goes on as if all steps were to come; a training that has
-            fewer ends with its last. None goes to the end.
-        keep_every: steps between the models that are kept, each as a folder that opens like the last one; none keeps
-            the last one alone.
-        optimizer: `adamw` or `lamb`.
-        learning_rate: its peak, reached when the warm-up is over.
-        epsilon: added to the root of the second moment, in both optimizers.
-        weight_decay: applied to all weights but biases and those of LayerNorm.
-        warmup_steps: steps during which the learning rate rises: step s of them, from 0, has (s + 1) / (warmup_steps +
-            1) of its peak; goes before `warmup_ratio`.
-        warmup_ratio: the same as a part of all steps.
-        warmup_from_zero: step s of the warm-up, from 0, has s / warmup_steps of the peak instead, so the first one has
-            rate 0, as schedules of transformers and of the papers' programs do.
-        decay: the learning rate after the warm-up: `linear` or `cosine` to 0 at the end, or `constant`.
-        decay_from_start: the rate after the warm-up is that of a decay which began with the first step, as RocketQA's
-            program does: it falls by the warm-up's part at once.
-        clip_norm: largest norm of the gradient, all weights together; 0 or none means no clipping.
-        accumulate: batches that share one step; each is scored on its own.
-        chunk: queries that are encoded at a time, with their documents, so that a batch needs the memory of so many;
-            each is encoded twice for it. None encodes the batch at once.
-        false_negative_mask: no known positive of a query, nor a copy of one, is a negative of it; otherwise every
-            document of the batch but the query's own positive is, as in the published program.
-        share_negatives_across: whose documents a query sees when several processes train: those of all `processes`, or
-            with `none` those of its own process.
-        precision: `bf16` runs the transformer in bfloat16, `auto` does so where a trial finds it faster; a training
-            that is gone on with stays with what it began with.
-        tf32: whether products in fp32 are of numbers rounded to TF32, which needs a GPU by CUDA.
-        passes: `by_length` has a CPU encode a batch in passes of texts of about equal length, with dropout that is
-            drawn many times faster; `whole` pads a batch to its longest text and draws as torch does. A GPU always
-            takes it whole.
-        compile: whether the transformer is compiled by `torch.compile`, which takes minutes first and draws dropout in
-            its own way.
-        gradient_checkpointing: compute activations twice to need less memory.
-        seed: all draws, and dropout, depend on it.
-        checkpoint_every: steps between checkpoints; none means by the clock, at evaluations and at the end only.
-        checkpoint_minutes: time between checkpoints at most, however many steps that is; none means by steps alone.
-        evaluate_every: steps between evaluations on the dev queries; none means at the end only.
-        patience: stop after so many evaluations in a row without a new best; none means never.
-        metric: the dev metric that decides which weights are best; larger is better.
-        keep_best: end with the best weights by `metric` instead of the last ones.
-        tracker: where accelerate logs the learning curve, such as `tensorboard` or `wandb`.
-    """
-
-    free: ClassVar[frozenset[str]] = frozenset(
-        {"checkpoint_every", "checkpoint_minutes", "gradient_checkpointing", "tracker"}
+    batch_size: int = option(32, "Queries scored together, each against the documents of all of them.", least=1)
+    accumulate: int = option(1, "Batches that share one step; each is scored on its own.", least=1)
+    epochs: float | None = option(
+        1.0, "Passes over the queries; a fraction stops within one. Not used where `max_steps` is given.", above=0
     )
-    later: ClassVar[frozenset[str]] = frozenset(
-        {
-            "positive",
-            "iterate_negatives",
-            "negatives_drawn",
-            "rank_windows",
-            "chunk",
-            "false_negative_mask",
-            "share_negatives_across",
-            "stop_at",
-            "keep_every",
-            "epsilon",
-            "passes",
-            "compile",
-            "tf32",
-            "warmup_from_zero",
-            "decay_from_start",
-        }
+    max_steps: int | None = option(None, "Updates of the weights in all.", least=1)
+    stop_at: int | None = option(
+        None, "The step to end at; the learning rate goes on as if all steps were to come.", least=1, key=LATER
     )
-    of_batches: ClassVar[tuple[str, ...]] = ("chunk", "false_negative_mask", "share_negatives_across")
-    """Options of training where each query meets the documents of its batch."""
-
-    batch_size: int = 32
-    negatives_per_query: int = 1
-    positive: Literal["drawn", "first"] = "drawn"
-    iterate_negatives: bool = False
-    negatives_drawn: Drawn = "uniformly"
-    rank_windows: Windows | None = None
-    epochs: float | None = 1.0
-    max_steps: int | None = None
-    stop_at: int | None = None
-    keep_every: int | None = None
-    optimizer: Literal["adamw", "lamb"] = "adamw"
-    learning_rate: float = 2e-5
-    epsilon: float = 1e-8
-    weight_decay: float = 0.01
-    warmup_steps: int | None = None
-    warmup_ratio: float = 0.1
-    warmup_from_zero: bool = False
-    decay: Literal["linear", "cosine", "constant"] = "linear"
-    decay_from_start: bool = False
-    clip_norm: float | None = 1.0
-    accumulate: int = 1
-    chunk: int | None = None
-    false_negative_mask: bool = True
-    share_negatives_across: Literal["processes", "none"] = "processes"
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
-    tf32: bool = False
-    passes: Literal["whole", "by_length"] = "whole"
-    compile: bool = False
-    gradient_checkpointing: bool = False
-    seed: int = SEED
-    checkpoint_every: int | None = 1000
-    checkpoint_minutes: float | None = 10.0
-    evaluate_every: int | None = None
-    patience: int | None = None
-    metric: str = "mrr@10"
-    keep_best: bool = True
-    tracker: str | None = None
-
-    def identity(self) -> dict[str, Any]:
-        """The options that may change the trained weights; and the number of processes, where each is on its own."""
-        alone = {"processes": world().size} if self.share_negatives_across == "none" else {}
-        return in_words_of_keys(options_in_key(self)) | alone
-
-    @property
-    def drawing(self) -> Drawing:
-        """How a query's positive and negatives are drawn."""
-        return Drawing(self.positive, self.iterate_negatives, self.negatives_drawn, self.rank_windows)
-
-    def given_of_batches(self) -> list[str]:
-        """Those `of_batches` that have another value than their default."""
-        return [name for name in self.of_batches if getattr(self, name) != getattr(TrainOptions, name)]
+    keep_every: int | None = option(None, "Steps between the models to keep beside the last one.", least=1, key=LATER)
+    seed: int = option(SEED, "All draws, and dropout, depend on it.")
 
     def total_steps(self, queries: int) -> int:
         """How many steps the schedule has for so many queries; the last one may begin another pass to be full."""
@@ -176,84 +50,236 @@ class TrainOptions:
         """The step to end at where the number of queries does not matter; None where it does."""
         return min((step for step in (self.max_steps, self.stop_at) if step is not None), default=None)
 
-    def problems(self) -> list[str]:
-        """One line for each option that makes no sense."""
-        steps = ("max_steps", "stop_at", "keep_every", "checkpoint_every", "evaluate_every", "patience")
-        found = below(self, 1, "batch_size", "accumulate", "chunk", *steps)
-        found += [
-            f"{name} must be above 0, not {value}"
-            for name in ("learning_rate", "epsilon", "epochs", "checkpoint_minutes")
-            if (value := getattr(self, name)) is not None and not value > 0
-        ]
-        found += below(self, 0, "negatives_per_query", "weight_decay", "warmup_steps", "clip_norm")
-        if not 0 <= self.warmup_ratio <= 1:
-            found.append(f"warmup_ratio must be between 0 and 1, not {self.warmup_ratio}")
+    def mistakes(self) -> Iterator[str]:
+        """No end, and steps that never come."""
         if self.epochs is None and self.max_steps is None:
-            found.append("give epochs or max_steps")
-        return found + self._of_drawing() + self._at_odds() + self._never_reached()
-
-    def _of_drawing(self) -> list[str]:
-        windows = self.rank_windows or ()
-        given = {"negatives_drawn": self.negatives_drawn != "uniformly", "rank_windows": self.rank_windows is not None}
-        named = [name for name, is_given in given.items() if is_given]
-        found = [
-            f"rank_windows: need 0 <= skip < depth, not {[*pair]}" for pair in windows if not 0 <= pair[0] < pair[1]
-        ]
-        found += ["rank_windows: give one pair [skip, depth] or more"] if self.rank_windows == () else []
-        if named and self.iterate_negatives:
-            found.append(f"{' and '.join(named)}: iterate_negatives draws nothing: leave one of them out")
-        if named and not self.negatives_per_query:
-            found.append(f"{' and '.join(named)}: negatives_per_query is 0, so that nothing is drawn: leave it out")
-        return found
-
-    def _at_odds(self) -> list[str]:
-        """Options that leave another without effect, or that draw dropout in a way which another cannot repeat."""
-        found = []
-        if self.decay_from_start and self.decay == "constant":
-            found.append("decay_from_start goes with decay linear or cosine: leave decay_from_start out")
-        if self.gradient_checkpointing and self.passes == "by_length":
-            found.append("gradient_checkpointing cannot repeat the dropout of passes by_length: leave one of them out")
-        if self.compile and self.passes == "by_length":
-            found.append("compile draws dropout in its own way, and so does passes by_length: leave one of them out")
-        if self.compile and self.chunk is not None:
-            found.append("chunk cannot repeat the dropout of what is compiled: leave chunk or compile out")
-        return found
-
-    def _never_reached(self) -> list[str]:
-        found = []
+            yield "give epochs or max_steps"
         if self.stop_at is not None and self.max_steps is not None and self.stop_at > self.max_steps:
-            found.append(f"stop_at must be {self.max_steps} (max_steps) or below, not {self.stop_at}")
+            yield f"stop_at must be {self.max_steps} (max_steps) or below, not {self.stop_at}"
         if self.keep_every is not None and self.known_end is not None and self.keep_every > self.known_end:
-            found.append(f"keep_every must be {self.known_end}, the last step, or below, not {self.keep_every}")
-        return found
+            yield f"keep_every must be {self.known_end}, the last step, or below, not {self.keep_every}"
 
 
 @dataclass(frozen=True)
-class RerankerOptions(TrainOptions):
-    """The options of a training run, with other defaults: four negatives a query, a lower rate.
+class DrawingOptions:
+    """Which of a query's documents a step has."""
 
-    `batch_size` counts queries, as everywhere: of 1 + `negatives_per_query` pairs each.
+    negatives_per_query: int = option(
+        1,
+        "Documents drawn from each query's negatives, anew in each epoch; 0 leaves the other queries' documents as the "
+        "only negatives.",
+        least=0,
+    )
+    positive: Literal["drawn", "first"] = option(
+        "drawn",
+        "A query's positive is `drawn` from all that are known, anew in each epoch, or is the `first` one of the "
+        "judgements, as DPR's files have the gold passage first.",
+        key=LATER,
+    )
+    iterate_negatives: bool = option(
+        False,
+        "An epoch has each query once for each `negatives_per_query` of its negatives, in their order, one time after "
+        "the other, as ANCE's program has a query's triples; otherwise once, its negatives drawn.",
+        key=LATER,
+    )
+    negatives_drawn: Drawn = option(
+        "uniformly",
+        "A query's negatives are drawn `uniformly`, or by `margin_bins`: a bin, of ten of equal width from the least "
+        "to the largest of the query's margins by the teacher, each that has any as likely; then any negative in it, "
+        "as TAS-B does.",
+        key=LATER,
+    )
+    rank_windows: Windows | None = option(
+        None,
+        "Pairs [skip, depth]: epoch e, from 0, draws from ranks skip + 1 to depth of a query's negatives as the e-th "
+        "pair says, and the last pair holds on; a list that ends before draws from its end. So negatives can become "
+        "harder epoch by epoch.",
+        key=LATER,
+    )
 
-    Attributes:
-        adversarial: how far the word embeddings are moved, along the gradient of the whole table, before the pass that
-            is learnt from (the fast gradient method); RocketQA's program does so by 0.01. 0 leaves it out.
+    @property
+    def drawing(self) -> Drawing:
+        """How a query's positive and negatives are drawn."""
+        return Drawing(self.positive, self.iterate_negatives, self.negatives_drawn, self.rank_windows)
+
+    def mistakes(self) -> Iterator[str]:
+        """Windows without ranks, and ways to draw where nothing is drawn."""
+        for skip, depth in self.rank_windows or ():
+            if not 0 <= skip < depth:
+                yield f"rank_windows: need 0 <= skip < depth, not {[skip, depth]}"
+        if self.rank_windows == ():
+            yield "rank_windows: give one pair [skip, depth] or more"
+        given = {"negatives_drawn": self.negatives_drawn != "uniformly", "rank_windows": self.rank_windows is not None}
+        named = " and ".join(name for name, is_given in given.items() if is_given)
+        if named and self.iterate_negatives:
+            yield f"{named}: iterate_negatives draws nothing: leave one of them out"
+        if named and not self.negatives_per_query:
+            yield f"{named}: negatives_per_query is 0, so that nothing is drawn: leave it out"
+
+
+@dataclass(frozen=True)
+class OptimizerOptions:
+    """How a gradient moves the weights, and the learning rate by step."""
+
+    optimizer: Literal["adamw", "lamb"] = option("adamw", "`adamw` or `lamb`.")
+    learning_rate: float = option(2e-5, "Its peak, reached when the warm-up is over.", above=0)
+    epsilon: float = option(1e-8, "Added to the root of the second moment.", above=0, key=LATER)
+    weight_decay: float = option(0.01, "Applied to all weights but biases and those of LayerNorm.", least=0)
+    warmup_steps: int | None = option(
+        None,
+        "Steps during which the learning rate rises: step s of them, from 0, has (s + 1) / (warmup_steps + 1) of its "
+        "peak; goes before `warmup_ratio`.",
+        least=0,
+    )
+    warmup_ratio: float = option(0.1, "The same as a part of all steps.")
+    warmup_from_zero: bool = option(
+        False,
+        "Step s has s / warmup_steps of the peak instead, as in transformers and the papers' programs.",
+        key=LATER,
+    )
+    decay: Literal["linear", "cosine", "constant"] = option(
+        "linear", "The rate after the warm-up: `linear` or `cosine` to 0, or `constant`."
+    )
+    decay_from_start: bool = option(
+        False,
+        "The rate after the warm-up is that of a decay which began with the first step, as RocketQA's program does: it "
+        "falls by the warm-up's part at once.",
+        key=LATER,
+    )
+    clip_norm: float | None = option(
+        1.0, "Largest norm of the gradient, all weights together; 0 or none means no clipping.", least=0
+    )
+
+    def mistakes(self) -> Iterator[str]:
+        """A warm-up that is no part of the steps, and a decay that is none."""
+        if not 0 <= self.warmup_ratio <= 1:
+            yield f"warmup_ratio must be between 0 and 1, not {self.warmup_ratio}"
+        if self.decay_from_start and self.decay == "constant":
+            yield "decay_from_start goes with decay linear or cosine: leave decay_from_start out"
+
+
+@dataclass(frozen=True)
+class ComputingOptions:
+    """In what precision and by which passes is computed."""
+
+    precision: Literal["auto", "fp32", "bf16"] = option(
+        "auto",
+        "`bf16` runs the transformer in bfloat16, `auto` does so where a trial finds it faster; a training that is "
+        "gone on with stays with what it began with.",
+    )
+    tf32: bool = option(False, "Round the factors of fp32 products to TF32; needs a GPU by CUDA.", key=LATER)
+    passes: Literal["whole", "by_length"] = option(
+        "whole",
+        "`by_length` has a CPU encode a batch in passes of texts of about equal length, with dropout that is drawn "
+        "many times faster; `whole` pads a batch to its longest text and draws as torch does. A GPU always takes it "
+        "whole.",
+        key=LATER,
+    )
+    compile: bool = option(False, "Compile the transformer by `torch.compile`, which takes minutes first.", key=LATER)
+    gradient_checkpointing: bool = option(False, "Compute activations twice to need less memory.", key=FREE)
+
+    def mistakes(self) -> Iterator[str]:
+        """Ways to draw dropout that another cannot repeat."""
+        if self.gradient_checkpointing and self.passes == "by_length":
+            yield "gradient_checkpointing cannot repeat the dropout of passes by_length: leave one of them out"
+        if self.compile and self.passes == "by_length":
+            yield "compile draws dropout in its own way, and so does passes by_length: leave one of them out"
+
+
+@dataclass(frozen=True)
+class WatchingOptions:
+    """What is saved, measured and logged on the way."""
+
+    checkpoint_every: int | None = option(
+        1000, "Steps between checkpoints; none means by the clock, at evaluations and at the end.", least=1, key=FREE
+    )
+    checkpoint_minutes: float | None = option(
+        10.0, "Minutes between checkpoints at most; none means by steps alone.", above=0, key=FREE
+    )
+    evaluate_every: int | None = option(
+        None, "Steps between evaluations on the dev queries; none means at the end.", least=1
+    )
+    patience: int | None = option(None, "Stop after so many evaluations in a row without a new best.", least=1)
+    metric: str = option("mrr@10", "The dev metric that decides which weights are best; larger is better.")
+    keep_best: bool = option(True, "End with the best weights by `metric` instead of the last ones.")
+    tracker: str | None = option(
+        None, "Where accelerate logs the learning curve, such as `tensorboard` or `wandb`.", key=FREE
+    )
+
+
+@dataclass(frozen=True)
+class LearningOptions(WatchingOptions, ComputingOptions, OptimizerOptions, DrawingOptions, StepOptions):
+    """What can be said of every training run."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    def identity(self) -> dict[str, Any]:
+        """The options that may change the trained weights."""
+        return in_words_of_keys(options_in_key(self))
+
+    @property
+    def each_has_its_loss(self) -> bool:
+        """Whether each of several processes has a loss of its own, of its part of a batch."""
+        return False
+
+    def problems(self) -> list[str]:
+        """One line for each option that makes no sense."""
+        return [*out_of_bounds(self), *gathered(self, "mistakes")]
+
+
+@dataclass(frozen=True)
+class TrainOptions(LearningOptions):
+    """What can be said of a training run in which each query meets the documents of its batch."""
+
+    chunk: int | None = option(
+        None, "Queries encoded at a time, each twice, so that a batch needs the memory of so many.", least=1, key=LATER
+    )
+    false_negative_mask: bool = option(
+        True,
+        "No known positive of a query, nor a copy of one, is a negative of it; otherwise every document of the batch "
+        "but the query's own positive is, as in the published program.",
+        key=LATER,
+    )
+    share_negatives_across: Literal["processes", "none"] = option(
+        "processes",
+        "Whose documents a query sees when several processes train: those of all `processes`, or with `none` those of "
+        "its own process.",
+        key=LATER,
+    )
+
+    def identity(self) -> dict[str, Any]:
+        """Also the number of processes, where each is on its own."""
+        return {**super().identity(), **({"processes": world().size} if self.each_has_its_loss else {})}
+
+    @property
+    def each_has_its_loss(self) -> bool:
+        """Where a query sees the documents of its own process."""
+        return self.share_negatives_across == "none"
+
+    def mistakes(self) -> Iterator[str]:
+        """Parts of a batch, of which each is encoded twice."""
+        if self.compile and self.chunk is not None:
+            yield "chunk cannot repeat the dropout of what is compiled: leave chunk or compile out"
+
+
+@dataclass(frozen=True)
+class RerankerOptions(LearningOptions):
+    """What can be said of a reranker's training; `batch_size` queries are of 1 + `negatives_per_query` pairs each.
 
     Source: Qu et al., RocketQA (NAACL 2021), section 4.1; Miyato et al., Adversarial Training Methods for
     Semi-Supervised Text Classification (ICLR 2017), Eq. 5.
     """
 
-    negatives_per_query: int = 4
-    learning_rate: float = 1e-5
-    adversarial: float = 0.0
+    negatives_per_query: int = again(LearningOptions, "negatives_per_query", 4)
+    learning_rate: float = again(LearningOptions, "learning_rate", 1e-5)
+    adversarial: float = option(
+        0.0,
+        "How far the word embeddings are moved, along the gradient of the whole table, before the pass that is learnt "
+        "from (the fast gradient method); RocketQA's program does so by 0.01. 0 leaves it out.",
+        least=0,
+    )
 
-    def problems(self) -> list[str]:
-        """One line for each option that makes no sense."""
-        found = super().problems()
+    def mistakes(self) -> Iterator[str]:
+        """No documents but the query's own are shown, so it needs some."""
         if self.negatives_per_query == 0:
-            found.append("negatives_per_query must be 1 or above: a reranker is shown its query's documents alone")
-        found += below(self, 0, "adversarial")
-        found += [
-            f"{name} has no effect on a reranker, which is shown each query's own documents: leave it out"
-            for name in self.given_of_batches()
-        ]
-        return found
+            yield "negatives_per_query must be 1 or above: a reranker is shown its query's documents alone"

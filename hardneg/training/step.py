@@ -15,7 +15,7 @@ from hardneg.training.dropout import dropout_of
 from hardneg.training.figures import TakenStep
 from hardneg.training.method import Minimised, Objective, TrainingMethod
 from hardneg.training.optimizers import Groups, gradient_norms
-from hardneg.training.options import TrainOptions
+from hardneg.training.options import LearningOptions
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -30,7 +30,7 @@ class Learner:
     model: Any
     optimizer: Any
     loss: Objective
-    options: TrainOptions
+    options: LearningOptions
     half: bool
     groups: Groups
 
@@ -62,12 +62,11 @@ def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: f
     return TakenStep(step + 1, [batch.query_ids for batch in batches], records, norm, norms)
 
 
-def _record(found: Minimised, options: TrainOptions) -> dict[str, Tensor | float]:
+def _record(found: Minimised, options: LearningOptions) -> dict[str, Tensor | float]:
     penalty = {} if found.penalty is None else {"penalty": _value(found.penalty.detach(), options)}
     return {"loss": _value(found.loss.detach(), options), **penalty, **found.noted}
 
 
-def _value(loss: Tensor, options: TrainOptions) -> Tensor:
+def _value(loss: Tensor, options: LearningOptions) -> Tensor:
     """The loss, or the mean of all processes' losses where each has its own."""
-    shared = options.share_negatives_across == "processes"
-    return loss if shared else gather(loss.reshape(1, 1), world().size).mean()
+    return gather(loss.reshape(1, 1), world().size).mean() if options.each_has_its_loss else loss

@@ -12,7 +12,7 @@ from hardneg.errors import RecipeError
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.stages import dual_training, training_common
+from hardneg.stages import training_options
 from hardneg.stages.train import Train
 from hardneg.training.history import History
 
@@ -79,12 +79,12 @@ def model_of(family):
 def test_what_the_model_does_not_make(tmp_path, tiny_model, monkeypatch, form, settings, told):
     """Whatever its kind; one that is not on this machine yet is not judged."""
     tree = tree_of(small_collection(tmp_path / "data"), tiny_model)
-    for module in (dual_training, training_common):
-        monkeypatch.setattr(module, "resolve", lambda spec: model_of(SimpleNamespace(form=form, trainable=True)))
+    trained = model_of(SimpleNamespace(form=form, trainable=True))
+    monkeypatch.setattr(training_options, "resolve", lambda spec: trained)
     with pytest.raises(RecipeError, match=told):
         planned(tmp_path, tree, *(f"stages.star.{setting}" for setting in settings))
     untrained = model_of(SimpleNamespace(form=form, trainable=False))
-    monkeypatch.setattr(training_common, "resolve", lambda spec: untrained)
+    monkeypatch.setattr(training_options, "resolve", lambda spec: untrained)
     with pytest.raises(RecipeError, match="the recipe's model has no weights here, so it cannot be trained"):
         planned(tmp_path, tree)
     assert resolve(ModelSpec("nobody/nothing")).known_family is None
@@ -92,7 +92,7 @@ def test_what_the_model_does_not_make(tmp_path, tiny_model, monkeypatch, form, s
 
 def test_penalties_on_segments(tmp_path, tiny_model, monkeypatch):
     tree = tree_of(small_collection(tmp_path / "data"), tiny_model)
-    monkeypatch.setattr(dual_training, "resolve", lambda spec: model_of(None))
+    monkeypatch.setattr(training_options, "resolve", lambda spec: model_of(None))
     with pytest.raises(RecipeError, match=r"stages\.star\.regularizer: documents in segments have no penalty"):
         planned(tmp_path, tree, "stages.star.regularizer=flops", "segments={length: 8, count: 2}")
 

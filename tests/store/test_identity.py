@@ -15,6 +15,7 @@ from hardneg.training.options import RerankerOptions, TrainOptions
 ROOT = Path(__file__).parents[2]
 RULE = "hardneg/store/identity.py"
 MARKS = {"later", "free", "in_identity", "json_schema_extra"}
+DECLARES = {*MARKS, "key"}
 
 
 class Verb(BaseModel):
@@ -78,7 +79,7 @@ def test_one_module_alone_reads_the_marks():
 
 def reads(tree: ast.AST) -> Iterator[str]:
     """The marks that a module reads: as attributes, by `getattr`, or as a `FREE` and `LATER` that marks no field."""
-    declared = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg in MARKS}
+    declared = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg in DECLARES}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr in MARKS and "disk_usage" not in ast.unparse(node.value):
             yield node.attr

@@ -24,7 +24,8 @@ def toy_network(model: Path, **more: Any) -> PairNetwork:
 def pair_options(**more: Any) -> RerankerOptions:
     """Six steps of four queries, each with two negatives."""
     settings = options(max_steps=6, accumulate=1, learning_rate=1e-2, warmup_steps=0)
-    plain = {name: value for name, value in vars(settings).items() if name not in more}
+    known = {*RerankerOptions.__dataclass_fields__} - {*more}
+    plain = {name: value for name, value in vars(settings).items() if name in known}
     return RerankerOptions(**plain, **more)
 
 

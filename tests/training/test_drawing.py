@@ -100,7 +100,7 @@ def test_nothing_of_it_is_in_the_identity_unless_it_is_said() -> None:
     plain = TrainOptions().identity()
     assert not {"negatives_drawn", "rank_windows"} & {*plain}
     said = TrainOptions(negatives_drawn="margin_bins", rank_windows=((0, 5),)).identity()
-    assert said == {**plain, "negatives_drawn": "margin_bins", "rank_windows": ((0, 5),)}
+    assert said == {**plain, "negatives_drawn": "margin_bins", "rank_windows": [[0, 5]]}
 
 
 @pytest.mark.parametrize("size", [4, 5])

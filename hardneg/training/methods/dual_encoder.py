@@ -164,7 +164,7 @@ def _chunk(options: TrainOptions) -> int | None:
 def _sharing(options: TrainOptions) -> World:
     """This process's place among those whose documents its queries see."""
     here = world()
-    if options.share_negatives_across == "processes":
+    if not options.each_has_its_loss:
         return here
     if options.batch_size % here.size:
         raise UsageError(

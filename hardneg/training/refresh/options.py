@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from hardneg.distributed import World
 from hardneg.errors import UsageError
 from hardneg.store.identity import options_in_key
-from hardneg.training.options import TrainOptions, below
+from hardneg.training.option_groups import option, out_of_bounds
+from hardneg.training.options import LearningOptions
 
 if TYPE_CHECKING:
     import torch
@@ -50,11 +51,11 @@ class RefreshOptions:
     later: ClassVar[frozenset[str]] = frozenset({"replace", "decay", "easy_below"})
 
     policy: Policy = "every"
-    every: int | None = None
-    depth: int = 200
-    negatives: int = 20
+    every: int | None = option(None, "", least=1)
+    depth: int = option(200, "", least=1)
+    negatives: int = option(20, "", least=1)
     choice: Literal["sampled", "top"] = "sampled"
-    query_chunks: int = 1
+    query_chunks: int = option(1, "", least=1)
     excluded: Literal["known", "last"] = "known"
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     without_answers: bool = False
@@ -72,7 +73,7 @@ class RefreshOptions:
         """Whether the training waits for what is mined, so that the same process may as well mine."""
         return self.policy in ("synchronous", "never")
 
-    def never_again(self, training: TrainOptions, evaluated: bool, steps: int | None) -> str | None:
+    def never_again(self, training: LearningOptions, evaluated: bool, steps: int | None) -> str | None:
         """Why `continuous` would mine nothing while it trains; None where it does, or another policy is chosen.
 
         evaluated: whether there are evaluations. steps: how many there are in all; None where that is not known yet.
@@ -86,7 +87,7 @@ class RefreshOptions:
 
     def problems(self) -> list[str]:
         """One line for each option that makes no sense."""
-        found = below(self, 1, "every", "depth", "negatives", "query_chunks")
+        found = [*out_of_bounds(self)]
         if (self.every is None) == (self.policy in ("every", "synchronous")):
             found.append(f"policy {self.policy}: {'give' if self.every is None else 'leave out'} every")
         if self.negatives > self.depth:

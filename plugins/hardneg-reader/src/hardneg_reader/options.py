@@ -1,8 +1,9 @@
 """What a recipe says of a reader, and of its training."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hardneg.plugin import ModelSpec, TrainOptions
+from hardneg.plugin import LearningOptions, ModelSpec, option_again
 
 _SHORTEST = 8
 
@@ -41,25 +42,18 @@ class ReaderSpec:
 
 
 @dataclass(frozen=True)
-class ReaderOptions(TrainOptions):
+class ReaderOptions(LearningOptions):
     """The options of a training run with other defaults: a passage with an answer and 23 without, 16 questions a step.
 
     Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 6.1.
     """
 
-    batch_size: int = 16
-    negatives_per_query: int = 23
-    learning_rate: float = 1e-5
-    metric: str = "exact_match"
+    batch_size: int = option_again(LearningOptions, "batch_size", 16)
+    negatives_per_query: int = option_again(LearningOptions, "negatives_per_query", 23)
+    learning_rate: float = option_again(LearningOptions, "learning_rate", 1e-5)
+    metric: str = option_again(LearningOptions, "metric", "exact_match")
 
-    def problems(self) -> list[str]:
-        """One line for each option that makes no sense."""
-        found = super().problems() + [
-            f"{name} has no effect on a reader, which is shown each question's own passages: leave it out"
-            for name in self.given_of_batches()
-        ]
+    def mistakes(self) -> Iterator[str]:
+        """Passages are drawn in each epoch."""
         if self.iterate_negatives:
-            found.append(
-                "iterate_negatives has no effect on a reader, which draws passages in each epoch: leave it out"
-            )
-        return found
+            yield "iterate_negatives has no effect on a reader, which draws passages in each epoch: leave it out"

@@ -14,6 +14,7 @@ from hardneg.plugin import (
     RUN,
     SCRATCH,
     Facts,
+    Judging,
     ModelSpec,
     Name,
     RecipeView,
@@ -21,15 +22,13 @@ from hardneg.plugin import (
     Row,
     Sizes,
     StageContext,
-    StageSpec,
     StoredCollection,
     Trait,
-    Validation,
-    ValidationRun,
     digest,
     has_answers,
     locate_model,
     model_content,
+    of_the_run,
     parse_model,
     positives_by_query,
     without_problems,
@@ -41,15 +40,11 @@ if TYPE_CHECKING:
     from hardneg_reader.answering import Question
     from hardneg_reader.reader import Reader
 
-for _dataclass in (ReaderSpec, ReaderOptions):
-    with_config(ConfigDict(extra="forbid"))(_dataclass)
+with_config(ConfigDict(extra="forbid"))(ReaderSpec)
 
 
-class TrainReader(StageSpec):
-    """Trains a reader on the first `depth` passages of a run over the questions of one split.
-
-    validation: on which dev questions, and how many passages of `validation_run` for each (`depth`).
-    """
+class TrainReader(Judging):
+    """Trains a reader on the first `depth` passages of a run over the questions of one split."""
 
     version = 1
     kind = "reader"
@@ -58,13 +53,15 @@ class TrainReader(StageSpec):
     resumes = True
     every_process = True
     stage: Literal["train-reader"]
-    reader: Annotated[ReaderSpec, BeforeValidator(parse_model), AfterValidator(without_problems)]
-    run: Annotated[Name, Reference(("run",), passes=(Trait.OWN_QUERIES,))]
-    split: Name = "train"
-    depth: int = Field(default=100, gt=0)
-    options: Annotated[ReaderOptions, AfterValidator(without_problems)] = Field(default_factory=ReaderOptions)
-    validation_run: ValidationRun = None
-    validation: Validation = Validation()
+    reader: Annotated[ReaderSpec, BeforeValidator(parse_model), AfterValidator(without_problems)] = Field(
+        description="The network to begin with."
+    )
+    run: Annotated[Name, Reference(("run",), passes=(Trait.OWN_QUERIES,))] = Field(
+        description="The ranked passages of the questions."
+    )
+    split: Name = Field(default="train", description="The questions to train on.")
+    depth: int = Field(default=100, gt=0, description="How many passages of the run are read for each.")
+    options: Annotated[ReaderOptions, AfterValidator(without_problems)] = of_the_run(ReaderOptions)
 
     def identity(self) -> dict[str, Any]:
         """The reader's start counts by its content, apart from this."""
@@ -80,10 +77,6 @@ class TrainReader(StageSpec):
     def network(self, recipe: RecipeView) -> ModelSpec:
         """The reader's own."""
         return self.reader.start
-
-    def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """A run of other questions to judge by."""
-        yield from self.validation.problems(self.validation_run, recipe)
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Answers to learn from, and to measure by."""

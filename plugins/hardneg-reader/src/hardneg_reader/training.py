@@ -12,9 +12,9 @@ from hardneg.plugin import (
     Corpus,
     Examples,
     ExampleTraining,
+    LearningOptions,
     SampledBatch,
     TrainingError,
-    TrainOptions,
     answer_spans,
     digest,
     gather,
@@ -72,7 +72,7 @@ class ReadingLoss:
 class ReaderTraining(ExampleTraining):
     """Trains a reader; the passages of a question are drawn anew in each epoch."""
 
-    def __init__(self, reader: Reader, data: ReadingData, options: TrainOptions) -> None:
+    def __init__(self, reader: Reader, data: ReadingData, options: LearningOptions) -> None:
         self.encoder = reader
         self.trainable: nn.Module = reader.module
         self.forward_module: nn.Module = reader.module

@@ -153,6 +153,7 @@ def mine(
     query_vectors: str | Path | None = None,
     query_ids: str | Path | None = None,
     miner: str | Mapping[str, Any] = 'topk',
+    filters: Sequence[str | Mapping[str, Any]] = (),
     split: str | None = None,
     depth: int = 210,
     also_qrels: str | Path | Sequence[str | Path] = (),
@@ -176,6 +177,7 @@ def mine(
         query_vectors: The queries' vectors: Parquet, JSON Lines, or a .npy array with their ids.
         query_ids: The ids of the vectors of a .npy array, one a line.
         miner: A miner; `hardneg plugins list` shows them.
+        filters: Leave candidates out before the miner selects, one after another; a name, or {name: NAME, ...}.
         split: The queries' split. Default: train, or the only one of a dataset in memory.
         depth: How many documents are ranked for each query.
         also_qrels: Judgements whose positives count beside the dataset's, such as a reader's marks.

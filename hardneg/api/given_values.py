@@ -78,6 +78,25 @@ def plugin_setting(argument: str, given: Any) -> dict[str, Any]:
     return setting
 
 
+def plugin_settings(argument: str, given: Any) -> list[dict[str, Any]]:
+    """Plugins with their options, from one or several: as `plugin_setting` takes each, or a mapping in YAML.
+
+    Raises:
+        UsageError: one is none of these.
+    """
+    from hardneg.recipe.yaml_load import parse_setting
+
+    several = [given] if isinstance(given, str | Mapping) or not isinstance(given, Iterable) else given
+    found = []
+    for each in several:
+        try:
+            read = parse_setting(each) if isinstance(each, str) and each.lstrip().startswith("{") else each
+        except ValueError as error:
+            raise UsageError(f"{{{argument}}}: {error}", argument) from None
+        found.append(plugin_setting(argument, read))
+    return found
+
+
 def verb_field(path: str) -> "FieldInfo":
     """The field of a verb at a path, such as `search.depth`, or `fuse.tuning.metric` of what a field holds."""
     from hardneg.registry import load_plugin

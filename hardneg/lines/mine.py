@@ -43,6 +43,7 @@ class MineLine(Line):
         replace(optional(RUN), help="Select from this TREC run instead of a model's search."),
         *VECTORS,
         Of("mine.miner", more={"default": "topk"}),
+        Of("mine.filters"),
         Of("mine.split", of_dataset=True),
         LISTED,
         Of("mine.also_qrels"),

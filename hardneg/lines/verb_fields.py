@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from hardneg.api.given_values import field_value, files_of, plugin_setting, verb_field
+from hardneg.api.given_values import field_value, files_of, plugin_setting, plugin_settings, verb_field
 from hardneg.fields import InputFile, Option, PluginKind, known_measure, known_metric
 from hardneg.lines.base import REQUIRED, Argument
 from hardneg.types import PluginSetting
@@ -25,6 +25,7 @@ def argument_of(path: str, name: str) -> Argument:
     files = any(isinstance(each, InputFile) for each in marks)
     kind = next((each.kind for each in marks if isinstance(each, PluginKind)), "")
     form = _form(info.annotation, files)
+    several = get_origin(form) is list
     choices = get_args(form) if get_origin(form) is Literal else ()
     return Argument(
         name,
@@ -32,14 +33,14 @@ def argument_of(path: str, name: str) -> Argument:
         _type(info.annotation, files),
         REQUIRED if info.is_required() else info.get_default(call_default_factory=True),
         str if len(choices) > _FEW else form,
-        partial(plugin_setting, name)
+        partial(plugin_settings if several else plugin_setting, name)
         if kind
         else partial(_files, name, form)
         if files
         else partial(field_value, path, name),
         mark.flag,
         mark.same,
-        kind,
+        "" if several else kind,
         mark.metavar,
         mark.panel,
         choices,

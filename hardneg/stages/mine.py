@@ -28,6 +28,7 @@ from hardneg.fields import (
     InputFile,
     MinerSetting,
     Name,
+    Option,
     Reference,
     Trait,
     has_answers,
@@ -54,12 +55,11 @@ _BLOCK = 1024  # queries
 class Mine(StageSpec):
     """Selects negatives for the queries of one split; the first of `runs` is the list to select from.
 
-    filters: leave candidates out before the miner selects, one after another. without_answers: the filter `answers`,
-    in front of all others. pseudo_positives: the first of so many documents of that list that has an answer is the
-    positive of a query for which none is known. answer_match: how answers are looked for: as words, or as regular
-    expressions. fill_to: a query with fewer negatives gets random documents of the corpus until it has so many; those
-    that a filter drops then go. What `also_qrels` call relevant is positive too, here and where the negatives are
-    trained on.
+    without_answers: the filter `answers`, in front of all others. pseudo_positives: the first of so many documents of
+    that list that has an answer is the positive of a query for which none is known. answer_match: how answers are
+    looked for: as words, or as regular expressions. fill_to: a query with fewer negatives gets random documents of the
+    corpus until it has so many; those that a filter drops then go. What `also_qrels` call relevant is positive too,
+    here and where the negatives are trained on.
     """
 
     version = 1
@@ -68,7 +68,10 @@ class Mine(StageSpec):
     needs_dataset = True
     stage: Literal["mine"]
     miner: MinerSetting = Field(description="A miner; `hardneg plugins list` shows them.")
-    filters: FilterSettings = ()
+    filters: Annotated[FilterSettings, Option("filter", metavar="NAME")] = Field(
+        (),
+        description="Leave candidates out before the miner selects, one after another; a name, or {name: NAME, ...}.",
+    )
     runs: Annotated[dict[str, Name], Reference(("run",))] = Field(default_factory=dict)
     split: Name = Field("train", description=SPLIT)
     seed: int = Field(SEED, description="For miners that draw.")

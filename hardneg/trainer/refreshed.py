@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from hardneg.api.adhoc_recipe import MINED_DEPTH
 from hardneg.api.given_dataset import Dataset, named_dataset, split_of
 from hardneg.api.given_run import AnyRun, run_file
-from hardneg.api.given_values import plugin_setting
+from hardneg.api.given_values import plugin_setting, plugin_settings
 from hardneg.api.workplace import Settings, Workplace, setting_texts, usual_store
 from hardneg.errors import UsageError
 from hardneg.trainer.refresh_recipe import RefreshRecipe, read_dataset
@@ -116,7 +116,7 @@ class RefreshedNegatives:
             dataset=named_dataset(self._dataset, store),
             split=split_of(self._dataset, given.get("split"), "train"),
             miner=self._miner,
-            filters=[plugin_setting("filters", each) for each in given.get("filters", ())],
+            filters=plugin_settings("filters", given.get("filters", ())),
             depth=given.get("depth", MINED_DEPTH),
             index={"name": index} if isinstance(index, str) else index,
             candidates=given.get("candidates"),

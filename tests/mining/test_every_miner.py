@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
+from typer.testing import CliRunner
 
+import hardneg as hn
 from hardneg.artifacts import Artifact, Store
+from hardneg.cli.main import app
 from hardneg.data.negatives import NegativesFile, read_negatives
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import ModelSpec
-from hardneg.errors import RecipeError
+from hardneg.errors import RecipeError, UsageError
 from hardneg.fields import DATASET
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
@@ -154,3 +157,19 @@ def test_filters_go_before_the_miner_in_all_three(
     assert made is not None and made.facts["dropped as judged relevant"] == 36
     without = replace(recipe, filters=()).plan(str(tiny_model), "cpu", 7).keys
     assert recipe.plan(str(tiny_model), "cpu", 7).keys["negatives"] != without["negatives"]
+
+
+def test_the_function_and_the_command_take_filters(tree: dict[str, Any], tmp_path: Path) -> None:
+    marks, run, written = tmp_path / "marks.qrels", tmp_path / "run.trec", tmp_path / "mined.arrow"
+    marks.write_text("q0 0 d1 1\n")
+    run.write_text("".join(f"q0 Q0 d{rank} {rank + 1} {9 - rank} x\n" for rank in range(5)))
+    judged = {"name": "judged", "files": [str(marks)]}
+    mined = hn.mine(tree["dataset"], run=run, filters=["near-copies", judged], store=tmp_path / "store")
+    assert list(mined["q0"].negatives) == ["d2", "d3", "d4"] and mined.facts["dropped as judged relevant"] == 1
+    given = ["mine", "--dataset", tree["dataset"], "--run", str(run), "--store", str(tmp_path / "store")]
+    filters = ["--filter", "near-copies", "--filter", f"{{name: judged, files: [{marks}]}}"]
+    done = CliRunner().invoke(app, [*given, *filters, "--form", "hardneg", "--count", "3", "--output", str(written)])
+    assert done.exit_code == 0, done.output
+    assert list(read_negatives(written)[0].negatives) == ["d2", "d3", "d4"]
+    with pytest.raises(UsageError, match="filters: must be a name, or a dict of its options"):
+        hn.mine(tree["dataset"], run=run, filters=[3], store=tmp_path / "store")  # type: ignore[list-item]

@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from hardneg.evaluation.significance import Comparison, compare_all
     from hardneg.fields import (
         FREE,
+        LATER,
         MEASURED,
         Name,
         Reference,
@@ -243,6 +244,7 @@ __all__ = [  # noqa: RUF022
     "Trait",  # reasons not to use what a stage makes
     "Setting",  # a field that holds a plugin's name and options
     "FREE",  # for a field that does not count in the key
+    "LATER",  # for a field that counts in the key if its value is not the default
     "MEASURED",  # marks a field as the name of a run to measure by
     "has_answers",  # whether the queries of a split have answers
     "marked_references",  # the references in a model's fields

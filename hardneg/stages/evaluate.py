@@ -46,7 +46,9 @@ class Evaluate(StageSpec):
     metrics: Annotated[tuple[MeasureName, ...], Field(min_length=1)] = ("mrr@10", "ndcg@10", "recall@100")
     relevance_level: int = Field(1, gt=0)
     baselines: tuple[str, ...] = ()
-    marks: dict[Annotated[str, Field(min_length=1, max_length=3)], tuple[str, ...]] = Field(default_factory=dict)
+    marks: dict[Annotated[str, Field(min_length=1, max_length=3)], tuple[str, ...]] = Field(
+        default={}, json_schema_extra=LATER
+    )
     seed: int = SEED
     answer_match: AnswerMatch = Field(default="string", json_schema_extra=LATER)
     shared_seeds: tuple[tuple[str, str], ...] = Field(default=(), json_schema_extra=LATER)
@@ -91,11 +93,11 @@ class Evaluate(StageSpec):
             yield f"relevance_level: {told}: all would score 0; lower it"
 
     def identity(self) -> dict[str, Any]:
-        """The order and the names of the rows count too; marks where there are some; which tests know of seeds."""
+        """The order and the names of the rows count too; which tests know of seeds."""
         identity = {**super().identity(), "labels": list(self.runs)}
         if any(not isinstance(run, str) for run in self.runs.values()):
             identity["over seeds"] = "quasi-F, pigeonhole bootstrap"
-        return identity if self.marks else {name: value for name, value in identity.items() if name != "marks"}
+        return identity
 
     def over_seeds(self, made: SeededStages) -> "Evaluate":
         """A row names the runs of all seeds; two rows share their seeds where one training decides both."""

@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
@@ -78,7 +78,7 @@ class Fuse(RunSpec):
     parameter: FiniteFloat | None = Field(
         None, json_schema_extra=LATER, description="The number that gmnz, logn_isr, rbc or rrf has."
     )
-    tuning: Tuning | None = None
+    tuning: Tuning | None = Field(None, json_schema_extra=LATER)
     split: Name = "test"
     depth: int = Field(100, gt=0, description="How many documents are kept for each query.")
 
@@ -124,9 +124,9 @@ class Fuse(RunSpec):
     def identity(self) -> dict[str, object]:
         """Weights that are not given count as 1; the order of the runs counts where it matters."""
         weights = dict(zip(self.labels, self.fusion.weights, strict=True))
-        identity = {**super().identity(), "weights": weights} | ({"order": self.labels} if self.method == "zip" else {})
-        tuning = cast("Mapping[str, object]", identity.pop("tuning"))
-        return identity | ({"tuning": {**tuning, "runs": list(self.tuning.runs)}} if self.tuning else {})
+        identity: dict[str, Any] = {**super().identity(), "weights": weights}
+        identity |= {"order": self.labels} if self.method == "zip" else {}
+        return identity | ({"tuning": {**identity["tuning"], "runs": list(self.tuning.runs)}} if self.tuning else {})
 
     def list_length(self, recipe: RecipeView) -> int:
         """Its depth, or as much as all runs have together."""

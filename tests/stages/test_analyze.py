@@ -203,9 +203,9 @@ def test_the_order_of_rows_counts_and_the_evaluation_does_so_by_its_key():
         {"b": {}, "a": {"x": "1", "y": "2"}},
         {"a": {"y": "2", "x": "1"}, "b": {}},
     ]
-    first, *others = [analyze({"name": "matrix", "evaluation": "s", "rows": order}).identity() for order in rows]
+    first, *others = [analyze({"matrix": {"evaluation": "s", "rows": order}}).identity() for order in rows]
     assert first not in others
-    assert first == analyze({"name": "matrix", "evaluation": "other", "rows": rows[0]}).identity()
+    assert first == analyze({"matrix": {"evaluation": "other", "rows": rows[0]}}).identity()
 
 
 def test_a_metric_that_was_not_evaluated_is_told(made, tmp_path):

@@ -168,7 +168,7 @@ def test_stages_are_inputs_by_their_path_and_count_by_their_keys(tmp_path, tiny_
     ],
 )
 def test_hidden_positives_must_be_there_of_the_split_before_anything_trains(withheld, split, told):
-    spec = analyze({"name": "false-negative-recall", "run": "r", "split": split})
+    spec = analyze({"false-negative-recall": {"run": "r", "split": split}})
     found = list(spec.missing({"splits": {}, "withheld": withheld}))
     assert len(found) == bool(told) and "".join(found).startswith(told)
 

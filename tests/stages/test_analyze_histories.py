@@ -47,7 +47,7 @@ def test_a_training_without_norms_is_told(tmp_path):
 
 def test_the_labels_count_in_the_identity_and_the_stages_do_not():
     def identity(**trainings):
-        return analyze({"name": "gradients", "trainings": trainings}).identity()
+        return analyze({"gradients": {"trainings": trainings}}).identity()
 
     assert identity(a="x") == identity(a="y") != identity(b="x")
     assert identity(a="x", b="x") != identity(b="x", a="x")
@@ -56,6 +56,6 @@ def test_the_labels_count_in_the_identity_and_the_stages_do_not():
 def test_operations_are_told_by_the_manifests_of_stages(tmp_path):
     search = Search.model_validate({"stage": "search", "index": "i", "split": "test", "depth": 3})
     source = ArtifactInput("s", "", tmp_path, search, facts={"queries": 4, "seconds": 2.0})
-    asked = {"name": "operations", "stages": {"Search": "s"}}
+    asked = {"operations": {"stages": {"Search": "s"}}}
     _, section = made(context(tmp_path, asked, {"operations.stages.Search": source}))
     assert section.tables[0].rows == [["Search", "online", "2.0", "4", "500 ms a query"]]

@@ -121,7 +121,7 @@ def test_depths_and_candidates_and_dimensions(stored, tmp_path):
 
 
 def test_what_counts_in_an_analysis():
-    spec = analyze({"name": "dimensions", "runs": {"CoRT": {64: "b", 32: "a"}}})
+    spec = analyze({"dimensions": {"runs": {"CoRT": {64: "b", 32: "a"}}}})
     assert {path: name for path, name, _ in spec.references()} == {
         "analysis.dimensions.runs.CoRT.32": "a",
         "analysis.dimensions.runs.CoRT.64": "b",
@@ -130,7 +130,7 @@ def test_what_counts_in_an_analysis():
     paths = ["runs.CoRT.64", "runs.CoRT.32"]
     assert identity == {"version": 1, "metric": "recall@200", "references": paths}
     with pytest.raises(ValidationError, match="the same labels"):
-        analyze({"name": "candidates", "first": {"a": "x"}, "reranked": {"b": "x"}})
+        analyze({"candidates": {"first": {"a": "x"}, "reranked": {"b": "x"}}})
 
 
 def test_a_fusion_of_what_is_tuned_on_is_refused():

@@ -31,12 +31,11 @@ def _navigation(known: Mapping[tuple[str, ...], Any]) -> Iterator[dict[str, Any]
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """On the home page, the line that installs from the repository; mkdocs calls this."""
+    """On the home page, the line that gets the repository at $REPOSITORY_URL; mkdocs calls this."""
     if page.file.src_uri != "index.md" or not config["repo_url"]:
         return markdown
-    address = config["repo_url"]
-    line = f"The repository is [{address}]({address}):\n\n    git clone {address} && cd {config['repo_name']}\n\n"
-    return markdown.replace("## What you get\n", f"{line}## What you get\n", 1)
+    clone = f"    git clone {config['repo_url']} && cd {config['repo_name']}\n"
+    return re.sub(r"^(?=    pip install )", clone, markdown, count=1, flags=re.MULTILINE)
 
 
 def on_files(files: Any, config: Any) -> Any:

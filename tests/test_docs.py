@@ -204,8 +204,9 @@ def test_the_site_lists_the_commands_and_names_the_repository(monkeypatch: pytes
     [recipe] = [item["recipe"] for item in more if "recipe" in item]
     assert {"recipe run": "reference/commands/recipe/run.md"} in recipe
     home = SimpleNamespace(file=SimpleNamespace(src_uri="index.md"))
-    text = reference.on_page_markdown("# hardneg\n\n## What you get\n", home, config, None)
-    assert "    git clone https://example.org/team/hardneg && cd hardneg\n" in text
+    text = reference.on_page_markdown("Here:\n\n    pip install x\n    pip install y\n", home, config, None)
+    clone = "    git clone https://example.org/team/hardneg && cd hardneg\n"
+    assert text == f"Here:\n\n{clone}    pip install x\n    pip install y\n"
 
 
 def test_the_site_has_every_page_as_markdown_and_a_list_of_them(tmp_path: Path) -> None:

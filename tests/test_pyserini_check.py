@@ -68,7 +68,8 @@ def test_lines_are_run() -> None:
 
 
 def test_lines_that_fail_end_with_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hardneg.pyserini.folders.openings", lambda *given: iter([("index", "searcher = nothing")]))
+    lines = [("index", "searcher = nothing")]
+    monkeypatch.setattr("hardneg.pyserini.folders.openings", lambda *given: iter(lines))
     monkeypatch.setattr(checking, "starts_alone", lambda: True)
     arguments = ["pyserini", str(tmp_path), "--store", str(tmp_path)]
     assert CliRunner().invoke(app, arguments).exit_code == 0

@@ -1,6 +1,6 @@
 """A vector for each token on disk: what a late-interaction encoder makes of a corpus.
 
-`index` holds the vectors of all tokens, one document after the other, as `hardneg.data.flat` writes vectors.
+`index` holds the vectors of all tokens, one document after the other, as `FlatWriter` writes vectors.
 `offsets.npy`, int64 [N + 1], says at which of them each document begins; `docid` has the id of each document.
 """
 

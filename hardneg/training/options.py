@@ -1,7 +1,7 @@
 """The options of a training run: what stands in a stage's `options`, in groups.
 
 An option is said once, by `option`: its default, its meaning, its bounds, and whether it counts in keys. What cannot
-stand beside what is a `mistakes` of its group. The other options of a stage are in `hardneg.stages.training_options`.
+stand beside what is a `mistakes` of its group. Other options of a stage: `TrainingGroup`.
 """
 
 import sys

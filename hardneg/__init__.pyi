@@ -298,7 +298,7 @@ def train(
         model: A folder, a hub id, or packaged:all-MiniLM-L6-v2. Or what a training returned, or a live `SentenceTransformer`, `SparseEncoder` or `MultiVectorEncoder`.
         miner: A miner; `hardneg plugins list` shows them.
         loss: A loss; `hardneg plugins list` shows them.
-        options: One of training, such as max_steps=200.
+        options: One of training, such as max_steps=200 or self_mask=0.1.
         split: The queries' split. Default: train, or the only one of a dataset in memory.
         depth: How many documents are ranked for each query.
         settings: Any value of the line, such as model.document_length=256.

@@ -93,6 +93,16 @@ def mining_stage(miner: str | Mapping[str, Any], split: str) -> dict[str, Any]:
     return {"stage": "mine", "split": split, "miner": plugin_setting("miner", miner)}
 
 
+def training_stage(fields: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """A stage `train` with options of training where it has them: among its own fields, or within its `options`."""
+    from hardneg.registry import load_plugin
+
+    known = {*load_plugin("stages", "train").model_fields} - {"stage", "options", *fields}
+    own = {name: value for name, value in options.items() if name in known}
+    within = {name: value for name, value in options.items() if name not in known}
+    return {"stage": "train", **fields, **own, "options": within}
+
+
 def list_options(mining: Mapping[str, Any]) -> dict[str, Any]:
     """What the stage says besides whose list is mined: positives that it missed, where they are compared with."""
     from hardneg.fields import parse_setting

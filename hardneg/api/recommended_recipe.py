@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from textwrap import wrap
 from typing import Any, Protocol
 
-from hardneg.api.adhoc_recipe import ENCODED, MINED, SEARCHED, TRAINED
+from hardneg.api.adhoc_recipe import ENCODED, MINED, SEARCHED, TRAINED, training_stage
 from hardneg.errors import UsageError
 
 SWEEP, JUDGE, TRIALS = "sweep", "reranked", "trials"
@@ -107,9 +107,9 @@ class Asked:
         options = {"negatives_per_query": 1, **self.usual, **self.options, **steps}
         if negatives is None:
             loss = {"name": "ranknet", "pairs": "all", "temperature": self.temperature}
-            return {"stage": "train", "loss": loss, "options": {**options, "negatives_per_query": 0}}
+            return training_stage({"loss": loss}, {**options, "negatives_per_query": 0})
         loss = {"name": "star", "temperature": self.temperature}
-        return {"stage": "train", "negatives": negatives, "loss": loss, "options": options}
+        return training_stage({"negatives": negatives, "loss": loss}, options)
 
     def recipe(self, tree: Mapping[str, Any], chosen: Chosen, told: Mapping[str, str], tested: str) -> str:
         """A recipe that trains with the chosen miner; other ways stand beside it.

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hardneg.api.adhoc_recipe import MINED, TRAINED
+from hardneg.api.adhoc_recipe import MINED, TRAINED, training_stage
 from hardneg.lines.base import Argument, Arguments, Job, Line, Of
 from hardneg.lines.mine import mining_stages
 from hardneg.lines.shared import DATASET, LISTED, MODEL
@@ -38,7 +38,7 @@ class TrainLine(Line):
         Of("train.loss", more={"default": "star"}),
         Argument(
             "options",
-            "One of training, such as max_steps=200.",
+            "One of training, such as max_steps=200 or self_mask=0.1.",
             "Mapping[str, Any]",
             {},
             dict[str, Any],
@@ -53,7 +53,7 @@ class TrainLine(Line):
     def job(self, given: Arguments, place: "Workplace") -> Job:
         """The stages that encode, search, mine and then train on what was mined."""
         mined = mining_stages(given, self.split(given))
-        training = {**given.of("train"), "negatives": MINED, "options": given.options}
+        training = training_stage({**given.of("train"), "negatives": MINED}, given.options)
         return Job(self.recipe(given, place, {**mined, TRAINED: training}), partial(_made, given))
 
 

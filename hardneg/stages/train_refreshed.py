@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, model_validator, with_config
+from pydantic import AfterValidator, Field, model_validator
 
 from hardneg.artifacts import SCRATCH
 from hardneg.data.collection import StoredCollection
@@ -54,31 +54,34 @@ if TYPE_CHECKING:
     from hardneg.training.refresh.provider import RefreshProvider
 
 
-for _dataclass in (RefreshOptions, Devices):
-    with_config(ConfigDict(extra="forbid"))(_dataclass)
-
-
 class TrainRefreshed(DualLearning):
-    """Trains a dual encoder on negatives that it mines itself, again and again, while it trains.
-
-    negatives: what is trained on until the first refresh, which then is not mined from the model as it starts; without
-    them that one is waited for. refresh: when negatives are mined, and which. miner: selects them from the top of what
-    the model finds, in place of what `refresh.choice` says. filters: leave candidates out before, one after another.
-    devices: what the trainer and the process
-    that mines beside it may use. backend: the index that each refresh builds of the corpus and searches; without one it
-    searches what the corpus was encoded into, exactly.
-    """
+    """Trains a dual encoder on negatives that it mines itself, again and again, while it trains."""
 
     version = 1
     purpose = "teach the model, with hard negatives that are mined again on the way"
     stage: Literal["train-refreshed"]
     split: Name = Field(default="train", description="The queries to train on.")
-    negatives: Annotated[Name | None, Reference(("negatives",))] = None
-    refresh: Annotated[RefreshOptions, AfterValidator(without_problems)]
-    miner: OwnMinerSetting = None
-    filters: FilterSettings = ()
-    devices: Annotated[Devices, AfterValidator(without_problems), Field(json_schema_extra=FREE)] = Devices()
-    backend: OwnIndexSetting = Field(default=None, json_schema_extra=LATER)
+    negatives: Annotated[Name | None, Reference(("negatives",))] = Field(
+        default=None,
+        description="What is trained on until the first refresh, which then is not mined from the model as it starts; "
+        "without them that one is waited for.",
+    )
+    refresh: Annotated[RefreshOptions, AfterValidator(without_problems)] = Field(
+        description="When negatives are mined, and which."
+    )
+    miner: OwnMinerSetting = Field(
+        default=None, description="Selects negatives from the top of what the model finds, as `refresh.choice` may too."
+    )
+    filters: FilterSettings = Field(default=(), description="Leave candidates out before, one after another.")
+    devices: Annotated[Devices, AfterValidator(without_problems)] = Field(
+        default=Devices(), json_schema_extra=FREE, description="What the two processes may use."
+    )
+    backend: OwnIndexSetting = Field(
+        default=None,
+        json_schema_extra=LATER,
+        description="The index that each refresh builds of the corpus and searches; without one it searches what the "
+        "corpus was encoded into, exactly.",
+    )
 
     @model_validator(mode="after")
     def _mines(self) -> "TrainRefreshed":

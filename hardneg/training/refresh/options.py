@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from pydantic import ConfigDict
+
 from hardneg.distributed import World
 from hardneg.errors import UsageError
-from hardneg.store.identity import options_in_key
+from hardneg.store.identity import LATER, options_in_key
 from hardneg.training.option_groups import option, out_of_bounds
 from hardneg.training.options import LearningOptions
 
@@ -21,48 +23,69 @@ Policy = Literal["every", "continuous", "synchronous", "never"]
 class RefreshOptions:
     """When negatives are mined again, and which are kept.
 
-    Attributes:
-        policy: `every` mines beside the training, once for each multiple of `every` steps, from the newest checkpoint
-            then; `continuous` does so from the newest checkpoint, as fast as it can; `synchronous` has the training
-            wait at multiples of `every` until the model as it is there has mined, which is reproducible to the bit;
-            `never` keeps the first lists for good.
-        every: steps between refreshes, and between the checkpoints that are made for them.
-        depth: the top of the corpus that negatives are taken from, by the model that mines.
-        negatives: how many are kept for each query, of what a miner takes the first ones; the published program keeps
-            20 of the top 200.
-        choice: what takes them where no miner is named: `sampled`, that miner, draws them from the top; `top`, the
-            miner `topk`, takes the best-ranked ones, as the published program does with `ann_measure_topk_mrr`.
-        query_chunks: parts that the queries are cut into; refresh n mines, and is trained on, part n modulo
-            `query_chunks`, of which the last takes the remainder. The published program has 5.
-        excluded: what is no negative of a query: `known`, any of its positives, or a copy of one; `last`, only the last
-            of its positives, as in the published program, which trains on no other and so may draw those as negatives.
-        precision: what the corpus and the queries are encoded in; `auto` is bfloat16 where a trial finds it faster.
-        without_answers: the filter `answers`; as many as before are kept, of the others among the top.
-        answer_match: how answers are looked for: as words, or as regular expressions.
-        replace: what a refresh does to the negatives that a query has: `all` are mined anew; `decayed` replaces those
-            that have become easy, and keeps the others (Li et al., Conan-embedding, arXiv 2408.15710).
-        decay: of `decayed`: a negative may go where its score, times this, is less than when it was mined.
-        easy_below: of `decayed`: and where its score is nearer to 0 than this; made for cosines.
-
     Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval
     (ICLR 2021), sections 4 and 5.
     """
 
-    later: ClassVar[frozenset[str]] = frozenset({"replace", "decay", "easy_below"})
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
-    policy: Policy = "every"
-    every: int | None = option(None, "", least=1)
-    depth: int = option(200, "", least=1)
-    negatives: int = option(20, "", least=1)
-    choice: Literal["sampled", "top"] = "sampled"
-    query_chunks: int = option(1, "", least=1)
-    excluded: Literal["known", "last"] = "known"
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
-    without_answers: bool = False
-    answer_match: Literal["string", "regex"] = "string"
-    replace: Literal["all", "decayed"] = "all"
-    decay: float = 1.15
-    easy_below: float = 0.8
+    policy: Policy = option(
+        "every",
+        "`every` mines beside the training, once for each multiple of `every` steps, from the newest checkpoint then; "
+        "`continuous` does so from the newest checkpoint, as fast as it can; `synchronous` has the training wait at "
+        "multiples of `every` until the model as it is there has mined, which is reproducible to the bit; `never` "
+        "keeps the first lists for good.",
+    )
+    every: int | None = option(
+        None, "Steps between refreshes, and between the checkpoints that are made for them.", least=1
+    )
+    depth: int = option(200, "The top of the corpus that negatives are taken from, by the model that mines.", least=1)
+    negatives: int = option(
+        20,
+        "How many are kept for each query, of what a miner takes the first ones; the published program keeps 20 of the "
+        "top 200.",
+        least=1,
+    )
+    choice: Literal["sampled", "top"] = option(
+        "sampled",
+        "What takes them where no miner is named: `sampled`, that miner, draws them from the top; `top`, the miner "
+        "`topk`, takes the best-ranked ones, as the published program does with `ann_measure_topk_mrr`.",
+    )
+    query_chunks: int = option(
+        1,
+        "Parts that the queries are cut into; refresh n mines, and is trained on, part n modulo `query_chunks`, of "
+        "which the last takes the remainder. The published program has 5.",
+        least=1,
+    )
+    excluded: Literal["known", "last"] = option(
+        "known",
+        "What is no negative of a query: `known`, any of its positives, or a copy of one; `last`, only the last of its "
+        "positives, as in the published program, which trains on no other and so may draw those as negatives.",
+    )
+    precision: Literal["auto", "fp32", "bf16"] = option(
+        "auto", "What the corpus and the queries are encoded in; `auto` is bfloat16 where a trial finds it faster."
+    )
+    without_answers: bool = option(
+        False, "The filter `answers`; as many as before are kept, of the others among the top."
+    )
+    answer_match: Literal["string", "regex"] = option(
+        "string", "How answers are looked for: as words, or as regular expressions."
+    )
+    replace: Literal["all", "decayed"] = option(
+        "all",
+        "What a refresh does to the negatives that a query has: `all` are mined anew; `decayed` replaces those that "
+        "have become easy, and keeps the others (Li et al., Conan-embedding, arXiv 2408.15710).",
+        key=LATER,
+    )
+    decay: float = option(
+        1.15,
+        "Of `decayed`: a negative may go where its score, times this, is less than when it was mined.",
+        above=0,
+        key=LATER,
+    )
+    easy_below: float = option(
+        0.8, "Of `decayed`: and where its score is nearer to 0 than this; made for cosines.", above=0, key=LATER
+    )
 
     def identity(self) -> dict[str, Any]:
         """The options that may change what is mined."""
@@ -94,14 +117,6 @@ class RefreshOptions:
             found.append(f"negatives must be {self.depth} (depth) or below, not {self.negatives}")
         if self.policy == "never" and self.query_chunks > 1:
             found.append("policy never: leave out query_chunks, the other parts would never be trained on")
-        return found + self._problems_of_decay()
-
-    def _problems_of_decay(self) -> list[str]:
-        found = [
-            f"{name} must be a number above 0, not {value}"
-            for name in ("decay", "easy_below")
-            if not (value := getattr(self, name)) > 0
-        ]
         if self.replace == "decayed" and self.policy == "never":
             found.append("policy never mines once, and replaces nothing: leave replace out, or take another policy")
         if self.replace == "decayed" and self.query_chunks > 1:
@@ -119,8 +134,10 @@ class Devices:
     one GPU each; the inferencer has in proportion those that follow, or the trainer's where there are no more.
     """
 
-    trainer: int | tuple[str, ...] = 1
-    inferencer: int | tuple[str, ...] = 1
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    trainer: int | tuple[str, ...] = option(1, "Of the process that trains.")
+    inferencer: int | tuple[str, ...] = option(1, "Of the process that mines.")
 
     def problems(self) -> list[str]:
         """One line for each that makes no sense."""

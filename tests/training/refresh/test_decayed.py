@@ -101,7 +101,7 @@ def test_options_of_decay_and_what_does_not_go_with_them() -> None:
     assert DECAYED.problems() == [] and DECAYED.identity()["replace"] == "decayed"
     assert "decay" not in DECAYED.identity() and replace(DECAYED, decay=1.2).identity()["decay"] == 1.2
     told = {
-        replace(DECAYED, decay=0.0): "decay must be a number above 0, not 0.0",
+        replace(DECAYED, decay=0.0): "decay must be above 0, not 0.0",
         replace(DECAYED, query_chunks=2): "replace decayed goes on from what the last refresh mined: leave out query_c",
         replace(DECAYED, policy="never", every=None): "policy never mines once, and replaces nothing: leave replace",
         replace(plain, decay=2.0): "decay and easy_below go with replace: decayed; leave them out, or give that too",

@@ -249,7 +249,7 @@ def functions() -> Iterator[str]:
         if inspect.isfunction(function):
             yield f"## `hardneg.{name}`\n\n```python\n{name}{_signature(function)}\n```\n\n{_docstring(function)}\n"
     yield "## Keyword arguments\n"
-    for kind in (Where, evaluation.JudgingOptions, recommending.TrialOptions):
+    for kind in (Where, recommending.TrialOptions):
         yield f"### `{kind.__name__}`\n\n{_docstring(kind)}\n"
     yield "## Results\n"
     made = [mined.MinedNegatives, results.FoundRun, results.BuiltIndex, results.TrainedModel, evaluation.Evaluation]

@@ -15,7 +15,7 @@ _PUBLIC = {
     "HardnegError": "hardneg.errors",
     "analyze": "hardneg.api.analyzing",
     "encode": "hardneg.lines.functions",
-    "evaluate": "hardneg.api.evaluation",
+    "evaluate": "hardneg.lines.functions",
     "fuse": "hardneg.lines.functions",
     "index": "hardneg.lines.functions",
     "mine": "hardneg.lines.functions",

@@ -1,9 +1,10 @@
 """The public names of hardneg. Made by `python -m hardneg.lines.stub`: change the lines, not this file."""
 
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from hardneg.api.analyzing import analyze as analyze
-from hardneg.api.evaluation import evaluate as evaluate
+from hardneg.api.evaluation import Evaluation
 from hardneg.api.given_dataset import Dataset
 from hardneg.api.given_model import Model
 from hardneg.api.given_qrels import AnyQrels
@@ -63,6 +64,53 @@ def encode(
     """
 
 
+def evaluate(
+    runs: Runs,
+    qrels: AnyQrels | None = None,
+    *,
+    metrics: str | Iterable[str] = (),
+    relevance_level: int = 1,
+    significance_level: float = 0.01,
+    baselines: str | Iterable[str] = (),
+    dataset: Dataset | None = None,
+    split: str | None = None,
+    answer_match: Literal["string", "regex"] = 'string',
+    settings: Settings = (),
+    store: str | Path | None = None,
+    device: str | None = None,
+    engine: str | Mapping[str, Any] = 'local',
+    seed: int = 42,
+    progress: bool | Progress = False,
+) -> Evaluation:
+    """Score run files against judgements, as trec_eval does, and test the differences between them.
+
+    Every judged query counts in the mean: one that a run lacks, or that has no relevant document, scores 0.
+    answer@k is the share of questions with an answer in the top k, over the questions of a dataset that have answers.
+    Without judgements those of the dataset count, else those of the dataset that the first run was searched in.
+
+    Args:
+        runs: A TREC run, plain or gzip; may be given again. Or what a search returned, or scores by document by query; several in a list, or in a dict by label.
+        qrels: Judgements: TREC or BEIR form, plain or gzip; else the dataset's. Or grades by document by query.
+        metrics: One or several; if none, ndcg@10 mrr@10 recall@100.
+        relevance_level: The lowest grade that binary metrics take as relevant (trec_eval -l).
+        significance_level: A difference is marked where both corrected p are below this.
+        baselines: Compare with this run only (its file's name); else each with each.
+        dataset: For answer@k, and a report's texts: beir:FOLDER, dpr:FOLDER, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
+        split: The queries' split. Default: test, or the only one of a dataset in memory.
+        answer_match: Answers are words, or regular expressions.
+        settings: Any value of the line, such as model.document_length=256.
+        store: The artifact store; default, and where it is empty, $HARDNEG_STORE, else ~/.cache/hardneg/store.
+        device: cpu, cuda, cuda:1, mps; default: the best there is.
+        engine: Where the blocks of encode, search, mine and rerank are made; `hardneg plugins list engines` shows them.
+        seed: What is drawn by.
+        progress: Whether to show bars, or what shows them.
+
+    Raises:
+        UsageError: a metric or a baseline is unknown, a level is none, or there are no judgements.
+        DataError: a file has a mistake.
+    """
+
+
 def fuse(
     runs: Runs,
     method: Literal["zip", "weighted-sum", "reciprocal-rank", "bordafuse", "anz", "gmnz", "max", "med", "min", "mnz", "sum", "isr", "log_isr", "logn_isr", "mixed", "rbc", "rrf", "w_bordafuse", "wmnz", "wsum"] = 'weighted-sum',
@@ -88,7 +136,7 @@ def fuse(
     """Make one run of several: by sums of scores or ranks, by turns, the first run first (zip), or as ranx does it.
 
     Args:
-        runs: A TREC run, plain or gzip. Or what a search returned, or scores by document by query; several in a list, or in a dict by label.
+        runs: A TREC run, plain or gzip; may be given again. Or what a search returned, or scores by document by query; several in a list, or in a dict by label.
         method: zip, by turns, the first run first; weighted-sum, of scores; reciprocal-rank; or one of ranx's.
         weights: A run's weight, by its label; else 1.
         missing_scores: Of weighted-sum: what a document scores in a run that lacks it, that run's lowest or 0.

@@ -30,13 +30,14 @@ def static_problem(target: str) -> str:
 
 
 def plugin_summary(target: str) -> str:
-    """The first sentence of the docstring of `module:Class`, read from its source; nothing is imported."""
+    """The first sentence of the docstring of a class or function of a module, by its source; nothing is imported."""
     module, _, attribute = target.partition(":")
     source = _find_source(module)
     if source is None:
         return ""
-    classes = (node for node in ast.walk(ast.parse(source.read_text("utf-8"))) if isinstance(node, ast.ClassDef))
-    documented = (ast.get_docstring(node) or "" for node in classes if node.name == attribute)
+    nodes = ast.parse(source.read_text("utf-8")).body
+    named = (node for node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == attribute)
+    documented = (ast.get_docstring(node) or "" for node in named)
     return " ".join(next(documented, "").partition("\n\n")[0].split()).partition(". ")[0].rstrip(".")
 
 

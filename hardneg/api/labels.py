@@ -1,6 +1,6 @@
 """What runs are called, and which of them others are compared with."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from hardneg.errors import UsageError
@@ -24,17 +24,12 @@ def _shortest_tail(path: Path, namesakes: Sequence[Path]) -> str:
     return path.as_posix()
 
 
-def known_baselines(names: Iterable[str], labels: Mapping[str, str] | Sequence[str]) -> list[str]:
-    """The labels of the runs to compare with, which may be named by label or by path; labels: by path, or alone.
-
-    Raises:
-        UsageError: one is not among the runs.
-    """
-    known = list(labels.values()) if isinstance(labels, Mapping) else list(labels)
-    found = [labels.get(name, name) if isinstance(labels, Mapping) else name for name in names]
+def known_baselines(names: Iterable[str], labels: Sequence[str]) -> list[str]:
+    """The labels of the runs to compare with. Raises UsageError where one is not among the runs."""
+    found = list(names)
     for name in found:
-        if name not in known:
-            raise UsageError(f"baseline {name} is not among the runs: {', '.join(known)}")
+        if name not in labels:
+            raise UsageError(f"baseline {name} is not among the runs: {', '.join(labels)}")
     return found
 
 

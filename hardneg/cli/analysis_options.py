@@ -15,20 +15,23 @@ from hardneg.analysis.inputs import Files
 from hardneg.api.labels import run_labels
 from hardneg.cli import completion
 from hardneg.cli.console import Bars, stderr_console
-from hardneg.cli.evaluate import Level, QrelsFile, split_names
-from hardneg.cli.options import DEVICE, STORE, open_store
+from hardneg.cli.evaluate import split_names
+from hardneg.cli.options import DEVICE, STORE, open_store, option_of
 from hardneg.errors import UsageError
 from hardneg.fields import Reference, known_metric
+from hardneg.lines.evaluate import EvaluateLine
+from hardneg.lines.shared import QRELS
 from hardneg.seeding import SEED
 
 _RUN = "A TREC run, plain or gzip; give --run for each."
 _QUERIES = "Queries: BEIR's queries.jsonl, id and text by tab, or TREC topics."
+_LEVEL = EvaluateLine.resolved()["relevance_level"]
 _ASKED: Mapping[str, tuple[Any, Any]] = {
-    "qrels": (QrelsFile, None),
+    "qrels": (Annotated[Path, option_of(QRELS)], None),
     "queries": (Annotated[Path, typer.Option("--queries", help=_QUERIES)], None),
     "corpus": (Annotated[Path, typer.Option("--corpus", help="BEIR's corpus.jsonl, for documents' texts.")], None),
     "withheld": (Annotated[Path, typer.Option("--withheld", help="Judgements that the filters do not know.")], None),
-    "relevance_level": (Level, 1),
+    "relevance_level": (Annotated[int, option_of(_LEVEL)], _LEVEL.default),
     "seed": (Annotated[int, typer.Option("--seed", help="What is drawn by.")], SEED),
 }
 """What a command takes beside the fields: its form, and its default."""

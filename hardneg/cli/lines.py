@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from hardneg.lines.base import Line
 
 
+PRINTED = {"evaluate": "hardneg.cli.evaluate", "report": "hardneg.cli.report"}
+"""Commands that have a line's options and print more than a result, or write a page: the modules that they are in."""
+
+
 class LineGroup(TyperGroup):
     """A group whose commands are its own and those of lines; its help reads the first sentence of each line alone."""
 
@@ -25,15 +30,16 @@ class LineGroup(TyperGroup):
 
     @property
     def lines(self) -> Mapping[str, str]:
-        """The lines by their commands: here all that are no other command of the group."""
+        """The classes of lines, and the functions of `PRINTED`, by commands: those that the group does not have."""
         from hardneg.lines.installed import line_targets
 
-        return {name: name for name in line_targets() if name not in self._own}
+        made = {**line_targets(), **{name: f"{module}:{name}" for name, module in PRINTED.items()}}
+        return {name: target for name, target in made.items() if name not in self._own}
 
     @property
     def commands(self) -> MutableMapping[str, Any]:
         """All of them."""
-        return LazyCommands(self._own, lambda: self.lines, lambda name: command_of(line_of(self.lines[name]), name))
+        return LazyCommands(self._own, lambda: self.lines, self._made)
 
     @commands.setter
     def commands(self, given: Any) -> None:
@@ -43,12 +49,14 @@ class LineGroup(TyperGroup):
         """The command, or what the help says of it."""
         if not self._helping or cmd_name in self._own:
             return self.commands.get(cmd_name)
-        from hardneg.cli.options import STAGES
-        from hardneg.lines.installed import line_targets
+        from hardneg.cli.options import RESULTS, STAGES
         from hardneg.plugin_help import plugin_summary
 
-        told = plugin_summary(line_targets()[self.lines[cmd_name]])
-        return TyperCommand(cmd_name, callback=lambda: None, help=f"{told}.", rich_help_panel=STAGES)
+        told, panel = plugin_summary(self.lines[cmd_name]), RESULTS if cmd_name in PRINTED else STAGES
+        return TyperCommand(cmd_name, callback=lambda: None, help=f"{told}.", rich_help_panel=panel)
+
+    def _made(self, name: str) -> Any:
+        return printed_command(name) if name in PRINTED else command_of(line_of(name), name)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """The list of the commands."""
@@ -62,7 +70,10 @@ class IndexGroup(LineGroup):
     @property
     def lines(self) -> Mapping[str, str]:
         """The line that builds one."""
-        return {"build": "index"}
+        return {"build": "hardneg.lines.index:IndexLine"}
+
+    def _made(self, name: str) -> Any:
+        return command_of(line_of("index"), name)
 
 
 class LazyCommands(MutableMapping[str, Any]):
@@ -93,20 +104,41 @@ def command_of(line: "type[Line]", name: str) -> Any:
     """The command of a line."""
     from hardneg.cli.line_options import parameters
     from hardneg.cli.line_outputs import outputs
-    from hardneg.cli.options import STAGES
     from hardneg.lines.functions import parts
 
     def run(**given: Any) -> None:
         with flags_told(line):
             _run(line, given)
 
-    asked = [*parameters(line), *outputs(line)]
     text, _, examples = parts(line)
-    run.__doc__ = "\n\n".join([text, *examples])
+    return _command(name, run, [*parameters(line), *outputs(line)], "\n\n".join([text, *examples]))
+
+
+def printed_command(name: str) -> Any:
+    """A command of `PRINTED`."""
+    from hardneg.lines.evaluate import EvaluateLine
+    from hardneg.lines.functions import parts
+
+    module = import_module(PRINTED[name])
+    function = getattr(module, name)
+
+    def run(**given: Any) -> None:
+        with flags_told(EvaluateLine):
+            function(**given)
+
+    first, *more = inspect.cleandoc(function.__doc__).split("\n\n")
+    text, _, _ = parts(EvaluateLine)
+    told = [text if text.startswith(first) else first, *more]
+    return _command(name, run, list(module.options()), "\n\n".join(told))
+
+
+def _command(name: str, run: Callable[..., None], asked: list[inspect.Parameter], told: str) -> Any:
+    """The command of a function with these options."""
+    run.__doc__ = told
     run.__annotations__ = {each.name: each.annotation for each in asked}
     run.__signature__ = inspect.Signature(asked)  # type: ignore[attr-defined]
     made = typer.Typer(add_completion=False)
-    made.command(name, rich_help_panel=STAGES)(run)
+    made.command(name)(run)
     return typer.main.get_command(made)
 
 

@@ -14,14 +14,12 @@ from hardneg.cli import analyze, artifacts, data, index, options, plugins, recip
 from hardneg.cli.browse import browse
 from hardneg.cli.console import say, stream
 from hardneg.cli.doctor import doctor
-from hardneg.cli.evaluate import evaluate
 from hardneg.cli.export import export
 from hardneg.cli.lines import LineGroup
 from hardneg.cli.merge import merge
 from hardneg.cli.push import push
 from hardneg.cli.pyserini import pyserini
 from hardneg.cli.recommend import recommend
-from hardneg.cli.report import report
 from hardneg.distributed import world
 from hardneg.errors import ArtifactError, DataError, HardnegError
 
@@ -55,9 +53,7 @@ index.app.command("merge")(merge)
 app.command("doctor", rich_help_panel=options.RECIPES)(doctor)
 app.command("recommend", rich_help_panel=options.RECIPES)(recommend)
 app.command("export", rich_help_panel=options.STAGES)(export)
-app.command("evaluate", rich_help_panel=options.RESULTS)(evaluate)
 app.command("browse", rich_help_panel=options.RESULTS)(browse)
-app.command("report", rich_help_panel=options.RESULTS)(report)
 app.command("push", rich_help_panel=options.RESULTS)(push)
 app.command("pyserini", rich_help_panel=options.AROUND)(pyserini)
 

@@ -38,6 +38,7 @@ Models = Annotated[
 Backend = Annotated[
     str | None,
     typer.Option(
+        "--backend",
         help="What the models' vectors are searched in, such as hnsw; else all of them, exactly.",
         autocompletion=completion.plugins("indexes"),
         rich_help_panel=_PANEL,
@@ -45,11 +46,13 @@ Backend = Annotated[
 ]
 BackendOptions = Annotated[
     list[str] | None,
-    typer.Option(metavar="KEY=VALUE", help="An option of the index, such as m=32.", rich_help_panel=_PANEL),
+    typer.Option("--option", metavar="KEY=VALUE", help="An option of the index, such as m=32.", rich_help_panel=_PANEL),
 ]
 Predictions = Annotated[
     list[Path] | None,
-    typer.Option(help="A folder of predictions that mteb wrote, of any model.", rich_help_panel=_PANEL),
+    typer.Option(
+        "--predictions", help="A folder of predictions that mteb wrote, of any model.", rich_help_panel=_PANEL
+    ),
 ]
 Output = Annotated[
     Path | None,
@@ -57,6 +60,15 @@ Output = Annotated[
         "--output", "-o", help="The folder for all that is written; it is gone on from.", rich_help_panel=_PANEL
     ),
 ]
+OPTIONS = {
+    "tasks": Tasks,
+    "model": Models,
+    "backend": Backend,
+    "option": BackendOptions,
+    "predictions": Predictions,
+    "output": Output,
+}
+"""The options of the command on tasks, by the names of its parameters."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from hardneg.seeding import SEED
 
 if TYPE_CHECKING:
     from hardneg.api.adhoc_recipe import AdhocRecipe
-    from hardneg.api.results import Made
     from hardneg.api.workplace import Workplace
 
 REQUIRED: Any = ...
@@ -105,7 +104,7 @@ class Job:
     """
 
     recipe: "AdhocRecipe | None"
-    make: "Callable[[Any, Workplace], Made | None]"
+    make: "Callable[[Any, Workplace], Any]"
     reads: Sequence[Path] = ()
 
 
@@ -154,7 +153,7 @@ class Line(ABC):
 
         return split_of(given.dataset, given.split, self.resolved()["split"].default)
 
-    def result(self, given: Arguments, place: "Workplace") -> "Made":
+    def result(self, given: Arguments, place: "Workplace") -> Any:
         """What the function returns. Raises as `job`, and what the work does."""
         job = self.job(given, place)
         made = job.make(None if job.recipe is None else job.recipe.plan(), place)

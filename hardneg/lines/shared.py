@@ -15,7 +15,7 @@ DATASET = Argument(
 )
 RUNS = Argument(
     "runs",
-    "A TREC run, plain or gzip.",
+    "A TREC run, plain or gzip; may be given again.",
     "Runs",
     form=list[Path],
     flag="run",

@@ -21,6 +21,7 @@ _TYPES = {
     "Dataset": "hardneg.api.given_dataset",
     "Evaluation": "hardneg.api.evaluation",
     "FoundRun": "hardneg.api.results",
+    "Iterable": "collections.abc",
     "Literal": "typing",
     "Mapping": "collections.abc",
     "MinedNegatives": "hardneg.api.mined",

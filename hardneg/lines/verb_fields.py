@@ -45,7 +45,7 @@ def argument_of(path: str, name: str) -> Argument:
         mark.panel,
         choices,
         any(getattr(each, "func", None) in (known_metric, known_measure) for each in _all_marks(info)),
-        least(info.metadata),
+        least(info.metadata) if form is int else None,
     )
 
 

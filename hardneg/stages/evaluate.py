@@ -11,7 +11,7 @@ from hardneg.data.runs import read_run
 from hardneg.errors import UsageError
 from hardneg.evaluation.levels import LEVEL
 from hardneg.evaluation.notes import cut_below, cutoff, graded, judgement_notes, run_notes
-from hardneg.fields import LATER, MEASURED, AnswerMatch, MeasureName, Name, has_answers
+from hardneg.fields import LATER, MEASURED, RELEVANT, SPLIT, AnswerMatch, MeasureName, Name, has_answers
 from hardneg.layout import METRICS, RUN
 from hardneg.registry import suggestion
 from hardneg.seeding import SEED
@@ -31,9 +31,8 @@ class Evaluate(StageSpec):
     runs: a row's label to a stage, or to one for each seed that the row's system was trained with.
     shared_seeds: pairs of rows in which a seed is one draw for both, such as that of a warm-up that both start from.
     marks: a sign for rows that are significantly better than each row it names; by default each baseline has a sign.
-    answer_match: how the metrics answer@k look for answers: as words, or as regular expressions. metrics_of: a row's
+    metrics_of: a row's
     label to those of the metrics that it is measured by, where its lists are too short for the others.
-    significance_level: the corrected p below which a difference is called one.
     """
 
     version = 2
@@ -42,17 +41,25 @@ class Evaluate(StageSpec):
     needs_dataset = True
     stage: Literal["evaluate"]
     runs: Annotated[dict[str, BySeed], MEASURED]
-    split: Name = "test"
+    split: Name = Field("test", description=SPLIT)
     metrics: Annotated[tuple[MeasureName, ...], Field(min_length=1)] = ("mrr@10", "ndcg@10", "recall@100")
-    relevance_level: int = Field(1, gt=0)
+    relevance_level: int = Field(1, gt=0, description=RELEVANT)
     baselines: tuple[str, ...] = ()
     marks: dict[Annotated[str, Field(min_length=1, max_length=3)], tuple[str, ...]] = Field(
         default={}, json_schema_extra=LATER
     )
     seed: int = SEED
-    answer_match: AnswerMatch = Field(default="string", json_schema_extra=LATER)
+    answer_match: AnswerMatch = Field(
+        default="string", json_schema_extra=LATER, description="Answers are words, or regular expressions."
+    )
     shared_seeds: tuple[tuple[str, str], ...] = Field(default=(), json_schema_extra=LATER)
-    significance_level: float = Field(default=LEVEL, gt=0, lt=1, json_schema_extra=LATER)
+    significance_level: float = Field(
+        default=LEVEL,
+        gt=0,
+        lt=1,
+        json_schema_extra=LATER,
+        description="A difference is marked where both corrected p are below this.",
+    )
     metrics_of: dict[str, Annotated[tuple[MeasureName, ...], Field(min_length=1)]] = Field(
         default={}, json_schema_extra=LATER
     )

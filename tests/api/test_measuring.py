@@ -99,7 +99,7 @@ def test_the_level_decides_what_is_marked(at):
     assert easy.comparisons[0].randomisation_holm == 2 / 2**6
     assert "▲" in easy._repr_html_() and "p &lt; 0.05" in easy._repr_html_() and "▲" not in strict._repr_html_()
     assert easy.to_dict()["significance_level"] == 0.05
-    with pytest.raises(UsageError, match="significance level 1: must be above 0 and below 1"):
+    with pytest.raises(UsageError, match="significance_level: must be less than 1"):
         hn.evaluate(runs, qrels, significance_level=1, **at)
 
 
@@ -146,7 +146,7 @@ def test_runs_are_fused_by_hand_computed_sums(at):
     assert again.key == fused.key
     with pytest.raises(UsageError, match="no run is called 'tow'; did you mean 'two'"):
         hn.fuse({"one": FIRST, "two": SECOND}, weights={"tow": 1}, **at)
-    with pytest.raises(UsageError, match="give --run twice or more"):
+    with pytest.raises(UsageError, match="give runs twice or more"):
         hn.fuse([FIRST], **at)
 
 

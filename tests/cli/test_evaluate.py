@@ -5,21 +5,17 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
 from recipe.questions import questions
 from recipe.recipes import small_collection
 from typer.testing import CliRunner
 
 from hardneg.api.labels import run_labels
-from hardneg.cli.evaluate import evaluate
+from hardneg.cli.main import app
 from hardneg.errors import HardnegError, UsageError
 
 QRELS = "q1 0 a 2\nq1 0 b 1\nq2 0 a 1\nq3 0 c 1\n"
 FIRST = "q1 Q0 b 1 2.0 x\nq1 Q0 a 2 1.0 x\nq2 Q0 z 1 2.0 x\nq2 Q0 a 2 1.0 x\nq9 Q0 a 1 1.0 x\n"
 SECOND = "q1 Q0 a 1 2.0 y\nq2 Q0 a 1 1.0 y\nq3 Q0 c 1 1.0 y\n"
-
-app = typer.Typer()
-app.command()(evaluate)
 
 
 @pytest.fixture
@@ -34,7 +30,7 @@ def call(files: Path, *words: str, runs: tuple[str, ...] = ("first.trec",)) -> s
     arguments = ["--qrels", str(files / "qrels.txt")]
     for run in runs:
         arguments += ["--run", str(files / run)]
-    result = CliRunner().invoke(app, [*arguments, *words])
+    result = CliRunner().invoke(app, ["evaluate", *arguments, *words])
     if isinstance(result.exception, HardnegError):
         raise result.exception
     assert result.exit_code == 0, result.output
@@ -108,7 +104,7 @@ def test_baseline_by_name_or_path(files: Path) -> None:
 
 
 def test_what_is_left_out_is_told_on_stderr(files: Path) -> None:
-    arguments = ["--qrels", str(files / "qrels.txt"), "--run", str(files / "first.trec"), "--json"]
+    arguments = ["evaluate", "--qrels", str(files / "qrels.txt"), "--run", str(files / "first.trec"), "--json"]
     result = CliRunner().invoke(app, arguments)
     assert "first.trec: 1 judged query is not in the run and scores 0" in result.stderr
     assert "first.trec: 1 query has no judgement and is left out" in result.stderr
@@ -128,7 +124,18 @@ def test_answers_come_from_a_dataset(tmp_path: Path) -> None:
     lists = {"q46": ["d46", "d0"], "q47": ["d0", "d47"], "q48": ["d0", "d1"]}
     run.write_text("".join(f"{q} Q0 {d} 1 {9 - i} x\n" for q, ids in lists.items() for i, d in enumerate(ids)))
     place = ["--dataset", f"beir:{questions(tmp_path / 'data')}", "--store", str(tmp_path / "store")]
-    words = ["--run", str(run), "--metrics", "answer@1", "mrr@10", "answer@2", "--json", "--per-query", *place]
+    words = [
+        "evaluate",
+        "--run",
+        str(run),
+        "--metrics",
+        "answer@1",
+        "mrr@10",
+        "answer@2",
+        "--json",
+        "--per-query",
+        *place,
+    ]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, (result.output, result.exception)
     found = json.loads(result.stdout)["per_query"]["own.trec"]
@@ -153,7 +160,7 @@ def test_what_answers_need(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
     small_collection(tmp_path / "data")
-    result = CliRunner().invoke(app, ["--run", str(files / "first.trec"), *words])
+    result = CliRunner().invoke(app, ["evaluate", "--run", str(files / "first.trec"), *words])
     assert isinstance(result.exception, HardnegError) and re.search(message, str(result.exception))
 
 

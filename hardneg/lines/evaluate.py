@@ -1,0 +1,156 @@
+"""`evaluate`: runs scored as trec_eval does, and their differences tested."""
+
+import logging
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hardneg.api.labels import METRICS
+from hardneg.errors import UsageError
+from hardneg.lines.base import Argument, Arguments, Job, Line, Of
+from hardneg.lines.shared import DATASET, QRELS, RUNS, optional
+
+if TYPE_CHECKING:
+    from hardneg.api.evaluation import Evaluation
+    from hardneg.api.judging import Judge, Starting
+    from hardneg.api.workplace import Workplace
+    from hardneg.data.collection import StoredCollection
+    from hardneg.evaluation.metrics_json import Measured
+
+_log = logging.getLogger("hardneg")
+
+
+def _names(argument: str, given: Any) -> list[str]:
+    from hardneg.api.given_values import names_of
+
+    return names_of(argument, given)
+
+
+class EvaluateLine(Line):
+    """Score run files against judgements, as trec_eval does, and test the differences between them.
+
+    Every judged query counts in the mean: one that a run lacks, or that has no relevant document, scores 0.
+    answer@k is the share of questions with an answer in the top k, over the questions of a dataset that have answers.
+    Without judgements those of the dataset count, else those of the dataset that the first run was searched in.
+
+    Raises:
+        UsageError: a metric or a baseline is unknown, a level is none, or there are no judgements.
+        DataError: a file has a mistake.
+    """
+
+    name = "evaluate"
+    returns = "Evaluation"
+    shows = ("settings", "store", "device")
+    arguments = (
+        RUNS,
+        replace(QRELS, help="Judgements: TREC or BEIR form, plain or gzip; else the dataset's."),
+        Argument(
+            "metrics",
+            f"One or several; if none, {' '.join(METRICS)}.",
+            "str | Iterable[str]",
+            (),
+            list[str],
+            partial(_names, "metrics"),
+            same=("metric",),
+            metavar="NAME...",
+            metrics=True,
+        ),
+        Of("evaluate.relevance_level"),
+        Of("evaluate.significance_level"),
+        Argument(
+            "baselines",
+            "Compare with this run only (its file's name); else each with each.",
+            "str | Iterable[str]",
+            (),
+            list[str],
+            partial(_names, "baselines"),
+            flag="baseline",
+        ),
+        replace(
+            optional(DATASET), help="For answer@k, and a report's texts: beir:FOLDER, dpr:FOLDER, or a plugin's name."
+        ),
+        Of("evaluate.split", of_dataset=True),
+        Of("evaluate.answer_match"),
+    )
+
+    def job(self, given: Arguments, place: "Workplace") -> Job:
+        """No recipe but that of the dataset, which is read where it is needed."""
+        judging = RunsToScore.of(given, place)
+        return Job(None, lambda plan, place: judging.evaluation(), [*judging.files.values()])
+
+
+@dataclass(frozen=True)
+class RunsToScore:
+    """Runs to score, by their labels, and by what; baselines: labels of the runs to compare with."""
+
+    given: Arguments
+    files: Mapping[str, Path]
+    metrics: list[str]
+    baselines: list[str]
+    judge: "Judge"
+
+    @classmethod
+    def of(cls, given: Arguments, place: "Workplace") -> "RunsToScore":
+        """What the arguments ask for. Raises UsageError where a metric or a baseline is unknown."""
+        from hardneg.api.given_run import labelled_runs
+        from hardneg.api.labels import known_baselines, known_metrics
+
+        metrics, files = known_metrics(given.metrics), labelled_runs(given.runs, place.store)
+        by_path = {str(path): label for label, path in files.items()}
+        baselines = known_baselines([by_path.get(name, name) for name in given.baselines], list(files))
+        return cls(given, files, metrics, baselines, judge_of(given, place))
+
+    def measured(self, starting: "Starting" = nullcontext) -> "Measured":
+        """The scores, not yet compared."""
+        return self.judge.measured(self.metrics, self.files, starting)
+
+    def tested(self, measured: "Measured") -> "Measured":
+        """The scores with the tests of their differences."""
+        from hardneg.api.judging import tested
+
+        return tested(measured, self.baselines, self.given.significance_level)
+
+    def evaluation(self) -> "Evaluation":
+        """What the function returns; what must be known beside it goes to the log."""
+        from hardneg.api.evaluation import Evaluation
+
+        measured = self.measured()
+        for note in measured.notes:
+            _log.warning(note)
+        reads = [*self.files.values(), *([self.judge.qrels] if isinstance(self.judge.qrels, Path) else [])]
+        return Evaluation(self.tested(measured), reads)
+
+
+def judge_of(given: Arguments, place: "Workplace") -> "Judge":
+    """What runs are judged by: judgements, or those of the dataset, named or that of the first run."""
+    from hardneg.api.given_dataset import named_dataset
+    from hardneg.api.given_qrels import named_qrels
+    from hardneg.api.judging import Judge
+    from hardneg.api.results import source_of_runs
+
+    qrels, level, match = named_qrels(given.qrels), given.relevance_level, given.answer_match
+    if given.dataset is not None:
+        named, split = named_dataset(given.dataset, place.store), EvaluateLine().split(given)
+        return Judge(qrels, level, named, split, match, partial(_collection, named, place))
+    source = source_of_runs(given.runs)
+    usual = EvaluateLine.resolved()["split"].default
+    if source is None:
+        return Judge(qrels, level, None, given.split or usual, match, _none)
+    return Judge(qrels, level, "the dataset of the runs", given.split or source.split, match, lambda: source.collection)
+
+
+def _collection(dataset: str, place: "Workplace") -> "StoredCollection":
+    """The stored collection, read now unless the store has it."""
+    from hardneg.api.adhoc_recipe import AdhocRecipe
+    from hardneg.api.making import make_dataset
+    from hardneg.data.collection import StoredCollection
+
+    recipe = AdhocRecipe("evaluate", dataset, settings=place.settings)
+    return StoredCollection.open(make_dataset(recipe.plan(), place).path)
+
+
+def _none() -> "StoredCollection":
+    raise UsageError("{dataset}: none is named", "dataset")

@@ -100,7 +100,7 @@ if TYPE_CHECKING:
     from hardneg.indexes.stored import open_store
     from hardneg.indexes.validation import vector_blocks
     from hardneg.layout import ANSWERS, DROPPED, METRICS, MODEL_FOLDER, NEGATIVES, QUERIES, RUN
-    from hardneg.mining.protocol import FilterTexts, NegativeFilter
+    from hardneg.mining.protocol import FilterCost, FilterTexts, NegativeFilter
     from hardneg.model_server import Endpoint, ModelServer
     from hardneg.model_server import key_of as server_key
     from hardneg.progress import Progress, Silent, Task
@@ -218,6 +218,7 @@ __all__ = [  # noqa: RUF022
     "NegativeMiner",  # a miner
     "NegativeFilter",  # a filter: which candidates a miner does not see
     "FilterTexts",  # what a filter may read besides ranked lists
+    "FilterCost",  # what a filter's `filtering_cost` returns, for estimates
     "Regularizer",  # a regularizer
     "Reranker",  # a reranker
     "TrainableReranker",  # a reranker that stage `train-reranker` trains

@@ -9,9 +9,9 @@ import numpy as np
 from hardneg.data.answer_matching import Match
 from hardneg.miners.beside import paired
 from hardneg.mining.filters.answers import AnswerFilter
-from hardneg.mining.protocol import NegativeFilter
+from hardneg.mining.protocol import EstimatedFilter, FilterCost, NegativeFilter
 from hardneg.mining.texts import MiningTexts
-from hardneg.registry import load_plugin
+from hardneg.registry import configure, load_plugin
 from hardneg.types import Candidates, Negatives, PluginSetting, RankedList
 
 
@@ -85,6 +85,13 @@ class Filters:
 def needs_answers(filters: Iterable[PluginSetting]) -> bool:
     """Whether one of these filters cannot do without answers."""
     return any("answers" in getattr(load_plugin("filters", each.name), "needs", ()) for each in filters)
+
+
+def filtering_cost(filters: Iterable[PluginSetting], queries: float) -> FilterCost:
+    """What these filters take together for the lists of so many queries."""
+    plugins = [configure("filters", each) for each in filters]
+    costs = [each.filtering_cost(queries) for each in plugins if isinstance(each, EstimatedFilter)]
+    return FilterCost(sum(each.charge for each in costs), sum(each.seconds for each in costs))
 
 
 def _without(ranked: RankedList, against: Mapping[str, str]) -> RankedList:

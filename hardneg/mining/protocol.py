@@ -1,7 +1,7 @@
 """The shape of filters, and what they read."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import ClassVar, Literal, Protocol, runtime_checkable
+from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,3 +55,18 @@ class ReadsContent(Protocol):
 
     def fingerprint(self) -> str:
         """A digest of the content."""
+
+
+class FilterCost(NamedTuple):
+    """What filtering takes: what servers charge, in the currency of their prices, and seconds."""
+
+    charge: float = 0
+    seconds: float = 0
+
+
+@runtime_checkable
+class EstimatedFilter(Protocol):
+    """A filter that tells what it takes, for a plan; what does not is taken to cost nothing."""
+
+    def filtering_cost(self, queries: float) -> FilterCost:
+        """For the lists of so many queries."""

@@ -37,7 +37,7 @@ from hardneg.fields import (
 from hardneg.layout import DROPPED, NEGATIVES, RUN
 from hardneg.miners.filtered import SCORES
 from hardneg.mining.choosing import Choosing
-from hardneg.mining.filtering import Filters, needs_answers
+from hardneg.mining.filtering import Filters, filtering_cost, needs_answers
 from hardneg.mining.texts import MiningTexts
 from hardneg.progress import Task
 from hardneg.protocols import NegativeMiner, RunJoiner
@@ -116,7 +116,8 @@ class Mine(StageSpec):
     def estimate(self, sizes: Sizes) -> Row:
         """By the query."""
         count = sizes.queries(self.split)
-        return Row(count, "queries", count * 200 * 20, seconds=count / 5_000 + 1)
+        cost = filtering_cost(self.filters, count)
+        return Row(count, "queries", count * 200 * 20, seconds=count / 5_000 + 1 + cost.seconds, charge=cost.charge)
 
     def make(self, context: "StageContext[Mine]") -> Facts:
         """Streams candidates through the miner; facts: queries, negatives, and what was dropped for which reason.

@@ -23,7 +23,7 @@ from hardneg.fields import (
     has_answers,
     without_problems,
 )
-from hardneg.mining.filtering import needs_answers
+from hardneg.mining.filtering import filtering_cost, needs_answers
 from hardneg.protocols import EstimatedBackend, IndexBackend, NegativeMiner, RunJoiner
 from hardneg.registry import configure
 from hardneg.stages.batch_order import ordered
@@ -145,13 +145,16 @@ class TrainRefreshed(DualLearning):
         queries = sizes.queries(self.split) / refresh.query_chunks
         built = self._index(sizes)
         building = sizes.machine.products(built.operations) + built.seconds
-        once = encoding.seconds + building + replace(sizes, index=self._backend()).searching(queries)
+        filtering = filtering_cost(self.filters, queries)  # mining beside the training: that of the first refresh alone
+        searching = replace(sizes, index=self._backend()).searching(queries)
+        once = encoding.seconds + building + searching + filtering.seconds
         slower = 1.0 if sizes.machine.gpu else (of_trainer + of_inferencer) / of_trainer
         times = -(-training.items // refresh.every) if refresh.waits and refresh.every else 1
         seconds = training.seconds * (1.0 if refresh.waits else slower) + once * times
         held, disk = training.held + encoding.held + BLOCK_BYTES, training.disk + encoding.disk + built.disk
         sent, memory = training.sent + times * (encoding.sent + sizes.fetched), 2 * PROCESS_BYTES + built.memory
-        return replace(training, disk=disk, memory=memory, held=held, seconds=seconds, sent=sent)
+        charge = training.charge + filtering.charge * times
+        return replace(training, disk=disk, memory=memory, held=held, seconds=seconds, sent=sent, charge=charge)
 
     def _backend(self) -> object:
         return None if self.backend is None else configure("indexes", self.backend)

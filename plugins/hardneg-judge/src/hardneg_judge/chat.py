@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _CHARACTERS_A_TOKEN = 4
 _MILLION = 1e6
+ANSWER_SECONDS = 1.0
+"""Of a server, assumed."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ABOVE_0 = ("batch", "characters", "tokens", "in_flight", "timeout", "deadline")
 _OWN = ("model", "messages", "max_tokens", "temperature", "stream", "n")

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from hardneg.plugin import Candidates, FilterTexts
-from hardneg_judge.chat import Chat
+from hardneg.plugin import PAIR_TOKENS, Candidates, FilterCost, FilterTexts
+from hardneg_judge.chat import ANSWER_SECONDS, Chat
 from hardneg_judge.judging import RELEVANT, UNREADABLE
 
 UNJUDGED = "unjudged"
@@ -51,6 +51,11 @@ class ChatFilter(Chat):
                     verdicts |= dict.fromkeys(query.positives, "")
                     against = {doc_id: verdicts.get(doc_id, UNJUDGED) for doc_id in query.listed}
                     yield {doc_id: reason for doc_id, reason in against.items() if reason}
+
+    def filtering_cost(self, queries: float) -> FilterCost:
+        """What the server charges where nothing is known of the pairs, and a second a request."""
+        pairs = queries * self.depth
+        return FilterCost(self.foretold(pairs, PAIR_TOKENS), pairs / self.batch * ANSWER_SECONDS / self.in_flight)
 
     def _judged(self, query: Candidates) -> list[str]:
         """The first documents of each list, each once, without known positives."""

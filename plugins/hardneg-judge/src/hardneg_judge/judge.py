@@ -46,6 +46,7 @@ from hardneg.plugin import (
     source_of,
     write_negatives,
 )
+from hardneg_judge.chat import ANSWER_SECONDS
 from hardneg_judge.judging import Judged, Outcome, blocks, cut, judged
 from hardneg_judge.levels import Level, Metered, Opened
 
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
 
 JUDGEMENTS = "judgements.tsv.gz"
 _COLUMNS = ("query_id", "doc_id", "flag", "decide", "relevant")
-_ANSWER_SECONDS = 1.0  # of a server, assumed
 
 
 class Judge(StageSpec):
@@ -134,7 +134,7 @@ class Judge(StageSpec):
             asked = pairs * (self.flagged_share if name == "decide" and self.flag else 1.0)
             plugin = None if level.plugin is None else configure("rerankers", level.plugin)
             if isinstance(plugin, Metered):
-                seconds += asked * _ANSWER_SECONDS / getattr(plugin, "in_flight", 1)
+                seconds += asked * ANSWER_SECONDS / getattr(plugin, "in_flight", 1)
                 charge += plugin.foretold(asked, PAIR_TOKENS)
             else:
                 seconds += sizes.network_seconds(asked * PAIR_TOKENS, sizes.network, length=PAIR_TOKENS)

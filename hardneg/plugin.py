@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from hardneg.encoders.files import read_json
     from hardneg.encoders.identity import model_content
     from hardneg.encoders.inference import EncodeOptions
-    from hardneg.encoders.load import opening as opening_model
     from hardneg.encoders.open import ResolvedModel, load_encoder
+    from hardneg.encoders.open import opening as opening_model
     from hardneg.encoders.open import resolve as resolve_model
     from hardneg.encoders.passes import one_ahead
     from hardneg.encoders.prompts import whole_prompts

@@ -30,7 +30,7 @@ def named_model(given: Model, store: Store) -> str:
 
 
 def _save(model: Any, folder: Path) -> None:
-    from hardneg.encoders.load import quiet
+    from hardneg.encoders.open import quiet
 
     with quiet():
         model.save_pretrained(str(folder), create_model_card=False)

@@ -8,7 +8,7 @@ from typing import Any
 from hardneg.encoders.adapters.base import network_folder
 from hardneg.encoders.adapters.spec import AdapterSpec
 from hardneg.encoders.configuration import mapping, own_length, transformer_options
-from hardneg.encoders.files import module_folders, read_json, sides
+from hardneg.encoders.files import check_files, module_folders, read_json, sides
 from hardneg.encoders.prompts import whole_prompts
 from hardneg.encoders.spec import KINDS, FullSpec, ModelSpec
 from hardneg.errors import ModelError
@@ -53,10 +53,12 @@ def read_contract(folder: Path) -> Contract:
     """What the files in a model's folder say.
 
     Raises:
-        ModelError: a file is not readable, or has another value where sentence-transformers writes names or a list.
+        ModelError: a file is missing or not readable, or has another value where sentence-transformers writes names or
+            a list.
 
     Source: `SentenceTransformer.encode_query`, `encode_document`, `similarity` and `_parse_model_config`, version 6.
     """
+    check_files(folder)
     try:
         return _contract(folder)
     except (TypeError, AttributeError, LookupError, ValueError) as error:

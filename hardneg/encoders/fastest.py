@@ -18,7 +18,7 @@ from hardneg.encoders.compiling import set_compiled
 from hardneg.encoders.onednn import multiply_fastest
 from hardneg.encoders.packing import Packing, batches, made_up, packing_of, padded_made_up
 from hardneg.encoders.soundness import positions
-from hardneg.encoders.spec import Attention, ModelSpec
+from hardneg.encoders.spec import Attention
 from hardneg.encoders.towers import finish, forward, in_bfloat16, in_mode, sharing
 from hardneg.float32_products import rounds_to_tf32
 from hardneg.trials import Way, cache_folder, choose, machine_of
@@ -78,15 +78,6 @@ def arrange(network: nn.Module, attention: Attention = "auto", compiled: bool = 
         set_compiled(transformer)
     elif _worth_a_trial(transformer):
         multiply_fastest(transformer)
-
-
-def weights_dtype(spec: ModelSpec, precision: Precision | None) -> torch.dtype:
-    """What a transformer's weights are loaded as: float32 to train (no precision) and for trials, else as asked for."""
-    if precision is None or spec.dtype == "fp32":
-        return torch.float32
-    if spec.dtype == "auto":
-        return torch.bfloat16 if precision == "bf16" else torch.float32
-    return torch.bfloat16 if spec.dtype == "bf16" else torch.float16
 
 
 def _worth_a_trial(transformer: Any) -> bool:

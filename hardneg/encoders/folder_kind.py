@@ -8,7 +8,6 @@ from hardneg.encoders.adapters.base import adapter_of
 from hardneg.encoders.adapters.source import look_up_adapter
 from hardneg.encoders.configuration import Shape, mapping, model_shape
 from hardneg.encoders.contract import CONFIG, Contract, filled, made_as, read_contract
-from hardneg.encoders.files import check_files
 from hardneg.encoders.identity import digest_of, model_content
 from hardneg.encoders.spec import FullSpec
 from hardneg.encoders.static.files import table_files
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
 class FolderFamily:
     """A family whose models are files.
 
-    called: its name among encoders. own: the classes of sentence-transformers that its own folders are saved by, and
-    which no other family's are. tables: whether its folders may hold no more than a table of token vectors.
+    called: its name among encoders. own: classes of sentence-transformers and architectures that only its folders name.
+    tables: whether its folders may hold no more than a table of token vectors.
     special: families with a higher number are asked first whether a folder is theirs.
     """
 
@@ -35,8 +34,9 @@ class FolderFamily:
 
     @classmethod
     def claims(cls, folder: Path) -> bool:
-        """Whether a folder says that it is of this family: by the class that it was saved by."""
-        return mapping(folder / CONFIG).get("model_type") in cls.own
+        """Whether a folder says that it is of this family: by the class that it was saved by, or its architecture."""
+        names = mapping(folder / "config.json").get("architectures") or ()
+        return any(name in cls.own for name in (mapping(folder / CONFIG).get("model_type"), *names))
 
     def check_class(self, folder: Path) -> None:
         """Refuses a folder that was saved by a class of another family."""
@@ -47,7 +47,6 @@ class FolderFamily:
 
     def contract(self, folder: Path) -> Contract:
         """What a folder says. Raises ModelError where it holds no whole model."""
-        check_files(folder)
         return read_contract(folder)
 
     def full(self, model: "ResolvedModel") -> FullSpec:

@@ -15,22 +15,32 @@ from hardneg.encoders.soundness import check_encoder, check_tokenizer, check_wei
 from hardneg.encoders.spec import KINDS, Activation, FullSpec
 from hardneg.encoders.towers import check_sides, has_twins, side, transformers, twins, with_own_queries
 from hardneg.encoders.typed_tokens import check_token_types, joined
-from hardneg.errors import HardnegError, ModelError
+from hardneg.errors import ModelError
 from hardneg.seeding import derive_seed
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+    from hardneg.encoders.fastest import Precision
     from hardneg.encoders.open import ResolvedModel
 
 
-def read_modules(folder: Path, spec: FullSpec, dtype: torch.dtype) -> list[nn.Module]:
+def weights_dtype(spec: FullSpec, precision: "Precision | None") -> torch.dtype:
+    """What a transformer's weights are loaded as: float32 to train (no precision) and for trials, else as asked for."""
+    if precision is None or spec.dtype == "fp32":
+        return torch.float32
+    if spec.dtype == "auto":
+        return torch.bfloat16 if precision == "bf16" else torch.float32
+    return torch.bfloat16 if spec.dtype == "bf16" else torch.float16
+
+
+def read_modules(folder: Path, dtype: torch.dtype) -> list[nn.Module]:
     """The modules, with the transformers' weights in `dtype` as if rounded from float32; buffers stay as they are."""
-    modules = _modules(folder, spec, dtype)
+    modules = _modules(folder, dtype)
     if dtype == torch.float32:
         return modules
     if any(_rounded(model, dtype) & model.state_dict().keys() for model in _networks(modules)):
-        modules = _modules(folder, spec, torch.float32)
+        modules = _modules(folder, torch.float32)
     for model in _networks(modules):
         _unround(model, _rounded(model, dtype))
         hold_in(model, dtype)
@@ -67,45 +77,13 @@ def _networks(modules: list[nn.Module]) -> list[nn.Module]:
     return [model for model in found if isinstance(model, nn.Module)]
 
 
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Keeps transformers from drawing progress bars, and from telling what is checked here."""
-    from transformers.utils import logging
-
-    level, shown = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if shown:
-            logging.enable_progress_bar()
-
-
-@contextmanager
-def opening(what: str, folder: Path | str, seed: int = 0) -> Iterator[None]:
-    """Draws weights that a folder lacks from the seed, and makes a ModelError of what keeps it from being opened."""
-    with quiet(), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed(seed, "weights that the files lack") >> 1)
-        try:
-            yield
-        except (HardnegError, MemoryError, torch.OutOfMemoryError):
-            raise
-        except Exception as error:  # the libraries that read a model's files let errors of many classes through
-            lines = (str(error).strip() or type(error).__name__).splitlines()[:2]
-            reason = " ".join(" ".join(lines).split())
-            raise ModelError(f"{what} cannot be opened ({reason}): check {folder}") from error
-
-
-def _modules(folder: Path, spec: FullSpec, dtype: torch.dtype) -> list[nn.Module]:
-    whole = (folder / "modules.json").exists()
-    return _own_modules(folder, dtype) if whole else [_plain_transformer(folder, dtype)]
-
-
-def _own_modules(folder: Path, dtype: torch.dtype) -> list[nn.Module]:
+def _modules(folder: Path, dtype: torch.dtype) -> list[nn.Module]:
     from sentence_transformers import SentenceTransformer
 
+    if not (folder / "modules.json").exists():
+        text = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
+        outputs = {"modality_config": text, "module_output_name": "token_embeddings"}
+        return [library_transformer(folder, load_kwargs(folder, dtype), {}, **outputs)]
     whole = library_model(SentenceTransformer, folder, dtype)
     modules: list[Any] = list(whole.children())
     if dtype != torch.float32 and not has_twins(whole):  # what comes behind was rounded with the transformer
@@ -115,19 +93,17 @@ def _own_modules(folder: Path, dtype: torch.dtype) -> list[nn.Module]:
     return modules
 
 
-def _plain_transformer(folder: Path, dtype: torch.dtype) -> nn.Module:
-    from sentence_transformers.sentence_transformer.modules import Transformer
+def library_transformer(folder: Path, weights: Mapping[str, Any], config: Mapping[str, Any], **options: Any) -> Any:
+    """A folder's transformer as the module of sentence-transformers: by no code and no file but its own.
 
-    local = {"local_files_only": True, "trust_remote_code": False}
-    transformer: nn.Module = Transformer(
-        str(folder),
-        model_kwargs=load_kwargs(folder, dtype) | local,
-        processor_kwargs=dict(local),
-        config_kwargs=dict(local),
-        modality_config={"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
-        module_output_name="token_embeddings",
+    weights, config: what transformers is told of its weights and its configuration. options: of the module.
+    """
+    from sentence_transformers.base.modules import Transformer
+
+    own = {"local_files_only": True, "trust_remote_code": False}
+    return Transformer(
+        str(folder), model_kwargs={**weights, **own}, processor_kwargs=own, config_kwargs={**config, **own}, **options
     )
-    return transformer
 
 
 def library_model(kind: Any, folder: Path, dtype: torch.dtype) -> Any:
@@ -142,25 +118,22 @@ def load_kwargs(folder: Path, dtype: torch.dtype) -> dict[str, Any]:
     return {"dtype": dtype, **next((options[kind] for kind in TRANSFORMERS if kind in options), {})}
 
 
-def load_module(
-    model: "ResolvedModel", device: str | None = None, dtype: torch.dtype = torch.float32, learns: bool = True
-) -> "SentenceTransformer":
+def load_module(model: "ResolvedModel", device: str | None, precision: "Precision | None") -> "SentenceTransformer":
     """The model as its spec says, with prompts and lengths set, in evaluation mode.
 
-    dtype: of the transformer's weights; all that comes behind it is float32. learns: whether a new adapter is put in,
-    which changes no vector until it is trained.
+    precision: what texts will be encoded in; None is to train: only then a new adapter is put in.
 
     Raises:
         ModelError: the files are not those of one whole model, or it cannot do what the spec says.
     """
     spec, folder = model.full, model.path
     check_activations(folder)
-    modules = read_modules(folder, spec, dtype)
+    modules = read_modules(folder, weights_dtype(spec, precision))
     check_sides(modules, spec.name)
     check_sound(modules, folder, spec)
     modules = joined(modules) if spec.typed else modules
     if spec.adapter is not None:
-        put_adapters(nn.Sequential(*modules), spec, model.location, learns)
+        put_adapters(nn.Sequential(*modules), spec, model.location, learns=precision is None)
     module = assembled(_arranged(modules, spec), spec, device)
     return with_prompts(module, model.contract.prompts, model.contract.default_prompt_name)
 

@@ -4,22 +4,23 @@ A model is resolved once. What is asked of it then goes to its family with the r
 """
 
 import logging
-from collections.abc import Set
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from hardneg.encoders.adapters.base import based, fetch_bases
+from hardneg.encoders.adapters.base import with_base
 from hardneg.encoders.configuration import Shape
 from hardneg.encoders.contract import Contract
 from hardneg.encoders.folder_kind import FolderFamily
 from hardneg.encoders.protocol import EncoderFamily, TextEncoder
 from hardneg.encoders.source import Location, locate
 from hardneg.encoders.spec import KINDS, FullSpec, ModelSpec
-from hardneg.errors import ModelError, PluginError
+from hardneg.errors import HardnegError, ModelError, PluginError
 from hardneg.registry import configure, load_plugin, plugin_names
+from hardneg.seeding import derive_seed
 from hardneg.types import Lookup, PluginSetting
 
 if TYPE_CHECKING:
@@ -40,8 +41,6 @@ def load_encoder(spec: ModelSpec, device: str | None = None, precision: "Precisi
     model = resolve(spec, fetch=True)
     if model.folder is None:
         return model.family.load(model, device, precision)
-    from hardneg.encoders.load import opening
-
     with opening(f"model {spec.name!r}", model.folder):
         encoder = model.family.load(model, device, precision)
         _check_fit(encoder)
@@ -148,13 +147,6 @@ class ResolvedModel:
             return []
         return self.family.remarks(self.folder)
 
-    def opens_alone(self, others: Set[str]) -> bool:
-        """Whether sentence-transformers opens its folder with the vectors that it has here.
-
-        others: the names of what the spec sets, and the folder does not.
-        """
-        return not isinstance(self.family, FolderFamily) or self.family.opens_alone(self.path, others)
-
 
 def resolve(model: str | ModelSpec, fetch: bool = False, family: EncoderFamily | None = None) -> ResolvedModel:
     """A model by its name or spec: looks for its files, and asks the families whose they are.
@@ -172,16 +164,10 @@ def resolve(model: str | ModelSpec, fetch: bool = False, family: EncoderFamily |
     if family is not None and not hasattr(family, "claims"):  # its models are in no folder
         elsewhere = Location(spec.name, spec.revision)
         return ResolvedModel(spec, elsewhere, family, ((spec, elsewhere),))
-    location = locate(spec.name, spec.revision)
-    location = location.fetched() if fetch else location
-    origins = [(spec, location)]
-    if location.folder is not None and (base := based(spec, location.folder)):
-        spec, location = base
-        location = location.fetched() if fetch else location
-        origins.append((spec, location))
-    if fetch:
-        fetch_bases(location.path)
-    return ResolvedModel(spec, location, family or _claiming(location.folder), tuple(origins))
+    written = spec, locate(spec.name, spec.revision, fetch)
+    based = with_base(*written, fetch)
+    origins = (written,) if based[0] is spec else (written, based)
+    return ResolvedModel(*based, family or _claiming(based[1].folder), origins)
 
 
 def _claiming(folder: Path | None) -> EncoderFamily:
@@ -201,6 +187,39 @@ def _family(name: str) -> Any:
     except PluginError as error:
         _LOG.warning("%s; it is not asked whose a model's folder is", error)
         return None
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keeps transformers from drawing progress bars, and from telling what is checked here."""
+    from transformers.utils import logging
+
+    level, shown = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if shown:
+            logging.enable_progress_bar()
+
+
+@contextmanager
+def opening(what: str, folder: Path | str, seed: int = 0) -> Iterator[None]:
+    """Draws weights that a folder lacks from the seed, and makes a ModelError of what keeps it from being opened."""
+    import torch
+
+    with quiet(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(seed, "weights that the files lack") >> 1)
+        try:
+            yield
+        except (HardnegError, MemoryError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:  # the libraries that read a model's files let errors of many classes through
+            lines = (str(error).strip() or type(error).__name__).splitlines()[:2]
+            reason = " ".join(" ".join(lines).split())
+            raise ModelError(f"{what} cannot be opened ({reason}): check {folder}") from error
 
 
 def _check_fit(encoder: TextEncoder) -> None:

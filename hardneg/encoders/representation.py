@@ -1,4 +1,4 @@
-"""What differs between kinds of encoders behind the network: what texts become, how that is scored and stored."""
+"""What differs between families of encoders behind the network: what texts become, how that is scored and stored."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -24,7 +24,7 @@ Batches = Iterable[tuple[NDArray[np.int64], Tensor]]
 
 
 class Representation(Protocol):
-    """What the texts of a kind of encoder become.
+    """What the texts of a family of encoders become.
 
     On the device, with gradients, a tensor of n texts is float32 [n, d], or [n, T, d + 1] for T tokens a text, the last
     number 1 where a token is scored and 0 where there is none.

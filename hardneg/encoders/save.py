@@ -13,7 +13,8 @@ from hardneg.atomic_write import replacing_folder, system_errors
 from hardneg.encoders.adapters.source import noted, saved_adapter, with_saved_adapter
 from hardneg.encoders.contract import OWN, SPEC_FILE, saved_values
 from hardneg.encoders.files import read_json
-from hardneg.encoders.load import assembled, quiet, with_prompts
+from hardneg.encoders.load import assembled, with_prompts
+from hardneg.encoders.open import quiet
 from hardneg.encoders.spec import KINDS, FullSpec, ModelSpec
 from hardneg.encoders.towers import evaluating, side, transformers, twins
 from hardneg.encoders.typed_tokens import with_token_type

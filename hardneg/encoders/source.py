@@ -124,11 +124,19 @@ class Location:
             raise ModelError(_told(self.name, error)) from error
 
 
-def locate(name: str, revision: str | None = None) -> Location:
+def locate(name: str, revision: str | None = None, fetch: bool = False) -> Location:
     """Where the files of a folder, a hub id or a packaged model are; reads folders and caches, never asks the hub.
 
-    revision: a branch, tag or commit of a hub id.
+    revision: a branch, tag or commit of a hub id. fetch: downloads what is not on this machine.
+
+    Raises:
+        ModelError: only where it fetches: there is no such model, or it cannot be downloaded.
     """
+    location = _locate(name, revision)
+    return location.fetched() if fetch else location
+
+
+def _locate(name: str, revision: str | None) -> Location:
     if name.startswith(_PREFIX):
         return _packaged(name, revision)
     folder = Path(name).expanduser()

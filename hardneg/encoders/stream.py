@@ -21,7 +21,7 @@ from hardneg.progress import Progress
 from hardneg.types import Encoded
 
 BLOCK = 4096
-"""Rows of a block, at most: a kind of encoder may write fewer at a time."""
+"""Rows of a block, at most: a family of encoders may write fewer at a time."""
 
 
 @dataclass(frozen=True)

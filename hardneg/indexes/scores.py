@@ -1,4 +1,4 @@
-"""Scores of encoded texts with each other, whatever the kind of encoder that made them."""
+"""Scores of encoded texts with each other, whatever family of encoders made them."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -39,7 +39,7 @@ def measure(device: Device, torch_device: str | None, place: Path, progress: Pro
 
     place: a folder on the disk that the store is on.
     """
-    from hardneg.encoders.load import quiet
+    from hardneg.encoders.open import quiet
 
     missing = {name: work for name, work in PIECES.items() if not has(measured(device), name)}
     with quiet(), tempfile.TemporaryDirectory(dir=place, prefix="hardneg-measuring-") as folder:

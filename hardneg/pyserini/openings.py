@@ -125,8 +125,8 @@ _OF_SEGMENTS = (
 
 def place_of(model: ResolvedModel) -> ModelPlace:
     """Where a model is, and what its folder does not say of it."""
-    spec, full, folder = model.spec, model.full, model.folder
-    if folder is None or not isinstance(model.family, FolderFamily):
+    spec, full, folder, family = model.spec, model.full, model.folder, model.family
+    if folder is None or not isinstance(family, FolderFamily):
         return ModelPlace(spec.name, lacking=f"no files of the model {spec.name!r} are here")
     on_hub = HUB_ID.fullmatch(spec.name) and spec.revision is None and not Path(spec.name).expanduser().is_dir()
     name = spec.name if on_hub else str(folder)
@@ -135,13 +135,14 @@ def place_of(model: ResolvedModel) -> ModelPlace:
     if (folder / SPEC_FILE).is_file():
         return ModelPlace(name, transformer)
     others = overrides(full, model.contract)
-    if not model.opens_alone(others.keys()):
+    if not family.opens_alone(folder, others.keys()):
         return ModelPlace(name, spec=_told(spec))
     options: dict[str, object] = {"prompts": {"query": full.query_prompt}} if "query_prompt" in others else {}
     options |= {"truncate_dim": full.truncate_dim} if "truncate_dim" in others else {}
     options |= {ROUNDED: {"dtype": "float32"}} if model.contract.dtype != "float32" else {}
     lengths = {"max_seq_length": full.query_length} if "query_length" in others else {}
-    return ModelPlace(name, transformer, options, lengths, _added(spec, full, others.keys() | made_head(model)))
+    lacking = others.keys() | ({"head of masked words"} if family.remarks(folder) else set())
+    return ModelPlace(name, transformer, options, lengths, _added(spec, full, lacking))
 
 
 def _told(spec: ModelSpec) -> dict[str, object]:
@@ -150,11 +151,6 @@ def _told(spec: ModelSpec) -> dict[str, object]:
     told = {name: value for name, value in asdict(spec).items() if value != plain[name]}
     path = Path(spec.name).expanduser()
     return {**told, "name": str(path.absolute())} if path.is_dir() else told
-
-
-def made_head(model: ResolvedModel) -> set[str]:
-    """A head of masked words that the folder of a sparse model lacks, by name; none where it has its own."""
-    return {"head of masked words"} if model.remarks else set()
 
 
 def _added(spec: ModelSpec, full: FullSpec, others: Set[str]) -> str:

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from hardneg.encoders.card import without_place
 from hardneg.encoders.files import check_files, load_options, read_json
-from hardneg.encoders.load import opening
+from hardneg.encoders.load import library_transformer
+from hardneg.encoders.open import opening
 from hardneg.encoders.save import forget_last_call, written_whole
 from hardneg.encoders.soundness import check_found, differences
 from hardneg.encoders.tokens import Tokens, tokenise
@@ -37,20 +38,13 @@ def load_classifier(folder: Path, length: int, outputs: int | None = None, seed:
         ModelError: the folder holds no model that can be opened so, or a part of a classifier's weights.
     """
     from sentence_transformers import CrossEncoder
-    from sentence_transformers.base.modules import Transformer
 
     check_files(folder)
     labels, whole = outputs or own_outputs(folder), not _head_problem(folder, outputs)
-    local = {"local_files_only": True, "trust_remote_code": False}
     weights = {"dtype": torch.float32, "ignore_mismatched_sizes": True, **load_options(folder)}
     with opening("the reranker", folder, seed):
-        transformer = Transformer(
-            str(folder),
-            transformer_task="sequence-classification",
-            model_kwargs=weights | local,
-            processor_kwargs=dict(local),
-            config_kwargs={**local, "num_labels": labels},
-        )
+        task = {"transformer_task": "sequence-classification"}
+        transformer = library_transformer(folder, weights, {"num_labels": labels}, **task)
         if whole:
             check_found(differences(transformer.model, folder, unused=None)[0], str(folder))
     network: CrossEncoder = CrossEncoder(modules=[transformer], device="cpu", activation_fn=nn.Sigmoid())

@@ -1,4 +1,4 @@
-"""The contract of kinds of encoders (`hardneg.encoders.protocol.EncoderFamily` and `TextEncoder`) as tests."""
+"""The contract of families of encoders (`hardneg.encoders.protocol.EncoderFamily` and `TextEncoder`) as tests."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""The contract of kinds of encoders that can learn as tests."""
+"""The contract of families of encoders that can learn as tests."""
 
 from pathlib import Path
 from typing import Any

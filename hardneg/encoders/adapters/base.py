@@ -28,25 +28,26 @@ def network_folder(place: Path) -> Path:
     return base.folder
 
 
-def fetch_bases(folder: Path) -> None:
-    """Downloads the bases of those of a model's transformers that are adapters alone. Raises ModelError as it fails."""
-    for place, kind in module_folders(folder).items():
-        if kind == "Transformer" and (place / CONFIG).is_file():
-            check_adapter(place)
-            _base(place).fetched()
+def with_base(spec: ModelSpec, location: Location, fetch: bool = False) -> tuple[ModelSpec, Location]:
+    """A base with a trained adapter, and where it is, where a folder holds no more than an adapter; else as they are.
 
-
-def based(spec: ModelSpec, folder: Path) -> tuple[ModelSpec, Location] | None:
-    """The spec of a base with a trained adapter, and where the base is; None where a folder is more than an adapter.
+    fetch: downloads the base, and those of transformers in a folder that are adapters alone.
 
     Source: `PeftModel.from_pretrained`: all but the adapter is the base's.
     """
-    if not (folder / CONFIG).is_file() or (folder / "modules.json").is_file():
-        return None
-    _refuse_settings(spec, folder)
-    base = _base(folder)
-    adapter = AdapterSpec(spec.name, spec.revision, save=spec.adapter.save if spec.adapter else "merged")
-    return replace(spec, name=base.name, revision=base.revision, adapter=adapter), base
+    folder = location.folder
+    if folder is None:
+        return spec, location
+    if (folder / CONFIG).is_file() and not (folder / "modules.json").is_file():
+        _refuse_settings(spec, folder)
+        base = _base(folder, fetch)
+        adapter = AdapterSpec(spec.name, spec.revision, save=spec.adapter.save if spec.adapter else "merged")
+        return replace(spec, name=base.name, revision=base.revision, adapter=adapter), base
+    for place, kind in module_folders(folder).items() if fetch else ():
+        if kind == "Transformer" and (place / CONFIG).is_file():
+            check_adapter(place)
+            _base(place, fetch)
+    return spec, location
 
 
 def adapter_of(spec: ModelSpec, folder: Path) -> AdapterSpec | None:
@@ -71,9 +72,9 @@ def _refuse_settings(spec: ModelSpec, folder: Path) -> None:
         raise ModelError(f"model {spec.name!r}: {folder} has an adapter already: of adapter, say nothing but save")
 
 
-def _base(place: Path) -> Location:
+def _base(place: Path, fetch: bool = False) -> Location:
     config = adapter_config(place)
     name, revision = config.get("base_model_name_or_path"), config.get("revision")
     if not isinstance(name, str) or not name.strip() or not isinstance(revision, str | None):
         raise ModelError(f"model {place}: only an adapter that names no base: say name: BASE, adapter: {place}")
-    return locate(name, revision)
+    return locate(name, revision, fetch)

@@ -40,8 +40,6 @@ class Dense(FolderFamily):
             ModelError: it cannot do what its spec says.
         """
         from hardneg.encoders.encoder import Encoder
-        from hardneg.encoders.fastest import weights_dtype
         from hardneg.encoders.load import load_module
 
-        dtype = weights_dtype(model.spec, precision)
-        return Encoder(load_module(model, device, dtype, learns=precision is None), model.full)
+        return Encoder(load_module(model, device, precision), model.full)

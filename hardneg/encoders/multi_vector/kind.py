@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from hardneg.digest import digest
 from hardneg.encoders.adapters.base import adapter_of
-from hardneg.encoders.configuration import Shape, mapping
+from hardneg.encoders.configuration import Shape
 from hardneg.encoders.contract import Contract, filled_values, saved_values
 from hardneg.encoders.folder_kind import FolderFamily
 from hardneg.encoders.multi_vector.contract import (
@@ -53,12 +53,7 @@ class LateInteraction(FolderFamily):
     called: ClassVar[str] = "multi-vector"
     version: ClassVar[int] = 1
     form: ClassVar[Form] = "token-vectors"
-    own: ClassVar[tuple[str, ...]] = ("MultiVectorEncoder", "ColBERT")
-
-    @classmethod
-    def claims(cls, folder: Path) -> bool:
-        """Also a folder of Stanford's ColBERT."""
-        return super().claims(folder) or STANFORD in (mapping(folder / "config.json").get("architectures") or ())
+    own: ClassVar[tuple[str, ...]] = ("MultiVectorEncoder", "ColBERT", STANFORD)
 
     def full(self, model: "ResolvedModel") -> FullSpec:
         """The spec with what the model's folder says.
@@ -138,10 +133,8 @@ class LateInteraction(FolderFamily):
             ModelError: it cannot do what its spec says.
         """
         from hardneg.encoders.encoder import Encoder
-        from hardneg.encoders.fastest import weights_dtype
         from hardneg.encoders.multi_vector.load import load_multi_vector
         from hardneg.encoders.multi_vector.token_vectors import VectorAToken
 
-        dtype = weights_dtype(model.spec, precision)
-        module = load_multi_vector(self, model, device, dtype, learns=precision is None)
+        module = load_multi_vector(self, model, device, precision)
         return Encoder(module, model.full, VectorAToken(model.full.similarity == "meanmaxsim"))

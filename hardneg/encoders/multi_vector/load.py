@@ -10,7 +10,15 @@ from torch import nn
 
 from hardneg.encoders.adapters.source import put_adapters
 from hardneg.encoders.files import check_activations
-from hardneg.encoders.load import assembled, check_sound, hold_in, library_model, read_modules, with_prompts
+from hardneg.encoders.load import (
+    assembled,
+    check_sound,
+    hold_in,
+    library_model,
+    read_modules,
+    weights_dtype,
+    with_prompts,
+)
 from hardneg.encoders.multi_vector.contract import read_late_interaction
 from hardneg.encoders.spec import KINDS, FullSpec
 from hardneg.encoders.towers import has_twins, side, transformers, twins
@@ -20,6 +28,7 @@ from hardneg.seeding import derive_seed
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+    from hardneg.encoders.fastest import Precision
     from hardneg.encoders.multi_vector.kind import LateInteraction
     from hardneg.encoders.open import ResolvedModel
 
@@ -29,11 +38,11 @@ _KNOWN = {"Dense", _SCORED, "Normalize"}
 
 
 def load_multi_vector(
-    kind: "LateInteraction", model: "ResolvedModel", device: str | None, dtype: torch.dtype, learns: bool
+    kind: "LateInteraction", model: "ResolvedModel", device: str | None, precision: "Precision | None"
 ) -> "SentenceTransformer":
     """The model in evaluation mode.
 
-    dtype: of the transformer's weights; all behind it is float32. learns: whether a new adapter is put in.
+    precision: what texts will be encoded in; None is to train.
 
     Raises:
         ModelError: the files are not those of one whole model, or it cannot do what the spec says.
@@ -43,15 +52,15 @@ def load_multi_vector(
     spec, folder = model.full, model.path
     check_activations(folder)
     told = read_late_interaction(folder)
-    modules = _own_modules(folder) if told.form else _of_others(folder, spec)
+    modules = _own_modules(folder) if told.form else _of_others(folder)
     check_sound(modules, folder, spec)
     _check_known(modules, spec)
     if spec.adapter is not None:
-        put_adapters(nn.Sequential(*modules), spec, model.location, learns)
+        put_adapters(nn.Sequential(*modules), spec, model.location, learns=precision is None)
     modules = _arranged(modules, kind)
     expansion = _without_expansion(modules)
     for first in transformers(nn.Sequential(*modules)):
-        hold_in(first.model, dtype)
+        hold_in(first.model, weights_dtype(spec, precision))
     module = with_prompts(assembled(modules, spec, device, MultiVectorEncoder), told.prompts, None)
     if filled := kind.filled(told):
         strategy = "fixed" if filled == spec.query_length else "min"
@@ -73,9 +82,9 @@ def _own_modules(folder: Path) -> list[nn.Module]:
     return list(library_model(MultiVectorEncoder, folder, torch.float32).children())
 
 
-def _of_others(folder: Path, spec: FullSpec) -> list[nn.Module]:
+def _of_others(folder: Path) -> list[nn.Module]:
     """The transformer of a model that was made for other things; nothing that comes behind it."""
-    return side(nn.Sequential(*read_modules(folder, spec, torch.float32)), "document")[:1]
+    return side(nn.Sequential(*read_modules(folder, torch.float32)), "document")[:1]
 
 
 def _check_known(modules: list[nn.Module], spec: FullSpec) -> None:

@@ -103,9 +103,8 @@ class Splade(FolderFamily):
             ModelError: it cannot do what its spec says.
         """
         from hardneg.encoders.encoder import Encoder
-        from hardneg.encoders.fastest import weights_dtype
         from hardneg.encoders.sparse.modules import load_module, terms_of
         from hardneg.encoders.sparse.weights import TermWeights
 
-        module: Any = load_module(self, model, device, weights_dtype(model.spec, precision))
+        module: Any = load_module(self, model, device, precision)
         return Encoder(module, model.full, TermWeights(terms_of(module), module.max_active_dims))

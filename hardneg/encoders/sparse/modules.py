@@ -9,7 +9,15 @@ from torch import nn
 
 from hardneg.encoders.contract import made_as
 from hardneg.encoders.files import check_activations, module_folders, sides
-from hardneg.encoders.load import assembled, hold_in, library_model, load_kwargs, with_prompts
+from hardneg.encoders.load import (
+    assembled,
+    hold_in,
+    library_model,
+    library_transformer,
+    load_kwargs,
+    weights_dtype,
+    with_prompts,
+)
 from hardneg.encoders.soundness import check_encoder, check_found, check_tokenizer, check_weights, differences
 from hardneg.encoders.sparse.head import new_head
 from hardneg.encoders.sparse.query_terms import check_query_terms, query_terms
@@ -20,6 +28,7 @@ from hardneg.errors import ModelError
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
 
+    from hardneg.encoders.fastest import Precision
     from hardneg.encoders.open import ResolvedModel
     from hardneg.encoders.sparse.kind import Splade
 
@@ -27,11 +36,11 @@ _CHUNK = 64  # tokens whose weights are made at once where none learns: the padd
 
 
 def load_module(
-    options: "Splade", model: "ResolvedModel", device: str | None, dtype: torch.dtype = torch.float32
+    options: "Splade", model: "ResolvedModel", device: str | None, precision: "Precision | None"
 ) -> "SparseEncoder":
     """The model as options and spec say, in evaluation mode.
 
-    dtype: of the transformer's weights.
+    precision: what texts will be encoded in; None is to train.
 
     Raises:
         ModelError: the files are not those of one whole model, or it cannot do what is asked.
@@ -40,6 +49,7 @@ def load_module(
 
     spec, folder, contract = model.full, model.path, model.contract
     check_activations(folder)
+    dtype = weights_dtype(spec, precision)
     own = made_as(folder) == SparseEncoder.__name__
     whole, most = _own(folder, spec, dtype) if own else (_new(folder, spec, dtype), None)
     made = assembled(_arranged(options, spec, whole), spec, device, SparseEncoder)
@@ -84,20 +94,13 @@ def _check_modules(rest: Sequence[nn.Module], spec: FullSpec) -> None:
 
 def _new(folder: Path, spec: FullSpec, dtype: torch.dtype) -> nn.Module:
     """The folder's transformer with a head of masked words, its own or a new one, and SPLADE's pooling."""
-    from sentence_transformers.base.modules import Transformer
     from sentence_transformers.sparse_encoder.modules import SpladePooling
 
     places = [place for place, kind in module_folders(folder).items() if kind == "Transformer"]
     if len(places) != 1:
         raise ModelError(f"model {spec.name!r}: {len(places)} transformers in it: name a model that has one")
-    local = {"local_files_only": True, "trust_remote_code": False}
-    transformer: Any = Transformer(
-        str(places[0]),
-        transformer_task="fill-mask",
-        model_kwargs=load_kwargs(folder, torch.float32) | local,
-        processor_kwargs=dict(local),
-        config_kwargs=dict(local),
-    )
+    weights = load_kwargs(folder, torch.float32)
+    transformer = library_transformer(places[0], weights, {}, transformer_task="fill-mask")
     check_encoder(transformer, spec)
     check_tokenizer(transformer, spec.name)
     _with_head(transformer.model, places[0], spec.name)

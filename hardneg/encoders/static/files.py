@@ -32,7 +32,7 @@ class TableFiles:
 
 
 def table_files(folder: Path) -> TableFiles | None:
-    """The files of a static model; None where the folder holds another kind of model.
+    """The files of a static model; None where the folder holds a model of another family.
 
     Known are folders of sentence-transformers, those of model2vec, and the package wordllama.
     """

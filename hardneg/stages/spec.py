@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from hardneg.encoders.open import resolve
-from hardneg.encoders.protocol import EncoderFamily
 from hardneg.encoders.spec import ModelSpec
 from hardneg.errors import UsageError
 from hardneg.fields import SECTION, InputFile, PluginKind, Reference, Trait, marked_fields, marked_references
@@ -63,11 +61,6 @@ class RecipeView:
         """The most documents that a run has of a query; None where its stage does not tell."""
         known = run in self.stages and run not in self.trail
         return self.stages[run].list_length(self.at(run)) if known else None
-
-    @property
-    def encoder(self) -> EncoderFamily:
-        """The family of the recipe's model, and of what is trained from it."""
-        return resolve(self.model).family
 
     def model_of(self, name: str) -> ModelSpec:
         """The model that a stage brings in or trains from; the recipe's own for `start`."""

@@ -114,7 +114,9 @@ class Store:
             try:
                 locks.mkdir(parents=True, exist_ok=True)
             except FileNotFoundError:
-                raise ArtifactError(f"store {self.root}: cannot be made; choose another place with --store") from None
+                raise ArtifactError(
+                    f"store {self.root}: cannot be made; choose another place with {{store}}", "store"
+                ) from None
             handle = os.open(locks / key, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             yield handle
@@ -207,9 +209,9 @@ class Store:
             return None
         except PermissionError:
             told = (
-                "another user made it, and lets you not read it; ask for rights, or choose another place with --store"
+                "another user made it, and lets you not read it; ask for rights, or choose another place with {store}"
             )
-            raise ClosedArtifact(f"{path.parent}: {told}") from None
+            raise ClosedArtifact(f"{path.parent}: {told}", "store") from None
         except (OSError, ValueError) as error:
             raise ArtifactError(f"{path}: damaged: {error}") from None
         if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
@@ -217,7 +219,8 @@ class Store:
         if manifest["format"] > FORMAT:
             raise NewerArtifact(
                 f"{path}: written by a newer hardneg (format {manifest['format']}, this one reads {FORMAT}); "
-                "upgrade hardneg or use another --store"
+                "upgrade hardneg or use another {store}",
+                "store",
             )
         return manifest
 
@@ -242,12 +245,13 @@ def may_write(folder: Path) -> bool:
 
 
 @contextlib.contextmanager
-def disk_errors(where: Path, option: str = "--store") -> Iterator[None]:
+def disk_errors(where: Path, option: str = "store") -> Iterator[None]:
     """Turns the system's complaints about the disk into one clear line; `option` names the place to write to.
 
     Raises:
         ArtifactError: the disk is full, read-only, or not ours to write.
     """
+    option = f"{{{option}}}" if option.isidentifier() else option
     advice = {
         errno.ENOSPC: "the disk is full; free some space and run again, it goes on from here",
         errno.EDQUOT: "the disk quota is used up; free some space and run again, it goes on from here",
@@ -263,4 +267,4 @@ def disk_errors(where: Path, option: str = "--store") -> Iterator[None]:
         if error.errno not in advice:
             raise
         place = error.filename2 or error.filename or where  # of two, the second is the one that is written
-        raise ArtifactError(f"{place}: {advice[error.errno]}") from error
+        raise ArtifactError(f"{place}: {advice[error.errno]}", option.strip("{}")) from error

@@ -105,7 +105,9 @@ def named(rates: str | None, machines: int = 1, gpus: int | None = None) -> Mach
     if gpus and not found.gpu:
         source = "this machine has no GPU" if rates is None else f"{rates} holds rates of a CPU"
         raise UsageError(
-            f"--gpus {gpus}: {source}, and a CPU's rates tell nothing of GPUs: say --rates NAME, {_told()}"
+            f"{{gpus}} {gpus}: {source}, and a CPU's rates tell nothing of GPUs: say {{rates}} NAME, {_told()}",
+            "gpus",
+            "rates",
         )
     return Machine(found, machines * (gpus or 1), machines)
 
@@ -116,7 +118,7 @@ def _of_name(name: str) -> Rates:
     if (sheet := known.get(name.lower().replace("-", " "))) is not None:
         return by_sheet(sheet)
     if not Path(name).exists():
-        raise UsageError(f"--rates {name}: no file of that name; say {_told()}")
+        raise UsageError(f"{{rates}} {name}: no file of that name; say {_told()}", "rates")
     return read_rates(Path(name)).rates("stated")
 
 

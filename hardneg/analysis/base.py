@@ -25,10 +25,10 @@ from hardneg.store.identity import options_in_key
 _SHOWN = 120
 
 
-Runs = Annotated[dict[Name, Name], Reference(("run",)), Option("--run")]
+Runs = Annotated[dict[Name, Name], Reference(("run",)), Option("run")]
 """Runs by label; on the command line files, with the labels that tell them apart."""
 
-MeasuredRuns = Annotated[dict[Name, Name], MEASURED, Option("--run")]
+MeasuredRuns = Annotated[dict[Name, Name], MEASURED, Option("run")]
 """The same, where metrics are made of them."""
 
 Trainings = Annotated[dict[Name, Name], Reference(("model",)), Option(metavar="HISTORY...", argument=True)]
@@ -40,13 +40,13 @@ _VECTORS = {
     Trait.SEGMENTS: "name one without `segments`",
     **_FORMS,
 }
-Indexes = Annotated[dict[Name, Name], Reference(("index",), _VECTORS), Option("--index")]
+Indexes = Annotated[dict[Name, Name], Reference(("index",), _VECTORS), Option("index")]
 """Indexes with one vector a document, by label; on the command line folders."""
 
-Encoders = Annotated[dict[Name, Name], Reference(("model",)), Option("--model", placed=True)]
+Encoders = Annotated[dict[Name, Name], Reference(("model",)), Option("model", placed=True)]
 """Models of queries by labels of indexes; by default the models that encoded the indexes."""
 
-Metric = Annotated[MetricName, Option("--metric", same=("metrics",))]
+Metric = Annotated[MetricName, Option("metric", same=("metrics",))]
 
 
 class Analysis(BaseModel):
@@ -155,7 +155,11 @@ def models_in_places(analysis: str, given: Mapping[str, Any]) -> Mapping[str, An
     """
     indexes, models = given.get("indexes", {}), list(given.get("models", {}).values())
     if len(models) not in (1, len(indexes)):
-        raise UsageError(f"analyze {analysis}: {len(models)} --model for {len(indexes)} --index: give one of each")
+        raise UsageError(
+            f"analyze {analysis}: {len(models)} {{models}} for {len(indexes)} {{indexes}}: give one of each",
+            "models",
+            "indexes",
+        )
     return {**given, "models": dict(zip(indexes, models * (len(indexes) if len(models) == 1 else 1), strict=True))}
 
 

@@ -30,11 +30,11 @@ class CandidateCounts(Analysis):
     paper = "CoRT at TREC, Figure 2"
     asks = ("qrels", "relevance_level")
 
-    first: MeasuredRuns = Field(min_length=1, description="A TREC run, plain or gzip; give --run for each.")
+    first: MeasuredRuns = Field(min_length=1, description="A TREC run, plain or gzip; may be given again.")
     reranked: Annotated[dict[Name, Name], MEASURED] = Field(
         min_length=1, description="The run in the same place, reranked."
     )
-    counts: Annotated[tuple[PositiveInt, ...], Option("--depth"), Field(min_length=1)] = Field(
+    counts: Annotated[tuple[PositiveInt, ...], Option("depth"), Field(min_length=1)] = Field(
         (16, 32, 64, 128, 256, 512, 1000), description="How many candidates; by default 16 to 1000."
     )
     metric: Metric = Field("ndcg@10", description="What is measured.")
@@ -50,8 +50,8 @@ class CandidateCounts(Analysis):
         """The reranked runs have the labels of those in the same place."""
         first, reranked = given["first"], given["reranked"]
         if len(first) != len(reranked):
-            told = f"{len(reranked)} --reranked for {len(first)} --run: give one of each"
-            raise UsageError(f"analyze candidates: {told}")
+            told = f"{len(reranked)} {{reranked}} for {len(first)} {{first}}: give one of each"
+            raise UsageError(f"analyze candidates: {told}", "reranked", "first")
         return {**given, "reranked": dict(zip(first, reranked.values(), strict=True))}
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:

@@ -34,7 +34,7 @@ class Costs(Analysis):
     methods: Annotated[
         dict[Name, Annotated[tuple[Name, ...], BeforeValidator(_several)]],
         COSTED,
-        Option("--stage", metavar="NAME=STAGE[,STAGE]"),
+        Option("stage", metavar="NAME=STAGE[,STAGE]"),
     ] = Field(min_length=1, description="Stages summed; default: each that trains.")
 
     @classmethod

@@ -44,7 +44,7 @@ class Denoising(Analysis):
     negatives: Annotated[dict[Name, Name], Reference(("negatives",)), Option(metavar="DROPPED...", argument=True)] = (
         Field(min_length=1, description="dropped.arrow files, each beside its negatives.arrow.")
     )
-    examples: Annotated[int, Option("--limit")] = Field(5, ge=0, description="How many queries to print of each.")
+    examples: Annotated[int, Option("limit")] = Field(5, ge=0, description="How many queries to print of each.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """Shares by rank of each filter, and examples with texts."""
@@ -53,7 +53,10 @@ class Denoising(Analysis):
         shown: list[dict[str, Any]] = []
         for label, (dropped, negatives) in files.items():
             if self.examples and not negatives.is_file():
-                raise UsageError(f"{negatives}: not there, and examples need it; give --limit 0 for the shares alone")
+                raise UsageError(
+                    f"{negatives}: not there, and examples need it; give {{examples}} 0 for the shares alone",
+                    "examples",
+                )
             cases = examples(dropped, negatives, self.examples)
             queries = inputs.queries(None) if cases else {}
             texts = inputs.texts(doc_ids_of(cases))

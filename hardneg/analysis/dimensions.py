@@ -28,7 +28,7 @@ class Dimensions(Analysis):
     runs: Annotated[
         dict[Name, Annotated[dict[PositiveInt, Name], Field(min_length=1)]],
         MEASURED,
-        Option("--run", metavar="[LABEL:]SIZE=PATH"),
+        Option("run", metavar="[LABEL:]SIZE=PATH"),
     ] = Field(min_length=1, description="A run of a model with vectors of SIZE.")
     metric: Metric = Field("recall@200", description="What is measured.")
 

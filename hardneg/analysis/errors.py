@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Rows = NDArray[np.int64]
 
+_NAMED = ("indexes", "queries", "models", "runs")
+
 
 class Errors(Analysis):
     """Count the negatives above each positive: in the whole corpus (an index), and within the top K.
@@ -38,10 +40,10 @@ class Errors(Analysis):
     paper = "STAR/ADORE, Table 1 and Figure 3"
     asks = ("qrels", "queries?", "relevance_level", "device")
 
-    indexes: Indexes = Field(default_factory=dict, description="A dense index folder; needs --queries, --model.")
+    indexes: Indexes = Field(default_factory=dict, description="A dense index folder; needs queries and a model.")
     models: Encoders = Field(default_factory=dict, description="The model that encodes the queries of the index.")
     runs: Runs = Field(default_factory=dict, description="A TREC run: its top-K errors.")
-    depth: Annotated[int, Option("--depth")] = Field(
+    depth: Annotated[int, Option("depth")] = Field(
         CUT, gt=0, description="K: how many negatives the top-K errors look at."
     )
 
@@ -61,10 +63,12 @@ class Errors(Analysis):
         """Each index with the model in the same place."""
         indexes, models = given.get("indexes", {}), list(given.get("models", {}).values())
         if not (indexes or given.get("runs")):
-            raise UsageError("analyze errors: give --index (with --queries and --model), or --run, or both")
+            raise UsageError(
+                "analyze errors: give {indexes} (with {queries} and {models}), or {runs}, or both", *_NAMED
+            )
         if len(models) != len(indexes):
             raise UsageError(
-                "analyze errors: --index needs --queries and --model, which encodes them; give one of each"
+                "analyze errors: {indexes} needs {queries} and {models}, which encodes them; give one of each", *_NAMED
             )
         return {**given, "models": dict(zip(indexes, models, strict=True))}
 
@@ -101,7 +105,7 @@ class Errors(Analysis):
 
         queries = inputs.queries(inputs.split)
         if not queries:
-            raise UsageError("analyze errors: --index needs --queries and --model, which encodes them")
+            raise UsageError("analyze errors: {indexes} needs {queries} and {models}, which encodes them", *_NAMED)
         asked = [query_id for query_id in queries if query_id in positives]
         system = inputs.system(f"indexes.{label}", f"models.{label}")
         vectors = system.encode([queries[query_id] for query_id in asked])

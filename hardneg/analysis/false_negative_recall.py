@@ -50,11 +50,11 @@ class FalseNegativeRecall(Analysis):
     asks = ("qrels", "withheld")
 
     run: Annotated[Name, Reference(("run",))] = Field(description="The TREC run whose documents are filtered.")
-    scores: Annotated[dict[Name, Name], Reference(("run",)), Option("--filter-by")] = Field(
-        default_factory=dict, description="A TREC run whose scores decide; default: those of --run."
+    scores: Annotated[dict[Name, Name], Reference(("run",)), Option("filter-by")] = Field(
+        default_factory=dict, description="A TREC run whose scores decide; default: those of the runs."
     )
     thresholds: Annotated[
-        dict[Name, Annotated[tuple[float, ...], Field(min_length=1)]], Option("--threshold", metavar="FILTER=VALUE")
+        dict[Name, Annotated[tuple[float, ...], Field(min_length=1)]], Option("threshold", metavar="FILTER=VALUE")
     ] = Field(THRESHOLDS, description="To try; default: a grid of them.")
     depth: int = Field(50, gt=0, description="How far down the lists are filtered.")
     split: Annotated[Name, Option("-")] = "train"

@@ -195,7 +195,7 @@ class Files(AnalysisInputs):
         return Path(self.named[path])
 
     def place(self, path: str) -> str:
-        return self.named.get(path, f"--{path}")
+        return self.named.get(path, path)
 
     def label(self, path: str) -> str:
         return self.labels.get(self.named[path], self._path(path).name)
@@ -249,7 +249,7 @@ class Files(AnalysisInputs):
         name = self.named[path]
         if name not in self.stages:
             hint = suggestion(name, self.stages)
-            raise UsageError(f"--stage: no stage {name!r}{hint}; there are: {', '.join(self.stages)}")
+            raise UsageError(f"{{stages}}: no stage {name!r}{hint}; there are: {', '.join(self.stages)}", "stages")
         return self.stages[name]
 
     def results(self, path: str) -> "Mapping[str, Scores]":

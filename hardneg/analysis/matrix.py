@@ -28,16 +28,14 @@ class Matrix(Analysis):
     evaluation: Annotated[Name, Reference(("metrics",)), Option(metavar="METRICS.JSON", argument=True)] = Field(
         description="The metrics.json of a recipe."
     )
-    rows: Annotated[dict[Name, dict[Name, Name]], Option("--cell", metavar="ROW:COLUMN=SYSTEM")] = Field(
+    rows: Annotated[dict[Name, dict[Name, Name]], Option("cell", metavar="ROW:COLUMN=SYSTEM")] = Field(
         min_length=1, description="The system whose metric stands in a cell."
     )
     metric: Name | None = Field(None, description="By default the first one that was evaluated.")
-    axes: Annotated[tuple[str, str], Option("--axis")] = Field(
+    axes: Annotated[tuple[str, str], Option("axis")] = Field(
         ("", ""), description="What the rows are, and, given again, what the columns are."
     )
-    figure: Annotated[Literal["heatmap", "lines"], Option("--form")] = Field(
-        "heatmap", description="What --plot draws."
-    )
+    figure: Annotated[Literal["heatmap", "lines"], Option("form")] = Field("heatmap", description="What the figure is.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """The means of the systems by rows and columns; see `matrix`."""

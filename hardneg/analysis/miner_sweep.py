@@ -50,8 +50,8 @@ class MinerSweep(Analysis):
     asks = ("qrels", "queries?", "corpus?", "seed")
 
     run: Annotated[Name, Reference(("run",))] = Field(description="The TREC run that negatives are taken from.")
-    scores: Annotated[dict[Name, Name], Reference(("run",)), Option("--filter-by")] = Field(
-        default_factory=dict, description="A TREC run whose scores filters decide by too, beside those of --run."
+    scores: Annotated[dict[Name, Name], Reference(("run",)), Option("filter-by")] = Field(
+        default_factory=dict, description="A TREC run whose scores filters decide by too, beside those of the runs."
     )
     index: Annotated[Name | None, Reference(("index",), _VECTORS)] = Field(
         None, description="The index that was searched: for halves of positives, where few queries have several."
@@ -59,14 +59,14 @@ class MinerSweep(Analysis):
     model: Annotated[Name | None, Reference(("model",)), Option(metavar="NAME")] = Field(
         None, description="The model of that index."
     )
-    depths: Annotated[tuple[PositiveInt, ...], Option("--depth"), Field(min_length=1)] = Field(
+    depths: Annotated[tuple[PositiveInt, ...], Option("depth"), Field(min_length=1)] = Field(
         (10, 20, 50, 100, 200), description="How many negatives of a query to take; by default 10 to 200."
     )
-    skips: Annotated[tuple[PositiveInt, ...], Option("--skip")] = Field(
+    skips: Annotated[tuple[PositiveInt, ...], Option("skip")] = Field(
         (5, 10, 20, 50), description="How many ranks windows leave out at the top; by default 5 to 50."
     )
     thresholds: Annotated[
-        dict[Name, Annotated[tuple[float, ...], Field(min_length=1)]], Option("--threshold", metavar="FILTER=VALUE")
+        dict[Name, Annotated[tuple[float, ...], Field(min_length=1)]], Option("threshold", metavar="FILTER=VALUE")
     ] = Field(THRESHOLDS, description="Of filters, to try; default: a grid of them.")
     most_planted: float = Field(0.01, ge=0, le=1, description="The highest share of planted among the negatives.")
     most_let_in: float = Field(1.0, ge=0, le=1, description="The highest share of the planted that is taken.")

@@ -42,10 +42,10 @@ class Operations(Analysis):
     paper = "ANCE, Table 5"
     asks = ("stages",)
 
-    stages: Annotated[dict[Name, Name], Reference(tuple(_UNITS)), Option("--stage")] = Field(
+    stages: Annotated[dict[Name, Name], Reference(tuple(_UNITS)), Option("stage")] = Field(
         min_length=1, description="One to show; by default all but those that evaluate."
     )
-    totals: Annotated[dict[Name, tuple[Name, ...]], Option("--total", metavar="NAME=OPERATION[,OPERATION]")] = Field(
+    totals: Annotated[dict[Name, tuple[Name, ...]], Option("total", metavar="NAME=OPERATION[,OPERATION]")] = Field(
         default_factory=dict, description="Operations that are one after the other, summed for one unit."
     )
 

@@ -53,11 +53,15 @@ class Overlap(Analysis):
         negatives = given.get("negatives")
         if not negatives:
             if len(given["runs"]) < 2:
-                raise UsageError("analyze overlap: give --run twice, or --negatives")
+                raise UsageError("analyze overlap: give {runs} twice, or {negatives}", "runs", "negatives")
             return given
         runs = list(given["runs"].values()) * (len(negatives) if len(given["runs"]) == 1 else 1)
         if len(runs) != len(negatives):
-            raise UsageError(f"analyze overlap: {len(negatives)} --negatives for {len(runs)} --run: give one of each")
+            raise UsageError(
+                f"analyze overlap: {len(negatives)} {{negatives}} for {len(runs)} {{runs}}: give one of each",
+                "negatives",
+                "runs",
+            )
         return {**given, "runs": {}, "against": None, "met": dict(zip(negatives, runs, strict=True))}
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:

@@ -32,9 +32,9 @@ class OverlapCurve(Analysis):
     asks = ("qrels?",)
 
     negatives: Annotated[
-        dict[Name, _BySteps], Reference(("negatives",)), Option("--negatives", metavar="[LABEL:]STEP=PATH")
+        dict[Name, _BySteps], Reference(("negatives",)), Option("negatives", metavar="[LABEL:]STEP=PATH")
     ] = Field(min_length=1, description="A negatives.arrow that is trained on from STEP on.")
-    met: Annotated[dict[Name, _BySteps], Reference(("run",)), Option("--run", metavar="[LABEL:]STEP=PATH")] = Field(
+    met: Annotated[dict[Name, _BySteps], Reference(("run",)), Option("run", metavar="[LABEL:]STEP=PATH")] = Field(
         min_length=1, description="A run over the same queries by the model as it is at STEP."
     )
     depth: int = Field(100, gt=0, description="How far down the lists are looked at.")

@@ -64,11 +64,11 @@ class Projection(Analysis):
         min_length=1, max_length=2, description="A dense index folder, before; a second one, after."
     )
     models: Encoders = Field(default_factory=dict, description="The model of the queries, before; a second one, after.")
-    negatives: Annotated[int, Option("--count")] = Field(
+    negatives: Annotated[int, Option("count")] = Field(
         100, gt=0, description="How many documents of each kind, those that come first."
     )
     runs: Runs = Field(default_factory=dict, description="A TREC run, or LABEL=RUN: what it ranks highest is a kind.")
-    mined: Annotated[dict[Name, Name], Reference(("negatives",)), Option("--mined")] = Field(
+    mined: Annotated[dict[Name, Name], Reference(("negatives",)), Option("mined")] = Field(
         default_factory=dict, description="A negatives.arrow, or LABEL=FILE: what a query was trained on is a kind."
     )
     wins: int = Field(
@@ -95,8 +95,10 @@ class Projection(Analysis):
         if len(models) == len(indexes) == 1 and (given.get("runs") or given.get("mined")):
             return {**given, "models": dict(zip(given["indexes"], models, strict=True))}
         if len(models) != 2 or len(indexes) not in (1, 2):
-            told = "give --model twice, before and after, and --index once or twice; once each with --run or --mined"
-            raise UsageError(f"analyze projection: {told}")
+            told = (
+                "give {models} twice, before and after, and {indexes} once or twice; once each with {runs} or {mined}"
+            )
+            raise UsageError(f"analyze projection: {told}", "models", "indexes", "runs", "mined")
         sides = ("before", "after")
         named = {"indexes": dict(zip(sides, [*indexes, indexes[0]], strict=False))}
         return {**given, **named, "models": dict(zip(sides, models, strict=True))}

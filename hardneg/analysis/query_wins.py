@@ -33,9 +33,9 @@ class QueryWins(Analysis):
     asks = ("qrels", "queries?", "corpus?", "relevance_level")
 
     run: Annotated[Name, MEASURED] = Field(description="A TREC run.")
-    against: Annotated[Name, MEASURED, Option("--baseline")] = Field(description="The run to compare it with.")
+    against: Annotated[Name, MEASURED, Option("baseline")] = Field(description="The run to compare it with.")
     metric: Metric = Field("ndcg@10", description="What decides.")
-    examples: Annotated[int, Option("--limit")] = Field(5, gt=0, description="How many wins and losses to print.")
+    examples: Annotated[int, Option("limit")] = Field(5, gt=0, description="How many wins and losses to print.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """Wins, losses and ties, and all cases with the texts that are known, documents' cut at 300 characters."""

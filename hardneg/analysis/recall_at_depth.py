@@ -26,7 +26,7 @@ class RecallAtDepth(Analysis):
     asks = ("qrels", "relevance_level")
 
     runs: MeasuredRuns = Field(min_length=1)
-    depths: Annotated[tuple[PositiveInt, ...], Option("--depth"), Field(min_length=1)] = Field(
+    depths: Annotated[tuple[PositiveInt, ...], Option("depth"), Field(min_length=1)] = Field(
         (100, 200, 1000), description="Where recall is measured; by default 100, 200 and 1000."
     )
 

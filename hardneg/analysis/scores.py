@@ -38,11 +38,11 @@ class ScoreTails(Analysis):
     asks = ("seed",)
 
     runs: Runs = Field(min_length=1)
-    depths: Annotated[tuple[Annotated[int, Field(gt=1)], ...], Option("--depth"), Field(min_length=1)] = Field(
+    depths: Annotated[tuple[Annotated[int, Field(gt=1)], ...], Option("depth"), Field(min_length=1)] = Field(
         DEPTHS, description="Where lists are cut; by default 10, 100 and 1000."
     )
-    single: int = Field(0, ge=0, description="So many single queries, drawn by --seed, beside the means.")
-    queries: Annotated[tuple[Name, ...], Option("--query")] = Field(
+    single: int = Field(0, ge=0, description="So many single queries, drawn by the seed, beside the means.")
+    queries: Annotated[tuple[Name, ...], Option("query")] = Field(
         (), description="The id of a single query; may be repeated."
     )
 

@@ -15,7 +15,7 @@ from hardneg.reporting.figure import bar_width, bars, figure, plain_axes
 Lists = Mapping[str, Sequence[str]]
 """Document ids by query, best first."""
 
-Against = Annotated[Name | None, Option("--baseline", one_of="runs")]
+Against = Annotated[Name | None, Option("baseline", one_of="runs")]
 """The label of one of the field `runs`."""
 
 

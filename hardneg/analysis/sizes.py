@@ -29,7 +29,7 @@ class IndexSizes(Analysis):
     paper = "STAR/ADORE, Table 5"
     beside: ClassVar[Mapping[str, slice]] = {"matrix": slice(1, None), "costs": slice(1, 3)}
 
-    indexes: Annotated[dict[Name, Name], Reference(("index",)), Option("--index")] = Field(
+    indexes: Annotated[dict[Name, Name], Reference(("index",)), Option("index")] = Field(
         min_length=1, description="An index folder; of dense ones the vectors are counted."
     )
 

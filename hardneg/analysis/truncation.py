@@ -31,11 +31,11 @@ class Truncation(OfIndexes):
     paper = "Matryoshka Representation Learning, section 4.2"
     asks = ("qrels", "queries", "relevance_level", "device")
 
-    dims: Annotated[tuple[PositiveInt, ...], Option("--dims")] = Field(
+    dims: Annotated[tuple[PositiveInt, ...], Option("dims")] = Field(
         min_length=1, description="How many dimensions are kept."
     )
     metrics: Annotated[
-        tuple[MetricName, ...], Option("--metrics", same=("metric",), metavar="NAME..."), Field(min_length=1)
+        tuple[MetricName, ...], Option("metrics", same=("metric",), metavar="NAME..."), Field(min_length=1)
     ] = Field(("mrr@10", "ndcg@10", "recall@100"), description="What is measured.")
 
     @property

@@ -29,7 +29,7 @@ class Unjudged(Analysis):
     runs: MeasuredRuns = Field(min_length=1)
     against: Against = Field(None, description="One of the runs, to overlap with.")
     metrics: Annotated[
-        tuple[MetricName, ...], Option("--metrics", same=("metric",), metavar="NAME..."), Field(min_length=1)
+        tuple[MetricName, ...], Option("metrics", same=("metric",), metavar="NAME..."), Field(min_length=1)
     ] = Field(("ndcg@10",), description="Shown beside.")
     depth: int = Field(10, gt=0, description="How far down documents without a judgement are counted.")
     overlap_depth: int = Field(100, gt=0, description="How far down the overlap is counted.")

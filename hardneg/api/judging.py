@@ -71,10 +71,10 @@ class Judge:
 
     def _judgements(self) -> "Qrels":
         if self.qrels is None and self.dataset is None:
-            raise UsageError("give the judgements: --qrels FILE, or --dataset NAME:SOURCE and --split NAME")
+            raise UsageError("give the judgements: {qrels}, or {dataset} and {split}", "qrels", "dataset", "split")
         grades = self.grades()
         if self.qrels is None and not grades:
-            raise UsageError(f"split {self.split} of {self.dataset} has no judgements; give --qrels FILE")
+            raise UsageError(f"split {self.split} of {self.dataset} has no judgements; give {{qrels}}", "qrels")
         return grades
 
     def _by_answers(self, runs: Mapping[str, Path], cutoffs: Mapping[str, int], note: Note) -> "dict[str, Scores]":
@@ -86,7 +86,8 @@ class Judge:
         if not cutoffs:
             return {}
         if (collection := self.collection) is None:
-            raise UsageError(f"{next(iter(cutoffs))} needs the answers of a dataset: give --dataset and --split")
+            told = f"{next(iter(cutoffs))} needs the answers of a dataset: give {{dataset}} and {{split}}"
+            raise UsageError(told, "dataset", "split")
         answers, cuts = PassageAnswers.of(collection, self.split, self.match), list(cutoffs.values())
         asked = answers.query_ids
         found: dict[str, Scores] = {}

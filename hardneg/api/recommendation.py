@@ -103,7 +103,7 @@ class Recommendation:
         yield told_planted(self.found)
         yield f"The rule: {self.rule()}"
         usual = " a static model's rate and decay, and" if asked.usual else ""
-        yield f"Training has hardneg's defaults but for{usual} what was given by --train-option."
+        yield f"Training has hardneg's defaults but for{usual} the options of training that were given."
         if tested == asked.split:
             yield f"There is no split test: it is measured on split {tested}, by which the negatives were chosen."
 

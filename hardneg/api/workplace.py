@@ -34,7 +34,7 @@ class Where(TypedDict, total=False):
 
     store: the artifact store; `$HARDNEG_STORE`, else `~/.cache/hardneg/store`. device: `cpu`, `cuda`, `mps`; the best
     there is. seed: what is drawn by. settings: any value of the recipe in memory, as a dict of paths or as the
-    texts that `--set` takes. progress: whether to show bars, or what shows them. engine: where blocks are made, by its
+    texts PATH=VALUE. progress: whether to show bars, or what shows them. engine: where blocks are made, by its
     name or with options beside `name`.
     """
 
@@ -85,7 +85,7 @@ class NotebookBars(Logged):
 
 @dataclass(frozen=True)
 class Workplace:
-    """What `Where` comes to; settings: as the texts that `--set` takes."""
+    """What `Where` comes to; settings: as the texts PATH=VALUE."""
 
     store: Store
     device: str | None = None
@@ -147,14 +147,16 @@ def usual_store(path: str | Path | None) -> Store:
     except FileNotFoundError:
         return Store(root)
     except OSError as error:
-        raise ArtifactError(f"store {root}: cannot be used ({error.strerror}); name another one with --store") from None
+        raise ArtifactError(
+            f"store {root}: cannot be used ({error.strerror}); name another one with {{store}}", "store"
+        ) from None
     if not S_ISDIR(found.st_mode):
-        raise ArtifactError(f"store {root}: is a file; name a folder with --store")
+        raise ArtifactError(f"store {root}: is a file; name a folder with {{store}}", "store")
     return Store(root)
 
 
 def setting_texts(given: Settings, named: Mapping[str, Any] | None = None) -> tuple[str, ...]:
-    """The texts that `--set` takes: of a mapping's pairs, and of names with `__` for each dot of a path.
+    """The texts PATH=VALUE: of a mapping's pairs, and of names with `__` for each dot of a path.
 
     Raises:
         UsageError: the settings are one text, or neither texts nor values by path.

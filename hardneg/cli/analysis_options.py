@@ -16,7 +16,7 @@ from hardneg.api.labels import run_labels
 from hardneg.cli import completion
 from hardneg.cli.console import Bars, stderr_console
 from hardneg.cli.evaluate import split_names
-from hardneg.cli.options import DEVICE, STORE, open_store, option_of
+from hardneg.cli.options import DEVICE, STORE, open_store, option_of, plain_flag
 from hardneg.errors import UsageError
 from hardneg.fields import Reference, known_metric
 from hardneg.lines.evaluate import EvaluateLine
@@ -78,8 +78,7 @@ def with_files(kind: type[Analysis], given: Mapping[str, Any]) -> tuple[Analysis
         if (of := _mark(info).one_of) and name in fields:
             known = {path: label for label, path in fields.get(of, {}).items()}
             fields[name] = known.get(fields[name], fields[name])
-    flags = {name: _flag(name, _mark(info)) for name, info in kind.model_fields.items()}
-    analysis = checked(kind, fields, {name: stage[0] for name, stage in stages.items()}, flags.__getitem__)
+    analysis = checked(kind, fields, {name: stage[0] for name, stage in stages.items()}, flag_of(kind))
     return analysis, files_of(analysis, given, stages, Bars(stderr_console()))
 
 
@@ -94,7 +93,13 @@ def _mark(info: FieldInfo) -> Option:
 
 
 def _flag(name: str, mark: Option) -> str:
-    return mark.flag or f"--{name.replace('_', '-')}"
+    return f"--{mark.flag or name.replace('_', '-')}"
+
+
+def flag_of(kind: type[Analysis]) -> Callable[[str], str]:
+    """What the command of an analysis calls its arguments."""
+    flags = {name: _flag(name, _mark(info)) for name, info in kind.model_fields.items()}
+    return lambda name: flags.get(name) or plain_flag(name)
 
 
 def _several_words(mark: Option) -> bool:
@@ -107,7 +112,7 @@ def _of_field(kind: type[Analysis], name: str, info: FieldInfo) -> Iterator[Para
     if mark.flag == "-":
         return
     text: dict[str, Any] = {
-        "help": info.description or (_RUN if mark.flag == "--run" else ""),
+        "help": info.description or (_RUN if mark.flag == "run" else ""),
         "metavar": mark.metavar or None,
     }
     required = info.is_required() and "stages" not in kind.asks

@@ -13,7 +13,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from hardneg.cli.console import print_table, say_json, stdout_console
-from hardneg.cli.options import JSON, OVERWRITE, WRITTEN
+from hardneg.cli.lines import made_command
+from hardneg.cli.options import JSON, OVERWRITE, WRITTEN, flags_told
 from hardneg.cli.outputs import store_outputs
 from hardneg.layout import LOCK
 from hardneg.outputs import Target
@@ -89,18 +90,13 @@ app = typer.Typer(
 
 def command_of(kind: "type[Analysis]") -> Any:
     """The command of an analysis."""
-    from hardneg.cli.analysis_options import parameters
+    from hardneg.cli.analysis_options import flag_of, parameters
 
     def run(**given: Any) -> None:
-        _run(kind, given)
+        with flags_told(flag_of(kind)):
+            _run(kind, given)
 
-    asked = [*parameters(kind), *_outputs()]
-    run.__doc__ = kind.__doc__
-    run.__annotations__ = {each.name: each.annotation for each in asked}
-    run.__signature__ = inspect.Signature(asked)  # type: ignore[attr-defined]
-    made = typer.Typer(add_completion=False)
-    made.command(kind.name)(run)
-    return typer.main.get_command(made)
+    return made_command(kind.name, run, [*parameters(kind), *_outputs()], kind.__doc__ or "")
 
 
 def _outputs() -> Iterator[inspect.Parameter]:

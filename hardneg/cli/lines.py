@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from hardneg.cli.console import say
-from hardneg.errors import HardnegError, PartDone
+from hardneg.cli.options import RESULTS, STAGES, flags_told, plain_flag
+from hardneg.errors import PartDone
 from hardneg.lines.installed import line_of
 
 if TYPE_CHECKING:
@@ -49,7 +49,6 @@ class LineGroup(TyperGroup):
         """The command, or what the help says of it."""
         if not self._helping or cmd_name in self._own:
             return self.commands.get(cmd_name)
-        from hardneg.cli.options import RESULTS, STAGES
         from hardneg.plugin_help import plugin_summary
 
         told, panel = plugin_summary(self.lines[cmd_name]), RESULTS if cmd_name in PRINTED else STAGES
@@ -57,6 +56,11 @@ class LineGroup(TyperGroup):
 
     def _made(self, name: str) -> Any:
         return printed_command(name) if name in PRINTED else command_of(line_of(name), name)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs a command; its errors call arguments by flags."""
+        with flags_told(plain_flag):
+            return super().invoke(ctx)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """The list of the commands."""
@@ -102,20 +106,21 @@ class LazyCommands(MutableMapping[str, Any]):
 
 def command_of(line: "type[Line]", name: str) -> Any:
     """The command of a line."""
-    from hardneg.cli.line_options import parameters
+    from hardneg.cli.line_options import flag_of, parameters
     from hardneg.cli.line_outputs import outputs
     from hardneg.lines.functions import parts
 
     def run(**given: Any) -> None:
-        with flags_told(line):
+        with flags_told(flag_of(line)):
             _run(line, given)
 
     text, _, examples = parts(line)
-    return _command(name, run, [*parameters(line), *outputs(line)], "\n\n".join([text, *examples]))
+    return made_command(name, run, [*parameters(line), *outputs(line)], "\n\n".join([text, *examples]))
 
 
 def printed_command(name: str) -> Any:
     """A command of `PRINTED`."""
+    from hardneg.cli.line_options import flag_of
     from hardneg.lines.evaluate import EvaluateLine
     from hardneg.lines.functions import parts
 
@@ -123,35 +128,23 @@ def printed_command(name: str) -> Any:
     function = getattr(module, name)
 
     def run(**given: Any) -> None:
-        with flags_told(EvaluateLine):
+        with flags_told(flag_of(EvaluateLine)):
             function(**given)
 
     first, *more = inspect.cleandoc(function.__doc__).split("\n\n")
     text, _, _ = parts(EvaluateLine)
     told = [text if text.startswith(first) else first, *more]
-    return _command(name, run, list(module.options()), "\n\n".join(told))
+    return made_command(name, run, list(module.options()), "\n\n".join(told))
 
 
-def _command(name: str, run: Callable[..., None], asked: list[inspect.Parameter], told: str) -> Any:
-    """The command of a function with these options."""
+def made_command(name: str, run: Callable[..., None], asked: list[inspect.Parameter], told: str) -> Any:
+    """The command of a function with these options, said by its docstring."""
     run.__doc__ = told
     run.__annotations__ = {each.name: each.annotation for each in asked}
     run.__signature__ = inspect.Signature(asked)  # type: ignore[attr-defined]
     made = typer.Typer(add_completion=False)
     made.command(name)(run)
     return typer.main.get_command(made)
-
-
-@contextmanager
-def flags_told(line: "type[Line]") -> Iterator[None]:
-    """Has errors call the arguments of a line as its command does."""
-    from hardneg.cli.line_options import flag_of
-
-    try:
-        yield
-    except HardnegError as error:
-        error.called = flag_of(line)
-        raise
 
 
 def _run(line: "type[Line]", given: Mapping[str, Any]) -> None:

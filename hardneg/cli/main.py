@@ -99,6 +99,8 @@ def main() -> None:
 def end(error: HardnegError | OSError) -> None:
     """Tells an error on stderr and exits with its code; what waits for a stdout that cannot be written is dropped."""
     told = error if isinstance(error, HardnegError) else as_told(error)
+    if "called" not in vars(told):
+        told.called = options.plain_flag
     with suppress(OSError):
         say(f"hardneg: {told}", err=True)
     drop_stdout()

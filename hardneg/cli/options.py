@@ -1,6 +1,8 @@
 """What several commands share: their options, and their groups in help."""
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from hardneg.cli import completion
 from hardneg.cli.console import say
 from hardneg.cli.launch import ASKED
 from hardneg.distributed import world
+from hardneg.errors import HardnegError
 from hardneg.lines import shared
 from hardneg.lines.base import COMMON, REQUIRED, Argument
 from hardneg.lines.base import MACHINE as MACHINE
@@ -85,6 +88,22 @@ def option_of(argument: Argument, *default: Any) -> Any:
 def flag(argument: Argument) -> str:
     """What a command calls an argument."""
     return f"--{argument.flag or argument.name.replace('_', '-')}"
+
+
+def plain_flag(name: str) -> str:
+    """What most commands call an argument of this name."""
+    return flag(COMMON[name]) if name in COMMON else f"--{name.replace('_', '-')}"
+
+
+@contextmanager
+def flags_told(called: Callable[[str], str]) -> Iterator[None]:
+    """Has errors call arguments as a command does, unless they know it better."""
+    try:
+        yield
+    except HardnegError as error:
+        if "called" not in vars(error):
+            error.called = called
+        raise
 
 
 def _completed(argument: Argument) -> Any:

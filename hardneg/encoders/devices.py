@@ -5,7 +5,7 @@ from hardneg.errors import UsageError
 _KINDS = ("cpu", "cuda", "mps", "xpu")
 
 
-def check_device(device: str, place: str = "--device") -> None:
+def check_device(device: str, place: str = "device") -> None:
     """Makes sure that there is such a device; torch is imported for what is not `cpu`.
 
     Args:
@@ -28,7 +28,8 @@ def check_device(device: str, place: str = "--device") -> None:
         import torch
 
         reason = f"torch {torch.__version__} finds no {kind} device here"
-    raise UsageError(f"{place} {device}: {reason}; there is: {', '.join(known)}")
+    where = f"{{{place}}}" if place.isidentifier() else place
+    raise UsageError(f"{where} {device}: {reason}; there is: {', '.join(known)}", place)
 
 
 def known_devices() -> list[str]:

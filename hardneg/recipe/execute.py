@@ -143,7 +143,9 @@ def _check_processes(steps: Sequence[Step]) -> None:
     if world().size > 1:
         for step in steps:
             if step.spec.kind == "model" and not step.spec.every_process:
-                raise UsageError(f"{step.name}: stage {step.verb} trains in one process; leave out --num-processes")
+                raise UsageError(
+                    f"{step.name}: stage {step.verb} trains in one process; leave out {{processes}}", "processes"
+                )
 
 
 def _check_devices(steps: Sequence[Step]) -> None:

@@ -90,7 +90,7 @@ def _data(loader: object) -> Lookup:
 def _file(place: str, file: str) -> Lookup:
     path = Path(file).expanduser()
     if not path.is_file():
-        raise DataError(f"{place}: no file {file}: put it there, or --set {place}=FILE")
+        raise DataError(f"{place}: no file {file}: put it there, or set {place}=FILE")
     return Lookup(there=path.stat().st_size)
 
 

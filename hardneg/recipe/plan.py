@@ -116,9 +116,7 @@ def make_plan(recipe: Recipe, problems: list[str] | None = None) -> Plan:
 def _model_digest(model: ModelSpec) -> str:
     """The model's digest; where it is what another recipe makes, and that has not run, how to run it."""
     if (command := maker(model.name)) and not Path(model.name).is_dir():
-        raise ModelError(
-            f"model {model.name}: not there yet: make it with `{command}`, or give another with --set model.name=FOLDER"
-        )
+        raise ModelError(f"model {model.name}: not there yet: make it with `{command}`, or set model.name=FOLDER")
     return resolve(model).digest
 
 
@@ -213,7 +211,7 @@ def _network_content(plugin: TrainableReranker, is_taught: bool) -> str:
 def _file_digest(place: str, file: str, form: str) -> str:
     path = Path(file).expanduser()
     if not path.is_file():
-        raise DataError(f"{place}: no file {file}: give {form}, with --set {place}=FILE")
+        raise DataError(f"{place}: no file {file}: set {place}=FILE, {form}")
     return file_digest(path)
 
 

@@ -60,7 +60,9 @@ def artifacts_of(folder: Path, store: Store) -> dict[str, Artifact]:
         raise DataError(f"{path}: damaged: run the recipe again") from None
     found = {name: artifact for name, key in named.items() if key.isalnum() and (artifact := store.find(key))}
     if not found:
-        raise DataError(f"{folder}: none of its steps is in the store {store.root}; name the right one with --store")
+        raise DataError(
+            f"{folder}: none of its steps is in the store {store.root}; name the right one with {{store}}", "store"
+        )
     return found
 
 
@@ -79,7 +81,7 @@ def publish(plan: "Plan", artifacts: Mapping[str, Artifact], store: Store, out: 
     """
     alone = nullcontext() if store.read_only else store.lock(digest(str(out.resolve())))
     keys, tops = list(plan.keys.values()), [out / name for name in names(plan)]
-    with disk_errors(out, "--output"), alone, laid_out(store, COMMAND, out, keys, tops):
+    with disk_errors(out, "output"), alone, laid_out(store, COMMAND, out, keys, tops):
         out.mkdir(parents=True, exist_ok=True)
         published = _published(plan, artifacts)
         written = [link_file(source, out / name) for name, source in published.items() if source.suffix]

@@ -23,12 +23,12 @@ def apply_settings(tree: Mapping[str, Any], settings: Sequence[str]) -> tuple[di
     for setting in settings:
         path, equals, text = setting.partition("=")
         if not equals or not path or path.count(".") > _MOST_DOTS:
-            problems.append(f"--set {setting}: must be of the form path.to.key=value")
+            problems.append(f"set {setting}: must be of the form path.to.key=value")
             continue
         try:
             value = parse_setting(text)
         except ValueError as error:
-            problems.append(f"--set {path}: {error}")
+            problems.append(f"set {path}: {error}")
             continue
         changed = _set(changed, path.split("."), value)
         *parents, key = path.split(".")
@@ -57,7 +57,7 @@ def _without_strays(
         name, inside, _ = rest.partition(".")
         if top == "stages" and inside and name not in known and "stage" not in (stages.get(name) or ()):
             told = f"no stage {name!r}{suggestion(name, known)}; there are: {', '.join(map(str, known))}"
-            problems.append(f"--set {path}: {told}")
+            problems.append(f"set {path}: {told}")
             strays.add(name)
     return {**changed, "stages": {name: value for name, value in stages.items() if name not in strays}}
 

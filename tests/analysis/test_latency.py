@@ -70,7 +70,7 @@ def test_models_go_with_the_indexes():
     assert Latency.arranged(given, {})["models"] == {"a": "m", "b": "m"}
     assert Truncation.arranged(given, {})["models"] == {"a": "m", "b": "m"}
     for kind in (Latency, Truncation):
-        with pytest.raises(UsageError, match=f"analyze {kind.name}: 0 --model for 2 --index"):
+        with pytest.raises(UsageError, match=f"analyze {kind.name}: 0 models for 2 indexes"):
             kind.arranged({**given, "models": {}}, {})
     with pytest.raises(ValidationError, match="no index is labelled b"):
         Truncation.model_validate({"indexes": {"a": "i"}, "models": {"b": "m"}, "dims": [2]})

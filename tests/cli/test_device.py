@@ -42,7 +42,7 @@ def test_a_device_that_is_not_there_is_refused_with_those_that_are(gpus, count, 
     gpus(count)
     with pytest.raises(UsageError) as refused:
         check_device(device)
-    assert str(refused.value).startswith(f"--device {device}: ") and told in str(refused.value)
+    assert str(refused.value).startswith(f"device {device}: ") and told in str(refused.value)
 
 
 def test_what_is_there_is_taken(gpus):

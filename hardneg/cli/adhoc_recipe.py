@@ -1,9 +1,10 @@
 """How a command runs its recipe in memory: outputs checked first, one line a step, results laid at the outputs."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from hardneg.api.adhoc_recipe import AdhocRecipe
@@ -65,6 +66,17 @@ class PlannedWork:
     def make(self) -> "Outcome":
         """The artifacts of all steps."""
         return self.place.make(self.plan)
+
+    @contextmanager
+    def somewhere(self) -> Iterator[TerminalWorkplace]:
+        """Where it works; without a plan, where the store cannot be written, with one for the time being."""
+        with suppress(OSError):
+            self.place.store.root.mkdir(parents=True, exist_ok=True)
+        if self.plan is not None or (self.place.store.root.is_dir() and not self.place.store.read_only):
+            yield self.place
+            return
+        with TemporaryDirectory() as folder:
+            yield replace(self.place, store=Store(Path(folder)))
 
     def dataset(self) -> Artifact:
         """The stored collection."""

@@ -158,15 +158,16 @@ def _run(line: "type[Line]", given: Mapping[str, Any]) -> None:
     output = output_of(line, given)
     output.check()
     taken = line.given(values(line, given))
-    place = place_of(*map(given.get, ("store", "device", "processes", "engine", "engine_option")))
-    if launched(place.processes, place.device):
+    asked = place_of(*map(given.get, ("store", "device", "processes", "engine", "engine_option")))
+    if launched(asked.processes, asked.device):
         return
-    with together(place.device) as device:
-        opened = replace(place, device=device, settings=given.get("settings") or ()).opened()
+    with together(asked.device) as device:
+        opened = replace(asked, device=device, settings=given.get("settings") or ()).opened()
         job = line().job(taken, opened)
-        with planned_work(line.words or line.name, job, opened, output.targets, given["overwrite"]) as work:
+        command, overwrite = line.words or line.name, given["overwrite"]
+        with planned_work(command, job, opened, output.targets, overwrite) as work, work.somewhere() as place:
             try:
-                made = job.make(work.plan, opened)
+                made = job.make(work.plan, place)
             except PartDone as done:
                 return say(str(done))
             if made is not None:

@@ -40,7 +40,9 @@ def ordered(context: "StageContext[Batching]", data: TrainingData) -> TrainingDa
     file = context.folder / SCRATCH / "batches.npy"
     if world().first and not file.exists():
         with context.progress.task("batches", None, "queries"):
-            _keep(file, plugin.groups(queries, size, seed=context.spec.options.seed))
+            groups = plugin.groups(queries, size, seed=context.spec.options.seed)
+            with replacing(file) as out:
+                np.lib.format.write_array(out, np.ascontiguousarray(groups, "<i8"), allow_pickle=False)
     barrier()
     return replace(data, order=QueryOrder(plugin, np.load(file, mmap_mode="r", allow_pickle=False), size))
 
@@ -56,8 +58,3 @@ def _needed(context: "StageContext[Batching]", plugin: BatchOrder, data: Trainin
     if (file := context.spec.batches_sources) is not None:
         found["sources"] = read_sources(Path(file).expanduser(), data.query_ids)
     return found
-
-
-def _keep(file: Path, groups: NDArray[np.int64]) -> None:
-    with replacing(file) as out:
-        np.lib.format.write_array(out, np.ascontiguousarray(groups, "<i8"), allow_pickle=False)

@@ -22,7 +22,9 @@ def compute_twice(module: nn.Module) -> Off:
     """
     models = list(transformers_of(module))
     endings = [ending for model in models if (ending := _by_transformers(model)) is not None]
-    endings = endings or [_layer_by_layer(stack) for model in models for stack in _stacks(model)]
+    lists = [part for model in models for part in model.modules() if isinstance(part, nn.ModuleList)]
+    of_one_kind = [part for part in lists if len(part) > 1 and len({type(layer) for layer in part}) == 1]
+    endings = endings or [_layer_by_layer(stack) for stack in of_one_kind]
     if not endings:
         raise UsageError("gradient_checkpointing: this model has no transformer that can do it; turn it off")
 
@@ -52,12 +54,6 @@ def _by_transformers(model: Any) -> Off | None:
     getattr(model, f"{name}_checkpointing_enable")(**{f"{name}_checkpointing_kwargs": {"use_reentrant": False}})
     ending: Off = getattr(model, f"{name}_checkpointing_disable")
     return ending
-
-
-def _stacks(model: nn.Module) -> Iterator[nn.ModuleList]:
-    """The lists of layers of one kind."""
-    lists = (part for part in model.modules() if isinstance(part, nn.ModuleList))
-    return (part for part in lists if len(part) > 1 and len({type(layer) for layer in part}) == 1)
 
 
 def _layer_by_layer(stack: nn.ModuleList) -> Off:

@@ -7,7 +7,6 @@ from typing import TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hardneg.data.corpus import Corpus
@@ -122,6 +121,10 @@ def make_batch(
     """
     rows, column = np.unique(draw.documents, return_inverse=True)
     documents, counts = _documents(encoder, corpus.contents(rows[own_share(len(rows), here)]), cut)
+    guided = None
+    if guide is not None:
+        vectors = map(torch.from_numpy, guide.of(draw.queries, rows))
+        guided = GuideVectors(**_pinned(dict(zip(("queries", "documents"), vectors, strict=True)), encoder.device))
     return Batch(
         draw.query_ids,
         _pinned(encoder.features(draw.texts[own_share(len(draw.texts), here)], "query"), encoder.device),
@@ -130,7 +133,7 @@ def make_batch(
         torch.from_numpy(column.reshape(-1)),
         BatchColumns.of(draw, corpus.content_hash),
         counts,
-        None if guide is None else _guide_vectors(guide.of(draw.queries, rows), encoder.device),
+        guided,
     )
 
 
@@ -144,13 +147,6 @@ def _documents(encoder: Encoder, texts: Sequence[str], cut: Segments | None) -> 
 def _pinned(features: Features, device: torch.device) -> Features:
     """Where a GPU takes them from while it computes; on a CPU they are there."""
     return {name: value.pin_memory() for name, value in features.items()} if device.type == "cuda" else features
-
-
-def _guide_vectors(made: tuple[NDArray[np.float32], NDArray[np.float32]], device: torch.device) -> GuideVectors:
-    queries, documents = map(torch.from_numpy, made)
-    if device.type == "cuda":
-        return GuideVectors(queries.pin_memory(), documents.pin_memory())
-    return GuideVectors(queries, documents)
 
 
 def own_share(total: int, here: World | None = None) -> slice:

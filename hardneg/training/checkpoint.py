@@ -60,7 +60,9 @@ class Checkpoints:
         partial.mkdir(parents=True)
         with system_errors():
             save_learning(module, partial / _MODEL)
-            save_file(_flat(optimizer), str(partial / _OPTIMIZER))
+            moments = optimizer.state_dict()["state"].items()
+            flat = {f"{index}.{name}": each.contiguous() for index, named in moments for name, each in named.items()}
+            save_file(flat, str(partial / _OPTIMIZER))
         content = {"identity": self.identity, **asdict(state)}
         (partial / _STATE).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
         for path in [*partial.iterdir(), partial]:
@@ -68,7 +70,9 @@ class Checkpoints:
         shutil.rmtree(final, ignore_errors=True)
         os.replace(partial, final)
         flush(self.folder)
-        self._prune(state)
+        kept = {self._path(step) for step in (state.step, state.best_step) if step is not None}
+        for path in {*self.folder.glob("step-*")} - kept:
+            shutil.rmtree(path, ignore_errors=True)
 
     def restore(self, module: nn.Module, optimizer: torch.optim.Optimizer) -> TrainState:
         """Loads the newest whole checkpoint, or does nothing where there is none.
@@ -151,12 +155,6 @@ class Checkpoints:
             raise _unreadable(path / _STATE, error) from error
         return dict(content)
 
-    def _prune(self, state: TrainState) -> None:
-        kept = {self._path(step) for step in (state.step, state.best_step) if step is not None}
-        for path in self.folder.glob("step-*"):
-            if path not in kept:
-                shutil.rmtree(path, ignore_errors=True)
-
 
 def save_learning(module: nn.Module, path: Path) -> None:
     """Writes the weights, without those that do not learn: they are what a run began with."""
@@ -198,14 +196,6 @@ def weights_digest(module: nn.Module) -> str:
         names.append([name, list(tensor.shape), str(tensor.dtype)])
         state.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     return digest([names, state.hexdigest()])
-
-
-def _flat(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The optimizer's tensors by `<number of the weight>.<name>`."""
-    state = optimizer.state_dict()["state"]
-    return {
-        f"{index}.{name}": tensor.contiguous() for index, tensors in state.items() for name, tensor in tensors.items()
-    }
 
 
 def _unreadable(path: Path, error: Exception) -> ArtifactError:

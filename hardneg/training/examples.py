@@ -198,16 +198,14 @@ class Examples:
     def _order(self, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         if epoch not in self._orders:
             self._orders = {old: order for old, order in self._orders.items() if old == epoch - 1}
-            self._orders[epoch] = self._ordered(epoch)
+            if self._data.order is not None:
+                queries = self._data.order.of(self._queries, epoch, self._seed)
+                self._orders[epoch] = queries, _times_before(queries)
+            else:
+                queries = _SHUFFLED.order(self._queries, self._queries, 1, epoch=epoch, seed=self._seed)
+                turn, place = ranges(np.zeros_like(queries), self._turns[np.searchsorted(self._queries, queries)])
+                self._orders[epoch] = queries[place], turn
         return self._orders[epoch]
-
-    def _ordered(self, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        if self._data.order is not None:
-            queries = self._data.order.of(self._queries, epoch, self._seed)
-            return queries, _times_before(queries)
-        queries = _SHUFFLED.order(self._queries, self._queries, 1, epoch=epoch, seed=self._seed)
-        turn, place = ranges(np.zeros_like(queries), self._turns[np.searchsorted(self._queries, queries)])
-        return queries[place], turn
 
     def _draw(self, query: int, epoch: int, turn: int) -> tuple[int, list[str]]:
         again = [turn] if turn and not self._iterated else []

@@ -50,22 +50,17 @@ class Unread:
             TrainingError: a loss or a gradient is not finite; names the first such step.
         """
         steps, self._steps = self._steps, []
-        values = iter(_values([figure for step, _, _ in steps for figure in _figures(step)]))
+        parts = [part for step, _, _ in steps for part in (*step.batches, {"": step.norm}, step.norms)]
+        values = iter(_values([figure for part in parts for figure in part.values()]))
         for step, told, seen in steps:
             batches = [{name: next(values) for name in batch} for batch in step.batches]
             norm, norms = next(values), {name: next(values) for name in step.norms}
             _check_finite(step, batches, norm)
+            means = {name: sum(batch[name] for batch in batches) / len(batches) for name in batches[0]}
             yield {
-                "step": step.number, **_means(batches), **told,
+                "step": step.number, **means, **told,
                 "gradient_norm": norm, "gradient_norms": norms, **seen,
             }  # fmt: skip
-
-
-def _figures(step: TakenStep) -> Iterator[Tensor | float]:
-    for batch in step.batches:
-        yield from batch.values()
-    yield step.norm
-    yield from step.norms.values()
 
 
 def _values(figures: Sequence[Tensor | float]) -> list[float]:
@@ -73,10 +68,6 @@ def _values(figures: Sequence[Tensor | float]) -> list[float]:
     tensors = [figure.detach().reshape(()) for figure in figures if isinstance(figure, Tensor)]
     read = iter(torch.stack(tensors).tolist() if tensors else [])
     return [next(read) if isinstance(figure, Tensor) else float(figure) for figure in figures]
-
-
-def _means(batches: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    return {name: sum(batch[name] for batch in batches) / len(batches) for name in batches[0]}
 
 
 def _check_finite(step: TakenStep, batches: Sequence[Mapping[str, float]], norm: float) -> None:

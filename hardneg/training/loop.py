@@ -229,7 +229,8 @@ class _TrainingRun:
         every = self.options.evaluate_every
         if self.validate is None or not (state.step == self.last or (every and state.step % every == 0)):
             return state
-        metrics = self._measure(self.validate)
+        here = {name: float(value) for name, value in self.validate().items()} if world().first else None
+        metrics: dict[str, float] = dict(from_first(here))
         if self.options.metric not in metrics:
             known = ", ".join(metrics)
             raise UsageError(f"the dev metric {self.options.metric!r} is not measured; there are: {known}")
@@ -241,11 +242,6 @@ class _TrainingRun:
         misses = state.misses + 1
         patience = self.options.patience
         return replace(state, misses=misses, stopped=patience is not None and misses >= patience)
-
-    def _measure(self, validate: Validate) -> dict[str, float]:
-        """The first process measures, and tells the others."""
-        here = {name: float(value) for name, value in validate().items()} if world().first else None
-        return dict(from_first(here))
 
     def _add(self, record: Record) -> None:
         if world().first:

@@ -38,15 +38,13 @@ class LossTerms:
 
     def named_with(self, examples: str) -> str:
         """A digest of the examples' and these terms; that of the examples where there are no terms."""
-        masks = [mask for mask in (self._named_mask(), self.self_mask) if mask is not None]
+        guided = None if self.guided_mask is None else asdict(self.guided_mask)
+        masks = [mask for mask in (guided, self.self_mask) if mask is not None]
         if not self.dims and self.regularizer is None and not masks:
             return examples
         of = self.regularizer
         named = None if of is None else plugin_identity(type(of).__qualname__, of)
         return digest([examples, [[dim, weight] for dim, weight in self.dims.items()], named, *masks])
-
-    def _named_mask(self) -> dict[str, object] | None:
-        return None if self.guided_mask is None else asdict(self.guided_mask)
 
     def needs(self, loss: object) -> frozenset[str]:
         """The optional parts of a `ScoreBatch` that a loss and the masks before it look at."""
@@ -76,7 +74,7 @@ class LossTerms:
     def loss(self, encoder: Encoder, loss_of: Callable[[Cut], Tensor]) -> Tensor:
         """The weighted sum of the losses at each number of dimensions; loss_of: the loss of texts that are cut so."""
         if not self.dims:
-            return loss_of(_whole)
+            return loss_of(lambda encoded: encoded)
         found = [weight * loss_of(partial(encoder.truncated, dimension=dim)) for dim, weight in self.dims.items()]
         return torch.stack(found).sum()
 
@@ -93,7 +91,3 @@ class LossTerms:
             return None
         counts = torch.bincount(column, minlength=len(documents)).to(documents.device)
         return self.regularizer(EncodedBatch(queries, documents, counts, done))
-
-
-def _whole(encoded: Tensor) -> Tensor:
-    return encoded

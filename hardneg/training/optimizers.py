@@ -79,14 +79,10 @@ def make_optimizer(module: nn.Module, options: LearningOptions) -> torch.optim.O
     groups = [group for group in groups if group["params"]]
     if options.optimizer == "lamb":
         return Lamb(groups, lr=options.learning_rate, eps=options.epsilon)
-    return torch.optim.AdamW(groups, lr=options.learning_rate, eps=options.epsilon, fused=_fusible(groups))
-
-
-def _fusible(groups: Sequence[Mapping[str, Any]]) -> bool | None:
-    """Whether one kernel can do a whole update; None leaves it to torch."""
-    fitting = {"cpu", "cuda"}
-    tensors = (weights for group in groups for weights in group["params"])
-    return True if all(weights.device.type in fitting and weights.is_floating_point() for weights in tensors) else None
+    tensors = [weights for group in groups for weights in group["params"]]
+    fusible = all(weights.device.type in ("cpu", "cuda") and weights.is_floating_point() for weights in tensors)
+    fused = True if fusible else None  # one kernel for a whole update, or as torch decides
+    return torch.optim.AdamW(groups, lr=options.learning_rate, eps=options.epsilon, fused=fused)
 
 
 def decay_groups(module: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:

@@ -20,11 +20,13 @@ def never_reached(module: nn.Module) -> list[str] | None:
     Told by the graph of one pass without dropout over what `module.trial` gives. Passes may differ where a member of a
     list of layers or of experts was not reached, where layers are skipped by chance, and where there is no `trial`.
     """
-    trial = getattr(module, "trial", None)
-    if trial is None or _skips_layers(module):
+    trial, configs = getattr(module, "trial", None), (getattr(part, "config", None) for part in module.modules())
+    if trial is None or any(getattr(config, name, 0) for config in configs for name in _SKIPPING):
         return None
     with evaluating(module), torch.enable_grad(), torch.compiler.set_stance("force_eager"):
-        reached = set(map(id, _leaves(_tensors(module(*trial())))))
+        made = module(*trial())
+        parts = made if isinstance(made, tuple) else (made,)
+        reached = set(map(id, _leaves([part for part in parts if isinstance(part, Tensor)])))
     missed = [name for name, weight in module.named_parameters() if weight.requires_grad and id(weight) not in reached]
     listed = tuple(path for path, _ in stacks(module))
     return None if any(name.startswith(listed) for name in missed) else missed
@@ -50,17 +52,7 @@ def unreached(module: nn.Module, names: list[str]) -> Iterator[None]:
             handle.remove()
 
 
-def _skips_layers(module: nn.Module) -> bool:
-    configs = (getattr(part, "config", None) for part in module.modules())
-    return any(getattr(config, name, 0) for config in configs for name in _SKIPPING)
-
-
-def _tensors(made: Any) -> Iterator[Tensor]:
-    parts = made if isinstance(made, tuple) else (made,)
-    return (part for part in parts if isinstance(part, Tensor))
-
-
-def _leaves(tensors: Iterator[Tensor]) -> Iterator[Tensor]:
+def _leaves(tensors: list[Tensor]) -> Iterator[Tensor]:
     """What the tensors were computed from."""
     waiting = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
     seen = set(waiting)

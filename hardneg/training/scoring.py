@@ -97,14 +97,10 @@ def masked(scores: Tensor, columns: BatchColumns) -> ScoreBatch:
     positive = column == row * width
     own = (column // width == row) & ~positive
     blocked = placed(columns.blocked(), scores.device)
-    return ScoreBatch(scores, positive, own, positive | ~blocked, teacher=_taught(columns, scores, positive | own))
-
-
-def _taught(columns: BatchColumns, scores: Tensor, mine: Tensor) -> Tensor | None:
-    """The teacher's scores where `mine`, bool [B, M], is true, nan elsewhere; None where there is no teacher."""
-    if columns.teacher is None:
-        return None
-    return torch.full_like(scores, torch.nan).masked_scatter(mine, torch.from_numpy(columns.teacher).to(scores))
+    teacher = None if columns.teacher is None else torch.from_numpy(columns.teacher).to(scores)
+    if teacher is not None:
+        teacher = torch.full_like(scores, torch.nan).masked_scatter(positive | own, teacher)
+    return ScoreBatch(scores, positive, own, positive | ~blocked, teacher=teacher)
 
 
 def in_slots(vectors: Tensor, counts: Tensor, slots: int) -> Tensor:

@@ -164,7 +164,8 @@ class StalenessWatch:
             return {}
         queries = self.encoder.encode(self.asked.texts, "query")
         top = self.searcher.search(queries, max(self.depth, 10)).rows
-        found = {"mrr@10": _mrr(known_to(top[:, :10], self.asked.known, self.asked.owner, len(top)))}
+        hits = known_to(top[:, :10], self.asked.known, self.asked.owner, len(top))
+        found = {"mrr@10": float(np.where(hits.any(axis=1), 1 / (1 + hits.argmax(axis=1)), 0.0).mean())}
         watched = self.lists(queries)[:, : self.depth]
         known = known_to(watched, self.asked.known, self.asked.owner, len(watched))
         return {"drift": {**self._age(queries, top, np.where(known, -1, watched)), **found}}
@@ -180,8 +181,3 @@ class StalenessWatch:
             corpus_pass(self.searcher, self.documents), queries[some], watched[some], str(self.encoder.device)
         )
         return {**found, "best_rank": float(best.mean()), "best_rank_median": float(np.median(best))}
-
-
-def _mrr(positive: NDArray[np.bool_]) -> float:
-    first = np.where(positive.any(axis=1), 1 / (1 + positive.argmax(axis=1)), 0.0)
-    return float(first.mean())

@@ -136,7 +136,9 @@ class AnceTraining(DualEncoderTraining):
             elif (share := kept_since_before(self._place, told[0], self._data.negatives)) is not None:
                 self._change = {"kept": round(share, 4)}
         elif self._used is None:
-            self.examples = self._begin()
+            if self._first is None:
+                raise TrainingError(f"{self._place.folder}: there are no negatives: remove its parent to start afresh")
+            self.examples = self._first
 
     def _newer(self, step: int) -> tuple[int, int] | None:
         """The number and the step of newer negatives that the first process has taken up; older ones never are."""
@@ -157,11 +159,6 @@ class AnceTraining(DualEncoderTraining):
     def _mined(self, number: int) -> Examples:
         """Read whole: the file may be removed, or be cut off by a fault, while it is trained on."""
         return self._listed(replace(self._data, negatives=read_negatives(self._place.negatives(number), whole=True)))
-
-    def _begin(self) -> Examples:
-        if self._first is None:
-            raise TrainingError(f"{self._place.folder}: there are no negatives: remove its parent to start afresh")
-        return self._first
 
     def _listed(self, data: TrainingData) -> Examples:
         options = self._options

@@ -139,7 +139,17 @@ if TYPE_CHECKING:
     from hardneg.stages.context import ArtifactInput, Facts, StageContext
     from hardneg.stages.engine import Engine
     from hardneg.stages.inputs import open_collection, open_queries, own_queries
-    from hardneg.stages.spec import PAIR_TOKENS, PROCESS_BYTES, RecipeView, Row, RunSpec, Sizes, StageSpec, source_of
+    from hardneg.stages.spec import (
+        PAIR_TOKENS,
+        PROCESS_BYTES,
+        IndexSpec,
+        RecipeView,
+        Row,
+        RunSpec,
+        Sizes,
+        StageSpec,
+        source_of,
+    )
     from hardneg.stages.training_options import Judging, of_the_run
     from hardneg.training.batches import own_share
     from hardneg.training.examples import Examples, SampledBatch, TrainingData
@@ -240,6 +250,7 @@ __all__ = [  # noqa: RUF022
     # Verbs: a verb of recipes: its fields, what it is estimated by, and what it gets.
     "StageSpec",  # base of all verbs
     "RunSpec",  # base of verbs that make a run
+    "IndexSpec",  # base of verbs that make an index
     "Name",  # a field that holds the name of a stage, split or run
     "Reference",  # marks a field as the name of a stage that makes what is needed
     "Trait",  # reasons not to use what a stage makes

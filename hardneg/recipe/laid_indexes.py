@@ -65,7 +65,7 @@ def _indexes(recipe: Recipe, folder: Path, found: Mapping[str, Artifact]) -> Ite
         if place is None:
             continue
         view = recipe.view(name)
-        model = spec.query_model(view)
+        model = view.query_model(name)
         yield (
             name,
             LaidIndex(

@@ -19,7 +19,7 @@ from hardneg.fields import FREE, LATER, START, Name, Option, OwnCut, Reference, 
 from hardneg.stages.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.inputs import open_corpus, open_encoder
 from hardneg.stages.places import TAKEN, place_problems, taken_shards
-from hardneg.stages.spec import FORMS, RecipeView, Row, Sizes, StageSpec, encoding
+from hardneg.stages.spec import FORMS, IndexSpec, RecipeView, Row, Sizes, encoding
 from hardneg.wording import counted
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 IN_SHARDS = Option(panel="In shards")
 
 
-class Encode(StageSpec):
+class Encode(IndexSpec):
     """Encodes the corpus into a flat index, which is the vector store too.
 
     segments: how long documents are cut into several vectors each; none reads their first `document_length` tokens.

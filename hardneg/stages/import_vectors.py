@@ -14,7 +14,7 @@ from hardneg.fields import FREE, InputFile, Name, Trait
 from hardneg.stages.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.inputs import open_corpus, open_given_vectors
 from hardneg.stages.places import place_problems
-from hardneg.stages.spec import PROCESS_BYTES, RecipeView, Row, Sizes, StageSpec
+from hardneg.stages.spec import PROCESS_BYTES, IndexSpec, RecipeView, Row, Sizes
 from hardneg.wording import counted
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hardneg.protocols import Searcher
 
 
-class ImportVectors(StageSpec):
+class ImportVectors(IndexSpec):
     """Brings vectors of every document into the store, in the order of the corpus; nothing is encoded.
 
     vectors: Parquet with an id and a list of numbers a row, JSON Lines as `pyserini.encode` writes them, or a .npy

@@ -14,7 +14,7 @@ from hardneg.protocols import EstimatedBackend, IndexBackend
 from hardneg.registry import configure
 from hardneg.stages.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.inputs import open_corpus
-from hardneg.stages.spec import BLOCK_BYTES, FORMS, JVM_BYTES, PROCESS_BYTES, RecipeView, Row, Sizes, StageSpec
+from hardneg.stages.spec import BLOCK_BYTES, FORMS, JVM_BYTES, PROCESS_BYTES, IndexSpec, RecipeView, Row, Sizes
 
 if TYPE_CHECKING:
     from hardneg.indexes.exact import ExactOptions
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _COMPRESSED = {Trait.COMPRESSED: "name an encode stage or a flat index"}
 
 
-class BuildIndex(StageSpec):
+class BuildIndex(IndexSpec):
     """Builds an index over the corpus's texts, such as BM25's, or over the `vectors` of a flat index."""
 
     version = 1

@@ -11,7 +11,7 @@ from hardneg.data.vector_files import VectorFile, open_vectors
 from hardneg.errors import DataError, UsageError
 from hardneg.layout import MODEL_FOLDER, QUERIES
 from hardneg.stages.context import ArtifactInput, StageContext
-from hardneg.stages.spec import StageSpec
+from hardneg.stages.spec import IndexSpec, StageSpec
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
@@ -106,7 +106,7 @@ def open_searcher(
     from hardneg.indexes.exact import ExactOptions
     from hardneg.indexes.max_passage import pooled
 
-    if source.spec is None:
+    if not isinstance(source.spec, IndexSpec):
         raise UsageError(f"{source.name} is no index")
     options = ExactOptions(device=device)
     searcher = source.spec.open_index(source, collection, options.for_few() if few else options, progress)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar, Self
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from hardneg.encoders.spec import ModelSpec
-from hardneg.errors import UsageError
 from hardneg.fields import SECTION, InputFile, PluginKind, Reference, Trait, marked_fields, marked_references
 from hardneg.layout import RUN
 from hardneg.stages.sizes import BLOCK_BYTES as BLOCK_BYTES
@@ -59,8 +58,8 @@ class RecipeView:
 
     def list_length(self, run: str) -> int | None:
         """The most documents that a run has of a query; None where its stage does not tell."""
-        known = run in self.stages and run not in self.trail
-        return self.stages[run].list_length(self.at(run)) if known else None
+        stage = self.stages.get(run) if run not in self.trail else None
+        return stage.list_length(self.at(run)) if isinstance(stage, RunSpec) else None
 
     def model_of(self, name: str) -> ModelSpec:
         """The model that a stage brings in or trains from; the recipe's own for `start`."""
@@ -74,8 +73,8 @@ class RecipeView:
 
     def query_model(self, index: str) -> str | None:
         """The stage whose model encodes the queries of an index; None where it is searched with texts."""
-        known = index in self.stages and index not in self.trail
-        return self.stages[index].query_model(self.at(index)) if known else None
+        stage = self.stages.get(index) if index not in self.trail else None
+        return stage.query_model(self.at(index)) if isinstance(stage, IndexSpec) else None
 
 
 class StageSpec(BaseModel):
@@ -175,17 +174,9 @@ class StageSpec(BaseModel):
         """For verbs that read what others make with all seeds: the same stage, naming all of it."""
         return self
 
-    def list_length(self, recipe: RecipeView) -> int | None:
-        """Of a run: the most documents that it has of a query; None where it is not told."""
-        return None
-
     def handing_out(self, outputs: Mapping[str, str], recipe: RecipeView) -> Self:
         """For verbs that are about what the recipe hands out: the same stage, knowing it."""
         return self
-
-    def query_model(self, recipe: RecipeView) -> str | None:
-        """Of an index: the stage whose model encodes its queries; None where it is searched with texts."""
-        return None
 
     def began_with(self, recipe: RecipeView) -> ModelSpec:
         """The model that this one encodes with or trains from, as it was before any training: here the recipe's own."""
@@ -219,6 +210,22 @@ class StageSpec(BaseModel):
         """What a report says of how an artifact of this stage was made, name by name."""
         return {}
 
+    def make(self, context: "StageContext[Self]") -> "Facts":
+        """Makes the artifact in the context's folder; returns what its manifest tells."""
+        raise NotImplementedError(f"stage {self.verb} makes nothing")
+
+    def blocks(self, context: "StageContext[Self]", writer: int = 0) -> "StageBlocks | None":
+        """The same work in blocks, as the `writer`-th of several processes opens it; None where it is not cut."""
+        return None
+
+
+class IndexSpec(StageSpec):
+    """What the stages that make an index have in common."""
+
+    def query_model(self, recipe: RecipeView) -> str | None:
+        """The stage whose model encodes its queries; None where it is searched with texts."""
+        return None
+
     def open_index(
         self,
         source: "ArtifactInput",
@@ -227,15 +234,7 @@ class StageSpec(BaseModel):
         progress: "Progress | None",
     ) -> "Searcher":
         """The searcher of the index that this stage made."""
-        raise UsageError(f"{source.name}: stage {self.verb} makes no index")
-
-    def make(self, context: "StageContext[Self]") -> "Facts":
-        """Makes the artifact in the context's folder; returns what its manifest tells."""
-        raise NotImplementedError(f"stage {self.verb} makes nothing")
-
-    def blocks(self, context: "StageContext[Self]", writer: int = 0) -> "StageBlocks | None":
-        """The same work in blocks, as the `writer`-th of several processes opens it; None where it is not cut."""
-        return None
+        raise NotImplementedError(f"stage {self.verb} opens no index")
 
 
 class RunSpec(StageSpec):
@@ -247,6 +246,10 @@ class RunSpec(StageSpec):
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         """The run, under the stage's name."""
         return {f"runs/{recipe.name}.trec.gz": RUN}
+
+    def list_length(self, recipe: RecipeView) -> int | None:
+        """The most documents that it has of a query; None where it is not told."""
+        return None
 
 
 def source_of(plugin: object) -> ModelSpec | None:

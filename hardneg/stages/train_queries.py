@@ -22,7 +22,7 @@ from hardneg.seeding import generator
 from hardneg.stages.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.guided import guide_facts, with_guide
 from hardneg.stages.inputs import open_collection, open_learner, open_searcher
-from hardneg.stages.spec import BLOCK_BYTES, PROCESS_BYTES, RecipeView, Row, Sizes
+from hardneg.stages.spec import BLOCK_BYTES, PROCESS_BYTES, IndexSpec, RecipeView, Row, Sizes
 from hardneg.stages.training_common import (
     data_facts,
     kept_models,
@@ -65,7 +65,7 @@ def _asked(sizes: Sizes) -> float:
     return 0.4 * sizes.model.query_length
 
 
-class TrainQueries(Guidance, EncoderLearning):
+class TrainQueries(Guidance, EncoderLearning, IndexSpec):
     """Trains the query encoder alone, on a fixed index; a guide scores each query's list."""
 
     version = 2

@@ -93,7 +93,6 @@ class Train(DualLearning):
 
 
 def _data(context: StageContext[Train], collection: StoredCollection) -> tuple[TrainingData, dict[str, int]]:
-    """The examples, and what the manifest tells of them."""
     data, told = taught(context, examples_of(collection, context.inputs.get("negatives")))
     if "augmented" in context.inputs:
         data = mixed(data, _listed_alone(examples_of(collection, context.inputs["augmented"])))
@@ -148,7 +147,6 @@ def _listed_alone(data: TrainingData) -> TrainingData:
 
 
 def _card_facts(context: StageContext[Train], collection: StoredCollection) -> dict[str, object]:
-    """What the model card says of the data."""
     negatives, more = context.inputs.get("negatives"), context.inputs.get("augmented")
     if negatives is None:
         queries, chosen = len(collection.queries("train").query_ids), "the other queries' documents"

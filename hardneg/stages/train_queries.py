@@ -286,7 +286,6 @@ def _negatives(source: ArtifactInput) -> NegativesFile:
 
 
 def _card_facts(context: StageContext[TrainQueries], data: TrainingData) -> dict[str, object]:
-    """What the model card says of the data."""
     spec = context.spec
     return {
         **data_facts(data.corpus, len(data.query_ids)),

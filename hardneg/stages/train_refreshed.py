@@ -270,7 +270,6 @@ def _settings(
 def _card_facts(
     context: StageContext[TrainRefreshed], collection: StoredCollection, data: TrainingData
 ) -> dict[str, object]:
-    """What the model card says of the data."""
     refresh, miner = context.spec.refresh, context.spec.miner
     by = "" if miner is None else f" by {miner.name}"
     often = refresh.policy + (f", {refresh.every} steps" if refresh.every else "")

@@ -145,7 +145,6 @@ def _validation(
 def _said(
     context: StageContext[TrainReranker], collection: StoredCollection, result: "TrainingResult"
 ) -> dict[str, object]:
-    """What the model card says."""
     spec, options, negatives = context.spec, context.spec.options, context.inputs["negatives"]
     pairs = f"{options.batch_size * options.accumulate * (1 + options.negatives_per_query)} pairs"
     maker = negatives.plugins.get("miner", negatives.name)

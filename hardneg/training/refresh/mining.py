@@ -168,7 +168,6 @@ def mine_refresh(
 def _published(
     encoder: Encoder, corpus: EncodedCorpus, mining: Mining, place: RefreshFolder, made: Refresh, seconds: Seconds
 ) -> Refresh:
-    """The refresh with what is counted, published."""
     folder, facts = place.partial(made.number), Counter[str]()
     if mining.backend is not None:
         with seconds.of("index"):

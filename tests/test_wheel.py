@@ -1,6 +1,7 @@
 """hardneg's wheel alone, in an empty environment and folder: it has its recipes, and the demo runs."""
 
 import json
+import re
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -54,5 +55,9 @@ def test_the_demo_runs_from_the_wheel_in_an_empty_folder(installed: Callable[...
     assert (output / "report.html").is_file() and (output / "index" / "index").is_file()
 
 
-def test_the_citation_names_this_version() -> None:
+def test_the_version_is_the_same_wherever_it_stands() -> None:
     assert f"\nversion: {hardneg.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"\n## {hardneg.__version__}\n" in changes and len(changes.encode()) < 10_000
+    pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").rglob("*.md"))
+    assert {*re.findall(r"hardneg-([\d.]+)-py3", pages)} == {hardneg.__version__}

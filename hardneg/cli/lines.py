@@ -45,6 +45,10 @@ class LineGroup(TyperGroup):
     def commands(self, given: Any) -> None:
         self._own = dict(given)
 
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Their names; none is made."""
+        return list(self.commands)
+
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command, or what the help says of it."""
         if not self._helping or cmd_name in self._own:

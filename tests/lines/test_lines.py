@@ -2,6 +2,8 @@
 
 import inspect
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import get_origin
 
@@ -158,3 +160,26 @@ def copied(given, place):
     made = keep_content(place.store, "run", lambda folder: write_run(folder / "run.trec.gz", cut))
     return FoundRun("copy", made.key, made.path / "run.trec.gz", {"queries": len(cut)}, place.store, None)
 '''
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["index", "--help"]])
+def test_listing_commands_makes_none(arguments):
+    program = (
+        f"import sys\nsys.argv = ['hardneg', *{arguments!r}]\nfrom hardneg.cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print('loaded:', sorted({'hardneg.fields', 'hardneg.lines.verb_fields', 'pyarrow'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "loaded: []"
+
+
+@pytest.mark.parametrize("name", ["mine", "rerank", "evaluate"])
+def test_the_help_of_a_line_loads_nothing_heavy(name):
+    program = (
+        f"import sys\nsys.argv = ['hardneg', {name!r}, '--help']\nfrom hardneg.cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "heavy = {'torch', 'transformers', 'sentence_transformers', 'jnius', 'faiss', 'ranx', 'scipy', 'matplotlib'}\n"
+        "print('loaded:', sorted(heavy & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "loaded: []"

@@ -82,7 +82,7 @@ class Seen:
     version: ClassVar[int] = 1
 
     loss: Any
-    batches: list[ScoreBatch] = field(default_factory=list, compare=False)
+    batches: list[Any] = field(default_factory=list, compare=False)
 
     @property
     def needs(self) -> tuple[str, ...]:

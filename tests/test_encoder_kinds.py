@@ -1,4 +1,4 @@
-"""Outside `encoders/` and `indexes/` nothing asks which kind of encoder it has: only what one can do."""
+"""Outside `encoders/` and `indexes/` nothing asks which family of encoders it has, only what one can do."""
 
 import ast
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from test_structure import ROOT, TREES
 from hardneg.registry import plugin_names
 
 FOLDERS = {path.parent.name for path in (ROOT / "encoders").glob("*/kind.py")}
-HERE = ("encoders/", "indexes/")
+HERE = ("encoders/", "indexes/", "plugin.py")
 FORMS = {"SparseRows", "TokenVectors"}
 """What texts are encoded into: that much a format may ask, and a contract of indexes."""
 

@@ -63,9 +63,7 @@ def values(line: type[Line], given: Mapping[str, Any]) -> dict[str, Any]:
         UsageError: a text is of another form than its option takes.
     """
     asked = arguments_of(line)
-    found = {
-        each.name: _read(each, given[each.name]) for each in asked if given.get(each.name) not in (None, [], (), "")
-    }
+    found = {each.name: _read(each, given[each.name]) for each in asked if given.get(each.name) not in (None, [], ())}
     for name in dict.fromkeys(filter(None, map(_options_of, asked))):
         plugins = [each for each in asked if _options_of(each) == name]
         for plugin, options in _by_plugin(line, plugins, given.get(name) or [], name).items():

@@ -68,7 +68,7 @@ def test_evaluate_an_empty_run(tmp_path: Path) -> None:
 def test_a_model_without_a_name(folder: Path, command: list[str]) -> None:
     """An unset variable of a shell."""
     result = CliRunner().invoke(app, [*command, "--dataset", f"beir:{folder}", "--model", ""])
-    assert isinstance(result.exception, UsageError) and "name is empty" in str(result.exception), result.output
+    assert isinstance(result.exception, UsageError) and "must be a name" in str(result.exception), result.output
 
 
 def test_mine_from_a_run_of_other_documents(folder: Path) -> None:

@@ -58,7 +58,7 @@ def test_settings_reach_into_short_forms():
     assert changed["stages"]["s"]["loss"] == {"name": "star", "alpha": 0.5}
     assert changed["model"] == {"name": "packaged:M", "query_length": 9}
     assert changed["dataset"] == {"name": "beir", "source": "z"}
-    assert problems == ["--set bad: must be of the form path.to.key=value"]
+    assert problems == ["set bad: must be of the form path.to.key=value"]
     assert tree["stages"]["s"] == {"loss": "star"}
 
 
@@ -84,7 +84,7 @@ def test_a_mapping_may_take_the_keys_of_another(tmp_path):
 )
 def test_numbers_that_yaml_reads_as_others(tmp_path, text, told):
     _, problems = apply_settings({}, [f"stages.search.depth={text}"])
-    assert len(problems) == 1 and problems[0].startswith(f"--set stages.search.depth: {told}")
+    assert len(problems) == 1 and problems[0].startswith(f"set stages.search.depth: {told}")
     (tmp_path / "r.yaml").write_text(f"a: 1\nb: {text}\n")
     with pytest.raises(RecipeError, match=f"line 2, column [0-9]+: {re.escape(told)}"):
         read_tree(tmp_path / "r.yaml")

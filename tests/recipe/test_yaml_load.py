@@ -103,7 +103,7 @@ def test_what_is_too_deep_is_told_in_our_words(tmp_path):
     (tmp_path / "r.yaml").write_text(f"a: {deep}\n")
     with pytest.raises(RecipeError, match="over 50 levels deep"):
         read_tree(tmp_path / "r.yaml")
-    assert apply_settings({}, [f"a={deep}"])[1] == ["--set a: over 50 levels deep"]
+    assert apply_settings({}, [f"a={deep}"])[1] == ["set a: over 50 levels deep"]
 
 
 def test_what_a_preset_cannot_hold():

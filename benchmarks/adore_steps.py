@@ -26,15 +26,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hardneg.data.corpus import Corpus, write_corpus
-from hardneg.data.flat import FlatVectors, FlatWriter
 from hardneg.datasets.pydocs import PyDocs
 from hardneg.encoders.encoder import Encoder, split
 from hardneg.encoders.spec import ModelSpec
-from hardneg.indexes.exact import ExactOptions
-from hardneg.indexes.flat import FlatSearcher
+from hardneg.formats.corpus import Corpus, write_corpus
+from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
+from hardneg.indexes.backends.flat import FlatSearcher
+from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.losses.lambda_rank import LambdaLoss
-from hardneg.progress import Seconds, Silent
+from hardneg.runtime.progress import Seconds, Silent
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.loop import learn
 from hardneg.training.methods.adore import AdoreOptions, AdoreTraining, Index

@@ -23,14 +23,14 @@ import numpy as np
 from gpu.material import around_topics
 from numpy.typing import NDArray
 
-from hardneg.data.flat import FlatVectors, FlatWriter
-from hardneg.indexes.exact import ExactOptions
-from hardneg.indexes.flat import Flat
-from hardneg.indexes.hnsw import Hnsw
-from hardneg.indexes.inverted_lists import IvfFlat, IvfPq
-from hardneg.indexes.product import OpqPq, Pq
-from hardneg.progress import Silent
-from hardneg.types import Hits
+from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
+from hardneg.indexes.backends.flat import Flat
+from hardneg.indexes.backends.hnsw import Hnsw
+from hardneg.indexes.backends.inverted_lists import IvfFlat, IvfPq
+from hardneg.indexes.backends.product import OpqPq, Pq
+from hardneg.indexes.kernels.exact.exact import ExactOptions
+from hardneg.records.types import Hits
+from hardneg.runtime.progress import Silent
 
 DIMENSION, TOPICS, QUERIES = 384, 1000, 2000
 

@@ -15,18 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
+from hardneg.batches.batch_order import TrainingQueries
 from hardneg.batches.clustered import Clustered
 from hardneg.batches.clusters import k_means
 from hardneg.batches.hardest_together import HardestTogether
-from hardneg.batches.protocol import TrainingQueries
 from hardneg.batches.shuffled import Shuffled
 from hardneg.batches.topic_balanced import TopicBalanced
 from hardneg.datasets.beir import Beir
-from hardneg.encoders.open import load_encoder
+from hardneg.encoders.open.resolved import load_encoder
 from hardneg.encoders.spec import ModelSpec
-from hardneg.seeding import generator
+from hardneg.records.types import RankedList
+from hardneg.runtime.seeding import generator
 from hardneg.training.drawing import by_margin, margin_bins
-from hardneg.types import RankedList
 
 DEPTH, TOPICS, BLOCK = 100, 64, 1024
 

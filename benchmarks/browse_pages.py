@@ -18,15 +18,15 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from hardneg.browse.browsed import opened
-from hardneg.browse.marks import Marks
-from hardneg.browse.serving import BrowseServer, listening
-from hardneg.browse.sources import BrowseSources
-from hardneg.data.collection import write_collection
-from hardneg.data.negatives import write_negatives
-from hardneg.data.runs import write_run
-from hardneg.progress import Silent
-from hardneg.types import Document, Judgement, Negatives, Query, RankedList
+from hardneg.doors.browse.browsed import opened
+from hardneg.doors.browse.marks import Marks
+from hardneg.doors.browse.serving import BrowseServer, listening
+from hardneg.doors.browse.sources import BrowseSources
+from hardneg.formats.collection import write_collection
+from hardneg.formats.negatives import write_negatives
+from hardneg.formats.runs import write_run
+from hardneg.records.types import Document, Judgement, Negatives, Query, RankedList
+from hardneg.runtime.progress import Silent
 
 DOCUMENTS, LISTED, MINED = 20_000, 100, 30
 _WORDS = [f"{start}{middle}{end}" for start in "bdfglm" for middle in ("ara", "eli", "oro", "unu") for end in "nrstk"]

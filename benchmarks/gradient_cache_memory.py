@@ -19,16 +19,16 @@ from typing import Literal
 import numpy as np
 import torch
 
-from hardneg.data.corpus import Corpus, write_corpus
-from hardneg.data.negatives import read_negatives, write_negatives
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import ModelSpec
+from hardneg.formats.corpus import Corpus, write_corpus
+from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.losses.infonce import InfoNCE
-from hardneg.progress import Silent
+from hardneg.records.types import Document, Negatives
+from hardneg.runtime.progress import Silent
 from hardneg.training.examples import TrainingData
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.options import TrainOptions
-from hardneg.types import Document, Negatives
 
 Precision = Literal["auto", "fp32", "bf16"]
 

@@ -24,21 +24,21 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import torch
 from train_speed import OneNegative, Triplets, triplets
 
-from hardneg.data.corpus import Corpus, write_corpus
-from hardneg.data.shards import index_bytes
-from hardneg.distributed import World
+from hardneg.encoders.corpus.stream import write_index
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.stream import write_index
-from hardneg.indexes.exact import ExactOptions
+from hardneg.formats.corpus import Corpus, write_corpus
+from hardneg.formats.vectors.shards import index_bytes
+from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.stored import open_store
 from hardneg.losses.infonce import InfoNCE
-from hardneg.progress import Silent
+from hardneg.records.types import Document, PluginSetting
+from hardneg.runtime.distributed import World
+from hardneg.runtime.progress import Silent
 from hardneg.training.examples import TrainingData
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.options import TrainOptions
-from hardneg.types import Document, PluginSetting
 
 OPTIONS = EncodeOptions(precision="fp32")
 KINDS = {

@@ -21,9 +21,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hardneg.data.token_store import TokenStore, TokenWriter
-from hardneg.indexes.multi_vector_exact import MultiVectorSearcher
-from hardneg.types import TokenVectors
+from hardneg.formats.vectors.token_store import TokenStore, TokenWriter
+from hardneg.indexes.kernels.maxsim.exact_maxsim import MultiVectorSearcher
+from hardneg.records.types import TokenVectors
 
 DIMENSION, QUERY_TOKENS, BLOCK = 128, 32, 1024
 

@@ -34,7 +34,7 @@ Job = Callable[[], object]
 
 def prepare(folder: Path, documents: int, queries: int) -> None:
     """A flat index of random unit vectors, and queries that lie near a document each."""
-    from hardneg.data.flat import FlatWriter
+    from hardneg.formats.vectors.flat_vectors import FlatWriter
 
     generator = np.random.default_rng(0)
     vectors = _unit(generator.standard_normal((documents, DIMENSION), dtype=np.float32))
@@ -53,10 +53,10 @@ def _unit(vectors: Vectors) -> Vectors:
 
 def hardneg(folder: Path, depth: int) -> Job:
     """Exact search in the file, selection of the top, negatives on disk."""
-    from hardneg.data.negatives import write_negatives
-    from hardneg.indexes.flat import Flat
-    from hardneg.miners.ranks import TopK
-    from hardneg.types import Candidates, RankedList
+    from hardneg.formats.negatives import write_negatives
+    from hardneg.indexes.backends.flat import Flat
+    from hardneg.mining.miners.ranks import TopK
+    from hardneg.records.types import Candidates, RankedList
 
     queries, searcher = np.load(folder / "queries.npy"), Flat().open(folder / "index")
     ids = np.array(searcher.flat.doc_ids[:], dtype=object)
@@ -75,7 +75,7 @@ def sentence_transformers(folder: Path, depth: int, faiss: bool = False) -> Job:
     from datasets import Dataset
     from sentence_transformers.util import mine_hard_negatives, pairwise_dot_score
 
-    from hardneg.data.flat import FlatVectors
+    from hardneg.formats.vectors.flat_vectors import FlatVectors
 
     queries, index = np.load(folder / "queries.npy"), FlatVectors.open(folder / "index")
     corpus, vectors = index.doc_ids[:], index.read(0, len(index))
@@ -103,7 +103,7 @@ def pyserini(folder: Path, depth: int) -> Job:
     """`FaissSearcher.batch_search`, given vectors, with as many threads as there are cores."""
     import os
 
-    from hardneg.indexes.java import start_java
+    from hardneg.indexes.kernels.lucene.java import start_java
 
     start_java()
     from pyserini.search.faiss import FaissSearcher

@@ -1,7 +1,7 @@
 """Whether the tests would notice: small faults are put into the code, one at a time, and its own fast tests run.
 
     python benchmarks/mutants.py                                     30 mutants of each part named in `PARTS`
-    python benchmarks/mutants.py losses miners --count 100 --seed 7  other parts, more, others
+    python benchmarks/mutants.py losses mining --count 100 --seed 7  other parts, more, others
     python benchmarks/mutants.py losses --at pairs.py:31             those of one line alone
     python benchmarks/mutants.py --output mutants.jsonl              one line a mutant, written as they end
 
@@ -29,11 +29,11 @@ from types import CodeType
 ROOT = Path(__file__).parents[1]
 PARTS = {
     **{
-        name: (f"hardneg/{name}/*.py", [f"tests/{name}"])
-        for name in ("losses", "miners", "batches", "fusion", "datasets", "indexes")
+        name: (f"hardneg/{name}/**/*.py", [f"tests/{name}"])
+        for name in ("losses", "mining", "batches", "fusion", "datasets", "indexes")
     },
     "evaluation": ("hardneg/evaluation/*.py", ["tests/evaluation", "tests/analysis/test_errors.py"]),
-    "data": ("hardneg/data/**/*.py", ["tests/data"]),
+    "data": ("hardneg/formats/**/*.py", ["tests/formats"]),
     "training": ("hardneg/training/**/*.py", ["tests/training"]),
     "masks": ("hardneg/training/masks.py", ["tests/training/test_masks.py"]),
     "scoring": (
@@ -41,10 +41,10 @@ PARTS = {
         [f"tests/training/test_{name}.py" for name in ("scoring", "segment_scores", "loss_terms")],
     ),
     "drawing": ("hardneg/training/drawing.py", ["tests/training/test_drawing.py", "tests/training/test_examples.py"]),
-    "merging": ("hardneg/data/merging.py", ["tests/data/test_merging.py"]),
+    "merging": ("hardneg/formats/merging.py", ["tests/formats/test_merging.py"]),
     "journals": (
-        "hardneg/data/journal.py",
-        ["tests/data/test_block_files.py", "tests/data/test_flat.py", "tests/data/test_shard_writer.py"],
+        "hardneg/formats/vectors/journal.py",
+        ["tests/formats/test_block_files.py", "tests/formats/test_flat.py", "tests/formats/test_shard_writer.py"],
     ),
 }
 """Of each part: its sources, and the tests that have to notice."""

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from hardneg.data.flat import FlatVectors, FlatWriter
 from hardneg.evaluation.pairwise_errors import by_query
+from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
+from hardneg.indexes.kernels.checks import vector_blocks
 from hardneg.indexes.ranks import errors_of_positives, known_pairs
-from hardneg.indexes.validation import vector_blocks
 
 _BLOCK = 4096
 

@@ -23,7 +23,7 @@ def prepare_search(folder: Path, count: int) -> None:
     """Writes a flat index folder of random vectors."""
     import numpy as np
 
-    from hardneg.data.flat import FlatWriter
+    from hardneg.formats.vectors.flat_vectors import FlatWriter
 
     generator = np.random.default_rng(0)
     with FlatWriter(folder, DIMENSION, count) as writer:
@@ -38,7 +38,7 @@ def measure_search(folder: Path) -> None:
     """Searches the folder exactly with random queries."""
     import numpy as np
 
-    from hardneg.indexes.flat import Flat
+    from hardneg.indexes.backends.flat import Flat
 
     queries = np.random.default_rng(1).standard_normal((QUERIES, DIMENSION), dtype=np.float32)
     Flat().open(folder).search(queries, K)
@@ -46,9 +46,9 @@ def measure_search(folder: Path) -> None:
 
 def prepare_encode(folder: Path, count: int) -> None:
     """Writes a corpus of short synthetic passages, and a tiny random encoder."""
-    from hardneg.data.corpus import write_corpus
-    from hardneg.progress import Silent
-    from hardneg.types import Document
+    from hardneg.formats.corpus import write_corpus
+    from hardneg.records.types import Document
+    from hardneg.runtime.progress import Silent
 
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     from tiny import tiny_encoder
@@ -60,13 +60,13 @@ def prepare_encode(folder: Path, count: int) -> None:
 
 def measure_encode(folder: Path) -> None:
     """Encodes the corpus into a flat index folder."""
-    from hardneg.data.corpus import Corpus
-    from hardneg.data.flat import FlatWriter
+    from hardneg.encoders.corpus.stream import encode_blocks
     from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.inference import EncodeOptions
     from hardneg.encoders.spec import ModelSpec
-    from hardneg.encoders.stream import encode_blocks
-    from hardneg.progress import Silent
+    from hardneg.formats.corpus import Corpus
+    from hardneg.formats.vectors.flat_vectors import FlatWriter
+    from hardneg.runtime.progress import Silent
 
     corpus = Corpus.open(folder)
     encoder = Encoder.load(ModelSpec(str(folder / "encoder"), document_length=32), "cpu")

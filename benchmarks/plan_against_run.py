@@ -11,11 +11,11 @@ import argparse
 import json
 from pathlib import Path
 
-from hardneg.artifacts import Store
 from hardneg.recipe.estimate import estimate
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import cached, make_plan
 from hardneg.recipe.yaml_load import find_recipe
+from hardneg.store.artifacts import Store
 
 
 def main() -> None:

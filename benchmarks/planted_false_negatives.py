@@ -19,19 +19,19 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.artifacts import Artifact, Store
-from hardneg.data.collection import StoredCollection
-from hardneg.data.negatives import read_negatives
-from hardneg.data.qrels import positives
-from hardneg.data.runs import Run, read_run
-from hardneg.encoders.open import load_encoder, open_encoder
+from hardneg.encoders.open.resolved import load_encoder, open_encoder
 from hardneg.encoders.protocol import TextEncoder
 from hardneg.encoders.spec import ModelSpec
-from hardneg.layout import MODEL_FOLDER, NEGATIVES, RUN
+from hardneg.formats.collection import StoredCollection
+from hardneg.formats.negatives import read_negatives
+from hardneg.formats.qrels import positives
+from hardneg.formats.runs import Run, read_run
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.reporting.figure import figure, lines, plain_axes
+from hardneg.records.layout import MODEL_FOLDER, NEGATIVES, RUN
+from hardneg.report.figure import figure, lines, plain_axes
+from hardneg.store.artifacts import Artifact, Store
 
 RECIPE = Path(__file__).with_suffix(".yaml")
 KEPT = (0.95, 0.9, 0.8, 0.7, 0.5)

@@ -21,9 +21,9 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.data.flat import FlatVectors, FlatWriter
-from hardneg.errors import HardnegError
-from hardneg.indexes.exact import ExactOptions, search_exact
+from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
+from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
+from hardneg.records.errors import HardnegError
 
 DIMENSION = 384
 ENGINES = ("auto", "torch", "faiss", "bf16")
@@ -75,7 +75,7 @@ def _ours(folder: Path, queries: NDArray[np.float32], k: int, engine: Any) -> ND
 
 
 def _pyserini(folder: Path, queries: NDArray[np.float32], k: int) -> Search:
-    from hardneg.indexes.java import start_java
+    from hardneg.indexes.kernels.lucene.java import start_java
 
     start_java()
     from pyserini.search.faiss import FaissSearcher

@@ -19,9 +19,9 @@ import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from hardneg.data.sparse_store import SparseStore, SparseWriter
-from hardneg.indexes.sparse import SparseSearcher
-from hardneg.types import SparseRows
+from hardneg.formats.vectors.sparse_store import SparseStore, SparseWriter
+from hardneg.indexes.backends.sparse import SparseSearcher
+from hardneg.records.types import SparseRows
 
 WIDTH = 30_522
 SLICE = 5_000

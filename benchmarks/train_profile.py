@@ -29,7 +29,7 @@ from train_speed import training_data, triplets
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.infonce import InfoNCE
-from hardneg.progress import Silent
+from hardneg.runtime.progress import Silent
 from hardneg.training import loop
 from hardneg.training.dropout import FastDropout
 from hardneg.training.methods.dual_encoder import train

@@ -31,15 +31,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hardneg.data.corpus import Corpus, write_corpus
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import ModelSpec
+from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.losses.infonce import InfoNCE
-from hardneg.progress import Silent
+from hardneg.records.types import Document
+from hardneg.runtime.progress import Silent
 from hardneg.training.examples import TrainingData
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.options import TrainOptions
-from hardneg.types import Document
 
 Triplets = list[tuple[str, str, str]]
 

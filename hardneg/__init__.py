@@ -12,15 +12,16 @@ from typing import Any
 __version__ = "0.2.0"
 
 _PUBLIC = {
-    "HardnegError": "hardneg.errors",
+    "HardnegError": "hardneg.records.errors",
     "analyze": "hardneg.api.analyzing",
+    "browse": "hardneg.doors.browse.calling",
     "encode": "hardneg.lines.functions",
     "evaluate": "hardneg.lines.functions",
     "fuse": "hardneg.lines.functions",
     "index": "hardneg.lines.functions",
     "mine": "hardneg.lines.functions",
-    "mteb_model": "hardneg.mteb_search.model",
-    "push": "hardneg.hub.push",
+    "mteb_model": "hardneg.doors.mteb.model",
+    "push": "hardneg.doors.hub.push",
     "recommend": "hardneg.api.recommending",
     "rerank": "hardneg.lines.functions",
     "search": "hardneg.lines.functions",
@@ -28,7 +29,7 @@ _PUBLIC = {
 }
 """The module that holds each public name."""
 
-_CALLED = {"browse": "hardneg.browse.calling", "recipe": "hardneg.api.recipes"}
+_CALLED = {"recipe": "hardneg.api.recipes"}
 """Folders of the package that are called as well, such as `hardneg.recipe(...)`: the module that holds the function."""
 
 

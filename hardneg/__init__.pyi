@@ -17,11 +17,11 @@ from hardneg.api.results import BuiltIndex
 from hardneg.api.results import FoundRun
 from hardneg.api.results import TrainedModel
 from hardneg.api.workplace import Settings
-from hardneg.browse.calling import browse as browse
-from hardneg.errors import HardnegError as HardnegError
-from hardneg.hub.push import push as push
-from hardneg.mteb_search.model import mteb_model as mteb_model
-from hardneg.progress import Progress
+from hardneg.doors.browse.calling import browse as browse
+from hardneg.doors.hub.push import push as push
+from hardneg.doors.mteb.model import mteb_model as mteb_model
+from hardneg.records.errors import HardnegError as HardnegError
+from hardneg.runtime.progress import Progress
 from pathlib import Path
 from typing import Any
 from typing import Literal

@@ -17,16 +17,16 @@ from pydantic import (
     with_config,
 )
 
-from hardneg.data.segments import Segments
 from hardneg.datasets.held_out import Withheld
-from hardneg.encoders.adapters.spec import AdapterSpec
-from hardneg.encoders.prompts import PromptName
+from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
+from hardneg.encoders.open.prompts import PromptName
 from hardneg.encoders.spec import ModelSpec
-from hardneg.errors import UsageError
 from hardneg.evaluation.metrics import answer_cutoffs, parse_metrics
+from hardneg.formats.segments import Segments
+from hardneg.records.errors import UsageError
+from hardneg.records.types import PluginSetting
 from hardneg.store.identity import FREE as FREE
 from hardneg.store.identity import LATER as LATER
-from hardneg.types import PluginSetting
 
 START = "start"
 DATASET = "dataset"

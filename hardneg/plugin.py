@@ -15,64 +15,32 @@ if TYPE_CHECKING:
     from hardneg.analysis.base import Analysis, Runs
     from hardneg.analysis.inputs import AnalysisInputs, Files
     from hardneg.api.workplace import usual_store
-    from hardneg.artifacts import CHOICES, KEPT, MANIFEST, SCRATCH, Store
-    from hardneg.atomic_write import link_file, replace_text, replacing
-    from hardneg.batches.protocol import BatchOrder, TrainingQueries
-    from hardneg.data.answer_matching import PassageAnswers, answer_spans
-    from hardneg.data.collection import StoredCollection
-    from hardneg.data.corpus import Corpus
-    from hardneg.data.flat import FlatVectors, FlatWriter, is_complete
-    from hardneg.data.negatives import read_negatives, write_negatives
-    from hardneg.data.negatives import recorded as recording_drops
-    from hardneg.data.qrels import positives as positives_by_query
-    from hardneg.data.runs import lists_in_order, lists_side_by_side, read_run, stream_run, write_run
-    from hardneg.data.segments import Segments
-    from hardneg.data.source_files import HasParts
-    from hardneg.data.sparse_store import SparseWriter
-    from hardneg.data.token_store import TokenWriter
-    from hardneg.digest import digest, file_digest
-    from hardneg.distributed import World, gather, settle_by, world
-    from hardneg.encoders.configuration import Shape
-    from hardneg.encoders.dense.vectors import OneVector
+    from hardneg.batches.batch_order import BatchOrder, TrainingQueries
     from hardneg.encoders.encoder import Encoder
-    from hardneg.encoders.fastest import takes_bf16
-    from hardneg.encoders.fastest import usual_budget as usual_tokens_per_batch
-    from hardneg.encoders.files import check_files as check_model_files
-    from hardneg.encoders.files import load_options as weight_options
-    from hardneg.encoders.files import read_json
-    from hardneg.encoders.identity import model_content
+    from hardneg.encoders.families.dense.vectors import OneVector
     from hardneg.encoders.inference import EncodeOptions
-    from hardneg.encoders.open import ResolvedModel, load_encoder
-    from hardneg.encoders.open import opening as opening_model
-    from hardneg.encoders.open import resolve as resolve_model
-    from hardneg.encoders.passes import one_ahead
-    from hardneg.encoders.prompts import whole_prompts
+    from hardneg.encoders.open.configuration import Shape
+    from hardneg.encoders.open.model_digest import model_content
+    from hardneg.encoders.open.model_files import check_files as check_model_files
+    from hardneg.encoders.open.model_files import load_options as weight_options
+    from hardneg.encoders.open.model_files import read_json
+    from hardneg.encoders.open.prompts import whole_prompts
+    from hardneg.encoders.open.resolved import ResolvedModel, load_encoder
+    from hardneg.encoders.open.resolved import opening as opening_model
+    from hardneg.encoders.open.resolved import resolve as resolve_model
+    from hardneg.encoders.open.save import forget_last_call
+    from hardneg.encoders.open.save import written_whole as writing_model
+    from hardneg.encoders.open.soundness import positions as most_positions
+    from hardneg.encoders.open.source import locate as locate_model
     from hardneg.encoders.protocol import EncoderFamily, Form, StoredRows, StoreWriter, TextEncoder, TextWindows
     from hardneg.encoders.representation import Representation
-    from hardneg.encoders.save import forget_last_call
-    from hardneg.encoders.save import written_whole as writing_model
-    from hardneg.encoders.soundness import positions as most_positions
-    from hardneg.encoders.source import locate as locate_model
     from hardneg.encoders.spec import FullSpec, ModelSpec, spec_from
     from hardneg.encoders.spec import Kind as Side
-    from hardneg.encoders.tokens import Tokens, token_batches
+    from hardneg.encoders.speed.fastest import takes_bf16
+    from hardneg.encoders.speed.fastest import usual_budget as usual_tokens_per_batch
+    from hardneg.encoders.speed.passes import one_ahead
+    from hardneg.encoders.tokens.tokens import Tokens, token_batches
     from hardneg.encoders.towers import evaluating
-    from hardneg.errors import (
-        ArtifactError,
-        ClosedArtifact,
-        DataError,
-        HardnegError,
-        HubError,
-        MissingDependency,
-        ModelError,
-        NewerArtifact,
-        NotOurs,
-        PartDone,
-        PluginError,
-        RecipeError,
-        TrainingError,
-        UsageError,
-    )
     from hardneg.evaluation.metrics import Scores, means
     from hardneg.evaluation.metrics_json import Measured, read_metrics, write_metrics
     from hardneg.evaluation.significance import Comparison, compare_all
@@ -89,77 +57,49 @@ if TYPE_CHECKING:
         parse_model,
         without_problems,
     )
-    from hardneg.indexes.compressed import CompressedSearcher
-    from hardneg.indexes.compression import encode_blocks, load_faiss
-    from hardneg.indexes.compression import make_room as reserve_vectors
-    from hardneg.indexes.compression import save as save_index
-    from hardneg.indexes.compression import threads as faiss_threads
-    from hardneg.indexes.exact import ExactOptions, ExactSearcher
-    from hardneg.indexes.java import start_java
-    from hardneg.indexes.product import OpqPq
+    from hardneg.formats.answer_matching import PassageAnswers, answer_spans
+    from hardneg.formats.collection import StoredCollection
+    from hardneg.formats.corpus import Corpus
+    from hardneg.formats.negatives import read_negatives, write_negatives
+    from hardneg.formats.negatives import recorded as recording_drops
+    from hardneg.formats.qrels import positives as positives_by_query
+    from hardneg.formats.runs import lists_in_order, lists_side_by_side, read_run, stream_run, write_run
+    from hardneg.formats.segments import Segments
+    from hardneg.formats.source_files import HasParts
+    from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter, is_complete
+    from hardneg.formats.vectors.sparse_store import SparseWriter
+    from hardneg.formats.vectors.token_store import TokenWriter
+    from hardneg.indexes.backends.compressed import CompressedSearcher
+    from hardneg.indexes.backends.product import OpqPq
+    from hardneg.indexes.kernels.checks import vector_blocks
+    from hardneg.indexes.kernels.exact.exact import ExactOptions, ExactSearcher
+    from hardneg.indexes.kernels.faiss.compression import encode_blocks, load_faiss
+    from hardneg.indexes.kernels.faiss.compression import make_room as reserve_vectors
+    from hardneg.indexes.kernels.faiss.compression import save as save_index
+    from hardneg.indexes.kernels.faiss.compression import threads as faiss_threads
+    from hardneg.indexes.kernels.lucene.java import start_java
     from hardneg.indexes.stored import open_store
-    from hardneg.indexes.validation import vector_blocks
-    from hardneg.layout import ANSWERS, DROPPED, METRICS, MODEL_FOLDER, NEGATIVES, QUERIES, RUN
-    from hardneg.mining.protocol import FilterCost, FilterTexts, NegativeFilter
-    from hardneg.model_server import Endpoint, ModelServer
-    from hardneg.model_server import key_of as server_key
-    from hardneg.progress import Progress, Silent, Task
-    from hardneg.protocols import (
-        DatasetLoader,
-        DenseSearcher,
-        EstimatedBackend,
-        EstimatedSearch,
-        IndexBackend,
-        IndexSize,
-        Loss,
-        NegativeMiner,
-        ProductSearcher,
-        Regularizer,
-        Reranker,
-        RowLookup,
-        SearchCost,
-        Searcher,
-        StageBlocks,
-        StoredSearcher,
-        TrainableReranker,
-    )
+    from hardneg.mining.filter_protocol import FilterCost, FilterTexts, NegativeFilter
     from hardneg.recipe.laid_indexes import LaidIndex, laid_indexes
     from hardneg.recipe.opened_index import OpenedIndex
-    from hardneg.registry import configure, plugin_errors
-    from hardneg.reporting.content import estimates
-    from hardneg.reporting.figure import bar_width, bars, figure, plain_axes
-    from hardneg.reporting.numbers import bounds as format_interval
-    from hardneg.reporting.numbers import number as format_score
-    from hardneg.reporting.numbers import p_value as format_p_value
-    from hardneg.reporting.numbers import signed as format_difference
-    from hardneg.reporting.table import Section, Table
-    from hardneg.rerankers.cached_scores import CachedScorer, CachedScores
-    from hardneg.rerankers.scoring import PairScorer
-    from hardneg.seeding import generator
-    from hardneg.stages.context import ArtifactInput, Facts, StageContext
-    from hardneg.stages.engine import Engine
-    from hardneg.stages.inputs import open_collection, open_queries, own_queries
-    from hardneg.stages.spec import (
-        PAIR_TOKENS,
-        PROCESS_BYTES,
-        IndexSpec,
-        RecipeView,
-        Row,
-        RunSpec,
-        Sizes,
-        StageSpec,
-        source_of,
+    from hardneg.records.errors import (
+        ArtifactError,
+        ClosedArtifact,
+        DataError,
+        HardnegError,
+        HubError,
+        MissingDependency,
+        ModelError,
+        NewerArtifact,
+        NotOurs,
+        PartDone,
+        PluginError,
+        RecipeError,
+        TrainingError,
+        UsageError,
     )
-    from hardneg.stages.training_options import Judging, of_the_run
-    from hardneg.training.batches import own_share
-    from hardneg.training.examples import Examples, SampledBatch, TrainingData
-    from hardneg.training.history import HISTORY
-    from hardneg.training.loop import learn
-    from hardneg.training.method import ExampleTraining
-    from hardneg.training.option_groups import again as option_again
-    from hardneg.training.options import LearningOptions
-    from hardneg.trials import TRIAL, cache_folder
-    from hardneg.types import (
+    from hardneg.records.layout import ANSWERS, DROPPED, METRICS, MODEL_FOLDER, NEGATIVES, QUERIES, RUN
+    from hardneg.records.types import (
         Answers,
         BuildCost,
         Candidates,
@@ -181,6 +121,66 @@ if TYPE_CHECKING:
         SparseRows,
         TokenVectors,
     )
+    from hardneg.registry.plugins import configure, plugin_errors
+    from hardneg.registry.protocols import (
+        DatasetLoader,
+        DenseSearcher,
+        EstimatedBackend,
+        EstimatedSearch,
+        IndexBackend,
+        IndexSize,
+        Loss,
+        NegativeMiner,
+        ProductSearcher,
+        Regularizer,
+        Reranker,
+        RowLookup,
+        SearchCost,
+        Searcher,
+        StageBlocks,
+        StoredSearcher,
+        TrainableReranker,
+    )
+    from hardneg.report.content import estimates
+    from hardneg.report.figure import bar_width, bars, figure, plain_axes
+    from hardneg.report.numbers import bounds as format_interval
+    from hardneg.report.numbers import number as format_score
+    from hardneg.report.numbers import p_value as format_p_value
+    from hardneg.report.numbers import signed as format_difference
+    from hardneg.report.table import Section, Table
+    from hardneg.rerankers.cached_scores import CachedScorer, CachedScores
+    from hardneg.rerankers.scoring import PairScorer
+    from hardneg.runtime.distributed import World, gather, settle_by, world
+    from hardneg.runtime.model_server import Endpoint, ModelServer
+    from hardneg.runtime.model_server import key_of as server_key
+    from hardneg.runtime.progress import Progress, Silent, Task
+    from hardneg.runtime.seeding import generator
+    from hardneg.store.artifacts import CHOICES, KEPT, MANIFEST, SCRATCH, Store
+    from hardneg.store.atomic_write import link_file, replace_text, replacing
+    from hardneg.store.digest import digest, file_digest
+    from hardneg.store.trials import TRIAL, cache_folder
+    from hardneg.training.batches import own_share
+    from hardneg.training.examples import Examples, SampledBatch, TrainingData
+    from hardneg.training.history import HISTORY
+    from hardneg.training.loop import learn
+    from hardneg.training.method import ExampleTraining
+    from hardneg.training.option_groups import again as option_again
+    from hardneg.training.options import LearningOptions
+    from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
+    from hardneg.verbs.shared.engine import Engine
+    from hardneg.verbs.shared.inputs import open_collection, open_queries, own_queries
+    from hardneg.verbs.shared.stage_spec import (
+        PAIR_TOKENS,
+        PROCESS_BYTES,
+        IndexSpec,
+        RecipeView,
+        Row,
+        RunSpec,
+        Sizes,
+        StageSpec,
+        source_of,
+    )
+    from hardneg.verbs.shared.training_options import Judging, of_the_run
 
 __all__ = [  # noqa: RUF022
     # Records: what passes between datasets, indexes, miners, losses and stages.

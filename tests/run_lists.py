@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.data.runs import Run
-from hardneg.types import RankedList
+from hardneg.formats.runs import Run
+from hardneg.records.types import RankedList
 
 
 def falling(lists: Mapping[str, Sequence[str]]) -> Run:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hardneg.data.sparse_store import SparseWriter
-from hardneg.types import SparseRows
+from hardneg.formats.vectors.sparse_store import SparseWriter
+from hardneg.records.types import SparseRows
 
 LISTS = [{0: 1.5, 4: 2.0}, {}, {2: 0.25}, {0: 1.0, 1: 3.0, 3: -0.5}, {}]
 

@@ -14,7 +14,7 @@ import yaml
 from cli.commands import every_command
 
 from hardneg.recipe.yaml_load import shipped_recipes
-from hardneg.registry import KINDS, list_plugins, load_plugin
+from hardneg.registry.plugins import KINDS, list_plugins, load_plugin
 
 ROOT = Path(__file__).parents[1]
 HIDDEN = {"runs", "site", "build", "dist", "node_modules"}

@@ -9,14 +9,14 @@ from gpu.material import around_topics, seconds
 from gpu.setting import Figures, Setting, Skipped, expect
 from numpy.typing import NDArray
 
-from hardneg.data.flat import FlatWriter
-from hardneg.indexes.compression import load_faiss
-from hardneg.indexes.exact import ExactOptions
-from hardneg.indexes.flat import Flat
-from hardneg.indexes.inverted_lists import IvfFlat, IvfPq
-from hardneg.indexes.product import OpqPq, Pq
-from hardneg.progress import Silent
-from hardneg.types import Hits
+from hardneg.formats.vectors.flat_vectors import FlatWriter
+from hardneg.indexes.backends.flat import Flat
+from hardneg.indexes.backends.inverted_lists import IvfFlat, IvfPq
+from hardneg.indexes.backends.product import OpqPq, Pq
+from hardneg.indexes.kernels.exact.exact import ExactOptions
+from hardneg.indexes.kernels.faiss.compression import load_faiss
+from hardneg.records.types import Hits
+from hardneg.runtime.progress import Silent
 
 _DEPTH, _TOPICS = 100, 300
 

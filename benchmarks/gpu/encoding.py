@@ -12,9 +12,9 @@ from gpu.setting import Figures, Setting, expect
 from numpy.typing import NDArray
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.fastest import WORTH_TIMING, token_budget
 from hardneg.encoders.inference import EncodeOptions, prepare
 from hardneg.encoders.spec import Attention
+from hardneg.encoders.speed.fastest import WORTH_TIMING, token_budget
 
 Vectors = NDArray[np.float32]
 _ENOUGH = {"fp32": 0.99999, "bf16": 0.995}

@@ -9,14 +9,14 @@ import torch
 from gpu.setting import Setting
 from numpy.typing import NDArray
 
-from hardneg.data.corpus import Corpus, write_corpus
-from hardneg.data.negatives import read_negatives, write_negatives
-from hardneg.encoders.configuration import VOCABULARY
 from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.open.configuration import VOCABULARY
 from hardneg.encoders.spec import ModelSpec
-from hardneg.progress import Silent
+from hardneg.formats.corpus import Corpus, write_corpus
+from hardneg.formats.negatives import read_negatives, write_negatives
+from hardneg.records.types import Document, Negatives
+from hardneg.runtime.progress import Silent
 from hardneg.training.examples import TrainingData
-from hardneg.types import Document, Negatives
 
 LENGTH = 128
 _WORDS = 5_000

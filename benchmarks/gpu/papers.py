@@ -10,8 +10,7 @@ from gpu.material import bert
 from gpu.recipes import Notes, collection, gigabytes
 from gpu.setting import Figures, Piece, Setting, Skipped, expect
 
-from hardneg.artifacts import Store
-from hardneg.machine import this_machine
+from hardneg.costs.machine import this_machine
 from hardneg.recipe.estimate import estimate
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.inheritance import read_whole_tree
@@ -19,6 +18,7 @@ from hardneg.recipe.language import expand
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.yaml_load import find_recipe, shipped_recipes
+from hardneg.store.artifacts import Store
 
 _LEFT_OUT = ("validation", "validation_run", "augmented", "watch", "guide", "title", "devices", "query_vectors")
 _INPUTS = {"negatives": "static", "index": "start-index"}

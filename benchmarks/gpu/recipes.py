@@ -11,13 +11,13 @@ import yaml
 from gpu.material import LENGTH, model, texts
 from gpu.setting import Figures, Piece, Setting, Skipped, expect
 
-from hardneg.artifacts import Artifact, Store
-from hardneg.progress import Silent
 from hardneg.recipe.estimate import estimate
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.yaml_load import shipped_recipes
+from hardneg.runtime.progress import Silent
+from hardneg.store.artifacts import Artifact, Store
 
 _SAME = 0.01  # of a metric, on the device and on the CPU
 

@@ -69,7 +69,7 @@ def find(name: str, small: bool) -> Piece:
 
 def work(name: str, setting: Setting) -> dict[str, Any]:
     """What a piece comes to, in this process."""
-    from hardneg.errors import MissingDependency
+    from hardneg.records.errors import MissingDependency
 
     begun = time.monotonic()
     found: dict[str, Any] = {"piece": name, "state": "done", "why": "", "figures": {}}

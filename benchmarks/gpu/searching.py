@@ -8,14 +8,14 @@ from gpu.material import peak, seconds
 from gpu.setting import Figures, Setting, expect
 from numpy.typing import NDArray
 
-from hardneg.data.flat import FlatVectors, FlatWriter
-from hardneg.data.shard_folder import Closed, close_folder, close_shard
-from hardneg.data.shards import shard_name
-from hardneg.indexes.exact import ExactOptions, search_exact
-from hardneg.indexes.exact_torch import DeviceVectors
-from hardneg.indexes.flat import FlatSearcher
+from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
+from hardneg.formats.vectors.shard_folder import Closed, close_folder, close_shard
+from hardneg.formats.vectors.shards import shard_name
+from hardneg.indexes.backends.flat import FlatSearcher
+from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
+from hardneg.indexes.kernels.exact.exact_torch import DeviceVectors
 from hardneg.indexes.sharded import KeptLists, ShardedSearcher
-from hardneg.types import Hits
+from hardneg.records.types import Hits
 
 _BLOCK, _QUERIES, _DIMENSION = 65_536, 2048, 768
 

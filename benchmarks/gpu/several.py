@@ -44,7 +44,7 @@ def own_cards(setting: Setting) -> list[str]:
 
 def own_place(folder: str, small: str, devices: tuple[str, ...]) -> tuple[bool, Setting]:
     """Joins the processes that `launch` started: whether this is the first of them, and where it computes."""
-    from hardneg.distributed import join
+    from hardneg.runtime.distributed import join
 
     here = join(on_cpu=len(set(devices)) < len(devices))
     return here.first, Setting(devices[int(os.environ["RANK"])], small == "1", False, Path(folder))
@@ -87,7 +87,7 @@ def launch(setting: Setting, devices: list[str], module: str) -> None:
 
 def _work(folder: str, small: str, *devices: str) -> None:
     """One of the processes; the first one writes what they came to."""
-    from hardneg.distributed import leave
+    from hardneg.runtime.distributed import leave
 
     first, setting = own_place(folder, small, devices)
     for name, options in _CASES.items():

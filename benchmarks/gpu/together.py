@@ -36,10 +36,10 @@ def _as_one(setting: Setting, devices: list[str]) -> Figures:
 
 def made(setting: Setting, device: str, name: str) -> dict[str, float]:
     """Each metric of every row of a recipe in which each verb has its turn."""
-    from hardneg.artifacts import Store
     from hardneg.recipe.execute import Options, Watcher, execute
     from hardneg.recipe.load import load_recipe
     from hardneg.recipe.plan import make_plan
+    from hardneg.store.artifacts import Store
 
     path = setting.folder / f"{name}-{os.environ.get('RANK', '')}.yaml"  # each process writes its own
     path.write_text(yaml.safe_dump(_tree(setting), sort_keys=False))
@@ -92,7 +92,7 @@ def _tree(setting: Setting) -> dict[str, Any]:
 
 def _work(folder: str, small: str, *devices: str) -> None:
     """One of the processes; the first one writes what they came to."""
-    from hardneg.distributed import leave
+    from hardneg.runtime.distributed import leave
 
     first, setting = own_place(folder, small, devices)
     found = made(setting, setting.device, "two")

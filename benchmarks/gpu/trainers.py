@@ -6,8 +6,8 @@ from gpu.material import model
 from gpu.recipes import collection
 from gpu.setting import Figures, Setting, expect
 
-from hardneg.float32_products import rounds_to_tf32
-from hardneg.indexes.exact import ExactOptions, search_exact
+from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
+from hardneg.runtime.float32_products import rounds_to_tf32
 
 
 def tf32(setting: Setting) -> Figures:

@@ -14,11 +14,11 @@ from originals.comparing import Differences, Item
 from originals.source import lines, take
 
 from hardneg.evaluation.metrics import evaluate, means
-from hardneg.miners.random import Sampled
-from hardneg.miners.ranks import TopK, Window
-from hardneg.miners.simans import SimAns
-from hardneg.miners.thresholds import Denoised
-from hardneg.types import Candidates, RankedList
+from hardneg.mining.miners.random import Sampled
+from hardneg.mining.miners.ranks import TopK, Window
+from hardneg.mining.miners.simans import SimAns
+from hardneg.mining.miners.thresholds import Denoised
+from hardneg.records.types import Candidates, RankedList
 
 QUERIES = 40
 

@@ -16,16 +16,16 @@ from originals.comparing import Differences, Item, both
 from originals.source import lines, take
 from torch import Tensor, nn
 
+from hardneg.losses.flops import flops
 from hardneg.losses.infonce import InfoNCE, Nll
 from hardneg.losses.lambda_rank import LambdaLoss
 from hardneg.losses.margin_mse import MarginMSE
 from hardneg.losses.star import Star
 from hardneg.losses.triplet import Triplet
-from hardneg.regularizers.flops import flops
+from hardneg.records.types import ScoreBatch
 from hardneg.training.examples import QueryRows
 from hardneg.training.methods.adore import Listed, label
 from hardneg.training.scoring import BatchColumns, masked
-from hardneg.types import ScoreBatch
 
 SHAPES = [(2, 4), (3, 8), (5, 16), (8, 12), (16, 32)]
 """Queries and dimensions."""

@@ -9,8 +9,8 @@ from pydantic import Field
 from hardneg.analysis.base import Analysis, Option, estimates_of
 from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.fields import Name, Reference
-from hardneg.reporting.figure import COLOURS, bar_width, figure, plain_axes
-from hardneg.reporting.table import Table
+from hardneg.report.figure import COLOURS, bar_width, figure, plain_axes
+from hardneg.report.table import Table
 
 
 class Ablation(Analysis):

@@ -12,14 +12,14 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hardneg.analysis.inputs import AnalysisInputs, Record
-from hardneg.atomic_write import replace_text
-from hardneg.errors import DataError, UsageError
 from hardneg.fields import MEASURED, MetricName, Name, Reference, Trait, marked_fields, marked_references
 from hardneg.fields import Option as Option
-from hardneg.registry import plugin_errors, suggestion
-from hardneg.reporting.curve import is_number
-from hardneg.reporting.figure import Points
-from hardneg.reporting.table import Section, Table
+from hardneg.records.errors import DataError, UsageError
+from hardneg.registry.plugins import plugin_errors, suggestion
+from hardneg.report.curve import is_number
+from hardneg.report.figure import Points
+from hardneg.report.table import Section, Table
+from hardneg.store.atomic_write import replace_text
 from hardneg.store.identity import options_in_key
 
 _SHOWN = 120
@@ -218,7 +218,7 @@ def estimates_of(inputs: AnalysisInputs, wanted: str | None) -> tuple[str, Mappi
     Raises:
         UsageError: the metric was not evaluated.
     """
-    from hardneg.reporting.content import estimates
+    from hardneg.report.content import estimates
 
     systems = {label: estimates(scores) for label, scores in inputs.results("evaluation").items()}
     metrics = list(dict.fromkeys(name for measured in systems.values() for name in measured))

@@ -10,13 +10,13 @@ from pydantic import Field, PositiveInt, model_validator
 
 from hardneg.analysis.base import Analysis, MeasuredRuns, Metric, Option, doubling
 from hardneg.analysis.inputs import AnalysisInputs
-from hardneg.data.qrels import Qrels
-from hardneg.data.runs import EMPTY, Run
-from hardneg.errors import DataError, UsageError
 from hardneg.fields import MEASURED, Name
-from hardneg.reporting.figure import figure, lines, plain_axes
-from hardneg.reporting.table import Table
-from hardneg.types import RankedList
+from hardneg.formats.qrels import Qrels
+from hardneg.formats.runs import EMPTY, Run
+from hardneg.records.errors import DataError, UsageError
+from hardneg.records.types import RankedList
+from hardneg.report.figure import figure, lines, plain_axes
+from hardneg.report.table import Table
 
 
 class CandidateCounts(Analysis):

@@ -9,8 +9,8 @@ from pydantic import BeforeValidator, Field
 from hardneg.analysis.base import Analysis, Option
 from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.fields import Name, Reference
-from hardneg.reporting.figure import bar_width, bars, figure, plain_axes
-from hardneg.reporting.table import Table
+from hardneg.report.figure import bar_width, bars, figure, plain_axes
+from hardneg.report.table import Table
 
 COSTED = Reference(("model", "index", "run", "negatives"))
 

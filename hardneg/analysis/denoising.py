@@ -13,11 +13,11 @@ from pydantic import Field
 
 from hardneg.analysis.base import Analysis, Option, percent, shortened
 from hardneg.analysis.inputs import AnalysisInputs
-from hardneg.data.negatives import drop_batches, drops_at, read_negatives
-from hardneg.errors import ArtifactError, UsageError
 from hardneg.fields import Name, Reference
-from hardneg.reporting.figure import Points, figure, lines, plain_axes
-from hardneg.reporting.table import Table
+from hardneg.formats.negatives import drop_batches, drops_at, read_negatives
+from hardneg.records.errors import ArtifactError, UsageError
+from hardneg.report.figure import Points, figure, lines, plain_axes
+from hardneg.report.table import Table
 
 _SCORE = "score"
 _NEVER = ("positive", "duplicate", "repeated")

@@ -9,8 +9,8 @@ from pydantic import Field, PositiveInt
 from hardneg.analysis.base import Analysis, Metric, Option, doubling
 from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.fields import MEASURED, Name
-from hardneg.reporting.figure import figure, lines, plain_axes
-from hardneg.reporting.table import Table
+from hardneg.report.figure import figure, lines, plain_axes
+from hardneg.report.table import Table
 
 
 class Dimensions(Analysis):

@@ -8,8 +8,8 @@ from pydantic import Field
 
 from hardneg.analysis.base import Analysis, Trainings, curves_of, of_each_history
 from hardneg.analysis.inputs import AnalysisInputs
-from hardneg.reporting.figure import Points, by_measurement, decades, figure, lines, plain_axes
-from hardneg.reporting.table import Table
+from hardneg.report.figure import Points, by_measurement, decades, figure, lines, plain_axes
+from hardneg.report.table import Table
 
 _LABELS = {
     "overlap": ("overlap with the real hard negatives", "overlap (share)"),

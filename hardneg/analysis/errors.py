@@ -11,10 +11,10 @@ from pydantic import Field, model_validator
 
 from hardneg.analysis.base import Analysis, Encoders, Indexes, Option, Runs, unnamed_encoders
 from hardneg.analysis.inputs import AnalysisInputs
-from hardneg.errors import UsageError
 from hardneg.evaluation.pairwise_errors import CUT, Bucket, PairwiseErrors, by_query, errors_in_run, to_json
-from hardneg.reporting.figure import COLOURS, figure, plain_axes
-from hardneg.reporting.table import Table
+from hardneg.records.errors import UsageError
+from hardneg.report.figure import COLOURS, figure, plain_axes
+from hardneg.report.table import Table
 
 if TYPE_CHECKING:
     from hardneg.indexes.ranks import Pass

@@ -14,11 +14,11 @@ from pydantic import Field, model_validator
 from hardneg.analysis.base import Analysis, Option, percent
 from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.fields import Name, Reference
-from hardneg.miners.selection import RULES, lowest, scores_of
-from hardneg.registry import suggestion
-from hardneg.reporting.figure import COLOURS, Points, figure, lines, plain_axes
-from hardneg.reporting.table import Table
-from hardneg.types import Candidates
+from hardneg.mining.miners.selection import RULES, lowest, scores_of
+from hardneg.records.types import Candidates
+from hardneg.registry.plugins import suggestion
+from hardneg.report.figure import COLOURS, Points, figure, lines, plain_axes
+from hardneg.report.table import Table
 
 Thresholds = Mapping[str, Sequence[float]]
 """The thresholds to try, by the name of the filtering miner."""

@@ -9,9 +9,9 @@ from pydantic import Field
 
 from hardneg.analysis.base import Analysis, Trainings, curves_of, of_each_history
 from hardneg.analysis.inputs import AnalysisInputs, Record
-from hardneg.reporting.curve import thinned
-from hardneg.reporting.figure import by_measurement, decades, figure, lines, plain_axes
-from hardneg.reporting.table import Table
+from hardneg.report.curve import thinned
+from hardneg.report.figure import by_measurement, decades, figure, lines, plain_axes
+from hardneg.report.table import Table
 
 _NORM = "2-norm before clipping"
 _TITLES = {"loss": ("training loss", "loss"), "all": ("gradients", _NORM)}

@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.data.json_rows import id_field, json_row, text_field
-from hardneg.data.qrels import Qrels, positives, read_qrels
-from hardneg.data.queries import topics_part
-from hardneg.data.runs import EMPTY, Run, read_run
-from hardneg.data.source_files import records
-from hardneg.data.text_lines import read_lines
-from hardneg.errors import DataError, UsageError
-from hardneg.layout import NEGATIVES
-from hardneg.progress import Progress, Silent
-from hardneg.registry import suggestion
-from hardneg.seeding import SEED
-from hardneg.types import Document, Query, RankedList
+from hardneg.formats.json_rows import id_field, json_row, text_field
+from hardneg.formats.qrels import Qrels, positives, read_qrels
+from hardneg.formats.queries import topics_part
+from hardneg.formats.runs import EMPTY, Run, read_run
+from hardneg.formats.source_files import records
+from hardneg.formats.text_lines import read_lines
+from hardneg.records.errors import DataError, UsageError
+from hardneg.records.layout import NEGATIVES
+from hardneg.records.types import Document, Query, RankedList
+from hardneg.registry.plugins import suggestion
+from hardneg.runtime.progress import Progress, Silent
+from hardneg.runtime.seeding import SEED
 
 if TYPE_CHECKING:
     from hardneg.encoders.spec import Kind
     from hardneg.evaluation.metrics import Scores
-    from hardneg.protocols import DenseSearcher
+    from hardneg.registry.protocols import DenseSearcher
 
 _LINES = 65_536
 

@@ -11,9 +11,9 @@ from pydantic import Field
 
 from hardneg.analysis.base import Encoders, Indexes, OfIndexes
 from hardneg.analysis.inputs import AnalysisInputs, System
-from hardneg.errors import UsageError
-from hardneg.reporting.figure import bar_width, bars, figure, plain_axes
-from hardneg.reporting.table import Table
+from hardneg.records.errors import UsageError
+from hardneg.report.figure import bar_width, bars, figure, plain_axes
+from hardneg.report.table import Table
 
 _PARTS = ("encode", "search", "total")
 _WARM_UP = 2

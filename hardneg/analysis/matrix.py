@@ -8,11 +8,11 @@ from pydantic import Field
 
 from hardneg.analysis.base import Analysis, Option, estimates_of
 from hardneg.analysis.inputs import AnalysisInputs
-from hardneg.errors import UsageError
 from hardneg.fields import Name, Reference
-from hardneg.registry import suggestion
-from hardneg.reporting.figure import figure, lines, plain_axes
-from hardneg.reporting.table import Table
+from hardneg.records.errors import UsageError
+from hardneg.registry.plugins import suggestion
+from hardneg.report.figure import figure, lines, plain_axes
+from hardneg.report.table import Table
 
 
 class Matrix(Analysis):

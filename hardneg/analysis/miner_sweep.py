@@ -13,12 +13,12 @@ from hardneg.analysis.base import Analysis, Option, percent
 from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.analysis.planted import HALVES, JUDGED, OWN, PlantedLists, halves, judged, known_positives, planted_lists
 from hardneg.analysis.swept_miners import TOP, WINDOW, ChoiceRule, choice, evidence, rows, swept
-from hardneg.errors import DataError
 from hardneg.fields import Name, Reference, Trait
-from hardneg.miners.selection import RULES
-from hardneg.registry import suggestion
-from hardneg.reporting.figure import COLOURS, figure, lines, plain_axes
-from hardneg.reporting.table import Table
+from hardneg.mining.miners.selection import RULES
+from hardneg.records.errors import DataError
+from hardneg.registry.plugins import suggestion
+from hardneg.report.figure import COLOURS, figure, lines, plain_axes
+from hardneg.report.table import Table
 
 THRESHOLDS: dict[str, tuple[float, ...]] = {"pos-percent": (0.98, 0.95, 0.9), "pos-margin": (0.0, 0.05, 0.1)}
 _KINDS = {

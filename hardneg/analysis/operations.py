@@ -9,11 +9,11 @@ from pydantic import Field
 
 from hardneg.analysis.base import Analysis, Option
 from hardneg.analysis.inputs import AnalysisInputs
-from hardneg.errors import UsageError
 from hardneg.fields import Name, Reference
-from hardneg.registry import suggestion
-from hardneg.reporting.figure import bar_width, bars, figure, plain_axes
-from hardneg.reporting.table import Table
+from hardneg.records.errors import UsageError
+from hardneg.registry.plugins import suggestion
+from hardneg.report.figure import bar_width, bars, figure, plain_axes
+from hardneg.report.table import Table
 
 _UNITS = {"index": ("passages", "document"), "run": ("queries", "query"), "negatives": ("queries", "query")}
 _UNITS |= {"model": ("steps", "step")}

@@ -10,10 +10,10 @@ from pydantic import Field, model_validator
 from hardneg.analysis.base import Analysis, Option, Runs, percent
 from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.analysis.shares import Against, Lists, check_label, draw_shares, negatives_overlap, run_overlap
-from hardneg.data.negatives import read_negatives
-from hardneg.errors import UsageError
 from hardneg.fields import Name, Reference
-from hardneg.reporting.table import Table
+from hardneg.formats.negatives import read_negatives
+from hardneg.records.errors import UsageError
+from hardneg.report.table import Table
 
 
 class Overlap(Analysis):

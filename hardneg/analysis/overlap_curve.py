@@ -9,10 +9,10 @@ from pydantic import Field, NonNegativeInt, model_validator
 from hardneg.analysis.base import Analysis, Option, percent
 from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.analysis.shares import negatives_overlap
-from hardneg.data.negatives import read_negatives
 from hardneg.fields import Name, Reference
-from hardneg.reporting.figure import figure, lines, plain_axes
-from hardneg.reporting.table import Table
+from hardneg.formats.negatives import read_negatives
+from hardneg.report.figure import figure, lines, plain_axes
+from hardneg.report.table import Table
 
 _BySteps = Annotated[dict[NonNegativeInt, Name], Field(min_length=1)]
 

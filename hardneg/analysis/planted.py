@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.errors import DataError
-from hardneg.miners.selection import lowest, scores_of
-from hardneg.seeding import derive_seed
-from hardneg.types import RankedList
+from hardneg.mining.miners.selection import lowest, scores_of
+from hardneg.records.errors import DataError
+from hardneg.records.types import RankedList
+from hardneg.runtime.seeding import derive_seed
 
 if TYPE_CHECKING:
     from hardneg.analysis.inputs import AnalysisInputs

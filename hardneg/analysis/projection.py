@@ -21,11 +21,11 @@ from hardneg.analysis.base import (
     unnamed_encoders,
 )
 from hardneg.analysis.inputs import AnalysisInputs, System
-from hardneg.data.negatives import read_negatives
-from hardneg.errors import MissingDependency, UsageError
 from hardneg.fields import Name, Reference, parse_names
-from hardneg.reporting.figure import COLOURS, figure, plain_axes
-from hardneg.reporting.table import Table
+from hardneg.formats.negatives import read_negatives
+from hardneg.records.errors import MissingDependency, UsageError
+from hardneg.report.figure import COLOURS, figure, plain_axes
+from hardneg.report.table import Table
 
 _PERPLEXITY = 30.0
 _ROUNDING = 1e-9

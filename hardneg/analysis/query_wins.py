@@ -11,11 +11,11 @@ from pydantic import Field
 from hardneg.analysis.base import Analysis, Metric, Option, shortened
 from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.analysis.shares import Lists
-from hardneg.data.qrels import Qrels
-from hardneg.data.runs import Run
 from hardneg.fields import MEASURED, Name
-from hardneg.reporting.figure import COLOURS, figure, plain_axes
-from hardneg.reporting.table import Table
+from hardneg.formats.qrels import Qrels
+from hardneg.formats.runs import Run
+from hardneg.report.figure import COLOURS, figure, plain_axes
+from hardneg.report.table import Table
 
 _LONGEST = 300
 _ROUNDING = 1e-9

@@ -8,10 +8,10 @@ from pydantic import Field, PositiveInt
 
 from hardneg.analysis.base import Analysis, MeasuredRuns, Option, doubling
 from hardneg.analysis.inputs import AnalysisInputs
-from hardneg.data.qrels import Qrels
-from hardneg.data.runs import Run
-from hardneg.reporting.figure import figure, lines, plain_axes
-from hardneg.reporting.table import Table
+from hardneg.formats.qrels import Qrels
+from hardneg.formats.runs import Run
+from hardneg.report.figure import figure, lines, plain_axes
+from hardneg.report.table import Table
 
 
 class RecallAtDepth(Analysis):

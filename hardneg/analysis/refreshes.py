@@ -9,9 +9,9 @@ from pydantic import Field
 
 from hardneg.analysis.base import Analysis, Trainings, of_each_history
 from hardneg.analysis.inputs import AnalysisInputs, Record
-from hardneg.reporting.curve import is_number, measurements, thinned
-from hardneg.reporting.figure import COLOURS, Points, figure, lines, plain_axes
-from hardneg.reporting.table import Table
+from hardneg.report.curve import is_number, measurements, thinned
+from hardneg.report.figure import COLOURS, Points, figure, lines, plain_axes
+from hardneg.report.table import Table
 
 
 class Refreshes(Analysis):

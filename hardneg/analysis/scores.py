@@ -10,12 +10,12 @@ from pydantic import Field
 
 from hardneg.analysis.base import Analysis, Option, Runs
 from hardneg.analysis.inputs import AnalysisInputs
-from hardneg.data.runs import Run
-from hardneg.errors import DataError, UsageError
 from hardneg.fields import Name
-from hardneg.reporting.figure import COLOURS, figure, lines, plain_axes
-from hardneg.reporting.table import Table
-from hardneg.seeding import generator
+from hardneg.formats.runs import Run
+from hardneg.records.errors import DataError, UsageError
+from hardneg.report.figure import COLOURS, figure, lines, plain_axes
+from hardneg.report.table import Table
+from hardneg.runtime.seeding import generator
 
 DEPTHS = (10, 100, 1000)
 _POINTS = 60

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from hardneg.analysis.base import Option, percent
-from hardneg.data.negatives import NegativesFile
 from hardneg.fields import Name
-from hardneg.registry import suggestion
-from hardneg.reporting.figure import bar_width, bars, figure, plain_axes
+from hardneg.formats.negatives import NegativesFile
+from hardneg.registry.plugins import suggestion
+from hardneg.report.figure import bar_width, bars, figure, plain_axes
 
 Lists = Mapping[str, Sequence[str]]
 """Document ids by query, best first."""

@@ -8,11 +8,11 @@ from pydantic import Field
 
 from hardneg.analysis.base import Analysis, Option
 from hardneg.analysis.inputs import AnalysisInputs
-from hardneg.data.shards import index_bytes
-from hardneg.errors import DataError
 from hardneg.fields import Name, Reference
-from hardneg.reporting.figure import bar_width, bars, figure, plain_axes
-from hardneg.reporting.table import Table
+from hardneg.formats.vectors.shards import index_bytes
+from hardneg.records.errors import DataError
+from hardneg.report.figure import bar_width, bars, figure, plain_axes
+from hardneg.report.table import Table
 
 _DOC_IDS = "docid"
 

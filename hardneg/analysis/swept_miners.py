@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from hardneg.analysis.planted import OWN, PlantedLists
 from hardneg.evaluation.significance import share_interval
-from hardneg.miners.selection import RULES
+from hardneg.mining.miners.selection import RULES
 
 TOP, WINDOW = "topk", "window"
 _OPTIONS = {"pos-percent": "share", "pos-margin": "margin", "denoised": "below", "max-score": "highest"}

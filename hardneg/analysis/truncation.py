@@ -8,11 +8,11 @@ from pydantic import Field, PositiveInt
 
 from hardneg.analysis.base import OfIndexes, Option, doubling
 from hardneg.analysis.inputs import AnalysisInputs, System
-from hardneg.errors import UsageError
 from hardneg.fields import MetricName
-from hardneg.reporting.figure import figure, lines, plain_axes
-from hardneg.reporting.table import Table
-from hardneg.types import Hits, RankedList
+from hardneg.records.errors import UsageError
+from hardneg.records.types import Hits, RankedList
+from hardneg.report.figure import figure, lines, plain_axes
+from hardneg.report.table import Table
 
 _DEPTH = 100
 

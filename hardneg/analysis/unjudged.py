@@ -9,10 +9,10 @@ from pydantic import Field, model_validator
 from hardneg.analysis.base import Analysis, MeasuredRuns, Option, percent
 from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.analysis.shares import Against, Lists, check_label, draw_shares, run_overlap
-from hardneg.data.qrels import Qrels
-from hardneg.data.runs import Run
 from hardneg.fields import MetricName
-from hardneg.reporting.table import Table
+from hardneg.formats.qrels import Qrels
+from hardneg.formats.runs import Run
+from hardneg.report.table import Table
 
 
 class Unjudged(Analysis):

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardneg.api.given_values import plugin_setting
-from hardneg.errors import PluginError
-from hardneg.seeding import SEED
+from hardneg.records.errors import PluginError
+from hardneg.runtime.seeding import SEED
 
 if TYPE_CHECKING:
     from hardneg.recipe.load import Recipe
@@ -95,7 +95,7 @@ def mining_stage(miner: str | Mapping[str, Any], split: str) -> dict[str, Any]:
 
 def training_stage(fields: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """A stage `train` with options of training where it has them: among its own fields, or within its `options`."""
-    from hardneg.registry import load_plugin
+    from hardneg.registry.plugins import load_plugin
 
     known = {*load_plugin("stages", "train").model_fields} - {"stage", "options", *fields}
     own = {name: value for name, value in options.items() if name in known}
@@ -107,7 +107,7 @@ def list_options(mining: Mapping[str, Any]) -> dict[str, Any]:
     """What the stage says besides whose list is mined: positives that it missed, where they are compared with."""
     from hardneg.fields import parse_setting
     from hardneg.mining.choosing import compares
-    from hardneg.registry import configure
+    from hardneg.registry.plugins import configure
 
     found: list[object] = []
     for kind, given in (("miners", mining["miner"]), *(("filters", each) for each in mining.get("filters", ()))):

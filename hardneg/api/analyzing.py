@@ -22,20 +22,20 @@ from hardneg.api.labels import run_labels
 from hardneg.api.notebook import html_section
 from hardneg.api.workplace import Where, Workplace
 from hardneg.api.writing import writing
-from hardneg.data.qrels import write_qrels
-from hardneg.errors import UsageError
 from hardneg.evaluation.metrics_json import write_metrics
 from hardneg.fields import Reference
-from hardneg.layout import METRICS
-from hardneg.registry import load_plugin, no_such_option, plugin_errors
-from hardneg.reporting.table import Section
-from hardneg.seeding import SEED
-from hardneg.types import Judgement
-from hardneg.wording import complaint, mistakes
+from hardneg.formats.qrels import write_qrels
+from hardneg.records.errors import UsageError
+from hardneg.records.layout import METRICS
+from hardneg.records.types import Judgement
+from hardneg.records.wording import complaint, mistakes
+from hardneg.registry.plugins import load_plugin, no_such_option, plugin_errors
+from hardneg.report.table import Section
+from hardneg.runtime.seeding import SEED
 
 if TYPE_CHECKING:
-    from hardneg.artifacts import Store
-    from hardneg.progress import Progress
+    from hardneg.runtime.progress import Progress
+    from hardneg.store.artifacts import Store
 
 Stages = Mapping[str, tuple[str, Mapping[str, Any]]]
 """Kind and facts of the stages of a run folder, by name."""
@@ -188,7 +188,7 @@ class AnalysisResult:
     def to_pandas(self) -> Any:
         """The table as a `pandas.DataFrame` of texts. Raises MissingDependency where pandas is not installed."""
         from hardneg.api.tables import frame_of_rows
-        from hardneg.reporting.table import cell
+        from hardneg.report.table import cell
 
         table = self.analysis.table(self.found)
         names = [cell(column).text for column in table.columns]

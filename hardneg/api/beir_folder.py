@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from hardneg.errors import DataError
-from hardneg.types import Collection, Query
+from hardneg.records.errors import DataError
+from hardneg.records.types import Collection, Query
 
 
 class WholeCollection(Collection, Protocol):

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from hardneg.artifacts import Artifact, Store
-from hardneg.digest import digest, tree_digest
-from hardneg.errors import ArtifactError, NotOurs
+from hardneg.records.errors import ArtifactError, NotOurs
+from hardneg.store.artifacts import Artifact, Store
+from hardneg.store.digest import digest, tree_digest
 
 
 def keep_content(store: Store, kind: str, write: Callable[[Path], object]) -> Artifact:

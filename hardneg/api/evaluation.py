@@ -8,9 +8,9 @@ from typing import Any
 from hardneg.api.notebook import html_graphics, html_section, html_table
 from hardneg.api.writing import writing
 from hardneg.evaluation.metrics_json import Measured, to_json, write_metrics
-from hardneg.reporting.content import ReportContent, systems_section, tests_by_metric
-from hardneg.reporting.intervals import means_graphic
-from hardneg.wording import counted
+from hardneg.records.wording import counted
+from hardneg.report.content import ReportContent, systems_section, tests_by_metric
+from hardneg.report.intervals import means_graphic
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from hardneg.api.content_store import keep_content
 from hardneg.api.given_values import name_of
 from hardneg.api.memory_collection import MemoryCollection
 from hardneg.api.table_collection import BeirTables, PairTables, by_split, is_table
-from hardneg.artifacts import Store
-from hardneg.data.text_lines import find_file
-from hardneg.errors import UsageError
+from hardneg.formats.text_lines import find_file
+from hardneg.records.errors import UsageError
+from hardneg.store.artifacts import Store
 
 Dataset = str | Path | Mapping[str, Any] | Any
 """`beir:FOLDER` or a plugin's name; a BEIR folder; a `datasets.Dataset` of pairs, by split or alone; or corpus, queries

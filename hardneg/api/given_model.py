@@ -6,8 +6,8 @@ from typing import Any
 
 from hardneg.api.content_store import keep_content
 from hardneg.api.given_values import name_of
-from hardneg.artifacts import Store
-from hardneg.errors import UsageError
+from hardneg.records.errors import UsageError
+from hardneg.store.artifacts import Store
 
 Model = str | Path | Any
 """A folder, a hub id or `packaged:NAME`; a result with a model; or a `SentenceTransformer`, `SparseEncoder` or
@@ -30,7 +30,7 @@ def named_model(given: Model, store: Store) -> str:
 
 
 def _save(model: Any, folder: Path) -> None:
-    from hardneg.encoders.open import quiet
+    from hardneg.encoders.open.resolved import quiet
 
     with quiet():
         model.save_pretrained(str(folder), create_model_card=False)

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from hardneg.api.memory_collection import Mistakes, graded
-from hardneg.data.qrels import Qrels
-from hardneg.errors import UsageError
+from hardneg.formats.qrels import Qrels
+from hardneg.records.errors import UsageError
 
 AnyQrels = str | Path | Mapping[str, Mapping[str, int] | Iterable[str]]
 """A file in TREC's or BEIR's form; or grades by document id, or a list of the relevant ones, by query id."""

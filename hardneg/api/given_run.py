@@ -11,11 +11,11 @@ import numpy as np
 from hardneg.api.content_store import keep_content
 from hardneg.api.labels import run_labels
 from hardneg.api.memory_collection import Mistakes
-from hardneg.artifacts import Store
-from hardneg.data.runs import write_run
-from hardneg.errors import DataError, UsageError
-from hardneg.layout import RUN
-from hardneg.types import RankedList
+from hardneg.formats.runs import write_run
+from hardneg.records.errors import DataError, UsageError
+from hardneg.records.layout import RUN
+from hardneg.records.types import RankedList
+from hardneg.store.artifacts import Store
 
 AnyRun = str | Path | Mapping[str, Mapping[str, float]] | Any
 """A TREC run's file, plain or gzip; what a search, rerank or fusion returned; or `{query_id: {doc_id: score}}`."""

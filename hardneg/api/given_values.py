@@ -6,7 +6,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
-from hardneg.errors import UsageError
+from hardneg.records.errors import UsageError
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -99,7 +99,7 @@ def plugin_settings(argument: str, given: Any) -> list[dict[str, Any]]:
 
 def verb_field(path: str) -> "FieldInfo":
     """The field of a verb at a path, such as `search.depth`, or `fuse.tuning.metric` of what a field holds."""
-    from hardneg.registry import load_plugin
+    from hardneg.registry.plugins import load_plugin
 
     verb, *names = path.split(".")
     model: Any = load_plugin("stages", verb)
@@ -120,7 +120,7 @@ def field_value(path: str, argument: str, given: Any) -> Any:
     """
     from pydantic import TypeAdapter, ValidationError
 
-    from hardneg.wording import complaint
+    from hardneg.records.wording import complaint
 
     info = verb_field(path)
     kind: Any = Annotated[(info.annotation, *info.metadata)] if info.metadata else info.annotation

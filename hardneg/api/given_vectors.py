@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from hardneg.api.content_store import keep_content
 from hardneg.api.given_values import file_path
-from hardneg.artifacts import Artifact
-from hardneg.errors import UsageError
-from hardneg.layout import RUN
-from hardneg.progress import Progress
+from hardneg.records.errors import UsageError
+from hardneg.records.layout import RUN
+from hardneg.runtime.progress import Progress
+from hardneg.store.artifacts import Artifact
 
 if TYPE_CHECKING:
     from hardneg.api.workplace import Workplace
-    from hardneg.data.flat import FlatVectors
+    from hardneg.formats.vectors.flat_vectors import FlatVectors
     from hardneg.indexes.dense import DenseIndex
-    from hardneg.indexes.exact import ExactOptions
-    from hardneg.types import RankedList
+    from hardneg.indexes.kernels.exact.exact import ExactOptions
+    from hardneg.records.types import RankedList
 
 _AT_ONCE = 65_536
 
@@ -44,12 +44,12 @@ class GivenVectors:
             DataError: the vectors are, or an id is repeated.
             UsageError: the vectors are of another dimension than the index.
         """
-        from hardneg.data.flat import FlatVectors
-        from hardneg.data.runs import write_run
-        from hardneg.data.vector_files import open_vectors
-        from hardneg.data.vectors_import import import_vectors
+        from hardneg.formats.runs import write_run
+        from hardneg.formats.vectors.flat_vectors import FlatVectors
+        from hardneg.formats.vectors.vector_files import open_vectors
+        from hardneg.formats.vectors.vectors_import import import_vectors
         from hardneg.indexes.dense import DenseIndex
-        from hardneg.indexes.exact import ExactOptions
+        from hardneg.indexes.kernels.exact.exact import ExactOptions
 
         index, file = DenseIndex.open(self.index), open_vectors(self.queries, self.ids)
         if file.dimension != index.dimension:
@@ -73,7 +73,7 @@ class GivenVectors:
 
 def _using(index: "DenseIndex", options: "ExactOptions", progress: Progress) -> "DenseIndex":
     """The index; one that is searched exactly with these options."""
-    from hardneg.indexes.flat import FlatSearcher
+    from hardneg.indexes.backends.flat import FlatSearcher
 
     if not isinstance(index.searcher, FlatSearcher):
         return index
@@ -81,7 +81,7 @@ def _using(index: "DenseIndex", options: "ExactOptions", progress: Progress) -> 
 
 
 def _entries(index: "DenseIndex", queries: "FlatVectors", depth: int) -> Iterator[tuple[str, "RankedList"]]:
-    from hardneg.types import RankedList
+    from hardneg.records.types import RankedList
 
     searcher, depth = index.searcher, min(depth, len(index.doc_ids))
     for start in range(0, len(queries), _AT_ONCE):

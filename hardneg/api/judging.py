@@ -7,14 +7,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from hardneg.errors import UsageError
 from hardneg.evaluation.levels import known_level
+from hardneg.records.errors import UsageError
 
 if TYPE_CHECKING:
-    from hardneg.data.collection import StoredCollection
-    from hardneg.data.qrels import Qrels
     from hardneg.evaluation.metrics import Scores
     from hardneg.evaluation.metrics_json import Measured
+    from hardneg.formats.collection import StoredCollection
+    from hardneg.formats.qrels import Qrels
 
 Note = Callable[[str], None]
 Starting = Callable[[], AbstractContextManager[None]]
@@ -43,7 +43,7 @@ class Judge:
 
     def grades(self) -> "Qrels":
         """The judgements that are given, or the collection's; maybe none."""
-        from hardneg.data.qrels import read_qrels
+        from hardneg.formats.qrels import read_qrels
 
         if isinstance(self.qrels, Path):
             return read_qrels(self.qrels)
@@ -78,10 +78,10 @@ class Judge:
         return grades
 
     def _by_answers(self, runs: Mapping[str, Path], cutoffs: Mapping[str, int], note: Note) -> "dict[str, Scores]":
-        from hardneg.data.answer_matching import PassageAnswers
-        from hardneg.data.runs import read_run
         from hardneg.evaluation.metrics import answer_coverage
         from hardneg.evaluation.notes import run_notes
+        from hardneg.formats.answer_matching import PassageAnswers
+        from hardneg.formats.runs import read_run
 
         if not cutoffs:
             return {}
@@ -115,9 +115,9 @@ class _Judging:
 
     def of(self, runs: Mapping[str, Path], starting: Starting) -> "dict[str, Scores]":
         """Each run's scores by metric and query."""
-        from hardneg.data.runs import read_run
         from hardneg.evaluation.metrics import evaluate, warm_up
         from hardneg.evaluation.notes import judgement_notes, run_notes
+        from hardneg.formats.runs import read_run
 
         found: dict[str, Scores] = {}
         for label, path in runs.items():

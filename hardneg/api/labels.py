@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from hardneg.errors import UsageError
+from hardneg.records.errors import UsageError
 
 METRICS = ("ndcg@10", "mrr@10", "recall@100")
 

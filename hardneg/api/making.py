@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from hardneg.api.content_store import keep_made
 from hardneg.api.workplace import Workplace
-from hardneg.artifacts import Artifact
-from hardneg.digest import file_digest
-from hardneg.layout import RUN
+from hardneg.records.layout import RUN
+from hardneg.store.artifacts import Artifact
+from hardneg.store.digest import file_digest
 
 if TYPE_CHECKING:
     from hardneg.recipe.plan import Plan
-    from hardneg.stages.context import ArtifactInput
+    from hardneg.verbs.shared.context import ArtifactInput
 
 
 def make_dataset(plan: "Plan", place: Workplace) -> Artifact:
@@ -35,7 +35,7 @@ def make_from(
         DataError: a run has a mistake, or none of its queries is in the split.
     """
     from hardneg.fields import DATASET
-    from hardneg.stages.context import ArtifactInput
+    from hardneg.verbs.shared.context import ArtifactInput
 
     step, facts = plan.steps[stage], dict[str, Any]()
     with TemporaryDirectory() as folder:
@@ -54,9 +54,9 @@ def make_from(
 
 def _rewritten(path: Path, dataset: Artifact, split: str, folder: Path) -> "tuple[ArtifactInput, dict[str, int]]":
     """A run as a stage reads it, under the digest of its content; and what of it is not in the collection."""
-    from hardneg.data.collection import StoredCollection
-    from hardneg.data.runs import rewrite_run
-    from hardneg.stages.context import ArtifactInput
+    from hardneg.formats.collection import StoredCollection
+    from hardneg.formats.runs import rewrite_run
+    from hardneg.verbs.shared.context import ArtifactInput
 
     folder.mkdir()
     found = rewrite_run(path, StoredCollection.open(dataset.path), split, folder / RUN)
@@ -66,8 +66,8 @@ def _rewritten(path: Path, dataset: Artifact, split: str, folder: Path) -> "tupl
 def _made(
     plan: "Plan", stage: str, inputs: "Mapping[str, ArtifactInput]", folder: Path, place: Workplace
 ) -> Mapping[str, Any]:
-    from hardneg.registry import plugin_errors
-    from hardneg.stages.context import StageContext
+    from hardneg.registry.plugins import plugin_errors
+    from hardneg.verbs.shared.context import StageContext
 
     step = plan.steps[stage]
     context = StageContext(step.name, step.spec, folder, inputs, step.plugins, place.progress, place.device)

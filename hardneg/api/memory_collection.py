@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
-from hardneg.data.qrels import GRADE_DIGITS
-from hardneg.data.source_files import order_splits, split_problem
-from hardneg.data.text_lines import one_word
-from hardneg.errors import DataError
-from hardneg.registry import suggestion
-from hardneg.types import Document, Judgement, Query
+from hardneg.formats.qrels import GRADE_DIGITS
+from hardneg.formats.source_files import order_splits, split_problem
+from hardneg.formats.text_lines import one_word
+from hardneg.records.errors import DataError
+from hardneg.records.types import Document, Judgement, Query
+from hardneg.registry.plugins import suggestion
 
 PARTS = ("corpus", "queries", "qrels")
 ONLY = "train"

@@ -12,11 +12,11 @@ from hardneg.api.given_values import at_least_one, file_path
 from hardneg.api.notebook import ROWS, caption, cut
 from hardneg.api.results import ROWS_FILE, Made, TextSource
 from hardneg.api.writing import writing
-from hardneg.data.negatives import NegativesFile, read_negatives
-from hardneg.layout import NEGATIVES
-from hardneg.reporting.table import Table
-from hardneg.types import Negatives
-from hardneg.wording import counted
+from hardneg.formats.negatives import NegativesFile, read_negatives
+from hardneg.records.layout import NEGATIVES
+from hardneg.records.types import Negatives
+from hardneg.records.wording import counted
+from hardneg.report.table import Table
 
 if TYPE_CHECKING:
     from hardneg.indexes.positive_scores import PositiveScores
@@ -86,7 +86,7 @@ class MinedNegatives(Made):
                 `overwrite` is not given, or they were mined from what stands there.
             DataError: no query has so many negatives.
         """
-        from hardneg.data.export.catalogue import check_form
+        from hardneg.formats.export.catalogue import check_form
 
         check_form(form, file_path(path))
         if negatives is not None:
@@ -96,8 +96,8 @@ class MinedNegatives(Made):
 
     def write_form(self, path: Path, form: str, negatives: int | None, scores: bool) -> Mapping[str, int]:
         """The same into a file that is free to be written, as a command has checked."""
-        from hardneg.data.export.catalogue import Source, write_form
-        from hardneg.data.export.rows import WriteOptions
+        from hardneg.formats.export.catalogue import Source, write_form
+        from hardneg.formats.export.rows import WriteOptions
 
         known = self.positive_scores(self) if scores and self.positive_scores is not None else None
         options = WriteOptions(negatives, scores, (lambda item: known[item.query_id]) if known else None)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from hardneg.api.mined import MinedNegatives
 from hardneg.api.workplace import Workplace
-from hardneg.layout import RUN
+from hardneg.records.layout import RUN
 
 if TYPE_CHECKING:
     from hardneg.indexes.positive_scores import PositiveScores
     from hardneg.recipe.execute import Outcome
     from hardneg.recipe.plan import Plan
-    from hardneg.types import Encoded
+    from hardneg.records.types import Encoded
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class RunScores:
     run: Path
 
     def __call__(self, mined: MinedNegatives) -> "PositiveScores":
-        from hardneg.data.runs import read_run
+        from hardneg.formats.runs import read_run
         from hardneg.indexes.positive_scores import scores_in_run
 
         return scores_in_run(mined, read_run(self.run).items())
@@ -45,7 +45,7 @@ class ModelScores:
     def __call__(self, mined: MinedNegatives) -> "PositiveScores":
         import numpy as np
 
-        from hardneg.data.runs import stream_run
+        from hardneg.formats.runs import stream_run
         from hardneg.indexes.positive_scores import scores_in_run
 
         found = scores_in_run(mined, stream_run(self.outcome.artifacts[self.run].path / RUN))
@@ -55,8 +55,8 @@ class ModelScores:
 
     def _fill(self, found: "PositiveScores", mined: MinedNegatives) -> None:
         from hardneg.encoders.inference import EncodeOptions
-        from hardneg.encoders.open import load_encoder
-        from hardneg.indexes.max_passage import pooled
+        from hardneg.encoders.open.resolved import load_encoder
+        from hardneg.indexes.kernels.max_passage import pooled
         from hardneg.indexes.positive_scores import fill_from_model
         from hardneg.indexes.stored import open_store
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from html import escape
 from importlib.resources import files
 
-from hardneg.reporting.svg import Graphic
-from hardneg.reporting.table import Section, Table, cell
+from hardneg.report.svg import Graphic
+from hardneg.report.table import Section, Table, cell
 
 _LONGEST = 160
 ROWS = 5
@@ -32,7 +32,7 @@ def html_section(section: Section) -> str:
 
 def html_graphics(graphics: Iterable[Graphic]) -> str:
     """Figures of the report, each with its caption, in colours that light and dark notebooks show."""
-    style = (files("hardneg.reporting") / "templates" / "drawn.css").read_text("utf-8")
+    style = (files("hardneg.report") / "templates" / "drawn.css").read_text("utf-8")
     each = "".join(f"<figure>{one.svg}<figcaption>{escape(one.caption)}</figcaption></figure>" for one in graphics)
     return f'<div style="max-width: 46rem; {_COLOURS}"><style>{style}</style>{each}</div>'
 

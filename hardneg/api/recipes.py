@@ -13,12 +13,12 @@ from hardneg.api.given_values import file_path, names_of
 from hardneg.api.notebook import caption
 from hardneg.api.results import BuiltIndex, TrainedModel
 from hardneg.api.workplace import Where, Workplace, setting_texts
-from hardneg.artifacts import Artifact
-from hardneg.errors import HardnegError
-from hardneg.layout import INDEX_FOLDER, LOCK, METRICS, MODEL_FOLDER, REPORT_HTML
-from hardneg.outputs import Outputs, Target, Words
-from hardneg.reporting.table import Table
-from hardneg.wording import counted, size
+from hardneg.records.errors import HardnegError
+from hardneg.records.layout import INDEX_FOLDER, LOCK, METRICS, MODEL_FOLDER, REPORT_HTML
+from hardneg.records.wording import counted, size
+from hardneg.report.table import Table
+from hardneg.store.artifacts import Artifact
+from hardneg.store.replaced_files import Outputs, Target, Words
 
 if TYPE_CHECKING:
     from hardneg.recipe.estimate import Estimate

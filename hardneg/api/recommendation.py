@@ -10,8 +10,8 @@ from hardneg.analysis.miner_sweep import MinerSweep, depth_of, told_let_in, told
 from hardneg.api.adhoc_recipe import MINED, TRAINED
 from hardneg.api.recommended_recipe import ALONE, METRIC, TRAIN_RUN, Asked
 from hardneg.api.recommended_trials import Trials
-from hardneg.reporting.table import Table
-from hardneg.wording import counted
+from hardneg.records.wording import counted
+from hardneg.report.table import Table
 
 _ALONE = "in-batch negatives alone"
 

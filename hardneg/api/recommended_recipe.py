@@ -6,7 +6,7 @@ from textwrap import wrap
 from typing import Any, Protocol
 
 from hardneg.api.adhoc_recipe import ENCODED, MINED, SEARCHED, TRAINED, training_stage
-from hardneg.errors import UsageError
+from hardneg.records.errors import UsageError
 
 SWEEP, JUDGE, TRIALS = "sweep", "reranked", "trials"
 ALONE = "in-batch"

@@ -8,9 +8,9 @@ from typing import Any
 from hardneg.api.recommended_recipe import ALONE, METRIC
 from hardneg.evaluation.levels import LEVEL
 from hardneg.evaluation.significance import Comparison, compare, interval_of
-from hardneg.reporting.numbers import bounds, number, p_value, within
-from hardneg.reporting.table import Table
-from hardneg.wording import counted
+from hardneg.records.wording import counted
+from hardneg.report.numbers import bounds, number, p_value, within
+from hardneg.report.table import Table
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ from hardneg.api.recommended_trials import Trials, in_order
 from hardneg.api.results import ReadOnly
 from hardneg.api.workplace import Where, Workplace, taken
 from hardneg.api.writing import writing
-from hardneg.atomic_write import replace_text
 from hardneg.evaluation.metrics_json import read_metrics
 from hardneg.fields import DATASET
-from hardneg.layout import METRICS
-from hardneg.reporting.table import Section
+from hardneg.records.layout import METRICS
+from hardneg.report.table import Section
+from hardneg.store.atomic_write import replace_text
 
 if TYPE_CHECKING:
     from hardneg.encoders.spec import ModelSpec
@@ -96,7 +96,7 @@ def fitted(asked: Asked, model: "ModelSpec") -> Asked:
     BM25 stands beside where Pyserini is installed. A table of token vectors is trained as in recipe star-static: at a
     rate in proportion to the size of its numbers, which are larger in wordllama's.
     """
-    from hardneg.encoders.open import resolve
+    from hardneg.encoders.open.resolved import resolve
     from hardneg.recipe.packages import absent
 
     resolved = resolve(model, fetch=True)

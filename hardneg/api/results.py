@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from hardneg.api.content_store import keep_made
 from hardneg.api.notebook import ROWS, caption
-from hardneg.artifacts import Artifact, Store
-from hardneg.data.collection import StoredCollection
-from hardneg.data.runs import read_run, stream_run
-from hardneg.layout import RUN
-from hardneg.reporting.table import Table
-from hardneg.types import RankedList
-from hardneg.wording import counted
+from hardneg.formats.collection import StoredCollection
+from hardneg.formats.runs import read_run, stream_run
+from hardneg.records.layout import RUN
+from hardneg.records.types import RankedList
+from hardneg.records.wording import counted
+from hardneg.report.table import Table
+from hardneg.store.artifacts import Artifact, Store
 
 if TYPE_CHECKING:
-    from hardneg.data.runs import Run
+    from hardneg.formats.runs import Run
 
 ROWS_FILE = "rows.arrow"
 

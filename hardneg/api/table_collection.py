@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from hardneg.api.memory_collection import ONLY, PARTS, refuse
-from hardneg.data.source_files import order_splits
 from hardneg.datasets.hub_tables import id_cell, numbered_rows, text_cell, whole_cell
 from hardneg.datasets.hugging_face import Columns
-from hardneg.types import Document, Judgement, Query
+from hardneg.formats.source_files import order_splits
+from hardneg.records.types import Document, Judgement, Query
 
 _COLUMNS = Columns()
 _PAIRS = ("anchor", "positive")

@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
-from hardneg.errors import MissingDependency
-from hardneg.types import Negatives, RankedList
+from hardneg.records.errors import MissingDependency
+from hardneg.records.types import Negatives, RankedList
 
 _RUN = pa.schema([("query_id", pa.string()), ("doc_id", pa.string()), ("rank", pa.int32()), ("score", pa.float32())])
 

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from hardneg.api.adhoc_recipe import AdhocRecipe
 from hardneg.api.given_values import file_path, name_of, names_of, plugin_setting, whole_number
-from hardneg.artifacts import Store
-from hardneg.errors import ArtifactError, UsageError
-from hardneg.progress import Progress, Silent, Task
-from hardneg.roots import begun
-from hardneg.seeding import SEED
-from hardneg.trials import cache_folder
+from hardneg.records.errors import ArtifactError, UsageError
+from hardneg.runtime.progress import Progress, Silent, Task
+from hardneg.runtime.seeding import SEED
+from hardneg.store.artifacts import Store
+from hardneg.store.roots import begun
+from hardneg.store.trials import cache_folder
 
 if TYPE_CHECKING:
     from hardneg.recipe.execute import Options, Outcome
     from hardneg.recipe.plan import Plan, Step
-    from hardneg.stages.engine import Engine
+    from hardneg.verbs.shared.engine import Engine
 
 _log = logging.getLogger("hardneg")
 
@@ -99,11 +99,11 @@ class Workplace:
         """Raises UsageError where something is given that no function takes, or a device that is not there."""
         for name in given:
             if name not in Where.__annotations__:
-                from hardneg.registry import suggestion
+                from hardneg.registry.plugins import suggestion
 
                 raise UsageError(f"no argument {name!r}{suggestion(name, Where.__annotations__)}")
         if (device := given.get("device")) is not None:
-            from hardneg.encoders.devices import check_device
+            from hardneg.encoders.speed.devices import check_device
 
             check_device(name_of("device", device), "device")
         store, progress = given.get("store"), given.get("progress", False)
@@ -115,8 +115,8 @@ class Workplace:
 
     def options(self, until: str | None = None, force: Sequence[str] = ()) -> "Options":
         """How to run a plan here."""
-        from hardneg.engines.local import Local
         from hardneg.recipe.execute import Options
+        from hardneg.verbs.shared.local_engine import Local
 
         return Options(until, tuple(force), self.device, self.engine or Local())
 
@@ -192,8 +192,8 @@ def _plain(value: Any) -> Any:
 
 def configured_engine(given: str | Mapping[str, Any]) -> "Engine":
     """The engine of a name, or of a mapping with its options beside `name`. Raises PluginError as `configure`."""
-    from hardneg.registry import configure
-    from hardneg.types import PluginSetting
+    from hardneg.records.types import PluginSetting
+    from hardneg.registry.plugins import configure
 
     options = plugin_setting("engine", {"name": "local", **given} if isinstance(given, Mapping) else given)
     engine: Engine = configure("engines", PluginSetting(options.pop("name"), options))

@@ -8,7 +8,7 @@ from typing import Any
 from hardneg.api.given_values import file_path
 from hardneg.api.results import TextSource
 from hardneg.api.workplace import usual_store
-from hardneg.outputs import Outputs, Target
+from hardneg.store.replaced_files import Outputs, Target
 
 
 @contextmanager

@@ -6,10 +6,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.batches.batch_order import TrainingQueries
 from hardneg.batches.clusters import k_means, path_through
 from hardneg.batches.packing import in_any_order, in_batches, members
-from hardneg.batches.protocol import TrainingQueries
-from hardneg.seeding import generator
+from hardneg.runtime.seeding import generator
 
 
 @dataclass(frozen=True)

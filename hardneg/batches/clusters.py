@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.errors import MissingDependency, UsageError
+from hardneg.records.errors import MissingDependency, UsageError
 
 ROUNDS = 20
 """How often k-means goes over the vectors."""

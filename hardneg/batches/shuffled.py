@@ -6,8 +6,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.batches.protocol import TrainingQueries
-from hardneg.seeding import generator
+from hardneg.batches.batch_order import TrainingQueries
+from hardneg.runtime.seeding import generator
 
 
 @dataclass(frozen=True)

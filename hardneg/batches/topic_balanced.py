@@ -6,11 +6,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.batches.batch_order import TrainingQueries
 from hardneg.batches.clusters import joined, k_means
 from hardneg.batches.packing import members
-from hardneg.batches.protocol import TrainingQueries
-from hardneg.errors import PluginError
-from hardneg.seeding import generator
+from hardneg.records.errors import PluginError
+from hardneg.runtime.seeding import generator
 
 _QUERIES_A_CLUSTER = 200
 

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 from hardneg.api.adhoc_recipe import AdhocRecipe
 from hardneg.api.workplace import Workplace
-from hardneg.artifacts import MANIFEST, Artifact, Store
-from hardneg.atomic_write import link_file, link_folder
 from hardneg.cli.console import Bars, bars, stderr_console
 from hardneg.cli.launch import meet
 from hardneg.cli.options import open_store, tell_once
 from hardneg.cli.outputs import command_outputs
-from hardneg.distributed import world
-from hardneg.errors import UsageError
 from hardneg.lines.base import Job
-from hardneg.outputs import Outputs, Target
+from hardneg.records.errors import UsageError
+from hardneg.runtime.distributed import world
+from hardneg.store.artifacts import MANIFEST, Artifact, Store
+from hardneg.store.atomic_write import link_file, link_folder
+from hardneg.store.replaced_files import Outputs, Target
 
 if TYPE_CHECKING:
     from hardneg.recipe.execute import Options, Outcome
     from hardneg.recipe.plan import Plan
-    from hardneg.stages.engine import Engine
+    from hardneg.verbs.shared.engine import Engine
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ from hardneg.cli import completion
 from hardneg.cli.console import Bars, stderr_console
 from hardneg.cli.evaluate import split_names
 from hardneg.cli.options import DEVICE, STORE, open_store, option_of, plain_flag
-from hardneg.errors import UsageError
 from hardneg.fields import Reference, known_metric
 from hardneg.lines.evaluate import EvaluateLine
 from hardneg.lines.shared import QRELS
-from hardneg.seeding import SEED
+from hardneg.records.errors import UsageError
+from hardneg.runtime.seeding import SEED
 
 _RUN = "A TREC run, plain or gzip; give --run for each."
 _QUERIES = "Queries: BEIR's queries.jsonl, id and text by tab, or TREC topics."

@@ -16,8 +16,8 @@ from hardneg.cli.console import print_table, say_json, stdout_console
 from hardneg.cli.lines import made_command
 from hardneg.cli.options import JSON, OVERWRITE, WRITTEN, flags_told
 from hardneg.cli.outputs import store_outputs
-from hardneg.layout import LOCK
-from hardneg.outputs import Target
+from hardneg.records.layout import LOCK
+from hardneg.store.replaced_files import Target
 
 if TYPE_CHECKING:
     from hardneg.analysis.base import Analysis
@@ -27,7 +27,7 @@ class _Commands(MutableMapping[str, Any]):
     """The commands by name, each made when it is looked up."""
 
     def __iter__(self) -> Iterator[str]:
-        from hardneg.registry import plugin_names
+        from hardneg.registry.plugins import plugin_names
 
         return iter(plugin_names("analyses"))
 
@@ -37,7 +37,7 @@ class _Commands(MutableMapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in set(self):
             raise KeyError(name)
-        from hardneg.registry import load_plugin
+        from hardneg.registry.plugins import load_plugin
 
         return command_of(load_plugin("analyses", name))
 
@@ -73,8 +73,8 @@ class _Analyses(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """The list of the analyses."""
-        from hardneg.plugin_help import plugin_summary
-        from hardneg.registry import list_plugins
+        from hardneg.registry.plugin_help import plugin_summary
+        from hardneg.registry.plugins import list_plugins
 
         found = {plugin.name: plugin_summary(plugin.target) for plugin in list_plugins("analyses")}
         self.summaries = {name: f"{told or 'Nothing is told of it'}." for name, told in found.items()}
@@ -109,7 +109,7 @@ def _outputs() -> Iterator[inspect.Parameter]:
 
 def _run(kind: "type[Analysis]", given: dict[str, Any]) -> None:
     from hardneg.cli.analysis_options import read_files, with_files
-    from hardneg.registry import plugin_errors
+    from hardneg.registry.plugins import plugin_errors
 
     analysis, files = with_files(kind, given)
     plot: Path | None = given["plot"]
@@ -128,7 +128,7 @@ def _run(kind: "type[Analysis]", given: dict[str, Any]) -> None:
 
 def _check_plot(plot: Path, overwrite: bool, reads: list[Path]) -> None:
     """Refuses, before any work, a figure that cannot be drawn, or that would replace what is no figure of hardneg's."""
-    from hardneg.reporting.figure import check_forms
+    from hardneg.report.figure import check_forms
 
     check_forms([plot])
     known = [path / LOCK if (path / LOCK).is_file() else path for path in reads]  # a run folder may hold figures too

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hardneg.artifacts import Artifact, Store
 from hardneg.cli import completion
 from hardneg.cli.console import bars, say, say_answer
 from hardneg.cli.options import JSON, STORE, open_store
 from hardneg.cli.recipe_options import PRESET, SET
-from hardneg.errors import ArtifactError
-from hardneg.integrity import Checked
-from hardneg.integrity import check as check_all
-from hardneg.roots import Unfinished, collect, garbage, owners, unfinished
-from hardneg.wording import counted, duration, size
+from hardneg.records.errors import ArtifactError
+from hardneg.records.wording import counted, duration, size
+from hardneg.store.artifacts import Artifact, Store
+from hardneg.store.integrity import Checked
+from hardneg.store.integrity import check as check_all
+from hardneg.store.roots import Unfinished, collect, garbage, owners, unfinished
 
 if TYPE_CHECKING:
-    from hardneg.data.shards import Shard
+    from hardneg.formats.vectors.shards import Shard
 
 app = typer.Typer(help="The store: what it holds, why a step runs, making room.", no_args_is_help=True)
 
@@ -82,7 +82,7 @@ def check(
 
     Example: hardneg artifacts check --repair
     """
-    from hardneg.data.shard_check import far_shards
+    from hardneg.formats.vectors.shard_check import far_shards
 
     opened = open_store(store)
     found = list(check_all(opened, bars()))
@@ -110,7 +110,7 @@ def check(
 
 def _with_far(item: Checked, shards: "Sequence[Shard]") -> Checked:
     """The same with what is wrong with its shards at URLs."""
-    from hardneg.data.shard_check import shard_problem
+    from hardneg.formats.vectors.shard_check import shard_problem
 
     with bars().task("checking", len(shards), "shards") as task:
         for shard in shards:

@@ -10,12 +10,12 @@ from hardneg.cli.adhoc_recipe import Place
 from hardneg.cli.console import bars, say
 from hardneg.cli.options import DATASET_OR_OTHER, OVERWRITE, STORE, WRITTEN
 from hardneg.cli.outputs import store_outputs
-from hardneg.outputs import Target
-from hardneg.wording import counted
+from hardneg.records.wording import counted
+from hardneg.store.replaced_files import Target
 
 if TYPE_CHECKING:
-    from hardneg.browse.browsed import Browsed
-    from hardneg.browse.marks import Marks
+    from hardneg.doors.browse.browsed import Browsed
+    from hardneg.doors.browse.marks import Marks
 
 _MARKS = "Where marks go; default beside what is looked at, NAME.marks.qrels."
 _EXPORT = "Write the first 200 queries as one page here, and serve nothing."
@@ -43,10 +43,10 @@ def browse(
 
     Example: hardneg browse mined.arrow --dataset beir:FOLDER --run bm25.trec.gz --export page.html
     """
-    from hardneg.browse.browsed import opened
-    from hardneg.browse.given import Beside, given_sources
-    from hardneg.browse.marks import Marks
-    from hardneg.browse.serving import check_installed
+    from hardneg.doors.browse.browsed import opened
+    from hardneg.doors.browse.given import Beside, given_sources
+    from hardneg.doors.browse.marks import Marks
+    from hardneg.doors.browse.serving import check_installed
 
     if export is None:
         check_installed()
@@ -61,7 +61,7 @@ def browse(
 
 
 def _export(browsed: "Browsed", marks: "Marks", target: Path, overwrite: bool) -> None:
-    from hardneg.browse.export import export_page
+    from hardneg.doors.browse.export import export_page
 
     outputs = store_outputs("browse", [Target(target)], browsed.sources.reads, overwrite)
     with outputs.begun(), outputs.laid_out():
@@ -71,7 +71,7 @@ def _export(browsed: "Browsed", marks: "Marks", target: Path, overwrite: bool) -
 
 
 def _serve(browsed: "Browsed", marks: "Marks", port: int) -> None:
-    from hardneg.browse.serving import listening
+    from hardneg.doors.browse.serving import listening
 
     with listening(browsed, marks, port) as server:
         say(server.address)

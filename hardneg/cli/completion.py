@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from hardneg.errors import HardnegError
+from hardneg.records.errors import HardnegError
 
 _CUTOFFS = (5, 10, 20, 100, 1000)
 
@@ -39,7 +39,7 @@ def plugins(kind: str) -> Callable[[], list[str]]:
     """Completes the installed plugins of a kind."""
 
     def names() -> list[str]:
-        from hardneg.registry import list_plugins
+        from hardneg.registry.plugins import list_plugins
 
         return [plugin.name for plugin in list_plugins(kind)]
 

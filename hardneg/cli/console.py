@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hardneg.progress import Lines, Task
+from hardneg.runtime.progress import Lines, Task
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable  # noqa: TID251
 
     from hardneg.evaluation.metrics_json import Measured
-    from hardneg.reporting.table import Table
+    from hardneg.report.table import Table
 
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """C0 and C1 but tab and newline, orders to turn the direction of writing, and bytes that are no text."""
@@ -131,8 +131,8 @@ def _shown(item: Any) -> Any:
 
 def measured_tables(console: "Console", measured: "Measured") -> None:
     """Prints one row a system, best in bold, significant differences marked, and one row a paired test."""
-    from hardneg.reporting.content import BRACKETS, ReportContent, systems_section, tests_by_metric
-    from hardneg.reporting.seeds import seed_tests_by_metric
+    from hardneg.report.content import BRACKETS, ReportContent, systems_section, tests_by_metric
+    from hardneg.report.seeds import seed_tests_by_metric
 
     section = systems_section(ReportContent.of("", measured))
     [systems] = section.tables
@@ -156,7 +156,7 @@ def print_table(console: "Console", rows: "Table", notes: bool = False, narrow: 
     """
     from rich.text import Text
 
-    from hardneg.reporting.table import cell
+    from hardneg.report.table import cell
 
     shown = table()
     for place, name in enumerate(cell(column).text for column in rows.columns):
@@ -181,7 +181,7 @@ def _width(rows: "Table") -> int:
     """The columns of a terminal that a table takes with what stands beside its figures."""
     from rich.cells import cell_len
 
-    from hardneg.reporting.table import Cell, cell
+    from hardneg.report.table import Cell, cell
 
     def width(content: Cell) -> int:
         return cell_len(content.text + content.marks) + (1 + len(content.note) if content.note else 0)

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from hardneg.errors import HardnegError, ModelError
+from hardneg.records.errors import HardnegError, ModelError
 
 if TYPE_CHECKING:
-    from hardneg.encoders.contract import Contract
-    from hardneg.encoders.open import ResolvedModel
+    from hardneg.encoders.open.contract import Contract
+    from hardneg.encoders.open.resolved import ResolvedModel
     from hardneg.encoders.spec import ModelSpec
 
 
@@ -17,7 +17,7 @@ def read(name: str) -> "ResolvedModel":
     Raises:
         ModelError: they are not.
     """
-    from hardneg.encoders.open import resolve
+    from hardneg.encoders.open.resolved import resolve
 
     model = resolve(name)
     if model.folder is None and (commit := model.location.commit) is not None:
@@ -28,7 +28,7 @@ def read(name: str) -> "ResolvedModel":
 
 def contract_lines(contract: "Contract") -> Iterator[tuple[str, str]]:
     """What a model says of itself: a word and its value, then all that is odd."""
-    from hardneg.encoders.configuration import tokens_read
+    from hardneg.encoders.open.configuration import tokens_read
 
     yield "query prompt", _prompt(contract.query_prompt)
     yield "document prompt", _prompt(contract.document_prompt)
@@ -53,8 +53,8 @@ def override_lines(spec: "ModelSpec") -> list[str]:
 
     Nothing of a model that has no files, such as one that a server holds.
     """
-    from hardneg.encoders.contract import OWN, overrides
-    from hardneg.encoders.open import resolve
+    from hardneg.encoders.open.contract import OWN, overrides
+    from hardneg.encoders.open.resolved import resolve
 
     model = resolve(spec)
     if model.folder is None and model.known is not None:
@@ -76,7 +76,7 @@ def _prompt(text: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    from hardneg.encoders.configuration import tokens_read
+    from hardneg.encoders.open.configuration import tokens_read
 
     if isinstance(value, int):
         return tokens_read(value)

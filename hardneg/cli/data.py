@@ -14,12 +14,12 @@ from hardneg.cli.adhoc_recipe import stored_dataset
 from hardneg.cli.console import Bars, aligned, bars, say, say_answer
 from hardneg.cli.options import JSON, STORE, output, tell_once
 from hardneg.cli.outputs import free_bytes
-from hardneg.errors import DataError
-from hardneg.wording import counted, size
+from hardneg.records.errors import DataError
+from hardneg.records.wording import counted, size
 
 if TYPE_CHECKING:
-    from hardneg.data.problems import Contents, Problem, SplitContents
     from hardneg.datasets.fetching import Published
+    from hardneg.formats.problems import Contents, Problem, SplitContents
 
 app = typer.Typer(help="Datasets: which can be read, what one holds, what is wrong with it.", no_args_is_help=True)
 
@@ -39,8 +39,8 @@ def list_(as_json: bool = JSON) -> None:
 
     Example: hardneg data list
     """
-    from hardneg.plugin_help import plugin_summary
-    from hardneg.registry import list_plugins
+    from hardneg.registry.plugin_help import plugin_summary
+    from hardneg.registry.plugins import list_plugins
 
     rows = [
         {"name": plugin.name, "reads": plugin.problem or plugin_summary(plugin.target), "package": plugin.package}
@@ -65,8 +65,8 @@ def show(
 
     Example: hardneg data show beir:scifact --limit 3
     """
-    from hardneg.data.collection import StoredCollection
-    from hardneg.data.corpus import document_lengths
+    from hardneg.formats.collection import StoredCollection
+    from hardneg.formats.corpus import document_lengths
 
     made = stored_dataset(AdhocRecipe("data show", dataset, settings=settings), store)
     collection = StoredCollection.open(made.path)
@@ -88,10 +88,10 @@ def check(
 
     Example: hardneg data check beir:scifact
     """
-    from hardneg.data.check import check as problems_of
-    from hardneg.data.problems import Contents
-    from hardneg.data.source_files import parts_of
     from hardneg.fields import DATASET as STAGE
+    from hardneg.formats.check import check as problems_of
+    from hardneg.formats.problems import Contents
+    from hardneg.formats.source_files import parts_of
 
     recipe = AdhocRecipe("data check", dataset, settings=settings).check(tell_once)
     loader = recipe.plugins[STAGE, "loader"]

@@ -18,8 +18,8 @@ from hardneg.cli.contracts import contract_lines, read
 from hardneg.cli.options import JSON, STORE, open_store
 from hardneg.cli.outputs import free_bytes
 from hardneg.cli.rates import forget_rates, measure_rates, measured_rates
-from hardneg.indexes.java import find_java, first_java, starts_alone
-from hardneg.trials import forget, remembered
+from hardneg.indexes.kernels.lucene.java import find_java, first_java, starts_alone
+from hardneg.store.trials import forget, remembered
 
 State = Literal["ok", "note", "missing", "broken"]
 _GIB = 1 << 30
@@ -202,7 +202,7 @@ def _faiss() -> Finding:
 
 
 def _java() -> Finding:
-    from hardneg.errors import MissingDependency
+    from hardneg.records.errors import MissingDependency
 
     if not importlib.util.find_spec("pyserini"):
         return Finding("bm25", "missing", "Pyserini is not installed", 'no BM25: pip install "hardneg[lucene]"')

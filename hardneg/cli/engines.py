@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from hardneg.cli.adhoc_recipe import Place, plugin_options
 from hardneg.cli.options import key_values
-from hardneg.distributed import world
-from hardneg.errors import UsageError
 from hardneg.lines.base import MACHINE
+from hardneg.records.errors import UsageError
+from hardneg.runtime.distributed import world
 
 if TYPE_CHECKING:
-    from hardneg.stages.engine import Engine
+    from hardneg.verbs.shared.engine import Engine
 
 LOCAL = "local"
 ENGINE_OPTION = key_values("An option of the engine, such as actors=4.", MACHINE)
@@ -24,8 +24,8 @@ def configured(name: str, given: Sequence[str], processes: int | None) -> "Engin
         PluginError: there is no such engine, or it has no such option.
         UsageError: it is another than the built-in one, in several processes.
     """
-    from hardneg.registry import configure
-    from hardneg.types import PluginSetting
+    from hardneg.records.types import PluginSetting
+    from hardneg.registry.plugins import configure
 
     if name != LOCAL and max(processes or 1, world().size) > 1:
         raise UsageError(

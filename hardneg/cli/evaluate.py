@@ -13,8 +13,8 @@ from hardneg.cli import completion, mteb
 from hardneg.cli.console import measured_tables, say, say_json, stdout_console
 from hardneg.cli.line_options import parameter, parameters, values
 from hardneg.cli.options import JSON
-from hardneg.errors import UsageError
 from hardneg.lines.evaluate import EvaluateLine, RunsToScore
+from hardneg.records.errors import UsageError
 
 if TYPE_CHECKING:
     from hardneg.evaluation.metrics_json import Measured

@@ -13,10 +13,10 @@ from hardneg.cli.adhoc_recipe import Place, PlannedWork, begun
 from hardneg.cli.console import say, tell_left_out
 from hardneg.cli.options import OUTPUT_FILE, OVERWRITE, SET, STORE, WRITTEN
 from hardneg.cli.outputs import store_outputs
-from hardneg.errors import UsageError
-from hardneg.layout import NEGATIVES
-from hardneg.outputs import Target
-from hardneg.wording import counted
+from hardneg.records.errors import UsageError
+from hardneg.records.layout import NEGATIVES
+from hardneg.records.wording import counted
+from hardneg.store.replaced_files import Target
 
 if TYPE_CHECKING:
     from hardneg.api.mined import MinedNegatives
@@ -60,7 +60,7 @@ class NegativesTarget:
         return [Target(path) for path in (self.output, self.corpus, self.dropped) if path is not None]
 
     def check(self) -> None:
-        from hardneg.data.export.catalogue import check_form
+        from hardneg.formats.export.catalogue import check_form
 
         check_form(self.form, self.output)
         if (self.corpus is not None) != (self.form == "tevatron-v2"):
@@ -97,7 +97,7 @@ def export(
 
     Example: hardneg export --model trained --form ance --output encoder
     """
-    from hardneg.data.export.catalogue import check_form
+    from hardneg.formats.export.catalogue import check_form
 
     if model is not None and form == _ANCE and dataset is None and negatives is None:
         _export_model(model, output, overwrite)
@@ -116,9 +116,9 @@ def _export_negatives(work: PlannedWork, source: tuple[str, Path], split: str, t
     """Writes the negatives of a source, its form and its file, as the target says."""
     from hardneg.api.mined import mined_in
     from hardneg.api.results import TextSource
-    from hardneg.data.export.catalogue import read_form
-    from hardneg.data.export.rows import TextLookup
-    from hardneg.data.negatives import write_negatives
+    from hardneg.formats.export.catalogue import read_form
+    from hardneg.formats.export.rows import TextLookup
+    from hardneg.formats.negatives import write_negatives
 
     form, path = source
     with TemporaryDirectory() as folder:
@@ -133,7 +133,7 @@ def _export_negatives(work: PlannedWork, source: tuple[str, Path], split: str, t
 
 def _export_model(model: Path, output: Path, overwrite: bool) -> None:
     from hardneg.encoders.encoder import Encoder
-    from hardneg.encoders.save import QUERY_LENGTH, export_ance
+    from hardneg.encoders.open.save import QUERY_LENGTH, export_ance
 
     outputs = store_outputs("export", [Target(output, folder=True)], [model], overwrite)
     outputs.check()
@@ -147,7 +147,7 @@ def _export_model(model: Path, output: Path, overwrite: bool) -> None:
 
 def write(made: "MinedNegatives", target: NegativesTarget) -> None:
     """Writes negatives as the target says, and tells what was left out."""
-    from hardneg.data.export.passages import write_tevatron_corpus
+    from hardneg.formats.export.passages import write_tevatron_corpus
 
     counts = dict(made.write_form(target.output, target.form, target.negatives, target.scores))
     say(f"{target.output}: {counted(counts.pop('rows'), 'row')}, form {target.form}")

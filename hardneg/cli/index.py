@@ -6,14 +6,14 @@ from pathlib import Path
 
 import typer
 
-from hardneg.atomic_write import replacing_folder
 from hardneg.cli import options
 from hardneg.cli.console import bars, say
 from hardneg.cli.lines import IndexGroup
 from hardneg.cli.outputs import store_outputs
-from hardneg.errors import UsageError
-from hardneg.outputs import Outputs, Target
-from hardneg.wording import counted
+from hardneg.records.errors import UsageError
+from hardneg.records.wording import counted
+from hardneg.store.atomic_write import replacing_folder
+from hardneg.store.replaced_files import Outputs, Target
 
 app = typer.Typer(
     cls=IndexGroup,
@@ -38,8 +38,8 @@ def import_(
 
     Example: hardneg index import --vectors vectors.parquet --output index
     """
-    from hardneg.data.vector_files import open_vectors
-    from hardneg.data.vectors_import import import_vectors
+    from hardneg.formats.vectors.vector_files import open_vectors
+    from hardneg.formats.vectors.vectors_import import import_vectors
 
     source = vectors or embeddings
     if source is None or (embeddings is not None and (vectors is not None or ids is not None)):

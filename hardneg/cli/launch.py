@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from hardneg.artifacts import disk_errors
 from hardneg.cli.console import say
 from hardneg.cli.watched import watched
-from hardneg.distributed import World, barrier, from_first, join, leave, speaks, spoken, world
-from hardneg.errors import HardnegError, UsageError
+from hardneg.records.errors import HardnegError, UsageError
+from hardneg.runtime.distributed import World, barrier, from_first, join, leave, speaks, spoken, world
+from hardneg.store.artifacts import disk_errors
 
 ASKED = "HARDNEG_PROCESSES"
 _LOST = 75

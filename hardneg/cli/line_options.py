@@ -9,8 +9,8 @@ from typing import Annotated, Any, get_args, get_origin
 from hardneg.api.given_values import plugin_setting
 from hardneg.cli.adhoc_recipe import plugin_options
 from hardneg.cli.options import flag, key_values, option_of
-from hardneg.errors import UsageError
 from hardneg.lines.base import REQUIRED, Argument, Line, common
+from hardneg.records.errors import UsageError
 
 _parameter = partial(Parameter, kind=Parameter.KEYWORD_ONLY)
 

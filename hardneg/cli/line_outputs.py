@@ -7,15 +7,15 @@ from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hardneg.atomic_write import link_file
 from hardneg.cli import export, options
 from hardneg.cli.adhoc_recipe import laid_at
 from hardneg.cli.console import say, tell_left_out
 from hardneg.cli.outputs import check_run
-from hardneg.errors import UsageError
-from hardneg.layout import DROPPED
-from hardneg.outputs import Outputs, Target
-from hardneg.wording import counted
+from hardneg.records.errors import UsageError
+from hardneg.records.layout import DROPPED
+from hardneg.records.wording import counted
+from hardneg.store.atomic_write import link_file
+from hardneg.store.replaced_files import Outputs, Target
 
 if TYPE_CHECKING:
     from hardneg.api.results import Made

@@ -11,8 +11,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from hardneg.cli.console import say
 from hardneg.cli.options import RESULTS, STAGES, flags_told, plain_flag
-from hardneg.errors import PartDone
 from hardneg.lines.installed import line_of
+from hardneg.records.errors import PartDone
 
 if TYPE_CHECKING:
     from hardneg.lines.base import Line
@@ -53,7 +53,7 @@ class LineGroup(TyperGroup):
         """The command, or what the help says of it."""
         if not self._helping or cmd_name in self._own:
             return self.commands.get(cmd_name)
-        from hardneg.plugin_help import plugin_summary
+        from hardneg.registry.plugin_help import plugin_summary
 
         told, panel = plugin_summary(self.lines[cmd_name]), RESULTS if cmd_name in PRINTED else STAGES
         return TyperCommand(cmd_name, callback=lambda: None, help=f"{told}.", rich_help_panel=panel)

@@ -20,8 +20,8 @@ from hardneg.cli.merge import merge
 from hardneg.cli.push import push
 from hardneg.cli.pyserini import pyserini
 from hardneg.cli.recommend import recommend
-from hardneg.distributed import world
-from hardneg.errors import ArtifactError, DataError, HardnegError
+from hardneg.records.errors import ArtifactError, DataError, HardnegError
+from hardneg.runtime.distributed import world
 
 EXIT_CODES = (
     "Exit codes: 0 done, 1 an error of hardneg, 2 wrong usage or a mistake in a recipe, 3 a plugin, 4 a data file, "

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import typer
 
-from hardneg.atomic_write import replacing_folder
 from hardneg.cli import options
 from hardneg.cli.console import bars, say
 from hardneg.cli.outputs import store_outputs
-from hardneg.outputs import Target
-from hardneg.wording import counted
+from hardneg.records.wording import counted
+from hardneg.store.atomic_write import replacing_folder
+from hardneg.store.replaced_files import Target
 
 
 def merge(
@@ -24,7 +24,7 @@ def merge(
 
     Example: hardneg index merge first second third --output index
     """
-    from hardneg.data.merging import merge_flat, merge_in_shards, open_flat
+    from hardneg.formats.merging import merge_flat, merge_in_shards, open_flat
 
     outputs = store_outputs("index merge", [Target(output, folder=True)], indexes, overwrite)
     outputs.check()

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hardneg.cli import completion
-from hardneg.errors import DataError, UsageError
 from hardneg.evaluation.levels import known_level
+from hardneg.records.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from hardneg.cli.adhoc_recipe import TerminalWorkplace
+    from hardneg.doors.mteb.comparison import Compared
     from hardneg.evaluation.metrics_json import Measured
-    from hardneg.mteb_search.comparison import Compared
-    from hardneg.types import PluginSetting
+    from hardneg.records.types import PluginSetting
 
 _PANEL = "On mteb's tasks, in place of runs"
 _REVISION = re.compile(r"[0-9a-f]{32,40}")
@@ -84,7 +84,7 @@ class Given:
     def setting(self) -> "PluginSetting | None":
         """The index with its options. Raises UsageError where there are options alone."""
         from hardneg.cli.adhoc_recipe import plugin_options
-        from hardneg.types import PluginSetting
+        from hardneg.records.types import PluginSetting
 
         options = plugin_options(self.index_options)
         if self.index is None and options:
@@ -124,8 +124,8 @@ class OnTasks:
             HardnegError: a model cannot be evaluated; the next call goes on from there.
         """
         from hardneg.cli.adhoc_recipe import Place
-        from hardneg.mteb_search.comparison import TaskComparison
-        from hardneg.mteb_search.model import require_mteb
+        from hardneg.doors.mteb.comparison import TaskComparison
+        from hardneg.doors.mteb.model import require_mteb
 
         if self.at.output is None:
             raise UsageError("evaluate --mteb: give --output FOLDER, where the results are kept")
@@ -145,9 +145,9 @@ class OnTasks:
                 yield from comparison.measured(task)
 
     def _evaluated(self, place: "TerminalWorkplace", baselines: Sequence[str]) -> "Iterator[Compared]":
-        from hardneg.mteb_search.comparison import Compared
-        from hardneg.mteb_search.model import TaskSearcher
-        from hardneg.mteb_search.system import TaskSystem
+        from hardneg.doors.mteb.comparison import Compared
+        from hardneg.doors.mteb.model import TaskSearcher
+        from hardneg.doors.mteb.system import TaskSystem
 
         known = {*self.given.models, *_labels(self.given.models).values()}
         known |= {name for path in self.given.predictions for name in (str(path), _prediction_label(path))}
@@ -160,7 +160,7 @@ class OnTasks:
             yield Compared(label, searcher)
 
     def _tasks(self, place: "TerminalWorkplace") -> list[Any]:
-        from hardneg.mteb_search.tasks import named_tasks
+        from hardneg.doors.mteb.tasks import named_tasks
 
         found, problems = list[Any](), list[str]()
         for name in dict.fromkeys(self.given.tasks):
@@ -177,8 +177,8 @@ class OnTasks:
     def _local_task(self, dataset: str, place: "TerminalWorkplace") -> Any:
         from hardneg.api.adhoc_recipe import AdhocRecipe
         from hardneg.api.making import make_dataset
-        from hardneg.data.collection import StoredCollection
-        from hardneg.mteb_search.local_task import local_task
+        from hardneg.doors.mteb.local_task import local_task
+        from hardneg.formats.collection import StoredCollection
 
         settings = [setting for setting in self.at.settings if setting.startswith("dataset.")]
         made = make_dataset(AdhocRecipe("evaluate", dataset, settings=settings).plan(), place)
@@ -188,7 +188,7 @@ class OnTasks:
 
 
 def _given(folders: Sequence[Path]) -> "Iterator[Compared]":
-    from hardneg.mteb_search.comparison import Compared
+    from hardneg.doors.mteb.comparison import Compared
 
     for folder in folders:
         if not folder.is_dir():

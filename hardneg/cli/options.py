@@ -9,16 +9,16 @@ from typing import Any
 import typer
 
 from hardneg.api.workplace import usual_store
-from hardneg.artifacts import Store
 from hardneg.cli import completion
 from hardneg.cli.console import say
 from hardneg.cli.launch import ASKED
-from hardneg.distributed import world
-from hardneg.errors import HardnegError
 from hardneg.lines import shared
 from hardneg.lines.base import COMMON, REQUIRED, Argument
 from hardneg.lines.base import MACHINE as MACHINE
 from hardneg.lines.base import WRITTEN as WRITTEN
+from hardneg.records.errors import HardnegError
+from hardneg.runtime.distributed import world
+from hardneg.store.artifacts import Store
 
 RECIPES = "Recipes"
 STAGES = "Single stages, on plain files"
@@ -62,7 +62,7 @@ def checked_device(context: typer.Context, device: str | None) -> str | None:
         UsageError: there is none of that name here.
     """
     if device is not None and not context.resilient_parsing:
-        from hardneg.encoders.devices import check_device
+        from hardneg.encoders.speed.devices import check_device
 
         check_device(device)
     return device

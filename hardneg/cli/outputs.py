@@ -4,11 +4,11 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from hardneg.artifacts import Store
 from hardneg.cli.console import say
 from hardneg.cli.options import open_store
-from hardneg.errors import UsageError
-from hardneg.outputs import Outputs, Target, Words
+from hardneg.records.errors import UsageError
+from hardneg.store.artifacts import Store
+from hardneg.store.replaced_files import Outputs, Target, Words
 
 _WORDS = Words("--output", "--overwrite", "hardneg {}")
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hardneg.cli.console import print_table, stdout_console
-from hardneg.machine import Machine
-from hardneg.rates.foretold import Foretold
+from hardneg.costs.foretold import Foretold
+from hardneg.costs.machine import Machine
 from hardneg.recipe.estimate import Estimate
-from hardneg.reporting.table import Table
-from hardneg.wording import counted, duration, size
+from hardneg.records.wording import counted, duration, size
+from hardneg.report.table import Table
 
 _MEANING = {
     "measured": "measured on this machine",

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from hardneg.artifacts import disk_errors
 from hardneg.cli import completion
 from hardneg.cli.console import say, say_answer
 from hardneg.cli.options import JSON, output
 from hardneg.cli.outputs import store_outputs
-from hardneg.errors import UsageError
-from hardneg.outputs import Target
+from hardneg.records.errors import UsageError
+from hardneg.store.artifacts import disk_errors
+from hardneg.store.replaced_files import Target
 
 if TYPE_CHECKING:
-    from hardneg.registry import Plugin
+    from hardneg.registry.plugins import Plugin
 
 app = typer.Typer(
     help="What is installed: datasets, miners, filters, losses, regularizers, batches, indexes, rerankers, stages, "
@@ -38,7 +38,7 @@ KIND = typer.Argument(
 
 def singulars() -> dict[str, str]:
     """Kinds of plugins by their names in the singular."""
-    from hardneg.registry import KINDS
+    from hardneg.registry.plugins import KINDS
 
     names = ("dataset", "encoder", "miner", "filter", "loss", "regularizer", "batches", "index", "reranker", "stage")
     return dict(zip((*names, "analysis", "engine"), KINDS, strict=True))
@@ -50,7 +50,7 @@ def kind_of(word: str) -> str:
     Raises:
         UsageError: it names none.
     """
-    from hardneg.registry import KINDS, suggestion
+    from hardneg.registry.plugins import KINDS, suggestion
 
     known = singulars()
     kind = known.get(word, word)
@@ -72,7 +72,7 @@ def list_(
     """
     from dataclasses import asdict
 
-    from hardneg.registry import list_plugins
+    from hardneg.registry.plugins import list_plugins
 
     found = list_plugins(kind_of(kind) if kind else None)
     say_answer([asdict(plugin) for plugin in found], _listed(found), as_json)
@@ -96,8 +96,8 @@ def show(
 
     Example: hardneg plugins show loss star
     """
-    from hardneg.plugin_help import plugin_options, plugin_text
-    from hardneg.registry import list_plugins, load_plugin
+    from hardneg.registry.plugin_help import plugin_options, plugin_text
+    from hardneg.registry.plugins import list_plugins, load_plugin
 
     kind = kind_of(kind)
     plugin = load_plugin(kind, name)
@@ -137,7 +137,7 @@ def write_package(kind: str, name: str, folder: Path) -> list[Path]:
         ArtifactError: the folder cannot be written.
         UsageError: the kind or the name is not one, or the folder holds something.
     """
-    from hardneg.registry import list_plugins
+    from hardneg.registry.plugins import list_plugins
 
     kind = kind_of(kind)
     singular = next(one for one, many in singulars().items() if many == kind)

@@ -10,12 +10,12 @@ import typer
 from hardneg.cli import completion
 from hardneg.cli.console import aligned, say
 from hardneg.cli.options import STORE, open_store
-from hardneg.errors import UsageError
-from hardneg.wording import counted, size
+from hardneg.records.errors import UsageError
+from hardneg.records.wording import counted, size
 
 if TYPE_CHECKING:
-    from hardneg.hub.push import Push
-    from hardneg.hub.upload import HubFile, Upload
+    from hardneg.doors.hub.push import Push
+    from hardneg.doors.hub.upload import HubFile, Upload
 
 _SHOWN = 40
 
@@ -50,9 +50,9 @@ def push(
 
     Example: hardneg push runs/star-passage-demo --repo org/name
     """
-    from hardneg.hub.negatives import Rows
-    from hardneg.hub.preparing import Wanted, prepare
-    from hardneg.hub.push import planned
+    from hardneg.doors.hub.negatives import Rows
+    from hardneg.doors.hub.preparing import Wanted, prepare
+    from hardneg.doors.hub.push import planned
 
     wanted = Wanted(what, model, Rows(form, count))
     with TemporaryDirectory() as scratch:

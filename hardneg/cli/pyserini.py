@@ -7,7 +7,7 @@ import typer
 from hardneg.cli import options
 from hardneg.cli.adhoc_recipe import plugin_options
 from hardneg.cli.console import say
-from hardneg.errors import HardnegError, UsageError
+from hardneg.records.errors import HardnegError, UsageError
 
 
 def pyserini(
@@ -27,10 +27,10 @@ def pyserini(
 
     Example: hardneg pyserini lucene-impacts --model trained --option scale=51.2
     """
+    from hardneg.doors.pyserini.checking import check as run_lines
+    from hardneg.doors.pyserini.checking import with_java
+    from hardneg.doors.pyserini.folders import Named, openings
     from hardneg.encoders.spec import ModelSpec
-    from hardneg.pyserini.checking import check as run_lines
-    from hardneg.pyserini.checking import with_java
-    from hardneg.pyserini.folders import Named, openings
 
     if model is None and (query_length is not None or query_prompt is not None):
         raise UsageError("pyserini: --query-length and --query-prompt say how a model is used: give --model")

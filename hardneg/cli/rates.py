@@ -5,16 +5,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hardneg.cli.console import bars, say
-from hardneg.wording import size
+from hardneg.records.wording import size
 
 if TYPE_CHECKING:
-    from hardneg.rates.rates import Pace
+    from hardneg.costs.rates import Pace
 
 
 def measure_rates(store: Path) -> None:
     """Measures what plans are made from, as far as it is not kept yet; on stderr what could not be measured."""
-    from hardneg.machine import this_device
-    from hardneg.measuring.pieces import measure
+    from hardneg.api.measuring.pieces import measure
+    from hardneg.costs.machine import this_device
 
     device = this_device()
     place = next(place for place in (store, *store.parents) if place.is_dir())
@@ -24,21 +24,21 @@ def measure_rates(store: Path) -> None:
 
 def forget_rates() -> None:
     """Forgets all of it."""
-    from hardneg.rates import files
+    from hardneg.costs import rate_files as files
 
     files.forget_rates()
 
 
 def measured_rates() -> tuple[str, str] | None:
     """What was measured, and on what and when; None where nothing was."""
-    from hardneg.machine import this_device
-    from hardneg.rates.files import measured
+    from hardneg.costs.machine import this_device
+    from hardneg.costs.rate_files import measured
 
     device = this_device()
     found = measured(device)
     if found is None:
         return None
-    from hardneg.measuring.pieces import PIECES, has
+    from hardneg.api.measuring.pieces import PIECES, has
 
     missing = [name for name in PIECES if not has(found, name)]
     left = f"; not yet {', '.join(missing)}: `hardneg doctor --measure` goes on" if missing else ""

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from hardneg.artifacts import Store
 from hardneg.cli import completion
 from hardneg.cli.console import Bars, aligned, say, say_answer, stderr_console
 from hardneg.cli.engines import ENGINE_OPTION, configured
@@ -14,9 +13,10 @@ from hardneg.cli.launch import launched, meet, together
 from hardneg.cli.options import DEVICE, ENGINE, JSON, OVERWRITE, PROCESSES, STORE, open_store, output
 from hardneg.cli.recipe_options import NAME, PRESET, SET, check_stages, headline, planned
 from hardneg.cli.recipe_plan import plan, run_outputs
-from hardneg.distributed import world
-from hardneg.errors import RecipeError, UsageError
-from hardneg.wording import counted, size
+from hardneg.records.errors import RecipeError, UsageError
+from hardneg.records.wording import counted, size
+from hardneg.runtime.distributed import world
+from hardneg.store.artifacts import Store
 
 if TYPE_CHECKING:
     from hardneg.recipe.execute import Options

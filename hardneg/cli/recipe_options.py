@@ -8,7 +8,7 @@ import typer
 from hardneg.api.adhoc_recipe import planned_recipe
 from hardneg.cli import completion
 from hardneg.cli.options import tell_once
-from hardneg.errors import UsageError
+from hardneg.records.errors import UsageError
 
 if TYPE_CHECKING:
     from hardneg.recipe.plan import Plan

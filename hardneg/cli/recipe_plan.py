@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hardneg.artifacts import Store
 from hardneg.cli import completion
 from hardneg.cli.adhoc_recipe import plan_outputs
 from hardneg.cli.console import say, say_json
@@ -16,12 +15,13 @@ from hardneg.cli.doctor import memory
 from hardneg.cli.options import JSON, MACHINE, PROCESSES, STORE, open_store, output
 from hardneg.cli.outputs import free_bytes
 from hardneg.cli.recipe_options import NAME, PRESET, SET, check_stages, headline, planned
-from hardneg.errors import UsageError
-from hardneg.layout import LOCK
-from hardneg.outputs import Outputs, Target
+from hardneg.records.errors import UsageError
+from hardneg.records.layout import LOCK
+from hardneg.store.artifacts import Store
+from hardneg.store.replaced_files import Outputs, Target
 
 if TYPE_CHECKING:
-    from hardneg.machine import Machine
+    from hardneg.costs.machine import Machine
     from hardneg.recipe.estimate import Estimate
     from hardneg.recipe.plan import Plan
 
@@ -81,7 +81,7 @@ def plan(
 
     Example: hardneg recipe plan star-passage --preset paper --rates h100 --machines 2 --gpus 8
     """
-    from hardneg.machine import named
+    from hardneg.costs.machine import named
 
     where = _where(named(rates, machines, gpus), processes if gpus is None else None, price)
     if gpus is not None and processes is not None:
@@ -110,7 +110,7 @@ def run_outputs(made: "Plan", opened: Store, folder: Path, overwrite: bool) -> O
 
 def show_plan(made: "Plan", store: Store, as_json: bool) -> None:
     """The plan of a command that makes its recipe itself, here."""
-    from hardneg.machine import named
+    from hardneg.costs.machine import named
 
     told = replace(_told(made, store, None, None, named(None, 1, None)), problems=_packages(made))
     if as_json:

@@ -10,13 +10,13 @@ import typer
 from hardneg.api.adhoc_recipe import AdhocRecipe
 from hardneg.api.given_values import plugin_setting
 from hardneg.api.recommended_recipe import Asked
-from hardneg.atomic_write import replace_text
 from hardneg.cli import completion, options
 from hardneg.cli.adhoc_recipe import Place, PlannedWork, begun, plan_outputs, plugin_options
 from hardneg.cli.console import print_table, say, say_json, stdout_console
 from hardneg.cli.options import JSON, TUNING, tell_once
-from hardneg.errors import UsageError
-from hardneg.outputs import Outputs, Target
+from hardneg.records.errors import UsageError
+from hardneg.store.atomic_write import replace_text
+from hardneg.store.replaced_files import Outputs, Target
 
 if TYPE_CHECKING:
     from hardneg.api.recommendation import Recommendation

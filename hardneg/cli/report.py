@@ -14,10 +14,10 @@ from hardneg.cli.evaluate import MORE_NAMES, compile_note, judging_of
 from hardneg.cli.line_options import parameter, parameters
 from hardneg.cli.options import OVERWRITE, output
 from hardneg.cli.outputs import store_outputs
-from hardneg.errors import UsageError
 from hardneg.lines.evaluate import EvaluateLine, RunsToScore
-from hardneg.outputs import Target
-from hardneg.wording import counted
+from hardneg.records.errors import UsageError
+from hardneg.records.wording import counted
+from hardneg.store.replaced_files import Target
 
 _FOLDER = output("The folder to write; report.* and queries.tsv in it are replaced.")
 
@@ -57,9 +57,9 @@ def report(**given: Any) -> None:
 
 def _write_report(output: Path, judging: RunsToScore, title: str, system: str, overwrite: bool) -> None:
     """Measures the runs and writes the page, which is about the run `system`."""
-    from hardneg.reporting.content import ReportContent
-    from hardneg.reporting.page import NAMES, write_report
-    from hardneg.reporting.queries import Passages
+    from hardneg.report.content import ReportContent
+    from hardneg.report.page import NAMES, write_report
+    from hardneg.report.queries import Passages
 
     judge, runs = judging.judge, judging.files
     source = (judge.dataset or "").partition(":")[2]

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hardneg.artifacts import Artifact
 from hardneg.cli.console import Bars, measured_tables, stdout_console
-from hardneg.layout import METRICS
 from hardneg.recipe.execute import Watcher
 from hardneg.recipe.plan import Step
-from hardneg.wording import duration
+from hardneg.records.layout import METRICS
+from hardneg.records.wording import duration
+from hardneg.store.artifacts import Artifact
 
 if TYPE_CHECKING:
     from rich.console import Console

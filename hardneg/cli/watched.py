@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from hardneg.distributed import MEETING, World, from_first, world
-from hardneg.errors import UsageError
+from hardneg.records.errors import UsageError
+from hardneg.runtime.distributed import MEETING, World, from_first, world
 
 _TOKEN, _NUMBER = 32, 8
 _POLITE = 5.0  # seconds in which a process that has connected says who it is

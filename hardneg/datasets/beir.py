@@ -6,14 +6,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hardneg.data.json_rows import id_field, json_row, text_field, texts_field
-from hardneg.data.qrels import iter_qrels
-from hardneg.data.source_files import line_part, order_splits, qrels_part
-from hardneg.data.text_lines import estimate_lines, find_file, no_folder, read_lines
 from hardneg.datasets.topic_files import PartedCollection
-from hardneg.digest import digest
-from hardneg.errors import DataError
-from hardneg.types import Answers, Document, Query
+from hardneg.formats.json_rows import id_field, json_row, text_field, texts_field
+from hardneg.formats.qrels import iter_qrels
+from hardneg.formats.source_files import line_part, order_splits, qrels_part
+from hardneg.formats.text_lines import estimate_lines, find_file, no_folder, read_lines
+from hardneg.records.errors import DataError
+from hardneg.records.types import Answers, Document, Query
+from hardneg.store.digest import digest
 
 _SAMPLED = 50_000
 """How many judgements are read to tell how many a query has."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from hardneg.errors import MissingDependency, UsageError
+from hardneg.records.errors import MissingDependency, UsageError
 
 _TESTS = frozenset({"test", "tests", "_test", "_tests", "testing", "_testing", "conftest.py"})
 _DISTRIBUTIONS = {"sklearn": "scikit-learn", "PIL": "pillow", "yaml": "PyYAML"}

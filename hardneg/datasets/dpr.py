@@ -11,13 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hardneg.data.json_rows import id_field, json_row, read_array, text_field, texts_field
-from hardneg.data.source_files import Part, Record, line_part, order_splits, records
-from hardneg.data.text_lines import checked_id, estimate_lines, find_file, lines_or_errors
-from hardneg.digest import digest, tree_digest
-from hardneg.errors import DataError
-from hardneg.types import Answers, Document, Judgement, Query
-from hardneg.wording import counted
+from hardneg.formats.json_rows import id_field, json_row, read_array, text_field, texts_field
+from hardneg.formats.source_files import Part, Record, line_part, order_splits, records
+from hardneg.formats.text_lines import checked_id, estimate_lines, find_file, lines_or_errors
+from hardneg.records.errors import DataError
+from hardneg.records.types import Answers, Document, Judgement, Query
+from hardneg.records.wording import counted
+from hardneg.store.digest import digest, tree_digest
 
 _FILES = (
     re.compile(r"(?:biencoder-)?(.+)-(train|dev|test)\.json"),
@@ -139,7 +139,7 @@ class DprCollection:
         return [*self.left_out, *(f"{name}: {n} {what}" for name, counts in read for what, n in counts.items())]
 
     def parts(self) -> Iterator[Part]:
-        """The files as `hardneg.data.check` reads them; a mistake in a JSON file ends its reading."""
+        """The files as `hardneg.formats.check` reads them; a mistake in a JSON file ends its reading."""
         yield self._documents()
         for split, path in self.questions.items():
             yield Part(str(path), partial(self._records, split, False), split)

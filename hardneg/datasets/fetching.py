@@ -14,9 +14,9 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import IO, Any, cast
 
-from hardneg.errors import DataError, UsageError
-from hardneg.progress import Progress
-from hardneg.registry import suggestion
+from hardneg.records.errors import DataError, UsageError
+from hardneg.registry.plugins import suggestion
+from hardneg.runtime.progress import Progress
 
 _BLOCK = 1 << 20
 _SECONDS = 60.0

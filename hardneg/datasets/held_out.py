@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from hardneg.data.source_files import Part, parts_of
-from hardneg.errors import DataError
-from hardneg.seeding import SEED, derive_seed
-from hardneg.types import Answers, Collection, Document, HasAnswers, Judgement, Query
+from hardneg.formats.source_files import Part, parts_of
+from hardneg.records.errors import DataError
+from hardneg.records.types import Answers, Collection, Document, HasAnswers, Judgement, Query
+from hardneg.runtime.seeding import SEED, derive_seed
 
 UNLABELLED = "unlabelled"
 _TRAIN = "train"

@@ -8,10 +8,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hardneg.data.text_lines import one_word
-from hardneg.digest import file_digest, tree_digest
-from hardneg.errors import DataError, MissingDependency
-from hardneg.types import Lookup
+from hardneg.formats.text_lines import one_word
+from hardneg.records.errors import DataError, MissingDependency
+from hardneg.records.types import Lookup
+from hardneg.store.digest import file_digest, tree_digest
 
 _SPLIT_NAMES = {"validation": "dev", "valid": "dev", "val": "dev"}
 _COMMIT_DIGITS = 40

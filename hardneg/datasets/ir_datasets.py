@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hardneg.data.source_files import JudgedQueries, order_splits
 from hardneg.datasets.hub_tables import numbered_rows
-from hardneg.digest import digest, file_digest
-from hardneg.errors import DataError, MissingDependency
-from hardneg.types import Document, Judgement, Lookup, Query
+from hardneg.formats.source_files import JudgedQueries, order_splits
+from hardneg.records.errors import DataError, MissingDependency
+from hardneg.records.types import Document, Judgement, Lookup, Query
+from hardneg.store.digest import digest, file_digest
 
 _SPLITS = {"train": "train", "dev": "dev", "valid": "dev", "validation": "dev", "val": "dev", "test": "test"}
 _DEEPEST = 12

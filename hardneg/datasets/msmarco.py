@@ -6,14 +6,14 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from hardneg.data.queries import query_line
-from hardneg.data.source_files import line_part, order_splits
-from hardneg.data.text_lines import checked_id, estimate_lines, find_file
 from hardneg.datasets.topic_files import Pairs, PartedCollection, find_pairs
-from hardneg.digest import digest
-from hardneg.errors import DataError
-from hardneg.types import Document
-from hardneg.wording import counted
+from hardneg.formats.queries import query_line
+from hardneg.formats.source_files import line_part, order_splits
+from hardneg.formats.text_lines import checked_id, estimate_lines, find_file
+from hardneg.records.errors import DataError
+from hardneg.records.types import Document
+from hardneg.records.wording import counted
+from hardneg.store.digest import digest
 
 _SMALL = ".small"
 _CORPUS = "msmarco-docs.tsv"

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import ClassVar, NamedTuple
 
-from hardneg.data.answer_matching import has_answer
 from hardneg.datasets.docstrings import distribution_of, find_package, read_docstrings, source_files
-from hardneg.digest import digest, file_digest, tree_digest
-from hardneg.errors import UsageError
-from hardneg.seeding import derive_seed
+from hardneg.formats.answer_matching import has_answer
+from hardneg.records.errors import UsageError
+from hardneg.records.types import Answers, Document, Judgement, Query
+from hardneg.runtime.seeding import derive_seed
+from hardneg.store.digest import digest, file_digest, tree_digest
 from hardneg.store.identity import options_in_key
-from hardneg.types import Answers, Document, Judgement, Query
 
 _UNDERLINE = re.compile(r"^[-=~^*]{3,}$", re.MULTILINE)
 _SIGNATURE = re.compile(r"^[\w.]+ ?\(.*\)( ?->.*)?$|->")

@@ -6,13 +6,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hardneg.data.json_rows import id_field, json_row, read_array, text_field
-from hardneg.data.source_files import Part, Record, line_part
-from hardneg.data.text_lines import estimate_lines, no_folder, read_chunks
 from hardneg.datasets.topic_files import PartedCollection, find_pairs
-from hardneg.digest import digest
-from hardneg.errors import DataError
-from hardneg.types import Document
+from hardneg.formats.json_rows import id_field, json_row, read_array, text_field
+from hardneg.formats.source_files import Part, Record, line_part
+from hardneg.formats.text_lines import estimate_lines, no_folder, read_chunks
+from hardneg.records.errors import DataError
+from hardneg.records.types import Document
+from hardneg.store.digest import digest
 
 _ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".json.gz")
 

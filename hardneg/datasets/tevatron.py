@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from hardneg.data.source_files import order_splits
 from hardneg.datasets.hub_tables import (
     HubTable,
     count_rows,
@@ -16,9 +15,10 @@ from hardneg.datasets.hub_tables import (
     table_digest,
     text_cell,
 )
-from hardneg.digest import digest
-from hardneg.errors import DataError
-from hardneg.types import Answers, Document, Judgement, Lookup, Query
+from hardneg.formats.source_files import order_splits
+from hardneg.records.errors import DataError
+from hardneg.records.types import Answers, Document, Judgement, Lookup, Query
+from hardneg.store.digest import digest
 
 _TABLE = HubTable()
 

@@ -7,12 +7,12 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeVar, cast
 
-from hardneg.data.queries import topics_part
-from hardneg.data.source_files import JudgedQueries, Part, order_splits, qrels_part, records
-from hardneg.data.text_lines import find_file
-from hardneg.digest import tree_digest
-from hardneg.errors import DataError
-from hardneg.types import Document, Judgement, Query
+from hardneg.formats.queries import topics_part
+from hardneg.formats.source_files import JudgedQueries, Part, order_splits, qrels_part, records
+from hardneg.formats.text_lines import find_file
+from hardneg.records.errors import DataError
+from hardneg.records.types import Document, Judgement, Query
+from hardneg.store.digest import tree_digest
 
 _TOPICS = (
     (re.compile(r"(?:queries|topics)\.(.+)\.(?:tsv|txt|jsonl|trec)"), "{}"),
@@ -86,7 +86,7 @@ class Pairs:
     alone: Sequence[str] = ()
 
     def queries(self, field: str = "title") -> dict[str, Part]:
-        """The topics as parts by split; `field` as `hardneg.data.queries.topics_part` has it."""
+        """The topics as parts by split; `field` as `hardneg.formats.queries.topics_part` has it."""
         return {split: topics_part(topics, split, field) for split, (topics, _) in self.files.items()}
 
     def qrels(self) -> dict[str, Part]:

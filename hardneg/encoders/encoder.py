@@ -11,29 +11,29 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hardneg.data.corpus import Corpus
-from hardneg.data.segments import Segments
-from hardneg.distributed import World
-from hardneg.encoders.backend import TokenSource, backend_of
-from hardneg.encoders.chats import has_chat_template, tokenise_chats
-from hardneg.encoders.dense.vectors import OneVector
-from hardneg.encoders.expansion import expanded
-from hardneg.encoders.fastest import Precision
+from hardneg.encoders.families.dense.vectors import OneVector
 from hardneg.encoders.inference import EncodeOptions, encode_windows, prepare
-from hardneg.encoders.load import assembled, with_prompts
-from hardneg.encoders.open import learner, load_encoder, open_encoder
+from hardneg.encoders.open.loading import assembled, with_prompts
+from hardneg.encoders.open.resolved import learner, load_encoder, open_encoder
+from hardneg.encoders.open.save import save_module
+from hardneg.encoders.open.soundness import positions
 from hardneg.encoders.protocol import StoredRows, StoreWriter, TextWindows
 from hardneg.encoders.representation import Representation
-from hardneg.encoders.save import save_module
-from hardneg.encoders.segmenting import SegmentedCorpus, SegmentTokens, tokenise_segments
-from hardneg.encoders.soundness import positions
 from hardneg.encoders.spec import FullSpec, Kind, ModelSpec
-from hardneg.encoders.tokens import Tokens, tokenise
+from hardneg.encoders.speed.fastest import Precision
+from hardneg.encoders.tokens.backend import TokenSource, backend_of
+from hardneg.encoders.tokens.chats import has_chat_template, tokenise_chats
+from hardneg.encoders.tokens.expansion import expanded
+from hardneg.encoders.tokens.segmenting import SegmentedCorpus, SegmentTokens, tokenise_segments
+from hardneg.encoders.tokens.tokens import Tokens, tokenise
+from hardneg.encoders.tokens.typed_tokens import typed
 from hardneg.encoders.towers import Cut, cut, has_twins, side, twins, with_own_queries
-from hardneg.encoders.typed_tokens import typed
-from hardneg.errors import ModelError
-from hardneg.progress import Progress, Silent
-from hardneg.types import Encoded
+from hardneg.formats.corpus import Corpus
+from hardneg.formats.segments import Segments
+from hardneg.records.errors import ModelError
+from hardneg.records.types import Encoded
+from hardneg.runtime.distributed import World
+from hardneg.runtime.progress import Progress, Silent
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

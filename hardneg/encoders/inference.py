@@ -14,19 +14,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from hardneg.data.begun_blocks import BegunBlock
-from hardneg.encoders.backend import cores
-from hardneg.encoders.fastest import arranged, most_tokens, takes_bf16, token_budget
-from hardneg.encoders.packing import batches, packing_of, packs, taken_packed
-from hardneg.encoders.passes import Budget, ahead, gathered_in_parts, in_passes
 from hardneg.encoders.representation import first_broken
-from hardneg.encoders.segmenting import SegmentTokens, rows_of
 from hardneg.encoders.spec import Attention, Kind
-from hardneg.encoders.tokens import Tokens
+from hardneg.encoders.speed.fastest import arranged, most_tokens, takes_bf16, token_budget
+from hardneg.encoders.speed.packing import batches, packing_of, packs, taken_packed
+from hardneg.encoders.speed.passes import Budget, ahead, gathered_in_parts, in_passes
+from hardneg.encoders.tokens.backend import cores
+from hardneg.encoders.tokens.segmenting import SegmentTokens, rows_of
+from hardneg.encoders.tokens.tokens import Tokens
 from hardneg.encoders.towers import evaluating
-from hardneg.errors import ModelError
-from hardneg.float32_products import float32_products
-from hardneg.types import Encoded
+from hardneg.formats.vectors.begun_blocks import BegunBlock
+from hardneg.records.errors import ModelError
+from hardneg.records.types import Encoded
+from hardneg.runtime.float32_products import float32_products
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
@@ -42,14 +42,14 @@ class EncodeOptions:
     """How texts or pairs go through a model; changes a vector or score by float noise, and `precision` by rounding.
 
     tokens_per_batch: the most rows times padded length of one forward pass; a longer text passes alone. None is
-        what this machine is fastest with (`hardneg.encoders.fastest`), and the usual one of a device for pairs.
-    precision: `auto` is bfloat16 where a trial finds it faster (`hardneg.encoders.fastest`).
+        what this machine is fastest with (`hardneg.encoders.speed.fastest`), and the usual one of a device for pairs.
+    precision: `auto` is bfloat16 where a trial finds it faster (`hardneg.encoders.speed.fastest`).
     window: texts or pairs that are sorted by length together.
     tf32: whether products in fp32 are of numbers rounded to TF32, which needs a GPU by CUDA.
     attention: how a transformer attends; `auto` is what a trial finds the fastest, or what its library does.
     compile: whether it is compiled by `torch.compile`, which takes a minute first.
-    keep_tokens: whether a stored corpus's token ids are kept beside it (`hardneg.encoders.kept_ids`).
-    begun: a folder that keeps what is made of an unfinished window (`hardneg.data.begun_blocks`).
+    keep_tokens: whether a stored corpus's token ids are kept beside it (`hardneg.encoders.tokens.kept_ids`).
+    begun: a folder that keeps what is made of an unfinished window (`hardneg.formats.vectors.begun_blocks`).
     """
 
     tokens_per_batch: int | None = None

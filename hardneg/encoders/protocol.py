@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
-from hardneg.data.segments import Segments
-from hardneg.encoders.configuration import Shape
+from hardneg.encoders.open.configuration import Shape
 from hardneg.encoders.spec import FullSpec, Kind
-from hardneg.progress import Progress
-from hardneg.types import Encoded, Lookup
+from hardneg.formats.segments import Segments
+from hardneg.records.types import Encoded, Lookup
+from hardneg.runtime.progress import Progress
 
 if TYPE_CHECKING:
     import torch
 
-    from hardneg.data.corpus import Corpus
-    from hardneg.distributed import World
     from hardneg.encoders.inference import EncodeOptions
-    from hardneg.encoders.kept_ids import KeptIds
-    from hardneg.encoders.open import ResolvedModel
+    from hardneg.encoders.open.resolved import ResolvedModel
+    from hardneg.encoders.tokens.kept_ids import KeptIds
+    from hardneg.formats.corpus import Corpus
+    from hardneg.runtime.distributed import World
 
 Form = Literal["vectors", "weights", "token-vectors"]
 """What an encoder makes of a text: one vector, weights of terms, or a vector a token."""

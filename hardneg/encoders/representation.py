@@ -9,12 +9,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hardneg.data.corpus import Corpus
-from hardneg.distributed import World
 from hardneg.encoders.protocol import Form, StoredRows, StoreWriter
 from hardneg.encoders.spec import Kind
-from hardneg.progress import Progress
-from hardneg.types import Encoded, SparseRows
+from hardneg.formats.corpus import Corpus
+from hardneg.records.types import Encoded, SparseRows
+from hardneg.runtime.distributed import World
+from hardneg.runtime.progress import Progress
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from hardneg.encoders.adapters.spec import AdapterSpec
-from hardneg.encoders.prompts import Prompt, PromptName, prompt_problems
-from hardneg.types import PluginSetting
+from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
+from hardneg.encoders.open.prompts import Prompt, PromptName, prompt_problems
+from hardneg.records.types import PluginSetting
 
 Pooling = Literal["own", "cls", "mean", "lasttoken"]
 Similarity = Literal["dot", "cosine", "maxsim", "meanmaxsim"]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hardneg.encoders.spec import Kind
-from hardneg.errors import ModelError
+from hardneg.records.errors import ModelError
 
 
 def side(module: nn.Module, kind: Kind) -> list[Any]:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.evaluation.significance import Interval
-from hardneg.seeding import generator
+from hardneg.runtime.seeding import generator
 
 _BLOCK_VALUES = 1 << 21
 

@@ -1,6 +1,6 @@
 """The level below which corrected p values have a difference called one."""
 
-from hardneg.errors import UsageError
+from hardneg.records.errors import UsageError
 
 LEVEL = 0.01
 """Where no other is said."""

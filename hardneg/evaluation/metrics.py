@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.data.answer_matching import PassageAnswers
-from hardneg.data.qrels import Qrels
-from hardneg.data.runs import EMPTY, Run
-from hardneg.errors import MissingDependency, UsageError
-from hardneg.spare_home import spare_home
+from hardneg.formats.answer_matching import PassageAnswers
+from hardneg.formats.qrels import Qrels
+from hardneg.formats.runs import EMPTY, Run
+from hardneg.records.errors import MissingDependency, UsageError
+from hardneg.runtime.spare_home import spare_home
 
 KINDS: Mapping[str, str] = {
     "ndcg": "ndcg",

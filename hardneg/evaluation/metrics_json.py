@@ -14,12 +14,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hardneg.atomic_write import replace_text
-from hardneg.errors import ArtifactError
 from hardneg.evaluation.levels import LEVEL
 from hardneg.evaluation.metrics import Scores, means
 from hardneg.evaluation.significance import Comparison, Interval, interval_of
 from hardneg.evaluation.two_level import TwoLevel
+from hardneg.records.errors import ArtifactError
+from hardneg.store.atomic_write import replace_text
 
 
 @dataclass(frozen=True, slots=True)

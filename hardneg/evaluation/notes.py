@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Iterator, Sequence
 
-from hardneg.data.qrels import Qrels
-from hardneg.data.runs import Run
 from hardneg.evaluation.metrics import Metric, coverage
-from hardneg.wording import counted, joined
+from hardneg.formats.qrels import Qrels
+from hardneg.formats.runs import Run
+from hardneg.records.wording import counted, joined
 
 
 def run_notes(

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from hardneg.errors import UsageError
 from hardneg.evaluation.metrics import Scores
+from hardneg.records.errors import UsageError
 
 
 def averaged(scores: Sequence[Scores]) -> Scores:

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.errors import MissingDependency, UsageError
 from hardneg.evaluation.levels import LEVEL
-from hardneg.seeding import generator
+from hardneg.records.errors import MissingDependency, UsageError
+from hardneg.runtime.seeding import generator
 
 _BLOCK_VALUES = 1 << 21
 _TOLERANCE = 1e-12

@@ -13,10 +13,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.data.runs import strictly_decreasing
-from hardneg.errors import MissingDependency
-from hardneg.spare_home import spare_home
-from hardneg.types import RankedList
+from hardneg.formats.runs import strictly_decreasing
+from hardneg.records.errors import MissingDependency
+from hardneg.records.types import RankedList
+from hardneg.runtime.spare_home import spare_home
 
 Method = Literal[
     "bordafuse", "anz", "gmnz", "max", "med", "min", "mnz", "sum", "isr", "log_isr", "logn_isr", "mixed", "rbc", "rrf",

@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from hardneg.data.qrels import Qrels
-from hardneg.data.runs import EMPTY, Run
-from hardneg.errors import DataError, UsageError
+from hardneg.formats.qrels import Qrels
+from hardneg.formats.runs import EMPTY, Run
 from hardneg.fusion.methods import PARAMETERS, WITH_WEIGHTS, Fusion
-from hardneg.progress import Progress
-from hardneg.registry import suggestion
-from hardneg.types import RankedList
-from hardneg.wording import counted
+from hardneg.records.errors import DataError, UsageError
+from hardneg.records.types import RankedList
+from hardneg.records.wording import counted
+from hardneg.registry.plugins import suggestion
+from hardneg.runtime.progress import Progress
 
 Grid = Mapping[str, Sequence[float]]
 """Values to try by name: of a run, whose weight they are, or `constant` or `parameter`."""

@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hardneg.data.doc_ids import DocIds
-from hardneg.data.flat import FLAT, FlatVectors
-from hardneg.data.shards import SHARDS
-from hardneg.errors import ArtifactError
-from hardneg.indexes.compressed import CompressedSearcher
-from hardneg.indexes.compression import innermost, load_faiss
-from hardneg.indexes.flat import FlatSearcher
-from hardneg.indexes.product import PqSearcher
-from hardneg.protocols import DenseSearcher
+from hardneg.formats.doc_ids import DocIds
+from hardneg.formats.vectors.flat_vectors import FLAT, FlatVectors
+from hardneg.formats.vectors.shards import SHARDS
+from hardneg.indexes.backends.compressed import CompressedSearcher
+from hardneg.indexes.backends.flat import FlatSearcher
+from hardneg.indexes.backends.product import PqSearcher
+from hardneg.indexes.kernels.faiss.compression import innermost, load_faiss
+from hardneg.records.errors import ArtifactError
+from hardneg.registry.protocols import DenseSearcher
 
 _URL = re.compile(r"(\w+):/+(.+)")
 """As a path has it, which keeps one slash."""

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.data.collection import StoredCollection
-from hardneg.data.queries import Queries
-from hardneg.indexes.candidate_scoring import rank_candidates
-from hardneg.protocols import Searcher
-from hardneg.types import Encoded, Negatives, RankedList
+from hardneg.formats.collection import StoredCollection
+from hardneg.formats.queries import Queries
+from hardneg.indexes.kernels.candidate_scoring import rank_candidates
+from hardneg.records.types import Encoded, Negatives, RankedList
+from hardneg.registry.protocols import Searcher
 
 _QUERIES = 4096
 

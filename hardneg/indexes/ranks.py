@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hardneg.indexes.flat import FlatSearcher
-from hardneg.indexes.validation import vector_blocks
-from hardneg.protocols import DenseSearcher
+from hardneg.indexes.backends.flat import FlatSearcher
+from hardneg.indexes.kernels.checks import vector_blocks
+from hardneg.registry.protocols import DenseSearcher
 
 Pass = Callable[[], Iterable[tuple[int, NDArray[np.float32]]]]
 """Starts a pass over the corpus: (first row, float32 [n, d]) in row order, as `vector_blocks` gives them.

@@ -3,11 +3,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.errors import UsageError
-from hardneg.indexes.multi_vector_scores import maxsim_matrix, maxsim_pairs
-from hardneg.indexes.sparse_products import weight_pairs, weight_products
-from hardneg.indexes.validation import check_queries
-from hardneg.types import Encoded, SparseRows, TokenVectors
+from hardneg.indexes.kernels.checks import check_queries
+from hardneg.indexes.kernels.maxsim.maxsim_scores import maxsim_matrix, maxsim_pairs
+from hardneg.indexes.kernels.sparse_products import weight_pairs, weight_products
+from hardneg.records.errors import UsageError
+from hardneg.records.types import Encoded, SparseRows, TokenVectors
 
 _OTHERS = "queries and documents are encoded in different forms: use one model for both"
 

@@ -22,20 +22,20 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.atomic_write import replacing
-from hardneg.data.begun_blocks import drop
-from hardneg.data.remote import find_file, joined, put_file
-from hardneg.data.shards import Shards
-from hardneg.digest import digest
-from hardneg.errors import ArtifactError
-from hardneg.indexes.exact import Engine, ExactOptions, search_exact, settled
-from hardneg.indexes.flat import FlatSearcher
-from hardneg.indexes.max_passage import PooledSearcher
-from hardneg.indexes.multi_vector_exact import MultiVectorSearcher, cell_at
-from hardneg.indexes.sparse import SparseSearcher
-from hardneg.indexes.validation import check_encoded, check_vectors, merged_lists
-from hardneg.protocols import Searcher
-from hardneg.types import Encoded, Hits, SparseRows, TokenVectors
+from hardneg.formats.vectors.begun_blocks import drop
+from hardneg.formats.vectors.remote import find_file, joined, put_file
+from hardneg.formats.vectors.shards import Shards
+from hardneg.indexes.backends.flat import FlatSearcher
+from hardneg.indexes.backends.sparse import SparseSearcher
+from hardneg.indexes.kernels.checks import check_encoded, check_vectors, merged_lists
+from hardneg.indexes.kernels.exact.exact import Engine, ExactOptions, search_exact, settled
+from hardneg.indexes.kernels.max_passage import PooledSearcher
+from hardneg.indexes.kernels.maxsim.exact_maxsim import MultiVectorSearcher, cell_at
+from hardneg.records.errors import ArtifactError
+from hardneg.records.types import Encoded, Hits, SparseRows, TokenVectors
+from hardneg.registry.protocols import Searcher
+from hardneg.store.atomic_write import replacing
+from hardneg.store.digest import digest
 
 _IN_PARTS: Engine = "torch"
 """The engine of which a score is the same to the bit whatever else is searched, block by block."""

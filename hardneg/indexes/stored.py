@@ -2,16 +2,16 @@
 
 from pathlib import Path
 
-from hardneg.data.flat import TOKEN_OFFSETS, FlatVectors
-from hardneg.data.shards import SHARDS
-from hardneg.data.sparse_store import SHAPE, SparseStore
-from hardneg.data.token_store import TokenStore
-from hardneg.indexes.exact import ExactOptions
-from hardneg.indexes.flat import FlatSearcher
-from hardneg.indexes.multi_vector_exact import MultiVectorSearcher
-from hardneg.indexes.sparse import SparseSearcher
-from hardneg.progress import Progress
-from hardneg.protocols import StoredSearcher
+from hardneg.formats.vectors.flat_vectors import TOKEN_OFFSETS, FlatVectors
+from hardneg.formats.vectors.shards import SHARDS
+from hardneg.formats.vectors.sparse_store import SHAPE, SparseStore
+from hardneg.formats.vectors.token_store import TokenStore
+from hardneg.indexes.backends.flat import FlatSearcher
+from hardneg.indexes.backends.sparse import SparseSearcher
+from hardneg.indexes.kernels.exact.exact import ExactOptions
+from hardneg.indexes.kernels.maxsim.exact_maxsim import MultiVectorSearcher
+from hardneg.registry.protocols import StoredSearcher
+from hardneg.runtime.progress import Progress
 
 
 def form_in(folder: Path) -> str | None:

@@ -7,10 +7,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hardneg.errors import UsageError
-from hardneg.indexes.best import Best, best_hits, merged
+from hardneg.indexes.kernels.exact.best import Best, best_hits, merged
 from hardneg.indexes.ranks import Pass
-from hardneg.types import Hits
+from hardneg.records.errors import UsageError
+from hardneg.records.types import Hits
 
 _QUERIES = 1024
 _ROUNDING = 1e-3

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from hardneg.errors import UsageError
-from hardneg.seeding import SEED
+from hardneg.records.errors import UsageError
+from hardneg.runtime.seeding import SEED
 
 if TYPE_CHECKING:
     from hardneg.api.adhoc_recipe import AdhocRecipe

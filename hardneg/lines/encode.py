@@ -37,7 +37,7 @@ class EncodeLine(Line):
 def _made(given: Arguments, plan: Any, place: "Workplace") -> "BuiltIndex | None":
     from hardneg.api.given_model import model_name
     from hardneg.api.results import built_index
-    from hardneg.distributed import world
+    from hardneg.runtime.distributed import world
 
     made = place.make(plan).artifacts[ENCODED]
     return built_index(model_name(given.model), made) if world().first else None

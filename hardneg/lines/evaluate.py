@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardneg.api.labels import METRICS
-from hardneg.errors import UsageError
 from hardneg.lines.base import Argument, Arguments, Job, Line, Of
 from hardneg.lines.shared import DATASET, QRELS, RUNS, optional
+from hardneg.records.errors import UsageError
 
 if TYPE_CHECKING:
     from hardneg.api.evaluation import Evaluation
     from hardneg.api.judging import Judge, Starting
     from hardneg.api.workplace import Workplace
-    from hardneg.data.collection import StoredCollection
     from hardneg.evaluation.metrics_json import Measured
+    from hardneg.formats.collection import StoredCollection
 
 _log = logging.getLogger("hardneg")
 
@@ -146,7 +146,7 @@ def _collection(dataset: str, place: "Workplace") -> "StoredCollection":
     """The stored collection, read now unless the store has it."""
     from hardneg.api.adhoc_recipe import AdhocRecipe
     from hardneg.api.making import make_dataset
-    from hardneg.data.collection import StoredCollection
+    from hardneg.formats.collection import StoredCollection
 
     recipe = AdhocRecipe("evaluate", dataset, settings=place.settings)
     return StoredCollection.open(make_dataset(recipe.plan(), place).path)

@@ -6,9 +6,9 @@ from functools import cache
 from inspect import Parameter, Signature
 from typing import Any
 
-from hardneg.errors import UsageError
 from hardneg.lines.base import REQUIRED, Argument, Line, common
 from hardneg.lines.installed import line_of
+from hardneg.records.errors import UsageError
 
 
 def __getattr__(name: str) -> Any:
@@ -24,7 +24,7 @@ def function_of(line: type[Line]) -> Callable[..., Any]:
         from hardneg.api.workplace import Workplace
 
         if unknown := [name for name in named if name not in asked.parameters]:
-            from hardneg.registry import suggestion
+            from hardneg.registry.plugins import suggestion
 
             raise UsageError(f"no argument {unknown[0]!r}{suggestion(unknown[0], asked.parameters)}")
         values = asked.bind(*given, **named).arguments

@@ -7,14 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from hardneg.errors import UsageError
 from hardneg.lines.base import Arguments, Job, Line, Of
 from hardneg.lines.shared import QRELS, RUNS, optional
+from hardneg.records.errors import UsageError
 
 if TYPE_CHECKING:
     from hardneg.api.results import FoundRun
     from hardneg.api.workplace import Workplace
-    from hardneg.data.runs import Run
+    from hardneg.formats.runs import Run
     from hardneg.fusion.methods import Fusion
 
 _log = logging.getLogger("hardneg")
@@ -103,9 +103,9 @@ class _Fusing:
         """The fused run in the store, under what it was made of."""
         from hardneg.api.content_store import keep_made
         from hardneg.api.results import FoundRun, source_of_runs
-        from hardneg.data.runs import read_run
-        from hardneg.digest import file_digest
-        from hardneg.layout import RUN
+        from hardneg.formats.runs import read_run
+        from hardneg.records.layout import RUN
+        from hardneg.store.digest import file_digest
 
         runs = {label: read_run(path) for label, path in self.files.items()}
         query_ids = list(dict.fromkeys(query_id for run in runs.values() for query_id in run))
@@ -123,9 +123,9 @@ class _Fusing:
 
     def _tuned(self, query_ids: Sequence[str], place: "Workplace") -> "tuple[Fusion, dict[str, str]]":
         """The best on the development queries, and a line on it, which goes to the log too."""
-        from hardneg.data.qrels import read_qrels
-        from hardneg.data.runs import read_run
         from hardneg.evaluation.metrics import mean_of
+        from hardneg.formats.qrels import read_qrels
+        from hardneg.formats.runs import read_run
         from hardneg.fusion.tuning import Development, check_development, numbers, tune
 
         given, labels = self.given, list(self.files)
@@ -146,7 +146,7 @@ class _Fusing:
 
 def _weights(given: Mapping[str, float], labels: Sequence[str]) -> tuple[float, ...]:
     """A weight a run. Raises UsageError where no run has that label."""
-    from hardneg.registry import suggestion
+    from hardneg.registry.plugins import suggestion
 
     if unknown := [label for label in given if label not in labels]:
         told = f"no run is called {unknown[0]!r}{suggestion(unknown[0], labels)}; there are: {', '.join(labels)}"
@@ -156,7 +156,7 @@ def _weights(given: Mapping[str, float], labels: Sequence[str]) -> tuple[float, 
 
 def _write(path: Path, asked: "Fusion", runs: "Mapping[str, Run]", query_ids: Sequence[str]) -> int:
     """Writes the fused run of all queries that any run has; returns how many documents it lists."""
-    from hardneg.data.runs import write_run
+    from hardneg.formats.runs import write_run
     from hardneg.fusion.tuning import lists_of
 
     fused = zip(query_ids, asked.over(lists_of(list(runs.values()), query_ids)), strict=True)

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hardneg.api.adhoc_recipe import ENCODED
-from hardneg.errors import UsageError
 from hardneg.lines.base import Argument, Arguments, Job, Line, Of
 from hardneg.lines.shared import DATASET, optional
+from hardneg.records.errors import UsageError
 
 if TYPE_CHECKING:
     from hardneg.api.results import BuiltIndex
@@ -65,11 +65,11 @@ def _compressed(given: Arguments, plan: None, place: "Workplace") -> "BuiltIndex
     """An index over vectors, in the store under what it was made of."""
     from hardneg.api.content_store import keep_made
     from hardneg.api.results import BuiltIndex, built_index
-    from hardneg.data.shards import index_bytes
-    from hardneg.digest import tree_digest
-    from hardneg.registry import configure, plugin_errors
+    from hardneg.formats.vectors.shards import index_bytes
+    from hardneg.records.types import PluginSetting
+    from hardneg.registry.plugins import configure, plugin_errors
+    from hardneg.store.digest import tree_digest
     from hardneg.store.identity import plugin_identity
-    from hardneg.types import PluginSetting
 
     vectors, name = given.vectors, given.backend["name"]
     plugin = configure(
@@ -90,7 +90,7 @@ def _compressed(given: Arguments, plan: None, place: "Workplace") -> "BuiltIndex
 def _check(backend: str, texts: bool, vectors: Path | None) -> None:
     """Refuses what an index of a kind is not built from. Raises UsageError."""
     from hardneg.indexes.stored import form_in
-    from hardneg.registry import load_plugin
+    from hardneg.registry.plugins import load_plugin
 
     takes = load_plugin("indexes", backend).input
     if texts == (vectors is not None) or (takes == "texts") != texts:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from hardneg.errors import PluginError
+from hardneg.records.errors import PluginError
 
 if TYPE_CHECKING:
     from hardneg.lines.base import Line
@@ -12,7 +12,7 @@ GROUP = "lines"
 
 def line_targets() -> dict[str, str]:
     """Where the class of each line is, by the line's name."""
-    from hardneg.registry import entry_points
+    from hardneg.registry.plugins import entry_points
 
     return {point.name: point.value for point in sorted(entry_points(GROUP), key=lambda point: point.name)}
 
@@ -24,7 +24,7 @@ def line_of(name: str) -> "type[Line]":
         AttributeError: there is no such line.
         PluginError: it cannot be imported, or two packages have one of that name.
     """
-    from hardneg.registry import entry_points
+    from hardneg.registry.plugins import entry_points
 
     found = [point for point in entry_points(GROUP) if point.name == name]
     if not found:

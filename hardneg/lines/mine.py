@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardneg.api.adhoc_recipe import ENCODED, MINED, SEARCHED
-from hardneg.errors import UsageError
 from hardneg.lines.base import Arguments, Job, Line, Of
 from hardneg.lines.shared import DATASET, LISTED, MODEL, RUN, VECTORS, optional
+from hardneg.records.errors import UsageError
 
 if TYPE_CHECKING:
     from hardneg.api.given_vectors import GivenVectors
     from hardneg.api.mined import MinedNegatives
     from hardneg.api.workplace import Workplace
-    from hardneg.artifacts import Artifact
     from hardneg.recipe.plan import Plan
+    from hardneg.store.artifacts import Artifact
 
 
 class MineLine(Line):
@@ -103,8 +103,8 @@ class _Mined:
 
     def _by_model(self, plan: "Plan", place: "Workplace") -> "MinedNegatives | None":
         from hardneg.api.mined_scores import ModelScores
-        from hardneg.distributed import world
         from hardneg.fields import DATASET
+        from hardneg.runtime.distributed import world
 
         outcome = place.make(plan)
         if not world().first:
@@ -115,8 +115,8 @@ class _Mined:
     def _from_runs(self, plan: "Plan", place: "Workplace") -> "MinedNegatives | None":
         from hardneg.api.making import make_dataset, make_from
         from hardneg.api.mined_scores import RunScores
-        from hardneg.distributed import world
-        from hardneg.miners.filtered import SCORES
+        from hardneg.mining.miners.filtered import SCORES
+        from hardneg.runtime.distributed import world
 
         dataset = make_dataset(plan, place)
         if not world().first:

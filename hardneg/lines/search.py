@@ -4,9 +4,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hardneg.api.adhoc_recipe import ENCODED, SEARCHED
-from hardneg.errors import UsageError
 from hardneg.lines.base import Argument, Arguments, Job, Line, Of
 from hardneg.lines.shared import DATASET, MODEL, VECTORS, optional
+from hardneg.records.errors import UsageError
 
 if TYPE_CHECKING:
     from hardneg.api.given_vectors import GivenVectors
@@ -78,7 +78,7 @@ class SearchLine(Line):
 def _made(given: Arguments, split: str, plan: Any, place: "Workplace") -> "FoundRun | None":
     from hardneg.api.given_model import model_name
     from hardneg.api.results import TextSource, run_of
-    from hardneg.distributed import world
+    from hardneg.runtime.distributed import world
 
     made = place.make(plan).artifacts
     if not world().first:
@@ -90,7 +90,7 @@ def _made(given: Arguments, split: str, plan: Any, place: "Workplace") -> "Found
 def _of_vectors(given: Arguments, vectors: "GivenVectors", plan: None, place: "Workplace") -> "FoundRun":
     """What an index has for vectors of queries."""
     from hardneg.api.results import FoundRun
-    from hardneg.layout import RUN
+    from hardneg.records.layout import RUN
 
     made, count = vectors.kept_run(place, given.depth)
     return FoundRun(vectors.queries.stem, made.key, made.path / RUN, {"queries": count}, place.store, None)

@@ -27,7 +27,7 @@ _TYPES = {
     "MinedNegatives": "hardneg.api.mined",
     "Model": "hardneg.api.given_model",
     "Path": "pathlib",
-    "Progress": "hardneg.progress",
+    "Progress": "hardneg.runtime.progress",
     "Runs": "hardneg.api.given_run",
     "Sequence": "collections.abc",
     "Settings": "hardneg.api.workplace",

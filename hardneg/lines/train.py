@@ -60,8 +60,8 @@ class TrainLine(Line):
 def _made(given: Arguments, plan: Any, place: "Workplace") -> "TrainedModel | None":
     from hardneg.api.given_model import model_name
     from hardneg.api.results import TrainedModel
-    from hardneg.distributed import world
-    from hardneg.layout import MODEL_FOLDER
+    from hardneg.records.layout import MODEL_FOLDER
+    from hardneg.runtime.distributed import world
 
     made = place.make(plan).artifacts[TRAINED]
     if not world().first:

@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 from hardneg.api.given_values import field_value, files_of, plugin_setting, plugin_settings, verb_field
 from hardneg.fields import InputFile, Option, PluginKind, known_measure, known_metric
 from hardneg.lines.base import REQUIRED, Argument
-from hardneg.types import PluginSetting
+from hardneg.records.types import PluginSetting
 
 _FEW = 4
 """So many values of a field are a choice of the command's; more are completed."""

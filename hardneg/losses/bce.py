@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from hardneg.losses.pairs import negatives, safe_scores, weighted_mean
-from hardneg.types import ScoreBatch
+from hardneg.records.types import ScoreBatch
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from hardneg.errors import TrainingError
 from hardneg.losses.pairs import safe_scores
-from hardneg.types import ScoreBatch
+from hardneg.records.errors import TrainingError
+from hardneg.records.types import ScoreBatch
 
 Direction = Literal["query-document", "query-query", "document-query", "document-document", "positive-positive"]
 

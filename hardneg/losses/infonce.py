@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from hardneg.errors import PluginError
 from hardneg.losses.directions import Direction, needed, side_scores
 from hardneg.losses.pairs import check_temperature, negatives, positive_scores, safe_scores, weighted_mean
-from hardneg.types import ScoreBatch
+from hardneg.records.errors import PluginError
+from hardneg.records.types import ScoreBatch
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from hardneg.losses.pairs import check_temperature, safe_scores, taught_scores, weighted_mean
-from hardneg.types import ScoreBatch
+from hardneg.records.types import ScoreBatch
 
 
 @dataclass(frozen=True)

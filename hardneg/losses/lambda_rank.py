@@ -6,9 +6,9 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from hardneg.errors import PluginError, TrainingError
 from hardneg.losses.pairs import check_temperature, negatives, pair_losses, positive_scores, safe_scores, weighted_mean
-from hardneg.types import ScoreBatch
+from hardneg.records.errors import PluginError, TrainingError
+from hardneg.records.types import ScoreBatch
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from hardneg.errors import PluginError
 from hardneg.losses.pairs import (
     check_temperature,
     negatives,
@@ -15,7 +14,8 @@ from hardneg.losses.pairs import (
     taught_scores,
     weighted_mean,
 )
-from hardneg.types import ScoreBatch
+from hardneg.records.errors import PluginError
+from hardneg.records.types import ScoreBatch
 
 
 @dataclass(frozen=True)

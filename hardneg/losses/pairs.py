@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from hardneg.errors import PluginError, TrainingError
-from hardneg.types import ScoreBatch
+from hardneg.records.errors import PluginError, TrainingError
+from hardneg.records.types import ScoreBatch
 
 
 def check_temperature(loss: str, temperature: float) -> None:

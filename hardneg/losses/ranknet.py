@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from hardneg.losses.pairs import check_temperature, negatives, pair_losses, pair_mean, safe_scores
-from hardneg.types import ScoreBatch
+from hardneg.records.types import ScoreBatch
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from hardneg.errors import PluginError
 from hardneg.losses.pairs import check_temperature, negatives, pair_losses, pair_mean, safe_scores
-from hardneg.types import ScoreBatch
+from hardneg.records.errors import PluginError
+from hardneg.records.types import ScoreBatch
 
 
 @dataclass(frozen=True)

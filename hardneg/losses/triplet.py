@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import relu
 
-from hardneg.errors import PluginError
 from hardneg.losses.pairs import negatives, positive_scores, safe_scores
-from hardneg.types import ScoreBatch
+from hardneg.records.errors import PluginError
+from hardneg.records.types import ScoreBatch
 
 _NEAREST = 1e-6  # to a cosine of 1 or -1 that still has a gradient
 

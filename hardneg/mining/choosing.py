@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from hardneg.data.corpus import Corpus, candidates
-from hardneg.data.runs import QueryLists
-from hardneg.miners.beside import filled
+from hardneg.formats.corpus import Corpus, candidates
+from hardneg.formats.runs import QueryLists
 from hardneg.mining.filtering import Filters
-from hardneg.protocols import NegativeMiner
-from hardneg.types import Candidates, Negatives
+from hardneg.mining.miners.beside import filled
+from hardneg.records.types import Candidates, Negatives
+from hardneg.registry.protocols import NegativeMiner
 
 LEFT_OUT = "dropped as "
 """What a count of candidates that were left out begins with; behind it stands the reason."""

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from hardneg.data.corpus import Corpus
-from hardneg.data.segments import Segments
-from hardneg.distributed import world
+from hardneg.encoders.corpus.stream import write_index
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.stream import write_index
-from hardneg.indexes.exact import ExactOptions, ExactSearcher
-from hardneg.indexes.max_passage import pooled
+from hardneg.formats.corpus import Corpus
+from hardneg.formats.segments import Segments
+from hardneg.indexes.kernels.exact.exact import ExactOptions, ExactSearcher
+from hardneg.indexes.kernels.max_passage import pooled
 from hardneg.indexes.stored import open_store
-from hardneg.progress import Silent
-from hardneg.protocols import IndexBackend, Searcher
+from hardneg.registry.protocols import IndexBackend, Searcher
+from hardneg.runtime.distributed import world
+from hardneg.runtime.progress import Silent
 
 _BUILT = "searched"
 """The folder of a built index, within that of the vectors."""

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hardneg.data.answer_matching import Match
-from hardneg.miners.beside import paired
+from hardneg.formats.answer_matching import Match
+from hardneg.mining.filter_protocol import EstimatedFilter, FilterCost, NegativeFilter
 from hardneg.mining.filters.answers import AnswerFilter
-from hardneg.mining.protocol import EstimatedFilter, FilterCost, NegativeFilter
+from hardneg.mining.miners.beside import paired
 from hardneg.mining.texts import MiningTexts
-from hardneg.registry import configure, load_plugin
-from hardneg.types import Candidates, Negatives, PluginSetting, RankedList
+from hardneg.records.types import Candidates, Negatives, PluginSetting, RankedList
+from hardneg.registry.plugins import configure, load_plugin
 
 
 @dataclass(frozen=True)

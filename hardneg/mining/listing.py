@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.data.corpus import Corpus
-from hardneg.indexes.candidate_scoring import rank_candidates
-from hardneg.progress import Seconds
-from hardneg.protocols import Searcher
-from hardneg.types import Encoded, Hits
+from hardneg.formats.corpus import Corpus
+from hardneg.indexes.kernels.candidate_scoring import rank_candidates
+from hardneg.records.types import Encoded, Hits
+from hardneg.registry.protocols import Searcher
+from hardneg.runtime.progress import Seconds
 
 _LISTS = 1024
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from hardneg.data.answer_matching import Match, PassageAnswers
-from hardneg.data.collection import StoredCollection
-from hardneg.types import Document
+from hardneg.formats.answer_matching import Match, PassageAnswers
+from hardneg.formats.collection import StoredCollection
+from hardneg.records.types import Document
 
 
 @dataclass(frozen=True, eq=False)

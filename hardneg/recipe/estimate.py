@@ -3,19 +3,19 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from hardneg.artifacts import Store
+from hardneg.costs.foretold import Foretold
+from hardneg.costs.machine import Machine, this_machine
 from hardneg.datasets.held_out import UNLABELLED
-from hardneg.encoders.configuration import BASE, USUAL, Shape
-from hardneg.encoders.open import ResolvedModel, resolve
+from hardneg.encoders.open.configuration import BASE, USUAL, Shape
+from hardneg.encoders.open.resolved import ResolvedModel, resolve
 from hardneg.encoders.spec import KINDS, FullSpec, ModelSpec
 from hardneg.fields import DATASET
-from hardneg.machine import Machine, this_machine
-from hardneg.protocols import HintsQueries
-from hardneg.rates.foretold import Foretold
 from hardneg.recipe.plan import Plan, Step, cached
-from hardneg.registry import plugin_errors
-from hardneg.stages.dataset import ReadDataset
-from hardneg.stages.spec import Row, Sizes
+from hardneg.registry.plugins import plugin_errors
+from hardneg.registry.protocols import HintsQueries
+from hardneg.store.artifacts import Store
+from hardneg.verbs.dataset import ReadDataset
+from hardneg.verbs.shared.stage_spec import Row, Sizes
 
 
 @dataclass(frozen=True)

@@ -8,22 +8,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hardneg.artifacts import CHOICES, EARLIER, SCRATCH, Artifact, Store, disk_errors
-from hardneg.distributed import from_first, world
-from hardneg.encoders.devices import check_device
-from hardneg.engines.local import Local
-from hardneg.errors import ArtifactError, DataError, HardnegError, ModelError, NotOurs, RecipeError, UsageError
+from hardneg.encoders.speed.devices import check_device
 from hardneg.fields import DATASET, START, Trait
-from hardneg.integrity import damage
-from hardneg.progress import Progress, Silent
 from hardneg.recipe.packages import check_packages
 from hardneg.recipe.plan import Plan, Step, cached
 from hardneg.recipe.usage import usage
-from hardneg.registry import plugin_errors
-from hardneg.stages.context import ArtifactInput, StageContext, empty
-from hardneg.stages.engine import Engine
-from hardneg.stages.spec import StageSpec
-from hardneg.trials import noted
+from hardneg.records.errors import ArtifactError, DataError, HardnegError, ModelError, NotOurs, RecipeError, UsageError
+from hardneg.registry.plugins import plugin_errors
+from hardneg.runtime.distributed import from_first, world
+from hardneg.runtime.progress import Progress, Silent
+from hardneg.store.artifacts import CHOICES, EARLIER, SCRATCH, Artifact, Store, disk_errors
+from hardneg.store.integrity import damage
+from hardneg.store.trials import noted
+from hardneg.verbs.shared.context import ArtifactInput, StageContext, empty
+from hardneg.verbs.shared.engine import Engine
+from hardneg.verbs.shared.local_engine import Local
+from hardneg.verbs.shared.stage_spec import StageSpec
 
 _WORK, _DONE = "work", "done"
 _PATIENCE = 90.0  # seconds, for another process's artifact to be seen

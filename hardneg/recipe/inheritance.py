@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from hardneg.errors import HardnegError, RecipeError
 from hardneg.recipe.settings import replaced
 from hardneg.recipe.yaml_load import NAME, NAME_RULE, find_recipe, read_tree
-from hardneg.registry import suggestion
+from hardneg.records.errors import HardnegError, RecipeError
+from hardneg.registry.plugins import suggestion
 
 DEFAULT_PRESET = "demo"
 PRESETS = "presets"

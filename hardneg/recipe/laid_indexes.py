@@ -7,13 +7,13 @@ from typing import Any
 
 import yaml
 
-from hardneg.artifacts import Artifact, Store
-from hardneg.encoders.save import read_spec
+from hardneg.encoders.open.save import read_spec
 from hardneg.encoders.spec import ModelSpec
-from hardneg.errors import DataError
 from hardneg.fields import START, Trait
-from hardneg.layout import INDEX_FOLDER, LOCK, MODEL_FOLDER
 from hardneg.recipe.load import Recipe, check_recipe
+from hardneg.records.errors import DataError
+from hardneg.records.layout import INDEX_FOLDER, LOCK, MODEL_FOLDER
+from hardneg.store.artifacts import Artifact, Store
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from hardneg.errors import PluginError
 from hardneg.recipe.grids import FOR, Grids
 from hardneg.recipe.inheritance import (
     EXTENDS,
@@ -25,7 +24,8 @@ from hardneg.recipe.settings import apply_settings
 from hardneg.recipe.systems import SYSTEM, RowOrder, Systems
 from hardneg.recipe.task_prompts import with_prompts_of
 from hardneg.recipe.yaml_load import is_shipped
-from hardneg.registry import load_plugin, not_installed, plugin_names, suggestion
+from hardneg.records.errors import PluginError
+from hardneg.registry.plugins import load_plugin, not_installed, plugin_names, suggestion
 
 DEFAULTS = "defaults"
 SHORT_FORMS = (EXTENDS, PRESETS, DEFAULTS, FOR)

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hardneg.machine import Machine
-from hardneg.rates.sheets import MEMORY_PART
+from hardneg.costs.data_sheets import MEMORY_PART
+from hardneg.costs.machine import Machine
 from hardneg.recipe.estimate import Estimate
-from hardneg.wording import size
+from hardneg.records.wording import size
 
 _LONG = 10_000  # hours of GPUs or machines together
 

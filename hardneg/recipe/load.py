@@ -8,15 +8,16 @@ from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from hardneg.encoders.open import resolve
+from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import ModelSpec
-from hardneg.errors import PluginError, RecipeError
 from hardneg.fields import DATASET, START, Cut, Model, Name, parse_dataset
 from hardneg.recipe.language import SHORT_FORMS, expand, parts, unknown_options
 from hardneg.recipe.references import reference_problems
 from hardneg.recipe.seeds import Seeds, over_seeds, seed_problems
 from hardneg.recipe.yaml_load import NAME, NAME_RULE
-from hardneg.registry import (
+from hardneg.records.errors import PluginError, RecipeError
+from hardneg.records.wording import complaint, mistakes, not_numbers
+from hardneg.registry.plugins import (
     configure,
     load_plugin,
     no_such_option,
@@ -25,10 +26,9 @@ from hardneg.registry import (
     plugin_names,
     suggestion,
 )
-from hardneg.seeding import SEED
-from hardneg.stages.dataset import ReadDataset
-from hardneg.stages.spec import RecipeView, StageSpec
-from hardneg.wording import complaint, mistakes, not_numbers
+from hardneg.runtime.seeding import SEED
+from hardneg.verbs.dataset import ReadDataset
+from hardneg.verbs.shared.stage_spec import RecipeView, StageSpec
 
 _MOST_STAGES = 200
 

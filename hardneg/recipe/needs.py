@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from hardneg.encoders.open import resolve
+from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import ModelSpec
-from hardneg.errors import DataError, HardnegError, MissingDependency, ModelError
 from hardneg.fields import DATASET, START, input_files
-from hardneg.protocols import LooksUp
 from hardneg.recipe.estimate import networks
 from hardneg.recipe.packages import absent, extras
 from hardneg.recipe.plan import Plan
 from hardneg.recipe.run_folder import maker
-from hardneg.types import Lookup
+from hardneg.records.errors import DataError, HardnegError, MissingDependency, ModelError
+from hardneg.records.types import Lookup
+from hardneg.registry.protocols import LooksUp
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def _looked_up(kind: str, subject: str, find: Callable[[], Lookup]) -> Need:
 
 
 def _java() -> Lookup:
-    from hardneg.indexes.java import find_java
+    from hardneg.indexes.kernels.lucene.java import find_java
 
     java = find_java()
     return Lookup(note=f"Java {java.version} in {java.home}")

@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.data.doc_ids import DOC_IDS, DocIds
-from hardneg.data.segments import DELIMITER
-from hardneg.data.shards import SHARDS
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.open import load_encoder
+from hardneg.encoders.open.resolved import load_encoder
+from hardneg.formats.doc_ids import DOC_IDS, DocIds
+from hardneg.formats.segments import DELIMITER
+from hardneg.formats.vectors.shards import SHARDS
 from hardneg.indexes.dense import DenseIndex
-from hardneg.indexes.exact import ExactOptions, ExactSearcher
-from hardneg.indexes.max_passage import pooled
+from hardneg.indexes.kernels.exact.exact import ExactOptions, ExactSearcher
+from hardneg.indexes.kernels.max_passage import pooled
 from hardneg.indexes.stored import form_in, open_store
-from hardneg.protocols import Searcher
 from hardneg.recipe.laid_indexes import LaidIndex
-from hardneg.types import Encoded, Hits
+from hardneg.records.types import Encoded, Hits
+from hardneg.registry.protocols import Searcher
 
 
 @dataclass

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from importlib.util import find_spec
 
-from hardneg.errors import MissingDependency
 from hardneg.recipe.plan import Plan, Step
+from hardneg.records.errors import MissingDependency
 
 _LUCENE = "lucene"
 _MODULES = {
@@ -36,7 +36,7 @@ def absent(extra: str) -> str:
     if modules := lacking(extra):
         return f'{", ".join(modules)} not installed: pip install "hardneg[{extra}]"'
     if extra == _LUCENE:
-        from hardneg.indexes.java import find_java
+        from hardneg.indexes.kernels.lucene.java import find_java
 
         try:
             find_java()

@@ -7,20 +7,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hardneg.artifacts import Artifact, Store
-from hardneg.digest import digest, file_digest
-from hardneg.encoders.open import resolve
+from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import ModelSpec
-from hardneg.errors import ArtifactError, DataError, HardnegError, ModelError, UsageError
 from hardneg.fields import DATASET, START, PluginKind, input_files, marked_fields
-from hardneg.mining.protocol import ReadsContent
-from hardneg.protocols import PLACES, TrainableReranker
+from hardneg.mining.filter_protocol import ReadsContent
 from hardneg.recipe.load import Recipe
 from hardneg.recipe.run_folder import maker
-from hardneg.registry import plugin_errors, suggestion
+from hardneg.records.errors import ArtifactError, DataError, HardnegError, ModelError, UsageError
+from hardneg.registry.plugins import plugin_errors, suggestion
+from hardneg.registry.protocols import PLACES, TrainableReranker
 from hardneg.rerankers.trained import check_trained
-from hardneg.stages.spec import StageSpec
+from hardneg.store.artifacts import Artifact, Store
+from hardneg.store.digest import digest, file_digest
 from hardneg.store.identity import plugin_identity
+from hardneg.verbs.shared.stage_spec import StageSpec
 
 SCHEME = 1
 

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 import hardneg
-from hardneg.artifacts import MANIFEST, Artifact, Store, disk_errors
-from hardneg.atomic_write import link_file, link_folder, replace_text
-from hardneg.digest import digest
-from hardneg.encoders.card import with_scores
-from hardneg.errors import DataError
+from hardneg.encoders.open.model_card import with_scores
 from hardneg.fields import input_files
-from hardneg.layout import LOCK, METRICS, MODEL_FOLDER
 from hardneg.recipe.inheritance import read_whole_tree
 from hardneg.recipe.yaml_load import shipped_recipes
-from hardneg.roots import laid_out
+from hardneg.records.errors import DataError
+from hardneg.records.layout import LOCK, METRICS, MODEL_FOLDER
+from hardneg.store.artifacts import MANIFEST, Artifact, Store, disk_errors
+from hardneg.store.atomic_write import link_file, link_folder, replace_text
+from hardneg.store.digest import digest
+from hardneg.store.roots import laid_out
 
 if TYPE_CHECKING:
     from hardneg.recipe.load import Recipe

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from hardneg.errors import RecipeError
 from hardneg.fields import Name
 from hardneg.recipe.references import with_references
 from hardneg.recipe.yaml_load import NAME
-from hardneg.registry import suggestion
-from hardneg.stages.seeded import SeededStages
-from hardneg.stages.spec import StageSpec
-from hardneg.wording import counted
+from hardneg.records.errors import RecipeError
+from hardneg.records.wording import counted
+from hardneg.registry.plugins import suggestion
+from hardneg.verbs.shared.seeded import SeededStages
+from hardneg.verbs.shared.stage_spec import StageSpec
 
 if TYPE_CHECKING:
     from hardneg.recipe.load import Recipe

@@ -7,8 +7,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hardneg.recipe.inheritance import is_removed, lay_under, without_removed
-from hardneg.registry import no_such_option, suggestion
-from hardneg.wording import complaint
+from hardneg.records.wording import complaint
+from hardneg.registry.plugins import no_such_option, suggestion
 
 SYSTEM = "system"
 _No = Literal[False]

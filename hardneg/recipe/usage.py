@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from hardneg.rates.files import this_cpu
+from hardneg.costs.rate_files import this_cpu
 
 _PROC = Path("/proc/self")
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from hardneg.errors import RecipeError, UsageError
-from hardneg.registry import suggestion
+from hardneg.records.errors import RecipeError, UsageError
+from hardneg.registry.plugins import suggestion
 
 SUFFIX = ".yaml"
 _MAX_BYTES = 1 << 20

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.digest import digest, tree_digest
-from hardneg.protocols import PLACES, TrainableReranker
+from hardneg.registry.protocols import PLACES, TrainableReranker
 from hardneg.rerankers.scoring import Advance, PairScorer, Request, unheard
+from hardneg.store.digest import digest, tree_digest
 from hardneg.store.identity import plugin_identity
-from hardneg.trials import cache_folder
+from hardneg.store.trials import cache_folder
 
 _log = logging.getLogger(__name__)
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from hardneg.errors import PluginError
+from hardneg.records.errors import PluginError
 
 if TYPE_CHECKING:
     import sentence_transformers
 
-    from hardneg.encoders.source import Location
+    from hardneg.encoders.open.source import Location
 
 _SHORTEST = 5
 
@@ -48,15 +48,15 @@ class CrossEncoder:
 
     def fingerprint(self) -> str:
         """A name for the source's content."""
-        from hardneg.digest import digest
-        from hardneg.encoders.identity import model_content
+        from hardneg.encoders.open.model_digest import model_content
+        from hardneg.store.digest import digest
 
         return digest(model_content(self._location))
 
     @property
     def head(self) -> int | None:
         """How many outputs the network has; None where the source is not on this machine."""
-        from hardneg.errors import HardnegError
+        from hardneg.records.errors import HardnegError
         from hardneg.rerankers.network import own_outputs
 
         if self.outputs is not None:
@@ -97,6 +97,6 @@ class CrossEncoder:
 
     @property
     def _location(self) -> "Location":
-        from hardneg.encoders.source import locate
+        from hardneg.encoders.open.source import locate
 
         return locate(self.source, self.revision)

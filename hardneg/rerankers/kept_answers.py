@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.data.begun_blocks import BegunBlock
-from hardneg.protocols import Reranker
+from hardneg.formats.vectors.begun_blocks import BegunBlock
+from hardneg.registry.protocols import Reranker
 
 if TYPE_CHECKING:
     from hardneg.rerankers.scoring import Request

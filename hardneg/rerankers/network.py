@@ -9,16 +9,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hardneg.encoders.card import without_place
-from hardneg.encoders.files import check_files, load_options, read_json
-from hardneg.encoders.load import library_transformer
-from hardneg.encoders.open import opening
-from hardneg.encoders.save import forget_last_call, written_whole
-from hardneg.encoders.soundness import check_found, differences
-from hardneg.encoders.tokens import Tokens, tokenise
+from hardneg.encoders.open.loading import library_transformer
+from hardneg.encoders.open.model_card import without_place
+from hardneg.encoders.open.model_files import check_files, load_options, read_json
+from hardneg.encoders.open.resolved import opening
+from hardneg.encoders.open.save import forget_last_call, written_whole
+from hardneg.encoders.open.soundness import check_found, differences
+from hardneg.encoders.tokens.tokens import Tokens, tokenise
 from hardneg.encoders.towers import sharing
-from hardneg.errors import ModelError
-from hardneg.wording import counted
+from hardneg.records.errors import ModelError
+from hardneg.records.wording import counted
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder

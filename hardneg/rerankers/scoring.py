@@ -12,18 +12,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hardneg.data.begun_blocks import BegunBlock
-from hardneg.encoded import Encoded
-from hardneg.encoders.fastest import arrange, takes_bf16, usual_budget
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.passes import Budget, gathered_in_parts, in_passes, one_ahead
-from hardneg.encoders.tokens import Tokens, token_batches
+from hardneg.encoders.speed.fastest import arrange, takes_bf16, usual_budget
+from hardneg.encoders.speed.passes import Budget, gathered_in_parts, in_passes, one_ahead
+from hardneg.encoders.tokens.tokens import Tokens, token_batches
 from hardneg.encoders.towers import evaluating, placed
-from hardneg.errors import ModelError
-from hardneg.float32_products import float32_products
-from hardneg.protocols import TrainableReranker
+from hardneg.formats.vectors.begun_blocks import BegunBlock
+from hardneg.records.encoded import Encoded
+from hardneg.records.errors import ModelError
+from hardneg.registry.protocols import TrainableReranker
 from hardneg.rerankers.network import PairNetwork
 from hardneg.rerankers.trained import check_trained
+from hardneg.runtime.float32_products import float32_products
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder

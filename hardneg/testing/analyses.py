@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from hardneg.analysis.base import Analysis, write_analysis
 from hardneg.analysis.inputs import AnalysisInputs
-from hardneg.digest import canonical
-from hardneg.testing.contract import rule
+from hardneg.store.digest import canonical
+from hardneg.testing.plugin_contract import rule
 from hardneg.testing.stages import HEAVY
 
 _HELP = """

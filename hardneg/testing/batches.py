@@ -1,14 +1,14 @@
-"""The contract of batch orders (`hardneg.batches.protocol.BatchOrder`) as tests."""
+"""The contract of batch orders (`hardneg.batches.batch_order.BatchOrder`) as tests."""
 
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.batches.protocol import TrainingQueries
-from hardneg.seeding import generator
-from hardneg.testing.contract import PluginTests, rule
-from hardneg.types import RankedList
+from hardneg.batches.batch_order import TrainingQueries
+from hardneg.records.types import RankedList
+from hardneg.runtime.seeding import generator
+from hardneg.testing.plugin_contract import PluginTests, rule
 
 NEEDS = ("vectors", "run")
 _QUERIES, _SIZE, _TOPICS = 90, 8, 5

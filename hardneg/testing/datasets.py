@@ -1,15 +1,15 @@
-"""The contract of dataset loaders (`hardneg.protocols.DatasetLoader`) as tests."""
+"""The contract of dataset loaders (`hardneg.registry.protocols.DatasetLoader`) as tests."""
 
 import time
 from itertools import zip_longest
 from pathlib import Path
 from typing import ClassVar
 
-from hardneg.data.collection import write_collection
-from hardneg.progress import Silent
-from hardneg.protocols import HintsQueries
-from hardneg.testing.contract import PluginTests, rule
-from hardneg.types import Collection
+from hardneg.formats.collection import write_collection
+from hardneg.records.types import Collection
+from hardneg.registry.protocols import HintsQueries
+from hardneg.runtime.progress import Silent
+from hardneg.testing.plugin_contract import PluginTests, rule
 
 
 class DatasetTests(PluginTests):

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.testing.contract import rule
-from hardneg.types import Encoded, SparseRows, TokenVectors
+from hardneg.records.types import Encoded, SparseRows, TokenVectors
+from hardneg.testing.plugin_contract import rule
 
 
 def check_encoded(encoded: Encoded, form: str, count: int, dimension: int) -> None:

@@ -10,19 +10,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hardneg.data.corpus import Corpus, write_corpus
-from hardneg.data.segments import Segments
-from hardneg.distributed import World
-from hardneg.encoders.open import ResolvedModel, resolve
+from hardneg.encoders.open.resolved import ResolvedModel, resolve
 from hardneg.encoders.protocol import StoredRows, TextWindows
 from hardneg.encoders.spec import FullSpec, ModelSpec
-from hardneg.errors import ModelError
-from hardneg.progress import Silent
-from hardneg.testing.contract import PluginTests, rule
+from hardneg.formats.corpus import Corpus, write_corpus
+from hardneg.formats.segments import Segments
+from hardneg.records.errors import ModelError
+from hardneg.records.types import Document, Encoded, Lookup
+from hardneg.runtime.distributed import World
+from hardneg.runtime.progress import Silent
 from hardneg.testing.encoded import alike, check_encoded
 from hardneg.testing.forms import FORMS
+from hardneg.testing.plugin_contract import PluginTests, rule
 from hardneg.testing.stages import HEAVY
-from hardneg.types import Document, Encoded, Lookup
 
 _TEXT = "an old river ran past the quiet bridge and blue harbor while copper engines sang to a falcon"
 _BLOCK = 3
@@ -226,8 +226,8 @@ class EncoderTests(PluginTests):
 
     def test_long_documents_are_cut_or_refused(self, tmp_path: Path) -> None:
         """A kind that cannot cut them says so."""
+        from hardneg.encoders.corpus.stream import write_index
         from hardneg.encoders.inference import EncodeOptions
-        from hardneg.encoders.stream import write_index
         from hardneg.indexes.stored import open_store
 
         encoder, corpus = self._opened(tmp_path), self._corpus(tmp_path, self.documents())
@@ -245,7 +245,7 @@ class EncoderTests(PluginTests):
 
     def test_what_cannot_learn_says_so(self, tmp_path: Path) -> None:
         """In a line; what can learn is an `Encoder`."""
-        from hardneg.encoders.open import learner
+        from hardneg.encoders.open.resolved import learner
 
         encoder = self._opened(tmp_path, to_train=True)
         try:

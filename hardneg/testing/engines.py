@@ -1,4 +1,4 @@
-"""The contract of engines (`hardneg.stages.engine.Engine`) as tests."""
+"""The contract of engines (`hardneg.verbs.shared.engine.Engine`) as tests."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,14 +7,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from hardneg.artifacts import SCRATCH
-from hardneg.atomic_write import replacing
-from hardneg.data.journal import Journal
-from hardneg.errors import DataError, HardnegError
-from hardneg.progress import Silent
-from hardneg.stages.context import StageContext
-from hardneg.stages.spec import StageSpec
-from hardneg.testing.contract import PluginTests, rule
+from hardneg.formats.vectors.journal import Journal
+from hardneg.records.errors import DataError, HardnegError
+from hardneg.runtime.progress import Silent
+from hardneg.store.artifacts import SCRATCH
+from hardneg.store.atomic_write import replacing
+from hardneg.testing.plugin_contract import PluginTests, rule
+from hardneg.verbs.shared.context import StageContext
+from hardneg.verbs.shared.stage_spec import StageSpec
 
 _SQUARES, _JOURNAL = "squares", "squares.journal"
 

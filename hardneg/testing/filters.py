@@ -1,4 +1,4 @@
-"""The contract of filters of negatives (`hardneg.mining.protocol.NegativeFilter`) as tests."""
+"""The contract of filters of negatives (`hardneg.mining.filter_protocol.NegativeFilter`) as tests."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -6,11 +6,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from hardneg.data.collection import StoredCollection, write_collection
+from hardneg.formats.collection import StoredCollection, write_collection
 from hardneg.mining.texts import MiningTexts
-from hardneg.progress import Silent
-from hardneg.testing.contract import PluginTests, rule
-from hardneg.types import Answers, Candidates, Document, Judgement, Query, RankedList
+from hardneg.records.types import Answers, Candidates, Document, Judgement, Query, RankedList
+from hardneg.runtime.progress import Silent
+from hardneg.testing.plugin_contract import PluginTests, rule
 
 _WORDS = ["apple", "bread", "cheese", "date", "egg", "fig", "grape", "honey", "ice", "jam"]
 _DOCUMENTS = {f"d{row}": f"{_WORDS[row % 10]} {_WORDS[row % 7]} {_WORDS[row % 3]} {row}" for row in range(40)}

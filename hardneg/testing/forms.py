@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.data.flat import FlatWriter
-from hardneg.data.sparse_store import SparseWriter
-from hardneg.data.token_store import TokenWriter
-from hardneg.seeding import generator
-from hardneg.types import Encoded, SparseRows, TokenVectors
+from hardneg.formats.vectors.flat_vectors import FlatWriter
+from hardneg.formats.vectors.sparse_store import SparseWriter
+from hardneg.formats.vectors.token_store import TokenWriter
+from hardneg.records.types import Encoded, SparseRows, TokenVectors
+from hardneg.runtime.seeding import generator
 
 FORMS = ("vectors", "weights", "token-vectors")
 _QUERIES, _MOST, _TOPICS, _NOISE = 9, 7, 20, 0.5

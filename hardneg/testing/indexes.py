@@ -1,4 +1,4 @@
-"""The contract of index backends (`hardneg.protocols.IndexBackend`) as tests."""
+"""The contract of index backends (`hardneg.registry.protocols.IndexBackend`) as tests."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.digest import tree_digest
-from hardneg.progress import Silent
-from hardneg.testing.contract import PluginTests, rule
+from hardneg.records.types import Encoded, Hits
+from hardneg.runtime.progress import Silent
+from hardneg.store.digest import tree_digest
 from hardneg.testing.forms import FORMS, drawn_documents, drawn_queries, plain_scores, write_encoded
-from hardneg.types import Encoded, Hits
+from hardneg.testing.plugin_contract import PluginTests, rule
 
 _TOPICS = ("river", "engine", "violin", "tensor", "garden", "planet", "bridge", "copper", "falcon", "harbor")
 _DEPTH = 10

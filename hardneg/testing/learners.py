@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from hardneg.testing.contract import rule
 from hardneg.testing.encoders import EncoderTests
+from hardneg.testing.plugin_contract import rule
 
 
 class TrainableEncoderTests(EncoderTests):
@@ -60,7 +60,7 @@ class TrainableEncoderTests(EncoderTests):
 
     def test_saved_and_opened_it_is_the_same(self, tmp_path: Path) -> None:
         """Of the same kind, with the same numbers for queries and documents."""
-        from hardneg.encoders.open import open_encoder, resolve
+        from hardneg.encoders.open.resolved import open_encoder, resolve
 
         encoder, place = self._opened(tmp_path, to_train=True), tmp_path / "saved"
         encoder.save(place)

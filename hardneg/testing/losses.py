@@ -1,12 +1,12 @@
-"""The contract of losses (`hardneg.protocols.Loss`) as tests."""
+"""The contract of losses (`hardneg.registry.protocols.Loss`) as tests."""
 
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from hardneg.registry import needs_of
-from hardneg.testing.contract import PluginTests, rule
-from hardneg.types import ScoreBatch
+from hardneg.records.types import ScoreBatch
+from hardneg.registry.plugins import needs_of
+from hardneg.testing.plugin_contract import PluginTests, rule
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor

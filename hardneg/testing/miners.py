@@ -1,4 +1,4 @@
-"""The contract of miners (`hardneg.protocols.NegativeMiner`) as tests."""
+"""The contract of miners (`hardneg.registry.protocols.NegativeMiner`) as tests."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hardneg.seeding import generator
-from hardneg.testing.contract import PluginTests, rule
-from hardneg.types import Candidates, Negatives, RankedList
+from hardneg.records.types import Candidates, Negatives, RankedList
+from hardneg.runtime.seeding import generator
+from hardneg.testing.plugin_contract import PluginTests, rule
 
 _CORPUS = [f"d{row}" for row in range(400)]
 _SEED = 7

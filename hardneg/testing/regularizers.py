@@ -1,11 +1,11 @@
-"""The contract of regularizers (`hardneg.protocols.Regularizer`) as tests."""
+"""The contract of regularizers (`hardneg.registry.protocols.Regularizer`) as tests."""
 
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hardneg.testing.contract import PluginTests, rule
-from hardneg.types import EncodedBatch
+from hardneg.records.types import EncodedBatch
+from hardneg.testing.plugin_contract import PluginTests, rule
 
 if TYPE_CHECKING:
     from torch import Tensor

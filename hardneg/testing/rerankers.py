@@ -1,4 +1,4 @@
-"""The contract of rerankers (`hardneg.protocols.Reranker` and `TrainableReranker`) as tests."""
+"""The contract of rerankers (`hardneg.registry.protocols.Reranker` and `TrainableReranker`) as tests."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.testing.contract import PluginTests, rule
+from hardneg.testing.plugin_contract import PluginTests, rule
 
 Request = tuple[str, Sequence[str]]
 

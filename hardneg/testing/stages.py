@@ -1,4 +1,4 @@
-"""The contract of verbs (`hardneg.stages.spec.StageSpec`) as tests."""
+"""The contract of verbs (`hardneg.verbs.shared.stage_spec.StageSpec`) as tests."""
 
 import json
 import math
@@ -10,16 +10,16 @@ from typing import Any, ClassVar
 
 from pydantic import ValidationError
 
-from hardneg.digest import canonical
-from hardneg.encoders.configuration import BASE
+from hardneg.costs.data_sheets import SHEETS, by_sheet
+from hardneg.costs.machine import Machine
+from hardneg.encoders.open.configuration import BASE
 from hardneg.encoders.spec import FullSpec, ModelSpec
-from hardneg.errors import HardnegError
-from hardneg.machine import Machine
-from hardneg.rates.sheets import SHEETS, by_sheet
-from hardneg.registry import configure
-from hardneg.stages.spec import RecipeView, Row, Sizes, StageSpec
-from hardneg.testing.contract import rule
-from hardneg.types import PluginSetting
+from hardneg.records.errors import HardnegError
+from hardneg.records.types import PluginSetting
+from hardneg.registry.plugins import configure
+from hardneg.store.digest import canonical
+from hardneg.testing.plugin_contract import rule
+from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, StageSpec
 
 HEAVY = ("torch", "transformers", "sentence_transformers", "faiss", "pyserini", "jnius", "ranx", "matplotlib")
 _MODEL = FullSpec("tested", similarity="cosine", query_length=32, document_length=128)

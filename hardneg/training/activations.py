@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from hardneg.errors import UsageError
+from hardneg.records.errors import UsageError
 
 Off = Callable[[], None]
 

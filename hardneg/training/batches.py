@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hardneg.data.corpus import Corpus
-from hardneg.data.segments import Segments
-from hardneg.distributed import World, world
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.tokens import token_batches
+from hardneg.encoders.tokens.tokens import token_batches
+from hardneg.formats.corpus import Corpus
+from hardneg.formats.segments import Segments
+from hardneg.runtime.distributed import World, world
 from hardneg.training.examples import SampledBatch
 from hardneg.training.guide import Guide
 from hardneg.training.scoring import BatchColumns, GuideVectors

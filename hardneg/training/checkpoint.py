@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hardneg.atomic_write import flush, link_file, replace_text, system_errors
-from hardneg.digest import digest
-from hardneg.distributed import from_first
-from hardneg.errors import ArtifactError, TrainingError
+from hardneg.records.errors import ArtifactError, TrainingError
+from hardneg.runtime.distributed import from_first
+from hardneg.store.atomic_write import flush, link_file, replace_text, system_errors
+from hardneg.store.digest import digest
 from hardneg.training.method import Network
 
 _MODEL, _OPTIMIZER, _STATE = "model.safetensors", "optimizer.safetensors", "state.json"

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.batches.shuffled import Shuffled
-from hardneg.data.corpus import Corpus
-from hardneg.data.hash_index import ranges
-from hardneg.data.segments import Segments
-from hardneg.digest import digest
-from hardneg.errors import TrainingError
-from hardneg.seeding import generator
+from hardneg.formats.corpus import Corpus
+from hardneg.formats.hash_index import ranges
+from hardneg.formats.segments import Segments
+from hardneg.records.errors import TrainingError
+from hardneg.runtime.seeding import generator
+from hardneg.store.digest import digest
 from hardneg.training.drawing import Drawing, by_margin, uniformly
 from hardneg.training.guide import Guide
 from hardneg.training.query_order import QueryOrder
@@ -21,7 +21,7 @@ from hardneg.training.teacher import Teacher
 
 
 class NegativeLists(Protocol):
-    """What training needs of a file of negatives; `hardneg.data.negatives.NegativesFile` is one."""
+    """What training needs of a file of negatives; `hardneg.formats.negatives.NegativesFile` is one."""
 
     @property
     def query_ids(self) -> list[str]:

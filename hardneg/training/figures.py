@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hardneg.errors import TrainingError
+from hardneg.records.errors import TrainingError
 from hardneg.training.history import Record
 
 _AHEAD = {"cuda": 16}  # steps that a device may be told of before the first of them is read; others are waited for

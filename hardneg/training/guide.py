@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.errors import UsageError
-from hardneg.indexes.candidate_scoring import encoded_rows
-from hardneg.protocols import DenseSearcher, StoredSearcher
+from hardneg.indexes.kernels.candidate_scoring import encoded_rows
+from hardneg.records.errors import UsageError
+from hardneg.registry.protocols import DenseSearcher, StoredSearcher
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from hardneg.atomic_write import replace_text
+from hardneg.store.atomic_write import replace_text
 
 Record = dict[str, Any]
 

@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from hardneg.artifacts import EARLIER, KEPT, SCRATCH
-from hardneg.digest import digest
-from hardneg.distributed import barrier, from_first, world
-from hardneg.encoders.compiling import set_compiled
-from hardneg.encoders.fastest import takes_bf16
-from hardneg.errors import TrainingError, UsageError
-from hardneg.float32_products import float32_products
-from hardneg.freed_memory import freed_memory_kept
-from hardneg.progress import Progress, Silent, Task
+from hardneg.encoders.speed.compiling import set_compiled
+from hardneg.encoders.speed.fastest import takes_bf16
+from hardneg.records.errors import TrainingError, UsageError
+from hardneg.records.wording import counted
+from hardneg.runtime.distributed import barrier, from_first, world
+from hardneg.runtime.float32_products import float32_products
+from hardneg.runtime.freed_memory import freed_memory_kept
+from hardneg.runtime.progress import Progress, Silent, Task
+from hardneg.store.artifacts import EARLIER, KEPT, SCRATCH
+from hardneg.store.digest import digest
 from hardneg.store.identity import options_in_key
+from hardneg.store.trials import noted
 from hardneg.training.activations import compute_twice, transformers_of
 from hardneg.training.checkpoint import CheckpointClock, Checkpoints, Elapsed, KeptModels, TrainState, weights_digest
 from hardneg.training.figures import Unread
@@ -31,8 +33,6 @@ from hardneg.training.optimizers import layer_groups, make_optimizer, schedule_f
 from hardneg.training.options import LearningOptions
 from hardneg.training.step import Learner, update
 from hardneg.training.tracking import accelerated, logged, numbers, shared
-from hardneg.trials import noted
-from hardneg.wording import counted
 
 if TYPE_CHECKING:
     from accelerate import Accelerator

@@ -7,14 +7,14 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from hardneg.digest import digest
 from hardneg.encoders.encoder import Encoder
-from hardneg.errors import UsageError
-from hardneg.protocols import Regularizer
-from hardneg.registry import needs_of
+from hardneg.records.errors import UsageError
+from hardneg.records.types import EncodedBatch, ScoreBatch
+from hardneg.registry.plugins import needs_of
+from hardneg.registry.protocols import Regularizer
+from hardneg.store.digest import digest
 from hardneg.store.identity import plugin_identity
 from hardneg.training.masks import WITH_EACH_OTHER, GuidedMask, self_masked
-from hardneg.types import EncodedBatch, ScoreBatch
 
 Cut = Callable[[Tensor], Tensor]
 """Makes of encoded texts what they are at fewer dimensions."""

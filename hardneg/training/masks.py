@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import ConfigDict
 
-from hardneg.errors import TrainingError
-from hardneg.types import ScoreBatch
+from hardneg.records.errors import TrainingError
+from hardneg.records.types import ScoreBatch
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -8,9 +8,9 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.errors import TrainingError
+from hardneg.records.errors import TrainingError
+from hardneg.records.wording import counted
 from hardneg.training.examples import NegativeLists, TrainingData
-from hardneg.wording import counted
 
 
 @dataclass(frozen=True)

@@ -10,18 +10,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hardneg.atomic_write import replacing
-from hardneg.data.mmap import map_array
-from hardneg.data.negatives import NegativesFile
-from hardneg.distributed import barrier, gather, world
 from hardneg.encoders.encoder import Encoder
-from hardneg.errors import TrainingError
+from hardneg.formats.negatives import NegativesFile
+from hardneg.formats.vectors.mmap import map_array
 from hardneg.mining.listing import searched
-from hardneg.progress import Seconds
-from hardneg.protocols import Searcher
-from hardneg.seeding import generator
+from hardneg.records.errors import TrainingError
+from hardneg.records.types import Encoded
+from hardneg.registry.protocols import Searcher
+from hardneg.runtime.distributed import barrier, gather, world
+from hardneg.runtime.progress import Seconds
+from hardneg.runtime.seeding import generator
+from hardneg.store.atomic_write import replacing
 from hardneg.training.examples import QueryRows, TrainingData
-from hardneg.types import Encoded
 
 _QUERIES = 4096
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.batches.protocol import BatchOrder
-from hardneg.digest import digest
+from hardneg.batches.batch_order import BatchOrder
+from hardneg.store.digest import digest
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from hardneg.encoders.towers import evaluating
-from hardneg.errors import TrainingError
+from hardneg.records.errors import TrainingError
 from hardneg.training.optimizers import stacks
 
 _SKIPPING = ("layerdrop", "encoder_layerdrop", "layer_drop")

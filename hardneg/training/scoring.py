@@ -8,11 +8,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hardneg.data.hash_index import known_to
 from hardneg.encoders.representation import at_least_float32
 from hardneg.encoders.towers import placed
+from hardneg.formats.hash_index import known_to
+from hardneg.records.types import ScoreBatch
 from hardneg.training.examples import SampledBatch
-from hardneg.types import ScoreBatch
 
 
 @dataclass(frozen=True, slots=True)

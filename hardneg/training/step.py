@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from hardneg.distributed import gather, world
-from hardneg.seeding import derive_seed
+from hardneg.runtime.distributed import gather, world
+from hardneg.runtime.seeding import derive_seed
 from hardneg.training.dropout import dropout_of
 from hardneg.training.figures import TakenStep
 from hardneg.training.method import Minimised, Objective, TrainingMethod

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.atomic_write import replacing
-from hardneg.data.corpus import Corpus
-from hardneg.digest import digest, file_digest
-from hardneg.types import RankedList
+from hardneg.formats.corpus import Corpus
+from hardneg.records.types import RankedList
+from hardneg.store.atomic_write import replacing
+from hardneg.store.digest import digest, file_digest
 
 _KEYS, _SCORES = "keys.i8", "scores.f4"
 _QUERIES = 1024

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from hardneg.distributed import from_first, join, world
-from hardneg.errors import MissingDependency, UsageError
+from hardneg.records.errors import MissingDependency, UsageError
+from hardneg.runtime.distributed import from_first, join, world
 from hardneg.training.reached import never_reached, unreached
 
 if TYPE_CHECKING:

@@ -6,20 +6,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.data.corpus import Corpus
-from hardneg.data.hash_index import known_to
-from hardneg.data.runs import Run
-from hardneg.data.segments import Segments
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.errors import TrainingError
 from hardneg.evaluation.metrics import ranked_metrics
+from hardneg.formats.corpus import Corpus
+from hardneg.formats.hash_index import known_to
+from hardneg.formats.runs import Run
+from hardneg.formats.segments import Segments
 from hardneg.indexes.ranks import best_rank, corpus_pass, overlap
 from hardneg.indexes.scores import score_matrix
-from hardneg.protocols import DenseSearcher, Searcher
+from hardneg.records.errors import TrainingError
+from hardneg.records.types import Encoded
+from hardneg.registry.protocols import DenseSearcher, Searcher
 from hardneg.training.examples import QueryRows
 from hardneg.training.history import Record
-from hardneg.types import Encoded
 
 _DEPTH = 100
 _QUERIES = 256

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from hardneg.analysis.inputs import Files, System
-from hardneg.data.negatives import recorded, write_negatives
-from hardneg.data.runs import write_run
 from hardneg.evaluation.metrics_json import Measured, write_metrics
-from hardneg.miners.thresholds import Denoised
-from hardneg.registry import load_plugin, plugin_names
+from hardneg.formats.negatives import recorded, write_negatives
+from hardneg.formats.runs import write_run
+from hardneg.mining.miners.thresholds import Denoised
+from hardneg.records.types import Candidates, RankedList
+from hardneg.registry.plugins import load_plugin, plugin_names
 from hardneg.testing import AnalysisTests
-from hardneg.types import Candidates, RankedList
 
 RUNS = {"runs": {"a": "a.trec", "b": "b.trec"}}
 HISTORY = {"trainings": {"x": "history.jsonl"}}
@@ -51,7 +51,7 @@ class Vectors:
     """An index that is held."""
 
     def search(self, queries: np.ndarray, k: int) -> Any:
-        from hardneg.types import Hits
+        from hardneg.records.types import Hits
 
         order = np.argsort(-(queries @ VECTORS.T), axis=1)[:, :k]
         return Hits(order, np.take_along_axis(queries @ VECTORS.T, order, 1))

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from hardneg.analysis.denoising import Denoising, doc_ids_of, example_json, examples, shares, to_json
-from hardneg.data.negatives import recorded, write_negatives
-from hardneg.errors import ArtifactError
-from hardneg.types import Drops, Negatives
+from hardneg.formats.negatives import recorded, write_negatives
+from hardneg.records.errors import ArtifactError
+from hardneg.records.types import Drops, Negatives
 
 TABLES = Denoising.model_construct()
 

@@ -3,7 +3,7 @@ import pytest
 
 from hardneg.analysis.denoising import Denoising
 from hardneg.analysis.false_negative_recall import FalseNegativeRecall, false_negative_recall
-from hardneg.types import Candidates, RankedList
+from hardneg.records.types import Candidates, RankedList
 
 
 def ranked(scores):

@@ -11,8 +11,8 @@ from hardneg.analysis.errors import Errors
 from hardneg.analysis.matrix import Matrix
 from hardneg.analysis.projection import Projection
 from hardneg.analysis.sizes import IndexSizes, sizes
-from hardneg.errors import UsageError
 from hardneg.evaluation.pairwise_errors import distribution
+from hardneg.records.errors import UsageError
 
 HISTORY = [
     {"step": 0, "drift": {"overlap": 1.0, "best_rank": 1, "mrr@10": 0.2}},

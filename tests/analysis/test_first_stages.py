@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hardneg.analysis.candidates import CandidateCounts, _places, candidate_counts, prefix
 from hardneg.analysis.dimensions import Dimensions
 from hardneg.analysis.recall_at_depth import RecallAtDepth, recall_at_depth
-from hardneg.errors import DataError
-from hardneg.types import RankedList
+from hardneg.records.errors import DataError
+from hardneg.records.types import RankedList
 from tests.analysis.in_memory import Memory
 from tests.run_lists import doc_lists
 

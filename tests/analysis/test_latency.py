@@ -5,8 +5,8 @@ from pydantic import ValidationError
 from hardneg.analysis.inputs import System
 from hardneg.analysis.latency import Latency, latency
 from hardneg.analysis.truncation import Truncation
-from hardneg.errors import UsageError
-from hardneg.types import Hits
+from hardneg.records.errors import UsageError
+from hardneg.records.types import Hits
 from tests.analysis.in_memory import Memory
 
 

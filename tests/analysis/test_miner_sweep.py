@@ -8,8 +8,8 @@ from hardneg.analysis.inputs import System
 from hardneg.analysis.miner_sweep import MinerSweep
 from hardneg.analysis.planted import HALVES, JUDGED, PlantedQuery, half, known_one, planted_lists, with_document
 from hardneg.analysis.swept_miners import ChoiceRule, MinerEvidence, SweptMiner, choice, evidence, swept
-from hardneg.errors import DataError
-from hardneg.types import RankedList
+from hardneg.records.errors import DataError
+from hardneg.records.types import RankedList
 
 
 def ranked(**scores):

@@ -3,7 +3,7 @@ from xml.etree import ElementTree
 import pytest
 
 from hardneg.analysis.operations import Operations, operations, totals
-from hardneg.errors import UsageError
+from hardneg.records.errors import UsageError
 
 STAGES = {
     "encoding": ("index", {"passages": 2000, "seconds": 9.0}),

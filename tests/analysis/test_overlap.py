@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hardneg.analysis.shares import negatives_overlap, run_overlap
-from hardneg.data.negatives import read_negatives, write_negatives
-from hardneg.types import Negatives
+from hardneg.formats.negatives import read_negatives, write_negatives
+from hardneg.records.types import Negatives
 
 
 def mined(path, *rows):

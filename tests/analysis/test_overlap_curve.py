@@ -3,8 +3,8 @@ import pytest
 from pydantic import ValidationError
 
 from hardneg.analysis.overlap_curve import OverlapCurve
-from hardneg.data.negatives import write_negatives
-from hardneg.types import Negatives, RankedList
+from hardneg.formats.negatives import write_negatives
+from hardneg.records.types import Negatives, RankedList
 from tests.analysis.in_memory import Memory
 
 

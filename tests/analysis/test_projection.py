@@ -4,9 +4,9 @@ from pydantic import ValidationError
 
 from hardneg.analysis.inputs import System
 from hardneg.analysis.projection import Projection, project
-from hardneg.data.negatives import write_negatives
-from hardneg.errors import UsageError
-from hardneg.types import Hits, Negatives, RankedList
+from hardneg.formats.negatives import write_negatives
+from hardneg.records.errors import UsageError
+from hardneg.records.types import Hits, Negatives, RankedList
 from tests.analysis.in_memory import Memory
 
 

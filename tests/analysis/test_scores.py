@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hardneg.analysis.scores import ScoreTails, score_tails, single_queries, tails_of
-from hardneg.errors import UsageError
-from hardneg.types import RankedList
+from hardneg.records.errors import UsageError
+from hardneg.records.types import RankedList
 
 
 def scores(*lists):

@@ -1,5 +1,5 @@
 from hardneg.analysis.sizes import index_vectors, sizes
-from hardneg.data.shards import index_bytes
+from hardneg.formats.vectors.shards import index_bytes
 
 
 def test_bytes_a_vector_and_the_ratio_to_the_first_index():

@@ -14,7 +14,7 @@ import torch
 from recipe.recipes import small_collection
 
 import hardneg as hn
-from hardneg.errors import HardnegError, UsageError
+from hardneg.records.errors import HardnegError, UsageError
 
 DATA = {
     "corpus": {"d1": "one river", "d2": "a hill", "d3": "a lake"},

@@ -10,9 +10,9 @@ import torch
 from hardneg.api.beir_folder import write_beir
 from hardneg.api.given_dataset import collection_of, named_dataset, split_of
 from hardneg.api.given_qrels import named_qrels
-from hardneg.artifacts import Store
 from hardneg.datasets.beir import Beir
-from hardneg.errors import DataError, UsageError
+from hardneg.records.errors import DataError, UsageError
+from hardneg.store.artifacts import Store
 
 CORPUS = {"d1": "one river", "d2": {"title": "Two", "text": "rivers"}}
 QUERIES = {"q1": "river", "q2": "rivers", "q3": "no judgement"}

@@ -1,7 +1,7 @@
 """Options of training by name alone, as `--train-option` and `hn.train(options=...)` have them."""
 
 from hardneg.api.adhoc_recipe import training_stage
-from hardneg.stages.train import Train
+from hardneg.verbs.train import Train
 
 
 def test_options_stand_where_the_stage_has_them() -> None:

@@ -7,11 +7,11 @@ from recipe.recipes import small_collection
 from typer.testing import CliRunner
 
 import hardneg as hn
-from hardneg.artifacts import Store
 from hardneg.cli.main import app
-from hardneg.data.runs import read_run
-from hardneg.errors import DataError, RecipeError, UsageError
-from hardneg.layout import NEGATIVES
+from hardneg.formats.runs import read_run
+from hardneg.records.errors import DataError, RecipeError, UsageError
+from hardneg.records.layout import NEGATIVES
+from hardneg.store.artifacts import Store
 
 MINER = {"name": "topk", "depth": 20}
 

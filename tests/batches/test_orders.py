@@ -5,17 +5,17 @@ import sys
 import numpy as np
 import pytest
 
+from hardneg.batches.batch_order import TrainingQueries
 from hardneg.batches.clustered import Clustered
 from hardneg.batches.clusters import joined, k_means, path_through
 from hardneg.batches.hardest_together import HardestTogether, nearest
 from hardneg.batches.one_source import OneSource
 from hardneg.batches.packing import in_batches, members
-from hardneg.batches.protocol import TrainingQueries
 from hardneg.batches.shuffled import Shuffled
 from hardneg.batches.topic_balanced import TopicBalanced
-from hardneg.errors import MissingDependency, PluginError, UsageError
-from hardneg.seeding import generator
-from hardneg.types import RankedList
+from hardneg.records.errors import MissingDependency, PluginError, UsageError
+from hardneg.records.types import RankedList
+from hardneg.runtime.seeding import generator
 
 
 def queries(count, **more):

@@ -7,8 +7,8 @@ from cli.analyze_command import call, printed
 from recipe.recipes import small_collection
 from typer.testing import CliRunner
 
-from hardneg.artifacts import Store, write_json
 from hardneg.cli.main import app
+from hardneg.store.artifacts import Store, write_json
 
 
 @pytest.fixture(scope="module")

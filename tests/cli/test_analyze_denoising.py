@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from cli.analyze_command import call, printed
 
-from hardneg.data.negatives import recorded, write_negatives
-from hardneg.data.runs import write_run
-from hardneg.miners.thresholds import Denoised
-from hardneg.types import Candidates, RankedList
+from hardneg.formats.negatives import recorded, write_negatives
+from hardneg.formats.runs import write_run
+from hardneg.mining.miners.thresholds import Denoised
+from hardneg.records.types import Candidates, RankedList
 
 DENSE = ["p", "h", "a", "b"]
 SCORES = {"p": 0.9, "h": 0.8, "a": 0.3, "b": 0.05}

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from cli.analyze_command import call, printed
 
-from hardneg.data.runs import write_run
-from hardneg.types import RankedList
+from hardneg.formats.runs import write_run
+from hardneg.records.types import RankedList
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@ import json
 import pytest
 from cli.analyze_command import call
 
-from hardneg.artifacts import Store
+from hardneg.store.artifacts import Store
 
 
 def write(path, records):

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from cli.analyze_command import call, printed
 
-from hardneg.data.negatives import write_negatives
-from hardneg.data.runs import write_run
-from hardneg.types import Negatives, RankedList
+from hardneg.formats.negatives import write_negatives
+from hardneg.formats.runs import write_run
+from hardneg.records.types import Negatives, RankedList
 
 SPARSE = {"q1": ["a", "b", "c"], "q2": ["d", "a", "b"]}
 DENSE = {"q1": ["b", "x", "a"], "q2": ["d", "y", "z"]}

@@ -10,7 +10,7 @@ from tiny import tiny_encoder, tiny_static
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.errors import ModelError
+from hardneg.records.errors import ModelError
 
 
 @pytest.fixture

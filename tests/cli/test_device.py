@@ -9,8 +9,8 @@ from cli.commands import every_command
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.encoders.devices import check_device, known_devices
-from hardneg.errors import UsageError
+from hardneg.encoders.speed.devices import check_device, known_devices
+from hardneg.records.errors import UsageError
 
 
 @pytest.fixture
@@ -73,5 +73,5 @@ def _filled(option):
 
 
 def test_the_cpu_is_known_without_torch():
-    code = "import sys, hardneg.encoders.devices as d; d.check_device('cpu'); print('torch' in sys.modules)"
+    code = "import sys, hardneg.encoders.speed.devices as d; d.check_device('cpu'); print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"

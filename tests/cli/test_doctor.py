@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from hardneg.cli import doctor
 from hardneg.cli.main import app
-from hardneg.indexes import java
+from hardneg.indexes.kernels.lucene import java
 
 
 def findings(store: Path, code: int = 0) -> dict[str, dict[str, str]]:
@@ -96,7 +96,7 @@ def test_nothing_heavy_is_loaded(tmp_path: Path) -> None:
 
 
 def test_what_was_timed_is_told_and_can_be_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hardneg import trials
+    from hardneg.store import trials
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(trials, "_known", {})

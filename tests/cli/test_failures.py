@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from hardneg.api.workplace import usual_store
 from hardneg.cli.main import app, as_told
-from hardneg.errors import ArtifactError, DataError
+from hardneg.records.errors import ArtifactError, DataError
 
 FULL = Path("/dev/full")
 needs_full = pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full here")

@@ -3,7 +3,7 @@ import typer
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.data.runs import read_run, write_run
+from hardneg.formats.runs import read_run, write_run
 from tests.run_lists import doc_lists, falling
 
 
@@ -46,7 +46,7 @@ def test_runs_are_zipped_in_the_order_given(files):
 
 def test_the_defaults_are_those_of_the_stage():
     from hardneg.cli.main import app
-    from hardneg.stages.fuse import Fuse
+    from hardneg.verbs.fuse import Fuse
 
     command = typer.main.get_command(app).commands["fuse"]
     asked = {option.name: option.default for option in command.params}

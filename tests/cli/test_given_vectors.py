@@ -12,8 +12,8 @@ from recipe.recipes import small_collection
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.data.runs import read_run
-from hardneg.errors import ArtifactError, DataError, UsageError
+from hardneg.formats.runs import read_run
+from hardneg.records.errors import ArtifactError, DataError, UsageError
 from tests.run_lists import doc_lists, score_lists
 
 Hardneg = Callable[..., str]

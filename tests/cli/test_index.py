@@ -7,10 +7,10 @@ import pytest
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.data.flat import FlatWriter
-from hardneg.data.token_store import TokenWriter
-from hardneg.errors import HardnegError, PluginError, UsageError
-from hardneg.types import TokenVectors
+from hardneg.formats.vectors.flat_vectors import FlatWriter
+from hardneg.formats.vectors.token_store import TokenWriter
+from hardneg.records.errors import HardnegError, PluginError, UsageError
+from hardneg.records.types import TokenVectors
 from tests.sparse_lists import write
 
 faiss = pytest.importorskip("faiss")

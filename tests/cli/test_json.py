@@ -5,10 +5,10 @@ import json
 from recipe.recipes import small_collection
 from typer.testing import CliRunner
 
-from hardneg.artifacts import Store
 from hardneg.cli.main import app
 from hardneg.recipe.yaml_load import shipped_recipes
-from hardneg.registry import list_plugins
+from hardneg.registry.plugins import list_plugins
+from hardneg.store.artifacts import Store
 
 
 def printed(*arguments):

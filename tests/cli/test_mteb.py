@@ -16,9 +16,9 @@ from tiny import tiny_static
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.data.flat import FlatWriter
-from hardneg.encoders import stream
+from hardneg.encoders.corpus import stream
 from hardneg.evaluation.metrics_json import read_metrics
+from hardneg.formats.vectors.flat_vectors import FlatWriter
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_models_are_compared_on_a_folder(made: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_done_is_not_done_again(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hardneg.mteb_search.model import TaskSearcher
+    from hardneg.doors.mteb.model import TaskSearcher
 
     first = evaluated(made, tmp_path / "out", "--json")
     monkeypatch.setattr(TaskSearcher, "index", None)
@@ -140,8 +140,8 @@ def test_a_run_or_a_task_is_asked_for() -> None:
 
 KILLED = """
 import os, signal, sys
-from hardneg.data.flat import FlatWriter
-from hardneg.encoders import stream
+from hardneg.formats.vectors.flat_vectors import FlatWriter
+from hardneg.encoders.corpus import stream
 from hardneg.cli.main import app
 
 write = FlatWriter.write_block

@@ -10,8 +10,8 @@ from recipe.recipes import small_collection
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.data.runs import read_run
-from hardneg.errors import DataError, UsageError
+from hardneg.formats.runs import read_run
+from hardneg.records.errors import DataError, UsageError
 
 HEADER = "query-id\tcorpus-id\tscore\n"
 

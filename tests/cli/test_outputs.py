@@ -11,11 +11,11 @@ import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
 from typer.testing import CliRunner
 
-from hardneg.artifacts import Store
 from hardneg.cli.main import app
-from hardneg.errors import ArtifactError, HardnegError, UsageError
-from hardneg.outputs import WHOLE, Outputs, Target
-from hardneg.roots import record
+from hardneg.records.errors import ArtifactError, HardnegError, UsageError
+from hardneg.store.artifacts import Store
+from hardneg.store.replaced_files import WHOLE, Outputs, Target
+from hardneg.store.roots import record
 
 RUN = "q0 Q0 d1 1 2 x\nq1 Q0 d2 1 1 x\n"
 ENCODE = ["encode", "--dataset", "beir:data", "--model", "model", "--device", "cpu"]
@@ -254,7 +254,7 @@ def closed(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder.mkdir()
     folder.chmod(0o555)
     if os.geteuid() == 0:
-        monkeypatch.setattr("hardneg.outputs.may_write", lambda path: path.name != "closed")
+        monkeypatch.setattr("hardneg.store.replaced_files.may_write", lambda path: path.name != "closed")
     yield folder
     folder.chmod(0o755)
 

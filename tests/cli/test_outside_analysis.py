@@ -8,14 +8,14 @@ from cli.analyze_command import call, printed
 from recipe.recipes import small_collection, small_tree, write_recipe
 
 from hardneg.cli.plugins import write_package
-from hardneg.data.runs import write_run
-from hardneg.errors import RecipeError
+from hardneg.formats.runs import write_run
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.registry import list_plugins
-from hardneg.stages.context import ArtifactInput
-from hardneg.types import RankedList
-from tests.stages.analyzed import context, made
+from hardneg.records.errors import RecipeError
+from hardneg.records.types import RankedList
+from hardneg.registry.plugins import list_plugins
+from hardneg.verbs.shared.context import ArtifactInput
+from tests.verbs.analyzed import context, made
 
 POINTS = Template("[hardneg.analyses]\nlist-lengths = $module:ListLengths\n")
 

@@ -10,12 +10,12 @@ from recipe.recipes import small_collection
 from typer.testing import CliRunner
 
 from hardneg.api.workplace import Workplace
-from hardneg.artifacts import Store
 from hardneg.cli.main import app
-from hardneg.data.negatives import read_negatives
-from hardneg.data.runs import read_run
-from hardneg.errors import DataError, HardnegError, RecipeError, UsageError
+from hardneg.formats.negatives import read_negatives
+from hardneg.formats.runs import read_run
 from hardneg.lines.search import SearchLine
+from hardneg.records.errors import DataError, HardnegError, RecipeError, UsageError
+from hardneg.store.artifacts import Store
 from tests.run_lists import doc_lists
 
 

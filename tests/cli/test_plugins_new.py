@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hardneg.cli.plugins import app, write_package
-from hardneg.errors import UsageError
+from hardneg.records.errors import UsageError
 
 pytest_plugins = ["pytester"]
 KINDS = {

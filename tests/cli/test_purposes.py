@@ -12,8 +12,8 @@ from hardneg.cli.main import app
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.yaml_load import find_recipe, shipped_recipes
-from hardneg.stages.search import Search
-from hardneg.stages.spec import StageSpec
+from hardneg.verbs.search import Search
+from hardneg.verbs.shared.stage_spec import StageSpec
 
 
 def test_every_step_of_the_shipped_recipes_has_a_purpose() -> None:

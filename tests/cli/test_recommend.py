@@ -15,8 +15,8 @@ from hardneg.api.recommended_trials import Trials, in_order
 from hardneg.api.recommending import fitted
 from hardneg.cli.main import app
 from hardneg.encoders.spec import ModelSpec
-from hardneg.errors import RecipeError, UsageError
 from hardneg.recipe.load import load_recipe
+from hardneg.records.errors import RecipeError, UsageError
 
 
 def row(miner, let_in, planted, hardness, enough=1.0, by="", ends=None):

@@ -12,8 +12,8 @@ from recipe.recipes import small_collection
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.data.runs import read_run
-from hardneg.errors import DataError, RecipeError, UsageError
+from hardneg.formats.runs import read_run
+from hardneg.records.errors import DataError, RecipeError, UsageError
 from tests.run_lists import doc_lists, score_lists
 
 RUN = ["q46 Q0 d46 1 9 x", "q46 Q0 d1 2 8 x", "q46 Q0 gone 3 7 x", "q47 Q0 d2 1 2 x", "q0 Q0 d0 1 1 x"]

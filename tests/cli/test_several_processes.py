@@ -15,8 +15,8 @@ from recipe.recipes import large_collection
 
 from hardneg.cli import launch, watched
 from hardneg.cli.launch import launches
-from hardneg.distributed import World, _interface, world
-from hardneg.errors import UsageError
+from hardneg.records.errors import UsageError
+from hardneg.runtime.distributed import World, _interface, world
 
 
 @pytest.mark.slow

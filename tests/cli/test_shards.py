@@ -6,9 +6,9 @@ from tiny import tiny_static
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.data.flat import FlatVectors
-from hardneg.data.shards import Shards
-from hardneg.encoders import stream
+from hardneg.encoders.corpus import stream
+from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.formats.vectors.shards import Shards
 
 STORES = ("store", "other")
 

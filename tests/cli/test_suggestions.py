@@ -4,9 +4,9 @@ import pytest
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.errors import UsageError
 from hardneg.recipe.settings import apply_settings
 from hardneg.recipe.yaml_load import find_recipe, shipped_recipes
+from hardneg.records.errors import UsageError
 
 
 def refused(*arguments):

@@ -5,7 +5,7 @@ from typer.testing import CliRunner
 
 from hardneg.cli.console import print_table, stdout_console
 from hardneg.cli.main import app
-from hardneg.reporting.table import Table
+from hardneg.report.table import Table
 
 RECIPE = "rocketqa-passage"
 

@@ -8,8 +8,8 @@ from recipe.recipes import small_collection, small_tree, write_recipe
 from typer.testing import CliRunner
 
 import hardneg.training.loop
-from hardneg.artifacts import Store
 from hardneg.cli.main import app
+from hardneg.store.artifacts import Store
 
 STEPS = [
     "--train-option",

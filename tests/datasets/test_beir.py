@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardneg.data.collection import StoredCollection, write_collection
 from hardneg.datasets.beir import Beir
 from hardneg.datasets.pyserini import Pyserini
-from hardneg.errors import DataError, HardnegError
-from hardneg.progress import Silent
-from hardneg.types import Document, Judgement, Query
+from hardneg.formats.collection import StoredCollection, write_collection
+from hardneg.records.errors import DataError, HardnegError
+from hardneg.records.types import Document, Judgement, Query
+from hardneg.runtime.progress import Silent
 
 CORPUS = '{"_id": "d1", "title": "A", "text": "one"}\n{"_id": "d2", "text": "two \\u00e9", "metadata": {}}\n'
 QUERIES = '{"_id": "q3", "text": "c"}\n{"_id": "q1", "text": "a"}\n{"_id": "q2", "text": "b"}\n'

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from hardneg.data.check import check
-from hardneg.data.collection import StoredCollection, write_collection
 from hardneg.datasets.dpr import Dpr, Question, read_questions
-from hardneg.errors import DataError
-from hardneg.progress import Silent
-from hardneg.types import Answers, Document, Judgement, Query
+from hardneg.formats.check import check
+from hardneg.formats.collection import StoredCollection, write_collection
+from hardneg.records.errors import DataError
+from hardneg.records.types import Answers, Document, Judgement, Query
+from hardneg.runtime.progress import Silent
 
 PASSAGES = 'id\ttext\ttitle\n1\t"He said ""no"" twice"\tSpeech\n2\tplain text\t"A ""B"""\n'
 TRAIN = [

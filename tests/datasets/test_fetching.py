@@ -16,12 +16,12 @@ import pytest
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.data.text_lines import read_lines
 from hardneg.datasets.fetching import Download, fetch, find_published, published
 from hardneg.datasets.msmarco import MsMarcoPassage
-from hardneg.errors import DataError, UsageError
-from hardneg.progress import Silent
-from hardneg.registry import list_plugins
+from hardneg.formats.text_lines import read_lines
+from hardneg.records.errors import DataError, UsageError
+from hardneg.registry.plugins import list_plugins
+from hardneg.runtime.progress import Silent
 
 
 class Server:

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardneg.data.check import check
-from hardneg.data.collection import write_collection
-from hardneg.data.source_files import parts_of
 from hardneg.datasets.beir import Beir
 from hardneg.datasets.dpr import Dpr
 from hardneg.datasets.msmarco import MsMarcoDocument
 from hardneg.datasets.pyserini import Pyserini
-from hardneg.errors import HardnegError
-from hardneg.progress import Silent
+from hardneg.formats.check import check
+from hardneg.formats.collection import write_collection
+from hardneg.formats.source_files import parts_of
+from hardneg.records.errors import HardnegError
+from hardneg.runtime.progress import Silent
 
 LOADERS: dict[str, tuple[Any, tuple[str, ...]]] = {
     "beir": (Beir, ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv")),

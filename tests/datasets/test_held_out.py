@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardneg.data.collection import StoredCollection, write_collection
 from hardneg.datasets.held_out import Withheld, WithheldCollection
-from hardneg.errors import DataError
-from hardneg.progress import Silent
-from hardneg.types import Answers, Document, Judgement, Query
+from hardneg.formats.collection import StoredCollection, write_collection
+from hardneg.records.errors import DataError
+from hardneg.records.types import Answers, Document, Judgement, Query
+from hardneg.runtime.progress import Silent
 
 QUERIES = {"train": [f"q{i}" for i in range(200)], "test": ["q0", "t1"]}
 

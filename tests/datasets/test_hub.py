@@ -23,7 +23,7 @@ READ = """
 import json, sys
 from hardneg.datasets.hub_tables import HubTable
 from hardneg.datasets.hugging_face import HuggingFace
-from hardneg.errors import HardnegError
+from hardneg.records.errors import HardnegError
 told = {}
 for name, options in json.loads(sys.argv[1]).items():
     options = {key: HubTable(**value) if isinstance(value, dict) else value for key, value in options.items()}

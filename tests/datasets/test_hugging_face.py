@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hardneg.data.collection import write_collection
 from hardneg.datasets.hub_tables import HubTable, table_digest
 from hardneg.datasets.hugging_face import Columns, HuggingFace
-from hardneg.errors import DataError
-from hardneg.progress import Silent
-from hardneg.types import Document, Judgement, Lookup, Query
+from hardneg.formats.collection import write_collection
+from hardneg.records.errors import DataError
+from hardneg.records.types import Document, Judgement, Lookup, Query
+from hardneg.runtime.progress import Silent
 
 pytest.importorskip("datasets")
 

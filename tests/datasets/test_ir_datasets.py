@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from hardneg.data.collection import write_collection
 from hardneg.datasets.ir_datasets import IrDatasets, look_up
-from hardneg.errors import DataError, MissingDependency
-from hardneg.progress import Silent
-from hardneg.types import Document, Judgement, Lookup, Query
+from hardneg.formats.collection import write_collection
+from hardneg.records.errors import DataError, MissingDependency
+from hardneg.records.types import Document, Judgement, Lookup, Query
+from hardneg.runtime.progress import Silent
 
 
 class Doc(NamedTuple):

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardneg.data.collection import write_collection
 from hardneg.datasets.msmarco import MsMarcoPassage
-from hardneg.errors import DataError, HardnegError
-from hardneg.progress import Silent
-from hardneg.types import Document, Judgement, Query
+from hardneg.formats.collection import write_collection
+from hardneg.records.errors import DataError, HardnegError
+from hardneg.records.types import Document, Judgement, Query
+from hardneg.runtime.progress import Silent
 
 FILES = {
     "collection.tsv": "0\tThe presence of\n1\tsecond passage\n",

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from hardneg.data.check import check
-from hardneg.data.collection import write_collection
 from hardneg.datasets.msmarco import MsMarcoDocument
-from hardneg.errors import DataError
-from hardneg.progress import Silent
-from hardneg.types import Document, Judgement, Query
+from hardneg.formats.check import check
+from hardneg.formats.collection import write_collection
+from hardneg.records.errors import DataError
+from hardneg.records.types import Document, Judgement, Query
+from hardneg.runtime.progress import Silent
 
 FILES = {
     "msmarco-docs.tsv": "D1\thttp://a\tRivers\tthe old river\nD2\thttp://b\t\tthe quiet bridge\n",

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from hardneg.data.collection import write_collection
 from hardneg.datasets import pydocs
 from hardneg.datasets.pydocs import PyDocs, PyDocsCollection
-from hardneg.digest import digest
-from hardneg.errors import MissingDependency, UsageError
-from hardneg.progress import Silent
+from hardneg.formats.collection import write_collection
+from hardneg.records.errors import MissingDependency, UsageError
+from hardneg.runtime.progress import Silent
+from hardneg.store.digest import digest
 from hardneg.store.identity import plugin_identity
 
 WORDS = " ".join(f"word{i}" for i in range(25))

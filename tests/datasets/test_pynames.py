@@ -1,9 +1,9 @@
 """Names of objects as answers to their summaries."""
 
-from hardneg.data.answer_matching import has_answer
 from hardneg.datasets.pydocs import PyDocs, PyNames, PyNamesCollection
+from hardneg.formats.answer_matching import has_answer
+from hardneg.records.types import Answers, Document, HasAnswers, Query
 from hardneg.testing import DatasetTests
-from hardneg.types import Answers, Document, HasAnswers, Query
 
 
 class TestPyNames(DatasetTests):

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from hardneg.data.check import check
 from hardneg.datasets.pyserini import Pyserini
-from hardneg.errors import DataError
-from hardneg.types import Document, Judgement, Query
+from hardneg.formats.check import check
+from hardneg.records.errors import DataError
+from hardneg.records.types import Document, Judgement, Query
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hardneg.data.collection import StoredCollection, write_collection
 from hardneg.datasets.hub_tables import HubTable
 from hardneg.datasets.tevatron import Tevatron
-from hardneg.errors import DataError
-from hardneg.progress import Silent
-from hardneg.types import Document, Judgement, Query
+from hardneg.formats.collection import StoredCollection, write_collection
+from hardneg.records.errors import DataError
+from hardneg.records.types import Document, Judgement, Query
+from hardneg.runtime.progress import Silent
 
 pytest.importorskip("datasets")
 

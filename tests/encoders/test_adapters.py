@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from hardneg.encoders.adapters.source import put_adapters
-from hardneg.encoders.adapters.spec import TYPES, AdapterSpec
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.open import open_encoder, resolve
-from hardneg.encoders.source import locate
+from hardneg.encoders.families.adapters.adapter_source import put_adapters
+from hardneg.encoders.families.adapters.adapter_spec import TYPES, AdapterSpec
+from hardneg.encoders.open.resolved import open_encoder, resolve
+from hardneg.encoders.open.source import locate
 from hardneg.encoders.spec import FullSpec, ModelSpec
-from hardneg.errors import ModelError
+from hardneg.records.errors import ModelError
 from tests.tiny import tiny_encoder
 
 TEXTS = ["hello world", "a", "the quick brown fox jumps over the lazy dog", ""]
@@ -265,9 +265,9 @@ def test_an_adapter_of_the_hub(base: Path, tmp_path: Path) -> None:
 
 FETCH = f"""
 import json
-from hardneg.encoders.adapters.source import put_adapters
-from hardneg.encoders.adapters.spec import AdapterSpec
-from hardneg.encoders.open import load_encoder, resolve
+from hardneg.encoders.families.adapters.adapter_source import put_adapters
+from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
+from hardneg.encoders.open.resolved import load_encoder, resolve
 from hardneg.encoders.spec import FullSpec, ModelSpec
 specs = [ModelSpec("some/adapter"), ModelSpec("some/base", adapter=AdapterSpec("some/adapter"))]
 try:

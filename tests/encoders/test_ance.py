@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 from hardneg.cli.main import app
 from hardneg.encoders.encoder import Encoder, split
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.save import export_ance
+from hardneg.encoders.open.save import export_ance
 from hardneg.encoders.spec import ModelSpec
-from hardneg.errors import ModelError, UsageError
+from hardneg.records.errors import ModelError, UsageError
 
 FP32 = EncodeOptions(precision="fp32")
 ANCE = {"pooling": "cls", "projection": 768, "layer_norm": True, "similarity": "dot"}
@@ -52,7 +52,7 @@ def test_pyserini_opens_it_and_encodes_the_same_vectors(
 ) -> None:
     if find_spec("pyserini") is None:
         pytest.skip("needs Pyserini: pip install 'hardneg[lucene]'")
-    from hardneg.indexes.java import start_java
+    from hardneg.indexes.kernels.lucene.java import start_java
 
     start_java()
     from pyserini.encode import AnceQueryEncoder

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 from torch.nn import Dropout
 
-from hardneg.encoders.adapters.layers import layer_targets
-from hardneg.encoders.adapters.spec import AdapterSpec
-from hardneg.encoders.configuration import USUAL
 from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
+from hardneg.encoders.families.adapters.layers import layer_targets
 from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.open.configuration import USUAL
 from hardneg.encoders.spec import ModelSpec
 from hardneg.training.activations import compute_twice
 from tests.tiny import tiny_encoder
@@ -181,7 +181,7 @@ def test_long_texts_of_a_modernbert(tmp_path: Path) -> None:
 
 
 def test_weights_alone_are_rounded_and_read_once(model: tuple[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    from hardneg.encoders import load
+    from hardneg.encoders.open import loading as load
 
     reads: list[object] = []
     own = load._modules

@@ -10,13 +10,13 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import BertConfig
 
-from hardneg.encoders import attention
-from hardneg.encoders.attention import attended, check_attention
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.fastest import arranged
 from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
-from hardneg.errors import ModelError
+from hardneg.encoders.speed import attention
+from hardneg.encoders.speed.attention import attended, check_attention
+from hardneg.encoders.speed.fastest import arranged
+from hardneg.records.errors import ModelError
 
 TEXTS = ["a passage of several words", "short", "another passage, a longer one than the others are", ""]
 
@@ -130,9 +130,9 @@ def test_batched_attention_is_what_runs(encoder: Encoder, monkeypatch: pytest.Mo
 
 def test_auto_is_what_a_trial_says_in_bfloat16_alone(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
     subjects: list[str] = []
-    monkeypatch.setattr("hardneg.encoders.fastest.WORTH_A_TRIAL", 1)
+    monkeypatch.setattr("hardneg.encoders.speed.fastest.WORTH_A_TRIAL", 1)
     monkeypatch.setattr(attention, "choose", lambda subject, *_: subjects.append(subject) or "batched")
-    monkeypatch.setattr("hardneg.encoders.onednn.choose", lambda *_: "torch")
+    monkeypatch.setattr("hardneg.encoders.speed.onednn.choose", lambda *_: "torch")
     plain, half = (arranged(encoder.parts("document")[0], half=half).model for half in (False, True))
     assert [model.config._attn_implementation for model in (plain, half)] == ["sdpa", "hardneg_batched"]
     heads, size = half.config.num_attention_heads, half.config.hidden_size // half.config.num_attention_heads

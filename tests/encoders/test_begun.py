@@ -6,17 +6,17 @@ from dataclasses import replace
 import pytest
 from tiny import tiny_encoder, tiny_multi_vector, tiny_sparse_encoder
 
-from hardneg.data import begun_blocks
-from hardneg.data.corpus import Corpus, write_corpus
-from hardneg.data.segments import Segments
-from hardneg.distributed import World
+from hardneg.encoders.corpus.sharded import Sharding, write_shards
+from hardneg.encoders.corpus.stream import write_index
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.open import load_encoder
-from hardneg.encoders.sharded import Sharding, write_shards
+from hardneg.encoders.open.resolved import load_encoder
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.stream import write_index
-from hardneg.progress import Silent
-from hardneg.types import Document
+from hardneg.formats.corpus import Corpus, write_corpus
+from hardneg.formats.segments import Segments
+from hardneg.formats.vectors import begun_blocks
+from hardneg.records.types import Document
+from hardneg.runtime.distributed import World
+from hardneg.runtime.progress import Silent
 
 KINDS = {"dense": tiny_encoder, "sparse": tiny_sparse_encoder, "multi-vector": tiny_multi_vector}
 OPTIONS = EncodeOptions(tokens_per_batch=40, precision="fp32")

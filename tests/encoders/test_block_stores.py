@@ -6,16 +6,16 @@ import threading
 import pytest
 from encoders.test_sharded import FP32, check_same, corpus, encode, models
 
-from hardneg.data import shard_folder
-from hardneg.data.shards import SHARD, SHARDS
-from hardneg.distributed import World
-from hardneg.encoders import sharding
-from hardneg.encoders.block_stores import OneFolder, ShardFolders
-from hardneg.encoders.sharding import Sharding, ShardWork
-from hardneg.encoders.stream import encoded_blocks
-from hardneg.errors import ArtifactError, PartDone
+from hardneg.encoders.corpus import sharding
+from hardneg.encoders.corpus.block_stores import OneFolder, ShardFolders
+from hardneg.encoders.corpus.sharding import Sharding, ShardWork
+from hardneg.encoders.corpus.stream import encoded_blocks
+from hardneg.formats.vectors import shard_folder
+from hardneg.formats.vectors.shards import SHARD, SHARDS
 from hardneg.indexes.stored import open_store
-from hardneg.progress import Silent
+from hardneg.records.errors import ArtifactError, PartDone
+from hardneg.runtime.distributed import World
+from hardneg.runtime.progress import Silent
 from tests.nfs_locks import as_nfs
 
 __all__ = ["corpus", "models"]  # fixtures

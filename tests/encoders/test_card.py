@@ -2,8 +2,8 @@ from pathlib import Path
 
 from tiny import tiny_multi_vector
 
-from hardneg.encoders.card import model_card, with_scores
 from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.open.model_card import model_card, with_scores
 from hardneg.encoders.spec import ModelSpec
 
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from tiny import HIDDEN, tiny_encoder
 
-from hardneg.encoders.contract import filled, overrides, read_contract
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.open import resolve
+from hardneg.encoders.open.contract import filled, overrides, read_contract
+from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import ModelSpec
-from hardneg.errors import ModelError
+from hardneg.records.errors import ModelError
 
 FP32 = EncodeOptions(precision="fp32")
 QUERIES = ["what is a list", "x", "how to sort a list of words by their length and by their letters " * 4]

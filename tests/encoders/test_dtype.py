@@ -9,7 +9,7 @@ from tiny import tiny_encoder
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.open import resolve
+from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import ModelSpec
 
 BF16 = EncodeOptions(precision="bf16")

@@ -9,7 +9,7 @@ from tiny import tiny_encoder
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
-from hardneg.errors import ModelError
+from hardneg.records.errors import ModelError
 
 FP32 = EncodeOptions(precision="fp32")
 TEXTS = ["the mean of an array", "", "word " * 300, "read a file", "x", "Ünïcode 漢字!", "read a file"]

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from hardneg.encoders.expansion import EXPANDED, Expansion
-from hardneg.encoders.tokens import Tokens
+from hardneg.encoders.tokens.expansion import EXPANDED, Expansion
+from hardneg.encoders.tokens.tokens import Tokens
 
 
 def _tokens(left: bool = False) -> Tokens:

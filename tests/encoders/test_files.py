@@ -13,10 +13,10 @@ from safetensors.torch import load_file
 from tiny import tiny_encoder
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.files import weight_files, weights_in
-from hardneg.encoders.open import resolve
+from hardneg.encoders.open.model_files import weight_files, weights_in
+from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import ModelSpec
-from hardneg.errors import ModelError
+from hardneg.records.errors import ModelError
 from hardneg.rerankers.network import load_classifier
 
 TEXTS = ["an old river", "the blue engine of a harbor", "x"]

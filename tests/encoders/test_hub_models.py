@@ -13,9 +13,9 @@ from tiny import tiny_encoder, tiny_static
 
 FETCH = """
 import json, sys
-from hardneg.errors import HardnegError
+from hardneg.records.errors import HardnegError
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.open import resolve
+from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import ModelSpec
 told = {}
 for name in sys.argv[1:]:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.open import resolve
+from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import ModelSpec
-from hardneg.errors import ModelError
+from hardneg.records.errors import ModelError
 
 
 @pytest.fixture

@@ -13,22 +13,23 @@ import numpy as np
 import pytest
 from tiny import tiny_encoder
 
-from hardneg.artifacts import Artifact, Store
-from hardneg.data.corpus import Corpus, write_corpus
-from hardneg.data.flat import FlatVectors
-from hardneg.data.segments import Segments
-from hardneg.digest import digest
-from hardneg.distributed import World
-from hardneg.encoders import kept_ids, stream
+from hardneg.encoders.corpus import stream
+from hardneg.encoders.corpus.stream import write_index
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.kept_ids import KeptIds
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.stream import write_index
-from hardneg.integrity import check
-from hardneg.progress import Silent
-from hardneg.roots import garbage
-from hardneg.types import Document
+from hardneg.encoders.tokens import kept_ids
+from hardneg.encoders.tokens.kept_ids import KeptIds
+from hardneg.formats.corpus import Corpus, write_corpus
+from hardneg.formats.segments import Segments
+from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.records.types import Document
+from hardneg.runtime.distributed import World
+from hardneg.runtime.progress import Silent
+from hardneg.store.artifacts import Artifact, Store
+from hardneg.store.digest import digest
+from hardneg.store.integrity import check
+from hardneg.store.roots import garbage
 
 FP32 = EncodeOptions(precision="fp32")
 COUNT = 18
@@ -209,13 +210,13 @@ def test_a_damaged_artifact_is_left_alone(stored: Corpus, encoder: Encoder, tmp_
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from hardneg.data.corpus import Corpus
-from hardneg.distributed import World
-from hardneg.encoders import kept_ids, stream
+from hardneg.formats.corpus import Corpus
+from hardneg.runtime.distributed import World
+from hardneg.encoders.tokens import kept_ids; from hardneg.encoders.corpus import stream
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
-from hardneg.progress import Silent
+from hardneg.runtime.progress import Silent
 
 model, corpus, folder, after = sys.argv[1:]
 stream.BLOCK, kept_ids.WORTH_KEEPING = 4, 18

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 from tiny import tiny_encoder, tiny_multi_vector, tiny_sparse_encoder
 
-from hardneg.data import begun_blocks
-from hardneg.encoded import SparseRows, TokenVectors
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.kept_texts import encode_kept
-from hardneg.encoders.open import load_encoder
+from hardneg.encoders.open.resolved import load_encoder
 from hardneg.encoders.spec import ModelSpec
-from hardneg.progress import Silent
+from hardneg.encoders.tokens.kept_texts import encode_kept
+from hardneg.formats.vectors import begun_blocks
+from hardneg.records.encoded import SparseRows, TokenVectors
+from hardneg.runtime.progress import Silent
 
 KINDS = {"dense": tiny_encoder, "sparse": tiny_sparse_encoder, "multi-vector": tiny_multi_vector}
 TEXTS = ["which " * (n % 5) + f"river is {n}" for n in range(22)]

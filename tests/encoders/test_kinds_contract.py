@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 import pytest
 from tiny import tiny_encoder, tiny_model2vec, tiny_multi_vector, tiny_sparse_encoder, tiny_static
 
-from hardneg.encoders.dense.kind import Dense
-from hardneg.encoders.multi_vector.kind import LateInteraction
-from hardneg.encoders.sparse.kind import Splade
+from hardneg.encoders.families.dense.dense_family import Dense
+from hardneg.encoders.families.multi_vector.late_interaction import LateInteraction
+from hardneg.encoders.families.sparse.splade import Splade
+from hardneg.encoders.families.static.static_family import Static
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.static.kind import Static
+from hardneg.records.types import PluginSetting
 from hardneg.testing import TrainableEncoderTests
-from hardneg.types import PluginSetting
 
 
 class Kinds(TrainableEncoderTests):

@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import nn
 
-from hardneg.encoders import compiling, onednn
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.fastest import arranged
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.onednn import OneDnnLinear, multiply_fastest
 from hardneg.encoders.spec import ModelSpec
-from hardneg.errors import ModelError
+from hardneg.encoders.speed import compiling, onednn
+from hardneg.encoders.speed.fastest import arranged
+from hardneg.encoders.speed.onednn import OneDnnLinear, multiply_fastest
+from hardneg.records.errors import ModelError
 
 
 def with_choice(layer: nn.Linear, way: str, monkeypatch: pytest.MonkeyPatch) -> nn.Sequential:
@@ -61,7 +61,7 @@ def test_the_shape_with_most_work_is_timed(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_model_that_computes_so_learns_as_before(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
     usual = encoder.encode(["some words"], "query", EncodeOptions(precision="fp32"))
-    monkeypatch.setattr("hardneg.encoders.fastest.WORTH_A_TRIAL", 1)
+    monkeypatch.setattr("hardneg.encoders.speed.fastest.WORTH_A_TRIAL", 1)
     monkeypatch.setattr(onednn, "choose", lambda *_: "onednn")
     own = encoder.parts("query")[0]
     copied = arranged(own)

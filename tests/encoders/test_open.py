@@ -9,17 +9,17 @@ from typing import ClassVar
 import pytest
 from tiny import tiny_encoder, tiny_model2vec, tiny_multi_vector, tiny_sparse_encoder, tiny_static
 
-from hardneg.encoders import contract, source
-from hardneg.encoders import open as opened
-from hardneg.encoders.dense.kind import Dense
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.multi_vector.kind import LateInteraction
-from hardneg.encoders.open import load_encoder, resolve
-from hardneg.encoders.sparse.kind import Splade
+from hardneg.encoders.families.dense.dense_family import Dense
+from hardneg.encoders.families.multi_vector.late_interaction import LateInteraction
+from hardneg.encoders.families.sparse.splade import Splade
+from hardneg.encoders.families.static.static_family import Static
+from hardneg.encoders.open import contract, source
+from hardneg.encoders.open import resolved as opened
+from hardneg.encoders.open.resolved import load_encoder, resolve
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.static.kind import Static
-from hardneg.errors import ModelError, PluginError
-from hardneg.types import PluginSetting
+from hardneg.records.errors import ModelError, PluginError
+from hardneg.records.types import PluginSetting
 
 MAKERS = {
     "dense": (tiny_encoder, Dense),
@@ -45,9 +45,9 @@ def counted(monkeypatch: pytest.MonkeyPatch, module: object, name: str, users: l
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_opening_a_model_looks_for_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    from hardneg.encoders import folder_kind
-    from hardneg.encoders.adapters import base
-    from hardneg.encoders.adapters import source as adapters
+    from hardneg.encoders.families.adapters import adapter_source as adapters
+    from hardneg.encoders.families.adapters import base
+    from hardneg.encoders.open import folder_kind
 
     folder = MAKERS[name][0](tmp_path / "model")
     looked = counted(monkeypatch, source, "locate", [opened, base, adapters, source])
@@ -60,8 +60,8 @@ def test_opening_a_model_looks_for_it_once(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_an_adapter_alone_brings_one_look_for_its_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hardneg.encoders.adapters import base as bases
-    from hardneg.encoders.adapters.spec import AdapterSpec
+    from hardneg.encoders.families.adapters import base as bases
+    from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
 
     base = tiny_encoder(tmp_path / "base")
     spec = ModelSpec(str(base), adapter=AdapterSpec(rank=2, save="apart"))
@@ -116,7 +116,7 @@ def test_a_family_that_cannot_be_imported_is_told_and_not_asked(
 
 def installed(monkeypatch: pytest.MonkeyPatch, **families: type | PluginError) -> None:
     """Families that are installed beside those of hardneg."""
-    from hardneg import registry
+    from hardneg.registry import plugins as registry
 
     names, load = registry.plugin_names, registry.load_plugin
 

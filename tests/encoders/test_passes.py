@@ -10,13 +10,13 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from hardneg.data.begun_blocks import BegunBlock
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.passes import Budget, ahead, in_passes
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.tokens import token_batches
-from hardneg.errors import ModelError
+from hardneg.encoders.speed.passes import Budget, ahead, in_passes
+from hardneg.encoders.tokens.tokens import token_batches
+from hardneg.formats.vectors.begun_blocks import BegunBlock
+from hardneg.records.errors import ModelError
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.rerankers.network import PairNetwork
 from hardneg.rerankers.scoring import PairScorer

@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import nn
 
-from hardneg import trials
-from hardneg.encoders import fastest as precision
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.fastest import takes_bf16
 from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
+from hardneg.encoders.speed import fastest as precision
+from hardneg.encoders.speed.fastest import takes_bf16
+from hardneg.store import trials
 
 USES = get_args(precision.Use)
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.open import open_encoder, resolve
-from hardneg.encoders.prompts import PromptName, prompt_problems, whole_prompts
+from hardneg.encoders.open.prompts import PromptName, prompt_problems, whole_prompts
+from hardneg.encoders.open.resolved import open_encoder, resolve
 from hardneg.encoders.spec import ModelSpec, spec_from
-from hardneg.errors import ModelError
+from hardneg.records.errors import ModelError
 from tests.tiny import tiny_encoder
 
 OWN = {"query": "ask: ", "document": "", "s2p_query": "Instruct: find it\nQuery: "}
@@ -77,8 +77,8 @@ def test_others_read_the_saved_prompts(folder: Path, tmp_path: Path) -> None:
 def test_a_spec_comes_back_from_its_mapping() -> None:
     from dataclasses import asdict
 
-    from hardneg.encoders.adapters.spec import AdapterSpec
-    from hardneg.types import PluginSetting
+    from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
+    from hardneg.records.types import PluginSetting
 
     spec = ModelSpec("m", query_prompt=PromptName("a"), adapter=AdapterSpec(rank=2), encoder=PluginSetting("dense"))
     assert spec_from(asdict(spec)) == spec

@@ -7,7 +7,7 @@ import pytest
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
-from hardneg.errors import ModelError
+from hardneg.records.errors import ModelError
 
 FP32 = EncodeOptions(precision="fp32")
 TEXTS = ["the mean of an array", "", "word " * 300, *(f"passage {'and more ' * n}{n}" for n in range(17))]

@@ -8,13 +8,13 @@ import pytest
 import torch
 from tiny import tiny_encoder
 
-from hardneg.data.segments import Segments
-from hardneg.encoders.card import model_card
 from hardneg.encoders.encoder import Encoder, split
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.open import resolve
+from hardneg.encoders.open.model_card import model_card
+from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import ModelSpec
-from hardneg.errors import ModelError
+from hardneg.formats.segments import Segments
+from hardneg.records.errors import ModelError
 
 FP32 = EncodeOptions(precision="fp32")
 TEXTS = ["what is a fox", "", "the quick brown fox " * 9]

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hardneg.data.segments import Segments
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.segmenting import tokenise_segments
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.tokens import Tokens, tokenise
-from hardneg.errors import ModelError
+from hardneg.encoders.tokens.segmenting import tokenise_segments
+from hardneg.encoders.tokens.tokens import Tokens, tokenise
+from hardneg.formats.segments import Segments
+from hardneg.records.errors import ModelError
 
 FP32 = EncodeOptions(precision="fp32")
 TEXTS = ["aa bb cc dd ee ff gg hh", "", "aa bb", "aa bb cc dd", "aa bb cc dd ee"]

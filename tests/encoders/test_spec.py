@@ -28,7 +28,7 @@ def test_prompt_and_length_by_kind():
 
 def test_a_model_is_resolved_without_torch_and_sentence_transformers():
     code = (
-        "import sys; import hardneg.encoders.open, hardneg.encoders.spec;"
+        "import sys; import hardneg.encoders.open.resolved, hardneg.encoders.spec;"
         "print(sorted({'torch', 'transformers', 'sentence_transformers'} & sys.modules.keys()))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"

@@ -11,17 +11,17 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tiny import HIDDEN, tiny_encoder, tiny_model2vec, tiny_multi_vector, tiny_static
 
 from hardneg.cli.contracts import contract_lines
-from hardneg.data.segments import Segments
-from hardneg.encoders.card import model_card
-from hardneg.encoders.configuration import UNBOUNDED
 from hardneg.encoders.encoder import Encoder, split
+from hardneg.encoders.families.static.static_family import Static
+from hardneg.encoders.families.static.table import principal, sif_weights, word_embeddings
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.open import resolve
+from hardneg.encoders.open.configuration import UNBOUNDED
+from hardneg.encoders.open.model_card import model_card
+from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.static.kind import Static
-from hardneg.encoders.static.table import principal, sif_weights, word_embeddings
-from hardneg.errors import ModelError, PluginError
-from hardneg.types import PluginSetting
+from hardneg.formats.segments import Segments
+from hardneg.records.errors import ModelError, PluginError
+from hardneg.records.types import PluginSetting
 
 TEXTS = [
     "alpha beta",

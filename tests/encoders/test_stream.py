@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hardneg.data.corpus import Corpus, write_corpus
-from hardneg.data.flat import FlatVectors, FlatWriter
-from hardneg.distributed import World
-from hardneg.encoders import stream
+from hardneg.encoders.corpus import stream
+from hardneg.encoders.corpus.stream import encode_blocks
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.stream import encode_blocks
-from hardneg.progress import Silent
-from hardneg.types import Document
+from hardneg.formats.corpus import Corpus, write_corpus
+from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
+from hardneg.records.types import Document
+from hardneg.runtime.distributed import World
+from hardneg.runtime.progress import Silent
 
 FP32 = EncodeOptions(precision="fp32")
 
@@ -97,7 +97,7 @@ def test_a_broken_vector_is_named_by_its_row(encoder: Encoder):
         encoder.module[0].model.embeddings.word_embeddings.weight[row] = torch.nan
     texts = corpus(18)
     texts[9] = "q"
-    from hardneg.errors import ModelError
+    from hardneg.records.errors import ModelError
 
     with pytest.raises(ModelError, match="document text 9 "):
         encode_blocks(encoder, texts, Blocks(), FP32, Silent())
@@ -140,14 +140,14 @@ def test_all_processes_go_by_what_the_first_one_sees(encoder: Encoder, tmp_path:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from hardneg.data.corpus import Corpus
-from hardneg.data.flat import FlatWriter
-from hardneg.distributed import World
-from hardneg.encoders import stream
+from hardneg.formats.corpus import Corpus
+from hardneg.formats.vectors.flat_vectors import FlatWriter
+from hardneg.runtime.distributed import World
+from hardneg.encoders.corpus import stream
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
-from hardneg.progress import Silent
+from hardneg.runtime.progress import Silent
 
 class Killed(FlatWriter):
     def write_block(self, number, start_row, vectors):

@@ -6,9 +6,9 @@ import pytest
 import torch
 from tiny import tiny_encoder
 
-from hardneg.encoders import fastest as budgets
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import ModelSpec
+from hardneg.encoders.speed import fastest as budgets
 
 CPU = torch.device("cpu")
 

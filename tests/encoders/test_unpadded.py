@@ -9,16 +9,16 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from hardneg.encoders import attention, unpadded
-from hardneg.encoders.attention import check_attention
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.fastest import arranged, token_budget
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.packing import Packing, batches, packing_of, packs
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.tokens import Tokens
-from hardneg.encoders.unpadded import one_by_one
-from hardneg.errors import ModelError
+from hardneg.encoders.speed import attention, unpadded
+from hardneg.encoders.speed.attention import check_attention
+from hardneg.encoders.speed.fastest import arranged, token_budget
+from hardneg.encoders.speed.packing import Packing, batches, packing_of, packs
+from hardneg.encoders.speed.unpadded import one_by_one
+from hardneg.encoders.tokens.tokens import Tokens
+from hardneg.records.errors import ModelError
 from tests.encoders.test_architectures import LONG, TEXTS, tiny
 
 CPU = torch.device("cpu")

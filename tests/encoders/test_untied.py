@@ -8,9 +8,9 @@ import torch
 
 from hardneg.encoders.encoder import Encoder, split
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.open import resolve
+from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import ModelSpec
-from hardneg.errors import ModelError
+from hardneg.records.errors import ModelError
 
 FP32 = EncodeOptions(precision="fp32")
 TEXTS = ["what is a fox", "the quick brown fox", ""]

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hardneg.data.segments import Segments
 from hardneg.encoders import inference
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions, encode_windows, prepare
-from hardneg.encoders.passes import Budget
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.tokens import Tokens
+from hardneg.encoders.speed.passes import Budget
+from hardneg.encoders.tokens.tokens import Tokens
+from hardneg.formats.segments import Segments
 
 FP32 = EncodeOptions(tokens_per_batch=64, precision="fp32")
 TEXTS = ["word " * (n % 7) + str(n) for n in range(20)]

@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hardneg.data.answer_matching import PassageAnswers
-from hardneg.data.corpus import Corpus, write_corpus
-from hardneg.data.runs import Run
-from hardneg.errors import UsageError
 from hardneg.evaluation.metrics import answer_coverage, answer_cutoffs, parse_metrics
-from hardneg.progress import Silent
-from hardneg.types import Document, RankedList
+from hardneg.formats.answer_matching import PassageAnswers
+from hardneg.formats.corpus import Corpus, write_corpus
+from hardneg.formats.runs import Run
+from hardneg.records.errors import UsageError
+from hardneg.records.types import Document, RankedList
+from hardneg.runtime.progress import Silent
 
 TEXTS = {"a": "the river Rhine", "b": "in 1901", "c": "nothing", "d": "the Danube, a river"}
 

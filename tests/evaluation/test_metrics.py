@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardneg.data.qrels import Qrels, read_qrels
-from hardneg.data.runs import Run, read_run
-from hardneg.errors import UsageError
 from hardneg.evaluation.metrics import Metric, coverage, evaluate, is_metric, means, parse_metrics, ranked_metrics
-from hardneg.types import RankedList
+from hardneg.formats.qrels import Qrels, read_qrels
+from hardneg.formats.runs import Run, read_run
+from hardneg.records.errors import UsageError
+from hardneg.records.types import RankedList
 
 pytrec_eval = pytest.importorskip("pytrec_eval")
 
@@ -154,8 +154,8 @@ def test_published_runs_equal_trec_eval(test_data: Path) -> None:
 COMPILED = """
 import json, sys
 from pathlib import Path
-from hardneg.data.qrels import read_qrels
-from hardneg.data.runs import read_run
+from hardneg.formats.qrels import read_qrels
+from hardneg.formats.runs import read_run
 from hardneg.evaluation.metrics import evaluate
 run, qrels = map(Path, sys.argv[1:])
 print(json.dumps(evaluate(read_run(run), read_qrels(qrels), ["mrr@10", "ndcg@10"])))

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from hardneg.errors import ArtifactError
 from hardneg.evaluation.metrics_json import Measured, read_metrics, to_json, write_metrics
 from hardneg.evaluation.significance import compare_all
+from hardneg.records.errors import ArtifactError
 
 RESULTS = {
     "bm25": {"ndcg@10": {"q2": 0.5, "q1": 1.0}, "mrr": {"q2": 0.25, "q1": 0.25}},

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardneg.errors import UsageError
 from hardneg.evaluation.significance import (
     Comparison,
     Randomisation,
@@ -17,6 +16,7 @@ from hardneg.evaluation.significance import (
     randomisation_test,
     share_interval,
 )
+from hardneg.records.errors import UsageError
 
 DIFFERENCES = np.array([0.1, 0.2, 0.3, -0.1])
 

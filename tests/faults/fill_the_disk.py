@@ -11,12 +11,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hardneg.artifacts import Store
-from hardneg.errors import ArtifactError, ModelError
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import Plan, make_plan
 from hardneg.recipe.run_folder import publish
+from hardneg.records.errors import ArtifactError, ModelError
+from hardneg.store.artifacts import Store
 
 MORE = 4
 

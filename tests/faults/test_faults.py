@@ -12,12 +12,12 @@ import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
 from typer.testing import CliRunner
 
-from hardneg.artifacts import MANIFEST, Store
 from hardneg.cli.main import app
-from hardneg.errors import ArtifactError, HardnegError, NewerArtifact, PluginError
 from hardneg.recipe.execute import Options, Outcome, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
+from hardneg.records.errors import ArtifactError, HardnegError, NewerArtifact, PluginError
+from hardneg.store.artifacts import MANIFEST, Store
 
 ALL = ("dataset", "start-index", "start-train", "static")
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -157,7 +157,7 @@ def test_a_read_only_store_serves_a_finished_recipe(recipe, filled, tmp_path, mo
     def state():
         return {str(path): path.lstat().st_mtime_ns for path in (filled.root, *filled.root.rglob("*"))}
 
-    monkeypatch.setattr("hardneg.artifacts.may_write", lambda folder: not folder.is_relative_to(filled.root))
+    monkeypatch.setattr("hardneg.store.artifacts.may_write", lambda folder: not folder.is_relative_to(filled.root))
     before = state()
     command = ["recipe", "run", str(recipe), "--until", "static", "--store", str(filled.root), "--device", "cpu"]
     for _ in range(2):

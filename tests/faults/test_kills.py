@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
 
-from hardneg.artifacts import MANIFEST, Store
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
+from hardneg.store.artifacts import MANIFEST, Store
 
 TIMED = {"report.html", "report.md"}
 """They tell how long each step took."""
@@ -61,14 +61,14 @@ def test_a_trained_model_that_is_all_there_is_not_trained_again(recipe, tmp_path
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("hardneg.artifacts.write_json", die)
+        patch.setattr("hardneg.store.artifacts.write_json", die)
         execute(plan, store, Options(until="star", device="cpu"), Watcher())
     monkeypatch.setattr("hardneg.training.loop.update", die)
     model = execute(plan, store, Options(until="star", device="cpu"), Watcher()).artifacts["star"].path
     assert sorted(path.name for path in model.iterdir()) == ["history.jsonl", MANIFEST, "model"]
 
 
-@pytest.mark.parametrize("place", ["hardneg.artifacts.write_json", "pathlib.Path.chmod"])
+@pytest.mark.parametrize("place", ["hardneg.store.artifacts.write_json", "pathlib.Path.chmod"])
 def test_vectors_that_are_all_there_are_not_made_again(recipe, tmp_path, monkeypatch, place):
     store, plan = Store(tmp_path), make_plan(load_recipe(recipe))
     execute(plan, store, Options(until="dataset"), Watcher())
@@ -81,6 +81,6 @@ def test_vectors_that_are_all_there_are_not_made_again(recipe, tmp_path, monkeyp
         patch.setattr(place, die)
         execute(plan, store, options, Watcher())
     assert store.find(plan.steps["start-index"].key) is None
-    monkeypatch.setattr("hardneg.encoders.stream.encode_blocks", die)
+    monkeypatch.setattr("hardneg.encoders.corpus.stream.encode_blocks", die)
     execute(plan, store, options, Watcher())
     assert store.find(plan.steps["start-index"].key) is not None

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardneg.errors import DataError, UsageError
 from hardneg.fusion.methods import METHODS, OF_RANX, Fusion, zipped
 from hardneg.fusion.tuning import Development, check_development, numbers, tried, variants
-from hardneg.types import RankedList
+from hardneg.records.errors import DataError, UsageError
+from hardneg.records.types import RankedList
 
 
 def ranked(**scores):
@@ -127,7 +127,7 @@ def test_published_runs_become_what_ranx_makes_of_them(test_data, method):
     """Scores, and the order wherever ranx's are distinct; blocks of queries are as good as all at once."""
     from ranx import Run, fuse
 
-    from hardneg.data.runs import read_run, strictly_decreasing
+    from hardneg.formats.runs import read_run, strictly_decreasing
     from hardneg.fusion.methods import PARAMETERS, WEIGHTED
 
     folder = test_data / "msmarco-dl1920" / "runs"
@@ -194,7 +194,7 @@ def test_it_does_what_one_would_do_by_hand(lists, length):
 
 
 def test_published_runs(test_data):
-    from hardneg.data.runs import read_run
+    from hardneg.formats.runs import read_run
 
     folder = test_data / "msmarco-dl1920" / "runs"
     dense, sparse = (read_run(folder / f"{name}.dl20.trec.gz") for name in ("d_bert_kd_tasb", "bm25"))

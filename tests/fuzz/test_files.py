@@ -11,20 +11,20 @@ from fuzz.fuzzing import NASTY, fuzzed, mangled, paths_below, read_or_one_line, 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardneg.data.collection import StoredCollection, write_collection
-from hardneg.data.corpus import Corpus, write_corpus
-from hardneg.data.export.catalogue import FORMS, read_form
-from hardneg.data.export.rows import TextLookup
-from hardneg.data.negatives import write_negatives
-from hardneg.data.qrels import read_qrels
-from hardneg.data.queries import Queries
-from hardneg.data.runs import read_run, stream_run
-from hardneg.data.vector_files import open_vectors
-from hardneg.data.vectors_import import import_vectors
 from hardneg.datasets.beir import Beir
 from hardneg.datasets.msmarco import MsMarcoPassage
-from hardneg.progress import Silent
-from hardneg.types import Document
+from hardneg.formats.collection import StoredCollection, write_collection
+from hardneg.formats.corpus import Corpus, write_corpus
+from hardneg.formats.export.catalogue import FORMS, read_form
+from hardneg.formats.export.rows import TextLookup
+from hardneg.formats.negatives import write_negatives
+from hardneg.formats.qrels import read_qrels
+from hardneg.formats.queries import Queries
+from hardneg.formats.runs import read_run, stream_run
+from hardneg.formats.vectors.vector_files import open_vectors
+from hardneg.formats.vectors.vectors_import import import_vectors
+from hardneg.records.types import Document
+from hardneg.runtime.progress import Silent
 
 cells = st.sampled_from(["q1", "q2", "d1", "d2", "0", "1", "0.5", "a text", *NASTY]) | texts
 

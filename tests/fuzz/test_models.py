@@ -11,10 +11,10 @@ from tiny import tiny_encoder, tiny_model2vec, tiny_multi_vector, tiny_sparse_en
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.open import load_encoder, resolve
+from hardneg.encoders.open.resolved import load_encoder, resolve
 from hardneg.encoders.spec import ModelSpec
-from hardneg.errors import ModelError
-from hardneg.types import PluginSetting
+from hardneg.records.errors import ModelError
+from hardneg.records.types import PluginSetting
 
 TEXTS = ["a river, old", "", "x " * 600, "! ,", "\0 \u202e 💥"]
 CHEAP = EncodeOptions(precision="fp32", tokens_per_batch=4096)

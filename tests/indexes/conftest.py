@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from hardneg.errors import MissingDependency
-from hardneg.indexes.java import start_java
+from hardneg.indexes.kernels.lucene.java import start_java
+from hardneg.records.errors import MissingDependency
 
 
 @pytest.fixture(scope="module")

@@ -7,16 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hardneg.data import begun_blocks
-from hardneg.data.begun_blocks import SECONDS
-from hardneg.indexes import exact_bf16, multi_vector_exact, sparse
-from hardneg.indexes.begun_pass import BegunPass
-from hardneg.indexes.exact import ExactOptions
-from hardneg.indexes.flat import FlatSearcher
-from hardneg.indexes.multi_vector_exact import MultiVectorSearcher
+from hardneg.formats.vectors import begun_blocks
+from hardneg.formats.vectors.begun_blocks import SECONDS
+from hardneg.indexes.backends import sparse
+from hardneg.indexes.backends.flat import FlatSearcher
+from hardneg.indexes.kernels.exact import exact_bf16
+from hardneg.indexes.kernels.exact.begun_pass import BegunPass
+from hardneg.indexes.kernels.exact.exact import ExactOptions
+from hardneg.indexes.kernels.maxsim import exact_maxsim as multi_vector_exact
+from hardneg.indexes.kernels.maxsim.exact_maxsim import MultiVectorSearcher
 from hardneg.indexes.sharded import KeptLists, shard_by_shard
 from hardneg.indexes.stored import open_store
-from hardneg.progress import Silent
+from hardneg.runtime.progress import Silent
 from hardneg.testing.forms import drawn_documents, drawn_queries, write_encoded
 
 WAYS = ["torch", "faiss", "bf16", "weights", "token-vectors"]

@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hardneg.data.flat import FlatVectors, FlatWriter
-from hardneg.errors import ArtifactError, MissingDependency, UsageError
-from hardneg.indexes import bm25, java, lucene
-from hardneg.indexes.bm25 import Bm25
-from hardneg.indexes.exact import search_exact
-from hardneg.progress import Silent
+from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
+from hardneg.indexes.backends import bm25
+from hardneg.indexes.backends.bm25 import Bm25
+from hardneg.indexes.kernels.exact.exact import search_exact
+from hardneg.indexes.kernels.lucene import java
+from hardneg.indexes.kernels.lucene import searching as lucene
+from hardneg.records.errors import ArtifactError, MissingDependency, UsageError
+from hardneg.runtime.progress import Silent
 
 pytestmark = pytest.mark.slow
 
@@ -130,8 +132,8 @@ _PROBE = """
 import json, sys
 from pathlib import Path
 import numpy as np
-from hardneg.indexes.bm25 import Bm25
-from hardneg.progress import Silent
+from hardneg.indexes.backends.bm25 import Bm25
+from hardneg.runtime.progress import Silent
 folder, contents, queries = Path(sys.argv[1]), json.loads(sys.argv[2]), json.loads(sys.argv[3])
 count = Bm25().build(((f"é{i}", text) for i, text in enumerate(contents)), folder, Silent())
 rows = lambda doc_ids: np.array([int(doc_id[1:]) for doc_id in doc_ids], dtype=np.int64)
@@ -208,8 +210,8 @@ def test_nothing_of_pyserini_but_its_library_is_used(tmp_path: Path) -> None:
 import sys
 import numpy as np
 from pathlib import Path
-from hardneg.indexes.bm25 import Bm25
-from hardneg.progress import Silent
+from hardneg.indexes.backends.bm25 import Bm25
+from hardneg.runtime.progress import Silent
 rows = lambda names: np.array([int(name) for name in names])
 Bm25().build([("0", "a cat"), ("1", "a dog")], Path({str(tmp_path)!r}), Silent())
 print(Bm25().open(Path({str(tmp_path)!r}), rows).search(["dogs"], 2).rows.tolist())

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardneg.errors import UsageError
-from hardneg.indexes.candidate_scoring import angular_scores, rank_candidates
-from hardneg.indexes.max_passage import PooledSearcher
-from hardneg.types import Hits
+from hardneg.indexes.kernels.candidate_scoring import angular_scores, rank_candidates
+from hardneg.indexes.kernels.max_passage import PooledSearcher
+from hardneg.records.errors import UsageError
+from hardneg.records.types import Hits
 
 
 class Vectors:

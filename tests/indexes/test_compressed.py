@@ -11,18 +11,18 @@ import pytest
 from numpy.typing import NDArray
 from shard_folders import in_shards
 
-from hardneg.data.flat import FlatVectors, FlatWriter
-from hardneg.digest import tree_digest
-from hardneg.errors import ArtifactError, MissingDependency, UsageError
-from hardneg.indexes import compression
-from hardneg.indexes.compressed import CompressedSearcher, Fp16, Sq8
-from hardneg.indexes.compression import Training, sample_rows
-from hardneg.indexes.flat import Flat
-from hardneg.indexes.hnsw import Hnsw
-from hardneg.indexes.inverted_lists import IvfFlat, IvfPq
-from hardneg.indexes.product import OpqPq, Pq
-from hardneg.progress import Silent
-from hardneg.protocols import DenseSearcher, ProductSearcher
+from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
+from hardneg.indexes.backends.compressed import CompressedSearcher, Fp16, Sq8
+from hardneg.indexes.backends.flat import Flat
+from hardneg.indexes.backends.hnsw import Hnsw
+from hardneg.indexes.backends.inverted_lists import IvfFlat, IvfPq
+from hardneg.indexes.backends.product import OpqPq, Pq
+from hardneg.indexes.kernels.faiss import compression
+from hardneg.indexes.kernels.faiss.compression import Training, sample_rows
+from hardneg.records.errors import ArtifactError, MissingDependency, UsageError
+from hardneg.registry.protocols import DenseSearcher, ProductSearcher
+from hardneg.runtime.progress import Silent
+from hardneg.store.digest import tree_digest
 
 faiss = pytest.importorskip("faiss")
 

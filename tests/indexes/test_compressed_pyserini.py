@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hardneg.data.flat import FlatWriter
-from hardneg.indexes.compressed import Fp16, Sq8
-from hardneg.indexes.hnsw import Hnsw
-from hardneg.indexes.inverted_lists import IvfFlat, IvfPq
-from hardneg.indexes.product import OpqPq, Pq
-from hardneg.progress import Silent
+from hardneg.formats.vectors.flat_vectors import FlatWriter
+from hardneg.indexes.backends.compressed import Fp16, Sq8
+from hardneg.indexes.backends.hnsw import Hnsw
+from hardneg.indexes.backends.inverted_lists import IvfFlat, IvfPq
+from hardneg.indexes.backends.product import OpqPq, Pq
+from hardneg.runtime.progress import Silent
 
 pytestmark = pytest.mark.slow
 

@@ -2,19 +2,19 @@
 
 import pytest
 
-from hardneg.errors import MissingDependency
-from hardneg.indexes import java
-from hardneg.indexes.bm25 import Bm25
-from hardneg.indexes.compressed import Fp16, Sq8
-from hardneg.indexes.flat import Flat
-from hardneg.indexes.hnsw import Hnsw
-from hardneg.indexes.impact import Impact
-from hardneg.indexes.inverted_lists import IvfFlat, IvfPq
-from hardneg.indexes.multi_vector import MultiVector
-from hardneg.indexes.multi_vector_pq import MultiVectorPq
-from hardneg.indexes.multi_vector_two_stage import MultiVectorTwoStage
-from hardneg.indexes.product import OpqPq, Pq
-from hardneg.indexes.sparse import Sparse
+from hardneg.indexes.backends.bm25 import Bm25
+from hardneg.indexes.backends.compressed import Fp16, Sq8
+from hardneg.indexes.backends.flat import Flat
+from hardneg.indexes.backends.hnsw import Hnsw
+from hardneg.indexes.backends.impact import Impact
+from hardneg.indexes.backends.inverted_lists import IvfFlat, IvfPq
+from hardneg.indexes.backends.multi_vector import MultiVector
+from hardneg.indexes.backends.multi_vector_pq import MultiVectorPq
+from hardneg.indexes.backends.multi_vector_two_stage import MultiVectorTwoStage
+from hardneg.indexes.backends.product import OpqPq, Pq
+from hardneg.indexes.backends.sparse import Sparse
+from hardneg.indexes.kernels.lucene import java
+from hardneg.records.errors import MissingDependency
 from hardneg.testing import IndexTests
 
 

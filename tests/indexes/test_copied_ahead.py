@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from hardneg.data.flat import FlatVectors, FlatWriter
-from hardneg.errors import ArtifactError
-from hardneg.indexes import copied_ahead as module
-from hardneg.indexes import exact_torch
-from hardneg.indexes.copied_ahead import copied_ahead
-from hardneg.indexes.exact_torch import Blocks, device_blocks
+from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
+from hardneg.indexes.kernels.exact import copied_ahead as module
+from hardneg.indexes.kernels.exact import exact_torch
+from hardneg.indexes.kernels.exact.copied_ahead import copied_ahead
+from hardneg.indexes.kernels.exact.exact_torch import Blocks, device_blocks
+from hardneg.records.errors import ArtifactError
 
 CPU = torch.device("cpu")
 ROWS = np.arange(28, dtype=np.float32).reshape(7, 4)

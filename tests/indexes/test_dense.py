@@ -10,15 +10,15 @@ import pytest
 from hardneg.analysis.errors import Errors
 from hardneg.analysis.inputs import Files, System
 from hardneg.analysis.projection import Projection
-from hardneg.data.flat import FlatWriter
-from hardneg.errors import ArtifactError
-from hardneg.indexes.compressed import CompressedSearcher, Fp16, Sq8
+from hardneg.formats.vectors.flat_vectors import FlatWriter
+from hardneg.indexes.backends.compressed import CompressedSearcher, Fp16, Sq8
+from hardneg.indexes.backends.flat import Flat, FlatSearcher
+from hardneg.indexes.backends.hnsw import Hnsw
+from hardneg.indexes.backends.inverted_lists import IvfFlat, IvfPq
+from hardneg.indexes.backends.product import OpqPq, Pq, PqSearcher
 from hardneg.indexes.dense import DenseIndex
-from hardneg.indexes.flat import Flat, FlatSearcher
-from hardneg.indexes.hnsw import Hnsw
-from hardneg.indexes.inverted_lists import IvfFlat, IvfPq
-from hardneg.indexes.product import OpqPq, Pq, PqSearcher
-from hardneg.progress import Silent
+from hardneg.records.errors import ArtifactError
+from hardneg.runtime.progress import Silent
 
 faiss = pytest.importorskip("faiss")
 

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hardneg.data.flat import FlatVectors, FlatWriter
-from hardneg.errors import ArtifactError, MissingDependency, UsageError
-from hardneg.indexes import best, exact
-from hardneg.indexes.exact import ExactOptions, search_exact
-from hardneg.indexes.flat import Flat, FlatSearcher
-from hardneg.progress import Silent
-from hardneg.types import Hits
+from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
+from hardneg.indexes.backends.flat import Flat, FlatSearcher
+from hardneg.indexes.kernels.exact import best, exact
+from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
+from hardneg.records.errors import ArtifactError, MissingDependency, UsageError
+from hardneg.records.types import Hits
+from hardneg.runtime.progress import Silent
 
 
 def _naive(vectors: NDArray[np.float32], queries: NDArray[np.float32], k: int) -> Hits:

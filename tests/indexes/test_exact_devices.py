@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from hardneg.data.flat import FlatVectors, FlatWriter
-from hardneg.distributed import World
-from hardneg.errors import ArtifactError
-from hardneg.indexes import exact
-from hardneg.indexes.exact import ExactOptions, search_exact
-from hardneg.indexes.exact_devices import spans
-from hardneg.types import Hits
+from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
+from hardneg.indexes.kernels.exact import exact
+from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
+from hardneg.indexes.kernels.exact.exact_devices import spans
+from hardneg.records.errors import ArtifactError
+from hardneg.records.types import Hits
+from hardneg.runtime.distributed import World
 
 TWO = ("cpu", "cpu")
 

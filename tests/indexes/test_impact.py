@@ -7,13 +7,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hardneg.data.sparse_store import SparseWriter
-from hardneg.errors import ArtifactError, MissingDependency, UsageError
-from hardneg.indexes import java, lucene, lucene_frequencies
-from hardneg.indexes.impact import Impact, ImpactSearcher
+from hardneg.formats.vectors.sparse_store import SparseWriter
+from hardneg.indexes.backends.impact import Impact, ImpactSearcher
+from hardneg.indexes.kernels.lucene import frequencies as lucene_frequencies
+from hardneg.indexes.kernels.lucene import java
+from hardneg.indexes.kernels.lucene import searching as lucene
 from hardneg.indexes.stored import open_store
-from hardneg.progress import Silent
-from hardneg.types import SparseRows
+from hardneg.records.errors import ArtifactError, MissingDependency, UsageError
+from hardneg.records.types import SparseRows
+from hardneg.runtime.progress import Silent
 from tests.sparse_lists import rows_of, write
 
 pytestmark = pytest.mark.slow
@@ -73,8 +75,8 @@ def test_scores_are_products_of_rounded_weights(searcher: ImpactSearcher) -> Non
 
 def test_lists_do_not_depend_on_batches(searcher: ImpactSearcher, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = searcher.search(rows_of(QUERIES), 3)
-    monkeypatch.setattr("hardneg.indexes.impact.HELD", 1)
-    monkeypatch.setattr("hardneg.indexes.impact.threads", lambda: 1)
+    monkeypatch.setattr("hardneg.indexes.backends.impact.HELD", 1)
+    monkeypatch.setattr("hardneg.indexes.backends.impact.threads", lambda: 1)
     monkeypatch.setattr(lucene, "threads", lambda: 1)
     single = searcher.search(rows_of(QUERIES), 3)
     assert np.array_equal(whole.rows, single.rows) and np.array_equal(whole.scores, single.scores)

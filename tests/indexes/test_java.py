@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from hardneg.errors import MissingDependency
-from hardneg.indexes import java
+from hardneg.indexes.kernels.lucene import java
+from hardneg.records.errors import MissingDependency
 
 
 def _runtime(folder: Path, version: str, modules: str = "java.base") -> Path:
@@ -64,7 +64,7 @@ def test_the_usual_places_are_looked_at(tmp_path: Path, monkeypatch: pytest.Monk
 
 _PROBE = """
 import os, sys
-from hardneg.indexes.java import start_java
+from hardneg.indexes.kernels.lucene.java import start_java
 before = dict(os.environ)
 start_java()
 start_java()

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from hardneg.errors import UsageError
-from hardneg.indexes.impact import Impact
-from hardneg.indexes.lucene_frequencies import frequency_texts
+from hardneg.indexes.backends.impact import Impact
+from hardneg.indexes.kernels.lucene.frequencies import frequency_texts
+from hardneg.records.errors import UsageError
 from tests.sparse_lists import rows_of
 
 

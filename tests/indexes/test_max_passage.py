@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from hardneg.errors import UsageError
-from hardneg.indexes import max_passage
-from hardneg.indexes.exact import ExactOptions, search_exact
-from hardneg.indexes.max_passage import PooledSearcher, first_of_each
-from hardneg.types import Hits
+from hardneg.indexes.kernels import max_passage
+from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
+from hardneg.indexes.kernels.max_passage import PooledSearcher, first_of_each
+from hardneg.records.errors import UsageError
+from hardneg.records.types import Hits
 
 
 class Exact:

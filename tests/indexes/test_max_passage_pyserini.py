@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hardneg.data.flat import FlatVectors, FlatWriter
-from hardneg.data.segments import segment_ids
-from hardneg.indexes.flat import FlatSearcher
-from hardneg.indexes.max_passage import pooled
+from hardneg.formats.segments import segment_ids
+from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
+from hardneg.indexes.backends.flat import FlatSearcher
+from hardneg.indexes.kernels.max_passage import pooled
 
 pytestmark = pytest.mark.slow
 

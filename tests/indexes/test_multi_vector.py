@@ -11,18 +11,19 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardneg.data.token_store import TokenStore, TokenWriter
-from hardneg.errors import ArtifactError, UsageError
-from hardneg.indexes import multi_vector_exact, multi_vector_scores
-from hardneg.indexes.candidate_scoring import rank_candidates
-from hardneg.indexes.exact import ExactOptions
-from hardneg.indexes.multi_vector import MultiVector
-from hardneg.indexes.multi_vector_exact import MultiVectorSearcher
-from hardneg.indexes.multi_vector_scores import maxsim_matrix, maxsim_pairs
+from hardneg.formats.vectors.token_store import TokenStore, TokenWriter
+from hardneg.indexes.backends.multi_vector import MultiVector
+from hardneg.indexes.kernels.candidate_scoring import rank_candidates
+from hardneg.indexes.kernels.exact.exact import ExactOptions
+from hardneg.indexes.kernels.maxsim import exact_maxsim as multi_vector_exact
+from hardneg.indexes.kernels.maxsim import maxsim_scores as multi_vector_scores
+from hardneg.indexes.kernels.maxsim.exact_maxsim import MultiVectorSearcher
+from hardneg.indexes.kernels.maxsim.maxsim_scores import maxsim_matrix, maxsim_pairs
 from hardneg.indexes.scores import score_matrix, score_pairs
 from hardneg.indexes.stored import open_store
-from hardneg.progress import Silent
-from hardneg.types import TokenVectors
+from hardneg.records.errors import ArtifactError, UsageError
+from hardneg.records.types import TokenVectors
+from hardneg.runtime.progress import Silent
 
 
 def tokens(*texts: list[list[float]], dimension: int = 2) -> TokenVectors:
@@ -158,7 +159,7 @@ def test_scores_are_of_whole_numbers_whatever_a_trainer_has_set(
 
 
 def test_long_documents_are_scored_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hardneg.indexes.multi_vector_scores._HELD", 6)
+    monkeypatch.setattr("hardneg.indexes.kernels.maxsim.maxsim_scores._HELD", 6)
     searcher = MultiVector().open(stored(tmp_path, DOCUMENTS))
     assert searcher.at_once == 2  # the longest has three tokens
     asked: list[int] = []

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardneg.data.token_store import TokenStore, TokenWriter
-from hardneg.errors import ArtifactError, UsageError
-from hardneg.indexes.multi_vector import MultiVector
-from hardneg.indexes.multi_vector_codes import CODES, TokenCodes, write_codes, write_lists
-from hardneg.indexes.multi_vector_pq import MultiVectorPq
-from hardneg.indexes.multi_vector_probing import by_centroids
-from hardneg.progress import Silent
-from hardneg.types import TokenVectors
+from hardneg.formats.vectors.token_store import TokenStore, TokenWriter
+from hardneg.indexes.backends.multi_vector import MultiVector
+from hardneg.indexes.backends.multi_vector_pq import MultiVectorPq
+from hardneg.indexes.kernels.maxsim.codes import CODES, TokenCodes, write_codes, write_lists
+from hardneg.indexes.kernels.maxsim.probing import by_centroids
+from hardneg.records.errors import ArtifactError, UsageError
+from hardneg.records.types import TokenVectors
+from hardneg.runtime.progress import Silent
 
 pytest.importorskip("faiss")
 

@@ -7,15 +7,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardneg.data.flat import FlatVectors
-from hardneg.data.token_store import TokenStore, TokenWriter
-from hardneg.errors import UsageError
-from hardneg.indexes.exact import ExactOptions
-from hardneg.indexes.multi_vector import MultiVector
-from hardneg.indexes.multi_vector_candidates import best_of_each, by_pooled, by_tokens, pooled_vectors, write_pooled
-from hardneg.indexes.multi_vector_two_stage import MultiVectorTwoStage
-from hardneg.progress import Silent
-from hardneg.types import TokenVectors
+from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.formats.vectors.token_store import TokenStore, TokenWriter
+from hardneg.indexes.backends.multi_vector import MultiVector
+from hardneg.indexes.backends.multi_vector_two_stage import MultiVectorTwoStage
+from hardneg.indexes.kernels.exact.exact import ExactOptions
+from hardneg.indexes.kernels.maxsim.maxsim_candidates import (
+    best_of_each,
+    by_pooled,
+    by_tokens,
+    pooled_vectors,
+    write_pooled,
+)
+from hardneg.records.errors import UsageError
+from hardneg.records.types import TokenVectors
+from hardneg.runtime.progress import Silent
 
 OPTIONS = ExactOptions(device="cpu")
 

@@ -13,18 +13,18 @@ import numpy as np
 import pytest
 import torch
 
-from hardneg.data.flat import FlatWriter
-from hardneg.digest import tree_digest
-from hardneg.errors import UsageError
-from hardneg.indexes import product_lookup
-from hardneg.indexes.compressed import CompressedSearcher, Fp16
-from hardneg.indexes.exact import ExactOptions
-from hardneg.indexes.hnsw import Hnsw
-from hardneg.indexes.inverted_lists import IvfFlat, IvfPq
-from hardneg.indexes.on_gpus import gpus
-from hardneg.indexes.product import OpqPq, Pq
-from hardneg.indexes.product_lookup import CodeLookup
-from hardneg.progress import Silent
+from hardneg.formats.vectors.flat_vectors import FlatWriter
+from hardneg.indexes.backends.compressed import CompressedSearcher, Fp16
+from hardneg.indexes.backends.hnsw import Hnsw
+from hardneg.indexes.backends.inverted_lists import IvfFlat, IvfPq
+from hardneg.indexes.backends.product import OpqPq, Pq
+from hardneg.indexes.kernels.exact import product_lookup
+from hardneg.indexes.kernels.exact.exact import ExactOptions
+from hardneg.indexes.kernels.exact.product_lookup import CodeLookup
+from hardneg.indexes.kernels.faiss.on_gpus import gpus
+from hardneg.records.errors import UsageError
+from hardneg.runtime.progress import Silent
+from hardneg.store.digest import tree_digest
 from hardneg.testing import IndexTests
 
 faiss = pytest.importorskip("faiss")

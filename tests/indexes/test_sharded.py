@@ -12,24 +12,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from shard_folders import in_shards
 
-from hardneg.data.flat import FlatVectors
-from hardneg.data.merging import merge_flat, merge_in_shards
-from hardneg.data.shard_cache import ShardCache
-from hardneg.data.shard_check import far_shards, shard_problem
-from hardneg.data.shard_folder import Closed
-from hardneg.data.shards import SHARDS, Shards
-from hardneg.errors import ArtifactError
-from hardneg.indexes import multi_vector_exact, sharded
-from hardneg.indexes.candidate_scoring import rank_candidates
+from hardneg.formats.merging import merge_flat, merge_in_shards
+from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.formats.vectors.shard_cache import ShardCache
+from hardneg.formats.vectors.shard_check import far_shards, shard_problem
+from hardneg.formats.vectors.shard_folder import Closed
+from hardneg.formats.vectors.shards import SHARDS, Shards
+from hardneg.indexes import sharded
+from hardneg.indexes.backends.flat import Flat
 from hardneg.indexes.dense import DenseIndex
-from hardneg.indexes.exact import ExactOptions
-from hardneg.indexes.flat import Flat
+from hardneg.indexes.kernels.candidate_scoring import rank_candidates
+from hardneg.indexes.kernels.checks import merged_lists
+from hardneg.indexes.kernels.exact.exact import ExactOptions
+from hardneg.indexes.kernels.maxsim import exact_maxsim as multi_vector_exact
 from hardneg.indexes.sharded import KeptLists, ShardedSearcher, shard_by_shard
 from hardneg.indexes.stored import form_in, open_store
-from hardneg.indexes.validation import merged_lists
-from hardneg.progress import Silent
+from hardneg.records.errors import ArtifactError
+from hardneg.records.types import Hits
+from hardneg.runtime.progress import Silent
 from hardneg.testing.forms import FORMS, drawn_documents, drawn_queries, write_encoded
-from hardneg.types import Hits
 
 COUNT = 300
 

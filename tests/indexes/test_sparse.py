@@ -5,17 +5,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardneg.data.sparse_store import SparseStore
-from hardneg.errors import UsageError
-from hardneg.indexes import sparse
-from hardneg.indexes.candidate_scoring import rank_candidates
-from hardneg.indexes.exact import ExactOptions
-from hardneg.indexes.max_passage import PooledSearcher
+from hardneg.formats.vectors.sparse_store import SparseStore
+from hardneg.indexes.backends import sparse
+from hardneg.indexes.backends.sparse import Sparse, SparseSearcher
+from hardneg.indexes.kernels.candidate_scoring import rank_candidates
+from hardneg.indexes.kernels.exact.exact import ExactOptions
+from hardneg.indexes.kernels.max_passage import PooledSearcher
 from hardneg.indexes.scores import score_matrix, score_pairs
-from hardneg.indexes.sparse import Sparse, SparseSearcher
 from hardneg.indexes.stored import open_store
-from hardneg.progress import Silent
-from hardneg.types import Hits, SparseRows
+from hardneg.records.errors import UsageError
+from hardneg.records.types import Hits, SparseRows
+from hardneg.runtime.progress import Silent
 from tests.sparse_lists import rows_of, write
 
 _DOCUMENTS: list[dict[int, float]] = [{0: 2.0, 1: 1.0}, {}, {2: 4.0}, {0: 1.0, 2: 1.0, 4: 0.5}, {1: 3.0}]

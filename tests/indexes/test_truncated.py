@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from hardneg.data.flat import FlatVectors, FlatWriter
-from hardneg.errors import UsageError
-from hardneg.indexes.exact import search_exact
-from hardneg.indexes.flat import FlatSearcher
+from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
+from hardneg.indexes.backends.flat import FlatSearcher
+from hardneg.indexes.kernels.exact.exact import search_exact
 from hardneg.indexes.ranks import corpus_pass
 from hardneg.indexes.truncated import search_truncated
+from hardneg.records.errors import UsageError
 
 
 def unit(vectors):

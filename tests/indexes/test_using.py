@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hardneg.indexes.exact import ExactOptions, ExactSearcher
-from hardneg.indexes.flat import Flat
-from hardneg.indexes.multi_vector import MultiVector
-from hardneg.indexes.multi_vector_two_stage import MultiVectorTwoStage
-from hardneg.progress import Silent
-from hardneg.protocols import IndexBackend
+from hardneg.indexes.backends.flat import Flat
+from hardneg.indexes.backends.multi_vector import MultiVector
+from hardneg.indexes.backends.multi_vector_two_stage import MultiVectorTwoStage
+from hardneg.indexes.kernels.exact.exact import ExactOptions, ExactSearcher
+from hardneg.registry.protocols import IndexBackend
+from hardneg.runtime.progress import Silent
 from hardneg.testing.forms import drawn_documents, drawn_queries, write_encoded
 
 

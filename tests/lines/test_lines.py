@@ -16,11 +16,11 @@ from hardneg.api.given_values import verb_field
 from hardneg.cli.line_options import parameter
 from hardneg.cli.main import app
 from hardneg.cli.options import flag
-from hardneg.errors import UsageError
 from hardneg.lines import stub
 from hardneg.lines.base import REQUIRED, Of
 from hardneg.lines.functions import function_of, signature
 from hardneg.lines.installed import line_of, line_targets
+from hardneg.records.errors import UsageError
 
 PACKAGE = Path(hn.__file__).parent
 LINES = {name: line_of(name) for name in line_targets()}
@@ -152,8 +152,8 @@ def copied(given, place):
     from hardneg.api.content_store import keep_content
     from hardneg.api.given_run import run_file
     from hardneg.api.results import FoundRun
-    from hardneg.data.runs import read_run, write_run
-    from hardneg.types import RankedList
+    from hardneg.formats.runs import read_run, write_run
+    from hardneg.records.types import RankedList
 
     lists, end = read_run(run_file(given.run, place.store)), given.depth
     cut = [(name, RankedList(one.doc_ids[:end], one.scores[:end])) for name, one in lists.items()]

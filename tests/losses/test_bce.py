@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from hardneg.losses.bce import Bce, TwoClass
+from hardneg.records.types import ScoreBatch
 from hardneg.testing import LossTests
-from hardneg.types import ScoreBatch
 
 
 class TestBce(LossTests):

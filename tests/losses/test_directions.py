@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from hardneg.errors import PluginError, TrainingError
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.margin_mse import MarginMSE
-from hardneg.registry import needs_of
+from hardneg.records.errors import PluginError, TrainingError
+from hardneg.records.types import ScoreBatch
+from hardneg.registry.plugins import needs_of
 from hardneg.store.identity import plugin_identity
-from hardneg.types import ScoreBatch
 
 EVERY = ("query-document", "query-query", "document-query", "document-document")
 

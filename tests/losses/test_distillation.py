@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from hardneg.data.runs import strictly_decreasing
-from hardneg.errors import PluginError, TrainingError
+from hardneg.formats.runs import strictly_decreasing
 from hardneg.losses.kl import KL
 from hardneg.losses.margin_mse import MarginMSE
-from hardneg.protocols import Loss
-from hardneg.types import ScoreBatch
+from hardneg.records.errors import PluginError, TrainingError
+from hardneg.records.types import ScoreBatch
+from hardneg.registry.protocols import Loss
 
 NAN = math.nan
 

@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from hardneg.errors import PluginError, TrainingError
 from hardneg.losses.lambda_rank import LambdaLoss
 from hardneg.losses.pairs import positive_scores
-from hardneg.registry import configure
+from hardneg.records.errors import PluginError, TrainingError
+from hardneg.records.types import PluginSetting, ScoreBatch
+from hardneg.registry.plugins import configure
 from hardneg.testing import LossTests
-from hardneg.types import PluginSetting, ScoreBatch
 
 
 class TestPublished(LossTests):

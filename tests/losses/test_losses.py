@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from hardneg.errors import PluginError
 from hardneg.losses.hardest import Hardest
 from hardneg.losses.infonce import InfoNCE, Nll
 from hardneg.losses.ranknet import RankNet
 from hardneg.losses.star import Star
-from hardneg.protocols import Loss
-from hardneg.types import ScoreBatch
+from hardneg.records.errors import PluginError
+from hardneg.records.types import ScoreBatch
+from hardneg.registry.protocols import Loss
 
 LOSSES: list[Loss] = [
     RankNet(),

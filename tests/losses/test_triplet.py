@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from hardneg.errors import PluginError
 from hardneg.losses.triplet import Triplet, angular
+from hardneg.records.errors import PluginError
+from hardneg.records.types import ScoreBatch
 from hardneg.testing import LossTests
-from hardneg.types import ScoreBatch
 
 
 class TestTriplet(LossTests):

@@ -11,19 +11,19 @@ from recipe.recipes import small_collection, small_tree, write_recipe
 from typer.testing import CliRunner
 
 import hardneg as hn
-from hardneg.artifacts import Artifact, Store
 from hardneg.cli.main import app
-from hardneg.data.negatives import NegativesFile, read_negatives
+from hardneg.doors.trainer.refresh_recipe import mine_with
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import ModelSpec
-from hardneg.errors import RecipeError, UsageError
 from hardneg.fields import DATASET
+from hardneg.formats.negatives import NegativesFile, read_negatives
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.registry import list_plugins, load_plugin
+from hardneg.records.errors import RecipeError, UsageError
+from hardneg.registry.plugins import list_plugins, load_plugin
+from hardneg.store.artifacts import Artifact, Store
 from hardneg.trainer import RefreshedNegatives
-from hardneg.trainer.refresh_recipe import mine_with
 from hardneg.training.refresh import inferencer
 from hardneg.training.refresh.folder import RefreshFolder
 from hardneg.training.refresh.inferencer import Settings

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hardneg.data.answer_matching import PassageAnswers, first_with_answer
-from hardneg.data.corpus import Corpus, write_corpus
-from hardneg.errors import PluginError
+from hardneg.formats.answer_matching import PassageAnswers, first_with_answer
+from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.mining.filtering import Filters
 from hardneg.mining.filters.answers import AnswerFilter
-from hardneg.progress import Silent
-from hardneg.types import Candidates, Document, Negatives, RankedList
+from hardneg.records.errors import PluginError
+from hardneg.records.types import Candidates, Document, Negatives, RankedList
+from hardneg.runtime.progress import Silent
 
 TEXTS = {"a": "the river Rhine", "b": "a lake", "c": "the Rhine again", "d": "a river", "e": "nothing"}
 

@@ -6,13 +6,13 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from hardneg.errors import DataError, PluginError
 from hardneg.mining.filters.answers import AnswerFilter
 from hardneg.mining.filters.judged import JudgedFilter
 from hardneg.mining.filters.near_copies import NearCopyFilter
 from hardneg.mining.filters.scores import ScoreFilter
+from hardneg.records.errors import DataError, PluginError
+from hardneg.records.types import Candidates, Document, RankedList
 from hardneg.testing import FilterTests
-from hardneg.types import Candidates, Document, RankedList
 
 
 class TestAnswerFilter(FilterTests):

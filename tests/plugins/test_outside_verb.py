@@ -10,13 +10,13 @@ import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
 from typer.testing import CliRunner
 
-from hardneg.artifacts import Store
 from hardneg.cli.main import app
-from hardneg.errors import PluginError
 from hardneg.recipe.estimate import estimate
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
+from hardneg.records.errors import PluginError
+from hardneg.store.artifacts import Store
 
 ROOT = Path(__file__).parents[2]
 

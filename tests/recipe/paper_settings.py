@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from hardneg.recipe.load import Recipe
-from hardneg.types import PluginSetting
+from hardneg.records.types import PluginSetting
 
 METHODS = Path(__file__).parents[2] / "docs" / "methods"
 HEAD = "| setting | published | here | why |"

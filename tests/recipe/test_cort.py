@@ -2,10 +2,10 @@
 
 import pytest
 
-from hardneg.errors import RecipeError
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.yaml_load import find_recipe
+from hardneg.records.errors import RecipeError
 
 
 @pytest.mark.parametrize("preset", ["demo", "paper"])

@@ -5,11 +5,11 @@ import importlib.util
 
 import pytest
 
-from hardneg.errors import RecipeError
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.yaml_load import find_recipe
-from hardneg.registry import KINDS
+from hardneg.records.errors import RecipeError
+from hardneg.registry.plugins import KINDS
 
 
 def test_reranking_begins_with_the_steps_of_what_is_reranked():

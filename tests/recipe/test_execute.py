@@ -4,12 +4,12 @@ import pytest
 import yaml
 from recipe.recipes import small_collection, small_tree, write_recipe
 
-from hardneg.artifacts import Store
-from hardneg.errors import ArtifactError, HardnegError
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.run_folder import publish
+from hardneg.records.errors import ArtifactError, HardnegError
+from hardneg.store.artifacts import Store
 
 
 class Notes:
@@ -22,7 +22,7 @@ class Notes:
         self.lines.append(text)
 
     def task(self, *arguments, **options):
-        from hardneg.progress import Silent
+        from hardneg.runtime.progress import Silent
 
         return Silent().task(*arguments, **options)
 
@@ -178,7 +178,7 @@ def test_a_damaged_artifact_is_made_again_with_a_note(finished):
 def test_a_failing_stage_leaves_the_rest(finished, tmp_path, monkeypatch):
     _, path, _, _, _ = finished
     store = Store(tmp_path / "store")
-    from hardneg.stages import mine
+    from hardneg.verbs import mine
 
     def full(*arguments):
         raise OSError(28, "No space left on device")
@@ -220,7 +220,7 @@ def test_an_unknown_split_is_one_line(finished, tmp_path):
 def test_a_stage_does_not_find_the_last_ones_model_in_memory(finished, tmp_path, monkeypatch):
     import weakref
 
-    from hardneg.stages import searching
+    from hardneg.verbs.shared import searching
 
     path = finished[1]
     alive, opened = [], []
@@ -240,9 +240,9 @@ def test_a_stage_does_not_find_the_last_ones_model_in_memory(finished, tmp_path,
 def test_manifests_tell_what_trials_decided(finished, tmp_path, monkeypatch):
     _, _, _, plan, outcome = finished
     assert not [name for name, made in outcome.artifacts.items() if "choices" in made.facts]
-    monkeypatch.setattr("hardneg.encoders.fastest.WORTH_A_TRIAL", 1)
-    monkeypatch.setattr("hardneg.trials._known", {})
-    monkeypatch.setattr("hardneg.trials._found", lambda *_: "bf16")
+    monkeypatch.setattr("hardneg.encoders.speed.fastest.WORTH_A_TRIAL", 1)
+    monkeypatch.setattr("hardneg.store.trials._known", {})
+    monkeypatch.setattr("hardneg.store.trials._found", lambda *_: "bf16")
     made = execute(plan, Store(tmp_path), Options(until="start-index", device="cpu"), Watcher()).artifacts
     choices = made["start-index"].facts["choices"]
     assert [subject.split(" ")[0] for subject in choices] == ["inference", "attention", "products"]

@@ -5,7 +5,6 @@ import yaml
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.errors import RecipeError
 from hardneg.recipe.inheritance import (
     apply_preset,
     laid,
@@ -16,6 +15,7 @@ from hardneg.recipe.inheritance import (
     without_removed,
 )
 from hardneg.recipe.yaml_load import find_recipe
+from hardneg.records.errors import RecipeError
 
 
 def write(folder: Path, name: str, **tree: object) -> Path:

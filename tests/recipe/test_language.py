@@ -9,10 +9,10 @@ import yaml
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.errors import RecipeError, UsageError
 from hardneg.recipe.language import Expanded, expand
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.yaml_load import find_recipe
+from hardneg.records.errors import RecipeError, UsageError
 
 RECIPES = Path(__file__).parents[2] / "docs" / "recipes.md"
 SHORT_FORMS = ("defaults", "system", "for")

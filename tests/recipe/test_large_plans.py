@@ -7,22 +7,22 @@ from typing import Any
 import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
 
-from hardneg.artifacts import Store
-from hardneg.encoders.configuration import BASE
+from hardneg.costs.data_sheets import by_sheet
+from hardneg.costs.foretold import Rate
+from hardneg.costs.machine import Machine
+from hardneg.costs.rates import Pace, Rates
+from hardneg.encoders.open.configuration import BASE
 from hardneg.encoders.spec import FullSpec
-from hardneg.indexes.hnsw import Hnsw
-from hardneg.indexes.inverted_lists import IvfFlat, IvfPq
-from hardneg.indexes.product import OpqPq, Pq
-from hardneg.machine import Machine
-from hardneg.rates.foretold import Rate
-from hardneg.rates.rates import Pace, Rates
-from hardneg.rates.sheets import by_sheet
+from hardneg.indexes.backends.hnsw import Hnsw
+from hardneg.indexes.backends.inverted_lists import IvfFlat, IvfPq
+from hardneg.indexes.backends.product import OpqPq, Pq
 from hardneg.recipe.estimate import Estimate, estimate
 from hardneg.recipe.limits import Room, too_large
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.stages.sizes import Sizes, encoding
+from hardneg.store.artifacts import Store
 from hardneg.training.options import TrainOptions
+from hardneg.verbs.shared.sizes import Sizes, encoding
 
 BILLION = 1_000_000_000
 MODEL = FullSpec("tested", similarity="dot", query_length=50, document_length=100)

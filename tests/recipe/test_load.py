@@ -1,10 +1,10 @@
 import pytest
 from recipe.recipes import small_tree, write_recipe
 
-from hardneg.data.segments import Segments
 from hardneg.datasets.held_out import Withheld
-from hardneg.errors import RecipeError
+from hardneg.formats.segments import Segments
 from hardneg.recipe.load import load_recipe
+from hardneg.records.errors import RecipeError
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ MODELS = {
 CHECK = """
 import json, sys
 from dataclasses import asdict
-from hardneg.errors import HardnegError
+from hardneg.records.errors import HardnegError
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.needs import needs
 from hardneg.recipe.plan import make_plan

@@ -7,11 +7,11 @@ import pytest
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.errors import MissingDependency
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.packages import extras as needed
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.yaml_load import find_recipe
+from hardneg.records.errors import MissingDependency
 
 
 def test_what_is_missing_is_told_before_the_first_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from hardneg.analysis.unjudged import Unjudged
-from hardneg.data.qrels import read_qrels
-from hardneg.data.runs import read_run
 from hardneg.evaluation.metrics import evaluate, means
+from hardneg.formats.qrels import read_qrels
+from hardneg.formats.runs import read_run
 from hardneg.recipe.inheritance import read_whole_tree
 from hardneg.recipe.language import expand
 from hardneg.recipe.load import Recipe, load_recipe

@@ -6,18 +6,18 @@ import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
 from tiny import tiny_encoder
 
-from hardneg.artifacts import Store
-from hardneg.encoders.configuration import Shape
-from hardneg.encoders.open import resolve
+from hardneg.costs.machine import Machine
+from hardneg.encoders.open.configuration import Shape
+from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import ModelSpec
-from hardneg.errors import HardnegError, RecipeError, UsageError
-from hardneg.machine import Machine
 from hardneg.recipe import plan as planning
 from hardneg.recipe.estimate import estimate, networks, plan_sizes, step_sizes
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import explain, make_plan
-from hardneg.stages.spec import Sizes
+from hardneg.records.errors import HardnegError, RecipeError, UsageError
+from hardneg.store.artifacts import Store
+from hardneg.verbs.shared.stage_spec import Sizes
 
 PINNED = Path(__file__).with_name("pinned_keys.json")
 

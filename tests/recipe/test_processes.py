@@ -11,11 +11,11 @@ import pytest
 from recipe.recipes import large_collection, small_tree, write_recipe
 from waiting import wait_until
 
-from hardneg.artifacts import Store
 from hardneg.cli.launch import _cause, launches
-from hardneg.errors import UsageError
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
+from hardneg.records.errors import UsageError
+from hardneg.store.artifacts import Store
 
 SAME = ("start-index", "start-train", "static")
 STEPS = ["--set", "stages.star.options.max_steps=120", "--set", "stages.star.options.checkpoint_every=10"]

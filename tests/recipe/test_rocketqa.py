@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 from recipe.recipes import small_collection, write_recipe
 
-from hardneg.artifacts import Artifact, Store
-from hardneg.data.negatives import drop_batches, read_negatives
-from hardneg.data.runs import stream_run
-from hardneg.layout import DROPPED, NEGATIVES, RUN
+from hardneg.formats.negatives import drop_batches, read_negatives
+from hardneg.formats.runs import stream_run
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.language import expand
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import Plan, make_plan
 from hardneg.recipe.yaml_load import find_recipe
+from hardneg.records.layout import DROPPED, NEGATIVES, RUN
+from hardneg.store.artifacts import Artifact, Store
 
 pytestmark = pytest.mark.slow
 
@@ -121,7 +121,7 @@ def test_killed_in_each_step_it_ends_alike(line: tuple[Path, Plan, dict[str, Art
     again = {step.name for name in KILLS for step in plan.dependents(name)}
     gone = [plan.keys[name] for name in again]
     shutil.copytree(recipe.parent / "store", store, ignore=shutil.ignore_patterns(*gone, "*.partial"))
-    program = [sys.executable, Path(__file__).parents[1] / "stages" / "killed.py", recipe, store]
+    program = [sys.executable, Path(__file__).parents[1] / "verbs" / "killed.py", recipe, store]
     kills = [str(word) for kill in KILLS.values() for word in kill]
     places = {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     run = subprocess.run([*program, *kills], env={**os.environ, **places}, capture_output=True, text=True)

@@ -8,11 +8,11 @@ from recipe.recipes import small_collection, small_tree, write_recipe
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import ModelSpec
-from hardneg.errors import ModelError
 from hardneg.recipe.load import Recipe, load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.run_folder import maker
 from hardneg.recipe.yaml_load import find_recipe
+from hardneg.records.errors import ModelError
 
 CHAINED = {
     "star-document": "star-passage",

@@ -6,15 +6,15 @@ import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
 from tiny import tiny_encoder
 
-from hardneg.artifacts import Store
 from hardneg.cli.plan_tables import plan_table
 from hardneg.cli.recipe_plan import Planned, _content
-from hardneg.errors import RecipeError, UsageError
-from hardneg.machine import Machine
+from hardneg.costs.machine import Machine
 from hardneg.recipe.estimate import estimate
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
+from hardneg.records.errors import RecipeError, UsageError
+from hardneg.store.artifacts import Store
 
 SEEDED = {"star", "star-index", "star-test"}
 ONCE = ["dataset", "start-index", "start-test", "start-train", "static"]

@@ -10,14 +10,14 @@ import pytest
 from recipe.recipes import large_collection, small_collection, write_recipe
 from tiny import tiny_static
 
-from hardneg.artifacts import Store
-from hardneg.encoders import stream
-from hardneg.errors import PartDone, RecipeError
+from hardneg.encoders.corpus import stream
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
+from hardneg.records.errors import PartDone, RecipeError
+from hardneg.store.artifacts import Store
 
-KILLING = Path(__file__).parents[1] / "stages/killed.py"
+KILLING = Path(__file__).parents[1] / "verbs/killed.py"
 MADE = {"test": "run.trec.gz", "ranked": "run.trec.gz", "small-test": "run.trec.gz", "mined": "negatives.arrow"}
 
 

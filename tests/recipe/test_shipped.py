@@ -12,16 +12,16 @@ import pytest
 import yaml
 from recipe.recipes import paper_presets
 
-from hardneg.artifacts import Store
-from hardneg.digest import digest
-from hardneg.machine import Machine
-from hardneg.rates.sheets import by_sheet
+from hardneg.costs.data_sheets import by_sheet
+from hardneg.costs.machine import Machine
 from hardneg.recipe import plan as planning
 from hardneg.recipe.estimate import estimate
 from hardneg.recipe.inheritance import read_whole_tree
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.yaml_load import find_recipe, head_comment, read_tree, shipped_bases, shipped_recipes
+from hardneg.store.artifacts import Store
+from hardneg.store.digest import digest
 from hardneg.training.optimizers import schedule_factor
 
 OUTSIDE = {

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from recipe.recipes import small_collection
 
-from hardneg.encoders.prompts import PromptName
-from hardneg.errors import RecipeError
+from hardneg.encoders.open.prompts import PromptName
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.task_prompts import dataset_names, with_prompts_of
+from hardneg.records.errors import RecipeError
 
 TASKS = {"nq": "answer the question", "default": "find it"}
 

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardneg.errors import HardnegError, RecipeError, UsageError
 from hardneg.recipe.inheritance import apply_preset, merge, without_removed
 from hardneg.recipe.settings import apply_settings
 from hardneg.recipe.yaml_load import find_recipe, read_tree, shipped_recipes
+from hardneg.records.errors import HardnegError, RecipeError, UsageError
 
 
 def test_the_shipped_recipes_are_found():

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 import hardneg as hn
 from hardneg.cli.main import app
-from hardneg.errors import ModelError, PluginError
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
+from hardneg.records.errors import ModelError, PluginError
 from hardneg.rerankers.cross_encoder import CrossEncoder
 
 PACKAGED = "packaged:all-MiniLM-L6-v2"

@@ -5,8 +5,8 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from hardneg.data import begun_blocks
-from hardneg.data.begun_blocks import SECONDS
+from hardneg.formats.vectors import begun_blocks
+from hardneg.formats.vectors.begun_blocks import SECONDS
 from hardneg.rerankers.kept_answers import kept_answers
 
 BLOCKS = [("0", [("a", ["x", "yy"]), ("b", []), ("c", ["zzz"])]), ("1", [("d", ["x" * 4, "x" * 5]), ("e", ["x" * 6])])]

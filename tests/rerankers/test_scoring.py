@@ -9,9 +9,9 @@ from sentence_transformers import CrossEncoder as Published
 from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
-from hardneg.data import begun_blocks
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.errors import ModelError, PluginError
+from hardneg.formats.vectors import begun_blocks
+from hardneg.records.errors import ModelError, PluginError
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.rerankers.network import PairNetwork
 from hardneg.rerankers.scoring import PairScorer

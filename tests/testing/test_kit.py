@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 import numpy as np
 import pytest
-from hardneg.indexes.flat import Flat
-from hardneg.miners.ranks import TopK
+from hardneg.indexes.backends.flat import Flat
+from hardneg.mining.miners.ranks import TopK
 from hardneg.testing import DatasetTests, FilterTests, IndexTests, LossTests, MinerTests, RerankerTests
-from hardneg.types import Document, Drops, Hits, Judgement, Negatives, Query
+from hardneg.records.types import Document, Drops, Hits, Judgement, Negatives, Query
 
 def answer(query, chosen, scores=None):
     scores = np.full(len(chosen), np.nan, np.float32) if scores is None else scores

@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from hardneg.data.collection import StoredCollection
-from hardneg.data.flat import FlatWriter
-from hardneg.data.negatives import read_negatives
-from hardneg.data.qrels import positives
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import ModelSpec
+from hardneg.formats.collection import StoredCollection
+from hardneg.formats.negatives import read_negatives
+from hardneg.formats.qrels import positives
+from hardneg.formats.vectors.flat_vectors import FlatWriter
 from hardneg.training.checkpoint import Checkpoints
 from hardneg.training.examples import TrainingData
 from hardneg.training.refresh.folder import RefreshFolder
 from hardneg.training.refresh.mining import Mining, mine_refresh
-from hardneg.training.refresh.options import RefreshOptions
 from hardneg.training.refresh.provider import SynchronousProvider
+from hardneg.training.refresh.refresh_options import RefreshOptions
 
 
 def mining(collection: StoredCollection) -> Mining:
@@ -28,7 +28,7 @@ def mining(collection: StoredCollection) -> Mining:
 
 
 def main(model: str, stored: str, out: str) -> None:
-    from hardneg.distributed import join, leave
+    from hardneg.runtime.distributed import join, leave
 
     here, folder = join(on_cpu=True), Path(out)
     encoder = Encoder.load(ModelSpec(model, query_length=16, document_length=24), "cpu")

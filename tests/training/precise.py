@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from toy import _hash
 
-from hardneg.data.segments import Segments
-from hardneg.encoders.dense.vectors import OneVector
+from hardneg.encoders.families.dense.vectors import OneVector
+from hardneg.formats.segments import Segments
 
 
 class Words(nn.Module):

@@ -11,13 +11,13 @@ import numpy as np
 from torch import Tensor
 from toy import Bag, BagEncoder, KilledAt, options, toy_data
 
-from hardneg.data.flat import FlatVectors, FlatWriter
-from hardneg.indexes.exact import ExactOptions
-from hardneg.indexes.flat import FlatSearcher
-from hardneg.indexes.product import PqSearcher
+from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
+from hardneg.indexes.backends.flat import FlatSearcher
+from hardneg.indexes.backends.product import PqSearcher
+from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.losses.lambda_rank import LambdaLoss
-from hardneg.progress import Seconds, Silent
-from hardneg.protocols import DenseSearcher
+from hardneg.registry.protocols import DenseSearcher
+from hardneg.runtime.progress import Seconds, Silent
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.loop import TrainingResult, learn
 from hardneg.training.methods.adore import AdoreOptions, AdoreTraining, Index
@@ -122,7 +122,7 @@ def shared(toy: str, index: str, folder: str, *cases: str) -> None:
     """
     from safetensors.torch import save_model
 
-    from hardneg.distributed import leave, world
+    from hardneg.runtime.distributed import leave, world
 
     data, here = toy_data(Path(toy)), world()
     for case in cases:

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 from toy import BagEncoder, options, toy_data
 
-from hardneg.data.negatives import write_negatives
-from hardneg.errors import ArtifactError, HardnegError
-from hardneg.layout import NEGATIVES
+from hardneg.formats.negatives import write_negatives
 from hardneg.losses.ranknet import RankNet
-from hardneg.progress import Silent
+from hardneg.records.errors import ArtifactError, HardnegError
+from hardneg.records.layout import NEGATIVES
+from hardneg.records.types import Negatives
+from hardneg.runtime.progress import Silent
 from hardneg.training.loop import TrainingResult, learn
 from hardneg.training.methods.ance import AnceTraining
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
-from hardneg.training.refresh.options import RefreshOptions
-from hardneg.types import Negatives
+from hardneg.training.refresh.refresh_options import RefreshOptions
 
 
 class Scripted:
@@ -66,7 +66,7 @@ def main(toy: str, out: str) -> None:
     """What one of several processes, or a single one, comes to without dropout; only the first asks its supply."""
     from safetensors.torch import save_model
 
-    from hardneg.distributed import leave, world
+    from hardneg.runtime.distributed import leave, world
 
     here, chosen = world(), {"max_steps": 6, "batch_size": 5, "checkpoint_every": 3}
     folder = Path(out) / str(here.size)

@@ -9,9 +9,9 @@ from safetensors.torch import save_file
 from toy import options, toy_data
 
 from hardneg.losses.bce import Bce
-from hardneg.progress import Progress, Silent
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.rerankers.network import PairNetwork
+from hardneg.runtime.progress import Progress, Silent
 from hardneg.training.loop import TrainingResult, learn
 from hardneg.training.methods.reranker import RerankerTraining
 from hardneg.training.options import RerankerOptions
@@ -50,7 +50,7 @@ def train_still(toy: Path, model: Path, out: Path, rank: int, number: int) -> No
 
 
 if __name__ == "__main__":
-    from hardneg.distributed import leave, world
+    from hardneg.runtime.distributed import leave, world
 
     train_still(*map(Path, sys.argv[1:4]), world().rank, world().size)
     leave()

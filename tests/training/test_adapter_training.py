@@ -7,11 +7,11 @@ import pytest
 import torch
 from toy import Interrupted, options, toy_data
 
-from hardneg.encoders.adapters.spec import AdapterSpec
 from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
 from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.star import Star
-from hardneg.progress import Silent
+from hardneg.runtime.progress import Silent
 from hardneg.training.checkpoint import load_learning, save_learning
 from hardneg.training.loop import TrainingResult
 from hardneg.training.methods.dual_encoder import train

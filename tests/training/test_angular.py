@@ -9,7 +9,7 @@ from toy import toy_data, write_toy
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.triplet import Triplet
-from hardneg.progress import Silent
+from hardneg.runtime.progress import Silent
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.options import TrainOptions
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hardneg.distributed import World
+from hardneg.runtime.distributed import World
 from hardneg.training.batches import in_parts, in_passes, own_share
 
 

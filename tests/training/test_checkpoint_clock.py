@@ -8,7 +8,7 @@ import pytest
 from toy import BagEncoder, options, toy_data
 
 from hardneg.losses.star import Star
-from hardneg.progress import Silent
+from hardneg.runtime.progress import Silent
 from hardneg.training import checkpoint, loop
 from hardneg.training.checkpoint import FIRST, CheckpointClock, Checkpoints
 from hardneg.training.methods import dual_encoder

@@ -14,23 +14,23 @@ from processes import codes, launch
 from test_distributed import Watched
 from toy import options, toy_data
 
-from hardneg import distributed
-from hardneg.data.segments import Segments
-from hardneg.distributed import World, leave, world
-from hardneg.errors import UsageError
+from hardneg.formats.segments import Segments
+from hardneg.losses.flops import Flops
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.margin_mse import MarginMSE
 from hardneg.losses.star import Star
-from hardneg.progress import Silent
-from hardneg.registry import needs_of
-from hardneg.regularizers.flops import Flops
+from hardneg.records.errors import UsageError
+from hardneg.records.types import ScoreBatch
+from hardneg.registry.plugins import needs_of
+from hardneg.runtime import distributed
+from hardneg.runtime.distributed import World, leave, world
+from hardneg.runtime.progress import Silent
 from hardneg.training import loop
 from hardneg.training.examples import Examples
 from hardneg.training.loss_terms import LossTerms
 from hardneg.training.masks import GUIDES, GuidedMask
 from hardneg.training.methods import dual_encoder
 from hardneg.training.options import TrainOptions
-from hardneg.types import ScoreBatch
 
 CASES: dict[str, dict[str, Any]] = {
     "even": {"batch_size": 6},

@@ -10,16 +10,16 @@ import pytest
 import torch
 from processes import launch
 
-from hardneg.data.segments import Segments
-from hardneg.distributed import World, world
+from hardneg.formats.segments import Segments
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.ranknet import RankNet
 from hardneg.losses.star import Star
-from hardneg.progress import Silent
+from hardneg.records.types import ScoreBatch
+from hardneg.runtime.distributed import World, world
+from hardneg.runtime.progress import Silent
 from hardneg.training import loop
 from hardneg.training.methods import dual_encoder
 from hardneg.training.options import TrainOptions
-from hardneg.types import ScoreBatch
 
 LOSSES = {"star": Star(), "infonce": InfoNCE(), "ranknet": RankNet(), "segments": Star(), "chunks": Star()}
 LOSSES["adapter"] = Star()
@@ -60,8 +60,8 @@ def learn(toy: Path, model: Path, out: Path, case: str, number: int) -> None:
     from safetensors.torch import save_file
     from toy import toy_data
 
-    from hardneg.encoders.adapters.spec import AdapterSpec
     from hardneg.encoders.encoder import Encoder
+    from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
     from hardneg.encoders.spec import ModelSpec
 
     loss, size = case.split("-")
@@ -190,7 +190,7 @@ def test_all_processes_go_on_from_the_checkpoint(learnt: Path) -> None:
 
 
 def main(toy: str, model: str, out: str, number: str) -> None:
-    from hardneg.distributed import leave
+    from hardneg.runtime.distributed import leave
 
     for case in CASES:
         learn(Path(toy), Path(model), Path(out), case, int(number))

@@ -14,7 +14,7 @@ from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.star import Star
-from hardneg.progress import Silent
+from hardneg.runtime.progress import Silent
 from hardneg.training.dropout import FastDropout
 from hardneg.training.methods import dual_encoder
 from hardneg.training.methods.dual_encoder import train

@@ -8,13 +8,13 @@ import pytest
 import torch
 from toy import toy_data
 
-from hardneg.data.negatives import read_negatives, write_negatives
-from hardneg.errors import DataError, TrainingError
+from hardneg.formats.negatives import read_negatives, write_negatives
+from hardneg.records.errors import DataError, TrainingError
+from hardneg.records.types import Negatives
 from hardneg.training.drawing import Drawing
 from hardneg.training.examples import Examples, SampledBatch
 from hardneg.training.options import TrainOptions
 from hardneg.training.scoring import BatchColumns, masked
-from hardneg.types import Negatives
 
 
 def test_an_epoch_has_every_query_once_and_the_next_another_order(toy_folder: Path) -> None:

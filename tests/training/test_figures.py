@@ -6,9 +6,9 @@ import pytest
 import torch
 from toy import BagEncoder, options, toy_data
 
-from hardneg.errors import TrainingError
 from hardneg.losses.star import Star
-from hardneg.progress import Silent
+from hardneg.records.errors import TrainingError
+from hardneg.runtime.progress import Silent
 from hardneg.training import figures
 from hardneg.training.figures import TakenStep, Unread
 from hardneg.training.methods.dual_encoder import train

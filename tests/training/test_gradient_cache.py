@@ -13,13 +13,13 @@ from precise import PreciseEncoder, PreciseTokens
 from test_loop import Interrupted
 from toy import options, toy_data
 
-from hardneg.data.segments import Segments
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import ModelSpec
+from hardneg.formats.segments import Segments
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.ranknet import RankNet
 from hardneg.losses.star import Star
-from hardneg.progress import Silent
+from hardneg.runtime.progress import Silent
 from hardneg.training import gradient_cache
 from hardneg.training.methods.dual_encoder import DualEncoderTraining, train
 

@@ -10,7 +10,7 @@ from toy import Interrupted, options, toy_data
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.star import Star
-from hardneg.progress import Progress, Silent
+from hardneg.runtime.progress import Progress, Silent
 from hardneg.training.loop import TrainingResult
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.options import TrainOptions

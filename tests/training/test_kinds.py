@@ -11,9 +11,9 @@ from toy import options, toy_data
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import ModelSpec
+from hardneg.losses.flops import Flops
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.star import Star
-from hardneg.regularizers.flops import Flops
 from hardneg.training.loss_terms import LossTerms
 from hardneg.training.methods.dual_encoder import DualEncoderTraining
 

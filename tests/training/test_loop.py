@@ -14,15 +14,15 @@ import pytest
 import torch
 from toy import BagEncoder, Interrupted, options, toy_data
 
-from hardneg.errors import MissingDependency, TrainingError, UsageError
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.ranknet import RankNet
 from hardneg.losses.star import Star
-from hardneg.progress import Silent
+from hardneg.records.errors import MissingDependency, TrainingError, UsageError
+from hardneg.records.types import ScoreBatch
+from hardneg.runtime.progress import Silent
 from hardneg.training.loop import TrainingResult
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.options import TrainOptions
-from hardneg.types import ScoreBatch
 
 HERE = Path(__file__).parent
 
@@ -256,10 +256,10 @@ def test_a_transformer_with_dropout_goes_on_bit_for_bit(toy_folder: Path, tmp_pa
 def test_a_training_goes_on_in_the_precision_it_began_with(
     toy_folder: Path, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hardneg import trials
-    from hardneg.encoders import fastest as precision
     from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.spec import ModelSpec
+    from hardneg.encoders.speed import fastest as precision
+    from hardneg.store import trials
 
     monkeypatch.setattr(precision, "WORTH_A_TRIAL", 1)
     spec = ModelSpec(str(tiny_model), similarity="dot", query_length=16, document_length=24)

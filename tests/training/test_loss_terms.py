@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 from precise import PreciseEncoder, PreciseTokens
 from toy import BagEncoder, options, toy_data
 
-from hardneg.data.segments import Segments
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.towers import cut as shortened
-from hardneg.errors import UsageError
+from hardneg.formats.segments import Segments
+from hardneg.losses.flops import Flops
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.star import Star
-from hardneg.progress import Silent
-from hardneg.regularizers.flops import Flops
+from hardneg.records.errors import UsageError
+from hardneg.records.types import ScoreBatch
+from hardneg.runtime.progress import Silent
 from hardneg.training.loss_terms import LossTerms
 from hardneg.training.masks import GuidedMask
 from hardneg.training.methods.dual_encoder import DualEncoderTraining, train
-from hardneg.types import ScoreBatch
 
 DIMS = {6: 1.0, 4: 0.5, 1: 2.0}
 EVERY = InfoNCE(directions=("query-document", "query-query", "document-query", "document-document"), hardness=0.5)

@@ -7,9 +7,9 @@ import torch
 from guided_toy import SHAPES, drawn
 from torch import Tensor
 
-from hardneg.errors import TrainingError
+from hardneg.records.errors import TrainingError
+from hardneg.records.types import ScoreBatch
 from hardneg.training.masks import GuidedMask, self_masked
-from hardneg.types import ScoreBatch
 
 
 def wide(rows: list[list[float]]) -> Tensor:

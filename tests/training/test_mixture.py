@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from training.toy import toy_data, write_toy
 
-from hardneg.data.negatives import read_negatives, write_negatives
-from hardneg.errors import TrainingError
+from hardneg.formats.negatives import read_negatives, write_negatives
+from hardneg.records.errors import TrainingError
+from hardneg.records.types import Negatives
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.mixture import JoinedLists, mixed
-from hardneg.types import Negatives
 
 
 @pytest.fixture

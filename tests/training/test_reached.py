@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from hardneg.encoders.encoder import Encoder, split
 from hardneg.encoders.spec import ModelSpec
-from hardneg.errors import TrainingError
+from hardneg.records.errors import TrainingError
 from hardneg.training.methods.adore import QueryTower
 from hardneg.training.methods.dual_encoder import TwoTowers
 from hardneg.training.methods.reranker import PairTower

@@ -9,19 +9,19 @@ import pytest
 import torch
 from toy import options, toy_data
 
-from hardneg.data.corpus import Corpus, write_corpus
-from hardneg.data.segments import Segments
-from hardneg.distributed import gather
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
+from hardneg.formats.corpus import Corpus, write_corpus
+from hardneg.formats.segments import Segments
 from hardneg.losses.star import Star
-from hardneg.progress import Silent
+from hardneg.records.types import Document
+from hardneg.runtime.distributed import gather
+from hardneg.runtime.progress import Silent
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.methods.dual_encoder import DualEncoderTraining, train
 from hardneg.training.scoring import best_segments, in_slots
 from hardneg.training.validation import Pool, pool_metrics
-from hardneg.types import Document
 
 VECTORS = [[1.0, 0.0], [0.0, 2.0], [-1.0, -1.0], [3.0, 0.0], [0.0, 1.0]]
 

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from training.toy import BagEncoder, options, toy_data, write_toy
 
-from hardneg.data.corpus import Corpus
+from hardneg.formats.corpus import Corpus
 from hardneg.losses.margin_mse import MarginMSE
-from hardneg.progress import Silent
+from hardneg.records.types import RankedList
+from hardneg.runtime.progress import Silent
 from hardneg.training.examples import Examples, SampledBatch
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.scoring import BatchColumns, masked
 from hardneg.training.teacher import Teacher, write_teacher
-from hardneg.types import RankedList
 
 
 @pytest.fixture(scope="module")

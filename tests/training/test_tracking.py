@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from hardneg import distributed
-from hardneg.distributed import World, join
+from hardneg.runtime import distributed
+from hardneg.runtime.distributed import World, join
 from hardneg.training import tracking
 
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from toy import BagEncoder, options, toy_data
 
-from hardneg.errors import TrainingError
 from hardneg.losses.star import Star
-from hardneg.progress import Silent
+from hardneg.records.errors import TrainingError
+from hardneg.records.types import RankedList
+from hardneg.runtime.progress import Silent
 from hardneg.training.history import History
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.validation import Pool, ValidationData, make_pool, pool_metrics, pool_validation
-from hardneg.types import RankedList
 
 
 def test_metrics_are_those_computed_by_hand() -> None:

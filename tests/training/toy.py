@@ -13,15 +13,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hardneg.data.corpus import Corpus, write_corpus
-from hardneg.data.negatives import read_negatives, write_negatives
-from hardneg.encoders.dense.vectors import OneVector
+from hardneg.encoders.families.dense.vectors import OneVector
+from hardneg.formats.corpus import Corpus, write_corpus
+from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.losses.star import Star
-from hardneg.progress import Silent
+from hardneg.records.types import Document, Negatives
+from hardneg.runtime.progress import Silent
 from hardneg.training.examples import TrainingData
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.options import TrainOptions
-from hardneg.types import Document, Negatives
 
 WORDS = ["amber", "birch", "cedar", "delta", "ember", "fjord"]
 WORDS += ["grove", "heath", "islet", "jetty", "knoll", "ledge"]

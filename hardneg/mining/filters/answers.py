@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import ClassVar, Literal
 
-from hardneg.mining.protocol import FilterTexts
-from hardneg.types import Candidates
+from hardneg.mining.filter_protocol import FilterTexts
+from hardneg.records.types import Candidates
 
 REASON = "answer"
 _QUERIES = 256

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from hardneg.data.more_positives import extended
-from hardneg.digest import digest, file_digest
-from hardneg.errors import DataError, PluginError
+from hardneg.formats.more_positives import extended
 from hardneg.mining.texts import MiningTexts
-from hardneg.types import Candidates
+from hardneg.records.errors import DataError, PluginError
+from hardneg.records.types import Candidates
+from hardneg.store.digest import digest, file_digest
 
 REASON = "judged relevant"
 

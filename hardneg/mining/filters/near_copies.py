@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hardneg.errors import PluginError
-from hardneg.mining.protocol import FilterTexts
-from hardneg.types import Candidates
+from hardneg.mining.filter_protocol import FilterTexts
+from hardneg.records.errors import PluginError
+from hardneg.records.types import Candidates
 
 REASON = "near copy"
 _WORD = re.compile(r"\w+")

@@ -7,11 +7,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from hardneg.errors import PluginError
-from hardneg.miners.filtered import SCORES, judged
-from hardneg.miners.selection import COMPARING, RULES
-from hardneg.mining.protocol import FilterTexts
-from hardneg.types import Candidates
+from hardneg.mining.filter_protocol import FilterTexts
+from hardneg.mining.miners.filtered import SCORES, judged
+from hardneg.mining.miners.selection import COMPARING, RULES
+from hardneg.records.errors import PluginError
+from hardneg.records.types import Candidates
 
 
 @dataclass(frozen=True, kw_only=True)

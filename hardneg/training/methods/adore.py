@@ -10,13 +10,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from hardneg.data.hash_index import known_to
-from hardneg.digest import digest
-from hardneg.distributed import gather, world
 from hardneg.encoders.encoder import Encoder
-from hardneg.indexes.candidate_scoring import encoded_rows
-from hardneg.progress import Seconds
-from hardneg.protocols import DenseSearcher, StoredSearcher
+from hardneg.formats.hash_index import known_to
+from hardneg.indexes.kernels.candidate_scoring import encoded_rows
+from hardneg.records.types import ScoreBatch
+from hardneg.registry.protocols import DenseSearcher, StoredSearcher
+from hardneg.runtime.distributed import gather, world
+from hardneg.runtime.progress import Seconds
+from hardneg.store.digest import digest
 from hardneg.training.batches import ahead, in_parts, own_share
 from hardneg.training.examples import Examples, QueryRows
 from hardneg.training.guide import Guide
@@ -24,7 +25,6 @@ from hardneg.training.history import Record
 from hardneg.training.masks import GuidedMask
 from hardneg.training.method import ExampleTraining
 from hardneg.training.negative_sources import NegativeSource
-from hardneg.types import ScoreBatch
 
 Forced = Literal["none_retrieved", "always", "never"]
 

@@ -4,11 +4,11 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from hardneg.data.negatives import read_negatives
-from hardneg.digest import digest
-from hardneg.distributed import barrier, from_first, world
 from hardneg.encoders.encoder import Encoder
-from hardneg.errors import ArtifactError, TrainingError, UsageError
+from hardneg.formats.negatives import read_negatives
+from hardneg.records.errors import ArtifactError, TrainingError, UsageError
+from hardneg.runtime.distributed import barrier, from_first, world
+from hardneg.store.digest import digest
 from hardneg.training.batches import Batch, ahead
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.history import Record
@@ -16,8 +16,8 @@ from hardneg.training.loss_terms import LossTerms
 from hardneg.training.methods.dual_encoder import DualEncoderTraining
 from hardneg.training.options import TrainOptions
 from hardneg.training.refresh.folder import kept_since_before
-from hardneg.training.refresh.options import RefreshOptions
 from hardneg.training.refresh.provider import RefreshProvider
+from hardneg.training.refresh.refresh_options import RefreshOptions
 
 
 class AnceTraining(DualEncoderTraining):

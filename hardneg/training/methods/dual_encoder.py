@@ -10,13 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hardneg.distributed import World, gather, world
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import Kind
 from hardneg.encoders.towers import placed
-from hardneg.errors import UsageError
-from hardneg.progress import Progress
-from hardneg.protocols import Loss
+from hardneg.records.errors import UsageError
+from hardneg.records.types import ScoreBatch
+from hardneg.registry.protocols import Loss
+from hardneg.runtime.distributed import World, gather, world
+from hardneg.runtime.progress import Progress
 from hardneg.training.batches import Batch, Features, Parts, in_parts, in_passes, make_batch
 from hardneg.training.dropout import dropout_of
 from hardneg.training.examples import Examples, SampledBatch, TrainingData
@@ -26,7 +27,6 @@ from hardneg.training.loss_terms import Cut, LossTerms
 from hardneg.training.method import ExampleTraining, Minimised, Objective
 from hardneg.training.options import TrainOptions
 from hardneg.training.scoring import GuideVectors, apart, best_segments, cut_slots, in_slots, masked
-from hardneg.types import ScoreBatch
 
 
 class TwoTowers(nn.Module):

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.indexes.product import PqSearcher
+from hardneg.indexes.backends.product import PqSearcher
+from hardneg.records.types import ScoreBatch
 from hardneg.training.history import Record
 from hardneg.training.methods.adore import AdoreTraining, Listed, QueryBatch, QueryTower
-from hardneg.types import ScoreBatch
 
 
 class JpqTower(QueryTower):

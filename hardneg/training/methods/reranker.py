@@ -9,23 +9,23 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hardneg.data.runs import EMPTY
-from hardneg.digest import digest
-from hardneg.distributed import gather, world
 from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.towers import evaluating
-from hardneg.errors import TrainingError
 from hardneg.evaluation.metrics import ranked_metrics
-from hardneg.protocols import Loss
+from hardneg.formats.runs import EMPTY
+from hardneg.records.errors import TrainingError
+from hardneg.records.types import ScoreBatch
+from hardneg.registry.protocols import Loss
 from hardneg.rerankers.network import PairNetwork
 from hardneg.rerankers.scoring import PairScorer
+from hardneg.runtime.distributed import gather, world
+from hardneg.store.digest import digest
 from hardneg.training.batches import Parts, in_parts, own_share
 from hardneg.training.examples import Examples, SampledBatch, TrainingData
 from hardneg.training.method import ExampleTraining
 from hardneg.training.options import RerankerOptions
 from hardneg.training.scoring import BatchColumns
 from hardneg.training.validation import ValidationData
-from hardneg.types import ScoreBatch
 
 _PAIRS_A_PASS = 16  # on a CPU, where padding costs more than a second pass
 

@@ -9,16 +9,16 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.data.corpus import Corpus
-from hardneg.data.negatives import NegativesFile, read_negatives
-from hardneg.errors import TrainingError
-from hardneg.indexes.candidate_scoring import rank_candidates
-from hardneg.miners.beside import beside
-from hardneg.miners.selection import scores_of
-from hardneg.protocols import NegativeMiner, Searcher
+from hardneg.formats.corpus import Corpus
+from hardneg.formats.negatives import NegativesFile, read_negatives
+from hardneg.indexes.kernels.candidate_scoring import rank_candidates
+from hardneg.mining.miners.beside import beside
+from hardneg.mining.miners.selection import scores_of
+from hardneg.records.errors import TrainingError
+from hardneg.records.types import Candidates, Encoded, Negatives, RankedList
+from hardneg.registry.protocols import NegativeMiner, Searcher
 from hardneg.training.refresh.folder import RefreshFolder
-from hardneg.training.refresh.options import RefreshOptions
-from hardneg.types import Candidates, Encoded, Negatives, RankedList
+from hardneg.training.refresh.refresh_options import RefreshOptions
 
 BEFORE, NOW = "before", "now"
 """A query's negatives in its `hits`: with the scores they had when they were mined, and with those they have now."""

@@ -22,14 +22,14 @@ from typing import Any
 
 import numpy as np
 
-from hardneg.atomic_write import flush, replace_text
-from hardneg.data.negatives import read_negatives
-from hardneg.errors import ArtifactError
-from hardneg.layout import NEGATIVES
+from hardneg.formats.negatives import read_negatives
 from hardneg.mining.choosing import LEFT_OUT
+from hardneg.records.errors import ArtifactError
+from hardneg.records.layout import NEGATIVES
+from hardneg.records.wording import counted
+from hardneg.store.atomic_write import flush, replace_text
 from hardneg.training.examples import NegativeLists
 from hardneg.training.history import History, Record
-from hardneg.wording import counted
 
 _OPERATIONS = ("encode", "queries", "search", "write")
 _INDEXING = "index"

@@ -15,21 +15,21 @@ from typing import Any
 
 import torch
 
-from hardneg.atomic_write import replace_text
-from hardneg.data.collection import StoredCollection
-from hardneg.data.negatives import with_positives
-from hardneg.data.qrels import positives
-from hardneg.data.segments import Segments
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import ModelSpec, spec_from
-from hardneg.errors import ArtifactError, HardnegError, TrainingError
-from hardneg.registry import configure
+from hardneg.formats.collection import StoredCollection
+from hardneg.formats.negatives import with_positives
+from hardneg.formats.qrels import positives
+from hardneg.formats.segments import Segments
+from hardneg.records.errors import ArtifactError, HardnegError, TrainingError
+from hardneg.records.types import PluginSetting
+from hardneg.registry.plugins import configure
+from hardneg.store.atomic_write import replace_text
 from hardneg.training.checkpoint import Checkpoints
 from hardneg.training.examples import TrainingData
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
 from hardneg.training.refresh.mining import Mining, known_to_be_relevant, mine_refresh, refresh_filters
-from hardneg.training.refresh.options import RefreshOptions
-from hardneg.types import PluginSetting
+from hardneg.training.refresh.refresh_options import RefreshOptions
 
 AGAIN = 30.0
 """Seconds until it tries again what the disk did not allow."""

@@ -6,32 +6,32 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from hardneg.data.collection import StoredCollection
-from hardneg.data.negatives import write_negatives
-from hardneg.data.runs import QueryLists
-from hardneg.distributed import barrier, world
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.fastest import usual_budget
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.errors import TrainingError
-from hardneg.layout import NEGATIVES
-from hardneg.miners.random import Sampled
-from hardneg.miners.ranks import TopK
+from hardneg.encoders.speed.fastest import usual_budget
+from hardneg.formats.collection import StoredCollection
+from hardneg.formats.negatives import write_negatives
+from hardneg.formats.runs import QueryLists
 from hardneg.mining.choosing import LEFT_OUT, Choosing, compares
 from hardneg.mining.encoded_corpus import EncodedCorpus
+from hardneg.mining.filter_protocol import NegativeFilter
 from hardneg.mining.filtering import Filters
 from hardneg.mining.listing import listed, searched, with_positives
-from hardneg.mining.protocol import NegativeFilter
+from hardneg.mining.miners.random import Sampled
+from hardneg.mining.miners.ranks import TopK
 from hardneg.mining.texts import MiningTexts
-from hardneg.progress import Seconds
-from hardneg.protocols import IndexBackend, NegativeMiner
-from hardneg.seeding import derive_seed
+from hardneg.records.errors import TrainingError
+from hardneg.records.layout import NEGATIVES
+from hardneg.records.types import Candidates, Encoded, Negatives, RankedList
+from hardneg.records.wording import counted
+from hardneg.registry.protocols import IndexBackend, NegativeMiner
+from hardneg.runtime.distributed import barrier, world
+from hardneg.runtime.progress import Seconds
+from hardneg.runtime.seeding import derive_seed
 from hardneg.training.examples import TrainingData
 from hardneg.training.refresh.decayed import BEFORE, NOW, KeptWhileHard, LastMined, mined_before
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
-from hardneg.training.refresh.options import RefreshOptions
-from hardneg.types import Candidates, Encoded, Negatives, RankedList
-from hardneg.wording import counted
+from hardneg.training.refresh.refresh_options import RefreshOptions
 
 _BLOCKS = 16  # of queries, as large as those of documents that are written, searched at a time: they are in memory
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
-from hardneg.distributed import from_first, world
 from hardneg.encoders.encoder import Encoder
-from hardneg.errors import ArtifactError, HardnegError, TrainingError
+from hardneg.records.errors import ArtifactError, HardnegError, TrainingError
+from hardneg.runtime.distributed import from_first, world
 from hardneg.training.checkpoint import Checkpoints
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
 from hardneg.training.refresh.inferencer import Settings

@@ -14,14 +14,14 @@ from hardneg_cagra.backend import Cagra, CagraSearcher
 from hardneg_cagra.device import GpuGraph
 from hardneg_cagra.graph import as_faiss, links_of
 
-from hardneg.data.flat import FlatVectors, FlatWriter
-from hardneg.errors import ArtifactError, MissingDependency, UsageError
-from hardneg.indexes.compressed import Fp16
+from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
+from hardneg.indexes.backends.compressed import Fp16
+from hardneg.indexes.backends.flat import Flat
 from hardneg.indexes.dense import DenseIndex
-from hardneg.indexes.exact import ExactOptions
-from hardneg.indexes.flat import Flat
-from hardneg.progress import Silent
-from hardneg.protocols import IndexSize
+from hardneg.indexes.kernels.exact.exact import ExactOptions
+from hardneg.records.errors import ArtifactError, MissingDependency, UsageError
+from hardneg.registry.protocols import IndexSize
+from hardneg.runtime.progress import Silent
 from hardneg.testing import IndexTests
 
 faiss = pytest.importorskip("faiss")

@@ -7,10 +7,10 @@ from hardneg_example.lengths import Lengths
 
 from hardneg.analysis.base import Analysis
 from hardneg.analysis.inputs import Files
-from hardneg.data.runs import write_run
-from hardneg.errors import DataError
+from hardneg.formats.runs import write_run
+from hardneg.records.errors import DataError
+from hardneg.records.types import RankedList
 from hardneg.testing import AnalysisTests
-from hardneg.types import RankedList
 
 CORPUS = """\
 {"_id": "d1", "text": "one two three"}

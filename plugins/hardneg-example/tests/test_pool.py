@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 from hardneg_example.pool import POOL, Pool, pool
 
-from hardneg.data.collection import write_collection
-from hardneg.data.runs import write_run
-from hardneg.errors import RecipeError
-from hardneg.layout import RUN
-from hardneg.progress import Silent
+from hardneg.formats.collection import write_collection
+from hardneg.formats.runs import write_run
 from hardneg.recipe.load import Recipe, load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.run_folder import names
-from hardneg.registry import configure
-from hardneg.stages.context import ArtifactInput, StageContext
+from hardneg.records.errors import RecipeError
+from hardneg.records.layout import RUN
+from hardneg.records.types import PluginSetting, RankedList
+from hardneg.registry.plugins import configure
+from hardneg.runtime.progress import Silent
 from hardneg.testing import StageTests
-from hardneg.types import PluginSetting, RankedList
+from hardneg.verbs.shared.context import ArtifactInput, StageContext
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "judging.yaml"
 

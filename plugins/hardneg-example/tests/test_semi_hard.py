@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from hardneg_example.semi_hard import SemiHard
 
+from hardneg.records.types import Candidates, RankedList
 from hardneg.testing import MinerTests
-from hardneg.types import Candidates, RankedList
 
 
 class TestSemiHard(MinerTests):

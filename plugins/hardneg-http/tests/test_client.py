@@ -9,8 +9,8 @@ from embedding_server import Served, serving, vector
 from hardneg_http import client as requests
 from hardneg_http.client import EmbeddingClient
 
-from hardneg.errors import ModelError
-from hardneg.model_server import Endpoint
+from hardneg.records.errors import ModelError
+from hardneg.runtime.model_server import Endpoint
 
 
 @pytest.fixture

@@ -10,17 +10,17 @@ from embedding_server import Served, serving, vector
 from hardneg_http.encoder import HttpEncoder
 from hardneg_http.kind import Http
 
-from hardneg import model_server
-from hardneg.data.segments import Segments
-from hardneg.distributed import World
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.open import load_encoder, resolve
+from hardneg.encoders.open.resolved import load_encoder, resolve
 from hardneg.encoders.spec import ModelSpec
-from hardneg.errors import ModelError, PluginError
-from hardneg.progress import Silent
-from hardneg.registry import configure, load_plugin
+from hardneg.formats.segments import Segments
+from hardneg.records.errors import ModelError, PluginError
+from hardneg.records.types import PluginSetting
+from hardneg.registry.plugins import configure, load_plugin
+from hardneg.runtime import model_server
+from hardneg.runtime.distributed import World
+from hardneg.runtime.progress import Silent
 from hardneg.testing import EncoderTests
-from hardneg.types import PluginSetting
 
 PROBE = "The quick brown fox jumps over the lazy dog."
 

@@ -10,15 +10,15 @@ import pytest
 import yaml
 from embedding_server import Served, serving, vector
 
-from hardneg.artifacts import Store
 from hardneg.cli.contracts import override_lines
-from hardneg.data.flat import FlatVectors
-from hardneg.data.negatives import read_negatives
-from hardneg.errors import RecipeError
+from hardneg.formats.negatives import read_negatives
+from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.needs import needs
 from hardneg.recipe.plan import make_plan
+from hardneg.records.errors import RecipeError
+from hardneg.store.artifacts import Store
 
 
 @pytest.fixture

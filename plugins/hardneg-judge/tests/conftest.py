@@ -8,7 +8,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # where the server is
 
 from chat_server import Served, serving
 
-from hardneg import model_server
+from hardneg.runtime import model_server
 
 
 @pytest.fixture(autouse=True)

@@ -3,10 +3,10 @@
 import sys
 from pathlib import Path
 
-from hardneg.artifacts import Store
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
+from hardneg.store.artifacts import Store
 
 if __name__ == "__main__":
     execute(make_plan(load_recipe(Path(sys.argv[1]))), Store(Path(sys.argv[2])), Options(device="cpu"), Watcher())

@@ -10,11 +10,11 @@ from hardneg_judge.chat import Chat
 from hardneg_judge.journal import Answer, request_key
 from hardneg_judge.prompts import filled
 
-from hardneg.errors import ModelError, PluginError
-from hardneg.registry import configure
+from hardneg.records.errors import ModelError, PluginError
+from hardneg.records.types import PluginSetting
+from hardneg.registry.plugins import configure
 from hardneg.store.identity import plugin_identity
 from hardneg.testing import RerankerTests
-from hardneg.types import PluginSetting
 
 
 class TestChat(RerankerTests):

@@ -8,12 +8,12 @@ import pytest
 from chat_server import Served, serving
 from hardneg_judge.chat_filter import ChatFilter
 
-from hardneg.errors import PluginError
 from hardneg.mining.filtering import filtering_cost
 from hardneg.plugin import PAIR_TOKENS, FilterCost
-from hardneg.registry import configure
+from hardneg.records.errors import PluginError
+from hardneg.records.types import Candidates, Document, PluginSetting, RankedList
+from hardneg.registry.plugins import configure
 from hardneg.testing import FilterTests
-from hardneg.types import Candidates, Document, PluginSetting, RankedList
 
 
 class TestChatFilter(FilterTests):

@@ -7,8 +7,8 @@ from chat_server import Served
 from hardneg_judge.client import ChatClient
 from hardneg_judge.journal import Answer
 
-from hardneg.errors import ModelError
-from hardneg.model_server import Endpoint
+from hardneg.records.errors import ModelError
+from hardneg.runtime.model_server import Endpoint
 
 
 def client(served: Served, key: str | None = None) -> ChatClient:

@@ -7,7 +7,7 @@ import pytest
 from hardneg_judge import journal
 from hardneg_judge.journal import Answer, AnswerJournal, request_key
 
-from hardneg.errors import ArtifactError
+from hardneg.records.errors import ArtifactError
 
 
 def filled(path: Path, count: int) -> AnswerJournal:

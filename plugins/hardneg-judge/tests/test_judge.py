@@ -15,23 +15,23 @@ from hardneg_judge.judging import Judged
 from tiny_bert import tiny_bert
 from typer.testing import CliRunner
 
-from hardneg.artifacts import Artifact, Store
 from hardneg.cli.main import app
-from hardneg.data.collection import StoredCollection
-from hardneg.data.negatives import drop_batches, drops_at, read_negatives
-from hardneg.errors import DataError, RecipeError
-from hardneg.layout import DROPPED, NEGATIVES
+from hardneg.formats.collection import StoredCollection
+from hardneg.formats.negatives import drop_batches, drops_at, read_negatives
 from hardneg.recipe.estimate import estimate
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.references import with_references
+from hardneg.records.errors import DataError, RecipeError
+from hardneg.records.layout import DROPPED, NEGATIVES
+from hardneg.records.types import Negatives
 from hardneg.rerankers.cross_encoder import CrossEncoder
-from hardneg.stages.context import ArtifactInput
-from hardneg.stages.training_common import examples_of
+from hardneg.store.artifacts import Artifact, Store
 from hardneg.testing import StageTests
 from hardneg.training.examples import Examples
-from hardneg.types import Negatives
+from hardneg.verbs.shared.context import ArtifactInput
+from hardneg.verbs.shared.training_common import examples_of
 
 CHAT = {"name": "chat", "model": "m"}
 TEXTS = {

@@ -12,11 +12,11 @@ from chat_server import Served
 from hardneg_judge.judge import JUDGEMENTS
 from test_judge import CHAT, tree_of, written
 
-from hardneg.artifacts import Artifact, Store
-from hardneg.layout import DROPPED, NEGATIVES
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
+from hardneg.records.layout import DROPPED, NEGATIVES
+from hardneg.store.artifacts import Artifact, Store
 
 KILLED = Path(__file__).parent / "killed.py"
 IN_FLIGHT = 2

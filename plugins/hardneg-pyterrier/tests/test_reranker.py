@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from hardneg_pyterrier import Reranker, reranker
 
-from hardneg.errors import PluginError
-from hardneg.types import PluginSetting
+from hardneg.records.errors import PluginError
+from hardneg.records.types import PluginSetting
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ from hardneg_pyterrier import Retriever, Run
 from recipe.recipes import small_collection, write_recipe
 from tiny import tiny_encoder, tiny_masked_lm, tiny_multi_vector
 
-from hardneg.artifacts import Store
-from hardneg.data.runs import read_run
-from hardneg.errors import DataError, PluginError, UsageError
+from hardneg.formats.runs import read_run
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.run_folder import publish
+from hardneg.records.errors import DataError, PluginError, UsageError
+from hardneg.store.artifacts import Store
 
 pytestmark = pytest.mark.slow
 

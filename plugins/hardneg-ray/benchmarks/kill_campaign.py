@@ -23,9 +23,9 @@ from pathlib import Path
 
 import psutil
 
-from hardneg.progress import Silent
-from hardneg.stages.context import StageContext
+from hardneg.runtime.progress import Silent
 from hardneg.testing.engines import Squares
+from hardneg.verbs.shared.context import StageContext
 
 STAGE = Squares(count=180, size=3)
 PAUSES = {"actor": 0.2, "raylet": 1.0, "driver": 0.2}

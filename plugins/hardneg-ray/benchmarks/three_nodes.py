@@ -14,9 +14,9 @@ from pathlib import Path
 from hardneg_ray.engine import Ray
 from ray.cluster_utils import Cluster
 
-from hardneg.progress import Silent
-from hardneg.stages.context import StageContext
+from hardneg.runtime.progress import Silent
 from hardneg.testing.engines import Squares
+from hardneg.verbs.shared.context import StageContext
 
 STAGE = Squares(count=120, size=2, pause=0.5)
 NODE = {"num_cpus": 1, "object_store_memory": 80_000_000}

@@ -16,10 +16,10 @@ from hardneg_ray.roster import Dismissed, Roster
 from hardneg_ray.travel import Traveller, manifests
 from ray.exceptions import ObjectFetchTimedOutError, ObjectLostError, ObjectReconstructionFailedError, OwnerDiedError
 
-from hardneg.artifacts import Store
-from hardneg.distributed import from_whoever_asks_first, settle_by
-from hardneg.errors import ArtifactError, DataError, PluginError, RecipeError
-from hardneg.stages.context import ArtifactInput
+from hardneg.records.errors import ArtifactError, DataError, PluginError, RecipeError
+from hardneg.runtime.distributed import from_whoever_asks_first, settle_by
+from hardneg.store.artifacts import Store
+from hardneg.verbs.shared.context import ArtifactInput
 
 
 def test_ranges_follow_each_other_and_grow_smaller() -> None:
@@ -61,7 +61,7 @@ def test_the_first_proposal_holds_for_all_and_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_process_of_an_engine_asks_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hardneg.distributed._settling", [])
+    monkeypatch.setattr("hardneg.runtime.distributed._settling", [])
     assert from_whoever_asks_first("x", lambda: "own") == "own"
     settle_by(lambda name, make: f"{name} settled, not {make()}")
     assert from_whoever_asks_first("x", lambda: "own") == "x settled, not own"

@@ -8,13 +8,13 @@ from hardneg_ray.engine import Ray
 from small_work import collection, cross_encoder, recipe
 from typer.testing import CliRunner
 
-from hardneg.artifacts import MANIFEST, Artifact, Store
 from hardneg.cli.main import app
-from hardneg.engines.local import Local
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import Plan, make_plan
-from hardneg.stages.engine import Engine
+from hardneg.store.artifacts import MANIFEST, Artifact, Store
+from hardneg.verbs.shared.engine import Engine
+from hardneg.verbs.shared.local_engine import Local
 
 BLOCKS = {"index": 3, "run": 2, "mined": 5, "ranked": 6}
 

@@ -13,10 +13,10 @@ from hardneg_reader.options import ReaderSpec
 from hardneg_reader.reader import Reader
 from hardneg_reader.spans import best_spans
 
-from hardneg.data.corpus import Corpus, write_corpus
-from hardneg.errors import ModelError
-from hardneg.progress import Silent
-from hardneg.types import Document
+from hardneg.formats.corpus import Corpus, write_corpus
+from hardneg.records.errors import ModelError
+from hardneg.records.types import Document
+from hardneg.runtime.progress import Silent
 
 TEXTS = ["the old river ran by", "a blue engine", "it was a quiet violin of no use to us", "", "so it went on and on"]
 DOCUMENTS = [Document(f"d{i}", text, "of things" if i % 2 else "") for i, text in enumerate(TEXTS)]

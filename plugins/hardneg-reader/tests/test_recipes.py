@@ -13,17 +13,17 @@ from hardneg_reader.exact_match import exact_match, f1
 from recipe.questions import questions
 from recipe.recipes import small_collection, small_tree, write_recipe
 
-from hardneg.artifacts import Artifact, Store
-from hardneg.data.runs import stream_run
-from hardneg.errors import RecipeError
+from hardneg.formats.runs import stream_run
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.run_folder import publish
+from hardneg.records.errors import RecipeError
+from hardneg.store.artifacts import Artifact, Store
 
 OPTIONS = {"batch_size": 4, "negatives_per_query": 3, "max_steps": 8, "learning_rate": 2e-3, "precision": "fp32"}
 
-KILLED = Path(__file__).parents[3] / "tests" / "stages" / "killed.py"
+KILLED = Path(__file__).parents[3] / "tests" / "verbs" / "killed.py"
 FILES = {
     "reader": ["model/model.safetensors", "model/selection.safetensors"],
     "read-train": ["answers.jsonl", "metrics.json"],

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from hardneg_reader.tokens import ANSWERABLE, PassageTokens, tokenise_passages
 
-from hardneg.data.answer_matching import answer_spans
-from hardneg.types import Document
+from hardneg.formats.answer_matching import answer_spans
+from hardneg.records.types import Document
 
 TEXTS = ["Röntgen, of Germany, got 150,782 SEK; Röntgen!", "the old river ran", "", "東京 is old"]
 ANSWERS = ["röntgen", "OLD river", "anything", "東京"]

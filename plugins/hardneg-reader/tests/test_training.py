@@ -15,12 +15,12 @@ from hardneg_reader.training import ReaderTraining, ReadingLoss, reading_validat
 from processes import launch
 from test_distributed import Watched
 
-from hardneg.data.corpus import Corpus, write_corpus
-from hardneg.distributed import world
-from hardneg.errors import TrainingError
-from hardneg.progress import Silent
+from hardneg.formats.corpus import Corpus, write_corpus
+from hardneg.records.errors import TrainingError
+from hardneg.records.types import Document
+from hardneg.runtime.distributed import world
+from hardneg.runtime.progress import Silent
 from hardneg.training import loop
-from hardneg.types import Document
 
 TEXTS = {
     "old": "the old river, the old one",

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
 
-from hardneg.artifacts import Store
-from hardneg.encoders.configuration import BASE
-from hardneg.errors import RecipeError
+from hardneg.encoders.open.configuration import BASE
 from hardneg.recipe.estimate import estimate
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.run_folder import names
 from hardneg.recipe.yaml_load import find_recipe
-from hardneg.registry import KINDS
+from hardneg.records.errors import RecipeError
+from hardneg.registry.plugins import KINDS
+from hardneg.store.artifacts import Store
 
 READER = {"stage": "train-reader", "reader": "somebody/bert-base", "run": "start-train"}
 

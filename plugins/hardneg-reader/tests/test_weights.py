@@ -11,7 +11,7 @@ from hardneg_reader.reader import Reader
 from safetensors.torch import load_file
 from tiny import tiny_encoder
 
-from hardneg.errors import ModelError
+from hardneg.records.errors import ModelError
 
 
 class Code:

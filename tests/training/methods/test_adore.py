@@ -18,13 +18,13 @@ from processes import codes, free_port
 from query_toy import DEPTH, TwinBags, approach, open_index, run, write_index
 from toy import toy_data
 
-from hardneg.data.hash_index import known_to
-from hardneg.errors import TrainingError
-from hardneg.indexes.product import OpqPq, Pq
+from hardneg.formats.hash_index import known_to
+from hardneg.indexes.backends.product import OpqPq, Pq
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.lambda_rank import LambdaLoss
 from hardneg.losses.ranknet import RankNet
-from hardneg.progress import Silent
+from hardneg.records.errors import TrainingError
+from hardneg.runtime.progress import Silent
 from hardneg.training.checkpoint import weights_digest
 from hardneg.training.examples import QueryRows, TrainingData
 from hardneg.training.masks import GuidedMask
@@ -173,7 +173,7 @@ def test_the_clock_counts_searches_alone(
 ) -> None:
     """A search takes a second of a clock made for this, a look ten; the rest of a step takes five."""
     seconds = [0.0]
-    monkeypatch.setattr("hardneg.progress.time", SimpleNamespace(perf_counter=lambda: seconds[0]))
+    monkeypatch.setattr("hardneg.runtime.progress.time", SimpleNamespace(perf_counter=lambda: seconds[0]))
     monkeypatch.setattr("hardneg.training.methods.adore.ahead", map)  # another thread would move the clock of a search
 
     def lasting(method: Callable[..., Any], length: float) -> Callable[..., Any]:

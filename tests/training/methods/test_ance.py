@@ -12,15 +12,15 @@ from processes import codes, launch
 from refresh_toy import Scripted, approach, run
 from toy import toy_data
 
-from hardneg.data.negatives import NegativesFile, read_negatives, write_negatives
-from hardneg.errors import TrainingError, UsageError
+from hardneg.formats.negatives import NegativesFile, read_negatives, write_negatives
+from hardneg.records.errors import TrainingError, UsageError
+from hardneg.records.types import Negatives
 from hardneg.training.examples import Examples
 from hardneg.training.loop import TrainingResult
 from hardneg.training.methods.ance import AnceTraining
 from hardneg.training.refresh.folder import RefreshFolder, kept, kept_since_before
-from hardneg.training.refresh.options import RefreshOptions
+from hardneg.training.refresh.refresh_options import RefreshOptions
 from hardneg.training.tracking import numbers
-from hardneg.types import Negatives
 
 TOY = Path(__file__).parents[1] / "refresh_toy.py"
 

@@ -9,9 +9,9 @@ import torch
 from query_toy import DEPTH, TwinBags, joint, run, write_index
 from toy import options, toy_data
 
-from hardneg.indexes.product import OpqPq, Pq
+from hardneg.indexes.backends.product import OpqPq, Pq
 from hardneg.losses.lambda_rank import LambdaLoss
-from hardneg.progress import Silent
+from hardneg.runtime.progress import Silent
 from hardneg.training.methods.jpq import JpqTraining, code_products
 from hardneg.training.optimizers import make_optimizer
 

@@ -12,16 +12,16 @@ from toy import Interrupted, toy_data
 from two_processes import results
 
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.errors import TrainingError
 from hardneg.losses.bce import Bce, TwoClass
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.ranknet import RankNet
+from hardneg.records.errors import TrainingError
+from hardneg.records.types import RankedList
 from hardneg.rerankers.scoring import PairScorer
 from hardneg.training.examples import SampledBatch
 from hardneg.training.methods.reranker import RerankerTraining, ascent, moved, rerank_validation
 from hardneg.training.options import RerankerOptions
 from hardneg.training.validation import ValidationData
-from hardneg.types import RankedList
 
 FP32 = EncodeOptions(precision="fp32")
 

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 from toy import toy_data
 
-from hardneg.data.negatives import NegativesFile, read_negatives
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import ModelSpec
-from hardneg.errors import TrainingError
-from hardneg.miners.ranks import TopK
+from hardneg.formats.negatives import NegativesFile, read_negatives
+from hardneg.mining.miners.ranks import TopK
+from hardneg.records.errors import TrainingError
+from hardneg.records.types import Candidates, Negatives, RankedList
 from hardneg.training.refresh.decayed import BEFORE, NOW, KeptWhileHard, has_decayed
 from hardneg.training.refresh.folder import RefreshFolder
 from hardneg.training.refresh.mining import Mining, mine_refresh
-from hardneg.training.refresh.options import RefreshOptions
-from hardneg.types import Candidates, Negatives, RankedList
+from hardneg.training.refresh.refresh_options import RefreshOptions
 
 DECAYED = RefreshOptions("synchronous", 5, depth=10, negatives=3, choice="top", precision="fp32", replace="decayed")
 

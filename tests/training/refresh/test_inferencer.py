@@ -14,23 +14,23 @@ import torch
 from recipe.recipes import small_collection
 from waiting import wait_until
 
-from hardneg.data.collection import write_collection
-from hardneg.data.negatives import read_negatives, write_negatives
 from hardneg.datasets.beir import Beir
-from hardneg.encoders.adapters.spec import AdapterSpec
 from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
 from hardneg.encoders.spec import ModelSpec
-from hardneg.errors import ArtifactError, TrainingError
-from hardneg.layout import NEGATIVES
-from hardneg.progress import Silent
+from hardneg.formats.collection import write_collection
+from hardneg.formats.negatives import read_negatives, write_negatives
+from hardneg.records.errors import ArtifactError, TrainingError
+from hardneg.records.layout import NEGATIVES
+from hardneg.records.types import Negatives, PluginSetting
+from hardneg.runtime.progress import Silent
 from hardneg.training.checkpoint import Checkpoints, TrainState
 from hardneg.training.refresh import inferencer, mining
 from hardneg.training.refresh import provider as process
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
 from hardneg.training.refresh.inferencer import AGAIN, Settings, serve
-from hardneg.training.refresh.options import RefreshOptions
 from hardneg.training.refresh.provider import LIVES, BackgroundProvider, Process
-from hardneg.types import Negatives, PluginSetting
+from hardneg.training.refresh.refresh_options import RefreshOptions
 
 
 class Idle(Exception):

@@ -14,23 +14,23 @@ from mining_toy import mining
 from processes import codes, launch
 from toy import toy_data
 
-from hardneg.data.answer_matching import PassageAnswers
-from hardneg.data.collection import StoredCollection
-from hardneg.data.negatives import NegativesFile, read_negatives
-from hardneg.encoders import fastest as token_budget
 from hardneg.encoders import inference
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import ModelSpec
+from hardneg.encoders.speed import fastest as token_budget
 from hardneg.encoders.towers import in_bfloat16
-from hardneg.errors import TrainingError
-from hardneg.indexes.flat import Flat
-from hardneg.indexes.hnsw import Hnsw
-from hardneg.indexes.inverted_lists import IvfFlat
+from hardneg.formats.answer_matching import PassageAnswers
+from hardneg.formats.collection import StoredCollection
+from hardneg.formats.negatives import NegativesFile, read_negatives
+from hardneg.indexes.backends.flat import Flat
+from hardneg.indexes.backends.hnsw import Hnsw
+from hardneg.indexes.backends.inverted_lists import IvfFlat
 from hardneg.mining.filtering import Filters
+from hardneg.records.errors import TrainingError
 from hardneg.training.refresh import mining as mining_module
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
 from hardneg.training.refresh.mining import Mining, mine_refresh
-from hardneg.training.refresh.options import RefreshOptions
+from hardneg.training.refresh.refresh_options import RefreshOptions
 
 MINING = Path(__file__).parents[1] / "mining_toy.py"
 
@@ -191,7 +191,7 @@ def test_vectors_that_a_dead_process_left_are_not_made_again(
         patch.setattr(mining_module, "write_negatives", die)
         mine(encoder, toy_folder, tmp_path / "broken")
     assert (tmp_path / "broken" / "vectors-000000000" / "index").exists()
-    monkeypatch.setattr("hardneg.encoders.stream.encode_blocks", die)
+    monkeypatch.setattr("hardneg.encoders.corpus.stream.encode_blocks", die)
     assert [list(item.negatives) for item in mine(encoder, toy_folder, tmp_path / "broken")[1]] == whole
 
 
@@ -213,9 +213,9 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """9,000 documents: three blocks."""
     from recipe.recipes import large_collection
 
-    from hardneg.data.collection import write_collection
     from hardneg.datasets.beir import Beir
-    from hardneg.progress import Silent
+    from hardneg.formats.collection import write_collection
+    from hardneg.runtime.progress import Silent
 
     folder = tmp_path_factory.mktemp("large")
     write_collection(Beir(str(large_collection(folder / "data"))).load(), folder / "stored", Silent())

@@ -3,13 +3,19 @@
 import pytest
 import torch
 
-from hardneg.distributed import World
-from hardneg.errors import UsageError
+from hardneg.records.errors import UsageError
+from hardneg.runtime.distributed import World
 from hardneg.training.options import TrainOptions
 from hardneg.training.refresh.folder import Refresh, refresh_facts
 from hardneg.training.refresh.inferencer import due
 from hardneg.training.refresh.mining import chunk, known_to_be_relevant
-from hardneg.training.refresh.options import Devices, RefreshOptions, inferencer_devices, threads, trainer_device
+from hardneg.training.refresh.refresh_options import (
+    Devices,
+    RefreshOptions,
+    inferencer_devices,
+    threads,
+    trainer_device,
+)
 
 
 @pytest.mark.parametrize(

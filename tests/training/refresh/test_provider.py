@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from hardneg.errors import ArtifactError, HardnegError, TrainingError
-from hardneg.layout import NEGATIVES
+from hardneg.records.errors import ArtifactError, HardnegError, TrainingError
+from hardneg.records.layout import NEGATIVES
 from hardneg.training.checkpoint import Checkpoints
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
 from hardneg.training.refresh.provider import BackgroundProvider, RefreshProvider, SynchronousProvider

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from toy import toy_data
 
-from hardneg.data.negatives import read_negatives
-from hardneg.data.segments import Segments
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
+from hardneg.formats.negatives import read_negatives
+from hardneg.formats.segments import Segments
 from hardneg.training.refresh.folder import RefreshFolder
 from hardneg.training.refresh.mining import Mining, mine_refresh
-from hardneg.training.refresh.options import RefreshOptions
+from hardneg.training.refresh.refresh_options import RefreshOptions
 
 
 def test_negatives_are_documents_by_their_best_segment(tiny_model: Path, toy_folder: Path, tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_segments_are_counted_once_for_all_refreshes(
     def again(*_: object) -> None:
         raise AssertionError("counted again")
 
-    monkeypatch.setattr("hardneg.encoders.segmenting._counts", again)
+    monkeypatch.setattr("hardneg.encoders.tokens.segmenting._counts", again)
     mine_refresh([encoder], mining, RefreshFolder(tmp_path), 1, 5)
     one, two = (read_negatives(place.negatives(number)) for number in (0, 1))
     assert [each.negatives for each in one] == [each.negatives for each in two]

@@ -1,1 +1,0 @@
-"""Formats: corpora, queries, qrels, runs, vectors, negatives."""

@@ -1,0 +1,285 @@
+"""The pages of a server: what each address shows, and the one that writes a mark."""
+
+import hmac
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, unquote
+
+from hardneg.doors.browse.browsed import Browsed
+from hardneg.doors.browse.comparison import moves, tally
+from hardneg.doors.browse.drift import TrainingDrift, drifts
+from hardneg.doors.browse.guard import FORM_BYTES, Access, Guard
+from hardneg.doors.browse.margins import margin_histogram
+from hardneg.doors.browse.marks import Marks
+from hardneg.doors.browse.pages import link, page, policy
+from hardneg.doors.browse.query_page import query_page
+from hardneg.doors.browse.query_search import PAGE
+from hardneg.doors.browse.survey import Survey
+from hardneg.doors.browse.suspicion import SuspectedNegative
+from hardneg.doors.browse.texts import beginning
+from hardneg.records.errors import HardnegError
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+COMPARED = 100
+"""Ranks of a list that are compared."""
+_QUERY = 300
+
+
+@dataclass
+class Site:
+    """What the addresses of one server share."""
+
+    browsed: Browsed
+    survey: Survey
+    marks: Marks
+    access: Access
+    _drifts: list[TrainingDrift] | None = field(default=None, init=False)
+
+    def queries(self, asked: "Request") -> str:
+        """The search box and a page of queries."""
+        words, label = asked.query_params.get("words", ""), self._label(asked)
+        found = self.browsed.search.page(words[:_QUERY], _number(asked.query_params.get("page", "1")))
+        search, listed = self.browsed.search, self.browsed.lists[label]
+        rows = [
+            (query_id, beginning(search.texts[place]), listed.count(query_id), len(self.marks.of(query_id)))
+            for place in found.places
+            for query_id in [search.query_ids[place]]
+        ]
+        elsewhere = {} if rows else self.browsed.elsewhere(words[:_QUERY])
+        return self._page("queries", label, found=found, rows=rows, words=words, elsewhere=elsewhere)
+
+    def query(self, asked: "Request") -> str | None:
+        """One query; None where there is no such."""
+        query_id, label = asked.query_params.get("q", ""), self._label(asked)
+        if query_id not in self.browsed.places:
+            return None
+        shown = query_page(self.browsed, query_id, label, self.marks.of(query_id))
+        around = self._around(query_id)
+        return self._page("query", label, shown=shown, around=around, judges=self.browsed.sources.judges)
+
+    def suspicious(self, asked: "Request") -> str:
+        """The most suspicious negatives of all queries."""
+        label = self._label(asked)
+        found = self.survey.lists[label]
+        worst = found.most_suspicious()
+        pages = max(1, -(-len(worst) // PAGE))
+        number = min(_number(asked.query_params.get("page", "1")), pages)
+        cut = worst[(number - 1) * PAGE : number * PAGE]
+        beside = {(item.query_id, item.doc_id): self._positive_beside(item, label) for item in cut}
+        wanted = [name for item in cut for name in (item.doc_id, beside[item.query_id, item.doc_id]) if name]
+        documents = self.browsed.documents(list(dict.fromkeys(wanted)))
+        texts = {doc_id: beginning(document.contents) for doc_id, document in documents.items()}
+        rows = [
+            (
+                (number - 1) * PAGE + place,
+                item,
+                beginning(self.browsed.text(item.query_id)),
+                texts.get(item.doc_id, ""),
+                item.doc_id in self.marks.of(item.query_id),
+                (positive := beside[item.query_id, item.doc_id]),
+                texts.get(positive, ""),
+            )
+            for place, item in enumerate(cut, 1)
+        ]
+        return self._page("suspicious", label, rows=rows, found=found, number=number, pages=pages, known=len(worst))
+
+    def compare(self, asked: "Request") -> str:
+        """The same query in two lists."""
+        names = list(dict.fromkeys([*self.browsed.lists, *self.browsed.runs]))
+        first, second = self._compared(names, asked.query_params.get("a"), asked.query_params.get("b"))
+        query_id = asked.query_params.get("q") or next(iter(self.browsed.places), "")
+        known = query_id in self.browsed.places
+        content: dict[str, Any] = {"names": names, "a": first, "b": second, "q": query_id, "known": known}
+        if known:
+            found = moves(self._ranking(first, query_id), self._ranking(second, query_id))
+            documents = self.browsed.documents([move.doc_id for move in found])
+            rows = [
+                (move, beginning(documents[move.doc_id].contents) if move.doc_id in documents else "") for move in found
+            ]
+            relevant = {*self.browsed.positives_of(query_id), *self.marks.of(query_id)}
+            text, around = beginning(self.browsed.text(query_id), 2_000), self._around(query_id)
+            content |= {"rows": rows, "tally": tally(found), "text": text, "relevant": relevant, "around": around}
+        overlap = self.survey.overlap(first, second)
+        return self._page("compare", self._label(asked), **content, overlap=overlap)
+
+    def margins(self, asked: "Request") -> str:
+        """How far negatives lie below positives."""
+        label, runs = self._label(asked), list(self.browsed.runs)
+        run = self._one_of(runs, asked.query_params.get("run"), 0) if runs else ""
+        found = self.survey.lists[label]
+        shown = margin_histogram(list(found.margins.get(run, [])))
+        without = found.unmargined.get(run, 0)
+        return self._page("margins", label, runs=runs, run=run, histogram=shown, without=without)
+
+    def drift(self, asked: "Request") -> str:
+        """How negatives changed over refreshes."""
+        if self._drifts is None:
+            self._drifts = drifts(self.browsed.sources.histories)
+        return self._page("drift", self._label(asked), drifts=self._drifts)
+
+    def marked(self, asked: "Request") -> str:
+        """All marks."""
+        rows = [(query_id, beginning(self.browsed.text(query_id)), doc_id) for query_id, doc_id in self.marks.all()]
+        return self._page("marks", self._label(asked), rows=rows)
+
+    def mark(self, form: dict[str, str]) -> str | None:
+        """Writes what a form says, and gives the address to go on to; None where it says nothing that is known.
+
+        Raises:
+            HardnegError: the file of marks cannot be written.
+        """
+        query_id, doc_id = unquote(form.get("q", "")), unquote(form.get("d", ""))
+        if query_id not in self.browsed.places or not self._is_document(doc_id):
+            return None
+        self.marks.set(query_id, doc_id, form.get("relevant") == "1")
+        if form.get("back") == "marks":
+            return "/marks"
+        label = form["list"] if form.get("list") in self.browsed.lists else None
+        number = _number(form.get("page", "1"))
+        if form.get("back") == "suspicious":
+            return link("/suspicious", list=label, page=number)
+        return link("/query", q=query_id, list=label) + f"#negative-{number}"
+
+    def may_write(self, form: dict[str, str]) -> bool:
+        """Whether a form came from a page of this server."""
+        return hmac.compare_digest(form.get("token", "").encode(), self.access.writing.encode())
+
+    def message(self, title: str, told: str) -> str:
+        """A page that says one thing."""
+        return page("message", title=title, told=told)
+
+    def _page(self, name: str, label: str, **content: Any) -> str:
+        shared = {
+            "site": self,
+            "here": name,
+            "title": self.browsed.sources.title,
+            "labels": list(self.browsed.lists),
+            "label": label,
+            "survey": self.survey,
+            "writing": self.access.writing,
+            "marks_file": str(self.marks.path),
+        }
+        return page(name, **shared, **content)
+
+    def _label(self, asked: "Request") -> str:
+        return self._one_of(list(self.browsed.lists), asked.query_params.get("list"), 0)
+
+    def _one_of(self, names: list[str], wanted: str | None, place: int) -> str:
+        return wanted if wanted in names else names[min(place, len(names) - 1)]
+
+    def _positive_beside(self, item: SuspectedNegative, label: str) -> str:
+        """The positive that a negative resembles most, or the query's first one; empty where it has none."""
+        return item.alike or next(iter(self.browsed.positives_of(item.query_id, label)), "")
+
+    def _compared(self, names: list[str], first: str | None, second: str | None) -> tuple[str, str]:
+        """The two lists that are asked for; else two of one sort: of negatives, or else runs, which have more."""
+        lists = list(self.browsed.lists)
+        both = lists if len(lists) > 1 or len(self.browsed.runs) < 2 else list(self.browsed.runs)
+        one = first if first in names else both[0]
+        others = [name for name in (*both, *names) if name != one]
+        return one, second if second in names else next(iter(others), one)
+
+    def _around(self, query_id: str) -> tuple[str | None, str | None]:
+        """The queries before and after one."""
+        place, ids = self.browsed.places[query_id], self.browsed.search.query_ids
+        return ids[place - 1] if place else None, ids[place + 1] if place + 1 < len(ids) else None
+
+    def _ranking(self, name: str, query_id: str) -> list[str]:
+        if name in self.browsed.runs:
+            return list(self.browsed.runs[name].ranked(query_id).doc_ids[:COMPARED])
+        found = self.browsed.negatives(name, query_id)
+        return list(found.negatives[:COMPARED]) if found else []
+
+    def _is_document(self, doc_id: str) -> bool:
+        if self.browsed.collection is None:
+            return bool(doc_id) and not doc_id.isspace()
+        return bool(doc_id) and int(self.browsed.collection.corpus.rows([doc_id])[0]) >= 0
+
+
+def application(site: Site) -> Guard:
+    """The application of ASGI, guarded."""
+    from starlette.applications import Starlette
+    from starlette.routing import Route
+
+    shown = {
+        "/": site.queries,
+        "/query": site.query,
+        "/suspicious": site.suspicious,
+        "/compare": site.compare,
+        "/margins": site.margins,
+        "/drift": site.drift,
+        "/marks": site.marked,
+    }
+    routes = [Route(path, _shows(make, site), methods=["GET"]) for path, make in shown.items()]
+    made = Starlette(routes=[*routes, Route("/mark", _marking(site), methods=["POST"])])
+    return Guard(
+        made,
+        site.access,
+        policy("'self'"),
+        lambda told: site.message("Not shown", told),
+        lambda: page("entered", title=site.browsed.sources.title),
+    )
+
+
+def _shows(make: "Callable[[Request], str | None]", site: Site) -> "Callable[[Request], Response]":
+    from starlette.responses import HTMLResponse
+
+    def answer(asked: "Request") -> "Response":
+        try:
+            made = make(asked)
+        except HardnegError as error:
+            return HTMLResponse(site.message("Not shown", str(error)), 500)
+        if made is None:
+            return HTMLResponse(site.message("Not found", "there is no such query"), 404)
+        return HTMLResponse(made)
+
+    return answer
+
+
+def _marking(site: Site) -> Any:
+    from starlette.concurrency import run_in_threadpool
+    from starlette.responses import HTMLResponse, RedirectResponse
+
+    async def answer(asked: "Request") -> "Response":
+        form = await _form(asked)
+        if form is None or not site.may_write(form):
+            return HTMLResponse(
+                site.message("Not written", "this form is not of this server; open the page again"), 403
+            )
+        try:
+            target = await run_in_threadpool(site.mark, form)
+        except (HardnegError, OSError) as error:
+            return HTMLResponse(site.message("Not written", str(error)), 500)
+        if target is None:
+            return HTMLResponse(site.message("Not written", "there is no such query or document"), 404)
+        return RedirectResponse(target, 303)
+
+    return answer
+
+
+def _number(given: str) -> int:
+    """A whole number of a few digits; 1 for anything else."""
+    return int(given) if given.isascii() and given.isdigit() and len(given) < 10 else 1
+
+
+async def _form(asked: "Request") -> dict[str, str] | None:
+    """The fields of a form; None of one that is too large, has too many, or whose sender has left."""
+    from starlette.requests import ClientDisconnect
+
+    body = b""
+    try:
+        async for chunk in asked.stream():
+            body += chunk
+            if len(body) > FORM_BYTES:
+                return None
+    except ClientDisconnect:
+        return None
+    try:
+        fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=20)
+    except ValueError:
+        return None
+    return {name: values[0] for name, values in fields.items()}

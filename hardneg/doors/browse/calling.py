@@ -1,0 +1,97 @@
+"""`hardneg.doors.browse`: the page as a function, for notebooks and programs."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from html import escape
+from pathlib import Path
+from types import TracebackType
+from typing import Unpack
+
+from hardneg.api.given_dataset import Dataset
+from hardneg.api.given_run import AnyRun, run_file
+from hardneg.api.mined import MinedNegatives
+from hardneg.api.workplace import Where, Workplace, taken
+from hardneg.doors.browse.browsed import opened
+from hardneg.doors.browse.given import Beside, given_sources, mined_sources
+from hardneg.doors.browse.marks import Marks
+from hardneg.doors.browse.serving import BrowseServer, check_installed, listening
+
+Given = str | Path | MinedNegatives | Sequence[str | Path]
+
+
+class LookedAt(Where, total=False):
+    """What `browse` takes by name beside what every function takes.
+
+    dataset, split: with files, for texts and judgements. runs: runs beside the negatives, for ranks and scores;
+    filter_by: those of rerankers or guides. dropped: what the miner left out. marks: where marks go. port: any that is
+    free.
+    """
+
+    dataset: Dataset
+    split: str
+    runs: Sequence[AnyRun]
+    filter_by: Sequence[AnyRun]
+    dropped: str | Path
+    marks: str | Path
+    port: int
+
+
+class BrowsePage:
+    """A page that is served until `close`, or the end of a `with` block, or of the process.
+
+    address: what to open on this machine. marks: the file that marks go to.
+    """
+
+    def __init__(self, server: BrowseServer, held: ExitStack) -> None:
+        self.address, self.marks = server.address, server.marks.path
+        self._held = held
+
+    def close(self) -> None:
+        """Ends the page."""
+        self._held.close()
+
+    def __enter__(self) -> "BrowsePage":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"BrowsePage({self.address})"
+
+    def _repr_html_(self) -> str:
+        address = escape(self.address)
+        return f'<p><a href="{address}" target="_blank" rel="noreferrer">{address}</a></p>'
+
+
+def browse(what: Given, **given: Unpack[LookedAt]) -> BrowsePage:
+    """Serves a page on this machine to look at negatives, beside what the program does.
+
+    Args:
+        what: a finished recipe's folder, what `hardneg.mine` returned, or files of negatives and runs.
+        given: `LookedAt`, and what every function takes (`Where`).
+
+    Raises:
+        MissingDependency: the server's packages are not installed.
+        UsageError: what is given does not go together, or the port is taken.
+        DataError, ArtifactError: a file is missing or malformed.
+    """
+    check_installed()
+    own = taken(given, LookedAt)
+    place = Workplace.of(given)
+    if isinstance(what, MinedNegatives):
+        sources = mined_sources(what)
+    else:
+        paths = [what] if isinstance(what, str | Path) else what
+        sources = given_sources([Path(path) for path in paths], own.get("dataset"), own.get("split"), place)
+    runs = {name: [run_file(each, place.store) for each in own.get(name, ())] for name in ("runs", "filter_by")}
+    dropped = Path(own["dropped"]) if "dropped" in own else None
+    sources = Beside(runs["runs"], runs["filter_by"], dropped).added(sources)
+    marks = Marks(Path(own.get("marks", sources.marks)))
+    with ExitStack() as stack:
+        browsed = stack.enter_context(opened(sources, place.progress))
+        server = stack.enter_context(listening(browsed, marks, own.get("port", 0)))
+        stack.enter_context(server.beside())
+        return BrowsePage(server, stack.pop_all())

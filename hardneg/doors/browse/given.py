@@ -1,0 +1,79 @@
+"""What is to be looked at, as a function or a command is given it, as files."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hardneg.api.adhoc_recipe import AdhocRecipe
+from hardneg.api.given_dataset import Dataset, named_dataset
+from hardneg.api.making import make_dataset
+from hardneg.api.mined import MinedNegatives
+from hardneg.api.workplace import Workplace
+from hardneg.doors.browse.sources import BrowseSources, is_run_folder, of_files, of_run_folder
+from hardneg.records.errors import UsageError
+from hardneg.records.layout import DROPPED
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What is looked at beside negatives: runs, those of rerankers or guides, and what the miner left out."""
+
+    runs: Sequence[Path] = ()
+    filter_by: Sequence[Path] = ()
+    dropped: Path | None = None
+
+    def added(self, sources: BrowseSources) -> BrowseSources:
+        """The sources with these.
+
+        Raises:
+            UsageError: one of them is no run, has the name of another one, or is of no negatives.
+        """
+        if self.dropped is not None:
+            if not sources.negatives:
+                raise UsageError("--dropped: goes with a file of negatives")
+            sources = replace(sources, dropped={**sources.dropped, next(iter(sources.negatives)): self.dropped})
+        if not self.runs and not self.filter_by:
+            return sources
+        more = of_files([*self.runs, *self.filter_by], sources.split)
+        if wrong := [*more.negatives, *(label for label in more.runs if label in sources.runs)]:
+            raise UsageError(f"--run {wrong[0]}: is no run, or its name is that of another one")
+        judges = {label for label, path in more.runs.items() if path in self.filter_by}
+        return replace(sources, runs={**sources.runs, **more.runs}, judges=sources.judges | judges)
+
+
+def given_sources(given: Sequence[Path], dataset: Dataset | None, split: str | None, place: Workplace) -> BrowseSources:
+    """The files of a finished recipe's folder, or those that are given.
+
+    Raises:
+        UsageError: a file is not there, or what is given does not go together.
+    """
+    folders = [path for path in given if path.is_dir()]
+    if not folders:
+        if missing := [path for path in given if not path.is_file()]:
+            raise UsageError(f"{missing[0]}: no such file; give a finished recipe's folder, negatives or runs")
+        files = of_files(list(given), split or "train")
+        return files if dataset is None else replace(files, dataset=_stored(dataset, place))
+    if len(given) > 1:
+        raise UsageError("browse: give one folder alone, or files; to compare with a run, add --run FILE")
+    if dataset is not None:
+        raise UsageError("--dataset: a finished recipe's folder knows its own; leave it out")
+    if not is_run_folder(folders[0]):
+        raise UsageError(f"{folders[0]}: holds no finished recipe; give the folder that `recipe run` wrote, or files")
+    return of_run_folder(folders[0], place.store, split)
+
+
+def mined_sources(mined: MinedNegatives) -> BrowseSources:
+    """The files of what `hardneg.mine` returned; marks go into the working folder."""
+    dropped = {mined.name: mined.folder / DROPPED} if (mined.folder / DROPPED).is_file() else {}
+    return BrowseSources(
+        mined.name,
+        Path(f"{mined.name}.marks.qrels"),
+        negatives={mined.name: mined.path},
+        dropped=dropped,
+        dataset=mined.source.collection.folder,
+        split=mined.source.split,
+    )
+
+
+def _stored(dataset: Dataset, place: Workplace) -> Path:
+    return make_dataset(AdhocRecipe("browse", named_dataset(dataset, place.store)).plan(), place).path

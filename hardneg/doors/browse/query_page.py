@@ -1,0 +1,151 @@
+"""One query with its positives and negatives side by side, where each stands in each run, and what was left out."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from math import isnan
+from typing import NamedTuple
+
+from hardneg.doors.browse.browsed import Browsed
+from hardneg.doors.browse.suspicion import Evidence, Shingles, Standing, SuspectedNegative, shingles, standings
+from hardneg.doors.browse.texts import OPENED, CutText, beginning, clean, cut, terms
+from hardneg.records.types import Document, Negatives, RankedList
+
+WHY = {
+    "positive": "a known positive",
+    "duplicate": "the same text as a positive",
+    "repeated": "listed before",
+    "score": "its score was too high",
+    "unscored": "no score to filter by",
+    "no scored positive": "no positive has a score to compare with",
+    "answer": "it has an answer to the query",
+}
+"""Reasons of the built-in miners, in words."""
+
+
+class ShownDocument(NamedTuple):
+    """A document on the page. standings: its place in each run, None where that lacks it. marked: by a reader."""
+
+    doc_id: str
+    title: str
+    text: CutText
+    standings: tuple[Standing | None, ...]
+    mined_score: float | None
+    suspected: SuspectedNegative | None
+    marked: bool
+
+
+class LeftOut(NamedTuple):
+    """A candidate that the miner left out; score: what decided, None where there is none."""
+
+    doc_id: str
+    rank: int
+    why: str
+    score: float | None
+    text: str
+
+
+@dataclass(frozen=True)
+class QueryPage:
+    """What is shown of one query. candidates: how many of its list the miner looked at; None where it did not tell."""
+
+    query_id: str
+    text: str
+    list_label: str
+    systems: Sequence[str]
+    positives: Sequence[ShownDocument]
+    negatives: Sequence[ShownDocument]
+    left_out: Sequence[LeftOut]
+    candidates: int | None
+    mined: bool
+
+
+def query_page(browsed: Browsed, query_id: str, label: str, marks: Collection[str] = ()) -> QueryPage:
+    """The page of one query; `label`: which negatives. marks: the documents that a reader marked for it."""
+    found = browsed.negatives(label, query_id)
+    positive, negative = browsed.positives_of(query_id, label), list(found.negatives) if found else []
+    left = _left_out(found)
+    ids = [*positive, *negative]
+    documents = browsed.documents(list(dict.fromkeys([*ids, *(item.doc_id for item in left)])))
+    text = browsed.text(query_id)
+    shown = _Showing(browsed, query_id, terms(text), documents, ids, frozenset(marks))
+    told = QueryEvidence.of(browsed, query_id, {doc_id: documents[doc_id] for doc_id in ids if doc_id in documents})
+    suspects = {item.doc_id: item for item in told.suspected(positive, negative)}
+    scores = found.scores.tolist() if found else []
+    return QueryPage(
+        query_id,
+        clean(text[:OPENED]),
+        label,
+        list(browsed.runs),
+        [shown.document(doc_id, None, None) for doc_id in positive],
+        [shown.document(doc_id, suspects[doc_id], score) for doc_id, score in zip(negative, scores, strict=True)],
+        [item._replace(text=_start(documents.get(item.doc_id))) for item in left],
+        found.drops.candidates if found and found.drops else None,
+        found is not None,
+    )
+
+
+@dataclass(frozen=True)
+class QueryEvidence:
+    """What is known of one query's documents, whichever list they are mined in: shingles by id, and ranked lists."""
+
+    query_id: str
+    known: Mapping[str, Shingles]
+    lists: Mapping[str, RankedList]
+    judges: Collection[str]
+
+    @classmethod
+    def of(cls, browsed: Browsed, query_id: str, documents: Mapping[str, Document]) -> "QueryEvidence":
+        """Of the documents that are given by id."""
+        known = {doc_id: shingles(item.contents) for doc_id, item in documents.items()}
+        lists = {label: run.ranked(query_id) for label, run in browsed.runs.items()}
+        return cls(query_id, known, lists, browsed.sources.judges)
+
+    def suspected(self, positive: Sequence[str], negative: Sequence[str]) -> list[SuspectedNegative]:
+        """Each of some negatives, with how suspicious it is beside the positives."""
+        return Evidence(self.query_id, self._of(positive), self._of(negative), self.lists, self.judges).suspected()
+
+    def _of(self, doc_ids: Sequence[str]) -> dict[str, Shingles]:
+        return {doc_id: self.known.get(doc_id, frozenset()) for doc_id in doc_ids}
+
+
+class _Showing:
+    """What all documents of one page share."""
+
+    def __init__(
+        self,
+        browsed: Browsed,
+        query_id: str,
+        wanted: Collection[str],
+        documents: Mapping[str, Document],
+        doc_ids: Sequence[str],
+        marks: frozenset[str],
+    ) -> None:
+        self._wanted, self._documents, self._marks = wanted, documents, marks
+        self._standings = [standings(run.ranked(query_id), doc_ids) for run in browsed.runs.values()]
+
+    def document(self, doc_id: str, suspected: SuspectedNegative | None, score: float | None) -> ShownDocument:
+        found = self._documents.get(doc_id)
+        return ShownDocument(
+            doc_id,
+            clean(found.title[:1000]) if found else "",
+            cut(found.text if found else "", self._wanted),
+            tuple(known.get(doc_id) for known in self._standings),
+            None if score is None or isnan(score) else score,
+            suspected if suspected and suspected.score else None,
+            doc_id in self._marks,
+        )
+
+
+def _left_out(found: Negatives | None) -> list[LeftOut]:
+    drops = found.drops if found else None
+    if drops is None:
+        return []
+    rows = zip(drops.doc_ids, drops.ranks.tolist(), drops.reasons, drops.scores.tolist(), strict=True)
+    return [
+        LeftOut(doc_id, rank, WHY.get(reason, reason), None if isnan(score) else score, "")
+        for doc_id, rank, reason, score in rows
+    ]
+
+
+def _start(document: Document | None) -> str:
+    return beginning(document.contents, 200) if document else ""

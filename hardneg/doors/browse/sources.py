@@ -1,0 +1,123 @@
+"""What a page is made of, as files by label: those of a finished recipe, or those that are given."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from hardneg.fields import DATASET
+from hardneg.formats.collection import StoredCollection
+from hardneg.formats.runs import stream_run
+from hardneg.mining.miners.filtered import SCORES
+from hardneg.recipe.run_folder import artifacts_of
+from hardneg.records.errors import UsageError
+from hardneg.records.layout import DROPPED, LOCK, NEGATIVES, QUERIES, RUN
+from hardneg.store.artifacts import Artifact, Store
+from hardneg.training.history import HISTORY
+
+MARKS = ".marks.qrels"
+
+
+@dataclass(frozen=True)
+class BrowseSources:
+    """Files by label.
+
+    title: what the page is called. marks: where marks go. negatives: mined ones; dropped: what their miners left out.
+    runs: ranked lists of the same queries; judges: the labels of those that miners filter by, or that rerankers made.
+    dataset: the folder of the stored collection, for texts and judgements; split: that of the queries. histories: of
+    trainings.
+    """
+
+    title: str
+    marks: Path
+    negatives: Mapping[str, Path] = field(default_factory=dict)
+    dropped: Mapping[str, Path] = field(default_factory=dict)
+    runs: Mapping[str, Path] = field(default_factory=dict)
+    judges: frozenset[str] = frozenset()
+    dataset: Path | None = None
+    split: str = "train"
+    histories: Mapping[str, Path] = field(default_factory=dict)
+
+    @property
+    def reads(self) -> list[Path]:
+        """All files that are read."""
+        return [*self.negatives.values(), *self.dropped.values(), *self.runs.values(), *self.histories.values()]
+
+
+def is_run_folder(path: Path) -> bool:
+    """Whether a finished recipe's results lie there."""
+    return (path / LOCK).is_file()
+
+
+def of_run_folder(folder: Path, store: Store, split: str | None = None) -> BrowseSources:
+    """What the steps of a finished recipe have left in the store; `split`: by default that of its first negatives.
+
+    Raises:
+        DataError: it is no run folder, or the store has none of its steps.
+        UsageError: nothing of it can be looked at.
+    """
+    made, folder = artifacts_of(folder, store), folder.resolve()
+    negatives = {name: item for name, item in made.items() if (item.path / NEGATIVES).is_file()}
+    wanted = split or next((told for item in negatives.values() if (told := _split(item))), "train")
+    negatives = {name: item for name, item in negatives.items() if _split(item) in (None, wanted)}
+    dataset = made[DATASET].path if DATASET in made else None
+    found = BrowseSources(folder.name, folder.with_name(folder.name + MARKS), dataset=dataset, split=wanted)
+    runs = {name: item.path / RUN for name, item in made.items() if _is_run_of(item, wanted)}
+    if dataset is not None:
+        runs = dict(_of_split(runs, dataset, wanted))
+    if not negatives and not runs:
+        raise UsageError(f"{folder}: no step of it mined negatives or ranked queries of split {wanted}; name --split")
+    return replace(
+        found,
+        negatives={name: item.path / NEGATIVES for name, item in negatives.items()},
+        dropped={name: item.path / DROPPED for name, item in negatives.items() if (item.path / DROPPED).is_file()},
+        runs=runs,
+        judges=frozenset(_judges(made)) & runs.keys(),
+        histories={name: item.path / HISTORY for name, item in made.items() if (item.path / HISTORY).is_file()},
+    )
+
+
+def of_files(paths: list[Path], split: str) -> BrowseSources:
+    """Negatives and runs that are given as files, each under its name; a file of Arrow holds negatives.
+
+    Raises:
+        UsageError: two of them have the same name.
+    """
+    labels = [path.name.removesuffix(".gz").removesuffix(path.suffix) or path.name for path in paths]
+    labels = [label.removesuffix(".trec") for label in labels]
+    if twice := {label for label in labels if labels.count(label) > 1}:
+        raise UsageError(f"{', '.join(sorted(twice))}: two files of that name; give one of them another")
+    named = dict(zip(labels, paths, strict=True))
+    negatives = {label: path for label, path in named.items() if path.suffix == ".arrow"}
+    runs = {label: path for label, path in named.items() if path.suffix != ".arrow"}
+    marks = paths[0].with_name(labels[0] + MARKS)
+    return BrowseSources(", ".join(labels), marks, negatives=negatives, runs=runs, split=split)
+
+
+def _split(item: Artifact) -> str | None:
+    """The split that a step was asked for; None where its verb has none."""
+    split = item.origin["options"].get("split")
+    return split if isinstance(split, str) else None
+
+
+def _is_run_of(item: Artifact, split: str) -> bool:
+    there = (item.path / RUN).is_file() and not (item.path / QUERIES).exists()
+    return there and _split(item) in (None, split) and item.origin["options"].get("text_of") in (None, "query")
+
+
+def _of_split(runs: Mapping[str, Path], dataset: Path, split: str) -> Iterator[tuple[str, Path]]:
+    """Those whose first query is one of the split."""
+    known = set(StoredCollection.open(dataset).queries(split).query_ids)
+    for name, path in runs.items():
+        first = next(stream_run(path), None)
+        if first is not None and first[0] in known:
+            yield name, path
+
+
+def _judges(made: Mapping[str, Artifact]) -> Iterator[str]:
+    """The names of runs that rerankers made, or that a miner filters by."""
+    names = {item.key: name for name, item in made.items()}
+    for name, item in made.items():
+        if item.origin["stage"] == "rerank":
+            yield name
+        if (key := item.origin["inputs"].get(f"runs.{SCORES}")) in names:
+            yield names[key]

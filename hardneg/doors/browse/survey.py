@@ -1,0 +1,140 @@
+"""One pass over all queries beside the pages: the most suspicious negatives, margins, and what lists have in common."""
+
+import heapq
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.doors.browse.browsed import Browsed
+from hardneg.doors.browse.query_page import QueryEvidence
+from hardneg.doors.browse.suspicion import SuspectedNegative
+from hardneg.records.types import Negatives, RankedList
+
+KEPT = 1_000
+"""The most suspicious negatives that are remembered of each list."""
+_BLOCK = 16
+_LISTS = 4
+_PAUSE = 0.25
+
+
+@dataclass
+class ListSurvey:
+    """What was found of one list.
+
+    margins: by run, of each query float32 [n], the best positive's score less that of each negative there.
+    unmargined: by run, how many negatives have no margin, since it or every positive is not in the list.
+    """
+
+    negatives: int = 0
+    worst: list[tuple[float, int, int, SuspectedNegative]] = field(default_factory=list)
+    suspected: int = 0
+    margins: dict[str, list[NDArray[np.float32]]] = field(default_factory=dict)
+    unmargined: dict[str, int] = field(default_factory=dict)
+
+    def add(self, place: int, found: Sequence[SuspectedNegative]) -> None:
+        """The negatives of the query at a place; of equal scores the earlier comes first."""
+        self.negatives += len(found)
+        for number, item in enumerate(found):
+            if item.score > 0:
+                self.suspected += 1
+                entry = (item.score, -place, -number, item)
+                (heapq.heappush if len(self.worst) < KEPT else heapq.heappushpop)(self.worst, entry)
+
+    def most_suspicious(self) -> list[SuspectedNegative]:
+        """Those that are remembered, the most suspicious first."""
+        return [item for *_, item in sorted(list(self.worst), key=lambda entry: entry[:3], reverse=True)]
+
+    def add_margins(self, label: str, mined: Negatives, positives: Sequence[str], ranked: RankedList) -> None:
+        """The margins of one query by one run."""
+        found = margins(mined.negatives, positives, ranked)
+        self.margins.setdefault(label, []).append(found)
+        self.unmargined[label] = self.unmargined.get(label, 0) + len(mined.negatives) - len(found)
+
+
+def margins(negatives: Sequence[str], positives: Sequence[str], ranked: RankedList) -> NDArray[np.float32]:
+    """The best positive's score less that of each negative, float32 [n]; of those that the list has, in their order."""
+    scores = dict(zip(ranked.doc_ids, ranked.scores.tolist(), strict=True))
+    best = max((scores[doc_id] for doc_id in positives if doc_id in scores), default=None)
+    if best is None:
+        return np.empty(0, np.float32)
+    return np.array([best - scores[doc_id] for doc_id in negatives if doc_id in scores], np.float32)
+
+
+class Survey:
+    """The pass, in a thread of its own; what it has found so far can be read at any time."""
+
+    def __init__(self, browsed: Browsed) -> None:
+        self._browsed = browsed
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._go, name="survey", daemon=True)
+        self.total = len(browsed.search.query_ids)
+        self.done = 0
+        self.lists = {label: ListSurvey() for label in browsed.lists}
+        self.shared = {pair: [0.0, 0] for pair in combinations(list(browsed.lists)[:_LISTS], 2)}
+
+    @property
+    def finished(self) -> bool:
+        """Whether all queries were gone through."""
+        return self.done >= self.total
+
+    def overlap(self, first: str, second: str) -> tuple[float, int] | None:
+        """The mean part of a query's negatives that both lists have, of all of either, and over how many queries."""
+        parts, count = self.shared.get((first, second)) or self.shared.get((second, first)) or (0.0, 0)
+        return (parts / count, int(count)) if count else None
+
+    def start(self) -> None:
+        """Begins."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends it before its time, and waits until it has."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def run(self) -> "Survey":
+        """The whole pass, now, in the caller's thread."""
+        for _ in self._steps():
+            pass
+        return self
+
+    def _go(self) -> None:
+        """Rests between blocks, so that pages come quickly meanwhile."""
+        began = time.monotonic()
+        for done in self._steps():
+            if self._stopped.is_set():
+                return
+            if done % _BLOCK == 0:
+                time.sleep(_PAUSE * (time.monotonic() - began))
+                began = time.monotonic()
+
+    def _steps(self) -> Iterator[int]:
+        for place, query_id in enumerate(self._browsed.search.query_ids):
+            self._look_at(place, query_id)
+            self.done = place + 1
+            yield self.done
+
+    def _look_at(self, place: int, query_id: str) -> None:
+        found = {label: self._browsed.negatives(label, query_id) for label in self.lists}
+        mined = {label: item for label, item in found.items() if item is not None}
+        if not mined:
+            return
+        known = {label: self._browsed.positives_of(query_id, label) for label in mined}
+        ids = [doc_id for label, item in mined.items() for doc_id in (*known[label], *item.negatives)]
+        documents = self._browsed.documents(list(dict.fromkeys(ids)))
+        told = QueryEvidence.of(self._browsed, query_id, documents)
+        for label, item in mined.items():
+            self.lists[label].add(place, told.suspected(known[label], item.negatives))
+            for system, ranked in told.lists.items():
+                self.lists[label].add_margins(system, item, known[label], ranked)
+        for pair, sums in self.shared.items():
+            if all(label in mined for label in pair):
+                first, second = (set(mined[label].negatives) for label in pair)
+                if first or second:
+                    sums[0] += len(first & second) / len(first | second)
+                    sums[1] += 1

@@ -1,0 +1,119 @@
+"""An index for the hub: its files, and a card with what encoded it and how to open it."""
+
+from pathlib import Path
+
+from hardneg.doors.hub.allowed import listed_files, some_files
+from hardneg.doors.hub.cards import listed, made_section, with_metadata
+from hardneg.doors.hub.opened import lines_of
+from hardneg.doors.hub.recorded import RecordedRun
+from hardneg.doors.hub.stored import StoredThing
+from hardneg.doors.hub.upload import CARD, HubFile, Upload, in_order
+from hardneg.formats.doc_ids import DOC_IDS
+from hardneg.formats.vectors.shards import SHARDS, Shards
+from hardneg.formats.vectors.term_list import TERMS
+from hardneg.indexes.stored import form_in
+from hardneg.records.errors import UsageError
+from hardneg.records.layout import INDEX_FOLDER, LOCK
+from hardneg.store.artifacts import Store
+
+_OWN = ("index", DOC_IDS, "sparse.json", TERMS, "codebooks.safetensors", SHARDS)
+_ARRAYS = ("offsets", "terms", "weights", "nearest", "codes", "lists", "lists_offsets")
+_LUCENE = ("segments_*", "_*.*")
+_FILES = (*_OWN, *(f"{name}.npy" for name in _ARRAYS), *_LUCENE)
+FILES = (*_FILES, *(f"shard-*/{name}" for name in (*_FILES, "shard.json")), *(f"pooled/{name}" for name in _FILES))
+"""What an index folder may hold of an index, by patterns."""
+_CHUNK = 1 << 22
+_FORMS = {
+    "vectors": "dense vectors, a faiss index",
+    "weights": "weights of terms",
+    "token-vectors": "a vector a token",
+    "lucene": "a Lucene index",
+    "impacts": "a Lucene index of weights of terms",
+}
+
+
+def is_index(folder: Path) -> bool:
+    """Whether a folder holds an index."""
+    return form_in(folder) is not None or any(folder.glob("segments_*")) or (folder / "codes.npy").exists()
+
+
+def index_upload(thing: StoredThing, repo: str, encoder: str) -> Upload:
+    """An index that no recipe is known of; encoder: the repository of its model, empty where that is not known.
+
+    Raises:
+        UsageError: it lies in shards at URLs.
+        ArtifactError: a file is not as it was made.
+    """
+    notes: list[str] = []
+    folder = _whole(thing.folder)
+    if thing.artifact:
+        files = listed_files(folder, thing.artifact, thing.part, notes, ())
+    else:
+        files = some_files(folder, FILES, notes)
+    lines = lines_of(folder, repo, encoder, None, None)
+    card = _card(folder, repo, "a corpus", [*_encoded_by(encoder), *thing.told], lines)
+    return Upload("index", in_order([HubFile(CARD, card.encode()), *files]), tuple(notes))
+
+
+def run_index_upload(run: RecordedRun, repo: str, store: Store, encoder: str) -> Upload:
+    """The index of a run folder, with the recipe's lock file.
+
+    Raises:
+        UsageError: the recipe makes no index.
+        ArtifactError: a file is not as it was made.
+    """
+    folder, stage = run.folder / INDEX_FOLDER, run.output("index")
+    if not folder.is_dir():
+        raise UsageError(f"{run.folder}: no {INDEX_FOLDER}/ there: say --what model, negatives or runs")
+    notes: list[str] = []
+    files = run.compared_files("index", _whole(folder), store, notes)
+    files = some_files(folder, FILES, notes) if files is None else files
+    told = [*_encoded_by(encoder), *(_told(run, stage) if stage else [])]
+    card = _card(folder, repo, run.dataset_title, told, lines_of(folder, repo, encoder, run, store))
+    own = [HubFile(CARD, card.encode()), HubFile(LOCK, run.shown_lock().encode())]
+    return Upload("index", in_order([*own, *files]), tuple(notes))
+
+
+def _whole(folder: Path) -> Path:
+    shards = Shards.of(folder)
+    if shards is not None and shards.elsewhere:
+        raise UsageError(
+            f"{folder}: its shards are at URLs: `hardneg index merge` makes one folder, which can be pushed"
+        )
+    return folder
+
+
+def _told(run: RecordedRun, stage: str) -> list[str]:
+    model = run.query_model(stage)
+    encoded = [f"The key of the model that encodes its queries is `{run.key(model)}`."] if model else []
+    return [*made_section(run, stage), *encoded]
+
+
+def _encoded_by(encoder: str) -> list[str]:
+    return [f"Encoded by [{encoder}](https://huggingface.co/{encoder})."] if encoder else []
+
+
+def _card(folder: Path, repo: str, corpus: str, told: list[str], lines: str) -> str:
+    from huggingface_hub import DatasetCardData
+
+    form = _form(folder)
+    tags = ["retrieval", "index", *(["faiss"] if form == "vectors" else []), "pyserini", "hardneg"]
+    data = DatasetCardData(pretty_name=repo.rpartition("/")[2], tags=tags, viewer=False)
+    facts = listed({"Form": _FORMS[form], **_entries(folder)})
+    return with_metadata(data, [f"# Index of {corpus}", facts, *told, "## Use", f"```python\n{lines}\n```"])
+
+
+def _form(folder: Path) -> str:
+    if any(folder.glob("segments_*")):
+        return "impacts" if (folder / TERMS).exists() else "lucene"
+    return form_in(folder) or "token-vectors"
+
+
+def _entries(folder: Path) -> dict[str, str]:
+    """How many documents or segments it has rows for, where a file says that."""
+    path = folder / DOC_IDS
+    if not path.is_file():
+        return {}
+    with path.open("rb") as file:
+        count = sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(_CHUNK), b""))
+    return {"Rows": f"{count:,}"}

@@ -1,0 +1,101 @@
+"""A model for the hub: its files, its card, and the recipe it came from."""
+
+import json
+from pathlib import Path
+
+from hardneg.doors.hub.allowed import listed_files, model_files
+from hardneg.doors.hub.cards import pushed_model_card
+from hardneg.doors.hub.recorded import RecordedRun
+from hardneg.doors.hub.stored import StoredThing
+from hardneg.doors.hub.upload import CARD, HubFile, Upload, in_order
+from hardneg.encoders.open.contract import SPEC_FILE
+from hardneg.records.errors import ModelError, UsageError
+from hardneg.records.layout import LOCK, MODEL_FOLDER
+from hardneg.store.artifacts import Store
+
+_RERANKER = """\
+---
+library_name: sentence-transformers
+pipeline_tag: text-ranking
+tags: [sentence-transformers, cross-encoder, reranker, hardneg]
+---
+
+# Reranker
+
+## Use
+
+```python
+from sentence_transformers import CrossEncoder
+
+model = CrossEncoder("path/to/this/folder")
+scores = model.predict([("a question", "a passage")])
+```
+"""
+
+
+def model_upload(thing: StoredThing, repo: str) -> Upload:
+    """A model that no recipe is known of; of the store's, each file as it was made.
+
+    Raises:
+        ModelError: it is none that can go.
+        ArtifactError: a file is not as it was made.
+    """
+    notes: list[str] = []
+    folder, kind = thing.folder, "reranker" if _scores_pairs(thing.folder) else "model"
+    if thing.artifact:
+        files = listed_files(folder, thing.artifact, thing.part, notes, ())
+    else:
+        files = model_files(folder, notes)
+    card = pushed_model_card(_card(folder, kind), repo, None, "", thing.told)
+    return Upload(kind, in_order([HubFile(CARD, card.encode()), *files]), (*notes, *_licence(card)))
+
+
+def run_model_upload(run: RecordedRun, repo: str, store: Store) -> Upload:
+    """The model of a run folder, with the recipe's lock file.
+
+    Raises:
+        UsageError: the recipe makes no model.
+        ArtifactError: a file is not as it was made.
+    """
+    folder, stage = run.folder / MODEL_FOLDER, run.output("model")
+    if not folder.is_dir():
+        raise UsageError(f"{run.folder}: no {MODEL_FOLDER}/ there: say --what index, negatives or runs")
+    notes: list[str] = []
+    files = run.compared_files("model", folder, store, notes, {CARD})
+    files = model_files(folder, notes) if files is None else files
+    card = pushed_model_card(_card(folder, "model"), repo, run if stage else None, stage or "")
+    own = [HubFile(CARD, card.encode()), HubFile(LOCK, run.shown_lock().encode())]
+    return Upload("model", in_order([*own, *files]), (*notes, *_licence(card)))
+
+
+def _card(folder: Path, kind: str) -> str:
+    """The card in the folder, or one of what can be told of the model."""
+    path = folder / CARD
+    if path.is_file():
+        return path.read_text(encoding="utf-8")
+    if kind == "reranker":
+        return _RERANKER
+    from hardneg.encoders.encoder import Encoder
+    from hardneg.encoders.open.model_card import model_card
+    from hardneg.encoders.spec import ModelSpec
+
+    known = (folder / SPEC_FILE).is_file()
+    try:
+        return model_card(Encoder.open(folder, "cpu") if known else Encoder.load(ModelSpec(str(folder)), "cpu"), {})
+    except ModelError as error:
+        raise ModelError(f"{path}: is not there, and none can be made ({error}): write one") from None
+
+
+def _scores_pairs(folder: Path) -> bool:
+    """Whether the model is a cross-encoder, by its own files."""
+    named = [folder / "config_sentence_transformers.json", folder / "config.json"]
+    texts = [json.loads(path.read_text(encoding="utf-8")) for path in named if path.is_file()]
+    kinds = [str(text.get("model_type")) for text in texts] + [
+        str(name) for text in texts for name in text.get("architectures") or ()
+    ]
+    return "CrossEncoder" in kinds or any(kind.endswith("ForSequenceClassification") for kind in kinds)
+
+
+def _licence(card: str) -> list[str]:
+    has = any(line.startswith("license:") for line in card.split("---")[1].splitlines())
+    return [] if has else [f"the card names no licence: write `license: ...` into the first lines of {CARD}"]

@@ -1,0 +1,185 @@
+"""Negatives for the hub: one Parquet file a split, with the metadata by which `datasets.load_dataset` opens them."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from hardneg.doors.hub.allowed import check_listed
+from hardneg.doors.hub.cards import listed, made_section, mined_by, with_metadata
+from hardneg.doors.hub.recorded import RecordedRun
+from hardneg.doors.hub.stored import StoredThing
+from hardneg.doors.hub.upload import CARD, HubFile, Upload, in_order
+from hardneg.fields import DATASET
+from hardneg.formats.collection import StoredCollection
+from hardneg.formats.export.catalogue import OWN, Source, write_form
+from hardneg.formats.export.rows import WriteOptions
+from hardneg.formats.negatives import read_negatives
+from hardneg.formats.vectors.mmap import map_batches
+from hardneg.records.errors import ArtifactError, DataError, MissingDependency, UsageError
+from hardneg.records.layout import LOCK, NEGATIVES
+from hardneg.store.artifacts import Store
+
+_SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"))
+_SPLIT = re.compile(r"\w+(\.\w+)*")  # as `datasets` has it
+_COLUMNS = ["query_id", "positives", "negatives", "scores"]
+_MOST = "10M<n<100M"
+FORMS = (OWN, "triplet", "n-tuple", "labeled-list")
+"""What rows may be: ids (`hardneg`), or texts as sentence-transformers trains with them."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What is written of negatives. form: one of `FORMS`. count: how many a query, None for all."""
+
+    form: str = OWN
+    count: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.form not in FORMS:
+            raise UsageError(f"--form {self.form!r}: is one of {', '.join(FORMS)}")
+
+
+def negatives_upload(thing: StoredThing, repo: str, rows: Rows, scratch: Path) -> Upload:
+    """A file of negatives, or a folder of Parquet files whose names are splits; `scratch` takes what is written.
+
+    Raises:
+        UsageError: texts are asked for, which only a run folder tells.
+        DataError: it cannot be read.
+        ArtifactError: a file is not as it was made.
+    """
+    if rows != Rows():
+        raise UsageError(
+            "--form and --count go with a run folder, whose texts are known: `hardneg export` writes others"
+        )
+    if thing.artifact:
+        check_listed(thing.artifact)
+    tables = {}
+    for split, source in _sources(thing.folder).items():
+        tables[split] = _table(scratch, split)
+        _copy(map_batches(source, _COLUMNS) if source.suffix == ".arrow" else _batches(source), tables[split])
+    card = _card(repo, tables, ["Passages that rank high and are not labelled as relevant.", *thing.told])
+    return _upload(card, tables, [])
+
+
+def _sources(path: Path) -> dict[str, Path]:
+    """The files of negatives by their splits."""
+    if path.is_file():
+        return {"train": path}
+    found = {source.stem: source for source in sorted(path.glob("*.parquet"))}
+    if wrong := [name for name in found if not _SPLIT.fullmatch(name)]:
+        raise UsageError(f"{path / wrong[0]}.parquet: a split is a word, such as train: give the file another name")
+    return found or {"train": path / NEGATIVES}
+
+
+def run_negatives_upload(run: RecordedRun, repo: str, store: Store, rows: Rows, scratch: Path) -> Upload:
+    """The negatives that a run folder's model was trained with, from the store, with the recipe's lock file.
+
+    Raises:
+        UsageError: the model was trained with none.
+        ArtifactError: the store has them no more, or they have changed.
+    """
+    model = run.output("model")
+    named = run.references(model, "negatives") if model else []
+    stages = named or run.stages("negatives")[-1:]
+    if not stages:
+        raise UsageError(f"{run.folder}: its recipe mines no negatives: say --what model, index or runs")
+    stage, table = stages[0], {}
+    split = run.split(stage)
+    table[split] = _table(scratch, split)
+    made = run.artifact(stage, store)
+    if made is None:
+        raise ArtifactError(f"the store {store.root} has no negatives of {stage!r}: name the right one with --store")
+    check_listed(made)
+    if rows == Rows():
+        _copy(map_batches(made.path / NEGATIVES, _COLUMNS), table[split])
+    else:
+        found, options = read_negatives(made.path / NEGATIVES), WriteOptions(rows.count)
+        write_form(rows.form, table[split], found, _texts(run, store, split), options)
+    facts = [f"Negatives of the {split} queries of {run.dataset_title}, {mined_by(run, stage)}."]
+    card = _card(repo, table, [*facts, *made_section(run, stage)])
+    return _upload(card, table, [HubFile(LOCK, run.shown_lock().encode())])
+
+
+def _texts(run: RecordedRun, store: Store, split: str) -> Source:
+    dataset = run.artifact(DATASET, store)
+    if dataset is None:
+        raise ArtifactError(f"the store {store.root} has no texts of {run.dataset}: leave --form out, or name --store")
+    collection = StoredCollection.open(dataset.path)
+    return Source(collection.queries(split), collection.corpus)
+
+
+def _table(scratch: Path, split: str) -> Path:
+    return scratch / f"{split}-00000-of-00001.parquet"
+
+
+def _batches(path: Path) -> Iterator[pa.RecordBatch]:
+    try:
+        with parquet.ParquetFile(path) as file:
+            yield from file.iter_batches()
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{path}: not a Parquet file: {str(error).splitlines()[0]}") from None
+
+
+def _copy(batches: Iterable[pa.RecordBatch], path: Path) -> None:
+    """Writes rows, and nothing of what a file may tell besides, such as who wrote it."""
+    rows = iter(batches)
+    first = next(rows, None)
+    if first is None:
+        raise DataError("no negatives there: mine some, then push them")
+    schema = first.schema.remove_metadata()
+    with parquet.ParquetWriter(path, schema) as writer:
+        for batch in (first, *rows):
+            writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+
+
+def _upload(card: str, tables: dict[str, Path], more: list[HubFile]) -> Upload:
+    files = [HubFile(f"data/{path.name}", path) for path in tables.values()]
+    return Upload("negatives", in_order([HubFile(CARD, card.encode()), *files, *more]))
+
+
+def _card(repo: str, tables: dict[str, Path], told: list[str]) -> str:
+    from huggingface_hub import DatasetCardData
+
+    counts = {split: parquet.read_metadata(path).num_rows for split, path in tables.items()}
+    data: Any = DatasetCardData(
+        pretty_name=repo.rpartition("/")[2],
+        task_categories=["text-retrieval"],
+        tags=["hard-negatives", "sentence-transformers", "hardneg"],
+        size_categories=[next((name for most, name in _SIZES if sum(counts.values()) < most), _MOST)],
+    )
+    _describe(data, tables)
+    schema = parquet.read_schema(next(iter(tables.values())))
+    facts = {
+        "Rows": ", ".join(f"{count:,} in `{split}`" for split, count in counts.items()),
+        "Columns": ", ".join(f"`{name}`" for name in schema.names),
+    }
+    first = next(iter(tables))
+    lines = ["from datasets import load_dataset", "", f'negatives = load_dataset("{repo}", split="{first}")']
+    use = "\n".join(["```python", *lines, "```"])
+    return with_metadata(data, ["# Hard negatives", *told[:1], listed(facts), *told[1:], "## Use", use])
+
+
+def _describe(data: Any, tables: dict[str, Path]) -> None:
+    """Adds what `datasets` writes itself: where the files of each split are, the types of columns, how many rows."""
+    try:
+        from datasets import DatasetInfo, Features, SplitDict, SplitInfo
+        from datasets.info import DatasetInfosDict
+        from datasets.utils.metadata import MetadataConfigs
+    except ImportError as error:
+        raise MissingDependency('negatives on the hub need datasets: pip install "hardneg[hub]"') from error
+    splits, sizes = SplitDict(), []
+    for split, path in tables.items():
+        told = parquet.read_metadata(path)
+        sizes.append(sum(told.row_group(number).total_byte_size for number in range(told.num_row_groups)))
+        splits.add(SplitInfo(split, num_bytes=sizes[-1], num_examples=told.num_rows))
+    features = Features.from_arrow_schema(parquet.read_schema(next(iter(tables.values()))))
+    stored = sum(path.stat().st_size for path in tables.values())
+    info = DatasetInfo(features=features, splits=splits, download_size=stored, dataset_size=sum(sizes))
+    DatasetInfosDict(default=info).to_dataset_card_data(data)
+    places = [{"split": split, "path": f"data/{path.name}"} for split, path in tables.items()]
+    MetadataConfigs(default={"data_files": places}).to_dataset_card_data(data)

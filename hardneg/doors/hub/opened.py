@@ -1,0 +1,59 @@
+"""The lines of Python that fetch an index from the hub and search it."""
+
+import re
+from pathlib import Path
+
+from hardneg.doors.hub.recorded import RecordedRun
+from hardneg.doors.pyserini.folders import Named, openings
+from hardneg.doors.pyserini.openings import QuerySide, opening
+from hardneg.encoders.open.pyserini_lines import quoted
+from hardneg.records.errors import HardnegError
+from hardneg.store.artifacts import Store
+
+_FETCH = "from huggingface_hub import snapshot_download"
+_QUOTED = re.compile(r'"(/[^"]+)"')
+_OWN = """\
+from pathlib import Path
+
+from hardneg.plugin import open_store
+from huggingface_hub import snapshot_download
+
+{placed}
+searcher = open_store(Path(folder))"""
+MODEL = "the-model"
+"""What stands in the lines for a model whose repository is not told."""
+
+
+def lines_of(folder: Path, repo: str, encoder: str, run: RecordedRun | None, store: Store | None) -> str:
+    """How a user of a repository opens its index: by Pyserini where that can, else by hardneg.
+
+    folder: of the index, here. encoder: the repository of its model, empty where that is not told. run, store: of a
+    finished recipe's index.
+    """
+    placed = f"folder = snapshot_download({quoted(repo)}, repo_type={quoted('dataset')})"
+    text = _by_pyserini(folder, encoder, run, store)
+    if text is None:
+        return _OWN.format(placed=placed)
+    text = text.replace(quoted(str(folder)), "folder").replace(str(folder), repo)
+    text = _QUOTED.sub(lambda found: quoted(encoder or MODEL), text)
+    before, searcher, after = text.partition("searcher = ")
+    return f"{_FETCH}\n{before}{placed}\n{searcher}{after}"
+
+
+def _by_pyserini(folder: Path, encoder: str, run: RecordedRun | None, store: Store | None) -> str | None:
+    """The lines with places of this machine; None where Pyserini has none for this form."""
+    card = f"the card of {encoder}" if encoder else "its model's card"
+    text = opening(folder, {}, QuerySide(told=f"{card} tells how its queries are encoded"))
+    if run is not None and store is not None:
+        found = _of_run(run, folder, store)
+        inner = str(run.folder / "model" / "")
+        text = found if found and f'"{inner}/' not in found else text
+    return text if "searcher = " in text else None
+
+
+def _of_run(run: RecordedRun, folder: Path, store: Store) -> str | None:
+    """The lines with the encoder of queries; None where the model is not there."""
+    try:
+        return next((text for _, text in openings(run.folder / folder.name, store, Named())), None)
+    except HardnegError:
+        return None

@@ -1,0 +1,110 @@
+"""What of a folder goes to the hub: a finished recipe's, an artifact of the store's, or one of no recipe."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from hardneg.doors.hub.index import index_upload, is_index, run_index_upload
+from hardneg.doors.hub.model import model_upload, run_model_upload
+from hardneg.doors.hub.negatives import Rows, negatives_upload, run_negatives_upload
+from hardneg.doors.hub.privacy import check, private_texts
+from hardneg.doors.hub.recorded import RecordedRun
+from hardneg.doors.hub.repository import check_name
+from hardneg.doors.hub.runs import runs_upload
+from hardneg.doors.hub.stored import StoredThing
+from hardneg.doors.hub.upload import Upload
+from hardneg.records.errors import DataError, UsageError
+from hardneg.records.layout import INDEX_FOLDER, LOCK, MODEL_FOLDER, NEGATIVES
+from hardneg.store.artifacts import MANIFEST, Store
+
+KINDS = ("model", "index", "negatives", "runs")
+_RUNS = "runs"
+_TABLES = (".arrow", ".parquet")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What of a folder goes. what: one of `KINDS`, None for the usual; encoder: of an index, its model's repository.
+
+    rows: of negatives, how they are written.
+    """
+
+    what: str | None = None
+    encoder: str = ""
+    rows: Rows = field(default_factory=Rows)
+
+    def __post_init__(self) -> None:
+        if self.what is not None and self.what not in KINDS:
+            raise UsageError(f"--what {self.what!r}: is one of {', '.join(KINDS)}")
+        if self.encoder:
+            check_name(self.encoder, "--model")
+
+
+def prepare(folder: Path, repo: str, wanted: Wanted, store: Store, scratch: Path) -> Upload:
+    """What would be sent; asks nothing of the hub. Tables are written into the folder `scratch`.
+
+    Raises:
+        UsageError: there is nothing of the kind there.
+        DataError: a file holds something private, or a link leads out of the folder.
+        ArtifactError: a file is not as it was made.
+        ModelError: a model is none that can go.
+    """
+    check_name(repo)
+    folder = folder.expanduser().absolute()
+    run = _run(folder, wanted)
+    upload = _of_run(*run, repo, store, scratch) if run else _alone(folder, repo, wanted, scratch)
+    check(upload.files, private_texts([folder, store.root, scratch]))
+    return upload
+
+
+def _run(folder: Path, wanted: Wanted) -> tuple[RecordedRun, Wanted] | None:
+    """The run folder that a folder is, or that it is the model or the index of."""
+    if (folder / LOCK).is_file():
+        return RecordedRun.open(folder), wanted
+    kind = {MODEL_FOLDER: "model", INDEX_FOLDER: "index"}.get(folder.name)
+    if kind and wanted.what in (None, kind) and (folder.parent / LOCK).is_file():
+        return RecordedRun.open(folder.parent), replace(wanted, what=kind)
+    if not (folder / MANIFEST).is_file() and any(
+        (folder / name).is_dir() for name in (MODEL_FOLDER, INDEX_FOLDER, _RUNS)
+    ):
+        raise DataError(
+            f"{folder}: no finished run: {LOCK} is missing; run the recipe again, or push its model or index"
+        )
+    return None
+
+
+def _of_run(run: RecordedRun, wanted: Wanted, repo: str, store: Store, scratch: Path) -> Upload:
+    if wanted.what == "index":
+        return run_index_upload(run, repo, store, wanted.encoder)
+    if wanted.what == "negatives":
+        return run_negatives_upload(run, repo, store, wanted.rows, scratch)
+    if wanted.what == "runs":
+        return runs_upload(run, repo, store)
+    return run_model_upload(run, repo, store)
+
+
+def _alone(place: Path, repo: str, wanted: Wanted, scratch: Path) -> Upload:
+    if not place.exists():
+        raise UsageError(f"{place}: is not there; give the folder of a finished recipe")
+    thing = StoredThing.at(place)
+    kind = _kind(thing.folder)
+    if kind is None or wanted.what not in (None, kind):
+        lacking = wanted.what or "run folder, and no model, index or negatives"
+        raise UsageError(
+            f"{place}: no {lacking} there: give the folder of a finished recipe, or that of the thing itself"
+        )
+    if kind == "index":
+        return index_upload(thing, repo, wanted.encoder)
+    if kind == "negatives":
+        return negatives_upload(thing, repo, wanted.rows, scratch)
+    return model_upload(thing, repo)
+
+
+def _kind(place: Path) -> str | None:
+    """What a file or a folder is, by its names."""
+    if place.is_file():
+        return "negatives" if place.suffix in _TABLES else None
+    if any((place / name).is_file() for name in ("modules.json", "config.json")):
+        return "model"
+    if is_index(place):
+        return "index"
+    return "negatives" if (place / NEGATIVES).is_file() or any(place.glob("*.parquet")) else None

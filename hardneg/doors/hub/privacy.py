@@ -1,0 +1,185 @@
+"""Nothing private leaves: places and addresses are cut to their last part, and what is left of them stops the push."""
+
+import getpass
+import json
+import os
+import re
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from hardneg.doors.hub.answers import TOKEN
+from hardneg.doors.hub.ids import id_texts, place_in
+from hardneg.doors.hub.upload import HubFile
+from hardneg.encoders.open.source import HUB_ID
+from hardneg.records.errors import DataError
+
+NAMELESS = "folder"
+_PLACE = re.compile(r"(?<![\w.:/~-])(?:~\w*|[A-Za-z]:)?(?:[/\\][^\s/\\:;,\"'`)\]]+){2,}[/\\]?")
+"""An absolute path of two parts or more."""
+_RELATIVE = re.compile(r"(?<![\w./\\~-])(?:\.{1,2}/)+[^\s:;,\"'`)\]]+")
+_REMOTE = re.compile(r"(?<![\w./-])[\w.-]+@(?:[a-z][\w.-]*|\d+(?:\.\d+){3}):((?:[\w.-]*/|~)[\w./-]*)", re.IGNORECASE)
+"""A place on another machine, as scp and rsync have it: `user@host:path`."""
+_ADDRESS = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s\"'`)\]]+")
+_CREDENTIALS = re.compile(r"://[^\s/@:]*:[^\s/@]+@")
+_KEY = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b")
+_ON_HUB = ("hf", "ir-datasets", "pyserini")
+"""Loaders whose sources are names, not places, unless something of that name is here."""
+_CHECKED = (".json", ".jsonl", ".yaml", ".md", ".jinja")
+_WORDS = ("tokenizer.json", "vocab.json", "terms.txt")
+"""Files of words, in which a path says nothing of this machine."""
+_MOST = 1 << 26
+
+
+def without_places(value: Any) -> Any:
+    """The same tree of mappings, lists and values; each place in its texts is cut to its last part."""
+    if isinstance(value, str):
+        return _cut(value)
+    if isinstance(value, Mapping):
+        return {_cut(key) if isinstance(key, str) else key: without_places(item) for key, item in value.items()}
+    if isinstance(value, Sequence):
+        return [without_places(item) for item in value]
+    return value
+
+
+def dataset_name(setting: Any) -> Any:
+    """What a recipe says its dataset is, `LOADER:SOURCE` or a mapping; a folder is cut to its name."""
+    if isinstance(setting, Mapping):
+        loader, found = str(setting.get("name", "")), dict(setting)
+        if isinstance(source := found.get("source"), str):
+            found["source"] = _source(loader, source)
+        return without_places(found)
+    loader, colon, source = str(setting).partition(":")
+    return f"{loader}:{_source(loader, source)}" if colon else _cut(loader)
+
+
+def private_texts(places: Sequence[Path]) -> tuple[str, ...]:
+    """What names this machine, its user's folders and secrets: texts that nothing that is pushed may hold.
+
+    places: folders that are pushed from, or that hold the store.
+    """
+    from huggingface_hub import get_token
+
+    home = str(Path.home())
+    found = [home, *(os.path.abspath(place) for place in [Path.cwd(), *places])]
+    found += [os.path.realpath(place) for place in found]
+    found = [place for place in found if place.count(os.sep) > 1 or place == home]  # `/tmp` tells nothing
+    host = socket.gethostname()
+    telling = [host] if len(host) > 5 and re.search(r"[-.0-9]", host) else []
+    return tuple(dict.fromkeys(text for text in (*found, *telling, get_token() or "") if len(text) > 3))
+
+
+def check(files: Sequence[HubFile], private: Sequence[str]) -> None:
+    """Reads what was written of the files, their words apart, and refuses what is private in it.
+
+    Raises:
+        DataError: a file holds a token, credentials, or a place of this machine.
+    """
+    problems = [f"{file.place}: {told}" for file in files for told in _found(file, private)]
+    if problems:
+        raise DataError("\n".join([*problems, "nothing was pushed: take it out of these files, then push again"]))
+
+
+def _found(file: HubFile, private: Sequence[str]) -> Iterator[str]:
+    name = file.place.rpartition("/")[2]
+    yield from _in_ids(file, private)
+    if not name.endswith(_CHECKED) or file.size > _MOST:
+        return
+    text = file.read().decode("utf-8", "replace")
+    if TOKEN.search(text) or _KEY.search(text):
+        yield "holds what looks like a token"
+    if _CREDENTIALS.search(text):
+        yield "holds an address with a password"
+    if name not in _WORDS:
+        yield from (f"holds {_hidden(found)}" for found in private if _holds(text, found))
+        if name.endswith(".json"):
+            named = dict.fromkeys(place for place in _places(text) if not any(_holds(place, own) for own in private))
+            yield from (f"names {place}, a place that only this machine has" for place in named)
+
+
+def _in_ids(file: HubFile, private: Sequence[str]) -> Iterator[str]:
+    """The first mistake in the ids of a file."""
+    for text in id_texts(file):
+        if place := place_in(text):
+            yield f"has the id {place}, a place of this machine"
+            return
+        if TOKEN.search(text):
+            yield "holds what looks like a token"
+            return
+        if found := next((own for own in private if _holds(text, own)), None):
+            yield f"holds {_hidden(found)}"
+            return
+
+
+def _places(text: str) -> Iterator[str]:
+    """The values of a JSON file that are absolute paths, such as where a base model was."""
+    left: list[Any] = []
+    with suppress(ValueError):
+        left.append(json.loads(text))
+    while left:
+        value = left.pop()
+        if isinstance(value, str) and _PLACE.fullmatch(value):
+            yield value
+        elif isinstance(value, dict | list):
+            left += value.values() if isinstance(value, dict) else value
+
+
+def _holds(text: str, found: str) -> bool:
+    """Whether a text is there as a whole: `/root` is not in `/rooted`, and a Windows path is written twice over."""
+    return re.search(rf"(?<![\w.-]){re.escape(found)}(?![\w-])", text.replace("\\\\", "\\")) is not None
+
+
+def _hidden(found: str) -> str:
+    """How something private is called: a place as it is, for the user to look for; a secret not at all."""
+    if os.path.isabs(found):
+        return f"the place {found} of this machine"
+    return "the name of this machine" if found == socket.gethostname() else "the token of the hub"
+
+
+def _source(loader: str, source: str) -> str:
+    if loader in _ON_HUB and HUB_ID.fullmatch(source.split("@")[0].replace("/", "-")) and not os.path.exists(source):
+        return source
+    return _last(source)
+
+
+def _cut(text: str) -> str:
+    if not any(sign in text for sign in "/\\~"):
+        return text
+    text = _ADDRESS.sub(lambda found: _without_host(found[0]), text)
+    head, colon, rest = text.partition(":")
+    if colon and head.replace("-", "").isalnum() and len(head) > 1 and _is_place(rest):
+        return f"{head}:{_last(rest)}"
+    if _is_place(text):
+        return _last(text)
+    text = _REMOTE.sub(lambda found: _last(found[1]), text)
+    for places in (_RELATIVE, _PLACE):
+        text = places.sub(lambda found: _last(found[0]), text)
+    return text
+
+
+def _is_place(text: str) -> bool:
+    if text.startswith("//"):
+        return False
+    if text.startswith(("/", "~", "./", "../", "\\\\")) or re.match(r"[A-Za-z]:[/\\]", text):
+        return len(text) > 1
+    with suppress(OSError, ValueError):
+        return "/" in text and " " not in text and (text.count("/") > 1 or os.path.exists(text)) and "://" not in text
+    return False
+
+
+def _without_host(address: str) -> str:
+    """An address whose host, user and query are left out: all of them may be private."""
+    scheme, _, rest = address.partition("://")
+    _, _, path = re.split(r"[?#]", rest)[0].rstrip("/").partition("/")
+    return f"{scheme}://.../{_last(path)}" if path else f"{scheme}://..."
+
+
+def _last(place: str) -> str:
+    """The last part of a path, unless it is the name of the user's own folder."""
+    name = re.split(r"[/\\]", place.rstrip("/\\"))[-1]
+    own = {"", "~", ".", "..", Path.home().name}
+    with suppress(OSError, KeyError, ImportError):
+        own.add(getpass.getuser())
+    return NAMELESS if name in own or name.startswith("~") else name

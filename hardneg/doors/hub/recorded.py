@@ -1,0 +1,200 @@
+"""What a run folder tells of what lies in it: which stage made it, of what, by which options, and how good it is."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from hardneg.doors.hub.allowed import listed_files
+from hardneg.doors.hub.privacy import dataset_name, without_places
+from hardneg.doors.hub.upload import HubFile
+from hardneg.evaluation.metrics import Scores, means
+from hardneg.evaluation.metrics_json import Measured, read_metrics
+from hardneg.evaluation.significance import interval_of
+from hardneg.fields import DATASET, START
+from hardneg.recipe.load import Recipe, check_recipe
+from hardneg.records.errors import DataError, HardnegError
+from hardneg.records.layout import LOCK, METRICS
+from hardneg.store.artifacts import Artifact, Store
+from hardneg.verbs.evaluate import Evaluate
+
+if TYPE_CHECKING:
+    from hardneg.verbs.shared.stage_spec import StageSpec
+
+
+@dataclass(frozen=True)
+class MeasuredModel:
+    """What was measured of one model, on one split.
+
+    system: its row. scores: means by metric; intervals: their ends, where they are known. queries: how many.
+    """
+
+    system: str
+    split: str
+    queries: int
+    scores: Mapping[str, float]
+    intervals: Mapping[str, tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """A run folder and its lock file; recipe: None where a plugin that it needs is not installed any more."""
+
+    folder: Path
+    lock: Mapping[str, Any]
+    recipe: Recipe | None
+
+    @classmethod
+    def open(cls, folder: Path) -> "RecordedRun":
+        """Reads the lock file. Raises DataError where it is not one."""
+        path = folder / LOCK
+        try:
+            lock = yaml.safe_load(path.read_text(encoding="utf-8"))
+            keys, tree = dict(lock["keys"]), dict(lock["tree"])
+        except OSError as error:
+            raise DataError(
+                f"{path}: cannot be read ({error.strerror}): give the folder of a finished recipe"
+            ) from None
+        except (yaml.YAMLError, ValueError, TypeError, KeyError):
+            raise DataError(f"{path}: damaged: run the recipe again") from None
+        lock = {**lock, "keys": keys, "tree": tree}
+        return cls(folder, lock, _recipe(tree, str(lock.get("recipe", "")), str(lock.get("preset", ""))))
+
+    @property
+    def dataset(self) -> str:
+        """The dataset as the recipe names it, folders cut to their names."""
+        named = dataset_name(self.lock["tree"].get(DATASET, ""))
+        return str(named.get("source") or named.get("name")) if isinstance(named, Mapping) else str(named)
+
+    @property
+    def dataset_id(self) -> str | None:
+        """Its id on the hub, where it is from there."""
+        loader, _, source = self.dataset.partition(":")
+        return source if loader == "hf" and "/" in source else None
+
+    @property
+    def dataset_title(self) -> str:
+        """Its name, without a loader's."""
+        return self.dataset.rpartition(":")[2].rpartition("/")[2]
+
+    def shown_lock(self) -> str:
+        """The lock file as it may be shown: places of this machine are cut to names."""
+        tree = {**without_places(self.lock["tree"]), DATASET: dataset_name(self.lock["tree"].get(DATASET, ""))}
+        return yaml.safe_dump({**self.lock, "tree": tree}, sort_keys=False, allow_unicode=True)
+
+    def key(self, stage: str) -> str:
+        """The key of what a stage made."""
+        return str(self.lock["start_model"] if stage == START else self.lock["keys"].get(stage, ""))
+
+    def artifact(self, stage: str, store: Store) -> Artifact | None:
+        """What a stage made, where the store still has it."""
+        key = self.key(stage)
+        return store.find(key) if key.isalnum() else None
+
+    def stages(self, kind: str) -> list[str]:
+        """The stages that make a kind, in the recipe's order."""
+        return [name for name, spec in self._stages.items() if spec.kind == kind]
+
+    def output(self, kind: str) -> str | None:
+        """The stage whose model or index the folder holds."""
+        return self.recipe.outputs.get(kind) if self.recipe else None
+
+    def compared_files(
+        self, kind: str, folder: Path, store: Store, notes: list[str], changed: Iterable[str] = ()
+    ) -> list[HubFile] | None:
+        """The files of its model or index, each as it was made; None, and a note, where the store has none of it.
+
+        folder: where they lie. changed: names that may differ from what was made.
+
+        Raises:
+            ArtifactError: one is missing, or not as it was made.
+            DataError: one is a pickle, or a link that leads out of the folder.
+        """
+        stage = self.output(kind)
+        made = self.artifact(stage, store) if stage else None
+        if stage and made:
+            return listed_files(folder, made, self.part(stage, kind), notes, changed)
+        notes.append(f"its files are not compared with a manifest: the store {store.root} has none of it")
+        return None
+
+    def split(self, stage: str) -> str:
+        """The queries' split that a stage works on."""
+        return str(getattr(self._stages[stage], "split", "train"))
+
+    def part(self, stage: str, kind: str) -> str:
+        """The folder of a model or an index in the artifact of its stage."""
+        return str(self._stages[stage].parts.get(kind, "."))
+
+    def references(self, stage: str, kind: str) -> list[str]:
+        """The stages that a stage names and that make this kind."""
+        spec = self._stages.get(stage)
+        named = [target for _, target, need in spec.references() if kind in need.kinds] if spec else []
+        return [target for target in dict.fromkeys(named) if target in self._stages or target == START]
+
+    def query_model(self, index: str) -> str | None:
+        """The stage whose model encodes the queries of an index; None where none does."""
+        return self.recipe.view(index).query_model(index) if self.recipe else None
+
+    def measured(self, model: str) -> Iterator[MeasuredModel]:
+        """The rows of the published metrics that were searched with the model of a stage, and with nothing else."""
+        content, spec = self._metrics, self._evaluation
+        if content is None or spec is None:
+            return
+        for system, run in spec.runs.items():
+            for seed, name in ({None: run} if isinstance(run, str) else run).items():
+                if self._searched_with(name) == model:
+                    scores = content.results[system] if seed is None else content.by_seed[system][seed]
+                    yield _row(system, spec.split, scores)
+
+    def beside(self, rows: Sequence[MeasuredModel]) -> Iterator[MeasuredModel]:
+        """The rows that some rows were compared with: the baselines, or where there are none all others."""
+        content, spec = self._metrics, self._evaluation
+        if content is None or spec is None:
+            return
+        own = {row.system for row in rows}
+        for system in spec.baselines or spec.runs:
+            if system not in own:
+                yield _row(system, spec.split, content.results[system])
+
+    @property
+    def _evaluation(self) -> Evaluate | None:
+        """The stage whose systems are those of the published metrics."""
+        found = (self._stages[stage] for stage in self.stages("metrics"))
+        systems = list(self._metrics.results) if self._metrics else None
+        return next((spec for spec in found if isinstance(spec, Evaluate) and list(spec.runs) == systems), None)
+
+    def systems(self) -> dict[str, dict[str, float]]:
+        """All means, by system and metric."""
+        return {system: means(scores) for system, scores in self._metrics.results.items()} if self._metrics else {}
+
+    def _searched_with(self, run: str) -> str | None:
+        spec: Any = self._stages.get(run)
+        if spec is None or spec.verb != "search" or spec.candidates is not None:
+            return None
+        return spec.model or self.query_model(spec.index)
+
+    @cached_property
+    def _metrics(self) -> Measured | None:
+        path = self.folder / METRICS
+        return read_metrics(path) if path.is_file() else None
+
+    @property
+    def _stages(self) -> "Mapping[str, StageSpec]":
+        return self.recipe.stages if self.recipe else {}
+
+
+def _recipe(tree: Mapping[str, Any], name: str, preset: str) -> Recipe | None:
+    try:
+        return check_recipe(tree, Path(f"{name}.yaml"), preset)
+    except HardnegError:
+        return None
+
+
+def _row(system: str, split: str, scores: Scores) -> MeasuredModel:
+    found = {metric: interval_of(values) for metric, values in scores.items()}
+    intervals = {metric: (item.low, item.high) for metric, item in found.items() if item}
+    queries = max((len(values) for values in scores.values()), default=0)
+    return MeasuredModel(system, split, queries, means(scores), intervals)

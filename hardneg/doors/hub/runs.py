@@ -1,0 +1,69 @@
+"""Runs for the hub: the ranked lists of a finished recipe, as TREC has them, and their scores."""
+
+from hardneg.doors.hub.allowed import some_files
+from hardneg.doors.hub.cards import listed, with_metadata
+from hardneg.doors.hub.recorded import RecordedRun
+from hardneg.doors.hub.upload import CARD, HubFile, Upload, in_order
+from hardneg.records.errors import ArtifactError, UsageError
+from hardneg.records.layout import LOCK, METRICS, RUN
+from hardneg.store.artifacts import Store
+from hardneg.store.digest import file_digest
+
+_PATTERNS = ("runs/*.trec.gz", METRICS)
+
+
+def runs_upload(run: RecordedRun, repo: str, store: Store) -> Upload:
+    """The runs of a run folder with the metrics and the lock file.
+
+    Raises:
+        UsageError: it has none.
+        ArtifactError: one is not as it was made.
+    """
+    notes: list[str] = []
+    files = some_files(run.folder, _PATTERNS, [])
+    if not any(file.place.startswith("runs/") for file in files):
+        raise UsageError(f"{run.folder}: no runs there: say --what model, index or negatives")
+    unknown = [file.place for file in files if not _as_made(file, run, store)]
+    if unknown:
+        notes.append(f"not compared with a manifest, which the store {store.root} has not: {', '.join(unknown[:5])}")
+    card = _card(run, repo, [file.place for file in files])
+    own = [HubFile(CARD, card.encode()), HubFile(LOCK, run.shown_lock().encode())]
+    return Upload("runs", in_order([*own, *files]), tuple(notes))
+
+
+def _as_made(file: HubFile, run: RecordedRun, store: Store) -> bool:
+    """Whether a run is what its stage made; False where that is not known."""
+    stage = file.place.removeprefix("runs/").removesuffix(".trec.gz")
+    made = run.artifact(stage, store)
+    if file.place == METRICS:
+        return True
+    if made is None or isinstance(file.source, bytes):
+        return False
+    if made.files.get(RUN) and file_digest(file.source) != made.files[RUN]:
+        raise ArtifactError(f"{file.source}: is not as it was made: run the recipe again")
+    return True
+
+
+def _card(run: RecordedRun, repo: str, places: list[str]) -> str:
+    from huggingface_hub import DatasetCardData
+
+    data = DatasetCardData(pretty_name=repo.rpartition("/")[2], tags=["retrieval", "trec", "hardneg"], viewer=False)
+    runs = [place for place in places if place.startswith("runs/")]
+    facts = {"Dataset": f"`{run.dataset}`", "Recipe": f"`{run.lock.get('recipe', '')}`", "Runs": len(runs)}
+    use = f"""\
+```python
+from huggingface_hub import hf_hub_download
+
+path = hf_hub_download("{repo}", "{runs[0]}", repo_type="dataset")
+```
+
+trec_eval, ranx, Pyserini and `hardneg evaluate --run` read it."""
+    table = _table(run)
+    scores = ["## Scores", table, f"`{METRICS}` has them by query, with paired tests."] if table else []
+    return with_metadata(data, [f"# Runs over {run.dataset_title}", listed(facts), *scores, "## Use", use])
+
+
+def _table(run: RecordedRun) -> str:
+    from hardneg.encoders.open.model_card import scores_table
+
+    return scores_table(run.systems()) if run.systems() else ""

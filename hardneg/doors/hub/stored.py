@@ -1,0 +1,52 @@
+"""An artifact of the store as what is pushed: the folder that was given, and what its manifest tells."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hardneg.doors.hub.cards import listed
+from hardneg.doors.hub.privacy import without_places
+from hardneg.records.layout import INDEX_FOLDER, MODEL_FOLDER
+from hardneg.store.artifacts import MANIFEST, Artifact, Store
+
+
+@dataclass(frozen=True)
+class StoredThing:
+    """folder: of the model, the index or the negatives. part: its place in the artifact, which is None if unknown."""
+
+    folder: Path
+    artifact: Artifact | None = None
+    part: str = "."
+
+    @classmethod
+    def at(cls, place: Path) -> "StoredThing":
+        """What lies at a place: an artifact of a store, its model or index, its file; or a folder of no store.
+
+        Raises:
+            ArtifactError: the artifact is damaged.
+        """
+        if (place / MANIFEST).is_file():
+            parts = [name for name in (MODEL_FOLDER, INDEX_FOLDER) if (place / name).is_dir()]
+            return cls(place.joinpath(*parts[:1]), _artifact(place), parts[0] if parts else ".")
+        if (place.parent / MANIFEST).is_file():
+            return cls(place, _artifact(place.parent), place.name if place.is_dir() else ".")
+        return cls(place)
+
+    @property
+    def told(self) -> list[str]:
+        """Paragraphs of a card with what its manifest tells; none without one."""
+        if self.artifact is None:
+            return []
+        origin: dict[str, Any] = without_places(self.artifact.origin)
+        plugins = {
+            field.capitalize(): f"`{plugin['name']}` with `{json.dumps(plugin.get('options', {}))}`"
+            for field, plugin in dict(origin.get("plugins", {})).items()
+        }
+        keys = {f"Key of {name}": f"`{key}`" for name, key in dict(origin.get("inputs", {})).items()}
+        facts = {"Stage": f"`{origin.get('stage', '')}`", **plugins, **keys, "Key": f"`{self.artifact.key}`"}
+        return ["## How it was made", listed(facts)]
+
+
+def _artifact(folder: Path) -> Artifact | None:
+    return Store(folder.parent).find(folder.name)

@@ -1,0 +1,190 @@
+"""Systems on tasks: each evaluated by mteb unless that is done, then measured and compared query by query."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hardneg.doors.mteb.model import TaskSearcher
+from hardneg.doors.mteb.task_runs import judgements, read_predictions, task_qrels, task_run
+from hardneg.doors.mteb.tasks import is_mean, load_data
+from hardneg.evaluation.levels import LEVEL
+from hardneg.formats.qrels import read_qrels, write_qrels
+from hardneg.formats.runs import Run, write_run
+from hardneg.records.errors import DataError, UsageError
+from hardneg.records.layout import METRICS
+from hardneg.store.atomic_write import replace_text
+
+if TYPE_CHECKING:
+    from hardneg.evaluation.metrics import Scores
+    from hardneg.evaluation.metrics_json import Measured
+
+_MARK = "mteb.json"
+_QRELS = "qrels.txt"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A row of the comparison: what is evaluated, or a folder of predictions that another has made."""
+
+    label: str
+    searcher: TaskSearcher | None = None
+    given: Path | None = None
+
+
+@dataclass(frozen=True)
+class TaskComparison:
+    """Rows that are compared on tasks; all is kept in `output`.
+
+    results/ is mteb's own cache of results, predictions/ has its predictions in the same order of folders. TASK/SPLIT
+    (or TASK/SUBSET/SPLIT) has the judgements, a run of each row and metrics.json.
+
+    metrics: their names. baselines: labels that the others are compared with; each with each where there is none.
+    level: the lowest grade that binary metrics take as relevant. significance_level: of the tests. tell: gets a line
+    before a row is evaluated on a task.
+    """
+
+    output: Path
+    rows: Sequence[Compared]
+    metrics: Sequence[str]
+    baselines: Sequence[str] = ()
+    level: int = 1
+    tell: Callable[[str], None] = lambda line: None
+    significance_level: float = LEVEL
+
+    def begin(self) -> None:
+        """Makes the output's folder, unless it is one of a comparison already.
+
+        Raises:
+            UsageError: it is something else.
+        """
+        mark = self.output / _MARK
+        free = not self.output.exists() or (self.output.is_dir() and not any(self.output.iterdir()))
+        if not free and not mark.is_file():
+            raise UsageError(f"{self.output}: is there, and no folder of mteb's results: give another --output")
+        self.output.mkdir(parents=True, exist_ok=True)
+        replace_text(mark, json.dumps({"rows": [row.label for row in self.rows]}) + "\n")
+
+    def measured(self, task: Any) -> "Iterator[tuple[str, Measured]]":
+        """Evaluates the rows on a task as far as they are not, and gives what is measured of each split by its place.
+
+        Raises:
+            HardnegError: a row cannot be evaluated; what was done is gone on from.
+            DataError: the task's data cannot be had, or predictions lack one of its splits.
+        """
+        waiting = [row for row in self.rows if row.searcher is not None and not self._is_done(task, row.searcher)]
+        if is_mean(task):
+            for row in waiting:
+                self._evaluate(task, row)
+            return
+        known = all((self.output / place / _QRELS).is_file() for place, _, _ in _places(task))
+        if waiting or not known or any(row.given for row in self.rows):
+            load_data(task)
+        for row in waiting:
+            self._evaluate(task, row)
+        for place, subset, split in _places(task):
+            yield place, self._split(task, (self.output / place, subset, split))
+        if task.data_loaded:
+            task.unload_data()
+
+    def _evaluate(self, task: Any, row: Compared) -> None:
+        import mteb
+
+        searcher = row.searcher
+        self.tell(f"{task.metadata.name}: {row.label}")
+        mteb.evaluate(
+            searcher,
+            task,
+            cache=self._cache,
+            prediction_folder=self._predictions(searcher),
+            show_progress_bar=False,
+            co2_tracker=False,
+        )
+
+    def _is_done(self, task: Any, searcher: TaskSearcher) -> bool:
+        """Whether all of a task is; what is of other data, or was cut off by a kill, is removed."""
+        result = Path(self._cache.get_task_result_path(task.metadata.name, searcher.mteb_model_meta))
+        noted = self._predictions(searcher) / task.prediction_file_name
+        found = _sound(result, None if is_mean(task) else noted, task)
+        if found is None:
+            result.unlink(missing_ok=True)
+            noted.unlink(missing_ok=True)
+        return found is not None and not found.get_missing_evaluations(task)
+
+    @property
+    def _cache(self) -> Any:
+        from mteb.cache import ResultCache
+
+        return ResultCache(self.output)
+
+    def _predictions(self, searcher: TaskSearcher | None) -> Path:
+        meta = searcher.mteb_model_meta if searcher is not None else None
+        result = Path(self._cache.get_task_result_path("task", meta))
+        return self.output / "predictions" / result.relative_to(self.output / "results").parent
+
+    def _split(self, task: Any, place: tuple[Path, str, str]) -> "Measured":
+        from hardneg.evaluation.metrics import evaluate
+        from hardneg.evaluation.metrics_json import Measured, write_metrics
+        from hardneg.evaluation.notes import judgement_notes, run_notes
+        from hardneg.evaluation.significance import compare_all
+
+        folder, subset, split = place
+        folder.mkdir(parents=True, exist_ok=True)
+        if task.data_loaded:
+            write_qrels(folder / _QRELS, judgements(task_qrels(task, subset, split)))
+        qrels, results, notes = read_qrels(folder / _QRELS), dict[str, "Scores"](), list[str]()
+        for row in self.rows:
+            run = self._run(task, row, (subset, split))
+            write_run(folder / f"{_file_name(row.label)}.trec.gz", run.items())
+            results[row.label] = evaluate(run, qrels, self.metrics, self.level)
+            notes += run_notes(row.label, run, qrels, self.metrics)
+        notes += judgement_notes(qrels, self.metrics, self.level)
+        found = Measured(results, significance_level=self.significance_level, notes=notes)
+        compared = replace(found, comparisons=compare_all(results, self.baselines)) if len(results) > 1 else found
+        write_metrics(folder / METRICS, compared)
+        return compared
+
+    def _run(self, task: Any, row: Compared, place: tuple[str, str]) -> Run:
+        path = (row.given or self._predictions(row.searcher)) / task.prediction_file_name
+        subset, split = place
+        noted = read_predictions(path).get(subset, {})
+        if split not in noted:
+            raise DataError(f"{path}: has nothing of subset {subset}, split {split}: evaluate the model on that first")
+        try:
+            run = task_run(task, noted[split])
+        except (AttributeError, TypeError, ValueError, OverflowError) as error:
+            raise DataError(f"{path}: split {split}: not a score for each document of each query ({error})") from error
+        except DataError as error:
+            raise DataError(f"{path}: split {split}: {error}") from error
+        if not run:
+            raise DataError(f"{path}: split {split}: holds no query's documents: evaluate the model on it first")
+        return run
+
+
+def _sound(result: Path, predictions: Path | None, task: Any) -> Any:
+    """mteb's results of a task, if they are of the task's data and each has its predictions; else None."""
+    from mteb.results import TaskResult
+
+    try:
+        found = TaskResult.from_disk(result)
+        noted = {} if predictions is None else read_predictions(predictions)
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, DataError):
+        return None
+    scored = [(split, each["hf_subset"]) for split, scores in found.scores.items() for each in scores]
+    known = predictions is None or all(split in noted.get(subset, {}) for split, subset in scored)
+    return found if known and found.dataset_revision == task.metadata.revision else None
+
+
+def _places(task: Any) -> list[tuple[str, str, str]]:
+    """Of each split of a task: its folder, its subset, its name."""
+    name, subsets = task.metadata.name, task.hf_subsets
+    return [
+        ("/".join([name, *([] if subset == "default" else [subset]), split]), subset, split)
+        for subset in subsets
+        for split in task.eval_splits
+    ]
+
+
+def _file_name(label: str) -> str:
+    return label.replace("/", "__").replace(":", "_")

@@ -1,0 +1,125 @@
+"""What searches a task: a model and maybe an index of its vectors, or an index of texts; and its recipe for a task."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hardneg.doors.mteb.task_texts import TaskTexts
+from hardneg.encoders.open.prompts import TASK
+from hardneg.encoders.spec import KINDS, ModelSpec
+from hardneg.fields import DATASET
+from hardneg.recipe.load import Recipe, check_recipe
+from hardneg.recipe.settings import apply_settings
+from hardneg.recipe.task_prompts import with_prompts_of
+from hardneg.records.types import PluginSetting
+from hardneg.registry.plugins import load_plugin
+
+if TYPE_CHECKING:
+    from mteb.abstasks.task_metadata import TaskMetadata
+
+VECTORS, INDEX = "vectors", "index"
+_NONE = "none"
+
+
+@dataclass(frozen=True)
+class TaskSystem:
+    """A row of a comparison.
+
+    model: a folder, a hub id or packaged:all-MiniLM-L6-v2; None for an index of texts.
+    index: what its vectors are searched in; None is all of them, exactly. settings: `PATH=VALUE`, laid over the recipe.
+    """
+
+    model: str | None
+    index: PluginSetting | None = None
+    settings: tuple[str, ...] = ()
+
+    @classmethod
+    def named(cls, name: str, index: PluginSetting | None = None, settings: tuple[str, ...] = ()) -> "TaskSystem":
+        """That of a model, or of an index of texts, such as bm25, which takes no settings."""
+        from hardneg.registry.plugins import plugin_names
+
+        if (
+            name in plugin_names("indexes")
+            and not Path(name).exists()
+            and load_plugin("indexes", name).input == "texts"
+        ):
+            return cls(None, PluginSetting(name))
+        return cls(name, index, settings)
+
+    @property
+    def last(self) -> str:
+        """The stage that makes what is searched."""
+        return VECTORS if self.index is None else INDEX
+
+    @cached_property
+    def plain(self) -> Recipe:
+        """The recipe without a task: for what is known of the model. Raises RecipeError with all mistakes."""
+        return self._checked({"dataset": {"name": "beir", "source": _NONE}, "model": {"name": self.model or _NONE}})
+
+    def recipe(self, task: "TaskMetadata", texts: TaskTexts) -> Recipe:
+        """The recipe that makes what is searched of a task's corpus.
+
+        The model's prompts are those that its folder has for the task or for tasks of this type, as mteb looks them up;
+        else its own for queries and documents. `{task}` in a prompt that was set is the task's instruction.
+
+        Raises:
+            RecipeError: the settings have mistakes.
+        """
+        model: dict[str, Any] = {"name": self.model or _NONE, **self._prompts(task)}
+        checked = self._checked({"dataset": {"name": "beir", "source": task.name}, "model": model}, task)
+        dataset = checked.dataset.model_copy(update={"loader": PluginSetting("mteb")})
+        stages = {**checked.stages, DATASET: dataset}
+        return replace(checked, stages=stages, plugins={**checked.plugins, (DATASET, "loader"): texts})
+
+    def _checked(self, tree: Mapping[str, Any], task: "TaskMetadata | None" = None) -> Recipe:
+        changed, problems = apply_settings({**tree, "stages": self._stages}, self.settings)
+        changed = with_prompts_of(changed, problems)
+        model = changed["model"]
+        if isinstance(model, Mapping) and "task" not in model and _has_task(model):
+            changed = {**changed, "model": {**model, "task": instruction(task) if task is not None else _NONE}}
+        return check_recipe(changed, Path("mteb"), found=problems)
+
+    @property
+    def _stages(self) -> dict[str, Any]:
+        encoded = {VECTORS: {"stage": "encode", "precision": "fp32"}} if self.model else {}
+        if self.index is None:
+            return encoded
+        built = {"stage": "index", "backend": {"name": self.index.name, **self.index.options}}
+        return {**encoded, INDEX: {**built, "vectors": VECTORS} if self.model else built}
+
+    def _prompts(self, task: "TaskMetadata") -> dict[str, Any]:
+        if self.model is None:
+            return {}
+        own = _own_prompts(ModelSpec(self.model, self.plain.model.revision))
+        found = {kind: _prompt_name(own, task, kind) for kind in KINDS}
+        return {f"{kind}_prompt": {"name": name} for kind, name in found.items() if name is not None}
+
+
+def _has_task(model: Mapping[str, Any]) -> bool:
+    return any(TASK in str(model.get(f"{kind}_prompt", "")) for kind in KINDS)
+
+
+def _own_prompts(spec: ModelSpec) -> Mapping[str, str]:
+    """All prompts in a model's folder, by name; none where it lies elsewhere."""
+    from hardneg.encoders.open.folder_kind import FolderFamily
+    from hardneg.encoders.open.resolved import resolve
+
+    model = resolve(spec)
+    return model.contract.prompts if model.folder is not None and isinstance(model.family, FolderFamily) else {}
+
+
+def _prompt_name(own: Mapping[str, str], task: "TaskMetadata", kind: str) -> str | None:
+    names = (f"{task.name}-{kind}", task.name, f"{task.type}-{kind}", task.type)
+    return next((name for name in names if name in own), None)
+
+
+def instruction(task: "TaskMetadata") -> str:
+    """What a task says is searched for, in the words of an instruction; else what its kind of task says."""
+    from mteb.abstasks.abstask import get_abstask_prompt
+
+    said: Any = task.prompt
+    if isinstance(said, Mapping):
+        said = said.get("query")
+    return str(said or get_abstask_prompt(task.name))

@@ -1,0 +1,82 @@
+"""Each query's documents as mteb has noted them: as runs in TREC's form, with the judgements they are scored by."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from hardneg.formats.qrels import Qrels
+from hardneg.formats.runs import Run, strictly_decreasing
+from hardneg.formats.text_lines import one_word
+from hardneg.records.errors import DataError
+from hardneg.records.types import Judgement, RankedList
+
+Noted = Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]
+"""The scores of documents by subset, split and query, of a task's predictions."""
+
+
+def read_predictions(path: Path) -> Noted:
+    """The content of a file of mteb's predictions.
+
+    Raises:
+        DataError: it is not there, cut off, or no such file.
+    """
+    try:
+        content = json.loads(path.read_bytes())
+        return {str(name): dict(splits) for name, splits in content.items() if name != "mteb_model_meta"}
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file: evaluate the model with mteb's prediction_folder first") from None
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise DataError(f"{path}: not a file of mteb's predictions ({error})") from error
+
+
+def task_run(task: Any, lists: Mapping[str, Mapping[str, float]]) -> Run:
+    """The lists of one split as its task measures them: in trec_eval's order, with no equal scores.
+
+    A document that is the query itself, and the first one, are left out where the task does that.
+
+    Raises:
+        DataError: a score is not finite.
+    """
+    return dict(_entries(lists, task.ignore_identical_ids, task.skip_first_result))
+
+
+def _entries(
+    lists: Mapping[str, Mapping[str, float]], no_identical: bool, no_first: bool
+) -> Iterator[tuple[str, RankedList]]:
+    for query_id, scores in lists.items():
+        ranked = [item for item in scores.items() if not (no_identical and item[0] == query_id)]
+        ranked.sort(key=lambda item: (np.float32(item[1]), item[0]), reverse=True)
+        if no_first:
+            del ranked[:1]
+        values = np.array([score for _, score in ranked], np.float32)
+        if not np.isfinite(values).all():
+            raise DataError(f"query {query_id} has a score that is not a finite 32-bit number")
+        doc_ids = [word(doc_id) for doc_id, _ in ranked]
+        yield word(query_id), RankedList(doc_ids, strictly_decreasing(values))
+
+
+def task_qrels(task: Any, subset: str, split: str) -> Qrels:
+    """The judgements of one split of a task whose data are loaded."""
+    data = task.dataset.get(subset, task.dataset)
+    judged = data[split]["relevant_docs"]
+    return {
+        word(query_id): {word(doc_id): int(grade) for doc_id, grade in grades.items()}
+        for query_id, grades in judged.items()
+        if grades
+    }
+
+
+def judgements(qrels: Qrels) -> Iterator[Judgement]:
+    """One by one."""
+    return (
+        Judgement(query_id, doc_id, grade) for query_id, grades in qrels.items() for doc_id, grade in grades.items()
+    )
+
+
+def word(text: str) -> str:
+    """An id as files of TREC can hold it: white space as in a URL, and so `%` in such an id."""
+    return text if one_word(text) else quote(text, safe="") or "%"

@@ -1,0 +1,104 @@
+"""mteb's tasks by name: those that a search solves, with their data."""
+
+from collections.abc import Iterator, Mapping
+from numbers import Integral
+from typing import Any
+
+from hardneg.records.errors import DataError, HardnegError, UsageError
+from hardneg.registry.plugins import suggestion
+
+_TEXTS = {"string", "large_string"}
+
+
+def named_tasks(name: str) -> list[Any]:
+    """The tasks of a name: one, or the parts of one that is the mean of several, and that behind them.
+
+    Raises:
+        UsageError: there is no such task, or no search of texts solves it.
+    """
+    from mteb.abstasks.aggregated_task import AbsTaskAggregate
+    from mteb.get_tasks import _TASK_RENAMES, _TASKS_REGISTRY, get_task
+
+    if name not in _TASKS_REGISTRY and name not in _TASK_RENAMES:
+        known = suggestion(name, _TASKS_REGISTRY)
+        raise UsageError(
+            f"mteb has no task {name!r}{known}; `mteb available-tasks` lists them; a folder is beir:FOLDER"
+        )
+    task = get_task(name)
+    parts = [*task.metadata.tasks] if isinstance(task, AbsTaskAggregate) else []
+    for part in parts or [task]:
+        _check_searched(part)
+    return [*parts, task]
+
+
+def _check_searched(task: Any) -> None:
+    from mteb.abstasks.retrieval import AbsTaskRetrieval
+
+    name = task.metadata.name
+    if not isinstance(task, AbsTaskRetrieval):
+        told = f"is a task of {task.metadata.type}, which is no retrieval"
+        raise UsageError(f"task {name} {told}: name one of retrieval or reranking")
+    if set(task.metadata.modalities) != {"text"}:
+        raise UsageError(f"task {name} is about {', '.join(task.metadata.modalities)}: name one about text alone")
+
+
+def is_mean(task: Any) -> bool:
+    """Whether a task has no data of its own, but the mean of others' scores."""
+    from mteb.abstasks.aggregated_task import AbsTaskAggregate
+
+    return isinstance(task, AbsTaskAggregate)
+
+
+def load_data(task: Any) -> None:
+    """Loads a task's data, unless they are there.
+
+    Raises:
+        DataError: they cannot be had, or lack what an evaluation needs; all of that is told at once.
+    """
+    try:
+        task.load_data()
+        task.convert_v1_dataset_format_to_v2(num_proc=None)
+    except HardnegError:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        source = task.metadata.dataset.get("path", "")
+        raise DataError(
+            f"task {task.metadata.name}: its data ({source}) cannot be loaded ({reason:.200}): they come from the hub, "
+            "or from its cache on this machine"
+        ) from error
+    places = ((subset, split) for subset in task.hf_subsets for split in task.eval_splits)
+    problems = [told for subset, split in places for told in _lacking(task.dataset, subset, split)]
+    if problems:
+        raise DataError(f"task {task.metadata.name} cannot be evaluated: {'; '.join(problems)}")
+
+
+def _lacking(dataset: Mapping[str, Any], subset: str, split: str) -> Iterator[str]:
+    """What is wrong with a split's data."""
+    splits = dataset.get(subset, dataset)
+    place = split if subset == "default" else f"{subset}, {split}"
+    if split not in splits:
+        yield f"{place}: no such split, there is {', '.join(map(str, splits)) or 'none'}"
+        return
+    data, judged = splits[split], splits[split].get("relevant_docs") or {}
+    told = [(part, _lacking_rows(data.get(part))) for part in ("corpus", "queries")]
+    yield from (f"{place}: {part}: {problem}" for part, problem in told if problem)
+    grades = ((query_id, grade) for query_id, found in judged.items() for grade in found.values())
+    if (wrong := next((item for item in grades if not isinstance(item[1], Integral)), None)) is not None:
+        yield f"{place}: query {wrong[0]!r} has grade {wrong[1]!r}, which is no whole number"
+    if not any(problem for _, problem in told) and not any(judged.get(query_id) for query_id in data["queries"]["id"]):
+        yield f"{place}: none of its queries is judged"
+
+
+def _lacking_rows(rows: Any) -> str:
+    """What is wrong with a corpus or queries; nothing where it can be searched."""
+    if rows is None or not len(rows) or "id" not in rows.column_names:
+        return "has no rows with an id"
+    if rows.features["id"].dtype not in _TEXTS:
+        return f"ids are {rows.features['id'].dtype}, not texts"
+    for name in {"title", "text"} & {*rows.column_names}:
+        if rows.data.column(name).null_count:
+            empty = (row["id"] for row in rows.select_columns(["id", name]) if row[name] is None)
+            if (first := next(empty, None)) is not None:
+                return f"{first!r} has no {name}"
+    return ""

@@ -1,0 +1,162 @@
+"""What opens an index folder in Pyserini, as lines of Python, or why nothing does."""
+
+from collections.abc import Mapping, Set
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hardneg.encoders.open.contract import SPEC_FILE, overrides
+from hardneg.encoders.open.folder_kind import FolderFamily
+from hardneg.encoders.open.model_files import sides
+from hardneg.encoders.open.pyserini_lines import ROUNDED, ModelPlace, Program, dense_encoder, quoted, sparse_encoder
+from hardneg.encoders.open.resolved import ResolvedModel
+from hardneg.encoders.open.source import HUB_ID
+from hardneg.encoders.spec import FullSpec, ModelSpec
+from hardneg.formats.segments import DELIMITER
+from hardneg.formats.vectors.shards import SHARDS
+from hardneg.formats.vectors.term_list import TERMS
+from hardneg.indexes.stored import form_in
+from hardneg.records.errors import ArtifactError
+
+if TYPE_CHECKING:
+    from hardneg.encoders.encoder import Encoder
+
+_HITS = 'hits = searcher.search("a question", k=10)'
+_VECTORS = "hits = searcher.search(vector, k=10)  # of numpy, [1, dimension]"
+_DENSE = "from pyserini.search.faiss import FaissSearcher"
+_LUCENE = "from pyserini.search.lucene import LuceneSearcher"
+_IMPACT = "from pyserini.search.lucene import LuceneImpactSearcher"
+_NONE = {
+    "weights": "weights of terms as hardneg stores them; build the index `impact` of them, which Pyserini opens",
+    "token-vectors": "a vector a token, which Pyserini has no index for; hardneg searches it",
+    "shards": "an index in shards; Pyserini opens each by itself, or the one folder that `hardneg index merge` makes",
+}
+
+
+@dataclass(frozen=True)
+class QuerySide:
+    """What encodes the queries of an index: the opened model and where it is; or, without one, why it has none."""
+
+    encoder: "Encoder | None" = None
+    place: ModelPlace = field(default_factory=lambda: ModelPlace(""))
+    told: str = "no model is named: name the one that encoded the index with --model"
+
+    def program(self, form: str, scale: float = 1.0) -> Program | None:
+        """The lines that make an encoder of its queries; None where Pyserini has none for it."""
+        if self.encoder is None or self.encoder.representation.form != form:
+            return None
+        return dense_encoder(self.encoder, self.place) if form == "vectors" else sparse_encoder(self.place, scale)
+
+    @property
+    def lacking(self) -> str:
+        """Why there are no such lines."""
+        return self.told if self.encoder is None else self.place.lacking or "the model is not of the index's kind"
+
+
+def form_of(folder: Path) -> str:
+    """What a folder holds: `lucene`, `impacts`, `shards`, `vectors`, `weights` or `token-vectors`.
+
+    Raises:
+        ArtifactError: it holds no index.
+    """
+    if any(folder.glob("segments_*")):
+        return "impacts" if (folder / TERMS).exists() else "lucene"
+    if (folder / SHARDS).exists():
+        return "shards"
+    if form := form_in(folder):
+        return form
+    if any(folder.glob("*.npy")):
+        return "token-vectors"
+    raise ArtifactError(f"{folder}: no index; name a run folder, or a folder of `hardneg encode` or `hardneg index`")
+
+
+def opening(folder: Path, options: Mapping[str, object], queries: QuerySide, segments: bool = False) -> str:
+    """The lines by which Pyserini opens an index folder and searches; a line after `#` where it does not.
+
+    options: those of the index by name, such as `scale` or `k1`. segments: whether documents have several vectors.
+
+    Raises:
+        ArtifactError: it holds no index.
+    """
+    form = form_of(folder)
+    if form == "lucene":
+        return _lucene(folder, options)
+    if form == "impacts":
+        return _impacts(folder, float(str(options.get("scale", 100.0))), queries)
+    if form == "vectors":
+        return _vectors(folder, queries, segments)
+    return f"# Pyserini does not open {folder}: {_NONE[form]}"
+
+
+def _lucene(folder: Path, options: Mapping[str, object]) -> str:
+    lines = [f"searcher = LuceneSearcher({quoted(str(folder))})"]
+    lines += [f"searcher.set_bm25({options['k1']}, {options['b']})"] if {"k1", "b"} <= options.keys() else []
+    language = options.get("language", "en")
+    lines += [f"searcher.set_language({quoted(str(language))})"] if language != "en" else []
+    return Program().then(_LUCENE, *lines, _HITS).text()
+
+
+def _impacts(folder: Path, scale: float, queries: QuerySide) -> str:
+    program = queries.program("weights", scale)
+    if program is None:
+        return f"# {folder}: {queries.lacking}"
+    made = f"searcher = LuceneImpactSearcher({quoted(str(folder))}, encoder, min_idf=-1)"
+    return program.then(_IMPACT, made, f"{_HITS}  # scores are {scale:g} * {scale:g} times hardneg's").text()
+
+
+def _vectors(folder: Path, queries: QuerySide, segments: bool) -> str:
+    program = queries.program("vectors")
+    if program is None:
+        alone = Program().then(_DENSE, f"searcher = FaissSearcher({quoted(str(folder))}, None)", _VECTORS)
+        return f"# {folder}: {queries.lacking}\n{alone.text()}"
+    lines = _OF_SEGMENTS if segments else (_HITS,)
+    return program.then(_DENSE, f"searcher = FaissSearcher({quoted(str(folder))}, encoder)", *lines).text()
+
+
+_OF_SEGMENTS = (
+    'segments = searcher.search("a question", k=100)  # ids such as D1'
+    + DELIMITER
+    + "0; a document counts by its best",
+    "hits = {}",
+    "for segment in segments:",
+    f'    hits.setdefault(segment.docid.rpartition("{DELIMITER}")[0], segment.score)',
+)
+
+
+def place_of(model: ResolvedModel) -> ModelPlace:
+    """Where a model is, and what its folder does not say of it."""
+    spec, full, folder, family = model.spec, model.full, model.folder, model.family
+    if folder is None or not isinstance(family, FolderFamily):
+        return ModelPlace(spec.name, lacking=f"no files of the model {spec.name!r} are here")
+    on_hub = HUB_ID.fullmatch(spec.name) and spec.revision is None and not Path(spec.name).expanduser().is_dir()
+    name = spec.name if on_hub else str(folder)
+    first = sides(folder)["query"][0]
+    transformer = name if first == folder else str(first)
+    if (folder / SPEC_FILE).is_file():
+        return ModelPlace(name, transformer)
+    others = overrides(full, model.contract)
+    if not family.opens_alone(folder, others.keys()):
+        return ModelPlace(name, spec=_told(spec))
+    options: dict[str, object] = {"prompts": {"query": full.query_prompt}} if "query_prompt" in others else {}
+    options |= {"truncate_dim": full.truncate_dim} if "truncate_dim" in others else {}
+    options |= {ROUNDED: {"dtype": "float32"}} if model.contract.dtype != "float32" else {}
+    lengths = {"max_seq_length": full.query_length} if "query_length" in others else {}
+    lacking = others.keys() | ({"head of masked words"} if family.remarks(folder) else set())
+    return ModelPlace(name, transformer, options, lengths, _added(spec, full, lacking))
+
+
+def _told(spec: ModelSpec) -> dict[str, object]:
+    """What is said of a model, as `spec_from` takes it; a folder with its whole path."""
+    plain = asdict(ModelSpec(""))
+    told = {name: value for name, value in asdict(spec).items() if value != plain[name]}
+    path = Path(spec.name).expanduser()
+    return {**told, "name": str(path.absolute())} if path.is_dir() else told
+
+
+def _added(spec: ModelSpec, full: FullSpec, others: Set[str]) -> str:
+    """What of the network a recipe adds to that of the folder, as a line; empty where nothing."""
+    added = [name for name in ("projection", "layer_norm", "adapter", "twins") if getattr(spec, name)]
+    added += [name for name in ("pooling", "head of masked words") if name in others]
+    added += ["token types"] if full.typed else []
+    told = f"{', '.join(added)}, which the folder of the model {spec.name!r} lacks"
+    return f"hardneg adds {told}: only query vectors can be given" if added else ""

@@ -1,0 +1,140 @@
+"""A loss for sentence-transformers' trainer whose negatives are searched for in each step: ADORE."""
+
+import shutil
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from torch import Tensor, nn
+
+from hardneg.api.given_dataset import named_dataset
+from hardneg.api.workplace import Workplace
+from hardneg.doors.trainer.refresh_recipe import ENCODED, RefreshRecipe, execute_plan
+from hardneg.doors.trainer.saved_model import saved
+from hardneg.encoders.representation import list_products
+from hardneg.formats.collection import StoredCollection
+from hardneg.formats.hash_index import ranges
+from hardneg.formats.qrels import positives
+from hardneg.indexes.kernels.exact.exact import ExactOptions
+from hardneg.indexes.stored import open_store
+from hardneg.records.errors import DataError, UsageError
+from hardneg.records.types import PluginSetting
+from hardneg.registry.plugins import configure, needs_of
+from hardneg.registry.protocols import DenseSearcher
+from hardneg.runtime.distributed import barrier, world
+from hardneg.store.artifacts import Store
+from hardneg.training.examples import QueryRows
+from hardneg.training.methods.adore import Forced, label, score_batch
+
+FOLDER = "adore"
+_GIVEN = ("ranks",)
+
+
+class AdoreLoss(nn.Module):
+    """Each query against the documents that a fixed index finds for it, as the model encodes it in this step.
+
+    The index is that of the model as it is when this is made; only queries are encoded from then on, with gradients.
+    So the trained model is for queries, and that index, or the model it came from, for documents.
+
+    Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), section 6.2.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        dataset: Any,
+        arguments: Any,
+        *,
+        depth: int = 200,
+        loss: str | Mapping[str, Any] = "lambda",
+        forced: Forced = "none_retrieved",
+        split: str = "train",
+    ) -> None:
+        """Encodes the corpus, unless the store has that already.
+
+        Args:
+            model: a SentenceTransformer, as training begins with it.
+            dataset: as `--dataset` of the commands, such as `beir:FOLDER`.
+            arguments: those of the trainer; the index goes to `adore/` in its `output_dir`.
+            depth: how many documents are searched for each query.
+            loss: one of `hardneg plugins list losses` that needs no teacher, or a dict of its options with its `name`;
+                `lambda` looks at the ranks of all `depth` documents unless its `cut` says otherwise.
+            forced: which known positives are added to the lists.
+            split: whose queries are trained on.
+
+        Raises:
+            UsageError: the loss needs what there is not, or a text has more than one vector.
+        """
+        super().__init__()
+        self.model, self.depth, self.forced = model, depth, forced
+        self._cosine = model.similarity_fn_name == "cosine"
+        named = {"name": loss} if isinstance(loss, str) else dict(loss)
+        name = str(named.pop("name", "lambda"))
+        chosen = {**({"cut": depth} if name == "lambda" else {}), **named}
+        self.settings = {"loss": name, **chosen, "depth": depth, "forced": forced}
+        self._loss = configure("losses", PluginSetting(name, chosen))
+        if lacking := [part for part in needs_of(self._loss) if part not in _GIVEN]:
+            raise UsageError(f"AdoreLoss: loss {name} needs {', '.join(lacking)}, which it has not: take another loss")
+        folder, device = Path(arguments.output_dir) / FOLDER, str(arguments.device)
+        place = Workplace(Store(folder / "store"), device)
+        recipe = RefreshRecipe(named_dataset(dataset, place.store), split=split)
+        made = execute_plan(recipe.plan(str(saved(model, folder / "model")), device, seed=0), place, ENCODED)
+        barrier()  # one that finds all in the store may be done before another has read the model
+        if world().first:
+            shutil.rmtree(folder / "model", ignore_errors=True)
+        self._collection, self._split = StoredCollection.open(made["dataset"].path), split
+        searcher = open_store(made[ENCODED].path, ExactOptions(device=device).for_few())
+        if not isinstance(searcher, DenseSearcher):
+            raise UsageError("AdoreLoss: needs one vector a text: give a SentenceTransformer")
+        self._searcher = searcher
+
+    @cached_property
+    def _queries(self) -> QueryRows:
+        """All that have a positive; `known` and `owner` are those of all."""
+        queries, judged = self._collection.queries(self._split), positives(self._collection.all_qrels())
+        places = [place for place, query_id in enumerate(queries.query_ids) if query_id in judged]
+        if not places:
+            raise DataError(f"none of the {len(queries)} queries of split {self._split} has a positive")
+        ids, texts = ([column[place] for place in places] for column in (queries.query_ids, queries.texts))
+        flat = [doc_id for query_id in ids for doc_id in judged[query_id]]
+        known = self._collection.corpus.known_rows(flat, "positive", "read the dataset again")
+        owner = np.repeat(np.arange(len(ids)), [len(judged[query_id]) for query_id in ids])
+        return QueryRows(ids, texts, np.arange(len(ids)), known, owner)
+
+    @property
+    def dataset(self) -> Dataset:
+        """What to train on: the queries as `anchor`, their places as `label`, by which their positives are found."""
+        return Dataset.from_dict({"anchor": self._queries.texts, "label": list(range(len(self._queries.texts)))})
+
+    def forward(self, sentence_features: Any, labels: Tensor) -> Tensor:
+        """The loss, a scalar; labels: int64 [B], places of the queries."""
+        queries: Tensor = self.model(next(iter(sentence_features)))["sentence_embedding"].float()
+        queries = nn.functional.normalize(queries) if self._cosine else queries
+        asked = self._asked(labels.cpu().numpy())
+        lists = self._searcher.search(queries.detach().cpu().numpy(), self.depth).rows
+        listed = label(lists, asked, self._collection.corpus.content_hash, self.forced)
+        vectors = self._searcher.vectors(np.maximum(listed.rows, 0).reshape(-1))
+        stored = torch.from_numpy(vectors).to(queries.device)
+        found: Tensor = self._loss(score_batch(list_products(queries, stored), listed, lists.shape[1], live=True))
+        return found
+
+    def _asked(self, places: Any) -> QueryRows:
+        whole = self._queries
+        starts = np.searchsorted(whole.owner, places)
+        ends = np.searchsorted(whole.owner, places, side="right")
+        position, owner = ranges(starts, ends)
+        ids, texts = ([column[place] for place in places] for column in (whole.query_ids, whole.texts))
+        return QueryRows(ids, texts, places, whole.known[position], owner)
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """What the model's card says of it."""
+        return dict(self.settings)
+
+    @property
+    def citation(self) -> str:
+        """For the model's card."""
+        return "Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021)"

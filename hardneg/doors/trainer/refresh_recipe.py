@@ -1,0 +1,145 @@
+"""How a refresh mines: the recipe of `hardneg mine`, made in memory for the model as it is."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hardneg.api.adhoc_recipe import MINED_DEPTH, AdhocRecipe, list_options, mining_stage
+from hardneg.api.making import make_dataset, make_from
+from hardneg.api.workplace import Workplace
+from hardneg.records.layout import RUN
+from hardneg.runtime.distributed import barrier, world
+
+if TYPE_CHECKING:
+    from hardneg.recipe.plan import Plan
+    from hardneg.store.artifacts import Artifact
+
+_NAME = "RefreshedNegatives"
+ENCODED, INDEXED, SEARCHED, RERANKED, MINED = "vectors", "index", "run", "reranked", "negatives"
+BM25 = "bm25"
+
+
+@dataclass(frozen=True)
+class RefreshRecipe:
+    """What every refresh does, but for its model.
+
+    dataset: as a recipe names it. miner: its name and options. filters: the same of each. depth: how many documents are
+    searched for each query, or scored by a reranker. index: a backend with its options, built anew for each refresh;
+    None searches the vectors themselves, exactly. candidates, run: of a reranker, what finds the documents that it
+    scores: `bm25` or a model's name; or the file of a run. fill_to: shorter lists get random documents of the corpus.
+    settings: as `--set`.
+    """
+
+    dataset: str
+    split: str = "train"
+    miner: Mapping[str, Any] = field(default_factory=lambda: {"name": "topk"})
+    filters: Sequence[Mapping[str, Any]] = ()
+    depth: int = MINED_DEPTH
+    index: Mapping[str, Any] | None = None
+    candidates: str | None = None
+    run: Path | None = None
+    fill_to: int | None = None
+    settings: Sequence[str] = ()
+
+    @property
+    def reranks(self) -> bool:
+        """Whether a reranker mines."""
+        return self.candidates is not None or self.run is not None
+
+    def plan(self, model: str, device: str, seed: int) -> "Plan":
+        """Its steps for the model in a folder; `seed` is that of miners that draw.
+
+        Raises:
+            RecipeError: something of it makes no sense; all of that is told at once.
+        """
+        listed, stages = RERANKED if self.reranks else SEARCHED, dict[str, Any]()
+        stages |= self._reranking(model) if self.reranks else self._searching(device)
+        mining = {**mining_stage(self.miner, self.split), "seed": seed, "runs": {"dense": listed}}
+        mining |= {"filters": [*self.filters]} if self.filters else {}
+        mining |= {} if self.fill_to is None else {"fill_to": self.fill_to}
+        stages[listed] |= list_options(mining)
+        stages[MINED] = mining
+        first = None if self.candidates == BM25 else self.candidates
+        named = first if self.reranks else model
+        return AdhocRecipe(_NAME, self.dataset, stages, named, self.settings, seed).plan()
+
+    def _searching(self, device: str) -> dict[str, Any]:
+        """With passes of one size, so that vectors are the same to the bit and depend on no timing."""
+        import torch
+
+        from hardneg.encoders.speed.fastest import usual_budget
+
+        budget = usual_budget(torch.device(device))
+        found: dict[str, Any] = {ENCODED: {"stage": "encode", "tokens_per_batch": budget}}
+        if self.index is not None:
+            found[INDEXED] = {"stage": "index", "backend": dict(self.index), "vectors": ENCODED}
+        return {**found, SEARCHED: self._search(ENCODED if self.index is None else INDEXED)}
+
+    def _search(self, index: str) -> dict[str, Any]:
+        return {"stage": "search", "index": index, "split": self.split, "depth": self.depth}
+
+    def _reranking(self, model: str) -> dict[str, Any]:
+        """The index only stands for a run that is given."""
+        first = {"stage": "encode"} if self.candidates not in (None, BM25) else {"stage": "index", "backend": BM25}
+        plugin = {"name": "cross-encoder", "source": model}
+        scored = {"stage": "rerank", "run": SEARCHED, "plugin": plugin, "split": self.split, "depth": self.depth}
+        return {INDEXED: first, SEARCHED: self._search(INDEXED), RERANKED: {**scored, "keep_scores": False}}
+
+
+@dataclass(frozen=True)
+class MinedRefresh:
+    """What a refresh has mined, with what is told of it; made: keys of all that depends on its model."""
+
+    mined: "Artifact"
+    facts: Mapping[str, Any]
+    made: Sequence[str]
+
+
+def read_dataset(dataset: str, split: str, place: Workplace) -> "Artifact":
+    """The stored collection, read now unless it is in the store; several processes each call this."""
+    return make_dataset(AdhocRecipe(_NAME, dataset, {MINED: mining_stage("random", split)}).plan(), place)
+
+
+def mine_with(recipe: RefreshRecipe, plan: "Plan", place: Workplace) -> MinedRefresh | None:
+    """What the model of a plan mines; None in all but the first of several processes.
+
+    Each of them calls this, and encodes or scores a part. Candidates of a given run are scored by the first one alone.
+    """
+    if recipe.run is not None:
+        found = None
+        if world().first:
+            with _alone():
+                found = _from_run(recipe.run, plan, place)
+        barrier()
+        return found
+    mined = execute_plan(plan, place)[MINED]
+    made = [step.key for step in plan.dependents(RERANKED if recipe.reranks else ENCODED)]
+    return MinedRefresh(mined, mined.facts, made) if world().first else None
+
+
+def execute_plan(plan: "Plan", place: Workplace, until: str | None = None) -> "dict[str, Artifact]":
+    """The artifacts of all steps, or of those up to one; nothing of the store is kept for them later."""
+    from hardneg.recipe.execute import Watcher, execute
+
+    return dict(execute(plan, place.store, place.options(until), Watcher(progress=place.progress)).artifacts)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Inside, this process is the only one: the launcher's number for it is put aside."""
+    number = os.environ.pop("RANK", None)
+    try:
+        yield
+    finally:
+        if number is not None:
+            os.environ["RANK"] = number
+
+
+def _from_run(run: Path, plan: "Plan", place: Workplace) -> MinedRefresh:
+    dataset = make_dataset(plan, place)
+    scored, _ = make_from(plan, RERANKED, dataset, {"run": run}, place)
+    mined, facts = make_from(plan, MINED, dataset, {"runs.dense": scored.path / RUN}, place)
+    return MinedRefresh(mined, facts, (scored.key, mined.key))

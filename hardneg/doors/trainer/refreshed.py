@@ -1,0 +1,197 @@
+"""`RefreshedNegatives`: what a user of sentence-transformers' trainers sees of all this."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from hardneg.api.adhoc_recipe import MINED_DEPTH
+from hardneg.api.given_dataset import Dataset, named_dataset, split_of
+from hardneg.api.given_run import AnyRun, run_file
+from hardneg.api.given_values import plugin_setting, plugin_settings
+from hardneg.api.workplace import Settings, Workplace, setting_texts, usual_store
+from hardneg.doors.trainer.refresh_recipe import RefreshRecipe, read_dataset
+from hardneg.records.errors import UsageError
+
+if TYPE_CHECKING:
+    from hardneg.doors.trainer.rows import RefreshedRows
+
+FOLDER = "negatives"
+_SHORT = ("random", "repeat")
+
+
+class RefreshOptionsGiven(TypedDict, total=False):
+    """What may be said of a refresh besides.
+
+    filters: leave candidates out before the miner selects: their names, or dicts of their options with their `name`.
+    split: whose queries are trained on; `train`. depth: how many documents are searched for each query, or scored.
+    index: a backend's name, or a dict of its options with its `name`, to search in place of exact search.
+    candidates: of a reranker, what finds the documents that it scores: `bm25` or a model's name; or `run`, what has
+    found them. short: what a list gets that is too short: `random` documents of the corpus, or itself in `repeat`.
+    settings: anything else of the recipe, as `--set`. store: a folder for what is encoded and found; else one beside
+    the refreshes.
+    """
+
+    filters: Sequence[str | Mapping[str, Any]]
+    split: str
+    depth: int
+    index: str | Mapping[str, Any]
+    candidates: str
+    run: AnyRun
+    short: str
+    settings: Settings
+    store: str | Path
+
+
+class RefreshedNegatives:
+    """Training data whose negatives the model mines again as it trains, for sentence-transformers' trainers.
+
+    `dataset` goes into the trainer, `attach` tells the trainer when to mine. The training waits while it does. What is
+    trained on at a step depends on the seeds and the step alone. A refresh made behind step n is used from step n + 2,
+    as the batch of step n + 1 has been read by then, or from the first step of an epoch.
+
+    Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval
+    (ICLR 2021), section 4, where another process mines meanwhile.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        arguments: Any,
+        *,
+        every: int | None = None,
+        negatives: int = 1,
+        form: str = "n-tuple",
+        miner: str | Mapping[str, Any] = "topk",
+        **given: Unpack[RefreshOptionsGiven],
+    ) -> None:
+        """Says what is mined, and when; nothing is read yet.
+
+        Args:
+            dataset: a name such as `beir:FOLDER`, a folder, a `datasets.Dataset` or dicts.
+            arguments: those of the trainer; the refreshes go to `negatives/` in its `output_dir`.
+            every: steps between refreshes; None makes one as each epoch begins.
+            negatives: how many each query has at a time.
+            form: `n-tuple`, `triplet`, `labeled-pair` or `labeled-list`: the columns of the rows.
+            miner: one of `hardneg plugins list miners`, or a dict of its options with its `name`.
+            given: `RefreshOptionsGiven`.
+
+        Raises:
+            UsageError: an option is unknown or makes no sense.
+        """
+        _check(every, negatives, given)
+        self._dataset, self._arguments, self._given = dataset, arguments, given
+        self._every, self._negatives, self._form = every, negatives, form
+        self._miner = plugin_setting("miner", miner)
+        self.folder = Path(arguments.output_dir) / FOLDER
+
+    @cached_property
+    def dataset(self) -> "RefreshedRows":
+        """The rows, a `datasets.Dataset`: one for each positive of each query; the collection is read now."""
+        from hardneg.doors.trainer.row_plan import plan_rows
+        from hardneg.doors.trainer.rows import RefreshedRows
+        from hardneg.formats.collection import StoredCollection
+        from hardneg.training.refresh.folder import RefreshFolder
+
+        split = self.recipe.split
+        read = read_dataset(self.recipe.dataset, split, self.place)
+        collection = StoredCollection.open(read.path)
+        plan = plan_rows(collection, split, self._form, self._negatives)
+        rows = RefreshedRows.of(plan, collection.corpus, RefreshFolder(self.folder))
+        rows.key = read.key
+        return rows
+
+    @cached_property
+    def place(self) -> Workplace:
+        """Where what is encoded and found lies, and where it is made: as the trainer's arguments say."""
+        device = str(self._arguments.device)  # by this the processes that a launcher started have met
+        return Workplace(usual_store(self._given.get("store", self.folder / "store")), device, self._arguments.seed)
+
+    @cached_property
+    def recipe(self) -> RefreshRecipe:
+        """What every refresh does."""
+        given, store = self._given, self.place.store
+        index = given.get("index")
+        return RefreshRecipe(
+            dataset=named_dataset(self._dataset, store),
+            split=split_of(self._dataset, given.get("split"), "train"),
+            miner=self._miner,
+            filters=plugin_settings("filters", given.get("filters", ())),
+            depth=given.get("depth", MINED_DEPTH),
+            index={"name": index} if isinstance(index, str) else index,
+            candidates=given.get("candidates"),
+            run=run_file(given["run"], store) if "run" in given else None,
+            fill_to=self._negatives if given.get("short", "random") == "random" else None,
+            settings=setting_texts(given.get("settings", ())),
+        )
+
+    def attach(self, trainer: Any) -> None:
+        """Has a trainer, whose training data is `dataset`, mine.
+
+        Raises:
+            UsageError: it trains on something else, evaluates on the same, mines already, or its model cannot be taken
+                as it is.
+        """
+        from hardneg.doors.trainer.callback import RefreshCallback
+        from hardneg.doors.trainer.refresher import Refresher
+        from hardneg.doors.trainer.schedule import RefreshSchedule
+
+        self._check_trainer(trainer)
+        schedule, rows = RefreshSchedule(self._every), self.dataset
+        rows.attached = True
+        trainer.get_batch_sampler = _carrying(trainer.get_batch_sampler, rows, schedule)
+        refresher = Refresher(self.recipe, rows, self.place, self._every)
+        trainer.add_callback(RefreshCallback(trainer, refresher, schedule))
+
+    def _check_trainer(self, trainer: Any) -> None:
+        from hardneg.doors.trainer.callback import RefreshCallback
+
+        problems = []
+        if trainer.train_dataset is not self.dataset:
+            problems.append("train_dataset must be this object's `dataset` itself, neither shuffled nor one of several")
+        held = trainer.eval_dataset
+        if any(each is self.dataset for each in (held.values() if isinstance(held, Mapping) else [held])):
+            problems.append("eval_dataset must be other data: its negatives change with training")
+        if any(isinstance(each, RefreshCallback) for each in trainer.callback_handler.callbacks):
+            problems.append("this trainer mines already: attach once")
+        if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
+            problems.append("the model is in parts on several devices: train without DeepSpeed and FSDP")
+        reranks = type(trainer).__name__ == "CrossEncoderTrainer"
+        if reranks and not self.recipe.reranks:
+            problems.append("a reranker scores what something else has found: give candidates, or a run")
+        if not reranks and self.recipe.reranks:
+            problems.append("candidates and a run are for a CrossEncoder: leave them out")
+        if problems:
+            raise UsageError("RefreshedNegatives.attach: " + "; ".join(problems))
+
+
+def _check(every: object, negatives: object, given: Mapping[str, Any]) -> None:
+    """Raises UsageError with all that makes no sense."""
+    known = RefreshOptionsGiven.__annotations__
+    problems = [f"{name}: no such option, there are: {', '.join(known)}" for name in given if name not in known]
+    numbers = {"every": every, "negatives": negatives, "depth": given.get("depth")}
+    for name, value in numbers.items():
+        if isinstance(value, bool) or not isinstance(value, int | None):
+            problems.append(f"{name}: must be a whole number, not {value!r}")
+        elif value is not None and value < 1:
+            problems.append(f"{name}: must be 1 or above, not {value}")
+    if (short := given.get("short", "random")) not in _SHORT:
+        problems.append(f"short: {' or '.join(_SHORT)}, not {short!r}")
+    if "candidates" in given and "run" in given:
+        problems.append("candidates: goes without run; leave one of them out")
+    if problems:
+        raise UsageError("RefreshedNegatives: " + "; ".join(problems))
+
+
+def _carrying(made: Any, rows: "RefreshedRows", schedule: Any) -> Any:
+    """What gives the batch sampler of training, whose indices carry their refresh; others stay as they are."""
+    from hardneg.doors.trainer.schedule import CarryingBatchSampler
+
+    def get_batch_sampler(dataset: Any, *given: Any, **named: Any) -> Any:
+        if dataset is not rows:
+            return made(dataset, *given, **named)
+        held = made(rows.fixed(), *given, **named)
+        rows.distinct = "NoDuplicates" in type(held).__name__
+        return CarryingBatchSampler(held, schedule, len(rows))
+
+    return get_batch_sampler

@@ -1,0 +1,138 @@
+"""One refresh inside a trainer: the model as it is goes to a folder, mines there, and its negatives are published."""
+
+import json
+import random
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from hardneg.api.workplace import Workplace
+from hardneg.doors.trainer.lists import LISTS, kept_share, table_of, write_table
+from hardneg.doors.trainer.refresh_recipe import MinedRefresh, RefreshRecipe, mine_with
+from hardneg.doors.trainer.rows import ENDED, RefreshedRows
+from hardneg.doors.trainer.saved_model import saved
+from hardneg.formats.negatives import read_negatives
+from hardneg.records.errors import TrainingError
+from hardneg.records.layout import NEGATIVES
+from hardneg.runtime.distributed import barrier, from_first, world
+from hardneg.store.atomic_write import link_file, replace_text
+from hardneg.store.digest import digest, file_digest
+from hardneg.training.refresh.folder import Refresh, RefreshFolder
+
+_SETTINGS = "settings.json"
+_MODEL = "model"
+
+
+@dataclass
+class Refresher:
+    """Makes the refreshes of one training run; of several processes each calls the same.
+
+    recipe: what a refresh does. rows: the training data. place: where what is encoded and found lies meanwhile, on
+    which device that is done, and the seed; refresh n draws with the seed + n. every: the steps between two of them.
+    """
+
+    recipe: RefreshRecipe
+    rows: RefreshedRows
+    place: Workplace
+    every: int | None = None
+
+    @property
+    def refreshes(self) -> RefreshFolder:
+        """Where they are published."""
+        return self.rows.refreshes
+
+    def begin(self, step: int) -> None:
+        """Forgets what a run that is not gone on from has mined, or what was mined behind a step to go on from.
+
+        Raises:
+            TrainingError: what is to be gone on from was mined with other settings.
+        """
+        if world().first:
+            self.refreshes.folder.mkdir(parents=True, exist_ok=True)
+            (self.refreshes.folder / ENDED).unlink(missing_ok=True)
+            settings = self.refreshes.folder / _SETTINGS
+            if step and settings.exists() and json.loads(settings.read_text(encoding="utf-8")) != self._identity:
+                raise TrainingError(f"{self.refreshes.folder}: mined with other settings: start the training afresh")
+            for number in [] if step else self.refreshes.numbers():
+                self.refreshes.remove(number)
+            self.refreshes.forget_after(step)
+            replace_text(settings, json.dumps(self._identity) + "\n")
+        barrier()
+
+    def end(self) -> None:
+        """Tells workers that are ahead that there will be no more refreshes."""
+        if world().first:
+            (self.refreshes.folder / ENDED).touch()
+
+    def has(self, number: int) -> bool:
+        """Whether a refresh is there, as the first process sees it."""
+        return bool(from_first(world().first and (self.refreshes.negatives(number).parent / LISTS).exists()))
+
+    def refresh(self, model: Any, number: int, step: int, oldest: int) -> dict[str, float]:
+        """Mines with the model as it is and publishes refresh `number`; returns what is to be logged of it.
+
+        oldest: the first refresh that is kept.
+        """
+        began = time.monotonic()
+        with _undisturbed():
+            folder = saved(model, self.refreshes.folder / _MODEL)
+            plan = self.recipe.plan(str(folder), str(self.place.device), self.place.seed + number)
+            made = mine_with(self.recipe, plan, self.place)
+            told = from_first({} if made is None else self._publish(made, number, step, oldest))
+            barrier()  # one that finds all in the store may be done before another has read the model
+            for key in () if made is None else made.made:
+                self.place.store.discard(key)
+            if world().first:
+                shutil.rmtree(folder, ignore_errors=True)
+        return {**told, "refresh_seconds": round(time.monotonic() - began, 3)}
+
+    def _publish(self, made: MinedRefresh, number: int, step: int, oldest: int) -> dict[str, float]:
+        plan, mined, facts = self.rows.plan, made.mined.path / NEGATIVES, made.facts
+        file = read_negatives(mined)
+        table, repeated = table_of(file, plan.query_ids, self.rows.corpus, plan.negatives)
+        folder = self.refreshes.partial(number)
+        link_file(mined, folder / NEGATIVES)
+        write_table(folder / LISTS, table)
+        before = self._before(number)
+        self.refreshes.publish(Refresh(number, step, len(file), int(facts["negatives"])), oldest)
+        filled = int(facts.get("queries with random negatives", 0))
+        kept = {} if before is None else {"refresh_kept": round(kept_share(table, before, plan.negatives), 4)}
+        return {"refresh": number, **kept, "refresh_filled": filled, "refresh_repeated": repeated}
+
+    def _before(self, number: int) -> Any:
+        try:
+            return np.load(self.refreshes.negatives(number - 1).parent / LISTS, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError):
+            return None
+
+    @cached_property
+    def _identity(self) -> dict[str, Any]:
+        """What must be the same where a run is gone on with."""
+        plan, recipe = self.rows.plan, self.recipe
+        of_all = {name: value for name, value in asdict(recipe).items() if name != "filters" or value}
+        told = {"form": plan.form, "negatives": plan.negatives, "seed": self.place.seed, "collection": self.rows.key}
+        return {
+            **told,
+            "every": self.every,
+            "mining": digest({**of_all, "dataset": None, "run": recipe.run and file_digest(recipe.run)}),
+        }
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Draws of the training are those that it would have without what happens inside."""
+    states = random.getstate(), np.random.get_state()
+    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []
+    with torch.random.fork_rng(devices=devices):
+        try:
+            yield
+        finally:
+            random.setstate(states[0])
+            np.random.set_state(states[1])

@@ -1,0 +1,24 @@
+"""A model that is in memory, as a folder that recipes can name."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from hardneg.records.errors import ArtifactError
+from hardneg.runtime.distributed import barrier, world
+
+
+def saved(model: Any, folder: Path) -> Path:
+    """Writes a model of sentence-transformers as it is into a folder, which all processes then see.
+
+    Raises:
+        ArtifactError: the folder cannot be written.
+    """
+    if world().first:
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            model.save_pretrained(str(folder), create_model_card=False)
+        except OSError as error:
+            raise ArtifactError(f"{folder}: the model cannot be written ({error.strerror or error})") from error
+    barrier()
+    return folder

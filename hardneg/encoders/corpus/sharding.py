@@ -1,0 +1,177 @@
+"""How an index is cut into shards, and what becomes of each: made here, closed, and put where it is to be."""
+
+import json
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.encoders.corpus.stream import Layout, close_index
+from hardneg.encoders.protocol import StoredRows, TextEncoder
+from hardneg.encoders.tokens.segmenting import SegmentedCorpus
+from hardneg.formats.segments import segment_ids
+from hardneg.formats.vectors.remote import joined
+from hardneg.formats.vectors.shard_folder import Closed, close_folder, close_shard, put_shard
+from hardneg.formats.vectors.shards import BEGUN_CUT, even_cut, shard_name
+from hardneg.formats.vectors.sparse_store import SHAPE
+from hardneg.records.errors import ArtifactError, PartDone, UsageError
+from hardneg.records.wording import counted
+from hardneg.runtime.distributed import barrier, world
+from hardneg.store.atomic_write import replace_text
+
+_IDS = 65_536  # read at a time
+
+
+@dataclass(frozen=True)
+class Sharding:
+    """How an index is made in shards.
+
+    shards, rows: into how many, or how many rows each, at most but for whole blocks. url: where they are put; None
+    leaves them in the folder. taken: the shards that are made now, counted from 0. of: what the shards are made from,
+    by its digest.
+    """
+
+    shards: int | None = None
+    rows: int | None = None
+    url: str | None = None
+    taken: slice = field(default_factory=lambda: slice(None))
+    of: str = ""
+
+    def cut(self, layout: Layout) -> list[int]:
+        """The first block of each shard, and how many blocks there are."""
+        return even_cut(len(layout.rows) - 1, int(layout.rows[-1]), self.shards, self.rows)
+
+
+@dataclass(frozen=True, eq=False)
+class ShardRows:
+    """Those of some rows that are in one shard; documents: those that they are, or are segments of."""
+
+    whole: Any
+    documents: range
+    rows: range
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """int64 [n + 1], where the vectors of each document begin in the shard; of documents with a vector a token."""
+        own: NDArray[np.int64] = np.asarray(self.whole.offsets[self.documents.start : self.documents.stop + 1])
+        return np.asarray(own - own[0], np.int64)
+
+    @property
+    def doc_ids(self) -> Iterable[str]:
+        """The id of each row."""
+        segmented = isinstance(self.whole, SegmentedCorpus)
+        ids = self.whole.corpus.doc_ids if segmented else self.whole.doc_ids
+        starts = range(self.documents.start, self.documents.stop, _IDS)
+        own = chain.from_iterable(ids[start : min(start + _IDS, self.documents.stop)] for start in starts)
+        if not segmented:
+            return own
+        counts = np.diff(self.whole.first[self.documents.start : self.documents.stop + 1])
+        return segment_ids(own, map(int, counts))
+
+    def blocks(self, start: int, stop: int, size: int) -> Iterable[Sequence[str]]:
+        """The texts of the shard's documents `start` to `stop`, so many at a time."""
+        first = self.documents.start
+        found: Iterable[Sequence[str]] = self.whole.blocks(first + start, first + stop, size)
+        return found
+
+
+@dataclass(frozen=True)
+class ShardWork:
+    """The shards of an index that is being made in a folder; cut: the first block of each, and how many there are."""
+
+    encoder: TextEncoder
+    rows: StoredRows
+    layout: Layout
+    folder: Path
+    sharding: Sharding
+    cut: Sequence[int]
+
+    @classmethod
+    def begun(cls, encoder: TextEncoder, rows: StoredRows, folder: Path, sharding: Sharding) -> "ShardWork":
+        """Cut as it is to be, or as a stopped run has begun to cut it in this folder."""
+        layout = Layout.of_encoder(encoder, rows)
+        cut = sharding.cut(layout) if sharding.url else _begun(folder, sharding.cut(layout))
+        return cls(encoder, rows, layout, folder, sharding, cut)
+
+    @property
+    def taken(self) -> range:
+        """The numbers of the shards that are made now. Raises UsageError where there is none."""
+        numbers = range(len(self.cut) - 1)
+        if not (own := numbers[self.sharding.taken]):
+            told = f"there are {counted(len(numbers), 'shard')}, counted from 0: none is among those taken"
+            raise UsageError(f"take: {told}")
+        return own
+
+    def blocks(self, number: int) -> range:
+        """The numbers of a shard's blocks."""
+        return range(self.cut[number], self.cut[number + 1])
+
+    def own(self, number: int) -> Path:
+        """The folder that a shard is made in."""
+        return self.folder / shard_name(number)
+
+    def place(self, number: int) -> str:
+        """Where a complete shard is to be."""
+        url = self.sharding.url
+        return joined(url, shard_name(number)) if url else str(self.own(number))
+
+    def part(self, number: int) -> ShardRows:
+        """A shard's rows."""
+        begin, end = self.cut[number], self.cut[number + 1]
+        documents, rows = self.layout.documents, self.layout.rows
+        return ShardRows(
+            self.rows, range(int(documents[begin]), int(documents[end])), range(int(rows[begin]), int(rows[end]))
+        )
+
+    def find(self, number: int) -> Closed | None:
+        """The shard, if it is complete. Raises ArtifactError where it is one of something else, or was cut short."""
+        found, own = Closed.find(self.place(number)), self.part(number).rows
+        wanted = {"of": self.sharding.of, "first": own.start, "rows": len(own)}
+        if found and any(found.said.get(name) != value for name, value in wanted.items()):
+            told = "is a shard of another corpus, model or cut"
+            raise ArtifactError(f"{found.place}: {told}: name another place, or remove it")
+        if found:
+            found.check_sizes()
+        return found
+
+    def close(self, number: int) -> None:
+        """Completes a shard all of whose blocks are there, and puts it where it is to be; one process does."""
+        own, part, sharding = self.own(number), self.part(number), self.sharding
+        if not self.encoder.is_complete(own, part):
+            close_index(self.encoder, part, own)
+        for path in own.iterdir():
+            if path.is_file() and path.name not in self.encoder.files:  # what a killed process left
+                path.unlink()
+        size: Mapping[str, Any] = {"terms" if (own / SHAPE).exists() else "dimension": self.encoder.dimension}
+        close_shard(own, len(part), {"first": part.rows.start, "of": sharding.of, **size})
+        if sharding.url:
+            put_shard(own, self.place(number))
+            shutil.rmtree(own)
+
+    def close_all(self) -> None:
+        """Closes the folder. Raises PartDone where shards are still to be made, elsewhere."""
+        found = [self.find(number) for number in range(len(self.cut) - 1)]
+        missing = [number for number, shard in enumerate(found) if shard is None]
+        if missing:
+            told = f"{len(found) - len(missing)} of {counted(len(found), 'shard')} are at {self.sharding.url}"
+            first = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
+            raise PartDone(f"{told}; {first} are still to be made: take them, here or on another machine")
+        close_folder(self.folder, [shard for shard in found if shard is not None])
+
+
+def _begun(folder: Path, cut: list[int]) -> list[int]:
+    """The cut that a stopped run began with, or this one."""
+    path = folder / BEGUN_CUT
+    if world().first and not path.exists():
+        replace_text(path, json.dumps(cut))
+    barrier()
+    begun: list[int] = json.loads(path.read_text(encoding="utf-8"))
+    return begun if begun[-1] == cut[-1] else cut

@@ -1,0 +1,183 @@
+"""Encodes a corpus block by block into an index folder, and goes on where a killed process stopped."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.protocol import StoredRows, StoreWriter, TextEncoder, TextWindows
+from hardneg.encoders.tokens.kept_ids import kept_ids
+from hardneg.encoders.tokens.segmenting import SegmentedCorpus
+from hardneg.formats.vectors.begun_blocks import drop
+from hardneg.records.types import Encoded
+from hardneg.runtime.distributed import World, barrier, from_first, world
+from hardneg.runtime.progress import Progress
+
+BLOCK = 4096
+"""Rows of a block, at most: a family of encoders may write fewer at a time."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Blocks of documents; documents and rows: int64 [blocks + 1], the first of each block, and the end."""
+
+    documents: NDArray[np.int64]
+    rows: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, rows: StoredRows, documents: int) -> "Layout":
+        """Blocks of so many documents, or of segments of at most as many rows."""
+        if not isinstance(rows, SegmentedCorpus):
+            starts = np.append(np.arange(0, len(rows), documents), len(rows))
+            return cls(starts, starts)
+        count = len(rows.first) - 1
+        starts = np.append(np.arange(0, count, max(1, documents // rows.cut.count)), count)
+        return cls(starts, rows.first[starts])
+
+    @classmethod
+    def of_encoder(cls, encoder: TextEncoder, rows: StoredRows) -> "Layout":
+        """The blocks that an encoder makes of the rows, wherever they are made."""
+        return cls.of(rows, min(BLOCK, encoder.block))
+
+    def name(self, number: int) -> str:
+        """What a block is called while it is begun: as the window of its documents."""
+        return str(int(self.documents[number]))
+
+    def sizes(self, numbers: Sequence[int]) -> int:
+        """How many rows these blocks have together."""
+        return int(np.diff(self.rows)[list(numbers)].sum())
+
+
+def write_index(
+    encoders: Sequence[TextEncoder], rows: StoredRows, folder: Path, options: EncodeOptions, progress: Progress
+) -> None:
+    """Writes what the rows of a corpus are encoded into, and their ids, into a folder, unless all of it is there.
+
+    Several processes each call this with the same arguments. Each encoder of each process, in a
+    thread of its own where it has others beside it, makes every so-manieth block.
+
+    Raises:
+        ModelError: a number is not finite; names the first such document's row.
+    """
+    here = world()
+    if from_first(here.first and encoders[0].is_complete(folder, rows)):  # one looks: it may be finished, and renamed
+        return
+
+    def part(number: int) -> None:
+        place = World(here.rank * len(encoders) + number, here.size * len(encoders))
+        with encoders[number].writer(folder, rows, place.rank) as writer:
+            encode_blocks(encoders[number], rows, writer, options, progress, place)
+
+    if len(encoders) == 1:
+        part(0)
+    else:
+        with ThreadPoolExecutor(len(encoders)) as devices:
+            list(devices.map(part, range(len(encoders))))
+    barrier()
+    if here.first:
+        close_index(encoders[0], rows, folder)
+
+
+def close_index(encoder: TextEncoder, rows: StoredRows, folder: Path) -> None:
+    """Writes the ids of the rows, when all blocks are there: the folder is complete."""
+    with encoder.writer(folder, rows) as writer:
+        writer.write_doc_ids(rows.doc_ids)
+        writer.close()
+
+
+def encode_blocks(
+    encoder: TextEncoder,
+    rows: StoredRows,
+    writer: StoreWriter,
+    options: EncodeOptions,
+    progress: Progress,
+    here: World = World(),  # noqa: B008
+) -> None:
+    """Writes every block of rows that the writer does not have; memory does not grow.
+
+    A row is a document, or a segment; a block of segments holds whole documents. Texts are sorted by length within a
+    block; `options.window` plays no part. Of several processes, `here` takes every so-manieth block, whichever are
+    finished already.
+    """
+    layout, finished = Layout.of_encoder(encoder, rows), writer.finished_blocks()
+    mine = range(here.rank, len(layout.rows) - 1, here.size)
+    missing = [number for number in mine if number not in finished]
+    total, left = layout.sizes(mine), layout.sizes(missing)
+    unit = "segments" if isinstance(rows, SegmentedCorpus) else "passages"
+    with progress.task("encode corpus", total, unit, total - left) as task:
+        made = encoded_blocks(encoder, rows, missing, total, options, task.advance)
+        for number in written(made, writer.write_block):
+            drop(options.begun, layout.name(number))
+
+
+def written(made: Iterable[tuple[int, int, Encoded]], write: Callable[[int, int, Encoded], None]) -> Iterator[int]:
+    """The number of each block when it is written, in a thread, while the next one is made."""
+    with ThreadPoolExecutor(1) as disk:
+
+        def put(block: tuple[int, int, Encoded]) -> int:
+            write(*block)
+            return block[0]
+
+        under_way: Future[int] | None = None
+        for block in made:
+            if under_way is not None:
+                yield under_way.result()
+            under_way = disk.submit(put, block)
+        if under_way is not None:
+            yield under_way.result()
+
+
+def encoded_blocks(
+    encoder: TextEncoder,
+    rows: StoredRows,
+    numbers: Sequence[int],
+    count: int,
+    options: EncodeOptions,
+    advance: Callable[[int], None],
+) -> Iterator[tuple[int, int, Encoded]]:
+    """For each of these blocks its number, its first row, and what its texts are encoded into; few are held.
+
+    count: about how many rows this process encodes in all.
+    """
+    layout, cut = Layout.of_encoder(encoder, rows), rows.cut if isinstance(rows, SegmentedCorpus) else None
+    spans = (layout.documents[number : number + 2].tolist() for number in numbers)
+    texts = ((start, _BlockTexts(rows, start, stop)) for start, stop in spans)
+    with kept_ids(encoder, rows, layout.documents[:-1]) if options.keep_tokens else nullcontext() as kept:
+        found = encoder.encode_windows(TextWindows(texts, count, cut, kept), "document", options, advance)
+        for number, (_, encoded) in zip(numbers, found, strict=True):
+            yield number, int(layout.rows[number]), encoded
+
+
+def block_sizes(encoder: TextEncoder, rows: StoredRows) -> list[int]:
+    """How many rows each block has."""
+    sizes: list[int] = np.diff(Layout.of_encoder(encoder, rows).rows).tolist()
+    return sizes
+
+
+@dataclass(frozen=True)
+class _BlockTexts(Sequence[str]):
+    """The texts of documents `start` to `stop`, read when one is asked for: in the thread that tokenises them."""
+
+    rows: StoredRows
+    start: int
+    stop: int
+
+    @cached_property
+    def _read(self) -> Sequence[str]:
+        return next(iter(self.rows.blocks(self.start, self.stop, len(self))))
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._read[place]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read)

@@ -1,0 +1,1 @@
+"""The built-in encoders: dense, static, sparse and multi-vector; and adapters."""

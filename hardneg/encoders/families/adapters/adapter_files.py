@@ -1,0 +1,81 @@
+"""The files of a trained adapter: what they say of it, and its name by content."""
+
+from pathlib import Path
+from typing import Any
+
+from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
+from hardneg.encoders.open.model_files import read_json
+from hardneg.records.errors import ModelError
+from hardneg.store.digest import digest, file_digest
+
+CONFIG = "adapter_config.json"
+WEIGHTS = "adapter_model.safetensors"
+# Versions and places; whether it was saved to be trained on.
+_IGNORED = {"base_model_name_or_path", "revision", "peft_version", "inference_mode", "auto_mapping", "task_type"}
+_MORE = ("megatron_config", "layer_replication", "modules_to_save", "trainable_token_indices", "target_parameters")
+_TYPES = ("LORA", "LOHA", "LOKR")
+
+
+def adapter_config(folder: Path) -> dict[str, Any]:
+    """What the configuration of a trained adapter says.
+
+    Raises:
+        ModelError: there is none, or it is not readable.
+    """
+    path = folder / CONFIG
+    if not path.is_file():
+        raise ModelError(f"adapter {folder}: no {CONFIG} there: name a folder that peft has saved an adapter in")
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise ModelError(f"{path}: not names and values in JSON: copy the adapter again")
+    return content
+
+
+def adapter_weights(folder: Path) -> Path:
+    """The file of a trained adapter's weights.
+
+    Raises:
+        ModelError: there is none in safetensors.
+    """
+    path = folder / WEIGHTS
+    if not path.is_file():
+        raise ModelError(f"adapter {folder}: no {WEIGHTS} there: copy the adapter again, in safetensors")
+    return path
+
+
+def check_adapter(folder: Path) -> None:
+    """Refuses what is no adapter, and adapters that are not weights beside those of linear layers alone."""
+    config = adapter_config(folder)
+    kind = config.get("peft_type")
+    if kind not in _TYPES:
+        raise ModelError(f"adapter {folder}: of type {kind}, which is not known here: use LoRA, LoHa or LoKr")
+    if found := [name for name in _MORE if config.get(name)]:
+        raise ModelError(f"adapter {folder}: has {', '.join(found)}, which is not known here: use another one")
+    adapter_weights(folder)
+
+
+def adapter_content(folder: Path) -> list[str]:
+    """A trained adapter by content: its settings and its weights, not its place or its base's."""
+    check_adapter(folder)
+    config = {name: value for name, value in adapter_config(folder).items() if name not in _IGNORED}
+    if isinstance(targets := config.get("target_modules"), list):
+        config["target_modules"] = sorted(targets)
+    return [digest(config), file_digest(adapter_weights(folder))]
+
+
+def settings_in(folder: Path) -> AdapterSpec:
+    """The settings that a trained adapter was made with."""
+    config = adapter_config(folder)
+    check_adapter(folder)
+    kind = str(config["peft_type"]).lower()
+    if kind == "lora":
+        kind = "dora" if config.get("use_dora") else "rslora" if config.get("use_rslora") else kind
+    targets, alpha = config.get("target_modules"), config.get("lora_alpha", config.get("alpha"))
+    dropout = config.get("lora_dropout", config.get("module_dropout"))
+    return AdapterSpec(
+        type=kind,  # type: ignore[arg-type]
+        rank=int(config.get("r") or 8),
+        alpha=float(alpha or 8),
+        dropout=float(dropout or 0),
+        target_modules=targets if isinstance(targets, str) else tuple(sorted(targets or ())),
+    )

@@ -1,0 +1,144 @@
+"""A spec's adapter: where its files are, its name by content, and how it comes into a model and out of it again."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hardneg.encoders.families.adapters.adapter_files import (
+    CONFIG,
+    WEIGHTS,
+    adapter_content,
+    adapter_weights,
+    check_adapter,
+    settings_in,
+)
+from hardneg.encoders.families.adapters.adapter_spec import AUTO, AdapterSpec
+from hardneg.encoders.open.model_files import sides
+from hardneg.encoders.open.source import Location, locate
+from hardneg.encoders.spec import KINDS, FullSpec
+from hardneg.records.errors import ModelError
+from hardneg.records.types import Lookup
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+    from torch import nn
+
+
+def adapter_identity(adapter: AdapterSpec) -> dict[str, Any]:
+    """What of an adapter may change a model: a trained one's content or commit, or a new one's settings.
+
+    Raises:
+        ModelError: there is no such adapter, or it is only on the hub, which cannot be reached.
+    """
+    if adapter.source is None:
+        return {**adapter.settings(), "save": adapter.save}
+    location = _located(adapter)
+    content = adapter_content(location.path) if location.commit is None else [location.name, location.commit]
+    return {"content": content, "save": adapter.save}
+
+
+def adapter_folder(adapter: AdapterSpec) -> Path | None:
+    """The folder of a trained adapter's files, downloaded into the hub's cache if need be; None for a new one.
+
+    Raises:
+        ModelError: there is no such adapter, or it cannot be downloaded.
+    """
+    if adapter.source is None:
+        return None
+    folder = _located(adapter).download([CONFIG, WEIGHTS])
+    check_adapter(folder)
+    return folder
+
+
+def look_up_adapter(adapter: AdapterSpec | None) -> Lookup:
+    """The bytes of a trained adapter's files, those here and those to come; none for a new one.
+
+    Raises:
+        ModelError: there is no such adapter.
+    """
+    if adapter is None or adapter.source is None:
+        return Lookup()
+    location = _located(adapter)
+    if location.commit is not None:
+        return location.look_up()
+    check_adapter(location.path)
+    return Lookup(there=adapter_weights(location.path).stat().st_size)
+
+
+def _located(adapter: AdapterSpec) -> Location:
+    location = locate(adapter.source or "", adapter.revision)
+    try:
+        _ = location.commit
+    except ModelError as error:
+        raise ModelError(f"adapter: {error}") from error
+    return location
+
+
+def put_adapters(whole: "nn.Module", spec: FullSpec, location: Location, learns: bool) -> None:
+    """Puts the spec's adapter into the transformer of each side; a new one only where it `learns`.
+
+    location: the model's. An adapter that is in there already is what learns.
+
+    Raises:
+        ModelError: the adapter does not fit the model, or peft is not there.
+    """
+    from hardneg.encoders.families.adapters.layers import fill, has_adapter, put_in
+    from hardneg.encoders.towers import has_twins, side
+
+    adapter = spec.adapter
+    if adapter is None:
+        return
+    if adapter.save == "apart" and (spec.twins or has_twins(whole)):
+        told = "sentence-transformers opens no adapters of two encoders"
+        raise ModelError(f"model {spec.name!r}: adapter.save apart: {told}: say save: merged")
+    place = adapter_folder(adapter)
+    done = set[int]()
+    for kind in KINDS:
+        transformer, own = side(whole, kind)[0], sides(location.path)[kind][0]
+        if not hasattr(getattr(transformer, "model", None), "add_adapter"):
+            raise ModelError(f"model {spec.name!r} has no transformer to put an adapter in: leave model.adapter out")
+        if id(transformer) in done:
+            continue
+        done.add(id(transformer))
+        if has_adapter(transformer.model):
+            fill(transformer.model, own)
+        elif place is not None or learns:
+            base = (location.name, location.commit) if location.on_hub else (str(own.resolve()), None)
+            put_in(transformer.model, adapter, place, *base)  # what others open the base by
+
+
+def with_saved_adapter(module: "SentenceTransformer", spec: FullSpec) -> "SentenceTransformer":
+    """What is to be saved of a model: a copy with the adapter merged into its weights, or itself."""
+    if spec.adapter is None or spec.adapter.save == "apart":
+        return module
+    from hardneg.encoders.families.adapters.layers import has_adapter, merged
+
+    return merged(module) if has_adapter(module) else module
+
+
+def noted(adapter: AdapterSpec) -> dict[str, Any]:
+    """What a saved model's folder keeps of its adapter: how the next one, or the same one, is trained on."""
+    if adapter.save == "apart":
+        return {"save": adapter.save}
+    folder = adapter_folder(adapter)
+    found = adapter if folder is None else replace(settings_in(folder), save=adapter.save)
+    return {**found.settings(), "save": found.save}
+
+
+def saved_adapter(content: Any, path: Path) -> AdapterSpec | None:
+    """What `noted` gave.
+
+    Raises:
+        ModelError: it is not of that form.
+    """
+    if content is None:
+        return None
+    try:
+        targets = content.get("target_modules", AUTO)
+        adapter = AdapterSpec(**{**content, "target_modules": targets if isinstance(targets, str) else tuple(targets)})
+        problems = adapter.problems()
+    except (TypeError, AttributeError) as error:
+        raise ModelError(f"{path}: adapter: not an adapter's settings: save the model again") from error
+    if problems:
+        raise ModelError(f"{path}: {'; '.join(problems)}: save the model again")
+    return adapter

@@ -1,0 +1,80 @@
+"""What a folder of an adapter alone stands for: the base that it names, with the adapter in it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from hardneg.encoders.families.adapters.adapter_files import CONFIG, adapter_config, check_adapter, settings_in
+from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
+from hardneg.encoders.open.model_files import module_folders
+from hardneg.encoders.open.source import Location, locate
+from hardneg.encoders.spec import ModelSpec
+from hardneg.records.errors import ModelError
+
+
+def network_folder(place: Path) -> Path:
+    """Where a transformer's configuration and weights lie: in its folder, or in that of its adapter's base.
+
+    Raises:
+        ModelError: the base is not on this machine.
+    """
+    if not (place / CONFIG).is_file():
+        return place
+    base = _base(place)
+    if base.folder is None or not (base.folder / "config.json").is_file():
+        raise ModelError(
+            f"model {place}: only an adapter, and its base {base.name!r} is not on this machine: put it there, "
+            "or say where it is: name: BASE, adapter: " + str(place)
+        )
+    return base.folder
+
+
+def with_base(spec: ModelSpec, location: Location, fetch: bool = False) -> tuple[ModelSpec, Location]:
+    """A base with a trained adapter, and where it is, where a folder holds no more than an adapter; else as they are.
+
+    fetch: downloads the base, and those of transformers in a folder that are adapters alone.
+
+    Source: `PeftModel.from_pretrained`: all but the adapter is the base's.
+    """
+    folder = location.folder
+    if folder is None:
+        return spec, location
+    if (folder / CONFIG).is_file() and not (folder / "modules.json").is_file():
+        _refuse_settings(spec, folder)
+        base = _base(folder, fetch)
+        adapter = AdapterSpec(spec.name, spec.revision, save=spec.adapter.save if spec.adapter else "merged")
+        return replace(spec, name=base.name, revision=base.revision, adapter=adapter), base
+    for place, kind in module_folders(folder).items() if fetch else ():
+        if kind == "Transformer" and (place / CONFIG).is_file():
+            check_adapter(place)
+            _base(place, fetch)
+    return spec, location
+
+
+def adapter_of(spec: ModelSpec, folder: Path) -> AdapterSpec | None:
+    """The spec's adapter, or else the one that is in the model's folder.
+
+    Raises:
+        ModelError: both say how one is made, and not the same.
+    """
+    places = [place for place, kind in module_folders(folder).items() if kind == "Transformer"]
+    inside = next((place for place in places if (place / CONFIG).is_file()), None)
+    if inside is None:
+        return spec.adapter
+    found = settings_in(inside)
+    if spec.adapter is not None and spec.adapter.settings() != found.settings():
+        _refuse_settings(spec, inside)
+    return replace(found, save=spec.adapter.save if spec.adapter else "merged")
+
+
+def _refuse_settings(spec: ModelSpec, folder: Path) -> None:
+    said = spec.adapter
+    if said is not None and said != AdapterSpec(save=said.save):
+        raise ModelError(f"model {spec.name!r}: {folder} has an adapter already: of adapter, say nothing but save")
+
+
+def _base(place: Path, fetch: bool = False) -> Location:
+    config = adapter_config(place)
+    name, revision = config.get("base_model_name_or_path"), config.get("revision")
+    if not isinstance(name, str) or not name.strip() or not isinstance(revision, str | None):
+        raise ModelError(f"model {place}: only an adapter that names no base: say name: BASE, adapter: {place}")
+    return locate(name, revision, fetch)

@@ -1,0 +1,168 @@
+"""Adapters by peft: put into a transformer, found in it, and merged into a copy of it."""
+
+from collections.abc import Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from hardneg.encoders.families.adapters.adapter_files import adapter_weights, check_adapter
+from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
+from hardneg.records.errors import ModelError
+from hardneg.runtime.seeding import derive_seed
+
+NAME = "default"
+"""The adapter's own among those that a transformer could have: what others call it who open it."""
+
+_INSTALL = "adapters need peft, which is not installed: pip install 'hardneg[peft]'"
+
+
+def check_peft() -> None:
+    """Refuses to go on without peft."""
+    try:
+        import peft  # noqa: F401
+    except ImportError as error:
+        raise ModelError(_INSTALL) from error
+
+
+def put_in(model: Any, adapter: AdapterSpec, folder: Path | None, base: str, revision: str | None = None) -> None:
+    """Puts an adapter into a model of transformers, whose own weights no longer learn.
+
+    A new one begins by changing nothing. folder: where a trained one's files are; None for a new one. base, revision:
+    what the model is opened by, as the adapter's file will say.
+
+    Raises:
+        ModelError: the adapter does not fit the model, or peft is not there.
+    """
+    check_peft()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(0, "adapter") >> 1)
+        try:
+            model.add_adapter(_new(model, adapter) if folder is None else _trained(folder), NAME)
+        except (ValueError, TypeError, ImportError, LookupError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise ModelError(f"adapter cannot be put into model {base!r} ({reason})") from error
+    config = model.peft_config[NAME]
+    config.base_model_name_or_path, config.revision = base, revision
+    if folder is not None:
+        fill(model, folder)
+    if adapter.save == "apart" and getattr(config, "use_dora", False):
+        raise ModelError(f"adapter {folder} is a dora, which transformers cannot read back: say save: merged")
+    learn(model)
+
+
+def learn(model: Any) -> None:
+    """The adapter's weights learn, and no others of the model's."""
+    own = {id(weights) for part in _layers(model) for weights in _own(part)}
+    for weights in model.parameters():
+        weights.requires_grad_(id(weights) in own)
+
+
+def has_adapter(model: nn.Module) -> bool:
+    """Whether a model has an adapter inside."""
+    return any(hasattr(part, "peft_config") for part in model.modules())
+
+
+def merged(module: nn.Module) -> nn.Module:
+    """A copy without adapters, whose weights have what they changed; it shares all others with the module."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    changed = {id(weights) for part in _layers(module) for weights in part.parameters()}
+    tensors = [*module.parameters(), *module.buffers()]
+    memo = {id(tensor): tensor for tensor in tensors if id(tensor) not in changed}
+    copied = deepcopy(module, memo)
+    for path, part in list(copied.named_modules()):
+        if isinstance(part, BaseTunerLayer):
+            part.merge()
+            copied.set_submodule(path, part.get_base_layer())
+        elif hasattr(part, "peft_config"):
+            part._hf_peft_config_loaded = False
+            del part.peft_config
+    return copied
+
+
+def _layers(module: nn.Module) -> Iterator[Any]:
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    return (part for part in module.modules() if isinstance(part, BaseTunerLayer))
+
+
+def _own(layer: Any) -> Iterator[nn.Parameter]:
+    """The adapter's weights in a layer, without those of the layer that it is put around."""
+    base = {id(weights) for weights in layer.get_base_layer().parameters()}
+    return (weights for weights in layer.parameters() if id(weights) not in base)
+
+
+def _new(model: nn.Module, adapter: AdapterSpec) -> Any:
+    import peft
+
+    targets = adapter.targets or layer_targets(model)
+    if adapter.type in ("loha", "lokr"):
+        config = peft.LoHaConfig if adapter.type == "loha" else peft.LoKrConfig
+        alpha: Any = adapter.alpha  # peft's files say a whole number; others work
+        return config(r=adapter.rank, alpha=alpha, module_dropout=adapter.dropout, target_modules=list(targets))
+    return peft.LoraConfig(
+        r=adapter.rank,
+        lora_alpha=adapter.alpha,  # type: ignore[arg-type]
+        lora_dropout=adapter.dropout,
+        target_modules=list(targets),
+        use_rslora=adapter.type == "rslora",
+        use_dora=adapter.type == "dora",
+    )
+
+
+def layer_targets(model: nn.Module) -> list[str]:
+    """The linear layers in a transformer's layers, by their names from the layer on; heads and poolers have none.
+
+    Raises:
+        ModelError: the model has no list of equal layers.
+    """
+    found = dict.fromkeys(name for stack in _stacks(model) for name in _linear(stack[0]))
+    if not found:
+        raise ModelError("adapter.target_modules: the model has no layers to find them in: name them")
+    return list(found)
+
+
+def _stacks(model: nn.Module) -> Iterator[nn.ModuleList]:
+    """Each outermost list of layers of one kind."""
+    for part in model.children():
+        if isinstance(part, nn.ModuleList) and len({type(layer) for layer in part}) == 1:
+            yield part
+        else:
+            yield from _stacks(part)
+
+
+def _linear(layer: nn.Module) -> list[str]:
+    return [name for name, part in layer.named_modules() if isinstance(part, nn.Linear)]
+
+
+def _trained(folder: Path) -> Any:
+    from peft import PeftConfig
+
+    check_adapter(folder)
+    return PeftConfig.from_pretrained(str(folder), local_files_only=True)
+
+
+def fill(model: Any, folder: Path) -> None:
+    """Puts a trained adapter's weights into a model that has one of its kind; they learn, and no others.
+
+    Raises:
+        ModelError: they are not those of this model's layers.
+    """
+    from peft import set_peft_model_state_dict
+    from safetensors.torch import load_file
+
+    try:
+        weights = load_file(str(adapter_weights(folder)))
+        result: Any = set_peft_model_state_dict(model, weights, NAME)
+    except (OSError, RuntimeError, ValueError, KeyError) as error:
+        raise ModelError(f"adapter {folder}: does not fit its base ({' '.join(str(error).split())[:200]})") from error
+    own = {id(weights) for part in _layers(model) for weights in _own(part)}
+    names = {name for name, weights in model.named_parameters() if id(weights) in own}
+    lacking = names.intersection(result.missing_keys)
+    if lacking or result.unexpected_keys:
+        name = min([*lacking, *result.unexpected_keys])
+        raise ModelError(f"adapter {folder}: does not fit its base ({name}): name the base that it was trained on")
+    learn(model)

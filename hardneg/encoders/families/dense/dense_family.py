@@ -1,0 +1,45 @@
+"""The family `dense`: a transformer with one vector a text."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from hardneg.encoders.open.folder_kind import FolderFamily
+from hardneg.encoders.open.model_files import module_folders
+from hardneg.encoders.protocol import Form
+from hardneg.records.errors import ModelError
+
+if TYPE_CHECKING:
+    from hardneg.encoders.encoder import Encoder
+    from hardneg.encoders.open.resolved import ResolvedModel
+    from hardneg.encoders.speed.fastest import Precision
+
+_OTHERS = {"SpladePooling": "sparse", "MultiVectorMask": "multi-vector"}
+
+
+@dataclass(frozen=True)
+class Dense(FolderFamily):
+    """A transformer with a pooling: one vector a text, compared by the inner product."""
+
+    called: ClassVar[str] = "dense"
+    version: ClassVar[int] = 1
+    form: ClassVar[Form] = "vectors"
+
+    def check_class(self, folder: Path) -> None:
+        """Refuses a folder of another family, be it one that does not say so."""
+        super().check_class(folder)
+        if found := [_OTHERS[kind] for kind in module_folders(folder).values() if kind in _OTHERS]:
+            raise ModelError(f"model {folder}: its modules are those of a {found[0]} encoder: say encoder: {found[0]}")
+
+    def load(
+        self, model: "ResolvedModel", device: str | None = None, precision: "Precision | None" = None
+    ) -> "Encoder":
+        """The model in evaluation mode.
+
+        Raises:
+            ModelError: it cannot do what its spec says.
+        """
+        from hardneg.encoders.encoder import Encoder
+        from hardneg.encoders.open.loading import load_module
+
+        return Encoder(load_module(model, device, precision), model.full)

@@ -1,0 +1,140 @@
+"""The family `multi-vector`: a vector for each token of a text, compared by MaxSim."""
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from hardneg.encoders.families.adapters.base import adapter_of
+from hardneg.encoders.families.multi_vector.multi_vector_contract import (
+    SIMILARITIES,
+    STANFORD,
+    LateInteractionContract,
+    read_late_interaction,
+)
+from hardneg.encoders.open.configuration import Shape
+from hardneg.encoders.open.contract import Contract, filled_values, saved_values
+from hardneg.encoders.open.folder_kind import FolderFamily
+from hardneg.encoders.protocol import Form
+from hardneg.encoders.spec import KINDS, SHORTEST, FullSpec, ModelSpec
+from hardneg.records.errors import ModelError
+from hardneg.records.types import PluginSetting
+from hardneg.store.digest import digest
+
+if TYPE_CHECKING:
+    from hardneg.encoders.encoder import Encoder
+    from hardneg.encoders.open.resolved import ResolvedModel
+    from hardneg.encoders.speed.fastest import Precision
+
+_OF_ONE_VECTOR = ["pooling", "projection", "layer_norm", "activation", "truncate_dim", "twins"]
+_OF_ONE_VECTOR += ["query_token_type", "document_token_type"]
+
+
+@dataclass(frozen=True)
+class LateInteraction(FolderFamily):
+    """Late interaction, as ColBERT has it: a vector for each token, compared by MaxSim.
+
+    A folder of sentence-transformers' `MultiVectorEncoder`, of PyLate or of Stanford's ColBERT is taken as it is. Of
+    any other transformer the last layer's token vectors are taken, as the options say.
+
+    Source: Khattab and Zaharia, ColBERT (SIGIR 2020).
+
+    Args:
+        dimension: size that token vectors are projected to, by directions that are a right angle apart; none: as large
+            as they are.
+        query_expansion: up to how many tokens queries are filled with [MASK]; 0: not at all; none: as the folder says.
+        skiplist: tokens of documents that are not scored; `own` is what the folder says.
+        normalise: whether token vectors have norm 1; none: as the folder says.
+    """
+
+    dimension: int | None = None
+    query_expansion: int | None = None
+    skiplist: Literal["own", "none", "punctuation"] = "own"
+    normalise: bool | None = None
+    called: ClassVar[str] = "multi-vector"
+    version: ClassVar[int] = 1
+    form: ClassVar[Form] = "token-vectors"
+    own: ClassVar[tuple[str, ...]] = ("MultiVectorEncoder", "ColBERT", STANFORD)
+
+    def full(self, model: "ResolvedModel") -> FullSpec:
+        """The spec with what the model's folder says.
+
+        Raises:
+            ModelError: the folder is not readable, or cannot be used as the spec says.
+        """
+        self.check_class(model.path)
+        spec, contract, told = model.spec, model.contract, read_late_interaction(model.path)
+        if self.query_expansion:
+            contract = replace(contract, query_length=self.query_expansion)
+        values = filled_values(spec, contract, adapter_of(spec, model.path))
+        full = FullSpec(**values | {"encoder": self._setting(told)})
+        if problems := self._problems(spec, full, told):
+            raise ModelError(f"model {spec.name!r}: " + "; ".join(problems))
+        return full
+
+    def contract(self, folder: Path) -> Contract:
+        """What a folder says. Raises ModelError where it holds no whole model."""
+        told = read_late_interaction(folder)
+        own = {
+            "similarity": told.similarity,
+            **{f"{kind}_prompt": told.prompts[kind] for kind in KINDS},
+            **{f"{kind}_length": told.lengths[kind] for kind in KINDS},
+            **saved_values(folder),
+        }
+        return replace(super().contract(folder), **own, prompts=told.prompts, pooling="", odd=())
+
+    def shape(self, model: "ResolvedModel") -> Shape:
+        """By the configuration, and the size of what token vectors are projected to."""
+        try:
+            own = model.contract.dimension
+        except (ModelError, OSError):
+            own = None
+        return replace(super().shape(model), vector=self.dimension or own)
+
+    def filled(self, told: LateInteractionContract) -> int:
+        """Up to how many tokens queries are filled; 0: they are not."""
+        return told.filled if self.query_expansion is None else self.query_expansion
+
+    def _setting(self, told: LateInteractionContract) -> PluginSetting | None:
+        """Itself, with the options that say something else than the folder does; none where that says it all."""
+        options = {name: value for name, value in asdict(self).items() if value != getattr(LateInteraction, name)}
+        if options.get("query_expansion") == told.filled:
+            del options["query_expansion"]
+        return PluginSetting("multi-vector", options) if options or not told.form else None
+
+    def _problems(self, spec: ModelSpec, full: FullSpec, told: LateInteractionContract) -> list[str]:
+        found = []
+        if asked := [name for name in _OF_ONE_VECTOR if getattr(spec, name) != getattr(ModelSpec, name)]:
+            found.append(f"{', '.join(asked)}: not for token vectors, leave that out")
+        if full.similarity not in SIMILARITIES:
+            found.append(f"similarity is {full.similarity!r}: token vectors have maxsim or meanmaxsim")
+        if asked := [f"{kind}_length is {full.length(kind)}" for kind in KINDS if full.length(kind) < SHORTEST]:
+            found.append(f"{', '.join(asked)}: at least {SHORTEST} tokens are needed")
+        if full.query_length < self.filled(told):
+            found.append(f"query_length is {full.query_length}: queries are filled up to {self.filled(told)} tokens")
+        if self.dimension is not None and (told.form or self.dimension < 1):
+            says = "it has its own" if told.form else "give a number of dimensions"
+            found.append(f"encoder.dimension is {self.dimension}: {says}, or leave it out")
+        if self.query_expansion is not None and self.query_expansion < 0:
+            found.append(f"encoder.query_expansion is {self.query_expansion}: give a number of tokens, 0 is none")
+        return found
+
+    def content_digest(self, model: "ResolvedModel") -> str:
+        """By the files' content and the options, also those that the older forms keep outside of their modules."""
+        name = super().content_digest(model)
+        options = read_late_interaction(model.path).options if len(model.origins) == 1 else {}
+        return digest([name, dict(options)]) if options else name
+
+    def load(
+        self, model: "ResolvedModel", device: str | None = None, precision: "Precision | None" = None
+    ) -> "Encoder":
+        """The model in evaluation mode.
+
+        Raises:
+            ModelError: it cannot do what its spec says.
+        """
+        from hardneg.encoders.encoder import Encoder
+        from hardneg.encoders.families.multi_vector.load_multi_vector import load_multi_vector
+        from hardneg.encoders.families.multi_vector.token_vectors import VectorAToken
+
+        module = load_multi_vector(self, model, device, precision)
+        return Encoder(module, model.full, VectorAToken(model.full.similarity == "meanmaxsim"))

@@ -1,0 +1,155 @@
+"""A `MultiVectorEncoder` of sentence-transformers from a folder of any form, as a spec says."""
+
+import string
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from hardneg.encoders.families.adapters.adapter_source import put_adapters
+from hardneg.encoders.families.multi_vector.multi_vector_contract import read_late_interaction
+from hardneg.encoders.open.loading import (
+    assembled,
+    check_sound,
+    hold_in,
+    library_model,
+    read_modules,
+    weights_dtype,
+    with_prompts,
+)
+from hardneg.encoders.open.model_files import check_activations
+from hardneg.encoders.spec import KINDS, FullSpec
+from hardneg.encoders.towers import has_twins, side, transformers, twins
+from hardneg.records.errors import ModelError
+from hardneg.runtime.seeding import derive_seed
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from hardneg.encoders.families.multi_vector.late_interaction import LateInteraction
+    from hardneg.encoders.open.resolved import ResolvedModel
+    from hardneg.encoders.speed.fastest import Precision
+
+_SCORED = "MultiVectorMask"
+_TOKENS = "token_embeddings"
+_KNOWN = {"Dense", _SCORED, "Normalize"}
+
+
+def load_multi_vector(
+    kind: "LateInteraction", model: "ResolvedModel", device: str | None, precision: "Precision | None"
+) -> "SentenceTransformer":
+    """The model in evaluation mode.
+
+    precision: what texts will be encoded in; None is to train.
+
+    Raises:
+        ModelError: the files are not those of one whole model, or it cannot do what the spec says.
+    """
+    from sentence_transformers import MultiVectorEncoder
+
+    spec, folder = model.full, model.path
+    check_activations(folder)
+    told = read_late_interaction(folder)
+    modules = _own_modules(folder) if told.form else _of_others(folder)
+    check_sound(modules, folder, spec)
+    _check_known(modules, spec)
+    if spec.adapter is not None:
+        put_adapters(nn.Sequential(*modules), spec, model.location, learns=precision is None)
+    modules = _arranged(modules, kind)
+    expansion = _without_expansion(modules)
+    for first in transformers(nn.Sequential(*modules)):
+        hold_in(first.model, weights_dtype(spec, precision))
+    module = with_prompts(assembled(modules, spec, device, MultiVectorEncoder), told.prompts, None)
+    if filled := kind.filled(told):
+        strategy = "fixed" if filled == spec.query_length else "min"
+        side(module, "query")[0].query_expansion = {**expansion, "strategy": strategy, "length": filled}
+    return module
+
+
+def _without_expansion(modules: list[nn.Module]) -> Mapping[str, Any]:
+    """Takes out how queries are filled, which lengths are checked against, and gives it back."""
+    first = side(nn.Sequential(*modules), "query")[0]
+    expansion, first.query_expansion = first.query_expansion, None
+    return expansion or {}
+
+
+def _own_modules(folder: Path) -> list[nn.Module]:
+    """Those of a late-interaction model; sentence-transformers reads the older forms too."""
+    from sentence_transformers import MultiVectorEncoder
+
+    return list(library_model(MultiVectorEncoder, folder, torch.float32).children())
+
+
+def _of_others(folder: Path) -> list[nn.Module]:
+    """The transformer of a model that was made for other things; nothing that comes behind it."""
+    return side(nn.Sequential(*read_modules(folder, torch.float32)), "document")[:1]
+
+
+def _check_known(modules: list[nn.Module], spec: FullSpec) -> None:
+    """Refuses modules whose work is not known here."""
+    whole = nn.Sequential(*modules)
+    for kind in KINDS:
+        rest = side(whole, kind)[1:]
+        if others := [name for part in rest if (name := type(part).__name__) not in _KNOWN]:
+            raise ModelError(f"model {spec.name!r}: has {', '.join(others)} behind its transformer: use another model")
+        if odd := [name for part in rest for name in _vectors(part) if name != _TOKENS]:
+            raise ModelError(f"model {spec.name!r}: its modules give {odd[0]!r}, not {_TOKENS}: use another model")
+        if any(getattr(part, "keep_only_token_ids", None) for part in rest):
+            raise ModelError(f"model {spec.name!r} scores tokens of images alone: use another model")
+
+
+def _vectors(part: nn.Module) -> list[Any]:
+    """What a module says that it reads and makes, where it says so."""
+    found = (getattr(part, name, None) for name in ("module_input_name", "module_output_name"))
+    return [name for name in found if name is not None]
+
+
+def _arranged(modules: list[nn.Module], kind: "LateInteraction") -> list[nn.Module]:
+    whole = nn.Sequential(*modules)
+    if has_twins(whole):
+        return [twins(*(_one_side(side(whole, one), kind) for one in KINDS))]
+    return _one_side(modules, kind)
+
+
+def _one_side(parts: list[Any], kind: "LateInteraction") -> list[nn.Module]:
+    """The transformer, what projects its vectors, what says which are scored, and a normalisation."""
+    from sentence_transformers.base.modules import Normalize
+    from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+
+    transformer, *rest = parts
+    of_type = {name: [part for part in rest if type(part).__name__ == name] for name in _KNOWN}
+    heads, masks, norms = of_type["Dense"], of_type[_SCORED], of_type["Normalize"]
+    if kind.dimension is not None:
+        heads = [_projection(transformer, kind.dimension)]
+    words = list(string.punctuation) if kind.skiplist == "punctuation" else []
+    masks = masks if masks and kind.skiplist == "own" else [MultiVectorMask(skiplist_words=words)]
+    normalised = kind.normalise if kind.normalise is not None else bool(norms) or len(parts) == 1
+    return [transformer, *heads, *masks, *([Normalize(module_input_name="token_embeddings")] if normalised else [])]
+
+
+def _projection(transformer: Any, dimension: int) -> nn.Module:
+    """A linear layer without bias whose rows are drawn at random and then made orthonormal.
+
+    Inner products of what it makes of token vectors are those of the vectors times a constant, but for noise: so a
+    model ranks about as well with it as without it before any training.
+
+    Source: the layer is that of Khattab and Zaharia, ColBERT (SIGIR 2020), section 3.2.
+    """
+    from sentence_transformers.base.modules import Dense
+
+    size = int(transformer.get_embedding_dimension())
+    if dimension > size:
+        raise ModelError(f"encoder.dimension is {dimension}: token vectors have {size} dimensions, give fewer")
+    draws = torch.Generator().manual_seed(derive_seed(0, "token projection", size, dimension) >> 1)
+    weight = torch.linalg.qr(torch.randn(size, dimension, generator=draws)).Q.T.contiguous()
+    dense: nn.Module = Dense(
+        size,
+        dimension,
+        bias=False,
+        activation_function=nn.Identity(),
+        init_weight=weight,
+        module_input_name="token_embeddings",
+    )
+    return dense

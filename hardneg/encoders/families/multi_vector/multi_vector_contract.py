@@ -1,0 +1,109 @@
+"""What a folder says of a late-interaction model, in each of the forms that there are."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hardneg.encoders.open.configuration import mapping, own_length, transformer_options
+from hardneg.encoders.open.contract import CONFIG, own_prompts
+from hardneg.encoders.open.model_files import sides
+from hardneg.encoders.spec import KINDS, Kind
+from hardneg.records.errors import ModelError
+
+SIMILARITIES = ("maxsim", "meanmaxsim")
+METADATA = "artifact.metadata"
+STANFORD = "HF_ColBERT"
+"""The architecture that a folder of Stanford's ColBERT names."""
+
+_FILLED = 32  # what sentence-transformers fills queries of the older forms up to, where they do not say
+_OLDER = [f"{kind}_{name}" for kind in KINDS for name in ("length", "prefix")]
+_OLDER += ["query_expansion", "do_query_expansion", "attend_to_expansion_tokens", "attend_to_mask_tokens"]
+_OLDER += ["skiplist_words"]
+
+
+@dataclass(frozen=True)
+class LateInteractionContract:
+    """What the files say.
+
+    form: `sentence-transformers`, `pylate` (its version 3 and before) or `stanford`; "" is a model that was made for
+        other things, whose token vectors can be taken.
+    prompts: all of them by name, those of queries and documents among them. lengths: tokens that are read, by kind.
+    filled: up to how many tokens queries are filled with others; 0: they are not.
+    options: what the older forms say of their modules outside of the modules' own files.
+    """
+
+    form: str
+    similarity: str
+    prompts: Mapping[str, str]
+    lengths: Mapping[Kind, int]
+    filled: int
+    options: Mapping[str, Any]
+
+
+def read_late_interaction(folder: Path) -> LateInteractionContract:
+    """What a model's folder says.
+
+    Source: `MultiVectorEncoder._parse_model_config` and `_maybe_load_stanford_metadata` of sentence-transformers 6.
+
+    Raises:
+        ModelError: a file is not readable, or a value is not of its kind.
+    """
+    config = mapping(folder / CONFIG)
+    if STANFORD in (mapping(folder / "config.json").get("architectures") or ()):
+        return _stanford(folder)
+    made = config.get("model_type")
+    form = {"MultiVectorEncoder": "sentence-transformers", "ColBERT": "pylate"}.get(str(made), "")
+    options = {name: config[name] for name in _OLDER if name in config} if form else {}
+    place = sides(folder)["query"][0]
+    own = transformer_options(place) if form else {}
+    expansion = own["query_expansion"] if "query_expansion" in own else _older_expansion(options)
+    filled = _count(expansion.get("length"), folder) if isinstance(expansion, dict) else 0
+    lengths = {kind: _length(folder, kind, options) for kind in KINDS}
+    if filled:
+        fixed = isinstance(expansion, dict) and expansion.get("strategy") == "fixed"
+        lengths["query"] = filled if fixed else max(filled, lengths["query"])
+    said = config.get("similarity_fn_name")
+    similarity = str(said) if said in SIMILARITIES else "maxsim"
+    return LateInteractionContract(form, similarity, _prompts(config, folder), lengths, filled, options)
+
+
+def _stanford(folder: Path) -> LateInteractionContract:
+    said = mapping(folder / METADATA)
+    filled = _count(said.get("query_maxlen") or _FILLED, folder)
+    prompts = {
+        "query": f"{said.get('query_token_id') or '[unused0]'} ",
+        "document": f"{said.get('doc_token_id') or '[unused1]'} ",
+    }
+    length = said.get("doc_maxlen")
+    document = own_length(folder, "document", trained=False)[0] if length is None else _count(length, folder)
+    return LateInteractionContract("stanford", "maxsim", prompts, {"query": filled, "document": document}, filled, said)
+
+
+def _older_expansion(options: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The expansion of a folder of PyLate, which fills queries unless it says otherwise."""
+    if "query_expansion" in options or not options or options.get("do_query_expansion") is False:
+        return options.get("query_expansion")
+    return {"strategy": "fixed", "length": options.get("query_length") or _FILLED}
+
+
+def _length(folder: Path, kind: Kind, options: Mapping[str, Any]) -> int:
+    place, said = sides(folder)[kind][0], options.get(f"{kind}_length")
+    if said is not None and transformer_options(place).get(f"{kind}_length") is None:
+        return _count(said, folder)
+    return own_length(place, kind, (folder / "modules.json").exists())[0]
+
+
+def _prompts(config: Mapping[str, Any], folder: Path) -> dict[str, str]:
+    """By name; PyLate's markers stand before the prompts of queries and documents."""
+    prompts = own_prompts(config, folder)
+    for kind in KINDS:
+        if (marker := config.get(f"{kind}_prefix")) is not None:
+            prompts[kind] = str(marker) + prompts[kind].removeprefix(str(marker))
+    return prompts
+
+
+def _count(value: Any, folder: Path) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    raise ModelError(f"model {folder}: {value!r} is no number of tokens: copy the model again")

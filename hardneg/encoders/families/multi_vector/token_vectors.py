@@ -1,0 +1,101 @@
+"""What texts become in a late-interaction encoder: a vector a token, stored one document after the other."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hardneg.encoders.families.multi_vector.counting import count_tokens
+from hardneg.encoders.families.multi_vector.maxsim import collected, marked, maxsim, maxsim_of_lists, padded
+from hardneg.encoders.protocol import Form
+from hardneg.encoders.representation import Batches
+from hardneg.encoders.spec import Kind
+from hardneg.encoders.towers import forward
+from hardneg.formats.corpus import Corpus
+from hardneg.formats.vectors.token_store import TokenWriter, is_complete
+from hardneg.records.types import TokenVectors
+from hardneg.runtime.distributed import World
+from hardneg.runtime.progress import Progress
+
+if TYPE_CHECKING:
+    from hardneg.encoders.encoder import Encoder
+
+
+@dataclass(frozen=True, eq=False)
+class TokenRows:
+    """Documents and the place of their vectors; offsets: int64 [N + 1], where each document's begin."""
+
+    corpus: Corpus
+    offsets: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.corpus)
+
+    @property
+    def doc_ids(self) -> Sequence[str]:
+        """The id of each document."""
+        return self.corpus.doc_ids
+
+    def blocks(self, start: int, stop: int, size: int) -> Iterator[Sequence[str]]:
+        """The texts of documents `start` to `stop`, so many at a time."""
+        return self.corpus.blocks(start, stop, size)
+
+
+@dataclass(frozen=True)
+class VectorAToken:
+    """A vector for each scored token, float32 [n, T, d + 1] on the device; mean: scores are by token of the query."""
+
+    mean: bool = False
+    form: ClassVar[Form] = "token-vectors"
+    files: ClassVar[Sequence[str]] = ("index", "docid", "offsets.npy")
+    block: ClassVar[int] = 1024
+
+    def run(self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, kind: Kind) -> Tensor:
+        """float32 [n, T, d + 1]."""
+        features = forward(parts, features, device, kind)
+        return marked(features["token_embeddings"], features["attention_mask"])
+
+    def gathered(self, batches: Batches, count: int, dimension: int) -> TokenVectors:
+        """The texts in order; of the padding nothing is held."""
+        found: list[NDArray[np.float32]] = [np.empty((0, dimension), np.float32)] * count
+        for rows, tensor in batches:
+            part = collected(tensor)
+            for place, start, stop in zip(rows.tolist(), part.offsets[:-1], part.offsets[1:], strict=True):
+                found[place] = part.vectors[start:stop]
+        offsets = np.cumsum([0, *map(len, found)], dtype=np.int64)
+        return TokenVectors(offsets, np.concatenate([np.empty((0, dimension), np.float32), *found]))
+
+    def collect(self, tensor: Tensor) -> TokenVectors:
+        """The scored vectors."""
+        return collected(tensor)
+
+    def tensor(self, encoded: TokenVectors, device: torch.device) -> Tensor:
+        """float32 [n, T, d + 1]."""
+        return padded(encoded, device)
+
+    def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None) -> Tensor:
+        """MaxSim; each document once, however many columns it has."""
+        scores = maxsim(queries, documents, self.mean)
+        return scores if columns is None else scores[:, columns]
+
+    def score_lists(self, queries: Tensor, encoded: TokenVectors) -> Tensor:
+        """MaxSim."""
+        documents = self.tensor(encoded, queries.device)
+        return maxsim_of_lists(queries, documents.view(len(queries), -1, *documents.shape[1:]), self.mean)
+
+    def rows(self, encoder: "Encoder", corpus: Corpus, folder: Path, progress: Progress, here: World) -> TokenRows:
+        """The documents, their tokens counted."""
+        return TokenRows(corpus, count_tokens(encoder, corpus, folder, progress, here))
+
+    def writer(self, folder: Path, rows: TokenRows, dimension: int, number: int) -> TokenWriter:
+        """A writer of the vectors and of where each document's begin."""
+        return TokenWriter(folder, dimension, rows.offsets, number)
+
+    def is_complete(self, folder: Path, rows: TokenRows, dimension: int) -> bool:
+        """Whether it holds the vectors of all documents."""
+        return is_complete(folder, dimension, rows.offsets)

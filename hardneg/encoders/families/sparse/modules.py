@@ -1,0 +1,148 @@
+"""The modules of a sparse encoder: those that a folder holds, or new ones behind its transformer."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from hardneg.encoders.families.sparse.head import new_head
+from hardneg.encoders.families.sparse.query_terms import check_query_terms, query_terms
+from hardneg.encoders.open.contract import made_as
+from hardneg.encoders.open.loading import (
+    assembled,
+    hold_in,
+    library_model,
+    library_transformer,
+    load_kwargs,
+    weights_dtype,
+    with_prompts,
+)
+from hardneg.encoders.open.model_files import check_activations, module_folders, sides
+from hardneg.encoders.open.soundness import check_encoder, check_found, check_tokenizer, check_weights, differences
+from hardneg.encoders.spec import FullSpec
+from hardneg.encoders.towers import check_sides, has_twins, side, twins, with_own_queries
+from hardneg.records.errors import ModelError
+
+if TYPE_CHECKING:
+    from sentence_transformers import SparseEncoder
+
+    from hardneg.encoders.families.sparse.splade import Splade
+    from hardneg.encoders.open.resolved import ResolvedModel
+    from hardneg.encoders.speed.fastest import Precision
+
+_CHUNK = 64  # tokens whose weights are made at once where none learns: the padded length may be 512
+
+
+def load_module(
+    options: "Splade", model: "ResolvedModel", device: str | None, precision: "Precision | None"
+) -> "SparseEncoder":
+    """The model as options and spec say, in evaluation mode.
+
+    precision: what texts will be encoded in; None is to train.
+
+    Raises:
+        ModelError: the files are not those of one whole model, or it cannot do what is asked.
+    """
+    from sentence_transformers import SparseEncoder
+
+    spec, folder, contract = model.full, model.path, model.contract
+    check_activations(folder)
+    dtype = weights_dtype(spec, precision)
+    own = made_as(folder) == SparseEncoder.__name__
+    whole, most = _own(folder, spec, dtype) if own else (_new(folder, spec, dtype), None)
+    made = assembled(_arranged(options, spec, whole), spec, device, SparseEncoder)
+    module: Any = with_prompts(made, contract.prompts, contract.default_prompt_name)
+    module.max_active_dims = options.max_terms or most
+    return module
+
+
+def terms_of(module: Any) -> Sequence[str]:
+    """What each term is, in the order of their numbers; those that the tokenizer has no word for by their number."""
+    tokenizer, width = side(module, "document")[0].tokenizer, int(module.get_embedding_dimension())
+    found = tokenizer.convert_ids_to_tokens(range(min(width, len(tokenizer))))
+    return [token or f"[{number}]" for number, token in enumerate(found)] + [
+        f"[{number}]" for number in range(len(found), width)
+    ]
+
+
+def _own(folder: Path, spec: FullSpec, dtype: torch.dtype) -> tuple[nn.Module, int | None]:
+    """What the folder holds, and how many weights of a text it keeps."""
+    from sentence_transformers import SparseEncoder
+
+    check_query_terms(folder)
+    found = library_model(SparseEncoder, folder, dtype)
+    whole = nn.Sequential(*found.children())
+    check_sides(list(whole), spec.name)
+    transformer, *rest = side(whole, "document")
+    _check_modules(rest, spec)
+    check_encoder(transformer, spec)
+    if transformer.model.get_output_embeddings() is None:
+        raise ModelError(f"model {spec.name!r}: opened without its head of masked words: copy the model again")
+    check_tokenizer(transformer, spec.name)
+    check_weights(transformer.model, sides(folder)["document"][0], spec.name)
+    return whole, found.max_active_dims
+
+
+def _check_modules(rest: Sequence[nn.Module], spec: FullSpec) -> None:
+    """Refuses what is no SPLADE."""
+    names = [type(part).__name__ for part in rest]
+    if names not in (["SpladePooling"], ["SpladePooling", "Normalize"]):
+        raise ModelError(f"model {spec.name!r}: {', '.join(names)} behind its transformer: only SpladePooling is known")
+
+
+def _new(folder: Path, spec: FullSpec, dtype: torch.dtype) -> nn.Module:
+    """The folder's transformer with a head of masked words, its own or a new one, and SPLADE's pooling."""
+    from sentence_transformers.sparse_encoder.modules import SpladePooling
+
+    places = [place for place, kind in module_folders(folder).items() if kind == "Transformer"]
+    if len(places) != 1:
+        raise ModelError(f"model {spec.name!r}: {len(places)} transformers in it: name a model that has one")
+    weights = load_kwargs(folder, torch.float32)
+    transformer = library_transformer(places[0], weights, {}, transformer_task="fill-mask")
+    check_encoder(transformer, spec)
+    check_tokenizer(transformer, spec.name)
+    _with_head(transformer.model, places[0], spec.name)
+    hold_in(transformer.model, dtype)
+    return nn.Sequential(transformer, SpladePooling(embedding_dimension=transformer.model.config.vocab_size))
+
+
+def _with_head(model: Any, place: Path, name: str) -> None:
+    """Makes sure that the network is whole, and makes its head where the files have none of it."""
+    missing, _ = differences(model, place)
+    body = f"{model.base_model_prefix}."
+    lacking = {key for key in missing if not key.startswith(body)}
+    outside = {key for key, _ in model.named_parameters() if not key.startswith(body)}
+    if not lacking or lacking < outside:
+        return check_weights(model, place, name)
+    check_found(set(missing) - lacking, name)
+    new_head(model, lacking, name)
+
+
+def _arranged(kind: "Splade", spec: FullSpec, whole: nn.Module) -> list[nn.Module]:
+    """The modules with the pooling, the queries and the normalisation that are asked for."""
+    documents = _pooled(kind, spec, side(whole, "document"))
+    queries = side(whole, "query")
+    if kind.queries == "terms" or (kind.queries == "own" and not hasattr(queries[0], "model")):
+        ours = queries[0] if not hasattr(queries[0], "model") else None
+        return [twins([query_terms(documents[0].tokenizer, spec, ours), *documents[2:]], documents)]
+    if not hasattr(queries[0], "model"):
+        raise ModelError(f"model {spec.name!r} has no encoder of queries: leave `queries` out, or name another model")
+    if has_twins(whole):
+        return [twins(_pooled(kind, spec, queries), documents)]
+    return [twins(with_own_queries(documents), documents)] if spec.twins else documents
+
+
+def _pooled(kind: "Splade", spec: FullSpec, parts: Sequence[Any]) -> list[nn.Module]:
+    from sentence_transformers.base.modules import Normalize
+    from sentence_transformers.sparse_encoder.modules import SpladePooling
+
+    transformer, own = parts[0], parts[1]
+    pooling = SpladePooling(
+        pooling_strategy=own.pooling_strategy if kind.pooling == "own" else kind.pooling,
+        activation_function=own.activation_function if kind.activation == "own" else kind.activation,
+        embedding_dimension=transformer.model.config.vocab_size,
+        chunk_size=_CHUNK,
+    )
+    return [transformer, pooling, *([Normalize()] if spec.similarity == "cosine" else [])]

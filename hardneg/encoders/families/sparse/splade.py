@@ -1,0 +1,110 @@
+"""The family `sparse`: a transformer that gives each term of its vocabulary a weight."""
+
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from hardneg.encoders.families.adapters.base import adapter_of
+from hardneg.encoders.open.configuration import VOCABULARY, Shape, mapping
+from hardneg.encoders.open.contract import CONFIG, filled, made_as
+from hardneg.encoders.open.folder_kind import FolderFamily
+from hardneg.encoders.open.model_digest import digest_of, model_content
+from hardneg.encoders.protocol import Form
+from hardneg.encoders.spec import FullSpec, ModelSpec
+from hardneg.records.errors import ModelError, PluginError
+from hardneg.records.types import PluginSetting
+
+if TYPE_CHECKING:
+    from hardneg.encoders.encoder import Encoder
+    from hardneg.encoders.open.resolved import ResolvedModel
+    from hardneg.encoders.speed.fastest import Precision
+
+_CLASS = "SparseEncoder"
+_OF_VECTORS = {"pooling", "projection", "layer_norm", "activation", "truncate_dim"}
+_OF_VECTORS |= {"query_token_type", "document_token_type", "adapter"}
+
+
+@dataclass(frozen=True)
+class Splade(FolderFamily):
+    """Weights of terms, most of them 0, compared by the inner product: SPLADE.
+
+    The weight of a term is the largest, over a text's tokens, of log(1 + relu(logit)) by the head of masked words; a
+    transformer without such a head gets one of its own embeddings.
+
+    Source: Formal et al., SPLADE v2 (arXiv 2109.10086), Eq. 6; Eq. 1 of it with `pooling` sum, as in SPLADE (SIGIR
+    2021); SPLADE-doc with `queries` terms; a second logarithm as in Shen et al. (arXiv 2504.14839).
+
+    Attributes:
+        pooling: over tokens, `max` or `sum`; `own` is what the model has, and `max` where it has none yet.
+        activation: `relu`, or `log1p_relu`, which takes the logarithm once more; `own` as above, else `relu`.
+        queries: `encoder` reads queries as documents; `terms` takes a query's own terms, each with one weight for all
+            queries, that is 1 at first and learns; `own` is what the model has, else `encoder`.
+        max_terms: how many weights of a text are kept where it is encoded, the largest; none is what the model says.
+    """
+
+    called: ClassVar[str] = "sparse"
+    version: ClassVar[int] = 1
+    form: ClassVar[Form] = "weights"
+    own: ClassVar[tuple[str, ...]] = (_CLASS,)
+
+    pooling: Literal["own", "max", "sum"] = "own"
+    activation: Literal["own", "relu", "log1p_relu"] = "own"
+    queries: Literal["own", "encoder", "terms"] = "own"
+    max_terms: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_terms is not None and self.max_terms < 1:
+            raise PluginError(f"sparse: max_terms must be 1 or more, not {self.max_terms}")
+
+    def full(self, model: "ResolvedModel") -> FullSpec:
+        """The spec with what the model's folder says; inner products, where it holds no sparse encoder yet.
+
+        Raises:
+            ModelError: the folder is of another family or not readable, or the spec asks for what vectors have.
+        """
+        spec = model.spec
+        if odd := [name for name in sorted(_OF_VECTORS) if getattr(spec, name) != getattr(ModelSpec, name)]:
+            raise ModelError(f"model {spec.name!r}: {', '.join(odd)}: not for weights of terms: leave out")
+        if self.queries == "terms" and spec.twins:
+            raise ModelError(f"model {spec.name!r}: twins: queries of terms have no encoder, leave one of the two out")
+        self.check_class(model.path)
+        started = spec if spec.similarity or made_as(model.path) == _CLASS else replace(spec, similarity="dot")
+        return filled(started, model.contract, adapter_of(spec, model.path))
+
+    def remarks(self, folder: Path) -> list[str]:
+        """That a head is made, where there is none."""
+        said = mapping(folder / "config.json").get("architectures") or []
+        if made_as(folder) == _CLASS or any(str(name).endswith("ForMaskedLM") for name in said):
+            return []
+        return ["it has no head of masked words: a new one is made of its word embeddings"]
+
+    def content_digest(self, model: "ResolvedModel") -> str:
+        """By the files' content and the options; those of this family count where the folder does not say all."""
+        options: dict[str, Any] = {
+            field.name: value for field in fields(self) if (value := getattr(self, field.name)) != field.default
+        }
+        own = made_as(model.path) == _CLASS
+        if own and (most := mapping(model.path / CONFIG).get("max_active_dims")) is not None:
+            options.setdefault("max_terms", most)
+        setting = None if own and not options else PluginSetting("sparse", options | {"version": self.version})
+        return digest_of(model_content(model.location), replace(model.full, encoder=setting))
+
+    def shape(self, model: "ResolvedModel") -> Shape:
+        """By the configuration, with a logit of each term for each token."""
+        terms = None if model.folder is None else mapping(model.folder / "config.json").get("vocab_size")
+        return replace(super().shape(model), terms=terms if isinstance(terms, int) else VOCABULARY)
+
+    def load(
+        self, model: "ResolvedModel", device: str | None = None, precision: "Precision | None" = None
+    ) -> "Encoder":
+        """The model in evaluation mode.
+
+        Raises:
+            ModelError: it cannot do what its spec says.
+        """
+        from hardneg.encoders.encoder import Encoder
+        from hardneg.encoders.families.sparse.modules import load_module, terms_of
+        from hardneg.encoders.families.sparse.weights import TermWeights
+
+        module: Any = load_module(self, model, device, precision)
+        return Encoder(module, model.full, TermWeights(terms_of(module), module.max_active_dims))

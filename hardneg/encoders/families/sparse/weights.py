@@ -1,0 +1,112 @@
+"""Weights of terms: what a text becomes, how two are scored, and how they are stored."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hardneg.encoders.families.sparse.largest import can_be_narrow, narrow
+from hardneg.encoders.protocol import Form, StoredRows
+from hardneg.encoders.representation import Batches, at_least_float32
+from hardneg.encoders.spec import Kind
+from hardneg.encoders.towers import forward
+from hardneg.formats.corpus import Corpus
+from hardneg.formats.vectors.sparse_store import FILES, SparseWriter, is_complete
+from hardneg.formats.vectors.term_list import TERMS
+from hardneg.records.types import SparseRows
+from hardneg.runtime.distributed import World
+from hardneg.runtime.progress import Progress
+
+if TYPE_CHECKING:
+    from hardneg.encoders.encoder import Encoder
+
+
+@dataclass(frozen=True)
+class TermWeights:
+    """Texts as float32 [n, V] on the device, none below 0, and as lists of terms and weights on the host.
+
+    terms: what each of the V terms is. most: how many weights of a text are kept where it is encoded, the largest;
+    None keeps all. A text that learns keeps all of them, as in sentence-transformers.
+    """
+
+    form: ClassVar[Form] = "weights"
+    files: ClassVar[Sequence[str]] = FILES
+    block: ClassVar[int] = 4096
+
+    terms: Sequence[str]
+    most: int | None = None
+
+    def run(self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, kind: Kind) -> Tensor:
+        """float32 [n, V]."""
+        if can_be_narrow(parts):
+            return narrow(parts, features, device, kind)
+        return forward(parts, features, device, kind)["sentence_embedding"]
+
+    def gathered(self, batches: Batches, count: int, dimension: int) -> SparseRows:
+        """The texts in order; of each batch no more than the weights that are not 0 are held."""
+        found = [(rows, self.collect(part)) for rows, part in batches]
+        if not found:
+            return _empty(count, dimension)
+        places = np.argsort(np.concatenate([rows for rows, _ in found]), kind="stable")
+        return SparseRows.join([part for _, part in found])[places]
+
+    def collect(self, tensor: Tensor) -> SparseRows:
+        """The weights that are not 0."""
+        kept = tensor.float() if self.most is None else _largest(tensor.float(), self.most)
+        text, term = torch.nonzero(kept, as_tuple=True)
+        counts = torch.bincount(text, minlength=len(kept)).cpu().numpy()
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        weights = kept[text, term].cpu().numpy()
+        return SparseRows(offsets, term.to(torch.int32).cpu().numpy(), weights, kept.shape[1])
+
+    def tensor(self, encoded: SparseRows, device: torch.device) -> Tensor:
+        """float32 [n, V]."""
+        text = np.repeat(np.arange(len(encoded)), np.diff(encoded.offsets))
+        places = (torch.from_numpy(text).to(device), torch.from_numpy(encoded.terms.astype(np.int64)).to(device))
+        whole = torch.zeros((len(encoded), encoded.width), device=device)
+        return whole.index_put_(places, torch.from_numpy(encoded.weights).to(device))
+
+    def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None) -> Tensor:
+        """Inner products, outside autocast."""
+        with torch.autocast(queries.device.type, enabled=False):
+            scores = at_least_float32(queries) @ at_least_float32(documents).T
+        return scores if columns is None else scores[:, columns]
+
+    def score_lists(self, queries: Tensor, encoded: SparseRows) -> Tensor:
+        """Inner products, outside autocast, in memory of no more than the stored weights."""
+        text = torch.from_numpy(np.repeat(np.arange(len(encoded)), np.diff(encoded.offsets))).to(queries.device)
+        term = torch.from_numpy(encoded.terms.astype(np.int64)).to(queries.device)
+        weights, each = torch.from_numpy(encoded.weights).to(queries.device), len(encoded) // max(1, len(queries))
+        with torch.autocast(queries.device.type, enabled=False):
+            products = at_least_float32(queries)[text.div(max(1, each), rounding_mode="floor"), term] * weights
+            return products.new_zeros(len(encoded)).index_add(0, text, products).view(len(queries), each)
+
+    def rows(self, encoder: "Encoder", corpus: Corpus, folder: Path, progress: Progress, here: World) -> StoredRows:
+        """The documents."""
+        return corpus
+
+    def writer(self, folder: Path, rows: StoredRows, dimension: int, number: int) -> SparseWriter:
+        """A writer of the lists, and of what the terms are."""
+        writer = SparseWriter(folder, dimension, len(rows), number)
+        if not (folder / TERMS).exists():
+            writer.write_terms(self.terms)
+        return writer
+
+    def is_complete(self, folder: Path, rows: StoredRows, dimension: int) -> bool:
+        """Whether it holds as many texts as there are rows."""
+        return is_complete(folder, dimension, len(rows))
+
+
+def _largest(weights: Tensor, most: int) -> Tensor:
+    from sentence_transformers.util import select_max_active_dims
+
+    kept: Tensor = select_max_active_dims(weights, most)
+    return kept
+
+
+def _empty(count: int, width: int) -> SparseRows:
+    return SparseRows(np.zeros(count + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), width)

@@ -1,0 +1,80 @@
+"""Opens static models: those that a folder holds, and those that are made of a transformer's token table."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+from hardneg.encoders.families.static.encoder import StaticEncoder, bound, table_module
+from hardneg.encoders.families.static.static_files import TableFiles
+from hardneg.encoders.families.static.table import read_table, table_of, word_embeddings
+from hardneg.encoders.open.loading import assembled, with_head, with_prompts
+from hardneg.encoders.open.model_files import load_options
+from hardneg.encoders.open.soundness import check_ids
+from hardneg.encoders.spec import KINDS, FullSpec
+from hardneg.encoders.towers import check_sides, has_twins, side, twins, with_own_queries
+from hardneg.records.errors import ModelError
+
+if TYPE_CHECKING:
+    from hardneg.encoders.families.static.static_family import Static
+    from hardneg.encoders.open.resolved import ResolvedModel
+
+
+def open_static(model: "ResolvedModel", files: TableFiles, device: str | None) -> StaticEncoder:
+    """The static model that a folder holds, with what comes behind its table, as its spec says.
+
+    Raises:
+        ModelError: the files are not those of one whole model, or it cannot do what the spec says.
+    """
+    spec, contract = model.full, model.contract
+    for place in {path.parent for path in files.weights}:
+        load_options(place)  # refuses weights that are more than tensors
+    encoder = _encoder(_own_modules(files.folder) if files.modules else [_packed(files)], spec, device)
+    with_prompts(encoder.module, contract.prompts, contract.default_prompt_name)
+    return encoder
+
+
+def make_static(model: "ResolvedModel", options: "Static", device: str | None) -> StaticEncoder:
+    """A static model made of the token table of a transformer.
+
+    Raises:
+        ModelError: its weights have no token table, or the folder cannot be opened.
+    """
+    from transformers import AutoTokenizer
+
+    spec, folder = model.full, model.path
+    tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise ModelError(f"model {spec.name!r} has a slow tokenizer: name a model with a tokenizer.json")
+    table = table_of(word_embeddings(folder), options.dimensions, options.sif)
+    backend.no_truncation()
+    return _encoder([table_module(backend, table)], spec, device)
+
+
+def _own_modules(folder: Path) -> list[nn.Module]:
+    from sentence_transformers import SentenceTransformer
+
+    whole = SentenceTransformer(str(folder), device="cpu", trust_remote_code=False, local_files_only=True)
+    return list(whole.float().children())
+
+
+def _packed(files: TableFiles) -> nn.Module:
+    from tokenizers import Tokenizer
+
+    return table_module(Tokenizer.from_file(str(files.tokenizer)), read_table(files))
+
+
+def _encoder(modules: list[nn.Module], spec: FullSpec, device: str | None) -> StaticEncoder:
+    check_sides(modules, spec.name)
+    whole = nn.Sequential(*modules)
+    sides = {kind: side(whole, kind) for kind in KINDS}
+    for table, *_ in sides.values():
+        check_ids(max(table.tokenizer.get_vocab().values()), table.num_embeddings, repr(spec.name))
+        bound(table.tokenizer, [spec.length(kind) for kind in KINDS])
+    if has_twins(whole):
+        arranged = [twins(*(with_head(sides[kind], spec) for kind in KINDS))]
+    else:
+        arranged = with_head(modules, spec)
+        arranged = [twins(with_own_queries(arranged), arranged)] if spec.twins else arranged
+    return StaticEncoder(assembled(arranged, spec, device), spec)

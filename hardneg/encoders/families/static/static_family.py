@@ -1,0 +1,125 @@
+"""The family `static`: a table with one vector a token, whose mean over a text's tokens is the text's vector."""
+
+from collections.abc import Set
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from hardneg.encoders.families.static.static_files import (
+    check_table,
+    made_contract,
+    static_contract,
+    table_files,
+    table_shape,
+)
+from hardneg.encoders.open.configuration import Shape
+from hardneg.encoders.open.contract import Contract, filled
+from hardneg.encoders.open.folder_kind import FolderFamily
+from hardneg.encoders.open.model_digest import digest_of, file_identity, model_content, module_contents
+from hardneg.encoders.protocol import Form
+from hardneg.encoders.spec import FullSpec, ModelSpec
+from hardneg.records.errors import ModelError, PluginError
+from hardneg.records.types import Lookup
+
+if TYPE_CHECKING:
+    from hardneg.encoders.encoder import Encoder
+    from hardneg.encoders.open.resolved import ResolvedModel
+    from hardneg.encoders.speed.fastest import Precision
+
+_OF_TRANSFORMERS = ("adapter", "pooling", "query_token_type", "document_token_type", "dtype")
+_ROWS = 30_522
+
+
+@dataclass(frozen=True)
+class Static(FolderFamily):
+    """One vector a token, looked up in a table: a text's vector is the mean of its tokens' ones.
+
+    A folder of sentence-transformers with a `StaticEmbedding`, one of model2vec, and `packaged:wordllama` are taken as
+    they are. Of a transformer's folder the token table is taken, as the options say.
+
+    Args:
+        dimensions: principal components of the table that are kept; none keeps the table as it is.
+        sif: the smaller, the less frequent tokens weigh (a / (a + frequency), by Zipf's law); none weighs all alike.
+    """
+
+    dimensions: int | None = 256
+    sif: float | None = 1e-4
+    called: ClassVar[str] = "static"
+    tables: ClassVar[bool] = True
+    version: ClassVar[int] = 1
+    form: ClassVar[Form] = "vectors"
+
+    def __post_init__(self) -> None:
+        if self.dimensions is not None and self.dimensions < 1:
+            raise PluginError(f"static: dimensions must be 1 or above, not {self.dimensions}")
+        if self.sif is not None and not self.sif > 0:
+            raise PluginError(f"static: sif must be above 0, not {self.sif}")
+
+    @classmethod
+    def claims(cls, folder: Path) -> bool:
+        """Whether a folder holds a table."""
+        return table_files(folder) is not None
+
+    def contract(self, folder: Path) -> Contract:
+        """What the folder says. Raises ModelError where it has no whole model."""
+        files = table_files(folder)
+        return made_contract(self.dimensions) if files is None else static_contract(files)
+
+    def opens_alone(self, folder: Path, others: Set[str]) -> bool:
+        """A table of sentence-transformers' own form, whose library has no length to be set for it."""
+        files = table_files(folder)
+        return files is not None and files.modules and "query_length" not in others
+
+    def full(self, model: "ResolvedModel") -> FullSpec:
+        """The spec with what the model's folder says.
+
+        Raises:
+            ModelError: the folder is of another family or no whole model, or the spec asks for what a table has not.
+        """
+        self.check_class(model.path)
+        spec = model.spec
+        plain = replace(spec, dtype="auto") if spec.dtype == "fp32" else spec
+        if others := [name for name in _OF_TRANSFORMERS if getattr(plain, name) != getattr(ModelSpec, name)]:
+            raise ModelError(f"model {spec.name!r} is static: it has no {', '.join(others)}, leave that out")
+        return filled(spec, model.contract)
+
+    def content_digest(self, model: "ResolvedModel") -> str:
+        """By the files' content and the options; the same whether the folder or the spec says that it is static."""
+        files, full = table_files(model.path), replace(model.full, encoder=None)
+        if files is None:
+            return digest_of(["static", self.version, asdict(self), model_content(model.location)], full)
+        if files.modules:
+            return digest_of(module_contents(model.path), full)
+        read = [[path.name, file_identity(path)] for path in (*files.weights, files.tokenizer)]
+        return digest_of(["static", files.normalised, read], full)
+
+    def look_up(self, model: "ResolvedModel") -> Lookup:
+        """The files' bytes."""
+        files = None if model.folder is None else table_files(model.folder)
+        if files is None:
+            return model.location.look_up()
+        check_table(files)
+        return Lookup(there=sum(path.stat().st_size for path in (*files.weights, files.tokenizer)))
+
+    def shape(self, model: "ResolvedModel") -> Shape:
+        """By the table: no layers."""
+        files = None if model.folder is None else table_files(model.folder)
+        rows, dimension = (files and table_shape(files)) or (_ROWS, self.dimensions or Shape().hidden)
+        return Shape(dimension, 0, 4 * rows * dimension)
+
+    def load(
+        self, model: "ResolvedModel", device: str | None = None, precision: "Precision | None" = None
+    ) -> "Encoder":
+        """The model in evaluation mode, always in float32.
+
+        Raises:
+            ModelError: it cannot do what its spec says.
+        """
+        from hardneg.encoders.families.static.load_static import make_static, open_static
+
+        files = table_files(model.path)
+        if files is None:
+            return make_static(model, self, device)
+        if self != Static():
+            raise ModelError(f"model {model.spec.name!r} is static already: leave the options of encoder out")
+        return open_static(model, files, device)

@@ -1,0 +1,122 @@
+"""The files that hold a table of token vectors, in the layouts that are known, and what they say of its use."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hardneg.encoders.open.configuration import UNBOUNDED, mapping
+from hardneg.encoders.open.contract import CONFIG, Contract, own_prompts, own_similarity, saved_values
+from hardneg.encoders.open.model_files import module_folders, sides, weight_files
+from hardneg.encoders.open.soundness import read_shapes
+from hardneg.encoders.spec import KINDS
+from hardneg.records.errors import ModelError
+
+CLASS = "StaticEmbedding"
+_ROWS = ("embedding.weight", "embeddings")  # sentence-transformers' name, and model2vec's
+
+
+@dataclass(frozen=True)
+class TableFiles:
+    """Where a static model's table lies.
+
+    folder: of the model. weights: its files. tokenizer: a file of the tokenizers library.
+    modules: whether `modules.json` tells what comes behind. normalised: where it does not, whether vectors end with
+    norm 1.
+    """
+
+    folder: Path
+    weights: tuple[Path, ...]
+    tokenizer: Path
+    modules: bool
+    normalised: bool = True
+
+
+def table_files(folder: Path) -> TableFiles | None:
+    """The files of a static model; None where the folder holds a model of another family.
+
+    Known are folders of sentence-transformers, those of model2vec, and the package wordllama.
+    """
+    if (folder / "modules.json").is_file():
+        return _in_modules(folder)
+    if mapping(folder / "config.json").get("model_type") == "model2vec":
+        normalised = bool(mapping(folder / "config.json").get("normalize"))
+        return TableFiles(folder, tuple(weight_files(folder)), folder / "tokenizer.json", False, normalised)
+    packed, tokenizers = (sorted(folder.glob(name)) for name in ("weights/*_256.safetensors", "tokenizers/*.json"))
+    return TableFiles(folder, tuple(packed[:1]), tokenizers[0], False) if packed and tokenizers else None
+
+
+def _in_modules(folder: Path) -> TableFiles | None:
+    found = [place for place, kind in module_folders(folder).items() if kind == CLASS]
+    if not found:
+        return None
+    place = found[0]
+    return TableFiles(folder, tuple(weight_files(place)), place / "tokenizer.json", True)
+
+
+def check_table(files: TableFiles) -> None:
+    """Refuses a folder without weights or tokenizer, or where one side alone has a table."""
+    names = module_folders(files.folder) if files.modules else {}
+    if any(names[places[0]] != CLASS for places in sides(files.folder).values() if files.modules):
+        raise ModelError(f"model {files.folder}: a table on one side and none on the other: use another model")
+    if not files.weights:
+        raise ModelError(f"model {files.folder}: no weights there: copy the model again")
+    if not files.tokenizer.is_file():
+        raise ModelError(f"model {files.folder}: no {files.tokenizer.name} there: copy the model again")
+
+
+def table_shape(files: TableFiles) -> tuple[int, int] | None:
+    """Rows and dimensions of the table; None where the files are not safetensors, which tell without being opened."""
+    shapes = read_shapes(files.weights[0].parent) if files.weights else {}
+    found = [shapes[name] for name in _ROWS if name in shapes]
+    return (found[0][0], found[0][1]) if found and len(found[0]) == 2 else None
+
+
+def _own_length(files: TableFiles) -> int:
+    """How many tokens of a text the tokenizer keeps; `UNBOUNDED` where it keeps all."""
+    truncation = mapping(files.tokenizer).get("truncation")
+    length = truncation.get("max_length") if isinstance(truncation, dict) else UNBOUNDED
+    if isinstance(length, bool) or not isinstance(length, int) or length < 1:
+        raise ModelError(f"{files.tokenizer}: truncation to {length!r} tokens: copy the model again")
+    return length
+
+
+_COMMON: dict[str, Any] = {"pooling": "mean", "dtype": "float32", "chat": False, "odd": ()}
+
+
+def static_contract(files: TableFiles) -> Contract:
+    """What the files of a static model say: all of a text is read, unless the tokenizer cuts it.
+
+    Source: `SentenceTransformer` and `StaticEmbedding`, version 6.
+
+    Raises:
+        ModelError: the folder has no whole model.
+    """
+    check_table(files)
+    config = mapping(files.folder / CONFIG) if files.modules else {}
+    prompts, length, shape = own_prompts(config, files.folder), _own_length(files), table_shape(files)
+    last = list(module_folders(files.folder).values())[-1] if files.modules else ""
+    normalised = last == "Normalize" if files.modules else files.normalised
+    said = own_similarity(config)
+    own: dict[str, Any] = {
+        "similarity": "cosine" if said == "dot" and normalised else said,
+        **{f"{kind}_prompt": prompts[kind] for kind in KINDS},
+        **{f"{kind}_length": length for kind in KINDS},
+        **saved_values(files.folder),
+    }
+    told: dict[str, Any] = {
+        "default_prompt_name": config.get("default_prompt_name"),
+        "truncate_dim": config.get("truncate_dim"),
+    }
+    return Contract(**own, **told, **_COMMON, prompts=prompts, normalised=normalised, dimension=shape and shape[1])
+
+
+def made_contract(dimension: int | None) -> Contract:
+    """That of a model made of a transformer: compared by cosine, without prompts, all of a text is read."""
+    own: dict[str, Any] = {
+        "query_prompt": "",
+        "document_prompt": "",
+        "query_length": UNBOUNDED,
+        "document_length": UNBOUNDED,
+    }
+    told: dict[str, Any] = {"default_prompt_name": None, "truncate_dim": None, "similarity": "cosine", "prompts": {}}
+    return Contract(**own, **told, **_COMMON, normalised=True, dimension=dimension)

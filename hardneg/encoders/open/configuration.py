@@ -1,0 +1,170 @@
+"""What a model's files say before it is opened: how many tokens it reads, and what decides its cost."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from hardneg.costs.rates import network_operations
+from hardneg.encoders.families.adapters.base import network_folder
+from hardneg.encoders.open.model_files import read_json, weight_files
+from hardneg.records.errors import HardnegError, ModelError
+
+USUAL = 512
+"""What is read by a model that names no bound, and by one that is not made for retrieval yet and could read more."""
+
+UNBOUNDED = 1 << 30
+"""The length of texts of which all tokens are read."""
+_OPTIONS = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+# Models that count positions from behind the padding index on.
+_AFTER_PADDING = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "longformer", "data2vec-text"}
+_AFTER_PADDING |= {"roberta-prelayernorm", "ibert", "xmod", "esm", "luke", "mluke"}
+
+
+def transformer_options(place: Path) -> Mapping[str, Any]:
+    """What sentence-transformers has written of a transformer; empty where there is nothing."""
+    for name in _OPTIONS:
+        path = place / f"sentence_{name}_config.json"
+        if path.is_file() and (content := mapping(path)):
+            return content
+    return {}
+
+
+def own_length(place: Path, kind: str, trained: bool) -> tuple[int, str]:
+    """How many tokens of a text are read, and a remark where that is not what the files say ("" where it is).
+
+    trained: the folder was saved by sentence-transformers; a bare transformer reads `USUAL` tokens at most.
+
+    Source: `Transformer` of sentence-transformers 6, `__init__` and `preprocess`.
+    """
+    said, bound = _said(place, kind) if trained else None, _positions(place)
+    asked = said or min(_tokenizer_bound(place), bound + _padding_offset(place))
+    if asked >= UNBOUNDED:
+        return USUAL, f"no bound of a text's length is told: {USUAL} tokens are read"
+    if not trained and min(asked, bound) > USUAL:
+        return USUAL, f"could read {min(asked, bound)} tokens: {USUAL} are read unless a length is given"
+    remark = f"says {asked} tokens and has positions for {bound}: those are read" if said and asked > bound else ""
+    return min(asked, bound), remark
+
+
+def tokens_read(length: int) -> str:
+    """How many tokens of a text are read, in words."""
+    return "all" if length >= UNBOUNDED else str(length)
+
+
+def mapping(path: Path) -> dict[str, Any]:
+    """A JSON file that holds names and values; none where there is no such file."""
+    content = read_json(path) if path.is_file() else {}
+    if not isinstance(content, dict):
+        raise ModelError(f"{path}: not names and values in JSON: copy the model again")
+    return content
+
+
+def _said(place: Path, kind: str) -> int | None:
+    """What the options of sentence-transformers say, the most particular one first."""
+    options = transformer_options(place)
+    texts = _part(options, "processing_kwargs").get("text") or {}
+    tokenizer = _part(options, "processor_kwargs") or _part(options, "tokenizer_args")
+    names = ((texts, "max_length"), (options, f"{kind}_length"), (tokenizer, "model_max_length"))
+    for content, name in (*names, (options, "max_seq_length")):
+        if (value := content.get(name)) is not None:
+            return _number(value, place, name)
+    return None
+
+
+def _part(options: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    part = options.get(name)
+    return part if isinstance(part, dict) else {}
+
+
+def _tokenizer_bound(place: Path) -> int:
+    value = mapping(place / "tokenizer_config.json").get("model_max_length")
+    return UNBOUNDED if value is None else _number(value, place, "model_max_length")
+
+
+def _positions(place: Path) -> int:
+    most = mapping(network_folder(place) / "config.json").get("max_position_embeddings")
+    if not isinstance(most, int) or most < 1:
+        return UNBOUNDED
+    return most - _padding_offset(place)
+
+
+def _padding_offset(place: Path) -> int:
+    config = mapping(network_folder(place) / "config.json")
+    padding = config.get("pad_token_id", 1)
+    return int(padding) + 1 if str(config.get("model_type")) in _AFTER_PADDING and isinstance(padding, int) else 0
+
+
+def _number(value: Any, place: Path, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 1:
+        raise ModelError(f"model {place}: {name} is {value!r}: must be a number of tokens")
+    return min(int(value), UNBOUNDED)
+
+
+Where = Literal["cpu", "fp32", "bf16"]
+"""What a network is trained on: a CPU, or a GPU in one of two precisions."""
+_KEPT: Mapping[Where, int] = {"cpu": 60, "fp32": 66, "bf16": 42}
+VOCABULARY = 30_522
+"""How many terms there are where a model does not say."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What decides a model's cost: hidden size, layers, bytes of its weights, and terms that tokens get logits of.
+
+    vector: size of a vector, where it is known to be another than the hidden size.
+    """
+
+    hidden: int = 768
+    layers: int = 12
+    weights: int = 440_000_000
+    terms: int = 0
+    vector: int | None = None
+
+    def operations_a_token(self, length: float = 0) -> float:
+        """Multiplications and additions of one forward pass, by token of texts of so many tokens."""
+        return network_operations(self.hidden, self.layers, length) + 2.0 * self.hidden * self.terms
+
+    def kept_a_token(self, length: int, checkpointing: bool = False, where: Where = "cpu") -> int:
+        """Bytes that training keeps of one token until its gradient: layers, and attention to so many tokens.
+
+        checkpointing: only what goes into each layer is kept, and one layer at a time as a whole. where: a GPU's fused
+        attention keeps no scores, and its dropout a byte a number.
+
+        For each of h numbers a GPU keeps 42 bytes in bfloat16: 6 of the copies that go into query, key and value, 6 of
+        these, 2 of what attention gives, 2 + 8 + 8 of what goes in and out of the two large products, 4 + 4 before the
+        norms, 1 + 1 of dropout's masks. In float32 they are 66: the copies are one number of 4 bytes, the others twice.
+        """
+        layer = _KEPT[where] * self.hidden
+        if where == "cpu":
+            layer += 3 * 4 * max(12, self.hidden // 64) * length
+        logits = 4 * 4 * self.terms  # they, those that are positive, their logarithms, and a gradient
+        return logits + (self.layers * 4 * self.hidden + layer if checkpointing else self.layers * layer)
+
+    @property
+    def embeddings(self) -> int:
+        """Bytes of the word embeddings of a vocabulary of usual size."""
+        return VOCABULARY * self.hidden * 4
+
+
+BASE = Shape()
+LARGE = Shape(1024, 24, 1_340_000_000)
+
+
+def model_shape(name: str, folder: Path | None) -> Shape:
+    """A model's shape from its folder's configuration; where there is none, a large or a base one's by its name."""
+    unseen = LARGE if "large" in name.lower() else BASE
+    if folder is None:
+        return unseen
+    try:
+        folder = network_folder(folder)
+        config = mapping(folder / "config.json")
+        weights = sum(path.stat().st_size for path in weight_files(folder))
+    except (OSError, HardnegError):
+        return unseen
+    hidden, layers = config.get("hidden_size"), config.get("num_hidden_layers")
+    return Shape(_size(hidden, BASE.hidden), _size(layers, BASE.layers), weights)
+
+
+def _size(value: Any, usual: int) -> int:
+    return value if isinstance(value, int) and value > 0 else usual

@@ -1,0 +1,242 @@
+"""What a model's folder says of how it wants to be used, read from its JSON files alone."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
+from hardneg.encoders.families.adapters.base import network_folder
+from hardneg.encoders.open.configuration import mapping, own_length, transformer_options
+from hardneg.encoders.open.model_files import check_files, module_folders, read_json, sides
+from hardneg.encoders.open.prompts import whole_prompts
+from hardneg.encoders.spec import KINDS, FullSpec, ModelSpec
+from hardneg.records.errors import ModelError
+
+SPEC_FILE = "hardneg.json"
+OWN = ("similarity", "query_prompt", "document_prompt", "query_length", "document_length")
+"""Fields of a spec that a model has a value of its own for."""
+
+CONFIG = "config_sentence_transformers.json"
+_SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
+_UNSAID = {"SparseEncoder": "dot"}
+_CUT = "similarity dot of vectors that are normalised first and cut then cannot be had"
+
+
+@dataclass(frozen=True)
+class Contract:
+    """How a model wants to be used.
+
+    similarity: `cosine` or `dot`, or a distance, which an index of inner products cannot give. prompts: all of them, by
+    name. pooling: the modes of sentence-transformers; "" where there is none. normalised: whether vectors leave it with
+    norm 1. dimension: None where it is not told. truncate_dim: how many dimensions are kept. dtype: that of the files.
+    chat: whether texts go through a chat template, with the prompt as the system's words. odd: what a user should know.
+    """
+
+    similarity: str
+    query_prompt: str
+    document_prompt: str
+    query_length: int
+    document_length: int
+    prompts: Mapping[str, str]
+    default_prompt_name: str | None
+    pooling: str
+    normalised: bool
+    dimension: int | None
+    truncate_dim: int | None
+    dtype: str
+    chat: bool
+    odd: tuple[str, ...]
+
+
+def read_contract(folder: Path) -> Contract:
+    """What the files in a model's folder say.
+
+    Raises:
+        ModelError: a file is missing or not readable, or has another value where sentence-transformers writes names or
+            a list.
+
+    Source: `SentenceTransformer.encode_query`, `encode_document`, `similarity` and `_parse_model_config`, version 6.
+    """
+    check_files(folder)
+    try:
+        return _contract(folder)
+    except (TypeError, AttributeError, LookupError, ValueError) as error:
+        raise ModelError(
+            f"model {folder}: a JSON file of it is not in the form that sentence-transformers writes ({error}): "
+            "copy the model again"
+        ) from error
+
+
+def _contract(folder: Path) -> Contract:
+    config, trained = mapping(folder / CONFIG), (folder / "modules.json").exists()
+    config = config if trained else {}
+    kinds, places = list(module_folders(folder).values()), sides(folder)
+    lengths = {kind: own_length(places[kind][0], kind, trained) for kind in KINDS}
+    prompts, head = own_prompts(config, folder), _Head.of(places["document"], folder)
+    said, kept = own_similarity(config), _count(config.get("truncate_dim"), folder)
+    cut = kept is not None and kept < (head.dimension or kept + 1)
+    values: dict[str, Any] = {
+        "similarity": "cosine" if said == "dot" and head.normalised and not cut else said,
+        **{f"{kind}_prompt": prompts[kind] for kind in KINDS},
+        **{f"{kind}_length": lengths[kind][0] for kind in KINDS},
+        **saved_values(folder),
+    }
+    told = () if (folder / SPEC_FILE).is_file() else lengths.items()
+    remarks = [f"{kind}_length: {remark}" for kind, (_, remark) in told if remark]
+    return Contract(
+        **values,
+        prompts=prompts,
+        default_prompt_name=config.get("default_prompt_name"),
+        pooling=head.pooling,
+        normalised=head.normalised,
+        dimension=head.dimension,
+        truncate_dim=kept,
+        dtype=_dtype(places["document"][0]),
+        chat="message" in (transformer_options(places["document"][0]).get("modality_config") or ()) and trained,
+        odd=(*_oddities(config, prompts, kinds), *_odd_similarity(said, head, cut), *remarks),
+    )
+
+
+def made_as(folder: Path) -> str:
+    """The class of sentence-transformers that a folder was saved by; `SentenceTransformer` where it does not say."""
+    config = mapping(folder / CONFIG) if (folder / "modules.json").exists() else {}
+    return str(config.get("model_type", "SentenceTransformer"))
+
+
+def filled(spec: ModelSpec, contract: Contract, adapter: AdapterSpec | None = None) -> FullSpec:
+    """The spec with the model's own values wherever it has none.
+
+    Raises:
+        ModelError: the model's similarity cannot be had here, or it has no prompt of a name.
+    """
+    values = filled_values(spec, contract, adapter)
+    if values["truncate_dim"] is None and spec.projection is None:
+        values["truncate_dim"] = contract.truncate_dim
+    if contract.normalised and contract.similarity == "dot" and spec.similarity is None:
+        raise ModelError(f"model {spec.name!r}: {_CUT}: say similarity: cosine, or use another model")
+    if values["similarity"] not in ("cosine", "dot"):
+        raise ModelError(
+            f"model {spec.name!r} is compared by {values['similarity']} distance, which an index of inner products "
+            "cannot give: use another model, or say similarity: cosine or dot"
+        )
+    return FullSpec(**values)
+
+
+def filled_values(spec: ModelSpec, contract: Contract, adapter: AdapterSpec | None) -> dict[str, Any]:
+    """The fields of the whole spec, whatever the similarity. Raises ModelError: there is no prompt of a name."""
+    values = {field.name: getattr(spec, field.name) for field in fields(spec)}
+    values |= {name: getattr(contract, name) for name in OWN if values[name] is None}
+    written = {f"{kind}_prompt": values[f"{kind}_prompt"] for kind in KINDS}
+    return values | {"adapter": adapter, "task": None, **whole_prompts(spec.name, written, spec.task, contract.prompts)}
+
+
+def overrides(spec: ModelSpec, contract: Contract) -> dict[str, tuple[Any, Any]]:
+    """What a spec says otherwise than the model: (the spec's, the model's) by field."""
+    stated = {name: (getattr(spec, name), getattr(contract, name)) for name in (*OWN, "truncate_dim")}
+    pooled = {"pooling": (spec.pooling, contract.pooling or "none")} if spec.pooling != "own" else {}
+    return {name: pair for name, pair in (stated | pooled).items() if pair[0] is not None and pair[0] != pair[1]}
+
+
+@dataclass(frozen=True)
+class _Head:
+    """What comes behind a transformer, as far as the files tell."""
+
+    pooling: str
+    normalised: bool
+    dimension: int | None
+
+    @classmethod
+    def of(cls, places: list[Path], folder: Path) -> "_Head":
+        names = module_folders(folder)
+        network = mapping(network_folder(places[0]) / "config.json")
+        pooling, dimension = "", _count(network.get("hidden_size"), places[0])
+        for place in places[1:]:
+            content = mapping(place / "config.json")
+            if names[place] == "Pooling":
+                modes = _modes(content)
+                size = _count(content.get("embedding_dimension", content.get("word_embedding_dimension")), place)
+                pooling, dimension = "+".join(modes), (size or 0) * len(modes) or None
+            elif names[place] == "SpladePooling":
+                pooling, dimension = (
+                    str(content.get("pooling_strategy", "max")),
+                    _count(network.get("vocab_size"), places[0]),
+                )
+            dimension = _count(content.get("out_features"), place) or dimension
+        return cls(pooling, names[places[-1]] == "Normalize", dimension)
+
+
+_MODES = ("cls", "max", "mean", "mean_sqrt_len", "weightedmean", "lasttoken")
+
+
+def _modes(content: Mapping[str, Any]) -> list[str]:
+    """The modes of a pooling, in the form of version 6 or in that of older ones."""
+    modes = content.get("pooling_mode")
+    if modes is not None:
+        return [modes] if isinstance(modes, str) else [str(mode) for mode in modes]
+    ends = {"cls": "_token", "lasttoken": ""}
+    return [mode for mode in _MODES if content.get(f"pooling_mode_{mode}{ends.get(mode, '_tokens')}")] or ["mean"]
+
+
+def own_similarity(config: Mapping[str, Any]) -> str:
+    """How the model says that its vectors are compared; by cosine where it does not."""
+    said = config.get("similarity_fn_name")
+    return said if said in _SIMILARITIES else _UNSAID.get(str(config.get("model_type")), "cosine")
+
+
+def own_prompts(config: Mapping[str, Any], folder: Path) -> dict[str, str]:
+    """By name; queries and documents have one each, be it empty."""
+    said = config.get("prompts") or {}
+    if not isinstance(said, dict) or not all(isinstance(text, str | None) for text in said.values()):
+        raise ModelError(f"{folder / CONFIG}: prompts must be texts by name: copy the model again")
+    return {"query": "", "document": ""} | {name: text or "" for name, text in said.items()}
+
+
+def saved_values(folder: Path) -> dict[str, Any]:
+    """What hardneg has written of its own model; empty for the models of others."""
+    path = folder / SPEC_FILE
+    if not path.is_file():
+        return {}
+    content = read_json(path)
+    if lacking := set(OWN).difference(content if isinstance(content, dict) else ()):
+        raise ModelError(f"{path}: lacks {', '.join(sorted(lacking))}: save the model again")
+    values = {name: content[name] for name in OWN}
+    kinds = {field.name: str if "prompt" in field.name else int for field in fields(ModelSpec) if field.name in OWN[1:]}
+    if wrong := [name for name, kind in kinds.items() if not isinstance(values[name], kind)]:
+        raise ModelError(f"{path}: {', '.join(wrong)}: not of the right kind: save the model again")
+    if problems := ModelSpec(str(folder), **values).problems():
+        raise ModelError(f"{path}: {'; '.join(problems)}: save the model again")
+    return values
+
+
+def _count(value: Any, folder: Path) -> int | None:
+    if value is None or (isinstance(value, int) and value > 0):
+        return value
+    raise ModelError(f"model {folder}: {value!r} is no number of dimensions: copy the model again")
+
+
+def _dtype(place: Path) -> str:
+    config = mapping(network_folder(place) / "config.json")
+    return str(config.get("dtype") or config.get("torch_dtype") or "float32")
+
+
+def _oddities(config: Mapping[str, Any], prompts: Mapping[str, str], kinds: list[str]) -> list[str]:
+    found = []
+    unused = [name for name in ("passage", "corpus") if prompts.get(name) and not prompts["document"]]
+    if unused:
+        found.append(f"prompt {unused[0]!r} is not used for documents: set document_prompt to use it")
+    if name := config.get("default_prompt_name"):
+        found.append(f"default_prompt_name {name!r} is used neither for queries nor for documents")
+    if len(kinds) == 1:
+        found.append("has no pooling of its own: set pooling to cls, mean or lasttoken")
+    return found
+
+
+def _odd_similarity(said: str, head: _Head, cut: bool) -> list[str]:
+    if said not in ("cosine", "dot"):
+        return [f"similarity {said} cannot be had from an index of inner products: set similarity"]
+    if said == "dot" and head.normalised and cut:
+        return [f"{_CUT}: set similarity"]
+    if said == "dot" and head.normalised:
+        return ["dot with normalised vectors is reported as cosine: the scores are the same"]
+    return []

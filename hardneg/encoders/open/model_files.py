@@ -1,0 +1,195 @@
+"""The files that make up a model's folder; weights are safetensors, or else PyTorch's own, read as tensors alone."""
+
+import json
+import pickle
+import warnings
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from hardneg.encoders.spec import KINDS, Kind
+from hardneg.records.errors import ModelError
+
+ROUTER = "router_config.json"
+TRANSFORMERS = ("Transformer", "MLMTransformer")
+"""Modules that hold a transformer; the second is what older versions of sentence-transformers gave sparse encoders."""
+
+
+def module_folders(folder: Path) -> dict[Path, str]:
+    """The folders of a model's modules with their class names, in order; a transformers folder is one."""
+    path = folder / "modules.json"
+    if not path.exists():
+        return {folder: "Transformer"}
+    try:
+        modules = {folder / module["path"]: module["type"].rsplit(".")[-1] for module in read_json(path)}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ModelError(f"{path}: not a list of modules with path and type: copy the model again") from error
+    found = _routed(folder) if "Router" in modules.values() else modules
+    if not found:
+        raise ModelError(f"{path}: names no modules: copy the model again")
+    return found
+
+
+def routes(folder: Path) -> list[Any]:
+    """What a Router says of its routes, in a list; an empty one for a model that has none."""
+    path = folder / ROUTER
+    if not path.exists():
+        return []
+    content = read_json(path)
+    structure = content.get("structure") if isinstance(content, dict) else None
+    names = structure.values() if isinstance(structure, dict) else [structure]
+    if all(isinstance(route, list) and all(isinstance(name, str) for name in route) for route in names):
+        return [structure]
+    raise ModelError(f"{path}: not a Router's modules and routes: copy the model again")
+
+
+def sides(folder: Path) -> dict[Kind, list[Path]]:
+    """The folders of the modules that queries and documents pass through, in order."""
+    places = list(module_folders(folder))
+    structure = next(iter(routes(folder)), None) or {}
+    by_name = {place.name: place for place in places}
+    own = {kind: [by_name[name] for name in structure.get(kind, ()) if name in by_name] for kind in KINDS}
+    return {kind: own[kind] or places for kind in KINDS}
+
+
+def _routed(folder: Path) -> dict[Path, str]:
+    """The folders of the modules on both routes; they must lie in the model's own."""
+    path = folder / ROUTER
+    try:
+        modules = {folder / name: kind.rsplit(".")[-1] for name, kind in read_json(path)["types"].items()}
+    except (OSError, KeyError, TypeError, AttributeError) as error:
+        raise ModelError(f"{path}: not a Router's modules and routes: copy the model again") from error
+    if any(place.parent != folder or place.name == ".." for place in modules):
+        raise ModelError(f"{path}: names folders outside the model: do not use it")
+    return modules
+
+
+def check_files(folder: Path) -> None:
+    """Refuses a folder without configuration, tokenizer or all of its weights, be they those of an adapter."""
+    places = module_folders(folder)
+    encoders = [place for place, kind in places.items() if kind in TRANSFORMERS] or [folder]
+    for encoder in encoders:
+        adapted = (encoder / "adapter_config.json").is_file()
+        if not adapted and not (encoder / "config.json").is_file():
+            raise ModelError(f"model {encoder}: no config.json there: name a folder that holds a model")
+        check_tokenizer_files(encoder)
+    for place, kind in places.items():
+        if not weight_files(place) and (place in encoders or kind in _WEIGHED):
+            raise ModelError(f"model {place}: no weights there: neither *.safetensors nor {PICKLED}")
+
+
+_WEIGHED = {"Dense", "LayerNorm", "SparseStaticEmbedding"}
+_TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.tiktoken", "*.vocab", "bpe.codes")
+_OF_BYTES = {"ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer"}  # they have no vocabulary to keep in files
+
+
+def check_tokenizer_files(folder: Path) -> None:
+    """Refuses a transformer's folder without a tokenizer: an empty one would be made, to which all texts are equal."""
+    config = folder / "tokenizer_config.json"
+    made = read_json(config) if config.is_file() else {}
+    if isinstance(made, dict) and str(made.get("tokenizer_class")) in _OF_BYTES:
+        return
+    if not any(True for pattern in _TOKENIZERS for _ in folder.glob(pattern)):
+        raise ModelError(f"model {folder}: no tokenizer there: copy the model again, with its tokenizer's files")
+
+
+def check_activations(folder: Path) -> None:
+    """Refuses activations that are not torch's own, which sentence-transformers would replace by tanh."""
+    for place, kind in module_folders(folder).items():
+        path = place / "config.json"
+        content = read_json(path) if kind not in (*TRANSFORMERS, "SpladePooling") and path.is_file() else {}
+        name = content.get("activation_function") if isinstance(content, dict) else None
+        if name is not None and not str(name).startswith("torch.nn."):
+            raise ModelError(f"model {place}: activation {name} is code of its own, which is not run: use another one")
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file of a model holds."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path}: not readable as JSON ({error}): copy the model again") from error
+
+
+SAFE = "*.safetensors"
+PICKLED = "pytorch_model.bin"
+INDEX = "pytorch_model.bin.index.json"
+PICKLES = ["pytorch_model.bin", "pytorch_model-*.bin"]
+
+
+def weight_files(place: Path) -> list[Path]:
+    """The files of a folder's weights; those of PyTorch only where there are no safetensors; none where it has none.
+
+    Raises:
+        ModelError: a file that the index names is missing, or is no file of the folder.
+    """
+    if safe := sorted(path for path in place.glob(SAFE) if path.is_file()):
+        return safe
+    if (place / PICKLED).is_file():
+        return [place / PICKLED]
+    return _shards(place) if (place / INDEX).is_file() else []
+
+
+def has_weights(place: Path) -> bool:
+    """Whether a folder has the files of its weights, all of them."""
+    try:
+        return bool(weight_files(place))
+    except ModelError:
+        return False
+
+
+def weights_in(paths: Iterable[str]) -> list[str]:
+    """Of the paths of a repository, those of the weights that would be read: by folder, as `weight_files` does."""
+    found: dict[str, tuple[list[str], list[str]]] = {}
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        safe, pickled = found.setdefault(folder, ([], []))
+        if name.endswith(".safetensors"):
+            safe.append(path)
+        elif any(Path(name).match(pattern) for pattern in PICKLES):
+            pickled.append(path)
+    return [path for safe, pickled in found.values() for path in (safe or pickled)]
+
+
+def load_options(place: Path) -> dict[str, Any]:
+    """What transformers is told of the kind of weights in a folder.
+
+    Raises:
+        ModelError: PyTorch's files there hold anything but tensors by name; nothing in them is executed.
+    """
+    files = weight_files(place)
+    safe = not files or files[0].suffix == ".safetensors"
+    for path in files if not safe else ():
+        _check_tensors(path)
+    return {"use_safetensors": safe, "weights_only": True}
+
+
+def _check_tensors(path: Path) -> None:
+    import torch
+
+    advice = "it is not read; take a copy of the model in safetensors"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's, on pickles of other kinds than its own
+            held = torch.load(path, map_location="meta", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise ModelError(f"model {path}: holds more than tensors, which could run code: {advice}") from error
+    except (RuntimeError, EOFError, OSError, ValueError, LookupError) as error:
+        raise ModelError(f"model {path}: damaged or cut off ({type(error).__name__}): copy it again") from error
+    if not isinstance(held, Mapping) or not all(isinstance(value, torch.Tensor) for value in held.values()):
+        raise ModelError(f"model {path}: holds no tensors by their names: {advice}")
+
+
+def _shards(place: Path) -> list[Path]:
+    path = place / INDEX
+    try:
+        names = sorted(set(read_json(path)["weight_map"].values()))
+        shards = [place / name for name in names]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ModelError(f"{path}: not an index of weights: copy the model again") from error
+    for shard in shards:
+        if shard.parent != place or shard.name in ("", ".."):
+            raise ModelError(f"{path}: names files outside the model: do not use it")
+        if not shard.is_file():
+            raise ModelError(f"model {place}: {shard.name} is missing, which {INDEX} names: copy the model again")
+    return shards

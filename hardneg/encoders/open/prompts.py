@@ -1,0 +1,57 @@
+"""Prompts as a recipe may write them: a text, a template of a task, or the name of one of the model's own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hardneg.records.errors import ModelError
+
+TASK = "{task}"
+"""Where the task's description goes in a template, such as `Instruct: {task}\\nQuery: `."""
+
+
+@dataclass(frozen=True)
+class PromptName:
+    """One of the prompts that a model's folder has, such as `s2p_query`."""
+
+    name: str
+
+
+Prompt = str | PromptName | None
+"""None is the model's own prompt for queries or for documents."""
+
+
+def prompt_problems(prompts: Mapping[str, Prompt], task: str | None) -> list[str]:
+    """One line for each prompt, by its field, that lacks a task, or a name; and for a task that no prompt can take."""
+    found = [f"{field}.name is empty" for field, prompt in prompts.items() if prompt == PromptName("")]
+    templates = [field for field, prompt in prompts.items() if isinstance(prompt, str) and TASK in prompt]
+    if task is None:
+        return [*found, *(f"{field} has {TASK} and there is no task: give model.task" for field in templates)]
+    if not templates and all(isinstance(prompt, str) for prompt in prompts.values()):
+        found.append(f"task is given, and no prompt has {TASK}: write it where the task goes, or leave task out")
+    return found
+
+
+def whole_prompts(
+    name: str, prompts: Mapping[str, str | PromptName], task: str | None, own: Mapping[str, str]
+) -> dict[str, str]:
+    """The texts that go before queries and documents, by field; own: the model's prompts by name.
+
+    Raises:
+        ModelError: the model has no prompt of that name, or the task has no place in any.
+    """
+    found = {field: _text(name, prompt, own) for field, prompt in prompts.items()}
+    if task is None:
+        return found
+    if not any(TASK in text for text in found.values()):
+        told = 'query_prompt: "Instruct: {task}\\nQuery: "'
+        raise ModelError(f"model {name!r}: task is given, and none of its prompts has {TASK}: write one, as {told}")
+    return {field: text.replace(TASK, task) for field, text in found.items()}
+
+
+def _text(name: str, prompt: str | PromptName, own: Mapping[str, str]) -> str:
+    if isinstance(prompt, str):
+        return prompt
+    if prompt.name not in own:
+        has = ", ".join(sorted(named for named, text in own.items() if text)) or "none"
+        raise ModelError(f"model {name!r}: no prompt is called {prompt.name!r}; it has: {has}")
+    return own[prompt.name]

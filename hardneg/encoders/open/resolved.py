@@ -1,0 +1,253 @@
+"""From the name of a model to the opened model: where its files are, its family, what it says of itself, its weights.
+
+A model is resolved once. What is asked of it then goes to its family with the resolved model, never with a name.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from hardneg.encoders.families.adapters.base import with_base
+from hardneg.encoders.open.configuration import Shape
+from hardneg.encoders.open.contract import Contract
+from hardneg.encoders.open.folder_kind import FolderFamily
+from hardneg.encoders.open.source import Location, locate
+from hardneg.encoders.protocol import EncoderFamily, TextEncoder
+from hardneg.encoders.spec import KINDS, FullSpec, ModelSpec
+from hardneg.records.errors import HardnegError, ModelError, PluginError
+from hardneg.records.types import Lookup, PluginSetting
+from hardneg.registry.plugins import configure, load_plugin, plugin_names
+from hardneg.runtime.seeding import derive_seed
+
+if TYPE_CHECKING:
+    from hardneg.encoders.encoder import Encoder
+    from hardneg.encoders.speed.fastest import Precision
+
+_LOG = logging.getLogger(__name__)
+
+
+def load_encoder(spec: ModelSpec, device: str | None = None, precision: "Precision | None" = None) -> TextEncoder:
+    """The opened model that a spec describes; precision: what it will encode in, None to train.
+
+    Raises:
+        ModelError: the model is not there, or it cannot do what the spec says.
+    """
+    if problems := spec.problems():
+        raise ModelError(f"model {spec.name!r}: " + "; ".join(problems))
+    model = resolve(spec, fetch=True)
+    if model.folder is None:
+        return model.family.load(model, device, precision)
+    with opening(f"model {spec.name!r}", model.folder):
+        encoder = model.family.load(model, device, precision)
+        _check_fit(encoder)
+    return encoder
+
+
+def open_encoder(folder: Path, device: str | None = None, precision: "Precision | None" = None) -> TextEncoder:
+    """The model in a folder that hardneg saved, with the prompts and lengths it was saved with.
+
+    Raises:
+        ModelError: the folder is not there, or hardneg did not write it.
+    """
+    from hardneg.encoders.open.save import read_spec
+
+    return load_encoder(read_spec(folder), device, precision)
+
+
+@dataclass(frozen=True)
+class ResolvedModel:
+    """A model that was looked for once.
+
+    spec: what is said of it; where that names an adapter alone, its base with the adapter. location: where the files of
+    `spec.name` are. family: what it is asked through. origins: the spec as it was written with the location of its
+    name, and `spec` with `location` where that is another one.
+    """
+
+    spec: ModelSpec
+    location: Location
+    family: EncoderFamily
+    origins: tuple[tuple[ModelSpec, Location], ...]
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of its files; None where they are not on this machine, and for a model that has none."""
+        return self.location.folder
+
+    @property
+    def path(self) -> Path:
+        """The same. Raises ModelError where there is none."""
+        return self.location.path
+
+    @property
+    def known_family(self) -> EncoderFamily | None:
+        """Its family, where the spec names it or the model is on this machine; None where it cannot be told yet."""
+        spec, location = self.origins[0]
+        return None if spec.encoder is None and location.folder is None else self.family
+
+    @cached_property
+    def contract(self) -> Contract:
+        """What its folder says of how it wants to be used.
+
+        Raises:
+            ModelError: its files are not on this machine, no whole model or not readable; or its family has none.
+        """
+        if not isinstance(self.family, FolderFamily):
+            raise ModelError(f"model {self.spec.name!r}: its family has no files that say how it is used")
+        return self.family.contract(self.path)
+
+    @cached_property
+    def full(self) -> FullSpec:
+        """The spec with what the model says of itself filled in. Raises ModelError where it cannot be had."""
+        return self.family.full(self)
+
+    @property
+    def known(self) -> FullSpec | None:
+        """The same; None where it cannot be told without fetching anything."""
+        try:
+            return self.full
+        except (ModelError, OSError):
+            return None
+
+    @property
+    def dimension(self) -> int | None:
+        """How many numbers a vector has, or how many terms there are; None where the files at hand do not tell."""
+        if size := self.spec.truncate_dim or self.spec.projection:
+            return size
+        try:
+            return self.contract.truncate_dim or self.contract.dimension
+        except (ModelError, OSError):
+            return None
+
+    @cached_property
+    def digest(self) -> str:
+        """32 hexadecimal digits that name the model; others whenever what it makes of a text may differ.
+
+        Raises:
+            ModelError: there is no such model, or it is of another family than the spec says.
+        """
+        return self.family.digest(self)
+
+    def look_up(self) -> Lookup:
+        """The files that would be read. Raises ModelError where there are none."""
+        return self.family.look_up(self)
+
+    @property
+    def shape(self) -> Shape:
+        """What decides its cost."""
+        return self.family.shape(self)
+
+    @property
+    def remarks(self) -> list[str]:
+        """What a user should know before its files become a model of its family."""
+        if self.folder is None or not isinstance(self.family, FolderFamily):
+            return []
+        return self.family.remarks(self.folder)
+
+
+def resolve(model: str | ModelSpec, fetch: bool = False, family: EncoderFamily | None = None) -> ResolvedModel:
+    """A model by its name or spec: looks for its files, and asks the families whose they are.
+
+    fetch: downloads what is not on this machine; without it nothing is, and a model that is not there is no error yet.
+    family: by default the one that the spec names, or else that claims the folder; `dense` where there is none.
+
+    Raises:
+        PluginError: there is no such family, or its options are wrong.
+        ModelError: the model cannot be fetched; or its folder holds an adapter that does not say its base.
+    """
+    spec = ModelSpec(model) if isinstance(model, str) else model
+    if family is None and spec.encoder is not None:
+        family = cast(EncoderFamily, configure("encoders", spec.encoder))
+    if family is not None and not hasattr(family, "claims"):  # its models are in no folder
+        elsewhere = Location(spec.name, spec.revision)
+        return ResolvedModel(spec, elsewhere, family, ((spec, elsewhere),))
+    written = spec, locate(spec.name, spec.revision, fetch)
+    based = with_base(*written, fetch)
+    origins = (written,) if based[0] is spec else (written, based)
+    return ResolvedModel(*based, family or _claiming(based[1].folder), origins)
+
+
+def _claiming(folder: Path | None) -> EncoderFamily:
+    """The family whose folder it is, with its usual options; the most special are asked first."""
+    names = plugin_names("encoders") if folder is not None else []
+    families = {name: family for name in names if (family := _family(name)) and hasattr(family, "claims")}
+    for name in sorted(families, key=lambda name: -getattr(families[name], "special", 1)):
+        with suppress(ModelError, OSError, LookupError, TypeError, ValueError, AttributeError):  # opening it tells
+            if families[name].claims(folder):
+                return cast(EncoderFamily, configure("encoders", PluginSetting(name)))
+    return cast(EncoderFamily, configure("encoders", PluginSetting("dense")))
+
+
+def _family(name: str) -> Any:
+    try:
+        return load_plugin("encoders", name)
+    except PluginError as error:
+        _LOG.warning("%s; it is not asked whose a model's folder is", error)
+        return None
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keeps transformers from drawing progress bars, and from telling what is checked here."""
+    from transformers.utils import logging
+
+    level, shown = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if shown:
+            logging.enable_progress_bar()
+
+
+@contextmanager
+def opening(what: str, folder: Path | str, seed: int = 0) -> Iterator[None]:
+    """Draws weights that a folder lacks from the seed, and makes a ModelError of what keeps it from being opened."""
+    import torch
+
+    with quiet(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(seed, "weights that the files lack") >> 1)
+        try:
+            yield
+        except (HardnegError, MemoryError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:  # the libraries that read a model's files let errors of many classes through
+            lines = (str(error).strip() or type(error).__name__).splitlines()[:2]
+            reason = " ".join(" ".join(lines).split())
+            raise ModelError(f"{what} cannot be opened ({reason}): check {folder}") from error
+
+
+def _check_fit(encoder: TextEncoder) -> None:
+    """Encodes a few words as a query and as a document.
+
+    Raises:
+        Exception: of any class, where a module does not give what the next one takes, or the last one not what the
+            family stores.
+    """
+    import numpy as np
+    import torch
+
+    from hardneg.encoders.encoder import Encoder
+    from hardneg.encoders.towers import evaluating
+
+    if not isinstance(encoder, Encoder):
+        return
+    made = encoder.representation
+    with evaluating(encoder.module), torch.inference_mode():
+        for side in KINDS:
+            encoded = made.run(encoder.parts(side), encoder.features(["a trial"], side), encoder.device, side)
+            made.gathered([(np.zeros(1, np.int64), encoded)], 1, encoder.dimension)
+
+
+def learner(encoder: TextEncoder) -> "Encoder":
+    """The encoder, which can learn. Raises ModelError where it cannot."""
+    from hardneg.encoders.encoder import Encoder
+
+    if not isinstance(encoder, Encoder):
+        raise ModelError(f"model {encoder.spec.name!r} has no weights here: it cannot be trained, name another model")
+    return encoder

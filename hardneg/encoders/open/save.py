@@ -1,0 +1,147 @@
+"""Writes a model's folder whole or not at all, also as Pyserini's `AnceQueryEncoder` opens it; reads back its spec."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from hardneg.encoders.families.adapters.adapter_source import noted, saved_adapter, with_saved_adapter
+from hardneg.encoders.open.contract import OWN, SPEC_FILE, saved_values
+from hardneg.encoders.open.loading import assembled, with_prompts
+from hardneg.encoders.open.model_files import read_json
+from hardneg.encoders.open.resolved import quiet
+from hardneg.encoders.spec import KINDS, FullSpec, ModelSpec
+from hardneg.encoders.tokens.typed_tokens import with_token_type
+from hardneg.encoders.towers import evaluating, side, transformers, twins
+from hardneg.records.errors import ModelError
+from hardneg.store.atomic_write import replacing_folder, system_errors
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from hardneg.encoders.encoder import Encoder
+
+
+_TYPES = ("query_token_type", "document_token_type")
+_READABLE = 0o444
+
+
+def save_module(module: "SentenceTransformer", spec: FullSpec, folder: Path, card: str | None) -> None:
+    """Writes the model, what of `spec` its modules do not carry, and the card; replaces what was in `folder`."""
+    with written_whole(folder) as place, evaluating(module):
+        whole = _typed(module, spec) if spec.typed else module
+        whole = with_saved_adapter(whole, spec)
+        for transformer in transformers(whole):
+            forget_last_call(transformer.tokenizer)
+        whole.save(str(place), create_model_card=False, safe_serialization=True)
+        options = {name: getattr(spec, name) for name in (*OWN, *(_TYPES if spec.typed else ()))}
+        options |= {} if spec.adapter is None else {"adapter": noted(spec.adapter)}
+        (place / SPEC_FILE).write_text(json.dumps(options, indent=2) + "\n", encoding="utf-8")
+        if card is not None:
+            (place / "README.md").write_text(card, encoding="utf-8")
+
+
+@contextmanager
+def written_whole(folder: Path) -> Iterator[Path]:
+    """A place to write a model's files in, which replaces `folder` at the end of the block, whole and on disk.
+
+    Raises:
+        ModelError: the folder cannot be written.
+    """
+    try:
+        with replacing_folder(folder) as place, quiet(), system_errors():
+            yield place
+            _readable(place)
+    except OSError as error:
+        raise ModelError(f"model {folder} cannot be written ({error}): check disk and permissions") from error
+
+
+def read_spec(folder: Path) -> ModelSpec:
+    """The spec of a saved model: its modules as they are, with the prompts and lengths it was saved with.
+
+    Raises:
+        ModelError: there is no such folder, or it lacks the file that says so.
+    """
+    path = folder / SPEC_FILE
+    if not path.is_file():
+        raise ModelError(f"model {folder}: no {SPEC_FILE} there: load it by a spec that gives its lengths")
+    own, content = saved_values(folder), read_json(path)
+    adapter = saved_adapter(content.get("adapter"), path)
+    return ModelSpec(str(folder), **own, **{name: content[name] for name in _TYPES if name in content}, adapter=adapter)
+
+
+def _typed(module: "SentenceTransformer", spec: FullSpec) -> "SentenceTransformer":
+    """The same weights behind a tokenizer a side, which gives that side's token types wherever the model is opened."""
+    query, document = (with_token_type(side(module, kind), spec.token_type(kind)) for kind in KINDS)
+    typed = assembled([twins(query, document)], spec, str(module.device), type(module))
+    return with_prompts(typed, module.prompts, module.default_prompt_name)
+
+
+def forget_last_call(tokenizer: Any) -> None:
+    """Takes the last call's truncation and padding out of a tokenizer, which would save them with it."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is not None:
+        backend.no_truncation()
+        backend.no_padding()
+
+
+def _readable(place: Path) -> None:
+    """Every file is readable by whom the folder is: safetensors writes for the owner alone."""
+    for path in place.rglob("*"):
+        if path.is_file():
+            path.chmod(path.stat().st_mode | (place.stat().st_mode & _READABLE))
+
+
+DIMENSION = 768
+QUERY_LENGTH = 64
+"""How many tokens of a query Pyserini reads."""
+
+_ANCE_WEIGHTS = "pytorch_model.bin"  # Pyserini for transformers 5 looks for this name alone
+_ANCE = "ance_encoder"
+
+
+def export_ance(encoder: "Encoder", folder: Path) -> None:
+    """Writes the encoder of queries with the names of `pyserini.encode.AnceEncoder`; replaces what was in `folder`.
+
+    Source: the architecture of Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text
+    Retrieval (ICLR 2021), appendix A.1.
+
+    Raises:
+        ModelError: the model is of another architecture, or the folder cannot be written.
+    """
+    _check_ance(encoder)
+    transformer, _, dense, norm = encoder.parts("query")
+    named = {"roberta": transformer.model, "embeddingHead": dense.linear, "norm": norm.norm}
+    weights: dict[str, Tensor] = {
+        f"{_ANCE}.{name}.{inner}": tensor.detach().cpu().contiguous()
+        for name, module in named.items()
+        for inner, tensor in module.state_dict().items()
+    }
+    with written_whole(folder) as place:
+        forget_last_call(transformer.tokenizer)
+        transformer.model.config.save_pretrained(place)
+        transformer.tokenizer.save_pretrained(place)
+        transformer.tokenizer.backend_tokenizer.model.save(str(place))  # vocab.json and merges.txt, for transformers 4
+        torch.save(weights, place / _ANCE_WEIGHTS)
+
+
+def _check_ance(encoder: "Encoder") -> None:
+    transformer, *rest = encoder.parts("query")
+    kind, names = transformer.model.config.model_type, [type(part).__name__ for part in rest]
+    lacking = [] if kind == "roberta" else [f"a RoBERTa, and it is a {kind}"]
+    if names != ["Pooling", "Dense", "LayerNorm"] or not _is_head(*rest):
+        lacking.append(f"pooling cls, projection {DIMENSION}, layer_norm true and similarity dot")
+    if encoder.spec.query_prompt:
+        lacking.append("no query_prompt")
+    if lacking:
+        raise ModelError(f"model {encoder.spec.name!r} is no ANCE encoder: that has " + "; ".join(lacking))
+
+
+def _is_head(pooling: Any, dense: Any, norm: Any) -> bool:
+    linear, identity = dense.linear, isinstance(dense.activation_function, torch.nn.Identity)
+    sizes = linear.out_features == DIMENSION and linear.bias is not None
+    return pooling.pooling_mode == "cls" and identity and sizes and norm.norm.eps == 1e-5

@@ -1,0 +1,187 @@
+"""Whether a model is the one that its files mean: told by their headers, and by what was loaded."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from hardneg.encoders.open.configuration import mapping
+from hardneg.encoders.open.model_files import SAFE, load_options
+from hardneg.encoders.spec import KINDS, FullSpec
+from hardneg.records.errors import ModelError
+
+_LAYER = re.compile(r"^(.*?\b(?:layers?|h|blocks?))\.(\d+)\.")
+_EMBEDDINGS = re.compile(r"(^|\.)(word_embeddings|embed_tokens|tok_embeddings|wte)\.weight$")
+_NUMBER = re.compile(r"\.\d+\.")
+_UNUSED = re.compile(r"(^|\.)(pooler|position_ids|token_type_ids)(\.|$)")  # an encoder's vectors do without them
+_TOLD = 3
+_LEAST = 2
+_OUTPUT = ("method", "method_output_name")
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def check_headers(folder: Path) -> None:
+    """Refuses a transformer whose files lack layers, have too many, or have fewer embeddings than the tokenizer ids.
+
+    What the files do not tell plainly, as those of several towers and of other formats, is left to the opening.
+    """
+    shapes = read_shapes(folder)
+    _check_layers(folder, shapes, mapping(folder / "config.json").get("num_hidden_layers"))
+    rows = {shape[0] for name, shape in shapes.items() if _EMBEDDINGS.search(name) and len(shape) == 2}
+    highest = _highest_id(mapping(folder / "tokenizer.json"))
+    if len(rows) == 1 and highest is not None:
+        check_ids(highest, min(rows), f"{folder}")
+
+
+def check_ids(highest: int, rows: int, name: str) -> None:
+    """Refuses a tokenizer whose highest id has no row among a transformer's embeddings."""
+    if highest >= rows:
+        raise ModelError(
+            f"model {name}: its tokenizer has ids up to {highest}, the transformer embeddings for {rows}: "
+            "they do not belong together, copy the model again"
+        )
+
+
+def read_shapes(folder: Path) -> Shapes:
+    """The shape of every tensor in a folder's safetensors files, by name; none for other formats.
+
+    Raises:
+        ModelError: a file is cut off or damaged.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    shapes: dict[str, tuple[int, ...]] = {}
+    for path in sorted(folder.glob(SAFE)):
+        try:
+            with safe_open(path, framework="np") as file:
+                shapes |= {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+        except (SafetensorError, OSError) as error:
+            raise ModelError(f"{path}: not a whole safetensors file ({error}): copy the model again") from error
+    return shapes
+
+
+def _check_layers(folder: Path, shapes: Shapes, count: Any) -> None:
+    stacks: defaultdict[str, set[int]] = defaultdict(set)
+    for found in filter(None, map(_LAYER.match, shapes)):
+        stacks[found[1]].add(int(found[2]))
+    if len(stacks) != 1 or not isinstance(count, int):
+        return
+    (name, have), want = next(iter(stacks.items())), set(range(count))
+    if missing := sorted(want - have):
+        raise ModelError(f"model {folder}: its weights lack {name}.{missing[0]}: copy the model again")
+    if surplus := sorted(have - want):
+        raise ModelError(
+            f"model {folder}: its weights have {name}.{surplus[0]}, "
+            "which its config.json knows nothing of: copy it again"
+        )
+
+
+def _highest_id(tokenizer: Mapping[str, Any]) -> int | None:
+    """The highest id of a `tokenizer.json`, where its vocabulary is a table of ids or a list."""
+    try:
+        words = (tokenizer.get("model") or {}).get("vocab")
+        added = [int(token["id"]) for token in tokenizer.get("added_tokens") or ()]
+        if isinstance(words, dict):
+            return max([*words.values(), *added], default=None)
+        return max([len(words) - 1, *added]) if isinstance(words, list) else None
+    except (AttributeError, LookupError, TypeError, ValueError):  # the opening tells what is wrong with it
+        return None
+
+
+def check_encoder(encoder: Any, spec: FullSpec) -> None:
+    """Refuses a first module that does not read plain text, or not as much of it as the spec says."""
+    if getattr(encoder, "tokenizer", None) is None or getattr(encoder, "model", None) is None:
+        raise ModelError(f"model {spec.name!r} does not begin with a transformer: use another model")
+    kinds = getattr(encoder, "modality_config", {"text": {}})
+    outputs = [[kinds[kind].get(name) for name in _OUTPUT] for kind in ("text", "message") if kind in kinds]
+    if "text" not in kinds or any(output != outputs[0] for output in outputs):
+        raise ModelError(f"model {spec.name!r} is not made for plain text: use another model")
+    _check_processing(encoder.processing_kwargs, spec.name)
+    most = positions(encoder.model)
+    for kind in KINDS:
+        if (asked := spec.length(kind)) < _LEAST:
+            raise ModelError(f"model {spec.name!r} says that it reads {asked} token of a text: give {kind}_length")
+        if most is not None and asked > most:
+            raise ModelError(f"model {spec.name!r} reads at most {most} tokens: {kind}_length is {asked}, lower it")
+
+
+def _check_processing(options: Mapping[str, Any], name: str) -> None:
+    """Refuses options of the tokenizer's calls that are not read here; a text's length and a template's options are."""
+    asked = [(part, option) for part in options if part != "chat_template" for option in options[part]]
+    if found := [f"{part}.{option}" for part, option in asked if (part, option) != ("text", "max_length")]:
+        told = f"processing_kwargs {', '.join(found)}"
+        raise ModelError(f"model {name!r}: has {told}, which are not known here: use another model")
+
+
+def positions(model: Any) -> int | None:
+    """How many tokens a transformer has positions for; None where there is no such bound."""
+    most = getattr(model.config, "max_position_embeddings", None)
+    if most is None or most < 1:
+        return None
+    from torch import nn
+
+    for part in model.modules():  # RoBERTa and its kin count positions from the padding index on
+        first = getattr(part, "padding_idx", None)
+        if isinstance(first, int) and isinstance(getattr(part, "position_embeddings", None), nn.Embedding):
+            return int(most) - first - 1
+    return int(most)
+
+
+def check_tokenizer(transformer: Any, name: str) -> None:
+    """Refuses a tokenizer that knows no words, or ids that the transformer has no embeddings for."""
+    ids, special = transformer.tokenizer.get_vocab().values(), set(transformer.tokenizer.all_special_ids)
+    if not set(ids) - special:
+        raise ModelError(f"model {name!r}: no tokenizer there: copy the model again, with its tokenizer's files")
+    rows = transformer.model.get_input_embeddings().num_embeddings
+    check_ids(max(ids), rows, repr(name))
+
+
+def check_weights(model: Any, place: Path, name: str) -> None:
+    """Refuses weights that lack layers, which would be drawn at random, or that have layers of another model.
+
+    Unused heads, such as poolers and those of language models, may be missing or extra.
+    """
+    missing, unexpected = differences(model, place)
+    check_found(missing, name)
+    own = {_stem(key) for key in model.state_dict()} - {None}
+    if surplus := [key for key in unexpected if _stem(key) in own]:
+        raise ModelError(
+            f"model {name!r}: its weights have {_first(surplus)}, which its config.json knows nothing of: copy it again"
+        )
+
+
+def differences(model: Any, place: Path, unused: re.Pattern[str] | None = _UNUSED) -> tuple[list[str], list[str]]:
+    """The weights of a network that its files lack, and those that it has no place for; `unused` ones aside."""
+    _, found = type(model).from_pretrained(
+        str(place),
+        config=model.config,
+        output_loading_info=True,
+        device_map="meta",
+        local_files_only=True,
+        **load_options(place),
+    )
+    missing, unexpected = (
+        [key for key in found[name] if unused is None or not unused.search(key)]
+        for name in ("missing_keys", "unexpected_keys")
+    )
+    return missing, unexpected
+
+
+def check_found(missing: Iterable[str], name: str) -> None:
+    """Refuses a model whose files lack weights."""
+    if lacking := list(missing):
+        raise ModelError(f"model {name!r}: its weights lack {_first(lacking)}: copy the model again")
+
+
+def _stem(key: str) -> str | None:
+    """The list of layers that a weight is in, without the number; None where it is in none."""
+    found = _NUMBER.search(key)
+    return key[: found.start()] if found else None
+
+
+def _first(keys: Iterable[str]) -> str:
+    ordered = sorted(keys)
+    more = f" and {len(ordered) - _TOLD} more" if len(ordered) > _TOLD else ""
+    return ", ".join(ordered[:_TOLD]) + more

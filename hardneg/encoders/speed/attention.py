@@ -1,0 +1,227 @@
+"""How a transformer attends: as its library does, or by batched products, which suit CPUs that are fast in bfloat16."""
+
+from collections.abc import Callable
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hardneg.encoders.spec import Attention
+from hardneg.encoders.speed.packing import Packing, made_up, padded_made_up
+from hardneg.encoders.speed.unpadded import UNPADDED, by_sdpa, has_kernel, register
+from hardneg.encoders.towers import finish, in_mode, sharing
+from hardneg.records.errors import ModelError
+from hardneg.store.trials import Way, choose, machine_of
+
+_BATCHED = "hardneg_batched"  # as transformers knows it
+_PACKAGES = {"flash_attention_2": ("flash_attn", "flash-attn"), "flash_attention_3": ("flash_attn_interface", "")}
+_LARGEST = 60.0  # a score up to which exp and sums of it are far from the ends of bfloat16
+_LEAST = 1e-30  # a sum of weights from which on small ones among them are not lost
+_FAR = -1e4  # what is added to the scores of padding
+_LONGEST = 512  # tokens of a text up to which scores of all pairs of them are kept
+_BYTES = 1 << 20  # of scores at a time, which stay in a core's cache
+_TRIAL = (8, 128)  # texts, and their tokens
+
+
+def check_attention(asked: Attention, transformer: Any, packed: bool = False) -> None:
+    """Refuses an implementation that is not installed, or that this device or network has not.
+
+    packed: whether the transformer may be given packed texts.
+
+    Raises:
+        ModelError: names the implementation.
+    """
+    if asked == "auto":
+        return
+    named, instead = f"attention is {asked}", "leave it out, or say auto"
+    device, (module, package) = transformer.device, _PACKAGES.get(asked, ("torch", ""))
+    if asked in _PACKAGES and device.type != "cuda":
+        raise ModelError(f"{named}, which needs a GPU by CUDA; this is {device.type}: {instead}")
+    if find_spec(module) is None:
+        told = f"pip install {package}" if package else f"install what brings {module}"
+        raise ModelError(f"{named}, and {module} is not installed: {told}, or {instead}")
+    if asked == "batched" and device.type != "cpu":
+        raise ModelError(f"{named}, which is for CPUs; this is {device.type}: {instead}")
+    if asked == "unpadded":
+        _check_unpadded(transformer, packed)
+    if not transformer.is_backend_compatible() and transformer.config._attn_implementation != asked:
+        raise ModelError(f"{named}, and a {type(transformer).__name__} has its own attention alone: {instead}")
+
+
+def _check_unpadded(transformer: Any, packed: bool) -> None:
+    named, instead = "attention is unpadded", "leave it out, or say auto"
+    if not packed:
+        raise ModelError(
+            f"{named}, and a {type(transformer).__name__} here does not take texts in one row, as encoders of one "
+            f"pooled vector do that are told positions: {instead}"
+        )
+    if transformer.device.type == "cuda" and not has_kernel():
+        raise ModelError(f"{named}, for which this torch has no kernel: install torch 2.10 or later, or {instead}")
+    if transformer.device.type == "cuda" and transformer.dtype == torch.float32:
+        raise ModelError(f"{named}, which on a GPU takes bf16 or fp16, and this is fp32: precision bf16, or {instead}")
+
+
+def set_attention(transformer: Any, asked: Attention, packed: bool = False) -> None:
+    """Has a transformer attend as asked for; `auto` by a trial in bfloat16, and as its library does elsewhere.
+
+    packed: whether it may be given packed texts.
+
+    Raises:
+        ModelError: it cannot.
+    """
+    check_attention(asked, transformer, packed)
+    chosen = _fastest(transformer, packed) if asked == "auto" else asked
+    if chosen in _OURS:
+        name, register_it = _OURS[chosen]
+        register_it()
+        transformer.set_attn_implementation(name)
+    elif chosen not in {"auto", transformer.config._attn_implementation}:
+        transformer.set_attn_implementation(chosen)
+
+
+def _fastest(transformer: Any, packed: bool) -> Attention:
+    """`batched` or `unpadded`, where a trial finds it faster than the library's, else `auto`: what there is."""
+    if packed and transformer.device.type == "cuda" and has_kernel() and transformer.dtype != torch.float32:
+        weights = sum(weight.numel() for weight in transformer.parameters())
+        subject = f"attention in half precision on cuda, {weights:,} weights"
+        found = choose(subject, machine_of(transformer.device), _ways_of_texts(transformer))
+        return "unpadded" if found == "unpadded" else "auto"
+    config, device = transformer.config, transformer.device
+    heads, width = int(getattr(config, "num_attention_heads", 0)), int(getattr(config, "hidden_size", 0))
+    usual = transformer.is_backend_compatible() and config._attn_implementation == "sdpa"
+    if device.type != "cpu" or transformer.dtype != torch.bfloat16 or not usual or not heads:
+        return "auto"
+    size = int(getattr(config, "head_dim", None) or width // heads)
+    subject = f"attention in bf16 on cpu, {heads} heads of {size}"
+    return "batched" if choose(subject, machine_of(device), _ways(heads, size)) == "batched" else "auto"
+
+
+def _ways(heads: int, size: int) -> dict[str, Way]:
+    """Attention over made-up texts, one of which is padded."""
+    texts, length = _TRIAL
+
+    def ready(attend: Callable[..., object]) -> Callable[[], object]:
+        parts = torch.arange(texts * length * 3 * heads * size) % 31 / 31 - 0.5
+        qkv = parts.view(texts, length, 3, heads, size).bfloat16()
+        query, key, value = (qkv[:, :, place].transpose(1, 2) for place in range(3))
+        mask = torch.ones(texts, 1, length, length, dtype=torch.bool)
+        mask[-1, :, :, -1] = False
+
+        def run() -> None:
+            with torch.inference_mode():
+                attend(query, key, value, mask)
+
+        return run
+
+    def library(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+        return torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+
+    def ours(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor | None:
+        return attended(query * size**-0.5, key, value, ~mask[:, 0, 0])
+
+    return {"sdpa": lambda: ready(library), "batched": lambda: ready(ours)}
+
+
+def _ways_of_texts(transformer: Any) -> dict[str, Way]:
+    """Passes of made-up texts of several lengths: padded, and in one row."""
+    lengths = np.linspace(_TRIAL[1], _TRIAL[1] // 2, 32 * _TRIAL[0]).astype(np.int64)
+
+    def ready(packed: bool) -> Callable[[], object]:
+        model: Any = sharing(transformer)
+        if packed:
+            set_attention(model, "unpadded", packed=True)
+        features = made_up(Packing.of(model), lengths) if packed else padded_made_up(lengths)
+        there = {
+            name: value.to(model.device) if isinstance(value, Tensor) else value for name, value in features.items()
+        }
+
+        def run() -> None:
+            with in_mode(model, training=False), torch.inference_mode():
+                model(**there)
+            finish(model.device)
+
+        return run
+
+    return {"sdpa": lambda: ready(False), "unpadded": lambda: ready(True)}
+
+
+@cache
+def _register() -> None:
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import sdpa_mask
+
+    AttentionInterface.register(_BATCHED, _forward)
+    AttentionMaskInterface.register(_BATCHED, sdpa_mask)
+
+
+def _forward(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    **rest: Any,
+) -> tuple[Tensor, None]:
+    """As transformers calls an attention; what is not of the plain form is left to SDPA."""
+    if _is_plain(module, (query, key, value), attention_mask, rest):
+        scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+        hidden = None if attention_mask is None else ~attention_mask[:, 0, 0]
+        found = attended(query * scale, key, value, hidden)
+        if found is not None:
+            return found.transpose(1, 2), None
+    return by_sdpa(module, query, key, value, attention_mask, scaling=scaling, **rest)
+
+
+def _is_plain(module: Any, qkv: tuple[Tensor, ...], mask: Tensor | None, rest: dict[str, Any]) -> bool:
+    """Every token of a text sees the same tokens, with a head of keys for each of queries, in bfloat16."""
+    query = qkv[0]
+    if torch.is_grad_enabled() or query.dtype != torch.bfloat16 or query.shape[2] > _LONGEST:
+        return False
+    if any(part.shape != query.shape for part in qkv) or any(isinstance(each, Tensor) for each in rest.values()):
+        return False
+    if mask is None:
+        causal = rest.get("is_causal")
+        return not (getattr(module, "is_causal", True) if causal is None else causal)
+    return mask.dtype == torch.bool and mask.shape[1] == 1 and bool((mask == mask[:, :, :1]).all())
+
+
+_OURS = {"batched": (_BATCHED, _register), "unpadded": (UNPADDED, register)}
+"""As transformers knows them, and what makes them known to it."""
+
+
+def attended(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor | None) -> Tensor | None:
+    """softmax(Q Kᵀ) V of each head by batched products in bfloat16, without a row's maximum.
+
+    Vaswani et al., Attention Is All You Need (2017), Equation 1. A softmax is the same for shifted scores. So the
+    largest score, which exp needs bounded, is bounded by norms: |q| max |k|. Two more numbers of each query and key
+    shift a row by what the bound has too much, and take padding out, in the product itself.
+
+    Args:
+        query, key, value: bfloat16 [texts, heads, tokens, size], the queries scaled.
+        hidden: bool [texts, tokens], what is padding; None: nothing is.
+
+    Returns:
+        bfloat16 [texts, heads, tokens, size]; None where a bound is so far off that weights vanish.
+    """
+    texts, heads, length, size = query.shape
+    bound = query.norm(dim=-1, keepdim=True) * key.norm(dim=-1).amax(-1)[..., None, None]
+    shift = (bound - _LARGEST).clamp_(min=0)
+    if hidden is not None or bool(shift.any()):
+        one = query.new_ones(1).expand(texts, heads, length, 1)
+        far = query.new_zeros(1) if hidden is None else (hidden * _FAR).to(query.dtype)[:, None, :, None]
+        query = torch.cat([query, one, -shift], -1)
+        key = torch.cat([key, far.expand_as(one), one], -1)
+    query, key, value = (part.flatten(0, 1) for part in (query, key, value))
+    made, sums = torch.empty_like(value), value.new_empty(texts * heads, length, 1)
+    step = max(1, _BYTES // (2 * length * length))
+    for part in (slice(start, start + step) for start in range(0, len(made), step)):
+        weights = torch.bmm(query[part], key[part].transpose(1, 2)).exp_()
+        torch.sum(weights, -1, keepdim=True, out=sums[part])
+        torch.bmm(weights, value[part], out=made[part])
+    if not bool((sums > _LEAST).all()):
+        return None
+    return made.div_(sums).view(texts, heads, length, size)

@@ -1,0 +1,42 @@
+"""Which devices there are to compute on."""
+
+from hardneg.records.errors import UsageError
+
+_KINDS = ("cpu", "cuda", "mps", "xpu")
+
+
+def check_device(device: str, place: str = "device") -> None:
+    """Makes sure that there is such a device; torch is imported for what is not `cpu`.
+
+    Args:
+        device: `cpu`, `cuda`, `cuda:1`, `mps`, or whatever else torch computes on here.
+        place: where it was said, for the message.
+
+    Raises:
+        UsageError: this machine has no such device; the message names those that there are.
+    """
+    if device == "cpu" or device in (known := known_devices()):
+        return
+    from hardneg.registry.plugins import suggestion
+
+    kind = device.partition(":")[0]
+    if kind not in _KINDS:
+        reason = f"no such device{suggestion(kind, _KINDS)}"
+    elif kind in known:
+        reason = f"this machine has no {device}"
+    else:
+        import torch
+
+        reason = f"torch {torch.__version__} finds no {kind} device here"
+    where = f"{{{place}}}" if place.isidentifier() else place
+    raise UsageError(f"{where} {device}: {reason}; there is: {', '.join(known)}", place)
+
+
+def known_devices() -> list[str]:
+    """The names of all devices: `cpu`, the kind of accelerator that torch finds, and each of that kind."""
+    import torch
+
+    if not torch.accelerator.is_available():
+        return ["cpu"]
+    kind = str(torch.accelerator.current_accelerator()).partition(":")[0]
+    return ["cpu", kind, *(f"{kind}:{number}" for number in range(torch.accelerator.device_count()))]

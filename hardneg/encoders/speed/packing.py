@@ -1,0 +1,116 @@
+"""Texts one after the other in one row: what a transformer takes where it attends without padding."""
+
+import inspect
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from hardneg.encoders.speed.unpadded import UNPADDED
+from hardneg.encoders.tokens.tokens import Tokens, token_batches
+from hardneg.encoders.towers import placed
+
+BOUNDS = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
+"""The features by which transformers and sentence-transformers tell where texts begin."""
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How a network counts positions: of a text's first token, and the id that has none of its own, where there is one.
+
+    Networks in the manner of RoBERTa begin behind the id of their padding.
+    """
+
+    first: int = 0
+    skipped: int | None = None
+
+    @classmethod
+    def of(cls, transformer: nn.Module) -> "Packing":
+        """That of a network."""
+        tables = (part for name, part in transformer.named_modules() if name.endswith("position_embeddings"))
+        skipped = next((found for table in tables if (found := getattr(table, "padding_idx", None)) is not None), None)
+        return cls() if skipped is None else cls(skipped + 1, skipped)
+
+    def features(self, tokens: Tokens, rows: NDArray[np.int64], device: torch.device) -> dict[str, Any]:
+        """The given texts: int64 tensors [1, sum of lengths], and their bounds, int32 [len(rows) + 1]."""
+        lengths = tokens.lengths[rows]
+        ends = np.cumsum(lengths)
+        taken = np.repeat(tokens.offsets[rows] - ends + lengths, lengths) + np.arange(lengths.sum())
+        columns = {name: column[taken] for name, column in tokens.columns.items() if name != "attention_mask"}
+        same = {name: value for name, value in tokens.same.items() if name != "attention_mask"}
+        columns |= {name: np.full(len(taken), value, np.int32) for name, value in same.items()}
+        columns["position_ids"] = self._positions(columns["input_ids"], lengths)
+        made: dict[str, Any] = {name: placed(column, device).long()[None] for name, column in columns.items()}
+        begins, longest = placed(np.concatenate([[0], ends]).astype(np.int32), device), int(lengths.max(initial=0))
+        made |= dict(zip(BOUNDS, (begins, begins, longest, longest), strict=True))
+        if tokens.prompt_length:
+            made["prompt_length"] = torch.full((len(rows),), tokens.prompt_length, device=device)
+        return made
+
+    def _positions(self, ids: NDArray[np.int32], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+        """int64 [sum of lengths], counted anew in each text."""
+        counted = np.ones(len(ids), np.int64) if self.skipped is None else (ids != self.skipped).astype(np.int64)
+        before = np.concatenate([[0], np.cumsum(counted)])
+        place = before[1:] - np.repeat(before[np.cumsum(lengths) - lengths], lengths) - 1 + self.first
+        return place if self.skipped is None else np.where(counted, place, self.skipped)
+
+
+def packs(tokens: Tokens) -> bool:
+    """Whether every token is looked at, so that no mask is needed."""
+    mask = tokens.columns.get("attention_mask")
+    return tokens.same.get("attention_mask", 1) == 1 and (mask is None or bool(mask.all()))
+
+
+def batches(lengths: NDArray[np.int64], tokens_per_batch: int, packing: Packing | None) -> Iterator[NDArray[np.int64]]:
+    """Rows, the longest first, in batches of at most so many tokens, padding included where there is, or of one row."""
+    return token_batches(lengths, tokens_per_batch) if packing is None else _packed(lengths, tokens_per_batch)
+
+
+def _packed(lengths: NDArray[np.int64], tokens_per_batch: int) -> Iterator[NDArray[np.int64]]:
+    order = np.argsort(-lengths, kind="stable")
+    ends = np.concatenate([[0], np.cumsum(lengths[order])])
+    start = 0
+    while start < len(order):
+        stop = int(np.searchsorted(ends, ends[start] + tokens_per_batch, "right")) - 1
+        stop = max(start + 1, stop)
+        yield order[start:stop]
+        start = stop
+
+
+def taken_packed(parts: Sequence[Any]) -> bool:
+    """Whether an encoder's modules take packed texts: a transformer that is told positions, then a pooling."""
+    from sentence_transformers.base.modules import Transformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    if len(parts) < 2 or not isinstance(parts[0], Transformer) or not isinstance(parts[1], Pooling):
+        return False
+    given = inspect.signature(parts[0].model.forward).parameters
+    rest = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in given.values())
+    return bool(parts[0].model.is_backend_compatible() and "position_ids" in given and rest)
+
+
+def packing_of(first: Any) -> Packing | None:
+    """How texts are packed for an encoder's first module, which from now on passes on their bounds; none: padded."""
+    if getattr(getattr(first, "config", None), "_attn_implementation", None) != UNPADDED:
+        return None
+    if first.model_forward_params is not None:
+        first.model_forward_params = {*first.model_forward_params, *BOUNDS}
+    return Packing.of(first.model)
+
+
+def padded_made_up(lengths: NDArray[np.int64]) -> dict[str, Tensor]:
+    """Texts of one token again and again, padded, on the CPU: for timing."""
+    mask = torch.arange(max(1, int(lengths.max()))) < torch.from_numpy(lengths)[:, None]
+    return {"input_ids": torch.ones_like(mask, dtype=torch.int64), "attention_mask": mask.long()}
+
+
+def made_up(packing: Packing, lengths: NDArray[np.int64]) -> dict[str, Tensor]:
+    """The same in one row."""
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    ids = {"input_ids": np.ones(offsets[-1], np.int32)}
+    tokens = Tokens(ids, offsets, {}, False, 0)
+    return packing.features(tokens, np.arange(len(lengths)), torch.device("cpu"))

@@ -1,0 +1,133 @@
+"""Attention over texts that lie one after the other in one row, without padding: each looks at itself alone."""
+
+from functools import cache
+from importlib.util import find_spec
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from hardneg.records.errors import ModelError
+
+UNPADDED = "hardneg_unpadded"
+"""As transformers knows it."""
+KERNEL = "torch.nn.attention.varlen"
+"""Where torch has a kernel for it on GPUs by CUDA, in bfloat16 and float16."""
+_UNKNOWN = ("position_bias", "softcap", "s_aux")  # what some networks add to scores
+
+Bounds = tuple[Tensor, int]
+"""Where each text begins and the last one ends, int32 [n + 1], and the tokens of the longest."""
+
+
+def has_kernel() -> bool:
+    """Whether the installed torch has one."""
+    return find_spec("torch.nn.attention") is not None and find_spec(KERNEL) is not None
+
+
+@cache
+def register() -> None:
+    """Has transformers know it; its masks are made for padded texts alone."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+
+    AttentionInterface.register(UNPADDED, _forward)
+    AttentionMaskInterface.register(UNPADDED, _mask)
+
+
+def _mask(*sizes: Any, attention_mask: Tensor | None = None, **rest: Any) -> Tensor | None:
+    from transformers.masking_utils import sdpa_mask
+
+    return None if attention_mask is None else sdpa_mask(*sizes, attention_mask=attention_mask, **rest)
+
+
+def _forward(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    **rest: Any,
+) -> tuple[Tensor, None]:
+    """As transformers calls an attention: [rows, heads, tokens, size] to [rows, tokens, heads, size].
+
+    Padded texts, which have a mask, are left to SDPA.
+    """
+    if strange := [name for name in _UNKNOWN if rest.get(name) is not None]:
+        raise ModelError(f"attention is unpadded, and a {type(module).__name__} has a {strange[0]}: leave it out")
+    if attention_mask is not None:
+        return by_sdpa(module, query, key, value, attention_mask, scaling=scaling, **rest)
+    said, window = rest.get("is_causal"), rest.get("sliding_window")
+    causal = bool(getattr(module, "is_causal", True) if said is None else said)
+    reach = -1 if window is None else window - 1
+    attend = by_kernel if query.device.type == "cuda" else one_by_one
+    flat = [part.transpose(1, 2).flatten(0, 1) for part in (query, key, value)]
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    found = attend(flat, _bounds(query, rest), scale, (reach, 0 if causal else reach))
+    return found.view(query.shape[0], query.shape[2], *found.shape[1:]), None
+
+
+def by_sdpa(*given: Any, **rest: Any) -> tuple[Tensor, None]:
+    """What transformers does itself, of what it gives an attention."""
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    made: tuple[Tensor, None] = sdpa_attention_forward(*given, **rest)
+    return made
+
+
+def _bounds(query: Tensor, rest: dict[str, Any]) -> Bounds:
+    """Those that come with packed texts, or a text a row."""
+    if (told := rest.get("cu_seq_lens_q")) is not None:
+        return told, rest["max_length_q"]
+    rows, length = query.shape[0], query.shape[2]
+    return torch.arange(0, (rows + 1) * length, length, dtype=torch.int32, device=query.device), length
+
+
+def by_kernel(qkv: list[Tensor], bounds: Bounds, scale: float, reach: tuple[int, int]) -> Tensor:
+    """What `one_by_one` gives, by torch's kernel on a GPU."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    query, key, value = qkv
+    begins, longest = bounds
+    fewer = key.shape[1] != query.shape[1]
+    found = varlen_attn(
+        query, key, value, begins, begins, longest, longest, scale=scale, window_size=reach, enable_gqa=fewer
+    )
+    assert isinstance(found, Tensor)
+    return found
+
+
+def one_by_one(qkv: list[Tensor], bounds: Bounds, scale: float, reach: tuple[int, int]) -> Tensor:
+    """softmax(Q Kᵀ) V of each text and head.
+
+    Vaswani et al., Attention Is All You Need (2017), Equation 1.
+
+    Args:
+        qkv: queries [tokens, heads, size], keys and values [tokens, k, size], where a head of those may serve several.
+        bounds: of the texts.
+        scale: what scores are multiplied by.
+        reach: how many tokens before and behind itself a token looks at; -1 is all of its text.
+
+    Returns:
+        [tokens, heads, size].
+    """
+    made = torch.empty_like(qkv[0])
+    begins = bounds[0].tolist()
+    for start, stop in pairwise(begins):
+        query, key, value = (part[start:stop].transpose(0, 1)[None] for part in qkv)
+        seen = _seen(stop - start, reach, query.device)
+        fewer = key.shape[1] != query.shape[1]
+        found = scaled_dot_product_attention(query, key, value, attn_mask=seen, scale=scale, enable_gqa=fewer)
+        made[start:stop] = found[0].transpose(0, 1)
+    return made
+
+
+def _seen(length: int, reach: tuple[int, int], device: torch.device) -> Tensor | None:
+    """bool [length, length], which token looks at which; None: all at all."""
+    before, behind = (length if side < 0 else side for side in reach)
+    if before >= length - 1 and behind >= length - 1:
+        return None
+    places = torch.arange(length, device=device)
+    ahead = places - places[:, None]
+    return (ahead >= -before) & (ahead <= behind)

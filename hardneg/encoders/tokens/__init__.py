@@ -1,0 +1,1 @@
+"""Texts as token ids: tokenized, framed, cut into segments and batches, and kept."""

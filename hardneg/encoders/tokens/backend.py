@@ -1,0 +1,127 @@
+"""The fast tokenizer behind one of Hugging Face: ids as arrays, cut and framed here as the tokenizer itself would."""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.encoders.tokens.frame import Frame
+from hardneg.encoders.tokens.word_ids import Ids, WordIds, encoded, goes_by_words
+from hardneg.store.digest import digest
+
+WHOLE = sys.maxsize
+"""No limit to the ids of a text."""
+_FEW_CORES = 4  # up to which one thread that remembers words is faster than all that read every word of every text
+_OFF = {"", "off", "false", "f", "no", "n", "0"}
+_OWN = ("__call__", "_encode_plus", "_convert_encoding", "set_truncation_and_padding")
+
+
+def cores() -> int:
+    """On how many cores a tokenizer computes by itself: all that this process may use, unless it is told otherwise."""
+    if os.environ.get("TOKENIZERS_PARALLELISM", "true").lower() in _OFF:
+        return 1
+    told = os.environ.get("RAYON_NUM_THREADS", "")
+    return int(told) if told.isdigit() and int(told) else len(os.sched_getaffinity(0))
+
+
+@dataclass(frozen=True)
+class TokenSource:
+    """What the ids of documents depend on beside their texts, as JSON; vocabulary: more than any id."""
+
+    identity: Mapping[str, object]
+    vocabulary: int
+
+
+class Backend:
+    """A copy of a tokenizer of the tokenizers library that neither cuts nor pads; several threads may use it."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = deepcopy(tokenizer)
+        self._tokenizer.encode_special_tokens = tokenizer.encode_special_tokens
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._words = WordIds(self._tokenizer) if goes_by_words(self._tokenizer) else None
+        self.frames = {pair: frame for pair in (False, True) if (frame := Frame.of(self._tokenizer, pair))}
+
+    def ids(self, texts: Sequence[str], most: int = WHOLE) -> Ids:
+        """The texts without special tokens; of each its first `most` ids at least, if it has so many."""
+        by_words = self._words.of(texts, most) if self._words is not None and cores() <= _FEW_CORES else None
+        return by_words or encoded(self._tokenizer, texts)
+
+    def ids_of_repeated(self, texts: Sequence[str]) -> Ids:
+        """The same of texts that may be there several times; each different one is read once."""
+        different = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+        if len(different) == len(texts):
+            return self.ids(texts)
+        values, offsets = self.ids(list(different))
+        rows = np.fromiter((different[text] for text in texts), np.int64, len(texts))
+        lengths = np.diff(offsets)[rows]
+        ends = np.cumsum(lengths)
+        places = np.repeat(offsets[rows] - ends + lengths, lengths) + np.arange(lengths.sum())
+        return values[places], np.concatenate([[0], ends])
+
+    def source(self, **options: object) -> TokenSource:
+        """This tokenizer with what else its ids depend on, such as a prompt."""
+        return TokenSource({"tokenizer": self._digest, **options}, 1 + max(self._tokenizer.get_vocab().values()))
+
+    @cached_property
+    def _digest(self) -> str:
+        from tokenizers import __version__
+
+        return digest([__version__, self._tokenizer.to_str(), self._tokenizer.encode_special_tokens])
+
+
+def cut(ids: Ids, most: NDArray[np.int64] | int, left: bool = False) -> Ids:
+    """At most so many ids of each text, its last ones where `left` is cut; most: of all, or of each, int64 [n]."""
+    values, offsets = ids
+    kept = np.minimum(lengths := np.diff(offsets), most)
+    if (kept == lengths).all():
+        return ids
+    begins = offsets[1:] - kept if left else offsets[:-1]
+    ends = np.cumsum(kept)
+    places = np.repeat(begins - ends + kept, kept) + np.arange(kept.sum())
+    return values[places], np.concatenate([[0], ends])
+
+
+def cut_pairs(first: Ids, second: Ids, most: int, left: bool) -> tuple[Ids, Ids]:
+    """Both texts of each pair, together at most so many ids: of the longer one ids go until both are of one length."""
+    ones, others = np.diff(first[1]), np.diff(second[1])
+    shorter = np.minimum(ones, others)
+    half, fits = most // 2, ones + others <= most
+    of_shorter = np.where(fits | (2 * shorter <= most), shorter, half)
+    of_longer = np.where(fits, np.maximum(ones, others), most - of_shorter)
+    longer = ones > others
+    return (
+        cut(first, np.where(longer, of_longer, of_shorter), left),
+        cut(second, np.where(longer, of_shorter, of_longer), left),
+    )
+
+
+_known: WeakKeyDictionary[Any, tuple[object, Backend]] = WeakKeyDictionary()
+
+
+def backend_of(tokenizer: Any, pairs: bool = False) -> Backend | None:
+    """What is behind a Hugging Face tokenizer; none where it is a slow one, or makes more of a text than that does."""
+    from transformers import PreTrainedTokenizerFast
+
+    plain = isinstance(tokenizer, PreTrainedTokenizerFast) and all(
+        getattr(type(tokenizer), name) is getattr(PreTrainedTokenizerFast, name) for name in _OWN
+    )
+    backend = own_backend(tokenizer, tokenizer.backend_tokenizer) if plain else None
+    return backend if backend is not None and pairs in backend.frames else None
+
+
+def own_backend(holder: Any, tokenizer: Any) -> Backend:
+    """The copy of a tokenizer that belongs to `holder`, for as long as that lives; a new one if it has new tokens."""
+    state = (tokenizer.get_vocab_size(), tokenizer.encode_special_tokens)
+    found = _known.get(holder)
+    if found is None or found[0] != state:
+        found = _known[holder] = (state, Backend(tokenizer))
+    return found[1]

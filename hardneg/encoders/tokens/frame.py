@@ -1,0 +1,73 @@
+"""What a tokenizer puts around a text or a pair of texts: its special tokens, and the type of every token."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.encoders.tokens.word_ids import Ids
+
+_LETTERS = ("a", "1", ".")
+
+Typed = tuple[tuple[int, int], ...]
+"""Ids, each with its type."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A text has one part, a pair has two.
+
+    around: what goes before the first part, between two, and behind the last. types: of each part.
+    """
+
+    around: tuple[Typed, ...]
+    types: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """How many tokens it adds."""
+        return sum(map(len, self.around))
+
+    @property
+    def one_type(self) -> int | None:
+        """The type of all tokens; none where there are several."""
+        found = {*self.types, *(kind for beside in self.around for _, kind in beside)}
+        return found.pop() if len(found) == 1 else None
+
+    @classmethod
+    def of(cls, tokenizer: Any, pair: bool) -> "Frame | None":
+        """That of a tokenizer of the tokenizers library, seen at texts of one letter; none if those have no token."""
+        found = (_seen(tokenizer, [letter] * (1 + pair)) for letter in _LETTERS)
+        return next((frame for frame in found if frame is not None), None)
+
+    def put(self, parts: Sequence[Ids]) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
+        """Ids and types of n texts, int32 [sum of lengths], and where each text begins, int64 [n + 1]."""
+        lengths = [np.diff(offsets) for _, offsets in parts]
+        offsets = np.concatenate([[0], np.cumsum(np.sum(lengths, axis=0) + self.size)])
+        ids, types = np.empty(offsets[-1], np.int32), np.empty(offsets[-1], np.int32)
+        here = offsets[:-1].copy()
+        for number, beside in enumerate(self.around):
+            for token, kind in beside:
+                ids[here], types[here] = token, kind
+                here += 1
+            if number < len(parts):
+                values, begins = parts[number]
+                places = np.arange(len(values)) + np.repeat(here - begins[:-1], lengths[number])
+                ids[places], types[places] = values, self.types[number]
+                here += lengths[number]
+        return ids, types, offsets
+
+
+def _seen(tokenizer: Any, letters: list[str]) -> Frame | None:
+    made = tokenizer.encode(*letters)
+    of_part = made.sequence_ids
+    places = [[place for place, part in enumerate(of_part) if part == number] for number in range(len(letters))]
+    if not all(places):
+        return None
+    starts = [0, *(part[-1] + 1 for part in places)]
+    stops = [*(part[0] for part in places), len(of_part)]
+    tokens = list(zip(made.ids, made.type_ids, strict=True))
+    around = tuple(tuple(tokens[start:stop]) for start, stop in zip(starts, stops, strict=True))
+    return Frame(around, tuple(made.type_ids[part[0]] for part in places))

@@ -1,0 +1,210 @@
+"""Token ids of a corpus, kept in its store: later encodings by the same tokenizer read them instead of texts.
+
+An artifact of the kind `tokens` that no result uses, so `artifacts gc` may take it; it is made again on the way.
+ids-<writer>           blocks of documents: the lengths of their rows, int32, and their ids, uint16 or int32
+blocks, blocks.<...>   a journal of each writer: block, writer, place in its file, rows, ids
+"""
+
+import fcntl
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
+from itertools import count
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.protocol import StoredRows, TextEncoder
+from hardneg.encoders.tokens.segmenting import SegmentedCorpus, SegmentTokens, rows_of
+from hardneg.encoders.tokens.tokens import Tokens
+from hardneg.encoders.tokens.word_ids import Ids
+from hardneg.formats.corpus import Corpus
+from hardneg.formats.vectors.journal import Journal
+from hardneg.records.errors import ArtifactError, HardnegError
+from hardneg.store.artifacts import MANIFEST, Store
+from hardneg.store.digest import digest
+
+WORTH_KEEPING = 16_384
+"""Documents from which on their ids are kept."""
+_VERSION = 1
+_JOURNAL, _SMALL = "blocks", 1 << 16
+_log = logging.getLogger(__name__)
+
+_Make = Callable[[int, Sequence[str]], Tokens | SegmentTokens]
+
+
+class KeptIds:
+    """The blocks that are there, and those that are added; several threads may use it. Use as `kept_ids` gives it.
+
+    What goes wrong with its files costs time, not results: it is logged, and no more is kept.
+    """
+
+    def __init__(self, folder: Path, vocabulary: int) -> None:
+        """Ids below `vocabulary`, in a finished artifact or in the workspace of one."""
+        self._folder, self._mutex = folder, Lock()
+        self._dtype = np.dtype("<u2" if vocabulary <= _SMALL else "<i4")
+        self._keeps = not (folder / MANIFEST).exists()
+        self._file, self._writer, self._journal = -1, 0, Journal(folder, _JOURNAL)
+        self._places = {record[0]: record[1:] for record in self._journal.records()}
+
+    @property
+    def blocks(self) -> set[int]:
+        """The first document of each block that is there."""
+        return set(self._places)
+
+    @property
+    def facts(self) -> dict[str, int]:
+        """How many rows and ids there are."""
+        places = self._places.values()
+        return {"rows": sum(place[2] for place in places), "tokens": sum(place[3] for place in places)}
+
+    def through(self, make: _Make) -> _Make:
+        """What makes tokens of a block's texts, read from here where they are known, and kept where they are not."""
+        empty = rows_of(make(0, []))
+        if empty.columns.keys() != {"input_ids"}:
+            return make
+
+        def tokens(start: int, texts: Sequence[str]) -> Tokens | SegmentTokens:
+            if (found := self.get(start)) is not None:
+                return replace(empty, columns={"input_ids": found[0]}, offsets=found[1])
+            made = make(start, texts)
+            rows = rows_of(made)
+            self.add(start, (rows.columns["input_ids"], rows.offsets))
+            return made
+
+        return tokens
+
+    def get(self, start: int) -> Ids | None:
+        """The ids of the block whose first document is `start`."""
+        if start not in self._places:
+            return None
+        writer, place, rows, size = self._places[start]
+        path = self._folder / f"ids-{writer}"
+        lengths = np.fromfile(path, "<i4", rows, offset=place)
+        ids = np.fromfile(path, self._dtype, size, offset=place + 4 * rows).astype(np.int32)
+        return (ids, np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])) if len(ids) == size else None
+
+    def add(self, start: int, ids: Ids) -> None:
+        """Keeps the ids of a block, unless it is there."""
+        values, offsets = ids
+        written = np.diff(offsets).astype("<i4").tobytes() + values.astype(self._dtype).tobytes()
+        with self._mutex:
+            if not self._keeps or start in self._places:
+                return
+            try:
+                place = self._append(written)
+                record = (self._writer, place, len(offsets) - 1, len(values))
+                self._journal.add(start, *record)
+                self._places[start] = record
+            except OSError as error:
+                _log.warning("%s: token ids are not kept (%s)", self._folder, error)
+                self._keeps = False
+
+    def _append(self, written: bytes) -> int:
+        if self._file < 0:
+            self._open()
+        place = os.lseek(self._file, 0, os.SEEK_END)
+        left = memoryview(written)
+        while left:
+            left = left[os.write(self._file, left) :]
+        os.fdatasync(self._file)
+        return place
+
+    def _open(self) -> None:
+        """Takes the first file that no other writer holds, to write behind what is there."""
+        for number in count():
+            file = os.open(self._folder / f"ids-{number}", os.O_RDWR | os.O_CREAT, 0o644)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(file)
+                continue
+            self._file, self._writer, self._journal = file, number, Journal(self._folder, _JOURNAL, number)
+            self._journal.start()
+            return
+
+    def close(self) -> None:
+        """Lets go of the files; what is there stays."""
+        self._journal.release()
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = -1
+
+
+@contextmanager
+def kept_ids(encoder: TextEncoder, rows: StoredRows, documents: NDArray[np.int64]) -> Iterator[KeptIds | None]:
+    """The ids of the corpus whose rows are encoded, in blocks with these first documents, int64 [blocks].
+
+    They become an artifact when all blocks are there and nobody writes any more. None where nothing is kept: of a
+    corpus that is in no store or is small, of a store that is read-only and lacks them, of a model with no fast
+    tokenizer.
+    """
+    corpus: Any = rows.corpus if isinstance(rows, SegmentedCorpus) else rows
+    cut = rows.cut if isinstance(rows, SegmentedCorpus) else None
+    large = isinstance(corpus, Corpus) and len(corpus) >= WORTH_KEEPING
+    source = encoder.token_source() if large and isinstance(encoder, Encoder) else None
+    content = _content(corpus) if source else None
+    if content is None or source is None:
+        yield None
+        return
+    starts = documents.tolist()
+    origin = {"stage": "tokens", "version": _VERSION, "corpus": content, "tokens": source.identity}
+    origin |= {"cut": asdict(cut) if cut else None, "blocks": digest(starts)}
+    store, key = Store(corpus.folder.parent), digest(origin)
+    with _opened(store, key, source.vocabulary) as ids:
+        yield ids
+    if ids is not None and ids.blocks >= set(starts):
+        _finish(store, key, ids, origin)
+
+
+def _content(corpus: Corpus) -> str | None:
+    """What tells a corpus from others: the digest of its file, as its artifact's manifest has it."""
+    if not (corpus.folder / MANIFEST).exists():
+        return None
+    with suppress(ArtifactError):
+        artifact = Store(corpus.folder.parent).find(corpus.folder.name)
+        return None if artifact is None else artifact.files.get("corpus.arrow") or artifact.key
+    return None
+
+
+@contextmanager
+def _opened(store: Store, key: str, vocabulary: int) -> Iterator[KeptIds | None]:
+    """The ids of a key, finished or not; other processes may write them at the same time."""
+    try:
+        finished = store.find(key)
+    except ArtifactError as error:
+        _log.warning("%s: token ids are not read; `hardneg artifacts gc` removes them", error)
+        yield None
+        return
+    if finished is not None or store.read_only:
+        yield KeptIds(finished.path, vocabulary) if finished is not None else None
+        return
+    with store.lock(key, shared=True):
+        ids = KeptIds(store.path(key) if store.path(key).exists() else store.workspace(key), vocabulary)
+        try:
+            yield ids
+        finally:
+            ids.close()
+
+
+def _finish(store: Store, key: str, ids: KeptIds, origin: dict[str, Any]) -> None:
+    """Makes what is there the artifact, unless another process still writes, or has done so."""
+    try:
+        with store.lock(key, waiting=_leave_it):
+            store.recover(key)
+            if not store.path(key).exists():
+                store.commit(key, "tokens", ids.facts, origin | {"name": "tokens"})
+    except BlockingIOError:
+        return
+    except HardnegError as error:
+        _log.warning("token ids are not kept (%s)", error)
+
+
+def _leave_it() -> None:
+    raise BlockingIOError

@@ -1,0 +1,136 @@
+"""Texts as token ids, cut into batches of about equal work."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hardneg.encoders.tokens.backend import WHOLE, backend_of, cut, cut_pairs
+from hardneg.encoders.towers import placed
+
+_CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Tokenised texts that are not padded yet.
+
+    columns: by the model's input name, the texts' values one after the other, int32 [sum of lengths].
+    offsets: int64 [n + 1], where each text begins in every column.
+    padding: what fills up a column, by its name; 0 for the others. left: whether it goes before the text.
+    prompt_length: tokens of the prompt where a pooling has to leave them out, else 0.
+    same: further inputs, of which all tokens have one value, such as the attention mask's 1.
+    """
+
+    columns: Mapping[str, NDArray[np.int32]]
+    offsets: NDArray[np.int64]
+    padding: Mapping[str, int]
+    left: bool
+    prompt_length: int
+    same: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """int64 [n], tokens of each text."""
+        return np.diff(self.offsets)
+
+    @property
+    def content(self) -> str:
+        """32 hexadecimal digits that tell texts with these tokens from others of the same tokenizer."""
+        state = blake2b(np.ascontiguousarray(self.offsets).data, digest_size=16)
+        for _, column in sorted(self.columns.items()):
+            state.update(np.ascontiguousarray(column).data)
+        return state.hexdigest()
+
+    def batch(self, rows: NDArray[np.int64], device: torch.device = _CPU) -> dict[str, Tensor]:
+        """The given texts, padded on the device to the longest of them: int64 tensors [len(rows), longest]."""
+        lengths = self.lengths[rows]
+        begins = self.offsets[rows] - (np.cumsum(lengths) - lengths)
+        taken = np.repeat(begins, lengths) + np.arange(lengths.sum())
+        there = self._there(placed(lengths, device), int(lengths.max(initial=0)))
+        features = {}
+        for name, column in self.columns.items():
+            padded = torch.full(there.shape, self.padding.get(name, 0), device=device)
+            features[name] = padded.masked_scatter_(there, placed(column[taken], device).long())
+        for name, value in self.same.items():
+            outside = self.padding.get(name, 0)
+            features[name] = there.long() if (value, outside) == (1, 0) else torch.where(there, value, outside)
+        if self.prompt_length:
+            features["prompt_length"] = torch.full((len(rows),), self.prompt_length, device=device)
+        return features
+
+    @classmethod
+    def join(cls, parts: "Sequence[Tokens]") -> "Tokens":
+        """All texts of the parts, of which there is one at least, in a row; all of one tokenizer."""
+        if len(parts) == 1:
+            return parts[0]
+        columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns}
+        lengths = np.concatenate([part.lengths for part in parts])
+        return replace(parts[0], columns=columns, offsets=np.concatenate([[0], np.cumsum(lengths)]))
+
+    def _there(self, lengths: Tensor, longest: int) -> Tensor:
+        """bool [b, longest], where a text has tokens."""
+        places = torch.arange(longest, device=lengths.device)
+        return places >= longest - lengths[:, None] if self.left else places < lengths[:, None]
+
+
+def tokenise(
+    tokenizer: Any, texts: Sequence[str], length: int, prompt_length: int = 0, pairs: Sequence[str] | None = None
+) -> Tokens:
+    """`texts` by a Hugging Face tokenizer, cut to `length` tokens each, special ones included.
+
+    pairs: a second text to each, behind the first; of the two the longer one is cut first.
+    """
+    backend = backend_of(tokenizer, pairs is not None)
+    if backend is None:
+        return _by_its_own_call(tokenizer, texts, length, prompt_length, pairs)
+    frame, left = backend.frames[pairs is not None], tokenizer.truncation_side == "left"
+    room = max(length - frame.size, 0)
+    if pairs is None:
+        parts = [cut(backend.ids(texts, WHOLE if left else room), room, left)]
+    else:
+        parts = [*cut_pairs(backend.ids_of_repeated(texts), backend.ids_of_repeated(pairs), room, left)]
+    ids, types, offsets = frame.put(parts)
+    columns, same = {"input_ids": ids}, {}
+    if "attention_mask" in tokenizer.model_input_names:
+        same["attention_mask"] = 1
+    if "token_type_ids" in tokenizer.model_input_names:
+        if frame.one_type is None:
+            columns["token_type_ids"] = types
+        else:
+            same["token_type_ids"] = frame.one_type
+    return Tokens(columns, offsets, padding_of(tokenizer), tokenizer.padding_side == "left", prompt_length, same)
+
+
+def padding_of(tokenizer: Any) -> dict[str, int]:
+    """What a Hugging Face tokenizer fills up columns with, by their name."""
+    return {"input_ids": tokenizer.pad_token_id or 0, "token_type_ids": tokenizer.pad_token_type_id}
+
+
+def _by_its_own_call(
+    tokenizer: Any, texts: Sequence[str], length: int, prompt_length: int, pairs: Sequence[str] | None
+) -> Tokens:
+    encoded: dict[str, list[list[int]]] = {"input_ids": []}
+    if texts:
+        second = None if pairs is None else list(pairs)
+        encoded = tokenizer(list(texts), second, truncation="longest_first", max_length=length)
+    offsets = np.cumsum([0, *map(len, encoded["input_ids"])], dtype=np.int64)
+    size = int(offsets[-1])
+    columns = {name: np.fromiter(chain.from_iterable(rows), np.int32, size) for name, rows in encoded.items()}
+    return Tokens(columns, offsets, padding_of(tokenizer), tokenizer.padding_side == "left", prompt_length)
+
+
+def token_batches(lengths: NDArray[np.int64], tokens_per_batch: int) -> Iterator[NDArray[np.int64]]:
+    """Rows, the longest first, in batches of at most `tokens_per_batch` padded tokens, or of one row."""
+    order = np.argsort(-lengths, kind="stable")
+    start = 0
+    while start < len(order):
+        rows = max(1, tokens_per_batch // max(1, int(lengths[order[start]])))
+        yield order[start : start + rows]
+        start += rows

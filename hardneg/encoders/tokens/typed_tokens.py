@@ -1,0 +1,83 @@
+"""Token types that tell queries from documents: put on tokens, checked, and kept in a saved tokenizer."""
+
+import inspect
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from hardneg.encoders.spec import FullSpec
+from hardneg.encoders.tokens.tokens import Tokens
+from hardneg.encoders.towers import has_twins, side
+from hardneg.records.errors import ModelError
+
+_INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
+_COPIED = ("padding_side", "truncation_side", "model_max_length")
+
+
+def typed(tokens: Tokens, token_type: int) -> Tokens:
+    """The same tokens, each of one type."""
+    others = {name: column for name, column in tokens.columns.items() if name != "token_type_ids"}
+    return replace(tokens, columns=others, same={**tokens.same, "token_type_ids": token_type})
+
+
+def check_token_types(transformer: Any, spec: FullSpec) -> None:
+    """Refuses token types that a transformer has no embeddings for."""
+    if not spec.typed:
+        return
+    model, instead = transformer.model, 'leave the token types out and set query_prompt: "query: " instead'
+    taken = "token_type_ids" in inspect.signature(model.forward).parameters
+    known = int(getattr(model.config, "type_vocab_size", 0) or 0) if taken else 0
+    for field in ("query_token_type", "document_token_type"):
+        if (asked := getattr(spec, field)) >= max(known, 1):
+            has = f"has {known} token types, counted from 0" if known else "has no token types"
+            raise ModelError(f"model {spec.name!r} {has}: {field} is {asked}; {instead}")
+    if getattr(transformer.tokenizer, "backend_tokenizer", None) is None:
+        raise ModelError(f"model {spec.name!r} has a slow tokenizer, which cannot keep token types: {instead}")
+
+
+def joined(modules: list[nn.Module]) -> list[nn.Module]:
+    """The modules of one side where both have equal weights, as a saved model of two token types has; else as given."""
+    whole = nn.Sequential(*modules)
+    if not has_twins(whole):
+        return modules
+    document = side(whole, "document")
+    theirs, ours = (nn.Sequential(*parts).state_dict() for parts in (side(whole, "query"), document))
+    same = theirs.keys() == ours.keys() and all(torch.equal(theirs[name], ours[name]) for name in ours)
+    return document if same else modules
+
+
+def with_token_type(parts: Sequence[Any], token_type: int) -> list[Any]:
+    """The modules of a side, the first a copy that shares its weights and has a tokenizer of one token type."""
+    first, *rest = parts
+    own = copy(first)
+    own.processor = _of_one_type(first.tokenizer, token_type)
+    return [own, *rest]
+
+
+def _of_one_type(tokenizer: Any, token_type: int) -> Any:
+    """The tokenizer with a template of one token type, in the class of transformers that keeps it as it is."""
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerFast
+
+    backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    backend.post_processor = _template(tokenizer, token_type)
+    options = {name: getattr(tokenizer, name) for name in _COPIED}
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, model_input_names=_INPUTS, **options, **tokenizer.special_tokens_map
+    )
+
+
+def _template(tokenizer: Any, token_type: int) -> Any:
+    """What puts the tokenizer's special tokens around a text, found out with a text of one letter."""
+    from tokenizers.processors import TemplateProcessing
+
+    probe = tokenizer("a", return_special_tokens_mask=True)
+    names = tokenizer.convert_ids_to_tokens(probe["input_ids"])
+    text = [place for place, special in enumerate(probe["special_tokens_mask"]) if not special]
+    around = [*names[: text[0]], "$A", *names[text[-1] + 1 :]]
+    special = {name: tokenizer.convert_tokens_to_ids(name) for name in around if name != "$A"}
+    return TemplateProcessing(single=[f"{name}:{token_type}" for name in around], special_tokens=list(special.items()))

@@ -1,1 +1,0 @@
-"""Where the blocks of a stage are made: built-in engines."""

@@ -1,0 +1,203 @@
+"""Whether a text has one of the short answers to a question, counted as open-domain question answering counts it.
+
+`string`: the answer's tokens stand in the text, one after the other. A token is a run of letters, numbers and marks, or
+any other single character that is seen; accents are taken apart (NFD), case does not matter. `regex`: each answer is a
+regular expression that is searched in the text, case aside, after NFD too.
+"""
+
+import re
+import unicodedata
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
+from typing import Literal
+
+import numpy as np
+import regex
+from numpy.typing import NDArray
+
+from hardneg.formats.collection import StoredCollection
+from hardneg.formats.corpus import Corpus
+from hardneg.records.errors import DataError
+
+Match = Literal["string", "regex"]
+Finder = Callable[[str], bool]
+"""Looks for the answers to one question in a prepared text."""
+
+_TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
+_CLUSTER = regex.compile(r"(?s).\p{M}*")
+_BETWEEN = "\n"  # no token has it
+_SECONDS = 1.0
+_REPEATED_GROUP = re.compile(r"\)\s*[*+{]|\(\?[a-zA-Z]*x")
+_QUESTIONS = 256
+
+
+def has_answer(text: str, answers: Sequence[str], match: Match = "string") -> bool:
+    """Whether `text` has one of `answers`."""
+    return finder(answers, match, Counter())(prepared(text, match))
+
+
+def answer_spans(text: str, answers: Sequence[str]) -> list[tuple[int, int]]:
+    """Where any of `answers` stands in `text`, by its tokens: from which character up to which, ascending, each once.
+
+    There is such a place where `has_answer` says so, and only there.
+    """
+    decomposed, origins = _decomposed(text)
+    tokens = list(_TOKEN.finditer(decomposed))
+    words = [token.group().lower() for token in tokens]
+    joined = f"{_BETWEEN}{_BETWEEN.join(words)}{_BETWEEN}"
+    number = {place: i for i, place in enumerate(accumulate((len(word) + 1 for word in words), initial=0))}
+    found = set()
+    for needle in {_joined(part) for answer in answers if _TOKEN.search(part := unicodedata.normalize("NFD", answer))}:
+        place = joined.find(needle)
+        while place >= 0:
+            first, last = tokens[number[place]], tokens[number[place + len(needle) - 1] - 1]
+            found.add((origins[first.start()][0], origins[last.end() - 1][1]))
+            place = joined.find(needle, place + 1)
+    return sorted(found)
+
+
+def _decomposed(text: str) -> tuple[str, Sequence[tuple[int, int]]]:
+    """A text after NFD, and for each of its characters where it comes from: a character with the accents behind it."""
+    if text.isascii():
+        return text, [(i, i + 1) for i in range(len(text))]
+    parts = [(unicodedata.normalize("NFD", cluster.group()), cluster.span()) for cluster in _CLUSTER.finditer(text)]
+    return "".join(part for part, _ in parts), [span for part, span in parts for _ in part]
+
+
+def prepared(text: str, match: Match) -> str:
+    """A text as the finders take it: worth keeping where several questions look into it."""
+    text = unicodedata.normalize("NFD", text)
+    return text if match == "regex" else _joined(text)
+
+
+def finder(answers: Sequence[str], match: Match, left_out: Counter[str]) -> Finder:
+    """What looks for any of `answers`; those that can never be found are counted in `left_out`, by reason.
+
+    An answer without a token is found nowhere, and neither is a pattern that cannot be compiled. A pattern that is
+    searched for longer than a second in one text is given up, and counted.
+    """
+    kept = [text for answer in answers if _TOKEN.search(text := unicodedata.normalize("NFD", answer))]
+    if len(kept) < len(answers):
+        left_out["answers without a word"] += len(answers) - len(kept)
+    if match == "regex":
+        return _any_pattern([look for text in kept if (look := _searcher(text, left_out))], left_out)
+    needles = [_joined(text) for text in kept]
+    return lambda text: any(needle in text for needle in needles)
+
+
+def _joined(text: str) -> str:
+    """The tokens in lower case, one a line, with a line end before the first and after the last."""
+    return f"{_BETWEEN}{_BETWEEN.join(_TOKEN.findall(text)).lower()}{_BETWEEN}"
+
+
+def _searcher(text: str, left_out: Counter[str]) -> Finder | None:
+    """What searches for a pattern, or None where it cannot be compiled.
+
+    `re` searches, as it does elsewhere; a pattern that may be slow goes to `regex`, which can be told to stop. They
+    differ in one thing here: to `regex` an accent is a part of a word.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            plain = re.compile(text, re.IGNORECASE | re.MULTILINE)
+            if not _may_be_slow(text):
+                return lambda passage: plain.search(passage) is not None
+            careful = regex.compile(text, regex.IGNORECASE | regex.MULTILINE | regex.VERSION0)
+    except (re.error, regex.error, ValueError, OverflowError, RecursionError, MemoryError):
+        left_out["patterns that cannot be compiled"] += 1
+        return None
+    return lambda passage: careful.search(passage, timeout=_SECONDS) is not None
+
+
+def _may_be_slow(pattern: str) -> bool:
+    """Whether `re` may take for ever: repeated groups (or comments, that hide them), several repeats, many options."""
+    repeats = sum(map(pattern.count, "*+}"))
+    return bool(_REPEATED_GROUP.search(pattern)) or repeats > 1 or pattern.count("?") > 7
+
+
+def _any_pattern(searchers: list[Finder], left_out: Counter[str]) -> Finder:
+    def found(text: str) -> bool:
+        for searcher in list(searchers):
+            try:
+                if searcher(text):
+                    return True
+            except TimeoutError:
+                searchers.remove(searcher)
+                left_out["patterns given up after a second in one passage"] += 1
+        return False
+
+    return found
+
+
+class PassageAnswers:
+    """Looks for the answers to questions in the texts of passages; titles are not looked at.
+
+    Texts are read when they are asked for, and each is taken apart once for every 256 questions. A question
+    without answers has them nowhere.
+
+    left_out: how many answers could not be used, by reason, each question's counted once.
+    """
+
+    def __init__(self, corpus: Corpus, answers: Mapping[str, Sequence[str]], match: Match = "string") -> None:
+        self.left_out: Counter[str] = Counter()
+        self._corpus = corpus
+        self._answers = answers
+        self._match: Match = match
+        self._finders: dict[str, Finder] = {}
+
+    @classmethod
+    def of(cls, collection: StoredCollection, split: str, match: Match = "string") -> "PassageAnswers":
+        """Looks for the answers to the queries of one split. Raises DataError where it has none."""
+        answers = collection.answers(split)
+        if not answers:
+            raise DataError(f"split {split} has no answers: take a dataset that has them, or what needs none")
+        return cls(collection.corpus, answers, match)
+
+    @property
+    def query_ids(self) -> list[str]:
+        """The questions that have answers."""
+        return [query_id for query_id, texts in self._answers.items() if texts]
+
+    def contained(self, query_ids: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether each passage has an answer: bool [Q, k] for Q questions and `rows`, int64 [Q, k]; -1 has none."""
+        found = np.zeros(rows.shape, bool)
+        for start in range(0, len(query_ids), _QUESTIONS):
+            block = slice(start, start + _QUESTIONS)
+            found[block] = self._block(query_ids[block], rows[block])
+        return found
+
+    def in_lists(self, query_ids: Sequence[str], lists: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
+        """The same for lists of document ids, one a question: bool [Q, k], k the length of the longest."""
+        lengths = np.array([len(doc_ids) for doc_ids in lists], np.int64)
+        rows = np.full((len(lists), int(lengths.max(initial=0))), -1, np.int64)
+        rows[np.arange(rows.shape[1]) < lengths[:, None]] = self._corpus.rows([i for part in lists for i in part])
+        return self.contained(query_ids, rows)
+
+    def _block(self, query_ids: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        asked = np.array([bool(self._answers.get(query_id)) for query_id in query_ids], bool)[:, None] & (rows >= 0)
+        distinct, place = np.unique(rows[asked], return_inverse=True)
+        texts = [prepared(document.text, self._match) for document in self._corpus.documents_at(distinct)]
+        owners = np.nonzero(asked)[0].tolist()
+        found = np.zeros(rows.shape, bool)
+        pairs = zip(owners, place.tolist(), strict=True)
+        found[asked] = [self._finder(query_ids[owner])(texts[number]) for owner, number in pairs]
+        return found
+
+    def _finder(self, query_id: str) -> Finder:
+        if query_id not in self._finders:
+            self._finders[query_id] = finder(self._answers[query_id], self._match, self.left_out)
+        return self._finders[query_id]
+
+
+def first_with_answer(
+    query_ids: Sequence[str], lists: Sequence[Sequence[str]], answers: PassageAnswers
+) -> dict[str, str]:
+    """The first document of each list that has an answer, by query id; questions without one are left out."""
+    found = answers.in_lists(query_ids, lists)
+    return {
+        query_id: doc_ids[int(row.argmax())]
+        for query_id, doc_ids, row in zip(query_ids, lists, found, strict=True)
+        if row.any()
+    }

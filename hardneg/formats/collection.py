@@ -1,0 +1,239 @@
+"""The stored collection: a corpus, queries and judgements by split, in one folder with known names."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from hardneg.formats.check import placed
+from hardneg.formats.corpus import Corpus, write_corpus
+from hardneg.formats.hash_index import normalise
+from hardneg.formats.problems import Unplaced
+from hardneg.formats.qrels import Qrels, iter_qrels, positives, write_qrels
+from hardneg.formats.queries import Queries, read_answers, write_answers, write_queries
+from hardneg.formats.source_files import split_problem
+from hardneg.records.errors import ArtifactError, DataError
+from hardneg.records.types import Collection, HasAnswers, HasWithheld, Judgement
+from hardneg.records.wording import counted
+from hardneg.runtime.progress import Progress
+from hardneg.store.atomic_write import replace_text
+
+_FORMAT = 1
+_BLOCK = 65536
+_WITHHELD = "withheld.txt"
+
+
+@dataclass(frozen=True)
+class StoredCollection:
+    """A collection that `write_collection` wrote."""
+
+    folder: Path
+    corpus: Corpus
+    splits: Sequence[str]
+
+    @classmethod
+    def open(cls, folder: Path) -> "StoredCollection":
+        """Opens a folder; the corpus is mapped, queries and judgements are read when asked for.
+
+        Raises:
+            ArtifactError: a file is missing or damaged.
+        """
+        path = Path(folder) / "collection.json"
+        try:
+            described = json.loads(path.read_bytes())
+            splits = tuple(described["splits"])
+            known = described["format"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ArtifactError(f"{folder}: not a stored collection ({path.name}: {error})") from error
+        if known != _FORMAT:
+            raise ArtifactError(
+                f"{path}: format {known} instead of {_FORMAT}; make it again: the same call or command does"
+            )
+        return cls(Path(folder), Corpus.open(Path(folder)), splits)
+
+    def queries(self, split: str) -> Queries:
+        """The queries of one split. Raises DataError where there is no such split."""
+        return Queries.open(self.folder / "queries" / f"{self._known(split)}.arrow")
+
+    def qrels(self, split: str) -> Qrels:
+        """The judgements of one split, maybe none. Raises DataError where there is no such split."""
+        path = self.folder / "qrels" / f"{self._known(split)}.txt"
+        if not path.exists():
+            raise ArtifactError(f"{path}: missing; make it again: the same call or command does")
+        return _qrels(path)
+
+    def answers(self, split: str) -> dict[str, tuple[str, ...]]:
+        """The answers to the queries of one split, by query id; maybe none. Raises DataError without such a split."""
+        return read_answers(self.folder / "answers" / f"{self._known(split)}.jsonl")
+
+    def all_qrels(self) -> Qrels:
+        """The judgements of all splits together; the highest where splits differ about one pair."""
+        union: Qrels = {}
+        for split in self.splits:
+            for query_id, judged in self.qrels(split).items():
+                known = union.setdefault(query_id, {})
+                for doc_id, relevance in judged.items():
+                    known[doc_id] = max(relevance, known.get(doc_id, relevance))
+        return union
+
+    def withheld(self) -> Qrels:
+        """The judgements that were kept from training, to measure by; none where nothing was withheld."""
+        path = self.folder / _WITHHELD
+        return _qrels(path) if path.exists() else {}
+
+    def _known(self, split: str) -> str:
+        if split not in self.splits:
+            known = ", ".join(self.splits) or "none"
+            raise DataError(f"no split {split!r} in this collection; it has {known}")
+        return split
+
+
+def _qrels(path: Path) -> Qrels:
+    qrels: Qrels = {}
+    for _, (query_id, doc_id, relevance) in iter_qrels(path):
+        qrels.setdefault(query_id, {})[doc_id] = relevance
+    return qrels
+
+
+def write_collection(collection: Collection, folder: Path, progress: Progress) -> dict[str, Any]:
+    """Writes a collection into `folder`, which the caller renames when all is done.
+
+    Judgements about documents or queries that the collection does not have are left out, counted and noted.
+
+    Args:
+        collection: what a dataset loader gave.
+        folder: a new or empty folder.
+        progress: shows the corpus going by, and the notes.
+
+    Returns:
+        `documents`; `splits`: for each split `queries`, `judgements`, their `highest_grade`, by reason how many were
+        left out or stand without a relevant document, and `with_answers` where there are some; `withheld`, where
+        judgements are kept from training: the same of them, and `hidden`: by split, their positives of queries that
+        keep others; `notes`: all that was noted, in words.
+
+    Raises:
+        DataError: ids are repeated, empty or hold white space, or one pair is judged in two ways.
+    """
+    splits = _checked(collection.splits())
+    for name in ("queries", "qrels"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    with placed(collection):
+        counts = _write(collection, splits, folder, progress)
+    for note in counts["notes"]:
+        progress.note(note)
+    replace_text(folder / "collection.json", json.dumps({"format": _FORMAT, **counts}, indent=2, ensure_ascii=False))
+    return counts
+
+
+def _write(collection: Collection, splits: Sequence[str], folder: Path, progress: Progress) -> dict[str, Any]:
+    counts: dict[str, Any] = {"documents": write_corpus(collection.documents(), folder, progress), "splits": {}}
+    corpus = Corpus.open(folder)
+    texts, notes = dict[str, int](), list[str]()
+    for split in splits:
+        counts["splits"][split] = found = _write_split(collection, split, corpus, folder)
+        notes += _described(split, found)
+        _refuse_other_meanings(Queries.open(folder / "queries" / f"{split}.arrow"), split, texts)
+    if isinstance(collection, HasWithheld):
+        found = _write_withheld(collection, frozenset(texts), corpus, folder)
+        counts["withheld"] = {**found, "hidden": _hidden(folder, counts["splits"])}
+        notes += _described_withheld(counts["withheld"])
+    return {**counts, "notes": [*collection.notes(), *notes]}
+
+
+def _checked(splits: Sequence[str]) -> Sequence[str]:
+    problems = [problem for split in splits if (problem := split_problem(split))]
+    problems += [f"split {split!r} comes twice" for split in dict.fromkeys(splits) if splits.count(split) > 1]
+    if problems:
+        raise DataError("; ".join(problems))
+    return splits
+
+
+def _write_split(collection: Collection, split: str, corpus: Corpus, folder: Path) -> dict[str, int]:
+    query_ids = write_queries(folder / "queries" / f"{split}.arrow", collection.queries(split))
+    found: Counter[str] = Counter(queries=len(query_ids))
+    waiting = dict.fromkeys(query_ids)
+    judgements = _known_judgements(collection.qrels(split), frozenset(query_ids), corpus, found)
+
+    def watched() -> Iterator[Judgement]:
+        for judgement in judgements:
+            if judgement.relevance > 0:
+                waiting.pop(judgement.query_id, None)
+            found["highest_grade"] = max(found["highest_grade"], judgement.relevance)
+            yield judgement
+
+    found["judgements"] = write_qrels(folder / "qrels" / f"{split}.txt", watched())
+    found["without_relevant"] = len(waiting)
+    if isinstance(collection, HasAnswers):
+        own = frozenset(query_ids)
+        known = (answer for answer in collection.answers(split) if answer.query_id in own)
+        if count := write_answers(folder / "answers" / f"{split}.jsonl", known):
+            found["with_answers"] = count
+    return dict(found)
+
+
+def _write_withheld(collection: HasWithheld, query_ids: frozenset[str], corpus: Corpus, folder: Path) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    judgements = _known_judgements(collection.withheld(), query_ids, corpus, found)
+    found["judgements"] = write_qrels(folder / _WITHHELD, judgements)
+    return dict(found)
+
+
+def _described_withheld(found: dict[str, Any]) -> Iterator[str]:
+    yield f"{counted(found['judgements'], 'judgement is', 'judgements are')} withheld from training"
+    yield from _described("withheld", found)
+    hidden = counted(sum(found["hidden"].values()), "hidden positive is", "hidden positives are")
+    yield f"{hidden} among them: of queries that keep others"
+
+
+def _hidden(folder: Path, splits: Iterable[str]) -> dict[str, int]:
+    """By split, how many positives are withheld of queries that keep others; splits without any are left out."""
+    withheld = positives(_qrels(folder / _WITHHELD))
+    kept = ((split, positives(_qrels(folder / "qrels" / f"{split}.txt"))) for split in splits)
+    counts = {split: sum(len(withheld.get(query_id, ())) for query_id in found) for split, found in kept}
+    return {split: count for split, count in counts.items() if count}
+
+
+def _known_judgements(
+    judgements: Iterator[Judgement], query_ids: frozenset[str], corpus: Corpus, found: Counter[str]
+) -> Iterator[Judgement]:
+    seen: dict[tuple[str, int], int] = {}
+    while block := list(islice(judgements, _BLOCK)):
+        rows = corpus.rows([judgement.doc_id for judgement in block]).tolist()
+        for judgement, row in zip(block, rows, strict=True):
+            query_id, doc_id, relevance = judgement
+            if query_id not in query_ids:
+                found["unknown_queries"] += 1
+            elif row < 0:
+                found["unknown_documents"] += 1
+            elif (query_id, row) not in seen:
+                seen[query_id, row] = relevance
+                yield judgement
+            elif seen[query_id, row] == relevance:
+                found["repeated"] += 1
+            else:
+                reason = (
+                    f"query {query_id}, document {doc_id}: judged both {seen[query_id, row]} and {relevance}; keep one"
+                )
+                raise Unplaced("judgements that contradict each other", reason)
+
+
+def _described(split: str, found: Mapping[str, int]) -> list[str]:
+    left_out = "judgement left out", "judgements left out"
+    told = {
+        "unknown_queries": (*left_out, ": no such query in the split"),
+        "unknown_documents": (*left_out, ": no such document in the corpus"),
+        "repeated": (*left_out, ": there before, the same"),
+        "without_relevant": ("query has", "queries have", " no relevant document"),
+    }
+    known = [(found[name], *words) for name, words in told.items() if found.get(name)]
+    return [f"{split}: {counted(count, one, more)}{why}" for count, one, more, why in known]
+
+
+def _refuse_other_meanings(queries: Queries, split: str, texts: dict[str, int]) -> None:
+    for query_id, text in queries:
+        if texts.setdefault(query_id, hash(normalise(text))) != hash(normalise(text)):
+            reason = f"query id {query_id!r} of split {split}: two splits give it different texts; make it unique"
+            raise Unplaced("query ids with two texts", reason)

@@ -1,0 +1,242 @@
+"""The stored corpus: documents in a memory-mapped Arrow file, found by row, by id and by equal contents.
+
+Also what is made of it for a miner, and how long its documents are.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from hardneg.formats.corpus_writer import write_corpus as write_corpus
+from hardneg.formats.hash_index import find_equal, hash_texts, normalise, ranges
+from hardneg.formats.vectors.mmap import map_array, map_batches, read_batches
+from hardneg.records.errors import DataError
+from hardneg.records.types import Candidates, Document, RankedList
+
+_ROWS = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """A corpus that `write_corpus` wrote; nothing of it is held in memory but what was asked for last.
+
+    starts: int64 [batches + 1], the row at which each record batch starts.
+    content_hash: uint64 [N] memory map, by row, of the contents with white space normalised.
+    content_order: int64 [N] memory map, the rows in the order of their content hash.
+    """
+
+    folder: Path
+    batches: Sequence[pa.RecordBatch]
+    starts: NDArray[np.int64]
+    content_hash: NDArray[np.uint64]
+    content_order: NDArray[np.int64]
+    _doc_index: NDArray[np.uint64]
+
+    @classmethod
+    def open(cls, folder: Path) -> "Corpus":
+        """Maps the files of a folder.
+
+        Raises:
+            ArtifactError: one is missing, cut off or foreign.
+        """
+        folder = Path(folder)
+        batches = map_batches(folder / "corpus.arrow", ["doc_id", "title", "text"])
+        starts = np.cumsum([0, *(batch.num_rows for batch in batches)], dtype=np.int64)
+        count = int(starts[-1])
+        return cls(
+            folder,
+            batches,
+            starts,
+            map_array(folder / "content_hash.npy", (count,), np.uint64),
+            map_array(folder / "content_order.npy", (count,), np.int64),
+            map_array(folder / "doc_index.npy", (2, count), np.uint64),
+        )
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Corpus.open, (self.folder,)
+
+    @property
+    def doc_ids(self) -> "CorpusIds":
+        """The id of each row, read when asked for."""
+        return CorpusIds(self)
+
+    def contents(self, rows: NDArray[np.int64]) -> list[str]:
+        """Title, space and text of the documents in `rows`: int64 [n], any order, repeats allowed."""
+        found: list[str] = []
+        for batch, local in self._located(rows):
+            title, text = (batch.column(i)[local].as_py() for i in (1, 2))
+            found.append(f"{title} {text}" if title else text)
+        return found
+
+    def documents_at(self, rows: NDArray[np.int64]) -> list[Document]:
+        """The documents in `rows`: int64 [n], any order, repeats allowed."""
+        found: list[Document] = []
+        for batch, local in self._located(rows):
+            doc_id, title, text = (batch.column(i)[local].as_py() for i in (0, 1, 2))
+            found.append(Document(doc_id, text, title))
+        return found
+
+    def blocks(self, start: int = 0, stop: int | None = None, size: int = 4096) -> Iterator[list[str]]:
+        """The contents of rows `start` to `stop` in row order, `size` at a time."""
+        stop = len(self) if stop is None else min(stop, len(self))
+        for low in range(start, stop, size):
+            parts = self._parts(low, min(low + size, stop), [1, 2])
+            yield [text for part in parts for text in _joined(part)]
+
+    def documents(self) -> Iterator[Document]:
+        """All documents in row order."""
+        for batch in self.batches:
+            for part in range(0, batch.num_rows, 4096):
+                doc_ids, titles, texts = (column.to_pylist() for column in batch.slice(part, 4096).columns)
+                yield from map(Document, doc_ids, texts, titles)
+
+    def rows(self, doc_ids: Sequence[str]) -> NDArray[np.int64]:
+        """The row of each id: int64 [n], -1 where the corpus has no such document."""
+        if not len(doc_ids):
+            return np.empty(0, np.int64)
+        encoded = pa.array(doc_ids, pa.string()).dictionary_encode()
+        unique: list[str] = encoded.dictionary.to_pylist()
+        hashes, rows = self._doc_index
+        position, owner = ranges(*find_equal(hashes, hash_texts(unique)))
+        candidates = rows[position].astype(np.int64)
+        names = self.ids(candidates)
+        same = np.array([unique[i] == name for i, name in zip(owner, names, strict=True)], bool)
+        result = np.full(len(unique), -1, np.int64)
+        result[owner[same]] = candidates[same]
+        places: NDArray[np.int64] = encoded.indices.to_numpy(zero_copy_only=False)
+        return result[places]
+
+    def known_rows(self, doc_ids: Sequence[str], what: str, advice: str) -> NDArray[np.int64]:
+        """As `rows`, for documents that must be there; `what` says what they are, `advice` what to do.
+
+        Raises:
+            DataError: the corpus lacks one.
+        """
+        rows = self.rows(doc_ids)
+        if (rows < 0).any():
+            raise DataError(f"{what} {doc_ids[int(rows.argmin())]!r} is not in the corpus: {advice}")
+        return rows
+
+    def known_lists(self, lists: Sequence[Sequence[str]], length: int, advice: str) -> NDArray[np.int64]:
+        """Rows of lists of negatives of `length` documents at most: int64 [n, length]; -1 pads.
+
+        Raises:
+            DataError: the corpus lacks one; the message ends in `advice`.
+        """
+        counts = np.array([len(doc_ids) for doc_ids in lists])
+        rows = np.full((len(lists), length), -1, np.int64)
+        flat = [doc_id for doc_ids in lists for doc_id in doc_ids]
+        rows[np.arange(length) < counts[:, None]] = self.known_rows(flat, "negative", advice)
+        return rows
+
+    def copies(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """All rows with the contents of any of `rows`, white space aside, and `rows`: int64, ascending."""
+        rows = np.unique(np.asarray(rows, np.int64))
+        first, end = find_equal(self.content_hash, self.content_hash[rows], self.content_order)
+        several = end - first > 1
+        if not several.any():
+            return rows
+        position, owner = ranges(first[several], end[several])
+        candidates = self.content_order[position]
+        own = [normalise(text) for text in self.contents(rows[several])]
+        texts = self.contents(candidates)
+        same = [own[i] == normalise(text) for i, text in zip(owner, texts, strict=True)]
+        return np.union1d(rows, candidates[np.array(same, bool)])
+
+    def ids(self, rows: NDArray[np.int64]) -> list[str]:
+        """The ids of the documents in `rows`: int64 [n], any order, repeats allowed."""
+        return [batch.column(0)[local].as_py() for batch, local in self._located(rows)]
+
+    def _located(self, rows: NDArray[np.int64]) -> Iterator[tuple[pa.RecordBatch, int]]:
+        rows = np.asarray(rows, np.int64)
+        if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < len(self):
+            raise IndexError(f"rows must be in 0..{len(self) - 1}")
+        number = np.searchsorted(self.starts, rows, "right") - 1
+        local = rows - self.starts[number]
+        batches = self.batches
+        return ((batches[i], j) for i, j in zip(number.tolist(), local.tolist(), strict=True))
+
+    def _parts(self, start: int, stop: int, columns: list[int]) -> Iterator[pa.RecordBatch]:
+        """The rows `start` to `stop` of some columns, read past the map: memory does not grow while passing through."""
+        if start >= stop:
+            return
+        read = read_batches(self.folder / "corpus.arrow", columns)
+        number = int(np.searchsorted(self.starts, start, "right")) - 1
+        while start < stop:
+            end = min(stop, int(self.starts[number + 1]))
+            yield read(number).slice(start - int(self.starts[number]), end - start)
+            start, number = end, number + 1
+
+
+class CorpusIds(Sequence[str]):
+    """The ids of a corpus by row: a cheap view; a slice is a list."""
+
+    def __init__(self, corpus: Corpus) -> None:
+        self._corpus = corpus
+
+    def __len__(self) -> int:
+        return len(self._corpus)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            if step != 1:
+                return self._corpus.ids(np.arange(start, stop, step))
+            return [name for part in self._corpus._parts(start, stop, [0]) for name in part.column(0).to_pylist()]
+        row = index + len(self) if index < 0 else index
+        return self._corpus.ids(np.array([row]))[0]
+
+    def __iter__(self) -> Iterator[str]:
+        for start in range(0, len(self), 8192):
+            yield from self[start : start + 8192]
+
+
+def _joined(part: pa.RecordBatch) -> list[str]:
+    title, text = part.columns
+    both = pc.binary_join_element_wise(title, text, " ")
+    texts: list[str] = pc.if_else(pc.equal(title, ""), text, both).to_pylist()
+    return texts
+
+
+def document_lengths(corpus: Corpus) -> dict[str, float]:
+    """Words of title and text together: `mean`, `median`, `95 %`, `longest`; empty for an empty corpus.
+
+    Memory: 4 bytes a document.
+    """
+    parts = [
+        _words(part.column(1)) + _words(part.column(2))
+        for batch in corpus.batches
+        for part in (batch.slice(start, _ROWS) for start in range(0, batch.num_rows, _ROWS))
+    ]
+    if not parts:
+        return {}
+    words = np.concatenate(parts)
+    median, high = (int(value) for value in np.percentile(words, [50, 95]))
+    return {"mean": round(float(words.mean()), 1), "median": median, "95 %": high, "longest": int(words.max())}
+
+
+def _words(texts: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+    lengths: np.ndarray[tuple[int], np.dtype[np.int32]] = pc.count_substring_regex(texts, r"\S+").to_numpy(False)
+    return lengths
+
+
+def candidates(corpus: Corpus, query_id: str, known: Sequence[str], hits: Mapping[str, RankedList]) -> Candidates:
+    """The candidates of one query; `known` are its positives, copies of which are found in the corpus."""
+    copies = corpus.copies(corpus.rows(known))
+    duplicates = frozenset(corpus.ids(copies)) - frozenset(known)
+    return Candidates(query_id, known, hits, corpus.doc_ids, duplicates)

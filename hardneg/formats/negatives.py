@@ -1,0 +1,214 @@
+"""Mined negatives, and what a miner left out: one row a query, in two Arrow files that are memory-mapped."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from hardneg.formats.vectors.mmap import map_batches
+from hardneg.records.errors import ArtifactError, DataError
+from hardneg.records.types import Drops, Negatives
+from hardneg.store.atomic_write import replacing
+
+_SCHEMA = pa.schema(
+    [
+        ("query_id", pa.string()),
+        ("positives", pa.list_(pa.string())),
+        ("negatives", pa.list_(pa.string())),
+        ("scores", pa.list_(pa.float32())),
+    ]
+)
+_ROWS = 1024
+_DROPS = pa.schema(
+    [
+        ("query_id", pa.string()),
+        ("candidates", pa.int32()),
+        ("doc_ids", pa.list_(pa.string())),
+        ("ranks", pa.list_(pa.int32())),
+        ("reasons", pa.list_(pa.string())),
+        ("scores", pa.list_(pa.float32())),
+        ("chosen", pa.list_(pa.int32())),
+    ]
+)
+_NONE = Drops(0, [], np.empty(0, np.int32), [], np.empty(0, np.float32), np.empty(0, np.int32))
+
+
+def write_negatives(path: Path, negatives: Iterable[Negatives]) -> int:
+    """Writes negatives as they stream by, whole or not at all, and returns the number of queries.
+
+    What a miner dropped is not kept in the file: whoever streams counts it.
+
+    Raises:
+        DataError: a query comes twice, or has another number of scores than of negatives.
+    """
+    known: set[str] = set()
+    rows = iter(negatives)
+    with replacing(path) as file, pa.ipc.new_file(file, _SCHEMA) as writer:
+        while block := list(islice(rows, _ROWS)):
+            _check(block, known)
+            writer.write_batch(_batch(block))
+    return len(known)
+
+
+def read_negatives(path: Path, whole: bool = False) -> "NegativesFile":
+    """Opens what `write_negatives` wrote; `whole`: reads it into memory, for a file that may be removed or cut off.
+
+    Raises:
+        ArtifactError: it is missing, cut off or foreign.
+    """
+    return NegativesFile(map_batches(Path(path), _SCHEMA.names, whole))
+
+
+def with_positives(known: Mapping[str, Sequence[str]], path: Path) -> dict[str, Sequence[str]]:
+    """Positives by query id: those that are known, then those that a file of negatives tells besides.
+
+    Raises:
+        ArtifactError: the file is missing, cut off or foreign.
+    """
+    told = read_negatives(path).positives
+    return {**known, **{name: list(dict.fromkeys((*known.get(name, ()), *more))) for name, more in told.items()}}
+
+
+class NegativesFile(Sequence[Negatives]):
+    """Negatives by row; only rows that are asked for are read."""
+
+    def __init__(self, batches: Sequence[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._starts = np.cumsum([0, *(batch.num_rows for batch in batches)], dtype=np.int64)
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    @overload
+    def __getitem__(self, index: int) -> Negatives: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Negatives]: ...
+
+    def __getitem__(self, index: int | slice) -> Negatives | list[Negatives]:
+        if isinstance(index, slice):
+            return [self[row] for row in range(*index.indices(len(self)))]
+        batch, row = self._located(index)
+        query_id, positives, negatives = (batch.column(name)[row].as_py() for name in _SCHEMA.names[:3])
+        return Negatives(query_id, positives, negatives, batch.column("scores")[row].values.to_numpy())
+
+    def __iter__(self) -> Iterator[Negatives]:
+        return (self[row] for row in range(len(self)))
+
+    @property
+    def query_ids(self) -> list[str]:
+        """All query ids, in row order."""
+        return [name for batch in self._batches for name in batch.column("query_id").to_pylist()]
+
+    @property
+    def positives(self) -> dict[str, list[str]]:
+        """The positives that each query was mined with, in row order."""
+        rows = (zip(*(batch.column(i).to_pylist() for i in (0, 1)), strict=True) for batch in self._batches)
+        return {query_id: doc_ids for pairs in rows for query_id, doc_ids in pairs}
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """int64 [len(self)], how many negatives each query has."""
+        lengths = [batch.column("negatives").value_lengths().to_numpy() for batch in self._batches]
+        return np.concatenate([np.empty(0, np.int64), *lengths]).astype(np.int64)
+
+    def pick(self, row: int, places: NDArray[np.int64]) -> list[str]:
+        """The negatives of one row at the given places, int64 [n], without reading the others."""
+        batch, local = self._located(row)
+        picked: list[str] = batch.column("negatives")[local].values.take(pa.array(places)).to_pylist()
+        return picked
+
+    def firsts(self, count: int) -> tuple[list[str], NDArray[np.int64]]:
+        """The first `count` negatives of all rows, one row behind the other; int64 [len(self)], how many each gives."""
+        flat = list[str]()
+        for batch in self._batches:
+            flat += pc.list_slice(batch.column("negatives"), 0, count).flatten().to_pylist()
+        return flat, np.minimum(self.counts, count)
+
+    def _located(self, index: int) -> tuple[pa.RecordBatch, int]:
+        row = index + len(self) if index < 0 else index
+        if not 0 <= row < len(self):
+            raise IndexError(f"row {index} of {len(self)} rows of negatives")
+        number = int(np.searchsorted(self._starts, row, "right")) - 1
+        return self._batches[number], row - int(self._starts[number])
+
+
+def _check(block: list[Negatives], known: set[str]) -> None:
+    for item in block:
+        if item.query_id in known:
+            raise DataError(f"query {item.query_id!r} comes twice among the negatives; mine each query once")
+        if len(item.scores) != len(item.negatives):
+            counts = f"{len(item.scores)} scores for {len(item.negatives)} negatives"
+            raise DataError(f"query {item.query_id!r} has {counts}; give nan where there is none")
+        known.add(item.query_id)
+
+
+def _batch(block: list[Negatives]) -> pa.RecordBatch:
+    columns = [
+        pa.array([item.query_id for item in block], _SCHEMA.types[0]),
+        pa.array([list(item.positives) for item in block], _SCHEMA.types[1]),
+        pa.array([list(item.negatives) for item in block], _SCHEMA.types[2]),
+        pa.array([np.asarray(item.scores, np.float32) for item in block], _SCHEMA.types[3]),
+    ]
+    return pa.record_batch(columns, schema=_SCHEMA)
+
+
+def recorded(negatives: Iterable[Negatives], path: Path) -> Iterator[Negatives]:
+    """The same negatives; what they dropped is written to `path` as they go by, if the first of them tells it."""
+    waiting = iter(negatives)
+    first = next(waiting, None)
+    if first is None:
+        return
+    if first.drops is None:
+        yield from chain([first], waiting)
+        return
+    with replacing(path) as file, pa.ipc.new_file(file, _DROPS) as writer:
+        block: list[Negatives] = []
+        for item in chain([first], waiting):
+            block.append(item)
+            if len(block) == _ROWS:
+                writer.write_batch(_drop_batch(block))
+                block = []
+            yield item
+        writer.write_batch(_drop_batch(block))
+
+
+def join_negatives(negatives: Sequence[Path], dropped: Sequence[Path]) -> Iterator[Negatives]:
+    """The rows of several files that `write_negatives` wrote, one after another, with what `recorded` wrote of them.
+
+    dropped: as many files, or none. `write_negatives` and `recorded` write from these the bytes of one file of all.
+    """
+    drops = (drops_at(batch, row)[1] for path in dropped for batch in drop_batches(path) for row in range(len(batch)))
+    for path in negatives:
+        for item in read_negatives(path):
+            yield replace(item, drops=next(drops, None))
+
+
+def drop_batches(path: Path) -> list[pa.RecordBatch]:
+    """What `recorded` wrote, as mapped batches: a row a query, the fields of `Drops` as columns after its id.
+
+    Raises:
+        ArtifactError: it is missing, cut off or foreign.
+    """
+    if not path.is_file():
+        raise ArtifactError(f"{path}: no such file; mine with a miner that tells what it drops, such as denoised")
+    return map_batches(path, _DROPS.names)
+
+
+def drops_at(batch: pa.RecordBatch, row: int) -> tuple[str, Drops]:
+    """One row of a batch: the query's id, and what was dropped."""
+    query_id, candidates, doc_ids, _, reasons = (batch.column(i)[row].as_py() for i in range(5))
+    ranks, scores, chosen = (batch.column(name)[row].values.to_numpy() for name in ("ranks", "scores", "chosen"))
+    return query_id, Drops(candidates, doc_ids, ranks, reasons, scores, chosen)
+
+
+def _drop_batch(block: list[Negatives]) -> pa.RecordBatch:
+    drops = [item.drops or _NONE for item in block]
+    columns = [pa.array([getattr(each, field.name) for each in drops], field.type) for field in list(_DROPS)[1:]]
+    return pa.record_batch([pa.array([item.query_id for item in block]), *columns], schema=_DROPS)

@@ -1,0 +1,96 @@
+"""What a check finds in a collection: its mistakes, each with its place and kind, and what was read of it."""
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from hardneg.records.errors import DataError
+
+_KINDS = (
+    ("not UTF-8", "bytes that are not UTF-8"),
+    ("cannot be read", "files that are cut off or damaged"),
+    ("cut off", "files that are cut off or damaged"),
+    ("white space or control", "ids that are not one word"),
+    (" column", "wrong numbers of columns"),
+    ("relevance ", "relevance that is no whole number"),
+    ("JSON", "lines that are not JSON objects"),
+    ("not a text file", "files of another kind"),
+)
+_MOST = 100_000
+"""How many files of a folder are looked at."""
+
+
+class Unplaced(DataError):
+    """A mistake met among records, far from its file; `kind` is that of the `Problem` that tells where it stands."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One mistake. Problems of one kind are counted together; `line` is 0 where it is about a whole file.
+
+    An error is what hardneg refuses, leaves out, or what makes figures wrong; a warning is what it takes as it is.
+    """
+
+    kind: str
+    file: str
+    line: int
+    reason: str
+    warning: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.reason}" if self.line else f"{self.file}: {self.reason}"
+
+
+def unreadable(error: DataError, file: str, line: int) -> Problem:
+    """The problem that a reader's error is; the line is the one that the error names, where it names one."""
+    told = re.match(rf"{re.escape(file)}(?::(\d+))?: ", str(error))
+    reason = str(error)[told.end() :] if told else str(error)
+    line = int(told[1]) if told and told[1] else line
+    kind = next((kind for words, kind in _KINDS if words in reason), "lines that cannot be read")
+    return Problem(kind, file, line, reason)
+
+
+@dataclass
+class SplitContents:
+    """What one split holds; judgements by what they say."""
+
+    queries: int = 0
+    relevant: int = 0
+    zero: int = 0
+    negative: int = 0
+
+
+@dataclass
+class Contents:
+    """Counts of what could be read; `unjudged`: queries that no judgement of their split names; `parts` by name."""
+
+    documents: int = 0
+    splits: dict[str, SplitContents] = field(default_factory=dict)
+    unjudged: int = 0
+    parts: list[str] = field(default_factory=list)
+
+    def files(self) -> list[Path]:
+        """The parts that are files, each once."""
+        return [path for path in map(Path, dict.fromkeys(self.parts)) if path.is_file()]
+
+    def not_read(self, folder: Path) -> list[Path]:
+        """The files in a folder, and in those in it, that are no part; hidden ones are not looked for."""
+        read = {os.path.realpath(path) for path in self.files()}
+        found = (path for path in _files(folder) if os.path.realpath(path) not in read)
+        return sorted(found)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    def walk() -> Iterator[Path]:
+        for place, folders, names in os.walk(folder):
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            yield from (Path(place, name) for name in sorted(names) if not name.startswith("."))
+
+    return islice(walk(), _MOST)

@@ -1,0 +1,280 @@
+"""The queries of one split, as an Arrow file, and their answers, as JSON Lines; queries of topic files.
+
+Topics of TREC and of Anserini are `<top>` blocks, an id and a text between tabs, or JSON Lines; told by content.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import pyarrow as pa
+
+from hardneg.formats.json_rows import id_field, json_row, text_field, texts_field
+from hardneg.formats.problems import Unplaced
+from hardneg.formats.source_files import Part, Record
+from hardneg.formats.text_lines import checked_id, id_problem, lines_or_errors, one_word, read_lines
+from hardneg.records.errors import ArtifactError, DataError
+from hardneg.records.types import Answers, Query
+from hardneg.records.wording import counted
+from hardneg.store.atomic_write import replacing
+
+_SCHEMA = pa.schema([("query_id", pa.string()), ("text", pa.string())])
+_ROWS = 8192
+_IDS = ("qid", "query_id", "id", "_id")
+_TEXTS = ("title", "query", "text", "contents")
+_TAG = re.compile(r"<\s*(/?)\s*(top|num|title|desc|narr)\b[^>]*>", re.IGNORECASE)
+_LABEL = re.compile(r"^\s*(number|topic|description|narrative)\s*:", re.IGNORECASE)
+_SHOWN = 10
+OWN = "queries of the file left out: the dataset has them"
+SAME_TEXT = "queries of the file with the text of one of the dataset's"
+
+
+@dataclass(frozen=True)
+class Queries:
+    """The queries of one split, in the source's order: ids, and texts beside them."""
+
+    query_ids: list[str]
+    texts: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.query_ids)
+
+    def __iter__(self) -> Iterator[Query]:
+        return map(Query, self.query_ids, self.texts)
+
+    @classmethod
+    def open(cls, path: Path) -> "Queries":
+        """Reads the file that `write_queries` wrote.
+
+        Raises:
+            ArtifactError: it is missing or damaged.
+        """
+        try:
+            with pa.memory_map(str(path)) as file:
+                table = pa.ipc.open_file(file).read_all()
+                return cls(table.column("query_id").to_pylist(), table.column("text").to_pylist())
+        except (OSError, pa.ArrowException, KeyError, UnicodeDecodeError) as error:
+            reason = str(error).split("\n")[0]
+            raise ArtifactError(
+                f"{path}: queries cannot be read ({reason}); make it again: the same call or command does"
+            ) from error
+
+
+def write_queries(path: Path, queries: Iterable[Query]) -> list[str]:
+    """Writes the queries of one split, whole or not at all, in the order given; returns their ids.
+
+    Raises:
+        DataError: a query id occurs twice, is empty or has white space; or a query has no text.
+    """
+    known: dict[str, None] = {}
+    with replacing(path) as file, pa.ipc.new_file(file, _SCHEMA) as writer:
+        block: list[Query] = []
+        for query in queries:
+            _check(query, known)
+            block.append(query)
+            if len(block) == _ROWS:
+                writer.write_batch(_batch(block))
+                block = []
+        writer.write_batch(_batch(block))
+    return list(known)
+
+
+def _check(query: Query, known: dict[str, None]) -> None:
+    if not (isinstance(query.query_id, str) and isinstance(query.text, str)):
+        raise DataError(f"query {query.query_id!r}: id and text must be strings")
+    if not one_word(query.query_id):
+        raise DataError(f"query {id_problem(query.query_id)}")
+    if not query.text.strip():
+        raise Unplaced("empty texts", f"query {query.query_id!r} has no text")
+    if query.query_id in known:
+        reason = f"query id {query.query_id!r} occurs twice in one split; query ids must be unique"
+        raise Unplaced("query ids that stand twice", reason)
+    known[query.query_id] = None
+
+
+def _batch(block: list[Query]) -> pa.RecordBatch:
+    try:
+        columns = [pa.array([query[i] for query in block], pa.string()) for i in (0, 1)]
+    except (UnicodeEncodeError, pa.ArrowException) as error:
+        raise DataError(f"queries from {block[0].query_id!r} on: not Unicode text: {error}") from error
+    return pa.record_batch(columns, schema=_SCHEMA)
+
+
+def write_answers(path: Path, answers: Iterable[Answers]) -> int:
+    """Writes `{"query_id", "answers"}` for each query that has answers, and returns how many there are.
+
+    Where there is none, nothing is written.
+    """
+    rows: Iterator[dict[str, object]] = (
+        {"query_id": query_id, "answers": list(texts)} for query_id, texts in answers if texts
+    )
+    first = next(rows, None)
+    if first is None:
+        return 0
+    with replacing(path) as file:
+        file.write(_line(first))
+        return 1 + sum(bool(file.write(_line(row))) for row in rows)
+
+
+def read_answers(path: Path) -> dict[str, tuple[str, ...]]:
+    """The answers by query id; none where there is no such file. Raises DataError where a line is malformed."""
+    if not path.exists():
+        return {}
+    rows = ((number, json_row(path, number, line)) for number, line in read_lines(path))
+    return {id_field(path, number, row, "query_id"): texts_field(path, number, row, "answers") for number, row in rows}
+
+
+def _line(row: dict[str, object]) -> bytes:
+    return json.dumps(row, ensure_ascii=False).encode() + b"\n"
+
+
+def topics_part(path: Path, split: str | None = None, field: str = "title") -> Part:
+    """The queries of a topic file, plain or gzip.
+
+    Args:
+        path: `<top>` blocks with `<num>` and `<title>`; lines of an id, a tab and a text; or JSON Lines with
+            `qid`, `query_id`, `id` or `_id`, and `title`, `query`, `text` or `contents`.
+        split: whose queries these are.
+        field: which part of a `<top>` block is the text: title, desc or narr.
+    """
+    return Part(str(path), lambda: _read(path, field), split)
+
+
+def _read(path: Path, field: str) -> Iterator[tuple[int, Record | DataError]]:
+    lines = lines_or_errors(path)
+    first: list[tuple[int, str | DataError]] = []
+    for item in lines:
+        first.append(item)
+        if not isinstance(item[1], DataError):
+            break
+    start = first[-1][1] if first else ""
+    whole = chain(first, lines)
+    if isinstance(start, str) and start.lstrip().startswith("<"):
+        yield from _blocks(path, whole, field)
+        return
+    parse = _json_query if isinstance(start, str) and start.lstrip().startswith("{") else query_line
+    for number, line in whole:
+        try:
+            yield number, line if isinstance(line, DataError) else parse(path, number, line)
+        except DataError as error:
+            yield number, error
+
+
+def query_line(path: Path, number: int, line: str) -> Query:
+    """The query of a line that holds an id, a tab and a text. Raises DataError where it does not."""
+    cells = line.split("\t")
+    if len(cells) != 2:
+        raise DataError.at(path, number, f"{counted(len(cells), 'column')}; an id, a tab and a text are expected")
+    return Query(checked_id(path, number, cells[0]), cells[1])
+
+
+def _json_query(path: Path, number: int, line: str) -> Query:
+    row = json_row(path, number, line)
+    key = next((key for key in _TEXTS if key in row), _TEXTS[0])
+    return Query(id_field(path, number, row, *_IDS), text_field(path, number, row, key))
+
+
+def _blocks(
+    path: Path, lines: Iterator[tuple[int, str | DataError]], field: str
+) -> Iterator[tuple[int, Record | DataError]]:
+    begun, block = 0, ""
+    for number, line in lines:
+        if isinstance(line, DataError):
+            yield number, line
+            continue
+        for piece in re.split(r"(?=<\s*top\b)|(?<=</top>)", line, flags=re.IGNORECASE):
+            tag = _TAG.match(piece.lstrip())
+            if tag and tag[2].lower() == "top" and not tag[1]:
+                if begun:
+                    yield begun, DataError.at(path, begun, "this <top> has no </top>")
+                begun, block = number, ""
+            block += f"{piece}\n"
+            if begun and re.search(r"</\s*top\s*>", piece, re.IGNORECASE):
+                try:
+                    yield begun, _block_query(path, begun, block, field)
+                except DataError as error:
+                    yield begun, error
+                begun = 0
+    if begun:
+        yield begun, DataError.at(path, begun, "this <top> has no </top>: the file is cut off")
+
+
+def _block_query(path: Path, number: int, block: str, field: str) -> Query:
+    tags = [tag for tag in _TAG.finditer(block) if not tag[1]]
+    ends = [tag.start() for tag in _TAG.finditer(block)]
+    found: dict[str, str] = {}
+    for tag in tags:
+        end = next((end for end in ends if end > tag.start()), len(block))
+        found.setdefault(tag[2].lower(), " ".join(_LABEL.sub("", block[tag.end() : end]).split()))
+    missing = [f"<{name}>" for name in ("num", field) if not found.get(name)]
+    if missing:
+        raise DataError.at(path, number, f"this <top> has no {' and no '.join(missing)}")
+    return Query(checked_id(path, number, found["num"]), found[field])
+
+
+def read_query_file(path: Path, known: Mapping[str, str], facts: Counter[str]) -> Iterator[Query]:
+    """The queries of a file in its order; those of `known`, texts by id, are left out and counted in `facts`.
+
+    Args:
+        path: lines of an id, a tab and a text, JSON Lines, or TREC's topics; plain or gzip.
+        known: the collection's own queries.
+        facts: counts, which grow while the queries are gone through.
+
+    Raises:
+        DataError: at the end, all mistakes with their lines: lines that are no query, no text, an id that stands
+            twice, or one that the collection has with another text.
+    """
+    problems: list[str] = []
+    lines: dict[str, int] = {}
+    texts = frozenset(known.values())
+    for number, record in topics_part(path).read():
+        if not isinstance(record, Query):
+            problems.append(str(record))
+        elif told := _problem(record, lines, known):
+            problems.append(f"{path}:{number}: {told}")
+        elif record.query_id in known:
+            facts[OWN] += 1
+        else:
+            lines[record.query_id] = number
+            facts[SAME_TEXT] += record.text in texts
+            yield record
+    if problems:
+        more = [f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
+        raise DataError("\n".join([*problems[:_SHOWN], *more]))
+
+
+def _problem(query: Query, lines: Mapping[str, int], known: Mapping[str, str]) -> str | None:
+    if not query.text.strip():
+        return f"query {query.query_id!r} has no text"
+    if query.query_id in lines:
+        return f"query id {query.query_id!r} stands in line {lines[query.query_id]} already; make ids unique"
+    if known.get(query.query_id, query.text) != query.text:
+        return f"query id {query.query_id!r} is one of the dataset's, with another text; give it another id"
+    return None
+
+
+def read_sources(path: Path, query_ids: Sequence[str]) -> list[str]:
+    """The name of each query's source.
+
+    Args:
+        path: lines of a query's id, a tab and a name; plain or gzip. Those of other queries are passed over.
+        query_ids: the queries.
+
+    Raises:
+        DataError: a line is of another form, a query has two names, or one has none.
+    """
+    found: dict[str, str] = {}
+    for number, line in read_lines(path):
+        query_id, _, name = (part.strip() for part in line.partition("\t"))
+        if not (query_id and name) or "\t" in name:
+            raise DataError.at(path, number, "a query's id, a tab and the name of its source are expected")
+        if found.setdefault(query_id, name) != name:
+            raise DataError.at(path, number, f"query {query_id!r} is of {found[query_id]!r} above: leave one line out")
+    if missing := [query_id for query_id in query_ids if query_id not in found]:
+        told = f"no source of {len(missing)} of {len(query_ids)} queries, such as {missing[0]!r}"
+        raise DataError(f"{path}: {told}: add a line with its id, a tab and a name")
+    return [found[query_id] for query_id in query_ids]

@@ -1,0 +1,299 @@
+"""Runs: ranked lists in TREC's six columns, read in trec_eval's order and written so that all tools agree.
+
+trec_eval ignores the rank column and the order of lines: it sorts by score (as float32), and equal scores by
+document id, both descending. A run that this module writes has no equal scores: every reader sees one order.
+"""
+
+import codecs
+import gzip
+import shutil
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from hardneg.formats.collection import StoredCollection
+from hardneg.formats.corpus import Corpus
+from hardneg.formats.run_lines import RunLines, parse_lines
+from hardneg.formats.text_lines import one_word, other_kind, refuse_device
+from hardneg.records.errors import DataError
+from hardneg.records.types import RankedList
+from hardneg.store.atomic_write import replacing
+
+_CHUNK = 1 << 20
+_LONGEST_LINE = 1 << 24
+_SUBNORMAL = 0x007FFFFF  # the bit pattern of the largest float32 that is not normal
+_LARGEST = 0x7F7FFFFF - _SUBNORMAL
+
+Run = Mapping[str, RankedList]
+"""Ranked lists by query id: queries in the file's order, each list best first, as trec_eval would order it."""
+
+QueryLists = tuple[str, Mapping[str, RankedList]]
+"""A query and its lists by the label of their run: the first is the one to select from."""
+
+EMPTY = RankedList((), np.empty(0, np.float32))
+"""The list of a query that a run lacks."""
+
+
+def read_run(path: Path) -> Run:
+    """Reads a run of six columns, plain or gzip (told by its content), separated by blanks or tabs.
+
+    Raises:
+        DataError: naming file and line, for a truncated file, bad UTF-8, another number of columns, an id with
+            control characters, a score that is not a finite float32, or a document that stands twice for one query;
+            naming the file, where it holds nothing.
+    """
+    run = dict(_ranked(parse_lines(path, b"".join(_chunks(path)))))
+    if not run:
+        raise DataError(f"{path}: the run is empty{'' if path.is_file() else '; a pipe can be read only once'}")
+    return run
+
+
+def stream_run(path: Path) -> Iterator[tuple[str, RankedList]]:
+    """The items of `read_run`, about a megabyte at a time, for runs that are too large to hold; none of an empty file.
+
+    Raises:
+        DataError: as `read_run`, when it is come to; and where the lines of one query do not stand together.
+    """
+    seen: set[str] = set()
+    for first, block in _blocks(path):
+        for query_id, ranked in _ranked(parse_lines(path, block, first)):
+            if query_id in seen:
+                raise DataError(f"{path}: the lines of query {query_id} do not stand together: sort the run by query")
+            seen.add(query_id)
+            yield query_id, ranked
+
+
+def lists_in_order(path: Path, query_ids: Iterable[str]) -> Iterator[RankedList]:
+    """The run's list for each query, an empty one where the run has none, as `stream_run` reads them.
+
+    Raises:
+        DataError: the run does not keep the order of the queries.
+    """
+    stream = stream_run(path)
+    head = next(stream, None)
+    for query_id in query_ids:
+        if head is not None and head[0] == query_id:
+            yield head[1]
+            head = next(stream, None)
+        else:
+            yield EMPTY
+    if head is not None:
+        raise DataError(
+            f"{path}: query {head[0]} is not in the split, or not in its order; search the same split again"
+        )
+
+
+def lists_side_by_side(runs: Mapping[str, Path], query_ids: Sequence[str]) -> Iterator[QueryLists]:
+    """Each query with its list in each run, as `lists_in_order` reads them. Raises as it does."""
+    streams = [lists_in_order(path, query_ids) for path in runs.values()]
+    for query_id, *lists in zip(query_ids, *streams, strict=True):
+        yield query_id, dict(zip(runs, lists, strict=True))
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    """The file's bytes, unpacked and without a mark of their order."""
+    refuse_device(path)
+    line, unended = 1, 0
+    try:
+        with path.open("rb") as raw:
+            packed = raw.peek(2)[:2] == b"\x1f\x8b"
+            source: IO[bytes] = gzip.GzipFile(fileobj=raw) if packed else raw  # type: ignore[assignment]
+            start = _first(path, source.read(_CHUNK))
+            line += start.count(b"\n")
+            yield start
+            while chunk := source.read(_CHUNK):
+                unended = 0 if b"\n" in chunk else unended + len(chunk)
+                if unended > _LONGEST_LINE:
+                    raise DataError.at(path, line, f"a line of over {_LONGEST_LINE:,} bytes: no run")
+                line += chunk.count(b"\n")
+                yield chunk
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError.at(path, line, f"the gzip file is damaged ({error}): fetch it again") from error
+    except OSError as error:
+        raise DataError(f"{path}: the run cannot be read ({error.strerror})") from error
+
+
+def _first(path: Path, data: bytes) -> bytes:
+    if kind := other_kind(data[:64]):
+        raise DataError(f"{path}: not a text file but {kind}")
+    return data.removeprefix(codecs.BOM_UTF8)
+
+
+def _blocks(path: Path) -> Iterator[tuple[int, bytes]]:
+    """All lines of some queries that follow each other, and the number of the first line."""
+    first, rest = 1, b""
+    for chunk in _chunks(path):
+        rest += chunk
+        if end := _last_query(rest):
+            yield first, rest[:end]
+            first, rest = first + rest.count(b"\n", 0, end), rest[end:]
+    if rest:
+        yield first, rest
+
+
+def _last_query(data: bytes) -> int:
+    """Where the lines of the last query begin that has a whole line in `data`; 0 where there is no other before."""
+    end = data.rfind(b"\n")
+    begin, query_id = end + 1, b""
+    while end > 0:
+        start = data.rfind(b"\n", 0, end) + 1
+        name = next(iter(data[start:end].split(None, 1)), query_id)
+        if query_id and name != query_id:
+            return begin
+        begin, query_id, end = start, name, start - 1
+    return 0
+
+
+def _ranked(lines: RunLines) -> Iterator[tuple[str, RankedList]]:
+    order = _trec_eval_order(lines)
+    doc_ids = np.array(lines.doc_ids, dtype=object)[lines.doc_codes[order]]
+    scores = lines.scores[order]
+    ends = np.cumsum(np.bincount(lines.query_codes, minlength=len(lines.query_ids)))
+    for query_id, start, end in zip(lines.query_ids, [0, *ends[:-1].tolist()], ends.tolist(), strict=False):
+        yield query_id, RankedList(doc_ids[start:end].tolist(), scores[start:end])
+
+
+def _trec_eval_order(lines: RunLines) -> NDArray[np.int64]:
+    order = np.lexsort((-lines.scores, lines.query_codes))
+    scores, queries = lines.scores[order], lines.query_codes[order]
+    tied = (scores[1:] == scores[:-1]) & (queries[1:] == queries[:-1])
+    if not tied.any():
+        return order
+    ranks = pc.rank(pa.array(lines.doc_ids, type=pa.string()), tiebreaker="dense").to_numpy().astype(np.int64)
+    return np.lexsort((-ranks[lines.doc_codes], -lines.scores, lines.query_codes))
+
+
+def write_run(path: Path, entries: Iterable[tuple[str, RankedList]], tag: str = "hardneg") -> int:
+    """Writes a run, all of it or nothing, one query at a time; gzip where the name ends in `.gz`.
+
+    Documents are ordered by (-score, doc_id), and equal scores are made different by the smallest steps of
+    float32, downwards. Equal entries give equal bytes.
+
+    Args:
+        path: where to write.
+        entries: as a run's `items()`; documents in any order.
+        tag: the name in the last column.
+
+    Returns:
+        The number of lines.
+
+    Raises:
+        DataError: for ids or a tag that are empty or hold white space, a query or a document that comes
+            twice, or a score that is not finite.
+    """
+    count = 0
+    with replacing(path) as file:
+        for lines in _all_lines(entries, tag, f"the run {path}"):
+            file.write(lines)
+            count += lines.count(b"\n")
+    return count
+
+
+def run_bytes(entries: Iterable[tuple[str, RankedList]], tag: str = "hardneg") -> bytes:
+    """The lines that `write_run` writes for a few queries. Raises as it does."""
+    return b"".join(_all_lines(entries, tag, "a part of a run"))
+
+
+def _all_lines(entries: Iterable[tuple[str, RankedList]], tag: str, where: str) -> Iterator[bytes]:
+    """The lines of each query."""
+    _check_word("the tag", tag)
+    written: set[str] = set()
+    for query_id, ranked in entries:
+        if query_id in written:
+            raise DataError(f"query {query_id} comes twice in {where}")
+        written.add(query_id)
+        yield _lines_of(query_id, ranked.doc_ids, np.asarray(ranked.scores, np.float32), tag)
+
+
+def join_runs(parts: Sequence[Path], path: Path) -> None:
+    """Writes runs that were written without gzip as one, in the order given: the bytes of one `write_run` of all."""
+    with replacing(path) as file:
+        for part in parts:
+            with part.open("rb") as lines:
+                shutil.copyfileobj(lines, file)
+
+
+def _lines_of(query_id: str, doc_ids: Sequence[str], scores: NDArray[np.float32], tag: str) -> bytes:
+    _check_word("a query id", query_id)
+    _check_entry(query_id, doc_ids, scores)
+    order = np.argsort(-scores, kind="stable").tolist()
+    if (scores[order[1:]] == scores[order[:-1]]).any():
+        negated = (-scores).tolist()
+        order = sorted(range(len(doc_ids)), key=lambda i: (negated[i], doc_ids[i]))
+    distinct = strictly_decreasing(scores[order]).tolist()
+    ranked = enumerate(zip(order, distinct, strict=True), start=1)
+    return "".join(f"{query_id} Q0 {doc_ids[i]} {rank} {score:.9g} {tag}\n" for rank, (i, score) in ranked).encode()
+
+
+def _check_word(what: str, word: str) -> None:
+    if not one_word(word):
+        raise DataError(f"{what} of a run is {word!r}: it must be one word without white space")
+
+
+def _check_entry(query_id: str, doc_ids: Sequence[str], scores: NDArray[np.float32]) -> None:
+    joined = "".join(doc_ids)
+    if not all(doc_ids) or (joined and not one_word(joined)):
+        for doc_id in doc_ids:
+            _check_word("a document id", doc_id)
+    if scores.shape != (len(doc_ids),):
+        raise DataError(f"query {query_id} has {len(doc_ids)} documents but scores of shape {scores.shape}")
+    if len(set(doc_ids)) != len(doc_ids):
+        raise DataError(f"query {query_id} ranks a document twice: keep each document once")
+    if not np.isfinite(scores).all():
+        raise DataError(f"query {query_id} has a score that is not a finite 32-bit number")
+
+
+def strictly_decreasing(scores: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The nearest scores below that differ: float32 [n] descending in, float32 [n] strictly descending out.
+
+    Subnormal numbers count as zero and are never produced: some programs flush them to zero.
+    """
+    bits = scores.view(np.int32).astype(np.int64)
+    magnitude = np.maximum((bits & 0x7FFFFFFF) - _SUBNORMAL, 0)
+    steps = np.where(bits < 0, -magnitude, magnitude)  # consecutive integers for consecutive normal numbers
+    place = np.arange(len(steps))
+    steps = np.minimum.accumulate(steps + place) - place
+    steps = np.maximum(steps, place[::-1] - _LARGEST)
+    restored = np.where(steps == 0, 0, np.abs(steps) + _SUBNORMAL).astype(np.uint32)
+    restored |= np.where(steps < 0, 0x80000000, 0).astype(np.uint32)
+    return restored.view(np.float32)
+
+
+def rewrite_run(path: Path, collection: StoredCollection, split: str, target: Path) -> dict[str, int]:
+    """Writes the lists of a split's queries in their order; returns what of the run is not in the collection.
+
+    Documents that the corpus lacks are left out; ties keep the run's order.
+
+    Raises:
+        DataError: the run has a mistake, or none of its queries is in the split, or of its documents in the corpus.
+    """
+    run, facts = read_run(path), Counter[str]()
+    write_run(target, _entries(run, collection.queries(split).query_ids, collection.corpus, facts))
+    if not facts["queries in the run"]:
+        raise DataError(f"{path}: none of its queries is in split {split}; name the split it is of")
+    if not facts.pop("documents", 0) and facts["run documents that are not in the corpus"]:
+        raise DataError(f"{path}: none of its documents is in the corpus; name the dataset that was searched")
+    return {name: count for name, count in facts.items() if count}
+
+
+def _entries(
+    run: Run, query_ids: Sequence[str], corpus: Corpus, facts: Counter[str]
+) -> Iterator[tuple[str, RankedList]]:
+    facts["run queries that are not in the split"] = len(run.keys() - set(query_ids))
+    for query_id in query_ids:
+        if (ranked := run.get(query_id)) is None:
+            facts["queries that are not in the run"] += 1
+            continue
+        facts["queries in the run"] += 1
+        known = corpus.rows(ranked.doc_ids) >= 0
+        facts["documents"] += int(known.sum())
+        facts["run documents that are not in the corpus"] += int((~known).sum())
+        doc_ids = [doc_id for doc_id, there in zip(ranked.doc_ids, known.tolist(), strict=True) if there]
+        yield query_id, RankedList(doc_ids, strictly_decreasing(ranked.scores[known]))

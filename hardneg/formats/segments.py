@@ -1,0 +1,163 @@
+"""Long documents in segments: windows of a document's tokens, and how rows of vectors name and group them.
+
+The vectors of a document lie one after the other, under the ids `D#0`, `D#1`, ..., as Pyserini's option
+`--max-passage` reads them.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.records.errors import ArtifactError
+from hardneg.records.wording import counted
+
+DELIMITER = "#"
+_CHUNK = 16 << 20  # bytes of a docid file, read at a time
+_DIGITS = 9
+_SHORTEST, _LONGEST, _MOST = 3, 1_000_000, 100_000
+
+
+@dataclass(frozen=True)
+class Segments:
+    """How a document is cut.
+
+    length: tokens that a segment reads, special ones and the prompt included.
+    stride: tokens of text from a segment's start to the next one's; none, or more than a segment reads: no overlap.
+    count: the most segments of a document; what is behind them is not read.
+    """
+
+    length: int = 512
+    stride: int | None = None
+    count: int = 4
+
+    def problems(self) -> list[str]:
+        """One line for each field that makes no sense."""
+        found = []
+        if not _SHORTEST <= self.length <= _LONGEST:
+            found.append(f"length is {self.length}: it can be {_SHORTEST} to {_LONGEST} tokens")
+        if self.stride is not None and not 1 <= self.stride <= self.length:
+            found.append(f"stride is {self.stride}: it can be 1 to {self.length}, or left out for no overlap")
+        if not 1 <= self.count <= _MOST:
+            found.append(f"count is {self.count}: it can be 1 to {_MOST}")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """The segments of n documents, one document after the other.
+
+    starts, stops: int64 [S], the first token of each and the one behind its last.
+    document: int64 [S], whose each is. counts: int64 [n], at least 1 each.
+    cut_off: bool [n], whether tokens are left behind the last segment.
+    """
+
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
+    document: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    cut_off: NDArray[np.bool_]
+
+
+def windows(lengths: NDArray[np.int64], size: NDArray[np.int64], stride: NDArray[np.int64], count: int) -> Windows:
+    """Cuts documents of so many tokens; an empty one has one empty segment.
+
+    Args:
+        lengths: int64 [n].
+        size: int64 [n], tokens of a segment.
+        stride: int64 [n], tokens between starts, at most `size`.
+        count: the most segments of one document.
+    """
+    wanted = 1 + -(-np.maximum(lengths - size, 0) // stride)
+    counts = np.minimum(wanted, count)
+    document = np.repeat(np.arange(len(lengths)), counts)
+    place = np.arange(len(document)) - np.repeat(np.cumsum(counts) - counts, counts)
+    starts = place * stride[document]
+    stops = np.minimum(starts + size[document], lengths[document])
+    return Windows(starts, stops, document, counts, wanted > count)
+
+
+def segment_ids(doc_ids: Iterable[str], counts: Iterable[int]) -> Iterator[str]:
+    """The id of each vector: `D#0`, `D#1`, ... for each document and its number of segments."""
+    for doc_id, count in zip(doc_ids, counts, strict=True):
+        yield from (f"{doc_id}{DELIMITER}{number}" for number in range(count))
+
+
+def document_rows(folder: Path, doc_ids: Sequence[str]) -> NDArray[np.int64] | None:
+    """How the vectors of an index folder belong to the documents of its corpus; None for one vector a document.
+
+    A document's own id may end in `#0`, so the corpus's first id decides: `D` with a vector `D#0` has segments.
+
+    Returns:
+        int64 [N + 1], the row of each document's first vector, and the number of vectors.
+
+    Raises:
+        ArtifactError: the index is one of another corpus.
+    """
+    path = folder / "docid"
+    if not len(doc_ids) or not path.exists():
+        return None
+    with path.open(encoding="utf-8") as file:
+        named = file.readline().rstrip()
+    if named != f"{doc_ids[0]}{DELIMITER}0":
+        return None
+    first = first_rows(path)
+    if len(first) - 1 != len(doc_ids):
+        told = f"segments of {counted(len(first) - 1, 'document')}, but the corpus has {len(doc_ids)}"
+        raise ArtifactError(f"{path}: {told}: encode the corpus again")
+    return first
+
+
+def first_rows(path: Path) -> NDArray[np.int64]:
+    """int64 [D + 1], the row at which each document of a `docid` file begins, and the number of rows.
+
+    Raises:
+        ArtifactError: a line does not end in `#` and the number of its segment, counted from 0 within a document.
+    """
+    found = [np.empty(0, np.int64)]
+    row, begun = 0, -1
+    for text in _whole_lines(path):
+        numbers = _numbers(text)
+        rows = np.arange(row, row + len(numbers))
+        begins = rows[numbers == 0]
+        of = np.searchsorted(begins, rows, "right")
+        expected = rows - np.concatenate([[begun], begins])[of]
+        wrong = (numbers != expected) | ((of == 0) & (begun < 0))
+        if wrong.any():
+            line = row + int(np.argmax(wrong)) + 1
+            raise ArtifactError(f"{path}:{line}: ids of segments go D#0, D#1, ... without a gap: encode again")
+        found.append(begins)
+        row, begun = row + len(numbers), int(begins[-1]) if len(begins) else begun
+    return np.concatenate([*found, [row]])
+
+
+def _whole_lines(path: Path) -> Iterator[NDArray[np.uint8]]:
+    rest = b""
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            head, newline, tail = chunk.rpartition(b"\n")
+            if newline:
+                yield np.frombuffer(rest + head + newline, np.uint8)
+                rest = b""
+            rest += tail
+    if rest:
+        yield np.frombuffer(rest + b"\n", np.uint8)
+
+
+def _numbers(text: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """The number behind the last delimiter of each line: int64 [lines], -1 where there is none."""
+    ends = np.flatnonzero(text == ord("\n"))
+    begins = np.append(0, ends[:-1] + 1)
+    marks = np.append(-1, np.flatnonzero(text == ord(DELIMITER)))
+    first = marks[np.searchsorted(marks, ends) - 1] + 1
+    digits = ends - first
+    fine = (first > begins) & (digits > 0) & (digits <= _DIGITS)
+    numbers = np.zeros(len(ends), np.int64)
+    for place in range(int(digits[fine].max(initial=0))):
+        here = fine & (place < digits)
+        value = text[(first + place)[here]].astype(np.int64) - ord("0")
+        fine[here] &= (value >= 0) & (value <= 9)
+        numbers[here] = 10 * numbers[here] + value
+    return np.where(fine, numbers, -1)

@@ -1,0 +1,150 @@
+"""What a checker reads of a collection: files or streams of records, in which a mistake does not end the reading.
+
+Also the names of splits: their order, and which a collection may have; and which of a source's queries are used.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from hardneg.formats.qrels import qrels_parser
+from hardneg.formats.text_lines import checked_id, lines_or_errors
+from hardneg.records.errors import DataError
+from hardneg.records.types import Collection, Document, Judgement, Query
+from hardneg.records.wording import counted
+
+Record = Document | Query | Judgement
+LineParser = Callable[[Path, int, str], Record | None]
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_USUAL = ("train", "dev", "test")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file, or one stream, of a collection.
+
+    name: the file's path, or what is streamed; with a line or row number it is a place.
+    read: opens it; gives numbered records, and an error in place of what cannot be read.
+    split: whose queries and judgements these are; None for queries of all splits, and for documents.
+    """
+
+    name: str
+    read: Callable[[], Iterator[tuple[int, Record | DataError]]]
+    split: str | None = None
+
+
+@runtime_checkable
+class HasParts(Protocol):
+    """A collection that can be read part by part, past its mistakes."""
+
+    def parts(self) -> Iterator[Part]:
+        """Documents first, then queries, then judgements."""
+
+
+def parts_of(collection: Collection) -> Iterator[Part]:
+    """The parts of any collection; of one without `parts` a source's first error ends the reading of that source."""
+    return collection.parts() if isinstance(collection, HasParts) else _streams(collection)
+
+
+def records(part: Part) -> Iterator[tuple[int, Record]]:
+    """The numbered records of a part. Raises DataError at the first mistake."""
+    for number, record in part.read():
+        if isinstance(record, DataError):
+            raise record
+        yield number, record
+
+
+def line_part(path: Path, parse: LineParser) -> Part:
+    """A file of one record a line; `parse` raises DataError for a line that is none, and gives None for a header."""
+    return Part(str(path), lambda: _parsed(path, parse))
+
+
+def qrels_part(path: Path, split: str) -> Part:
+    """A file of judgements."""
+
+    def read() -> Iterator[tuple[int, Record | DataError]]:
+        parse = qrels_parser(path)
+        return _parsed(path, lambda _, number, line: parse(number, line))
+
+    return Part(str(path), read, split)
+
+
+def _streams(collection: Collection) -> Iterator[Part]:
+    yield Part("documents", lambda: _numbered(collection.documents()))
+    for split in collection.splits():
+        yield Part(f"queries of {split}", partial(_stream, collection.queries, split), split)
+    for split in collection.splits():
+        yield Part(f"judgements of {split}", partial(_stream, collection.qrels, split), split)
+
+
+def _stream(read: Callable[[str], Iterator[Record]], split: str) -> Iterator[tuple[int, Record | DataError]]:
+    return _numbered(read(split))
+
+
+def _parsed(path: Path, parse: LineParser) -> Iterator[tuple[int, Record | DataError]]:
+    for number, line in lines_or_errors(path):
+        if isinstance(line, DataError):
+            yield number, line
+            continue
+        try:
+            record = parse(path, number, line)
+        except DataError as error:
+            yield number, error
+            continue
+        if record is not None:
+            yield number, record
+
+
+def _numbered(records: Iterable[Record]) -> Iterator[tuple[int, Record | DataError]]:
+    number = 0
+    try:
+        for number, record in enumerate(records, 1):
+            yield number, record
+    except DataError as error:
+        yield number + 1, error
+
+
+def order_splits(names: Iterable[str]) -> list[str]:
+    """Split names in the order train, dev, test, then the others by name."""
+    return sorted(set(names), key=lambda name: (_USUAL.index(name) if name in _USUAL else len(_USUAL), name))
+
+
+def split_problem(name: str) -> str:
+    """Why a split cannot have this name, which becomes that of a file; empty where it can."""
+    if _NAME.fullmatch(name):
+        return ""
+    return f"split {name!r}: a name has letters, digits, '.', '_' and '-', and begins with a letter or digit; rename it"
+
+
+@dataclass
+class JudgedQueries:
+    """Picks the judged queries of each source and remembers what is left."""
+
+    _totals: dict[str, int] = field(default_factory=dict)
+    _used: dict[str, set[str]] = field(default_factory=dict)
+
+    def select(self, source: str, queries: Iterable[tuple[int, Query]], named: set[str]) -> Iterator[Query]:
+        """The queries whose id is in `named`, in order; each comes with the number of its line or row.
+
+        Raises:
+            DataError: an id occurs twice, is empty or has white space.
+        """
+        seen: set[str] = set()
+        used = self._used.setdefault(source, set())
+        for number, query in queries:
+            checked_id(source, number, query.query_id)
+            if query.query_id in seen:
+                raise DataError.at(source, number, f"query id {query.query_id!r} stands there twice")
+            seen.add(query.query_id)
+            if query.query_id in named:
+                used.add(query.query_id)
+                yield query
+        self._totals[source] = len(seen)
+
+    def notes(self) -> list[str]:
+        """After all splits were read: how many queries of each source no judgement names."""
+        left = {source: total - len(self._used[source]) for source, total in self._totals.items()}
+        return [f"{source}: {counted(n, 'query')} left out: no judgement names them" for source, n in left.items() if n]

@@ -1,0 +1,126 @@
+"""What is made of a block that is not finished, kept about twice a minute: a kill costs no more than that."""
+
+import logging
+import time
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.records.encoded import Encoded, SparseRows, TokenVectors
+from hardneg.store.atomic_write import replacing
+
+SECONDS = 30.0
+"""After which what was made of a block is kept."""
+clock = time.monotonic
+_log = logging.getLogger(__name__)
+
+_Part = tuple[NDArray[np.int64], Encoded]
+
+
+class BegunBlock:
+    """The parts of a block that are made, in any order: the places of their items, int64 [n], and what these became.
+
+    An item becomes a number, a vector, weights of terms, or vectors of tokens. count: how many items the block has.
+    """
+
+    def __init__(self, folder: Path | None, name: str, count: int) -> None:
+        """With what a stopped run kept in `folder` of the block `name`, if it had `count` items; None keeps nothing."""
+        self._folder, self._stem, self.count = folder, f"{name}.{count}", count
+        paths = sorted(folder.glob(f"{self._stem}.*.npz")) if folder is not None else ()
+        self._parts = [part for path in paths if (part := _read(path, count)) is not None]
+        self.left(())
+        self._kept, self._since = len(self._parts), clock()
+
+    @property
+    def missing(self) -> int:
+        """How many items are not made."""
+        return self.count - sum(len(places) for places, _ in self._parts)
+
+    def left(self, batches: Iterable[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
+        """Those of the block's batches of places that are not made as a whole.
+
+        What is known of a place in these is forgotten. So each batch is computed as it is without a stop.
+        """
+        owner, left = np.full(self.count, -1), []
+        for number, (places, _) in enumerate(self._parts):
+            owner[places] = number
+        for batch in batches:
+            if (owner[batch] < 0).any():
+                owner[batch] = -1
+                left.append(batch)
+        taken = [np.flatnonzero(owner[places] == number) for number, (places, _) in enumerate(self._parts)]
+        self._parts = [(places[some], made[some]) for some, (places, made) in zip(taken, self._parts, strict=True)]
+        return left
+
+    @property
+    def due(self) -> bool:
+        """Whether what was made is to be added now."""
+        return self._folder is not None and clock() - self._since >= SECONDS
+
+    def add(self, places: NDArray[np.int64], made: Encoded) -> None:
+        """Adds what the items at some places became; where that is due, all that was added is kept."""
+        self._parts.append((places, made))
+        if self.due:
+            self.keep()
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether anything of it is kept."""
+        return self._kept > 0
+
+    def keep(self) -> None:
+        """Keeps all that was added, due or not."""
+        if self._folder is None:
+            return
+        for own, of_them in self._parts[self._kept :]:
+            with replacing(self._folder / f"{self._stem}.{uuid4().hex}.npz") as file:
+                np.savez(file, places=own, allow_pickle=False, **_arrays(of_them))
+        self._kept, self._since = len(self._parts), clock()
+
+    def whole(self) -> Encoded | None:
+        """All items in order; None where there are no parts."""
+        if not self._parts:
+            return None
+        made: list[Any] = [made for _, made in self._parts]
+        order = np.argsort(np.concatenate([places for places, _ in self._parts]))
+        joined = np.concatenate(made) if isinstance(made[0], np.ndarray) else type(made[0]).join(made)
+        whole: Encoded = joined[order]
+        return whole
+
+
+def drop(folder: Path | None, name: str) -> None:
+    """Removes what is kept in `folder` of the block `name`, which is finished."""
+    for path in folder.glob(f"{name}.*.npz") if folder is not None else ():
+        path.unlink(missing_ok=True)
+
+
+def _arrays(made: Encoded) -> dict[str, NDArray[Any]]:
+    if isinstance(made, SparseRows):
+        return {"offsets": made.offsets, "terms": made.terms, "weights": made.weights, "width": np.array(made.width)}
+    return {"values": made} if isinstance(made, np.ndarray) else {"offsets": made.offsets, "vectors": made.vectors}
+
+
+def _read(path: Path, count: int) -> _Part | None:
+    """A part; None, and a line in the log, where its file is damaged: it is made again."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = dict(file)
+        places, made = arrays.pop("places"), _made(arrays)
+        if len(places) == len(made) and (not len(places) or 0 <= places.min() <= places.max() < count):
+            return places, made
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        _log.warning("%s: cannot be read (%s)", path, error)
+    return None
+
+
+def _made(arrays: dict[str, NDArray[Any]]) -> Encoded:
+    if "values" in arrays:
+        return arrays["values"]
+    if "vectors" in arrays:
+        return TokenVectors(arrays["offsets"], arrays["vectors"])
+    return SparseRows(arrays["offsets"], arrays["terms"], arrays["weights"], int(arrays["width"]))

@@ -1,0 +1,296 @@
+"""Dense vectors on disk as the folder that Pyserini's `FaissSearcher` opens.
+
+`index` is a flat inner-product index of faiss: 45 bytes of header and raw float32 rows, written in blocks, in
+any order and by several processes, and read by memory map, without faiss. `docid` has the id of each row. A
+journal names the finished blocks until all are there.
+"""
+
+import os
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.formats.doc_ids import DOC_IDS, DocIds, write_doc_ids
+from hardneg.formats.vectors.journal import Journal, first_missing
+from hardneg.formats.vectors.number_file import NumberFile
+from hardneg.formats.vectors.shards import Pieces, Shard, Shards
+from hardneg.records.errors import ArtifactError, UsageError
+
+# magic, dimension, rows, two unused fields, is_trained, metric (0: inner product), number of floats
+_HEADER = struct.Struct("<4siqqqBiQ")
+FLAT = b"IxFI"
+"""What a flat inner-product index begins with."""
+
+TOKEN_OFFSETS = "offsets.npy"
+"""Beside vectors of tokens (`hardneg.formats.vectors.token_store`): where those of each document begin."""
+
+_UNUSED = 1 << 20
+_FLOAT = 4
+_JOURNAL = "index.journal"
+
+
+def _header(dimension: int, count: int) -> bytes:
+    return _HEADER.pack(FLAT, dimension, count, _UNUSED, _UNUSED, 1, 0, dimension * count)
+
+
+class FlatWriter:
+    """Writes a dense index folder in blocks; after a kill, the next writer finds them.
+
+    Several processes may hold a writer of one folder, each with a number and blocks of its own; one of them calls
+    `write_doc_ids` and `close` when all are done. Leaving a `with` block without `close` keeps what is there.
+
+    Blocks of several machines meet inside a page, and a client of NFS writes whole pages that it has read back: zeros
+    over rows that another has written. So the file is open for writing alone and each write waits for the disk
+    (O_DSYNC), which keeps a client to the bytes that were written, and the header is written once.
+    """
+
+    def __init__(self, folder: Path, dimension: int, count: int, writer: int = 0) -> None:
+        """Starts or resumes a folder of `count` vectors with `dimension` numbers each, as its `writer`-th writer."""
+        if dimension < 1 or count < 0:
+            raise UsageError(f"{folder}: {count} vectors of dimension {dimension} cannot be written")
+        self.folder, self.dimension, self.count = folder, dimension, count
+        self._journal = Journal(folder, _JOURNAL, writer)
+        folder.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(folder / "index", os.O_WRONLY | os.O_CREAT | os.O_DSYNC, 0o666)
+        try:
+            self._start()
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def _start(self) -> None:
+        header = _header(self.dimension, self.count)
+        with (self.folder / "index").open("rb", buffering=0) as file:
+            found = file.read(len(header))
+        if found.strip(b"\0") and found != header:
+            raise ArtifactError(f"{self.folder / 'index'}: begun with another shape: delete the folder")
+        if found == header and not self._journal.begun:
+            raise ArtifactError(f"{self.folder / 'index'}: already complete: delete the folder to write it anew")
+        self._journal.start()
+        if found != header:
+            os.ftruncate(self._file, len(header) + self.dimension * self.count * _FLOAT)
+            os.pwrite(self._file, header, 0)
+
+    def finished_blocks(self) -> set[int]:
+        """The numbers of the blocks that are safely on disk, by this or any other writer of the folder."""
+        return self._journal.finished()
+
+    def write_block(self, number: int, start_row: int, vectors: NDArray[np.float32]) -> None:
+        """Writes the rows from `start_row` on, float32 [n, dimension], and marks the block as finished.
+
+        Numbers must mean the same rows whenever the folder is resumed.
+        """
+        if vectors.ndim != 2 or vectors.shape[1] != self.dimension:
+            raise UsageError(f"block {number} has shape {vectors.shape} instead of [n, {self.dimension}]")
+        if start_row < 0 or start_row + len(vectors) > self.count:
+            raise UsageError(f"block {number} ends at row {start_row + len(vectors)} of {self.count}")
+        if not np.isfinite(vectors).all():
+            raise ArtifactError(f"vectors from row {start_row} on are not finite: check the model")
+        data = memoryview(np.ascontiguousarray(vectors, dtype="<f4").reshape(-1).view(np.uint8).data)
+        offset = _HEADER.size + start_row * self.dimension * _FLOAT
+        _write_all(self._file, data, offset)
+        self._journal.add(number, start_row, len(vectors))
+
+    def write_doc_ids(self, doc_ids: Iterable[str]) -> None:
+        """Writes the id of each row, in row order, streaming."""
+        write_doc_ids(self.folder, doc_ids, self.count)
+
+    def close(self) -> None:
+        """Checks that every row and the ids are there and removes the journal: the folder is complete."""
+        done = first_missing((start, rows) for _, start, rows in self._journal.records())
+        if done < self.count:
+            raise ArtifactError(f"{self.folder}: the vectors from row {done} on are missing: write them first")
+        if not (self.folder / DOC_IDS).exists():
+            raise ArtifactError(f"{self.folder}: the document ids are missing: call write_doc_ids first")
+        os.fsync(self._file)
+        self._journal.remove()
+        self.__exit__()
+
+    def __enter__(self) -> "FlatWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._journal.release()
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = -1
+
+
+def _write_all(file: int, data: memoryview, offset: int) -> None:
+    while data:
+        written = os.pwrite(file, data, offset)
+        data, offset = data[written:], offset + written
+
+
+def is_complete(folder: Path, dimension: int, count: int) -> bool:
+    """Whether a folder holds all of so many vectors, as one that was stopped just after `FlatWriter.close` does."""
+    try:
+        found = FlatVectors.open(folder)
+    except ArtifactError:
+        return False
+    return (found.dimension, found.count) == (dimension, count)
+
+
+class FlatVectors:
+    """A dense index folder, opened for reading: `read` and `gather` keep memory bounded, whatever its shards.
+
+    first_row: the number in the folder of the first of its rows.
+    """
+
+    first_row = 0
+
+    def __init__(self, folder: Path, dimension: int, shards: Shards, pieces: Pieces) -> None:
+        self.folder, self.dimension, self.count = folder, dimension, len(pieces)
+        self.doc_ids: Sequence[str] = DocIds(folder / DOC_IDS)
+        self.shards, self._pieces = shards, pieces
+        self._checked: set[int] = set()
+
+    @classmethod
+    def open(cls, folder: Path) -> "FlatVectors":
+        """Opens a complete folder, of this module or of Pyserini, or one of shards.
+
+        Raises:
+            ArtifactError: where a file is missing, cut short, unfinished, or not a flat inner-product index, or the
+                vectors are those of tokens.
+        """
+        if (folder / TOKEN_OFFSETS).exists():
+            raise ArtifactError(f"{folder}: has a vector for each token: name a multi-vector index, or another folder")
+        opened = cls.of_tokens(folder)
+        opened.doc_ids = DocIds(folder / DOC_IDS, opened.count)
+        return opened
+
+    @classmethod
+    def of_tokens(cls, folder: Path) -> "FlatVectors":
+        """Opens a complete folder as `open` does, whatever a row stands for.
+
+        Raises:
+            ArtifactError: where a file is missing, cut short, unfinished, or not a flat inner-product index.
+        """
+        if (folder / _JOURNAL).exists():
+            raise ArtifactError(f"{folder}: its writer did not finish: run the step again, it resumes")
+        shards = Shards.of(folder)
+        if shards is None:
+            dimension, count = _shape(folder / "index")
+            opened = cls(folder, dimension, Shards(folder, [Shard("", count, 0, "")]), Pieces(np.array([0, count])))
+        else:
+            first, offsets = shards.first, folder / TOKEN_OFFSETS
+            first = np.asarray(NumberFile(offsets, "<i8").mapped[first]) if offsets.exists() else first
+            opened = cls(folder, shards.dimension, shards, Pieces(first))
+        if not (folder / DOC_IDS).exists():
+            raise ArtifactError(f"{folder / DOC_IDS}: missing: an index folder needs one document id a line")
+        return opened
+
+    def __len__(self) -> int:
+        return self.count
+
+    @cached_property
+    def vectors(self) -> NDArray[np.float32]:
+        """float32 [N, d], a read-only memory map; its rows are not aligned, so copy what torch is to see.
+
+        Raises:
+            ArtifactError: the folder is in shards, which cannot be one map: `read` and `gather`.
+        """
+        if len(self.shards.listed) > 1:
+            raise ArtifactError(f"{self.folder}: is in shards: merge them with `hardneg index merge`")
+        return self._mapped(0)
+
+    def read(self, start: int, stop: int, space: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
+        """An aligned copy of rows `start` to `stop`: float32 [n, d], in `space` if given; leaves no pages mapped."""
+        rows = max(0, min(stop, self.count) - start)
+        block = np.empty((rows, self.dimension), dtype="<f4") if space is None else space[:rows]
+        done = 0
+        for number, begin, end in self._pieces.spans(start, start + rows):
+            with self._file(number) as path:
+                _read(path, begin, block[done : done + end - begin])
+            done += end - begin
+        return block
+
+    def gather(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """An aligned copy of these rows, int64 [n]: float32 [n, d], through memory maps."""
+        if len(self.shards.listed) == 1:
+            return np.require(self.vectors[rows], np.float32, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"])
+        found = np.empty((len(rows), self.dimension), np.float32)
+        for number, mine, places in self._pieces.owned(rows):
+            found[mine] = self._mapped(number)[places]
+        return found
+
+    def part(self, rows: range) -> "FlatVectors":
+        """Some of the rows as if they were all; `doc_ids` and `folder` stay those of the whole."""
+        return _SomeRows(self, rows)
+
+    def link(self, folder: Path, *names: str) -> None:
+        """Makes `folder` an index of the same vectors, with other files too; all are shared where the disk can."""
+        self.shards.link(folder, ("index", *names, DOC_IDS))
+
+    def _mapped(self, number: int) -> NDArray[np.float32]:
+        shape = int(np.diff(self._pieces.first)[number]), self.dimension
+        if not shape[0]:
+            return np.empty(shape, np.float32)
+        with self._file(number) as path:
+            return np.memmap(path, dtype="<f4", mode="r", offset=_HEADER.size, shape=shape)
+
+    @contextmanager
+    def _file(self, number: int) -> Iterator[Path]:
+        """The file of a shard's vectors, which are as many as the list says; there to be opened inside the block."""
+        with self.shards.here(number) as folder:
+            path = folder / "index"
+            if number not in self._checked and len(self.shards.listed) > 1:
+                wanted = self.dimension, int(np.diff(self._pieces.first)[number])
+                if (found := _shape(path)) != wanted:
+                    told = f"{found[1]} vectors of dimension {found[0]} instead of {wanted[1]} of {wanted[0]}"
+                    raise ArtifactError(f"{path}: {told}: encode the corpus again")
+                self._checked.add(number)
+            yield path
+
+
+class _SomeRows(FlatVectors):
+    """Rows of a folder, numbered from 0."""
+
+    def __init__(self, whole: FlatVectors, rows: range) -> None:
+        super().__init__(whole.folder, whole.dimension, whole.shards, Pieces(np.array([0, len(rows)])))
+        self._whole, self._rows = whole, rows
+        self.first_row = whole.first_row + rows.start
+
+    def read(self, start: int, stop: int, space: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
+        """As the whole does."""
+        first = self._rows.start
+        return self._whole.read(first + start, first + min(stop, len(self._rows)), space)
+
+    def gather(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """As the whole does."""
+        return self._whole.gather(rows + self._rows.start)
+
+
+def _read(path: Path, start: int, block: NDArray[np.float32]) -> None:
+    """Fills float32 [n, d] with the rows of a file from `start` on."""
+    buffer = memoryview(block.data).cast("B") if len(block) else memoryview(b"")
+    with path.open("rb", buffering=0) as file:
+        file.seek(_HEADER.size + start * block.shape[1] * _FLOAT)
+        while buffer:
+            if not (got := file.readinto(buffer)):
+                raise ArtifactError(f"{path}: cut short while it was read")
+            buffer = buffer[got:]
+
+
+def _shape(path: Path) -> tuple[int, int]:
+    """Dimension and number of the vectors in a file."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(_HEADER.size)
+        size = path.stat().st_size
+    except OSError as error:
+        raise ArtifactError(f"{path}: cannot be read ({error.strerror})") from error
+    if len(header) < _HEADER.size or header[:4] != FLAT:
+        raise ArtifactError(f"{path}: not a flat inner-product faiss index: build a flat one")
+    _, dimension, count, _, _, _, metric, floats = _HEADER.unpack(header)
+    if metric != 0 or dimension < 1 or count < 0 or floats != dimension * count:
+        raise ArtifactError(f"{path}: its header is damaged: build the index again")
+    expected = _HEADER.size + floats * _FLOAT
+    if size != expected:
+        raise ArtifactError(f"{path}: {size} bytes instead of {expected}: build the index again")
+    return dimension, count

@@ -1,0 +1,94 @@
+"""Which blocks of a folder are on disk, while several processes write them and any of them may be killed."""
+
+import json
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from hardneg.records.errors import ArtifactError
+from hardneg.store.atomic_write import replace_text
+
+_SIZES = "sizes.json"
+
+
+class Journal:
+    """The finished blocks of a folder: a line of numbers each, the block's own first.
+
+    Every writer has a file of its own, for machines that share a disk may not append to one. While a file is there, the
+    folder is unfinished.
+    """
+
+    def __init__(self, folder: Path, name: str, writer: int = 0) -> None:
+        """The journal `name` of a folder, as its `writer`-th writer holds it."""
+        self._folder, self._name = folder, name
+        self._path = folder / (f"{name}.{writer}" if writer else name)
+        self.file = -1
+
+    @property
+    def begun(self) -> bool:
+        """Whether any writer has begun the folder and none has closed it."""
+        return bool(self._files())
+
+    def start(self) -> None:
+        """Opens this writer's own file, beginning it where there is none."""
+        self.file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+
+    def add(self, *numbers: int) -> None:
+        """Says that a block is safely on disk."""
+        record = " ".join(map(str, numbers))
+        os.write(self.file, f"\n{record} {_checksum(record)}\n".encode())
+
+    def records(self) -> Iterator[tuple[int, ...]]:
+        """What was added, by this or any other writer of the folder."""
+        for line in "\n".join(path.read_text() for path in self._files()).splitlines():
+            record, _, checksum = line.rpartition(" ")
+            if record and checksum == _checksum(record):  # a line cut short by a kill names no finished block
+                yield tuple(map(int, record.split()))
+
+    def finished(self) -> set[int]:
+        """The numbers of the blocks that are safely on disk."""
+        return {record[0] for record in self.records()}
+
+    def remove(self) -> None:
+        """Takes away all writers' files: the folder is complete."""
+        for path in self._files():
+            path.unlink()
+        self.release()
+
+    def release(self) -> None:
+        """Closes this writer's own file; what it says stays."""
+        if self.file >= 0:
+            os.close(self.file)
+        self.file = -1
+
+    def _files(self) -> list[Path]:
+        return sorted(self._folder.glob(f"{self._name}*"))
+
+
+def _checksum(record: str) -> str:
+    return f"{zlib.crc32(record.encode()):08x}"
+
+
+def check_sizes(folder: Path, sizes: Sequence[int]) -> None:
+    """Notes in `folder` how many blocks there are and how large, or compares it with what a stopped run noted.
+
+    Raises:
+        ArtifactError: the run had cut other blocks, so that its numbers mean others.
+    """
+    path, told = folder / _SIZES, [len(sizes), max(sizes, default=0)]
+    if not path.exists():
+        replace_text(path, json.dumps(told))
+    elif (found := json.loads(path.read_text(encoding="utf-8"))) != told:
+        begun = f"begun with {found[0]} blocks of {found[1]} at most, and this hardneg cuts {told[0]} of {told[1]}"
+        raise ArtifactError(f"{folder.parent}: {begun}: delete the folder, and run again")
+
+
+def first_missing(spans: Iterable[tuple[int, int]]) -> int:
+    """The first row that no span of (first row, number of rows) covers, from row 0 on."""
+    done = 0
+    for start, rows in sorted(spans):
+        if start > done:
+            break
+        done = max(done, start + rows)
+    return done

@@ -1,0 +1,115 @@
+"""Numbers in a line as a .npy file: written part by part, mapped or read in parts."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.formats.vectors.remote import is_url
+from hardneg.formats.vectors.shards import Pieces, Shards
+from hardneg.records.errors import ArtifactError
+from hardneg.store.atomic_write import replacing
+
+
+@contextmanager
+def writing_numbers(path: Path, kind: str, count: int) -> Iterator[Callable[[NDArray[Any]], None]]:
+    """Writes a file of `count` numbers of a NumPy type such as `<f4`, with the function that it gives, part by part."""
+    with replacing(path) as file:
+        header = {"descr": kind, "fortran_order": False, "shape": (count,)}
+        np.lib.format.write_array_header_1_0(file, header)
+
+        def write(part: NDArray[Any]) -> None:
+            file.write(np.ascontiguousarray(part, kind).data)
+
+        yield write
+
+
+@dataclass(frozen=True)
+class NumberFile:
+    """A file of numbers of one NumPy type, such as `<f4`."""
+
+    path: Path
+    kind: str
+
+    @cached_property
+    def mapped(self) -> np.memmap[Any, Any]:
+        """All of them, a read-only memory map.
+
+        Raises:
+            ArtifactError: the file is missing, cut short, too long, or of another kind.
+        """
+        try:
+            array: np.memmap[Any, Any] = np.lib.format.open_memmap(self.path, mode="r")
+        except (OSError, ValueError, EOFError) as error:
+            reason = str(error).split("\n")[0] if self.path.exists() else "no such file"
+            raise ArtifactError(f"{self.path}: cannot be read ({reason}): make it again") from error
+        whole = array.offset + array.nbytes == self.path.stat().st_size
+        if array.ndim != 1 or array.dtype != np.dtype(self.kind) or not whole:
+            raise ArtifactError(f"{self.path}: damaged: make it again")
+        return array
+
+    def __len__(self) -> int:
+        return len(self.mapped)
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """A copy of the numbers from `start` to `stop`; leaves no pages mapped.
+
+        Raises:
+            ArtifactError: the file became shorter.
+        """
+        place = self.mapped.offset + start * self.mapped.itemsize
+        numbers = np.fromfile(self.path, self.kind, stop - start, offset=place)
+        if len(numbers) != stop - start:
+            raise ArtifactError(f"{self.path}: cut short while it was read")
+        return numbers
+
+
+@dataclass(frozen=True, eq=False)
+class NumberLine:
+    """Numbers of one NumPy type in a line over the files of an index's shards; pieces: where those of each begin."""
+
+    shards: Shards
+    name: str
+    kind: str
+    pieces: Pieces
+
+    @property
+    def sound(self) -> bool:
+        """Whether the files that are here have as many numbers as the shards' rows."""
+        here = [number for number, shard in enumerate(self.shards.listed) if not is_url(shard.place)]
+        return all(self._count(number) == np.diff(self.pieces.first)[number] for number in here)
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """A copy of the numbers from `start` to `stop`; leaves no pages mapped.
+
+        Raises:
+            ArtifactError: a file became shorter.
+        """
+        spans = self.pieces.spans(start, stop)
+        parts = []
+        for number, begin, end in spans:
+            with self._file(number) as file:
+                parts.append(file.read(begin, end))
+        return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, self.kind), *parts])
+
+    def take(self, places: NDArray[np.int64]) -> NDArray[Any]:
+        """A copy of the numbers at places, int64 [n], through memory maps."""
+        found = np.empty(len(places), self.kind)
+        for number, mine, there in self.pieces.owned(places):
+            with self._file(number) as file:
+                found[mine] = file.mapped[there]
+        return found
+
+    def _count(self, number: int) -> int:
+        with self._file(number) as file:
+            return len(file)
+
+    @contextmanager
+    def _file(self, number: int) -> Iterator[NumberFile]:
+        with self.shards.here(number) as folder:
+            yield NumberFile(folder / self.name, self.kind)

@@ -1,0 +1,129 @@
+"""Files at URLs that fsspec opens: s3, gs, hf and others. What is half-written there is never seen under its name."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hardneg.records.errors import ArtifactError, HardnegError, MissingDependency, UsageError
+
+_SCHEMES = ("file", "memory", "s3", "gs", "gcs", "hf", "az", "abfs", "hdfs", "sftp", "https", "http")
+_EXTRA = 'pip install "hardneg[remote]" for s3, or the package of fsspec for another'
+
+
+def is_url(place: str) -> bool:
+    """Whether a place is a URL, not a path."""
+    return "://" in place or place.startswith("file:")
+
+
+def joined(url: str, *names: str) -> str:
+    """The URL of what is below a URL."""
+    return "/".join([url.rstrip("/"), *names])
+
+
+def put_file(path: Path, url: str) -> None:
+    """Puts a file at a URL, where it appears whole.
+
+    Raises:
+        ArtifactError: it cannot be written.
+        MissingDependency: the package of the URL's kind is not installed.
+    """
+    with _opened(url) as (files, place):
+        if _is_local(files):
+            files.makedirs(files._parent(place), exist_ok=True)
+            files.put_file(str(path), f"{place}.new")
+            files.mv(f"{place}.new", place)
+        else:
+            files.put_file(str(path), place)
+
+
+def fetch_file(url: str, path: Path) -> None:
+    """Copies what is at a URL to a file.
+
+    Raises:
+        ArtifactError: it is not there, or cannot be read.
+        MissingDependency: the package of the URL's kind is not installed.
+    """
+    if not find_file(url, path):
+        raise ArtifactError(f"{url}: is not there")
+
+
+def find_file(url: str, path: Path) -> bool:
+    """Copies what is at a URL to a file, where it is there; says whether it is.
+
+    Raises:
+        ArtifactError: the URL cannot be read.
+        MissingDependency: the package of the URL's kind is not installed.
+    """
+    with _opened(url) as (files, place):
+        files.invalidate_cache()
+        try:
+            files.get_file(place, str(path))
+        except FileNotFoundError:
+            return False
+        return True
+
+
+def file_size(url: str) -> int | None:
+    """The bytes of the file at a URL; None where there is none.
+
+    Raises:
+        ArtifactError: the URL cannot be read.
+        MissingDependency: the package of the URL's kind is not installed.
+    """
+    with _opened(url) as (files, place):
+        files.invalidate_cache()
+        try:
+            return int(files.size(place))
+        except FileNotFoundError:
+            return None
+
+
+def read_json(url: str) -> Any:
+    """The JSON at a URL; None where there is none, or it was not written to its end.
+
+    Raises:
+        ArtifactError: the URL cannot be read.
+        MissingDependency: the package of the URL's kind is not installed.
+    """
+    with _opened(url) as (files, place):
+        files.invalidate_cache()
+        try:
+            return json.loads(files.cat_file(place))
+        except (FileNotFoundError, ValueError):
+            return None
+
+
+def check_url(url: str) -> None:
+    """Refuses what is no URL of a kind that may be read and written.
+
+    Raises:
+        UsageError: it is none.
+    """
+    scheme = url.partition(":")[0]
+    if not is_url(url) or scheme not in _SCHEMES or "::" in url:
+        raise UsageError(f"{url}: no URL that can be used; begin it with one of {', '.join(_SCHEMES)}")
+
+
+@contextmanager
+def _opened(url: str) -> Iterator[tuple[Any, str]]:
+    """The file system of a URL, and the place in it; what goes wrong there, in one line."""
+    check_url(url)
+    import fsspec  # type: ignore[import-untyped]
+
+    try:
+        yield fsspec.core.url_to_fs(url)
+    except HardnegError:
+        raise
+    except ImportError as error:
+        raise MissingDependency(f"{url}: {error}: {_EXTRA}") from error
+    except FileNotFoundError as error:
+        raise ArtifactError(f"{url}: is not there") from error
+    except Exception as error:  # each kind of storage has its own
+        told = str(error).split("\n")[0] or type(error).__name__
+        raise ArtifactError(f"{url}: {told}: look to the URL and to your rights there") from error
+
+
+def _is_local(files: Any) -> bool:
+    return "file" in (files.protocol if isinstance(files.protocol, tuple) else (files.protocol,))

@@ -1,0 +1,38 @@
+"""Whether shards at URLs are still what a list says, which is told by reading them there."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from hardneg.formats.vectors.remote import is_url
+from hardneg.formats.vectors.shard_folder import Closed
+from hardneg.formats.vectors.shards import Shard, Shards
+from hardneg.records.errors import ArtifactError
+from hardneg.store.digest import digest
+
+
+def far_shards(folder: Path) -> Sequence[Shard]:
+    """The shards of a folder that are at URLs; none where it has no list, or one that cannot be read."""
+    try:
+        shards = Shards.of(folder)
+    except ArtifactError:
+        return ()
+    return [shard for shard in shards.listed if is_url(shard.place)] if shards else ()
+
+
+def shard_problem(shard: Shard) -> str:
+    """What is wrong with a shard at a URL, every byte of which is read there; empty where nothing is.
+
+    One of its files at a time is on this disk.
+    """
+    try:
+        found = Closed.find(shard.place)
+        if found is None:
+            return f"{shard.place}: the shard is not there, or not complete"
+        if digest(found.said["files"]) != shard.digest:
+            return f"{shard.place}: the shard is another one than was listed"
+        for name in found.said["files"]:
+            with found.file(name):
+                pass
+    except ArtifactError as error:
+        return str(error)
+    return ""

@@ -1,0 +1,165 @@
+"""A folder of shards, closed: what stands beside the list is put together from what the shards say."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.formats.doc_ids import DOC_IDS
+from hardneg.formats.vectors.flat_vectors import TOKEN_OFFSETS
+from hardneg.formats.vectors.number_file import NumberFile, writing_numbers
+from hardneg.formats.vectors.remote import fetch_file, file_size, is_url, joined, put_file, read_json
+from hardneg.formats.vectors.shards import SHARD, Shard, Shards
+from hardneg.formats.vectors.sparse_store import SHAPE
+from hardneg.formats.vectors.term_list import TERMS
+from hardneg.records.errors import ArtifactError
+from hardneg.store.artifacts import write_json
+from hardneg.store.atomic_write import replace_text, replacing
+from hardneg.store.digest import digest, file_digest
+
+_INT = "<i8"
+
+
+@dataclass(frozen=True)
+class Closed:
+    """A complete shard, here or at a URL, and what its `shard.json` says of it."""
+
+    place: str
+    said: dict[str, Any]
+
+    @classmethod
+    def find(cls, place: str) -> "Closed | None":
+        """The shard at a URL, or in a folder; None where it is not complete."""
+        if is_url(place):
+            said = read_json(joined(place, SHARD))
+        else:
+            path = Path(place) / SHARD
+            said = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+        return cls(place, said) if _says_all(said) else None
+
+    def check_sizes(self) -> None:
+        """Compares the sizes of a far shard's files with what it says of them, without reading them.
+
+        Raises:
+            ArtifactError: one is not there, or was cut short.
+        """
+        for name, told in self.said["files"].items() if is_url(self.place) else ():
+            url = joined(self.place, name)
+            if (size := file_size(url)) != told["bytes"]:
+                found = "is not there" if size is None else f"{size} bytes instead of {told['bytes']}"
+                raise ArtifactError(f"{url}: {found}: remove the shard there, and encode the corpus again")
+
+    @property
+    def rows(self) -> int:
+        """How many documents or segments it holds."""
+        return int(self.said["rows"])
+
+    def has(self, name: str) -> bool:
+        """Whether it has such a file."""
+        return name in self.said["files"]
+
+    def listed(self, place: str) -> Shard:
+        """How a list names it, at this place."""
+        files = self.said["files"]
+        return Shard(place, self.rows, sum(file["bytes"] for file in files.values()), digest(files))
+
+    @contextmanager
+    def file(self, name: str) -> Iterator[Path]:
+        """One of its files, on this machine inside the block."""
+        if not is_url(self.place):
+            yield Path(self.place) / name
+            return
+        with TemporaryDirectory() as aside:
+            fetch_file(joined(self.place, name), Path(aside) / name)
+            if file_digest(Path(aside) / name) != self.said["files"][name]["digest"]:
+                raise ArtifactError(f"{joined(self.place, name)}: the bytes have changed: encode the corpus again")
+            yield Path(aside) / name
+
+
+def _says_all(said: Any) -> bool:
+    """Whether this tells the rows of a shard, and its files with their sizes and digests."""
+    files = said.get("files") if isinstance(said, dict) and isinstance(said.get("rows"), int) else None
+    told = files.values() if isinstance(files, dict) else ()
+    return bool(told) and all(isinstance(file, dict) and {"bytes", "digest"} <= file.keys() for file in told)
+
+
+def close_shard(folder: Path, rows: int, told: dict[str, Any]) -> None:
+    """Says in `shard.json` what a finished index folder holds, and what else is `told` of it; call it last."""
+    paths = sorted(path for path in folder.iterdir() if path.is_file() and path.name != SHARD)
+    files = {path.name: {"bytes": path.stat().st_size, "digest": file_digest(path)} for path in paths}
+    write_json(folder / SHARD, {"version": 1, "rows": rows, **told, "files": files})
+
+
+def put_shard(folder: Path, url: str) -> None:
+    """Puts a closed shard at a URL: its `shard.json` last, without which nobody takes it for one.
+
+    Raises:
+        ArtifactError: it cannot be written there.
+    """
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and path.name != SHARD:
+            put_file(path, joined(url, path.name))
+    put_file(folder / SHARD, joined(url, SHARD))
+
+
+def close_folder(folder: Path, shards: Sequence[Closed]) -> None:
+    """Writes beside the shards what an index has besides its large files, and the list last.
+
+    A shard in a folder of its own must lie in `folder`.
+
+    Raises:
+        ArtifactError: the shards are of different kinds or dimensions.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    dimension, width = (_same(shards, name) for name in ("dimension", "terms"))
+    _join_ids(folder / DOC_IDS, shards)
+    if all(shard.has(TOKEN_OFFSETS) for shard in shards):
+        _join_offsets(folder / TOKEN_OFFSETS, shards)
+    if width:
+        replace_text(folder / SHAPE, json.dumps({"rows": sum(shard.rows for shard in shards), "terms": width}))
+    if shards[0].has(TERMS):
+        with shards[0].file(TERMS) as path:
+            replace_text(folder / TERMS, path.read_text(encoding="utf-8"))
+    places = (shard.place if is_url(shard.place) else Path(shard.place).name for shard in shards)
+    listed = [shard.listed(place) for shard, place in zip(shards, places, strict=True)]
+    Shards(folder, listed, 0 if width else dimension).write()
+
+
+def _same(shards: Sequence[Closed], name: str) -> int:
+    found = {int(shard.said.get(name, 0)) for shard in shards}
+    if len(found) > 1:
+        raise ArtifactError(f"{shards[0].place}: shards of {name} {sorted(found)}: encode them with one model")
+    return found.pop()
+
+
+def _join_ids(path: Path, shards: Sequence[Closed]) -> None:
+    with replacing(path) as file:
+        for shard in shards:
+            with shard.file(DOC_IDS) as own, own.open("rb") as ids:
+                shutil.copyfileobj(ids, file)
+                if own.stat().st_size and not _ends_line(ids):
+                    file.write(b"\n")
+
+
+def _ends_line(file: IO[bytes]) -> bool:
+    file.seek(-1, os.SEEK_END)
+    return file.read(1) == b"\n"
+
+
+def _join_offsets(path: Path, shards: Sequence[Closed]) -> None:
+    end = np.zeros(1, np.int64)
+    with writing_numbers(path, _INT, 1 + sum(shard.rows for shard in shards)) as write:
+        write(end)
+        for shard in shards:
+            with shard.file(TOKEN_OFFSETS) as own:
+                ends: NDArray[np.int64] = end + NumberFile(own, _INT).mapped[1:]
+                write(ends)
+                end = ends[-1:] if len(ends) else end

@@ -1,0 +1,167 @@
+"""An index in shards: whole index folders of its rows' ranges, in the rows' order, beside it or at URLs.
+
+`shards.json` lists them and is written last. Beside it stands what an index in one folder has, but for the large files:
+those lie in the shards, each of which can be opened by itself and says in `shard.json`, written last, what it holds.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.formats.doc_ids import DOC_IDS
+from hardneg.formats.vectors.remote import is_url
+from hardneg.formats.vectors.shard_cache import ShardCache
+from hardneg.records.errors import ArtifactError
+from hardneg.store.artifacts import MANIFEST
+from hardneg.store.atomic_write import link_file, replace_text
+
+SHARDS = "shards.json"
+"""In an index folder: its shards. Where there is none, the folder is one shard itself."""
+SHARD = "shard.json"
+"""In a shard, written last: its files with size and digest."""
+
+BEGUN_CUT = "shards.cut"
+"""In a folder whose shards are being written: the first block of each, and how many blocks there are."""
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Shard:
+    """place: a folder's name, or a URL. rows: documents or segments. bytes, digest: of the files that it names."""
+
+    place: str
+    rows: int
+    bytes: int
+    digest: str
+
+
+def shard_name(number: int) -> str:
+    """The folder of a shard, counted from 0."""
+    return f"shard-{number:05d}"
+
+
+def even_cut(parts: int, rows: int, shards: int | None, most: int | None) -> list[int]:
+    """The first part of each shard, and how many parts there are; a shard has one part at least.
+
+    Args:
+        parts: what cannot be cut, such as blocks of rows, or the rows themselves.
+        rows: how many rows they have in all.
+        shards: into how many shards; None: as `most` says.
+        most: how many rows a shard is to have at most; None or 0: one shard has all.
+    """
+    count = shards if shards is not None else -(-rows // (most or max(1, rows)))
+    count = max(1, min(count, parts))
+    return [parts * number // count for number in range(count + 1)]
+
+
+@dataclass(frozen=True, eq=False)
+class Shards:
+    """The shards of an index folder, in the order of their rows; dimension: of its vectors, 0 where it has none."""
+
+    folder: Path
+    listed: Sequence[Shard]
+    dimension: int = 0
+
+    @classmethod
+    def of(cls, folder: Path) -> "Shards | None":
+        """What a folder says of its shards; None where it is one itself.
+
+        Raises:
+            ArtifactError: the list is damaged, or a newer hardneg wrote it.
+        """
+        path = folder / SHARDS
+        if not path.exists():
+            return None
+        try:
+            said = json.loads(path.read_text(encoding="utf-8"))
+            version = int(said["version"])
+            listed = [Shard(**item) for item in said["shards"]] if version == _VERSION else []
+            dimension = int(said.get("dimension", 0))
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise ArtifactError(f"{path}: damaged ({error!r}): encode the corpus again") from error
+        if version != _VERSION or not listed:
+            raise ArtifactError(f"{path}: version {version} with {len(listed)} shards: upgrade hardneg")
+        return cls(folder, listed, dimension)
+
+    def write(self) -> None:
+        """Writes the list: the folder is complete. Call it last."""
+        said = {"version": _VERSION, **({"dimension": self.dimension} if self.dimension else {})}
+        shards = [asdict(shard) for shard in self.listed]
+        replace_text(self.folder / SHARDS, json.dumps({**said, "shards": shards}, indent=1) + "\n")
+
+    @cached_property
+    def first(self) -> NDArray[np.int64]:
+        """int64 [S + 1], the first row of each shard, and how many rows there are."""
+        return np.cumsum([0, *(shard.rows for shard in self.listed)], dtype=np.int64)
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether some of the shards are at URLs."""
+        return any(is_url(shard.place) for shard in self.listed)
+
+    def link(self, folder: Path, names: Sequence[str]) -> None:
+        """Puts `names` and the shards that are here into another folder too, as hard links or copies; the list last."""
+        own = [self.folder / shard.place for shard in self.listed if shard.place and not is_url(shard.place)]
+        shards = [str(path.relative_to(self.folder)) for place in own for path in sorted(place.iterdir())]
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in (*names, *shards, SHARDS):
+            if (self.folder / name).exists():
+                link_file(self.folder / name, folder / name)
+
+    @contextmanager
+    def here(self, number: int) -> Iterator[Path]:
+        """The folder of a shard, fetched where it is at a URL; it stays inside the block, what was opened longer.
+
+        Raises:
+            ArtifactError: it cannot be had, or is not what the list says.
+        """
+        shard = self.listed[number]
+        if is_url(shard.place):
+            with ShardCache.own().folder(shard.place, shard.bytes, shard.digest) as fetched:
+                yield fetched
+            return
+        place = self.folder / shard.place
+        if shard.place and (place.parent != self.folder or place.name != shard.place):
+            raise ArtifactError(f"{self.folder / SHARDS}: {shard.place!r} is no folder's name: encode the corpus again")
+        yield place
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """A line of things that lies in several pieces; first: int64 [S + 1], where each begins, and how many there are."""
+
+    first: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return int(self.first[-1])
+
+    def spans(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+        """From `start` to `stop`: the number of each piece with the places in it, from and to."""
+        number = int(np.searchsorted(self.first, start, "right")) - 1
+        while start < stop:
+            begin, end = int(self.first[number]), min(stop, int(self.first[number + 1]))
+            if end > start:
+                yield number, start - begin, end - begin
+            start, number = end, number + 1
+
+    def owned(self, places: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
+        """Of places int64 [n]: the number of each piece that has some, which of them, and where they are in it."""
+        owner = np.searchsorted(self.first, places, "right") - 1
+        for number in np.unique(owner):
+            mine = np.flatnonzero(owner == number)
+            yield int(number), mine, places[mine] - self.first[number]
+
+
+def index_bytes(folder: Path) -> int:
+    """What an index takes; the ids beside dense ones, which are the same for every kind, are left out."""
+    aside = {DOC_IDS, MANIFEST, SHARDS, SHARD}
+    shards = Shards.of(folder)
+    elsewhere = sum(shard.bytes for shard in shards.listed if is_url(shard.place)) if shards else 0
+    found = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name not in aside)
+    return found + elsewhere

@@ -1,0 +1,285 @@
+"""Weights of terms on disk, the documents' own lists in a line: what a learned sparse encoder makes of a corpus.
+
+`offsets.npy` int64 [N + 1], `terms.npy` int32 and `weights.npy` float32 are the rows of a CSR matrix; `docid` has the
+id of each row, `sparse.json` how many rows and terms there are, and `terms.txt`, where it is known, what each term is.
+Blocks are written in any order and by several processes, each to a file of its own; `close` puts them in a line.
+"""
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.formats.doc_ids import DOC_IDS, DocIds, write_doc_ids
+from hardneg.formats.hash_index import ranges
+from hardneg.formats.vectors.journal import Journal, first_missing
+from hardneg.formats.vectors.number_file import NumberFile, NumberLine, writing_numbers
+from hardneg.formats.vectors.shards import Pieces, Shard, Shards
+from hardneg.formats.vectors.sparse_rows import fault
+from hardneg.formats.vectors.term_list import TERMS, read_terms, write_terms
+from hardneg.records.errors import ArtifactError, UsageError
+from hardneg.records.types import SparseRows
+from hardneg.store.atomic_write import replace_text, replacing
+
+SHAPE = "sparse.json"
+"""The file that says that a folder holds weights of terms."""
+
+_JOURNAL = "sparse.journal"
+_BLOCKS = "sparse.blocks"
+_OFFSETS, _TERMS, _WEIGHTS = ("offsets.npy", "<i8"), ("terms.npy", "<i4"), ("weights.npy", "<f4")
+
+FILES = (SHAPE, TERMS, DOC_IDS, *(name for name, _ in (_OFFSETS, _TERMS, _WEIGHTS)))
+"""What a complete folder consists of."""
+
+
+class SparseWriter:
+    """Writes a folder of weights in blocks; after a kill, the next writer finds them.
+
+    Several processes may hold a writer of one folder, each with a number and blocks of its own; one of them calls
+    `write_doc_ids` and `close` when all are done. Leaving a `with` block without `close` keeps what is there.
+    """
+
+    def __init__(self, folder: Path, width: int, count: int, writer: int = 0) -> None:
+        """Starts or resumes a folder of `count` texts over `width` terms, as its `writer`-th writer."""
+        if not 1 <= width < 1 << 31 or count < 0:
+            raise UsageError(f"{folder}: weights of {count} texts over {width} terms cannot be written")
+        self.folder, self.width, self.count = folder, width, count
+        self._journal = Journal(folder, _JOURNAL, writer)
+        self._start()
+
+    def _start(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        shape = {"rows": self.count, "terms": self.width}
+        if begun := (self.folder / SHAPE).exists():
+            if _shape(self.folder) != (self.count, self.width):
+                raise ArtifactError(f"{self.folder / SHAPE}: begun with another shape: delete the folder")
+            if not self._journal.begun:
+                raise ArtifactError(f"{self.folder}: already complete: delete the folder to write it anew")
+        self._journal.start()
+        (self.folder / _BLOCKS).mkdir(exist_ok=True)
+        if not begun:
+            replace_text(self.folder / SHAPE, json.dumps(shape))
+
+    def finished_blocks(self) -> set[int]:
+        """The numbers of the blocks that are safely on disk, by this or any other writer of the folder."""
+        return self._journal.finished()
+
+    def write_block(self, number: int, start_row: int, rows: SparseRows) -> None:
+        """Writes the texts from `start_row` on and marks the block as finished.
+
+        Numbers must mean the same rows whenever the folder is resumed.
+
+        Raises:
+            UsageError: there are other terms, or the rows are not in the folder.
+            ArtifactError: the weights are not sound.
+        """
+        if rows.width != self.width:
+            raise UsageError(f"block {number} has {rows.width} terms instead of {self.width}")
+        if start_row < 0 or start_row + len(rows) > self.count:
+            raise UsageError(f"block {number} ends at row {start_row + len(rows)} of {self.count}")
+        if told := fault(rows):
+            raise ArtifactError(f"weights from row {start_row} on, {told}: check the model")
+        with replacing(self._block(number)) as file:
+            for numbers, kind in ((np.diff(rows.offsets), "<i8"), (rows.terms, "<i4"), (rows.weights, "<f4")):
+                file.write(np.ascontiguousarray(numbers, kind).data)
+        self._journal.add(number, start_row, len(rows), len(rows.terms))
+
+    def _block(self, number: int) -> Path:
+        return self.folder / _BLOCKS / str(number)
+
+    def write_doc_ids(self, doc_ids: Iterable[str]) -> None:
+        """Writes the id of each row, in row order, streaming."""
+        write_doc_ids(self.folder, doc_ids, self.count)
+
+    def write_terms(self, terms: Sequence[str]) -> None:
+        """Writes what each of the `width` terms is, in the order of their numbers.
+
+        Raises:
+            UsageError: there are more or fewer, or two are the same.
+            DataError: one is empty or has a line break.
+        """
+        if len(terms) != self.width or len(set(terms)) != self.width:
+            raise UsageError(f"{self.folder}: {len(set(terms))} different terms instead of {self.width}")
+        write_terms(self.folder, terms)
+
+    def close(self) -> None:
+        """Puts the blocks in a line, if every row and the ids are there, and removes them: the folder is complete."""
+        blocks = sorted({number: rest for number, *rest in self._journal.records()}.items(), key=lambda item: item[1])
+        done = first_missing((start, rows) for _, (start, rows, _) in blocks)
+        if done < self.count:
+            raise ArtifactError(f"{self.folder}: the weights from row {done} on are missing: write them first")
+        if sum(rows for _, (_, rows, _) in blocks) != self.count:
+            raise ArtifactError(f"{self.folder}: its blocks overlap: delete the folder")
+        if not (self.folder / DOC_IDS).exists():
+            raise ArtifactError(f"{self.folder}: the document ids are missing: call write_doc_ids first")
+        if not (self.folder / _WEIGHTS[0]).exists():  # the last one of the three: a kill may have come after it
+            self._join([(self._block(number), rows, terms) for number, (_, rows, terms) in blocks])
+        shutil.rmtree(self.folder / _BLOCKS)
+        self._journal.remove()
+
+    def _join(self, blocks: list[tuple[Path, int, int]]) -> None:
+        """Blocks in the order of their rows, with the numbers of rows and terms of each."""
+        name, kind = _OFFSETS
+        with writing_numbers(self.folder / name, kind, self.count + 1) as write:
+            end = np.zeros(1, np.int64)
+            write(end)
+            for path, rows, _ in blocks:
+                ends = end + np.cumsum(np.fromfile(path, "<i8", rows))
+                write(ends)
+                end = ends[-1:] if rows else end
+        total = sum(terms for _, _, terms in blocks)
+        for (name, kind), before in ((_TERMS, 0), (_WEIGHTS, 4)):
+            with writing_numbers(self.folder / name, kind, total) as write:
+                for path, rows, terms in blocks:
+                    write(np.fromfile(path, kind, terms, offset=8 * rows + before * terms))
+
+    def __enter__(self) -> "SparseWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._journal.release()
+
+
+def _shape(folder: Path) -> tuple[int, int]:
+    """How many rows and terms a folder says it has."""
+    try:
+        said = json.loads((folder / SHAPE).read_text())
+        return int(said["rows"]), int(said["terms"])
+    except OSError as error:
+        raise ArtifactError(f"{folder}: no weights of terms ({error.strerror}: {SHAPE})") from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise ArtifactError(f"{folder / SHAPE}: damaged: encode the corpus again") from error
+
+
+def is_complete(folder: Path, width: int, count: int) -> bool:
+    """Whether a folder holds the weights of all of so many texts, as one that was stopped just after `close` does."""
+    try:
+        found = SparseStore.open(folder)
+    except ArtifactError:
+        return False
+    return (found.width, found.count) == (width, count)
+
+
+class SparseStore:
+    """A folder of weights, opened for reading: `read` keeps memory bounded, `gather` goes through memory maps."""
+
+    def __init__(self, folder: Path, width: int, count: int) -> None:
+        self.folder, self.width, self.count = folder, width, count
+        self.doc_ids: Sequence[str] = DocIds(folder / DOC_IDS)
+        self._offsets = NumberFile(folder / _OFFSETS[0], _OFFSETS[1])
+        self.shards = Shards.of(folder) or Shards(folder, [Shard("", count, 0, "")])
+
+    @classmethod
+    def open(cls, folder: Path) -> "SparseStore":
+        """Opens a complete folder.
+
+        Raises:
+            ArtifactError: a file is missing, cut short, unfinished, or does not belong to the others.
+        """
+        count, width = _shape(folder)
+        if Journal(folder, _JOURNAL).begun:
+            raise ArtifactError(f"{folder}: its writer did not finish: run the step again, it resumes")
+        store = cls(folder, width, count)
+        if len(store.offsets) != count + 1 or not (store._terms.sound and store._weights.sound):
+            raise ArtifactError(f"{folder}: its files do not belong together: encode the corpus again")
+        if not (folder / DOC_IDS).exists():
+            raise ArtifactError(f"{folder / DOC_IDS}: missing: an index folder needs one document id a line")
+        return store
+
+    def __len__(self) -> int:
+        return self.count
+
+    @cached_property
+    def _terms(self) -> NumberLine:
+        return NumberLine(self.shards, *_TERMS, self._pieces)
+
+    @cached_property
+    def _weights(self) -> NumberLine:
+        return NumberLine(self.shards, *_WEIGHTS, self._pieces)
+
+    @cached_property
+    def _pieces(self) -> Pieces:
+        return Pieces(np.append(0, self.offsets[self.shards.first[1:]]))
+
+    @property
+    def size(self) -> int:
+        """How many weights there are in all."""
+        return int(self.offsets[-1])
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """int64 [N + 1], a read-only memory map: where each row begins among the terms and weights."""
+        return self._offsets.mapped
+
+    @cached_property
+    def terms(self) -> Sequence[str] | None:
+        """What each term is, in the order of their numbers; None where that is not known.
+
+        Raises:
+            ArtifactError: there are not as many as there are terms.
+        """
+        if not (self.folder / TERMS).exists():
+            return None
+        terms = read_terms(self.folder)
+        if len(set(terms)) != self.width:
+            raise ArtifactError(f"{self.folder / TERMS}: {len(set(terms))} different terms instead of {self.width}")
+        return terms
+
+    def read(self, start: int, stop: int) -> SparseRows:
+        """Rows `start` to `stop`, copied; leaves no pages mapped.
+
+        Raises:
+            ArtifactError: what is there is damaged.
+        """
+        start, stop, _ = slice(start, stop).indices(self.count)
+        offsets = self._offsets.read(start, max(start, stop) + 1)
+        where, first, last = f"from row {start} on", int(offsets[0]), int(offsets[-1])
+        self._check(offsets[:-1], offsets[1:], where)
+        terms, weights = self._terms.read(first, last), self._weights.read(first, last)
+        return self._sound(SparseRows(offsets - first, terms, weights, self.width), where)
+
+    def blocks(self, rows: int, weights: int, within: range | None = None) -> Iterator[tuple[int, SparseRows]]:
+        """All rows as blocks with the number of their first one: no more than `rows` each, and `weights` unless one.
+
+        within: the rows that are wanted; None is all.
+
+        Raises:
+            ArtifactError: what is there is damaged.
+        """
+        start, end = (0, self.count) if within is None else (within.start, within.stop)
+        while start < end:
+            offsets = self._offsets.read(start, min(start + rows, end) + 1)
+            held = int(np.searchsorted(offsets - offsets[0], weights, "right")) - 1
+            stop = start + max(1, held)
+            yield start, self.read(start, stop)
+            start = stop
+
+    def link(self, folder: Path) -> None:
+        """Puts the files into another folder too, as hard links or copies."""
+        self.shards.link(folder, FILES)
+
+    def gather(self, rows: NDArray[np.int64]) -> SparseRows:
+        """A copy of these rows, int64 [n], through the memory maps.
+
+        Raises:
+            ArtifactError: what is there is damaged.
+        """
+        where = "among the rows that were asked for"
+        begins, ends = self.offsets[rows], self.offsets[rows + 1]
+        self._check(begins, ends, where)
+        places, offsets = ranges(begins, ends)[0], np.append(0, np.cumsum(ends - begins))
+        terms, weights = self._terms.take(places), self._weights.take(places)
+        return self._sound(SparseRows(offsets, terms, weights, self.width), where)
+
+    def _check(self, begins: NDArray[np.int64], ends: NDArray[np.int64], where: str) -> None:
+        if ((begins < 0) | (begins > ends) | (ends > self.size)).any():
+            raise ArtifactError(f"{self.folder}: {where}, offsets do not ascend: encode the corpus again")
+
+    def _sound(self, rows: SparseRows, where: str) -> SparseRows:
+        if told := fault(rows):
+            raise ArtifactError(f"{self.folder}: {where}, {told}: encode the corpus again")
+        return rows

@@ -1,0 +1,169 @@
+"""A vector for each token on disk: what a late-interaction encoder makes of a corpus.
+
+`index` holds the vectors of all tokens, one document after the other, as `FlatWriter` writes vectors.
+`offsets.npy`, int64 [N + 1], says at which of them each document begins; `docid` has the id of each document.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.formats.doc_ids import DOC_IDS, write_doc_ids
+from hardneg.formats.hash_index import ranges
+from hardneg.formats.vectors.flat_vectors import TOKEN_OFFSETS, FlatVectors, FlatWriter
+from hardneg.formats.vectors.number_file import NumberFile, writing_numbers
+from hardneg.records.errors import ArtifactError, UsageError
+from hardneg.records.types import TokenVectors
+
+_KIND = "<i8"
+
+
+class TokenWriter:
+    """Writes a folder of token vectors in blocks of documents; after a kill, the next writer finds them.
+
+    Several processes may hold a writer of one folder, each with a number and blocks of its own; one of them calls
+    `write_doc_ids` and `close` when all are done. Leaving a `with` block without `close` keeps what is there.
+    """
+
+    def __init__(self, folder: Path, dimension: int, offsets: NDArray[np.int64], writer: int = 0) -> None:
+        """Starts or resumes a folder of vectors with `dimension` numbers each, as its `writer`-th writer.
+
+        offsets: int64 [N + 1], where the vectors of each document begin, and how many there are.
+        """
+        if fault := offsets_fault(offsets):
+            raise UsageError(f"{folder}: offsets of token vectors {fault}")
+        self.folder, self.dimension, self.offsets = folder, dimension, offsets
+        self._vectors = FlatWriter(folder, dimension, int(offsets[-1]), writer)
+        try:
+            self._write_offsets()
+        except BaseException:
+            self._vectors.__exit__()
+            raise
+
+    def _write_offsets(self) -> None:
+        path = self.folder / TOKEN_OFFSETS
+        if not path.exists():
+            with writing_numbers(path, _KIND, len(self.offsets)) as write:
+                write(self.offsets)
+        elif not np.array_equal(NumberFile(path, _KIND).mapped, self.offsets):
+            raise ArtifactError(f"{path}: begun with documents of other lengths: delete the folder")
+
+    def finished_blocks(self) -> set[int]:
+        """The numbers of the blocks that are safely on disk, by this or any other writer of the folder."""
+        return self._vectors.finished_blocks()
+
+    def write_block(self, number: int, start_row: int, documents: TokenVectors) -> None:
+        """Writes the documents from `start_row` on and marks the block as finished.
+
+        Numbers must mean the same documents whenever the folder is resumed.
+
+        Raises:
+            UsageError: the documents are not in the folder, or their vectors have another dimension.
+            ArtifactError: a document has more or fewer vectors than was said, or one is not finite.
+        """
+        stop, count = start_row + len(documents), len(self.offsets) - 1
+        if start_row < 0 or stop > count:
+            raise UsageError(f"block {number} ends at document {stop} of {count}")
+        said, given = np.diff(self.offsets[start_row : stop + 1]), np.diff(documents.offsets)
+        if len(other := np.flatnonzero(said != given)):
+            row = int(other[0])
+            told = f"document {start_row + row} has {given[row]} token vectors instead of {said[row]}"
+            raise ArtifactError(f"{self.folder}: {told}: texts or tokenizer have changed: delete the folder")
+        self._vectors.write_block(number, int(self.offsets[start_row]), documents.vectors)
+
+    def write_doc_ids(self, doc_ids: Iterable[str]) -> None:
+        """Writes the id of each document, in row order, streaming."""
+        write_doc_ids(self.folder, doc_ids, len(self.offsets) - 1)
+
+    def close(self) -> None:
+        """Checks that every vector and the ids are there and removes the journal: the folder is complete."""
+        self._vectors.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._vectors.__exit__()
+
+
+def offsets_fault(offsets: NDArray[np.int64]) -> str:
+    """What is wrong with offsets, int64 [N + 1]; empty where they ascend from 0."""
+    if offsets.ndim != 1 or not len(offsets) or offsets.dtype != np.int64:
+        return f"are {offsets.dtype} {list(offsets.shape)} instead of int64 [N + 1]"
+    return "do not ascend from 0" if offsets[0] != 0 or (offsets[1:] < offsets[:-1]).any() else ""
+
+
+def is_complete(folder: Path, dimension: int, offsets: NDArray[np.int64]) -> bool:
+    """Whether a folder holds all vectors of such documents, as one that was stopped just after `close` does."""
+    try:
+        found = TokenStore.open(folder)
+    except ArtifactError:
+        return False
+    return found.dimension == dimension and np.array_equal(found.offsets, offsets)
+
+
+class TokenStore:
+    """A folder of token vectors, opened for reading: `read` keeps memory bounded, `gather` goes through the map.
+
+    offsets: int64 [N + 1], where the vectors of each document begin, and how many there are.
+    """
+
+    def __init__(self, folder: Path, vectors: FlatVectors, offsets: NDArray[np.int64]) -> None:
+        self.folder, self.vectors, self.offsets = folder, vectors, offsets
+        self.count, self.dimension = len(offsets) - 1, vectors.dimension
+        self.doc_ids: Sequence[str] = vectors.doc_ids
+        self.shards = vectors.shards
+
+    @classmethod
+    def open(cls, folder: Path) -> "TokenStore":
+        """Opens a complete folder.
+
+        Raises:
+            ArtifactError: a file is missing, cut short, unfinished, or does not belong to the others.
+        """
+        vectors = FlatVectors.of_tokens(folder)
+        path = folder / TOKEN_OFFSETS
+        offsets = np.asarray(NumberFile(path, _KIND).mapped)
+        if fault := offsets_fault(offsets):
+            raise ArtifactError(f"{path}: its numbers {fault}: encode the corpus again")
+        if offsets[-1] != len(vectors):
+            told = f"{offsets[-1]} vectors, but {folder / 'index'} holds {len(vectors)}"
+            raise ArtifactError(f"{path}: tells of {told}: encode the corpus again")
+        if len(vectors.doc_ids) != len(offsets) - 1:
+            told = f"{len(vectors.doc_ids)} ids for {len(offsets) - 1} documents"
+            raise ArtifactError(f"{folder / DOC_IDS}: {told}: encode the corpus again")
+        return cls(folder, vectors, offsets)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def link(self, path: Path) -> None:
+        """Makes `path` a folder of the same token vectors; files are shared where the disk can."""
+        self.vectors.link(path, TOKEN_OFFSETS)
+
+    def read(self, start: int, stop: int) -> TokenVectors:
+        """A copy of documents `start` to `stop`; leaves no pages of vectors mapped."""
+        start, stop, _ = slice(start, stop).indices(self.count)
+        offsets = self.offsets[start : max(start, stop) + 1]
+        return TokenVectors(offsets - offsets[0], self.vectors.read(int(offsets[0]), int(offsets[-1])))
+
+    def gather(self, rows: NDArray[np.int64]) -> TokenVectors:
+        """A copy of the documents of these rows, int64 [n], through the memory map."""
+        begins, ends = self.offsets[rows], self.offsets[rows + 1]
+        places, _ = ranges(begins, ends)
+        return TokenVectors(np.append(0, np.cumsum(ends - begins)), self.vectors.gather(places))
+
+    def spans(self, size: int, within: range | None = None) -> Iterator[tuple[int, int]]:
+        """Documents `start` to `stop` in turn with about `size` vectors together; a longer one is alone.
+
+        within: the documents that are wanted; None is all.
+        """
+        start, end = (0, self.count) if within is None else (within.start, within.stop)
+        while start < end:
+            stop = int(np.searchsorted(self.offsets, self.offsets[start] + size, "right")) - 1
+            stop = min(end, max(start + 1, stop))
+            yield start, stop
+            start = stop

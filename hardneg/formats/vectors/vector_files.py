@@ -1,0 +1,122 @@
+"""Files of vectors that another program made, of any of the forms that are read, opened by what they begin with."""
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.formats.hash_index import hash_texts
+from hardneg.formats.text_lines import id_problem, one_word
+from hardneg.records.errors import DataError
+
+ROWS = 4096
+"""How many vectors are held at a time."""
+NUMPY, PARQUET = b"\x93NUMPY", b"PAR1"
+
+
+class VectorFile(Protocol):
+    """Vectors and the id of each, in one order, read anew each time they are asked for.
+
+    unit: what the ids are numbered by, `line` or `row`.
+    """
+
+    unit: ClassVar[str]
+
+    @property
+    def path(self) -> Path:
+        """The file of the vectors."""
+
+    @property
+    def dimension(self) -> int:
+        """That of all vectors."""
+
+    def ids(self) -> Iterator[tuple[int, str]]:
+        """The id of each vector, behind the number of its line or row."""
+
+    def place(self, number: int) -> str:
+        """The file, and in it the id of that number, in words."""
+
+    def blocks(self) -> Iterator[NDArray[np.float32]]:
+        """All vectors, float32 [n, d], n no more than `ROWS`.
+
+        Raises:
+            DataError: with its place, a vector that is not finite or of another dimension.
+        """
+
+
+def open_vectors(path: Path, ids: Path | None = None) -> VectorFile:
+    """A .npy array with a file of its ids, one a line; Parquet; or JSON Lines, as `pyserini.encode` writes them.
+
+    Raises:
+        DataError: there is no such file, it is damaged or of another form, or its ids are missing.
+    """
+    from hardneg.formats.vectors.json_vectors import JsonVectors
+    from hardneg.formats.vectors.npy_vectors import NpyVectors
+    from hardneg.formats.vectors.parquet_vectors import ParquetVectors
+
+    start = _beginning(path)
+    if ids is not None:
+        if start.startswith((PARQUET, b"{")):
+            raise DataError(f"{path}: has the ids beside its vectors: leave {ids} out")
+        return NpyVectors.open(path, ids)
+    if start.startswith(NUMPY):
+        raise DataError(f"{path}: a .npy array has no ids: give a file of them too, one a line, in the order of rows")
+    return ParquetVectors.open(path) if start.startswith(PARQUET) else JsonVectors.open(path)
+
+
+def _beginning(path: Path) -> bytes:
+    if not path.is_file():
+        told = "not a file" if path.exists() else "no such file"
+        raise DataError(f"{path}: {told}; vectors are read from a .npy, Parquet or JSON Lines file")
+    try:
+        with path.open("rb") as file:
+            return file.read(8)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be opened: {error.strerror}") from error
+
+
+def check_finite(block: NDArray[np.float32], place: Callable[[int], str]) -> None:
+    """Checks float32 [n, d]; `place` says where a row of it stands. Raises DataError where one is not finite."""
+    if not (finite := np.isfinite(block).all(axis=1)).all():
+        raise DataError(f"{place(int(np.argmin(finite)))}: the vector is not finite; encode it again")
+
+
+def check_ids(file: VectorFile) -> int:
+    """How many ids there are.
+
+    Eight bytes an id are held: hashes tell which may be repeated, a second pass which are.
+
+    Raises:
+        DataError: there is none; or one, with its place, is repeated, empty or has white space.
+    """
+    blocks = in_blocks(file.ids())
+    parts = [hash_texts(_checked(file, number, name) for number, name in block) for block in blocks]
+    hashes = np.concatenate([np.empty(0, np.uint64), *parts])
+    if not len(hashes):
+        raise DataError(f"{file.path}: there is nothing in it")
+    values, counts = np.unique(hashes, return_counts=True)
+    if (counts > 1).any():
+        _refuse_repeated(file, np.isin(hashes, values[counts > 1]))
+    return len(hashes)
+
+
+def _checked(file: VectorFile, number: int, name: str) -> str:
+    if not one_word(name):
+        raise DataError(f"{file.place(number)}: {id_problem(name)}")
+    return name
+
+
+def _refuse_repeated(file: VectorFile, suspects: NDArray[np.bool_]) -> None:
+    seen: dict[str, int] = {}
+    for (number, name), suspect in zip(file.ids(), suspects, strict=True):
+        if suspect and seen.setdefault(name, number) != number:
+            raise DataError(f"{file.place(number)}: id {name!r} stands in {file.unit} {seen[name]} already; keep one")
+
+
+def in_blocks(ids: Iterator[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
+    """Numbered ids, `ROWS` at a time."""
+    while block := list(islice(ids, ROWS)):
+        yield block

@@ -1,0 +1,160 @@
+"""BM25 by Anserini, the Java library in Pyserini: a Lucene index that Pyserini's `LuceneSearcher` opens.
+
+The index has the collection's own document ids. Scores are those of `LuceneSearcher`: rounded to four decimals, equal
+ones set apart in the order of ids.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.indexes.kernels.checks import check_depth, in_order, no_hits
+from hardneg.indexes.kernels.lucene.java import start_java
+from hardneg.indexes.kernels.lucene.searching import HELD, fill, open_lucene, ranked, threads
+from hardneg.records.errors import ArtifactError, UsageError
+from hardneg.records.types import Encoded, Hits, SparseRows, TokenVectors
+from hardneg.records.wording import counted
+from hardneg.registry.protocols import RowLookup
+from hardneg.runtime.progress import Progress
+
+_BATCH = 2048
+_SESSION = 1 << 28  # characters after which Lucene writes what it holds in memory to the disk
+_BLANKS = "".join(map(chr, range(33)))  # what Lucene takes for white space where it looks for empty documents
+
+
+@dataclass(frozen=True)
+class Bm25:
+    """Lucene's BM25.
+
+    Args:
+        k1: how slowly a repeated word stops to count; used when searching.
+        b: how much a document's length counts against it, from 0 to 1; used when searching.
+        language: ISO 639-1 code of the texts; decides stemming and stop words when building and searching.
+    """
+
+    k1: float = 0.9
+    b: float = 0.4
+    language: str = "en"
+
+    version: ClassVar[int] = 1
+    extra: ClassVar[str] = "lucene"
+    input: ClassVar[str] = "texts"
+
+    def __post_init__(self) -> None:
+        if self.k1 < 0 or not 0 <= self.b <= 1:
+            raise UsageError(f"bm25: k1 is {self.k1} and b is {self.b}: k1 must be at least 0, and b between 0 and 1")
+
+    def build(self, source: Iterable[tuple[str, str]], path: Path, progress: Progress) -> int:
+        """Indexes pairs (doc_id, contents) as they come, with their text; returns the number of documents.
+
+        Lucene leaves out documents whose contents are blank; their number is noted.
+
+        Raises:
+            MissingDependency: without Pyserini or Java.
+            ArtifactError: where Lucene refused a document or holds another number in the end.
+        """
+        indexed, blank, pairs = 0, 0, iter(source)
+        writer = self._writer(path, append=False)
+        try:
+            held = 0
+            with progress.task("index", None, "passages") as task:
+                while batch := list(islice(pairs, _BATCH)):
+                    records = [json.dumps({"id": key, "contents": text}) for key, text in batch if text.strip(_BLANKS)]
+                    _add(writer, records, path)
+                    indexed, blank = indexed + len(records), blank + len(batch) - len(records)
+                    held += sum(map(len, records))
+                    if held > _SESSION:
+                        writer.close()
+                        writer, held = self._writer(path, append=True), 0
+                    task.advance(len(batch))
+        finally:
+            writer.close(True)
+        if blank:
+            progress.note(
+                f"bm25: {counted(blank, 'document without text is', 'documents without text are')} not in the index"
+            )
+        found = open_lucene(path, "SimpleSearcher").get_total_num_docs()
+        if found != indexed:
+            raise ArtifactError(
+                f"{path}: Lucene holds {found} of {indexed} documents: is the disk full? Build it again"
+            )
+        return indexed
+
+    def _writer(self, path: Path, append: bool) -> Any:
+        start_java()
+        from jnius import autoclass
+
+        known = autoclass("io.anserini.analysis.AnalyzerMap").analyzerMap
+        if self.language != "en" and not known.containsKey(self.language):
+            names = ", ".join(sorted(["en", *known.keySet().toArray()]))
+            raise UsageError(f"bm25: language {self.language!r} is unknown to Lucene here: use one of {names}")
+        arguments = ["-input", "", "-collection", "JsonCollection", "-index", str(path), "-storeRaw"]
+        arguments += ["-language", self.language, "-threads", str(threads())] + ["-append"] * append
+        return autoclass("io.anserini.index.SimpleIndexer")(arguments)
+
+    def open(self, path: Path, rows: RowLookup) -> "Bm25Searcher":
+        """The Lucene index in folder `path`; rows: int64 row numbers of document ids, -1 for unknown ones.
+
+        Raises:
+            MissingDependency: without Pyserini or Java.
+            ArtifactError: where `path` holds no Lucene index.
+        """
+        searcher = open_lucene(path, "SimpleSearcher")
+        searcher.set_bm25(float(self.k1), float(self.b))
+        if self.language != "en":
+            searcher.set_language(self.language)
+        return Bm25Searcher(path, searcher, rows)
+
+
+@dataclass(frozen=True)
+class Bm25Searcher:
+    """An opened Lucene index; `lucene` is Anserini's `SimpleSearcher`."""
+
+    path: Path
+    lucene: Any
+    rows: RowLookup
+
+    def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
+        """The best k documents of each text that share a word with it; none for an empty text.
+
+        Raises:
+            UsageError: for vectors, or k below 1.
+            ArtifactError: where the index holds a document that `rows` does not know.
+        """
+        if isinstance(queries, np.ndarray | SparseRows | TokenVectors):
+            raise UsageError("a BM25 index searches with texts, not vectors")
+        check_depth(k)
+        hits = no_hits(len(queries), k)
+        size = max(threads(), HELD // k)
+        for start in range(0, len(queries), size):
+            texts = queries[start : start + size]
+            lists = ranked(self.lucene, _in_java(texts), len(texts), k)
+            fill(lists, self._found(lists), hits.rows[start : start + size], hits.scores[start : start + size])
+        return in_order(hits.rows, hits.scores)
+
+    def _found(self, lists: list[list[dict[str, Any]]]) -> NDArray[np.int64]:
+        found = self.rows([hit["docid"] for hits in lists for hit in hits])
+        if (found < 0).any():
+            raise ArtifactError(f"{self.path}: holds documents that are not in the corpus: build the index again")
+        return found
+
+
+def _add(writer: Any, records: list[str], path: Path) -> None:
+    added = writer.addRawDocuments(records) if records else 0
+    if added != len(records):
+        raise ArtifactError(f"{path}: Lucene took {added} of {len(records)} documents of a batch: is the disk full?")
+
+
+def _in_java(texts: Sequence[str]) -> Any:
+    from jnius import autoclass
+
+    queries = autoclass("java.util.ArrayList")()
+    for text in texts:
+        queries.add(text.replace("\0", " "))
+    return queries

@@ -1,0 +1,226 @@
+"""Compressed vectors, searched by faiss on the codes; those with fewer bits a number: eight, or half precision."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.indexes.kernels.checks import check_queries, check_rows, check_vectors, in_order, no_hits
+from hardneg.indexes.kernels.faiss.compression import (
+    Training,
+    encode_blocks,
+    innermost,
+    load_faiss,
+    read_index,
+    train,
+    write_folder,
+)
+from hardneg.indexes.kernels.faiss.on_gpus import GpuCopy, InPlace, encoder_of, gpus, searched_on_gpus, trained_on_gpus
+from hardneg.records.errors import ArtifactError
+from hardneg.records.types import BuildCost, Encoded, Hits
+from hardneg.registry.protocols import IndexSize, RowLookup, SearchCost
+from hardneg.runtime.progress import Progress
+from hardneg.runtime.seeding import SEED
+
+if TYPE_CHECKING:
+    from hardneg.indexes.kernels.exact.exact import ExactOptions
+
+_QUERIES = 256  # on a CPU, at a time: faiss keeps a table of M * C products for each
+_QUERIES_OF_GPUS = 4096
+
+
+@dataclass(frozen=True)
+class CompressedSearcher:
+    """An opened index folder; `index` is the `faiss.Index`, of inner product, `copy` what searches in its place."""
+
+    path: Path
+    index: Any
+    copy: InPlace | None = None
+
+    @classmethod
+    def open(cls, path: Path) -> "CompressedSearcher":
+        """The index in folder `path`.
+
+        Raises:
+            MissingDependency: without faiss.
+            ArtifactError: a file is missing, damaged, or of another kind.
+        """
+        index = read_index(path / "index")
+        if index.metric_type != load_faiss().METRIC_INNER_PRODUCT:
+            raise ArtifactError(f"{path / 'index'}: its scores are no inner products: build another")
+        if not (path / "docid").exists():
+            raise ArtifactError(f"{path / 'docid'}: missing: an index folder needs one document id a line")
+        return cls(path, index)
+
+    def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
+        """The k vectors that score best with queries float32 [Q, d]; ties by ascending row, at rank k too.
+
+        Raises:
+            UsageError: for texts, vectors of another dimension or not finite, or k below 1.
+        """
+        wanted = check_vectors("compressed", queries)
+        check_queries(wanted, self.index.d, k)
+        wanted = np.ascontiguousarray(wanted, np.float32)
+        hits = no_hits(len(wanted), k)
+        step = _QUERIES if self.copy is None else _QUERIES_OF_GPUS
+        for start in range(0, len(wanted), step):
+            rows, scores = self._best(wanted[start : start + step], k)
+            hits.rows[start : start + len(rows), : rows.shape[1]] = rows
+            hits.scores[start : start + len(rows), : rows.shape[1]] = scores
+        return hits
+
+    def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The vectors of rows int64 [n] as the codes give them: float32 [n, d], decoded and rotated back.
+
+        Raises:
+            UsageError: for rows that are not in the index.
+        """
+        check_rows(rows, self.index.ntotal)
+        faiss, inner = load_faiss(), innermost(self.index)
+        if isinstance(inner, faiss.IndexIVF) and inner.direct_map.no():
+            inner.make_direct_map()  # where each row is among the lists, kept from now on
+        found: NDArray[np.float32] = self.index.reconstruct_batch(np.ascontiguousarray(rows, np.int64))
+        return found
+
+    def using(self, options: "ExactOptions", progress: Progress | None) -> Self:
+        """The same, searched on the GPUs that `options.device` names, where faiss has them and such an index.
+
+        Raises:
+            UsageError: faiss refuses an index that is to stay there, as one for a training loop is.
+        """
+        devices = gpus(options.device)
+        if not devices or not searched_on_gpus(self.index):
+            return replace(self, copy=None)
+        stays = options.resident > 0
+        copy = GpuCopy.now(self.index, devices, self.path) if stays else GpuCopy(self.index, devices)
+        return replace(self, copy=copy)
+
+    def _best(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """int64 and float32 [q, k], narrower where there are fewer vectors.
+
+        faiss leaves open which of several equal scores stay at the end of a list, so one more is asked for, and twice
+        as many again where even the last of these equals the k-th.
+        """
+        depth = max(1, min(k + 1, self.index.ntotal))
+        rows, scores = self._sorted(queries, depth)
+        rows, scores, open_ = rows[:, :k].copy(), scores[:, :k].copy(), _tied(rows, scores, k)
+        while len(open_) and depth < self.index.ntotal:
+            depth = min(2 * depth, self.index.ntotal)
+            more_rows, more_scores = self._sorted(queries[open_], depth)
+            rows[open_], scores[open_] = more_rows[:, :k], more_scores[:, :k]
+            open_ = open_[_tied(more_rows, more_scores, k)]
+        return rows, scores
+
+    def _sorted(self, queries: NDArray[np.float32], depth: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        scores, rows = (self.copy or self.index).search(queries, depth)
+        scores[rows < 0] = -np.inf
+        hits = in_order(rows, scores)
+        return hits.rows, hits.scores
+
+
+def _tied(rows: NDArray[np.int64], scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
+    """The queries whose list goes on, beyond what is known of it, with the score of rank k."""
+    if rows.shape[1] <= k:
+        return np.empty(0, np.int64)
+    return np.flatnonzero((scores[:, k - 1] == scores[:, -1]) & (rows[:, -1] >= 0))
+
+
+def build(index: Any, vectors: FlatVectors, path: Path, progress: Progress, training: Training | None = None) -> int:
+    """Trains an empty faiss index where `training` asks for it, and writes it with all vectors in folder `path`.
+
+    Returns:
+        The number of vectors.
+
+    Raises:
+        UsageError: there are too few vectors.
+        ArtifactError: a vector is not finite, or the installed faiss does not read what was written.
+    """
+    if training is not None:
+        with trained_on_gpus(index):
+            train(index, vectors, training, progress)
+    codes = encode_blocks(vectors, encoder_of(index), progress)
+    return write_folder(index, codes, len(vectors), vectors.folder, path)
+
+
+class Compressed:
+    """What the backends of compressed vectors have in common."""
+
+    extra: ClassVar[str] = "cpu"
+    input: ClassVar[str] = "vectors"
+
+    def open(self, path: Path, rows: RowLookup | None = None) -> CompressedSearcher:
+        """The index in folder `path`; a hit's row is the vector's, so `rows` is not asked."""
+        return CompressedSearcher.open(path)
+
+
+class Narrow(Compressed):
+    """What those have in common that keep every number, in fewer bytes."""
+
+    number: ClassVar[int]
+
+    def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
+        """Each number is read once; the codes are in memory."""
+        return BuildCost(vectors * dimension * self.number, vectors * dimension, vectors * dimension * self.number)
+
+    def search_cost(self, size: IndexSize) -> SearchCost:
+        """A product with every vector, which is decoded first: a code for each number."""
+        numbers = size.vectors * size.dimension
+        return SearchCost(2.0 * numbers, held=round(numbers * self.number))
+
+
+@dataclass(frozen=True)
+class Sq8(Narrow):
+    """Eight bits a number: d bytes a vector, a quarter of the flat index.
+
+    Args:
+        sample: how many vectors at most to take each place's least and largest number from.
+        seed: of the sample.
+    """
+
+    sample: int = 65_536
+    seed: int = SEED
+
+    version: ClassVar[int] = 1
+    number: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        self._training().check()
+
+    def _training(self) -> Training:
+        return Training("sq8", self.sample, 1, self.seed, "the ranges of its numbers")
+
+    def build(self, source: Path, path: Path, progress: Progress) -> int:
+        """Compresses the vectors of the dense index folder `source`, block by block; returns their number.
+
+        Raises:
+            MissingDependency: without faiss.
+            UsageError: there are no vectors.
+        """
+        return _build("QT_8bit", source, path, progress, self._training())
+
+
+@dataclass(frozen=True)
+class Fp16(Narrow):
+    """Half precision: 2d bytes a vector, half of the flat index, with the same results but for near ties."""
+
+    version: ClassVar[int] = 1
+    number: ClassVar[int] = 2
+
+    def build(self, source: Path, path: Path, progress: Progress) -> int:
+        """Compresses the vectors of the dense index folder `source`, block by block; returns their number.
+
+        Raises:
+            MissingDependency: without faiss.
+        """
+        return _build("QT_fp16", source, path, progress)
+
+
+def _build(kind: str, source: Path, path: Path, progress: Progress, training: Training | None = None) -> int:
+    faiss, vectors = load_faiss(), FlatVectors.open(source)
+    code = getattr(faiss.ScalarQuantizer, kind)
+    index = faiss.IndexScalarQuantizer(vectors.dimension, code, faiss.METRIC_INNER_PRODUCT)
+    return build(index, vectors, path, progress, training)

@@ -1,0 +1,81 @@
+"""The flat index: no structure but the vectors themselves, searched exactly."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.indexes.kernels.checks import check_rows, check_vectors
+from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
+from hardneg.indexes.kernels.exact.exact_torch import DeviceVectors
+from hardneg.records.types import Encoded, Hits
+from hardneg.registry.protocols import RowLookup
+from hardneg.runtime.progress import Progress
+
+
+@dataclass(frozen=True)
+class Flat:
+    """Exact search over a dense index folder; the folder of vectors is the index."""
+
+    version: ClassVar[int] = 1
+    input: ClassVar[str] = "vectors"
+
+    def build(self, source: Path, path: Path, progress: Progress) -> int:
+        """Makes `path` an index of the vectors in folder `source`; files are shared where the disk can."""
+        vectors = FlatVectors.open(source)
+        vectors.link(path)
+        return len(vectors)
+
+    def open(self, path: Path, rows: RowLookup | None = None) -> "FlatSearcher":
+        """The vectors in folder `path`; a hit's row is the vector's, so `rows` is not asked."""
+        return FlatSearcher(FlatVectors.open(path))
+
+
+@dataclass(frozen=True)
+class FlatSearcher:
+    """Searches the vectors of a folder; `options` change the speed only, `progress` is told of each block.
+
+    An index of no more than `options.resident` bytes stays on the device from the first search on.
+    """
+
+    flat: FlatVectors
+    options: ExactOptions | None = None
+    progress: Progress | None = None
+
+    def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
+        """The best k vectors for queries float32 [Q, d], exactly; ties by ascending row.
+
+        Raises:
+            UsageError: for texts, or vectors of another dimension.
+        """
+        return search_exact(self._held, check_vectors("flat", queries), k, self.options, self.progress)
+
+    def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The vectors of these rows: int64 [n] to float32 [n, d].
+
+        Raises:
+            UsageError: for rows that are not in the index.
+        """
+        check_rows(rows, len(self.flat))
+        if isinstance(self._held, DeviceVectors):
+            return self._held.gather(rows)
+        return self.flat.gather(rows)
+
+    def encoded(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The same as `vectors`."""
+        return self.vectors(rows)
+
+    def using(self, options: ExactOptions, progress: Progress | None) -> "FlatSearcher":
+        """The same with these options, and telling of progress."""
+        return replace(self, options=options, progress=progress)
+
+    @cached_property
+    def _held(self) -> FlatVectors | DeviceVectors:
+        options = self.options or ExactOptions()
+        small = 4 * len(self.flat) * self.flat.dimension <= options.resident
+        return DeviceVectors.load(self.flat, options.where) if small else self.flat

@@ -1,0 +1,160 @@
+"""Weights of terms as a Lucene index of impacts, which Pyserini's `LuceneImpactSearcher` opens.
+
+A weight times `scale`, rounded, stands as the frequency of its term; the score of a document is the sum of the products
+of frequencies and the query's impacts. Frequencies are written as such, so a term is read once however heavy it is.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.formats.doc_ids import DOC_IDS, DocIds
+from hardneg.formats.vectors.sparse_store import SparseStore
+from hardneg.formats.vectors.term_list import read_terms, write_terms
+from hardneg.indexes.kernels.checks import in_order, no_hits
+from hardneg.indexes.kernels.lucene.frequencies import APART, BEHIND_TERM, MOST, FrequencyWriter, frequency_texts
+from hardneg.indexes.kernels.lucene.searching import HELD, fill, open_lucene, ranked, threads
+from hardneg.indexes.kernels.sparse_products import check_weights
+from hardneg.records.errors import ArtifactError, UsageError
+from hardneg.records.types import Encoded, Hits, SparseRows
+from hardneg.records.wording import counted
+from hardneg.registry.protocols import RowLookup
+from hardneg.runtime.progress import Progress
+from hardneg.store.atomic_write import link_file
+
+_ROWS, _WEIGHTS = 2048, 1 << 20  # of a block
+_SEARCHER = "SimpleImpactSearcher"
+
+
+@dataclass(frozen=True)
+class Impact:
+    """Learned sparse retrieval by Lucene.
+
+    Args:
+        scale: what weights are multiplied with before they are rounded to whole numbers.
+    """
+
+    scale: float = 100.0
+
+    version: ClassVar[int] = 1
+    extra: ClassVar[str] = "lucene"
+    input: ClassVar[str] = "weights"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.scale < 1e6:
+            raise UsageError(f"impact: scale is {self.scale}: it must be above 0 and below 1,000,000")
+
+    def build(self, source: Path, path: Path, progress: Progress) -> int:
+        """Indexes the weights in folder `source`, in the order of their rows; returns the number of documents.
+
+        The terms stand as their words, where the folder has them, or else as their numbers. How many weights are below
+        0.5 / `scale`, which is to be without them, is noted.
+
+        Raises:
+            MissingDependency: without Pyserini or Java.
+            UsageError: a weight is below 0, or a document's weights are too large for `scale`.
+            ArtifactError: where Lucene holds another number in the end.
+        """
+        store = SparseStore.open(source)
+        words, lost = _words(store), 0
+        terms = np.array([word + BEHIND_TERM for word in words], object)
+        with FrequencyWriter(path) as writer, progress.task("index", len(store), "passages") as task:
+            for start, block in store.blocks(_ROWS, _WEIGHTS):
+                impacts = self.impacts(block, f"{source}: from row {start} on, ")
+                lost += int((impacts == 0).sum())
+                texts = frequency_texts(block.offsets, terms[block.terms], impacts)
+                writer.add(zip(store.doc_ids[start : start + len(block)], texts, strict=True))
+                task.advance(len(block))
+        write_terms(path, words)
+        link_file(source / DOC_IDS, path / DOC_IDS)
+        if lost:
+            progress.note(f"impact: {lost} of {counted(store.size, 'weight')} round to 0 with scale {self.scale:g}")
+        found = int(open_lucene(path, _SEARCHER).get_total_num_docs())
+        if found != len(store):
+            raise ArtifactError(f"{path}: Lucene holds {found} of {len(store)} documents: build the index again")
+        return found
+
+    def impacts(self, rows: SparseRows, whose: str) -> NDArray[np.int64]:
+        """The whole numbers that weights stand as: int64 [weights]; `whose` begins messages.
+
+        Raises:
+            UsageError: a weight is below 0, or the weights of a text are too large for `scale`.
+        """
+        if (rows.weights < 0).any():
+            raise UsageError(f"{whose}weights are below 0, which Lucene has no impacts for: use the sparse index")
+        impacts = np.rint(rows.weights.astype(np.float64) * self.scale)
+        sums = np.add.reduceat(np.append(impacts, 0), rows.offsets[:-1]) if len(rows) else impacts
+        if (sums > MOST).any():
+            raise UsageError(f"{whose}weights are too large for scale {self.scale:g}: take a smaller one")
+        return impacts.astype(np.int64)
+
+    def open(self, path: Path, rows: RowLookup | None = None) -> "ImpactSearcher":
+        """The Lucene index in folder `path`; Lucene numbers documents as they came, so `rows` is not asked.
+
+        Raises:
+            MissingDependency: without Pyserini or Java.
+            ArtifactError: where `path` holds no Lucene index of impacts.
+        """
+        lucene, doc_ids = open_lucene(path, _SEARCHER), DocIds(path / DOC_IDS)
+        if not (path / DOC_IDS).exists() or lucene.get_total_num_docs() != len(doc_ids):
+            raise ArtifactError(f"{path / DOC_IDS}: has not an id for each document: build the index again")
+        return ImpactSearcher(self, lucene, np.array(read_terms(path), object))
+
+
+@dataclass(frozen=True)
+class ImpactSearcher:
+    """An opened Lucene index of impacts; `lucene` is Anserini's `SimpleImpactSearcher`.
+
+    terms: of objects [width], the word that each term stands as.
+    """
+
+    backend: Impact
+    lucene: Any
+    terms: NDArray[np.object_]
+
+    def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
+        """The best k documents of each query that share a term with it.
+
+        Scores are inner products of the rounded weights. Of documents that score the same as the last of a list, those
+        of the first ids are in it, as Anserini takes them.
+
+        Raises:
+            UsageError: for texts or vectors, other terms, weights below 0, or k below 1.
+        """
+        if not isinstance(queries, SparseRows):
+            raise UsageError("an impact index searches with weights of terms: use the model that encoded it")
+        check_weights(queries, len(self.terms), k)
+        hits = no_hits(len(queries), k)
+        size = max(threads(), HELD // k)
+        for start in range(0, len(queries), size):
+            part = queries[start : start + size]
+            lists = ranked(self.lucene, self._in_java(part), len(part), k)
+            found = np.array([hit["lucene_docid"] for hits in lists for hit in hits], np.int64)
+            fill(lists, found, hits.rows[start : start + size], hits.scores[start : start + size])
+        sums = np.rint(hits.scores)  # Anserini sets equal ones apart by less than 1
+        return in_order(hits.rows, (sums / self.backend.scale**2).astype(np.float32))
+
+    def _in_java(self, queries: SparseRows) -> Any:
+        """The queries as a Java list of maps from words to impacts."""
+        from jnius import autoclass, find_javaclass
+
+        impacts = self.backend.impacts(queries, "queries: ")
+        pairs = list(zip(self.terms[queries.terms].tolist(), impacts.tolist(), strict=True))
+        spans = zip(queries.offsets[:-1].tolist(), queries.offsets[1:].tolist(), strict=True)
+        maps = [{term: impact for term, impact in pairs[begin:end] if impact} for begin, end in spans]
+        return autoclass("com.fasterxml.jackson.databind.ObjectMapper")().readValue(
+            json.dumps(maps), find_javaclass("java.util.ArrayList")
+        )
+
+
+def _words(store: SparseStore) -> Sequence[str]:
+    """What the terms stand as in Lucene."""
+    words = store.terms or [str(number) for number in range(store.width)]
+    if odd := [word for word in words if APART in word or BEHIND_TERM in word]:
+        raise UsageError(f"{store.folder}: the term {odd[0]!r} cannot stand in a Lucene index: use the sparse index")
+    return words

@@ -1,0 +1,133 @@
+"""Inverted lists: a vector stands in the list of the centre nearest to it, and a query looks into a few lists.
+
+Source: H. Jégou, M. Douze, C. Schmid, Product quantization for nearest neighbor search, TPAMI 2011 (IVFADC).
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.indexes.backends.compressed import Compressed, build
+from hardneg.indexes.kernels.faiss.compression import ROUNDS, TRAINING, Codebook, Training, load_faiss
+from hardneg.records.errors import UsageError
+from hardneg.records.types import BuildCost
+from hardneg.registry.protocols import IndexSize, SearchCost
+from hardneg.runtime.progress import Progress
+from hardneg.runtime.seeding import SEED
+
+_NUMBER = 8  # bytes of a row's number in its list
+
+
+def _check(name: str, lists: int, nprobe: int) -> None:
+    if not 1 <= nprobe <= lists:
+        raise UsageError(f"{name}: lists is {lists} and nprobe is {nprobe}: 1 ≤ nprobe ≤ lists must hold")
+
+
+@dataclass(frozen=True)
+class IvfFlat(Compressed):
+    """The vectors as they are, in `lists` lists, `nprobe` of which a query looks into.
+
+    Args:
+        lists: how many there are; the square root of the number of vectors, or some times that, is usual.
+        nprobe: how many lists a query looks into; it is stored in the index.
+        sample: how many vectors at most the centres are trained on.
+        seed: of the sample and of the clustering.
+    """
+
+    lists: int = 256
+    nprobe: int = 16
+    sample: int = 65_536
+    seed: int = SEED
+
+    version: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        _check("ivf-flat", self.lists, self.nprobe)
+        self._training().check()
+
+    def _training(self) -> Training:
+        return Training("ivf-flat", self.sample, self.lists, self.seed, f"{self.lists} lists")
+
+    def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
+        """The vectors, twice in memory as lists grow; each is compared with all centres, the sample in each round."""
+        disk = vectors * (4 * dimension + _NUMBER) + 4 * dimension * self.lists
+        round_of_all = 2.0 * dimension * vectors * self.lists
+        trained = ROUNDS * min(1.0, self.sample / max(vectors, 1)) * round_of_all
+        return BuildCost(disk, round_of_all, 2 * disk, trained / TRAINING)
+
+    def search_cost(self, size: IndexSize) -> SearchCost:
+        """All centres, and the vectors in some of the lists, which are taken to be equally long."""
+        compared = self.lists + size.vectors * self.nprobe / self.lists
+        return SearchCost(2.0 * size.dimension * compared, held=round(size.vectors * (4 * size.dimension + _NUMBER)))
+
+    def build(self, source: Path, path: Path, progress: Progress) -> int:
+        """Puts the vectors of the dense index folder `source` into lists, block by block; returns their number.
+
+        Raises:
+            MissingDependency: without faiss.
+            UsageError: there are fewer vectors than lists.
+        """
+        faiss, vectors, training = load_faiss(), FlatVectors.open(source), self._training()
+        centres = faiss.IndexFlatIP(vectors.dimension)
+        index = faiss.IndexIVFFlat(centres, vectors.dimension, self.lists, faiss.METRIC_INNER_PRODUCT)
+        training.settle(index.cp)
+        index.nprobe = self.nprobe
+        return build(index, vectors, path, progress, training)
+
+
+@dataclass(frozen=True)
+class IvfPq(Compressed):
+    """Product quantisation of the distances to the centres of `lists` lists, `nprobe` of which a query looks into.
+
+    Args:
+        subvectors: how many parts a vector is cut into; must divide its dimension.
+        bits: of a part's code, from 1 to 8: it names one of 2^bits centroids.
+        lists: how many there are; the square root of the number of vectors, or some times that, is usual.
+        nprobe: how many lists a query looks into; it is stored in the index.
+        sample: how many vectors at most the centres and the centroids are trained on.
+        seed: of the sample and of the clustering.
+    """
+
+    subvectors: int = 48
+    bits: int = 8
+    lists: int = 256
+    nprobe: int = 16
+    sample: int = 65_536
+    seed: int = SEED
+
+    version: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        _check("ivfpq", self.lists, self.nprobe)
+        self._codebook().check()
+        self._codebook().training(self.lists).check()
+
+    def _codebook(self) -> Codebook:
+        return Codebook("ivfpq", self.subvectors, self.bits, self.sample, self.seed)
+
+    def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
+        """That of its codes and lists."""
+        return self._codebook().cost(vectors, dimension, self.lists)
+
+    def search_cost(self, size: IndexSize) -> SearchCost:
+        """The codes in some of the lists, which are taken to be equally long."""
+        return self._codebook().search_cost(size, self.nprobe / self.lists, self.lists)
+
+    def build(self, source: Path, path: Path, progress: Progress) -> int:
+        """Compresses the vectors of the dense index folder `source`, block by block; returns their number.
+
+        Raises:
+            MissingDependency: without faiss.
+            UsageError: `subvectors` does not divide the dimension, or there are fewer vectors than lists or centroids.
+        """
+        faiss, vectors, codebook = load_faiss(), FlatVectors.open(source), self._codebook()
+        codebook.check_dimension(vectors.dimension)
+        centres = faiss.IndexFlatIP(vectors.dimension)
+        index = faiss.IndexIVFPQ(
+            centres, vectors.dimension, self.lists, self.subvectors, self.bits, faiss.METRIC_INNER_PRODUCT
+        )
+        codebook.settle(index.cp)
+        codebook.settle(index.pq.cp)
+        index.nprobe = self.nprobe
+        return build(index, vectors, path, progress, codebook.training(self.lists))

@@ -1,0 +1,117 @@
+"""The compressed multi-vector index: token vectors as codes, candidates by centroids, MaxSim on what is decoded."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from hardneg.formats.vectors.token_store import TokenStore
+from hardneg.indexes.kernels.faiss.compression import Codebook, encode_blocks, load_faiss, train
+from hardneg.indexes.kernels.faiss.on_gpus import encoder_of, trained_on_gpus
+from hardneg.indexes.kernels.maxsim.codes import CODES, TokenCodes, write_codes, write_lists
+from hardneg.records.errors import UsageError
+from hardneg.records.types import BuildCost
+from hardneg.registry.protocols import IndexSize, RowLookup, SearchCost
+from hardneg.runtime.progress import Progress
+from hardneg.runtime.seeding import SEED
+
+if TYPE_CHECKING:
+    from hardneg.indexes.kernels.maxsim.probing import CodedSearcher
+
+_NAME = "multi-vector-pq"
+_ROUNDS = 10  # in which faiss moves centroids
+_EACH = 32  # vectors that a centroid is trained on, where `sample` does not say
+
+
+@dataclass(frozen=True)
+class MultiVectorPq:
+    """Token vectors as the nearest of many centroids and a product-quantised residual; MaxSim among candidates.
+
+    Takes `subvectors` bytes a token, two for its centroid (four beyond 65,536 centroids), and at most four in lists.
+
+    Args:
+        subvectors: how many parts a residual is cut into, a byte each; must divide the dimension.
+        centroids: how many there are; by default a power of two near four times the root of the number of tokens.
+        probes: how many centroids' lists are looked into for each token of a query.
+        candidates: how many documents of a query are scored by MaxSim; a search for more takes as many.
+        sample: how many token vectors at most are trained on; by default 32 for each centroid.
+        seed: of the sample and of the clustering.
+    """
+
+    subvectors: int = 32
+    centroids: int | None = None
+    probes: int = 4
+    candidates: int = 1000
+    sample: int | None = None
+    seed: int = SEED
+
+    version: ClassVar[int] = 1
+    extra: ClassVar[str] = "cpu"
+    input: ClassVar[str] = "token-vectors"
+
+    def __post_init__(self) -> None:
+        least = {"subvectors": 1, "centroids": 1, "probes": 1, "candidates": 1, "sample": CODES}
+        for name, bound in least.items():
+            value = getattr(self, name)
+            if value is not None and value < bound:
+                raise UsageError(f"{_NAME}: {name} is {value}: it must be at least {bound}")
+
+    def build(self, source: Path, path: Path, progress: Progress) -> int:
+        """Compresses the token vectors in folder `source`, block by block; returns the number of documents.
+
+        Raises:
+            MissingDependency: without faiss.
+            UsageError: `subvectors` does not divide the dimension, or there are too few token vectors.
+        """
+        store = TokenStore.open(source)
+        index = self._trained(store, progress)
+        centroids = index.quantizer.reconstruct_n(0, index.nlist)
+        books = load_faiss().vector_to_array(index.pq.centroids).reshape(self.subvectors, CODES, -1)
+        write_codes(path, centroids, books, encode_blocks(store.vectors, encoder_of(index), progress), store)
+        write_lists(path, len(centroids), store)
+        return len(store)
+
+    def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
+        """Codes, and lists that have each token; every vector is compared with all centroids, the sample ten times."""
+        lists = self.centroids or _usual(vectors)
+        number = 2 if lists <= 1 << 16 else 4
+        compared = vectors + _ROUNDS * min(vectors, self.sample or _EACH * lists)
+        disk = vectors * (self.subvectors + number + 4) + 4 * dimension * lists
+        return BuildCost(disk, 2.0 * dimension * (compared * lists + vectors * CODES))
+
+    def search_cost(self, size: IndexSize) -> SearchCost:
+        """All centroids with each of the query's vectors, the lists of some, then MaxSim with decoded candidates."""
+        lists = self.centroids or _usual(int(size.vectors))
+        decoded = min(self.candidates, size.documents) * size.vectors / max(1, size.documents)
+        visited = size.asked * size.vectors * min(1, self.probes / lists)
+        compared = size.asked * (lists + decoded)
+        return SearchCost(2.0 * size.dimension * compared, visited + decoded * self.subvectors)
+
+    def open(self, path: Path, rows: RowLookup | None = None) -> "CodedSearcher":
+        """The index in folder `path`; a hit's row is the document's, so `rows` is not asked."""
+        from hardneg.indexes.kernels.maxsim.probing import CodedSearcher
+
+        return CodedSearcher(TokenCodes.open(path), self.probes, self.candidates)
+
+    def _trained(self, store: TokenStore, progress: Progress) -> Any:
+        """A faiss index of lists and residuals' codes, without any vectors."""
+        faiss, lists = load_faiss(), self.centroids or _usual(len(store.vectors))
+        sample = self.sample or max(CODES, _EACH * lists)
+        codebook = Codebook(_NAME, self.subvectors, CODES.bit_length() - 1, sample, self.seed)
+        codebook.check_dimension(store.dimension)
+        training = codebook.training(lists)
+        if min(len(store.vectors), sample) < training.least:
+            raise UsageError(
+                f"{_NAME}: {store.folder} holds {len(store.vectors)} token vectors and {sample} at most are trained "
+                f"on, but {training.what} take {training.least} or more: ask for fewer, or take multi-vector"
+            )
+        index = faiss.IndexIVFPQ(faiss.IndexFlatL2(store.dimension), store.dimension, lists, self.subvectors, 8)
+        codebook.settle(index.cp)
+        codebook.settle(index.pq.cp)
+        with trained_on_gpus(index):
+            train(index, store.vectors, training, progress)
+        return index
+
+
+def _usual(tokens: int) -> int:
+    """The largest power of two that is no more than four times the root of the number of tokens."""
+    return 1 << max(0, (16 * tokens).bit_length() - 1) // 2

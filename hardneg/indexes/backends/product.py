@@ -1,0 +1,228 @@
+"""Product quantisation: a vector as M codes, each the number of a centroid of its part.
+
+Sources: H. Jégou, M. Douze, C. Schmid, Product quantization for nearest neighbor search, TPAMI 2011; the rotation:
+T. Ge, K. He, Q. Ke, J. Sun, Optimized product quantization for approximate nearest neighbor search, CVPR 2013.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.indexes.backends.compressed import Compressed, CompressedSearcher, build
+from hardneg.indexes.kernels.checks import check_rows
+from hardneg.indexes.kernels.exact.product_lookup import CodeLookup
+from hardneg.indexes.kernels.faiss.compression import Codebook, innermost, load_faiss, write_folder
+from hardneg.indexes.kernels.faiss.on_gpus import GpuCopy, gpus
+from hardneg.records.errors import ArtifactError, UsageError
+from hardneg.records.types import BuildCost
+from hardneg.registry.protocols import IndexSize, RowLookup, SearchCost
+from hardneg.runtime.progress import Progress
+from hardneg.runtime.seeding import SEED
+
+if TYPE_CHECKING:
+    from hardneg.indexes.kernels.exact.exact import ExactOptions
+
+_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class Pq(Compressed):
+    """Product quantisation: `subvectors` * `bits` / 8 bytes a vector.
+
+    Args:
+        subvectors: how many parts a vector is cut into; must divide its dimension.
+        bits: of a part's code, from 1 to 8: it names one of 2^bits centroids.
+        sample: how many vectors at most the centroids are trained on.
+        seed: of the sample and of the clustering.
+    """
+
+    subvectors: int = 48
+    bits: int = 8
+    sample: int = 65_536
+    seed: int = SEED
+
+    version: ClassVar[int] = 1
+    name: ClassVar[str] = "pq"
+
+    def __post_init__(self) -> None:
+        self._codebook().check()
+
+    def _codebook(self) -> Codebook:
+        return Codebook(self.name, self.subvectors, self.bits, self.sample, self.seed)
+
+    @property
+    def _rotations(self) -> int:
+        """How often a rotation is fitted; 0 for none."""
+        return 0
+
+    def build(self, source: Path, path: Path, progress: Progress) -> int:
+        """Compresses the vectors of the dense index folder `source`, block by block; returns their number.
+
+        Raises:
+            MissingDependency: without faiss.
+            UsageError: `subvectors` does not divide the dimension, or there are fewer vectors than centroids.
+        """
+        return _build(self._codebook(), source, path, progress, self._rotations)
+
+    def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
+        """That of its codes."""
+        return self._codebook().cost(vectors, dimension, turned=self._rotations)
+
+    def search_cost(self, size: IndexSize) -> SearchCost:
+        """All codes of all vectors."""
+        return self._codebook().search_cost(size)
+
+    def open(self, path: Path, rows: RowLookup | None = None) -> "PqSearcher":
+        """The index in folder `path`; a hit's row is the vector's, so `rows` is not asked."""
+        return PqSearcher.open(path)
+
+
+@dataclass(frozen=True)
+class OpqPq(Pq):
+    """Product quantisation after a rotation that makes the parts' errors small: as large as `pq`, and nearer.
+
+    Args:
+        subvectors: how many parts a vector is cut into; must divide its dimension.
+        bits: of a part's code, from 1 to 8: it names one of 2^bits centroids.
+        sample: how many vectors at most the rotation and the centroids are trained on.
+        seed: of the sample and of the clustering.
+        iterations: how often the rotation is fitted to the codes and the codes to the rotation.
+    """
+
+    iterations: int = 50
+
+    version: ClassVar[int] = 1
+    name: ClassVar[str] = "opq-pq"
+
+    def __post_init__(self) -> None:
+        if self.iterations < 1:
+            raise UsageError(f"opq-pq: iterations is {self.iterations}: it must be at least 1")
+        super().__post_init__()
+
+    @property
+    def _rotations(self) -> int:
+        return self.iterations
+
+
+@dataclass(frozen=True)
+class PqSearcher(CompressedSearcher):
+    """An opened index of product-quantised vectors (`hardneg.registry.protocols.ProductSearcher`)."""
+
+    @classmethod
+    def open(cls, path: Path) -> "PqSearcher":
+        """The index in folder `path`.
+
+        Raises:
+            MissingDependency: without faiss.
+            ArtifactError: a file is missing, damaged, or of another kind.
+        """
+        opened = CompressedSearcher.open(path)
+        if not isinstance(innermost(opened.index), load_faiss().IndexPQ):
+            raise ArtifactError(
+                f"{path / 'index'}: not a product-quantised index: build one, or open it as its own kind"
+            )
+        return cls(path, opened.index)
+
+    def codes(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """The codes of rows int64 [n]: uint8 [n, M].
+
+        Raises:
+            UsageError: for rows that are not in the index.
+        """
+        check_rows(rows, self.index.ntotal)
+        quantiser = innermost(self.index).pq
+        packed = np.ascontiguousarray(self._packed()[rows])
+        if quantiser.nbits == 8:
+            return packed
+        unpacked = load_faiss().unpack_bitstrings(packed, quantiser.M, quantiser.nbits)
+        return np.asarray(unpacked, np.uint8)
+
+    def centroids(self) -> NDArray[np.float32]:
+        """float32 [M, 2^bits, d / M]."""
+        quantiser = innermost(self.index).pq
+        flat = load_faiss().vector_to_array(quantiser.centroids)
+        return np.asarray(flat, np.float32).reshape(quantiser.M, quantiser.ksub, quantiser.dsub)
+
+    def rotation(self) -> NDArray[np.float32] | None:
+        """float32 [d, d], what a vector x is multiplied with, R x, before it is cut; None where it is not."""
+        faiss = load_faiss()
+        if not isinstance(self.index, faiss.IndexPreTransform):
+            return None
+        linear = faiss.downcast_VectorTransform(self.index.chain.at(0))
+        return np.asarray(faiss.vector_to_array(linear.A), np.float32).reshape(linear.d_out, linear.d_in)
+
+    def write_with_centroids(self, out: Path, centroids: NDArray[np.float32]) -> None:
+        """Writes an index of the same codes in folder `out` with other centroids, float32 [M, 2^bits, d / M].
+
+        Raises:
+            UsageError: for another shape, or numbers that are not finite.
+        """
+        own = self.centroids()
+        if centroids.shape != own.shape or not np.isfinite(centroids).all():
+            raise UsageError(f"centroids have shape {centroids.shape}: give {own.shape}, all of them finite")
+        index = _trained(centroids, self.rotation())
+        packed = self._packed()
+        blocks = (packed[start : start + _ROWS] for start in range(0, len(packed), _ROWS))
+        write_folder(index, blocks, self.index.ntotal, self.path, out)
+
+    def install(self, centroids: NDArray[np.float32]) -> None:
+        """Has the opened index search with other centroids, float32 [M, 2^bits, d / M]; its file stays as it is."""
+        flat = np.ascontiguousarray(centroids, np.float32).ravel()
+        load_faiss().copy_array_to_vector(flat, innermost(self.index).pq.centroids)
+        if isinstance(self.copy, GpuCopy | CodeLookup):
+            self.copy.install(centroids)
+
+    def using(self, options: "ExactOptions", progress: Progress | None) -> "PqSearcher":
+        """As of every compressed index; codes that are to stay on a GPU are searched there by torch."""
+        quantiser = innermost(self.index).pq
+        if not gpus(options.device) or quantiser.M * self.index.ntotal > options.resident:
+            return super().using(options, progress)
+        starts = range(0, self.index.ntotal, _ROWS)
+        blocks = ((start, self.codes(np.arange(start, min(start + _ROWS, self.index.ntotal)))) for start in starts)
+        made = CodeLookup.of(blocks, self.index.ntotal, self.centroids(), self.rotation(), options.where)
+        return replace(self, copy=made)
+
+    def _packed(self) -> NDArray[np.uint8]:
+        """All codes as they are stored, uint8 [N, bytes a vector]; a view."""
+        inner = innermost(self.index)
+        view: NDArray[np.uint8] = load_faiss().rev_swig_ptr(inner.codes.data(), inner.codes.size())
+        return view.reshape(inner.ntotal, inner.code_size)
+
+
+def _build(codebook: Codebook, source: Path, path: Path, progress: Progress, rotations: int) -> int:
+    faiss, vectors = load_faiss(), FlatVectors.open(source)
+    codebook.check_dimension(vectors.dimension)
+    index = inner = _product(vectors.dimension, codebook)
+    if rotations:
+        rotation = faiss.OPQMatrix(vectors.dimension, codebook.subvectors)
+        learner = _product(vectors.dimension, codebook)  # kept until all is trained: `rotation` only points to it
+        rotation.pq, rotation.max_train_points, rotation.niter = learner.pq, codebook.sample, rotations
+        index = faiss.IndexPreTransform(rotation, inner)
+    return build(index, vectors, path, progress, codebook.training())
+
+
+def _product(dimension: int, codebook: Codebook) -> Any:
+    faiss = load_faiss()
+    index = faiss.IndexPQ(dimension, codebook.subvectors, codebook.bits, faiss.METRIC_INNER_PRODUCT)
+    codebook.settle(index.pq.cp)
+    return index
+
+
+def _trained(centroids: NDArray[np.float32], rotation: NDArray[np.float32] | None) -> Any:
+    """A faiss index without vectors, of centroids float32 [M, C, d / M] and a rotation float32 [d, d]."""
+    faiss = load_faiss()
+    parts, count, width = centroids.shape
+    index = faiss.IndexPQ(parts * width, parts, count.bit_length() - 1, faiss.METRIC_INNER_PRODUCT)
+    faiss.copy_array_to_vector(np.ascontiguousarray(centroids, np.float32).ravel(), index.pq.centroids)
+    index.is_trained = True
+    if rotation is None:
+        return index
+    linear = faiss.LinearTransform(parts * width, parts * width, False)
+    faiss.copy_array_to_vector(np.ascontiguousarray(rotation, np.float32).ravel(), linear.A)
+    linear.is_trained = True
+    linear.set_is_orthonormal()
+    return faiss.IndexPreTransform(linear, index)

@@ -1,0 +1,1 @@
+"""What indexes are made of."""

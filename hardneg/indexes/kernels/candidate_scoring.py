@@ -1,0 +1,99 @@
+"""Some documents a query, ranked by their vectors in an index; and cosines as angular scores."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.formats.hash_index import ranges
+from hardneg.indexes.kernels.checks import check_encoded, in_order
+from hardneg.indexes.kernels.max_passage import PooledSearcher
+from hardneg.records.errors import UsageError
+from hardneg.records.types import Encoded, Hits
+from hardneg.registry.protocols import DenseSearcher, Searcher, StoredSearcher
+
+_VECTORS, _TEXTS = 1 << 14, 1 << 11  # scored at a time: documents of one vector; others, which take more memory
+
+
+def rank_candidates(
+    searcher: Searcher,
+    queries: Sequence[str] | Encoded,
+    candidates: NDArray[np.int64],
+    k: int,
+    at_once: int | None = None,
+) -> Hits:
+    """The k candidates that score best with each query; ties by ascending row, at rank k too.
+
+    Args:
+        searcher: of what an encoder made; where it gives documents by the best of their vectors, so does this.
+        queries: Q of them, as the index's encoder gives them.
+        candidates: int64 [Q, C], each query's own, as the rows that `searcher` gives; -1 pads short lists.
+        k: how many; what a query has fewer is padded, and a document that has no score is no hit.
+        at_once: how many are decoded and scored at a time; None: what the searcher says, or else fits the form.
+
+    Raises:
+        UsageError: for an index of texts, texts, queries of another form or dimension or not finite, or rows that are
+            not in the index.
+    """
+    stored = searcher.searcher if isinstance(searcher, PooledSearcher) else searcher
+    if not isinstance(stored, StoredSearcher | DenseSearcher):
+        raise UsageError("candidates are scored by their vectors, and this index has none: name a dense index")
+    first = searcher.first if isinstance(searcher, PooledSearcher) else None
+    wanted = check_encoded("candidates are scored", queries)
+    rows = np.full((len(queries), max(k, candidates.shape[1])), -1, np.int64)
+    rows[:, : candidates.shape[1]] = candidates
+    scores = np.full(rows.shape, -np.inf, np.float32)
+    fitting: int = getattr(stored, "at_once", _VECTORS if isinstance(wanted, np.ndarray) else _TEXTS)
+    at_once = at_once or fitting
+    step = max(1, at_once // rows.shape[1])
+    for start in range(0, len(queries), step):
+        owner, column = np.nonzero(rows[start : start + step] >= 0)
+        asked, given = wanted[start + owner], rows[start + owner, column]
+        scores[start + owner, column] = _scores(stored, asked, given, first, at_once)
+    rows[np.isneginf(scores)] = -1
+    hits = in_order(rows, scores)
+    return Hits(hits.rows[:, :k], hits.scores[:, :k])
+
+
+def _scores(
+    stored: StoredSearcher | DenseSearcher,
+    queries: Encoded,
+    rows: NDArray[np.int64],
+    first: NDArray[np.int64] | None,
+    at_once: int,
+) -> NDArray[np.float32]:
+    """Each query's score with the row beside it, float32 [n]; with a document's best vector, given `first`."""
+    if first is None or not len(rows):
+        return _pairs(stored, queries, rows, at_once)
+    place, owner = ranges(first[rows], first[rows + 1])
+    begins = np.searchsorted(owner, np.arange(len(rows)))
+    best: NDArray[np.float32] = np.maximum.reduceat(_pairs(stored, queries[owner], place, at_once), begins)
+    return best
+
+
+def _pairs(
+    stored: StoredSearcher | DenseSearcher, queries: Encoded, rows: NDArray[np.int64], at_once: int
+) -> NDArray[np.float32]:
+    from hardneg.indexes.scores import score_pairs
+
+    scores = np.empty(len(rows), np.float32)
+    for start in range(0, len(rows), at_once):
+        part = slice(start, start + at_once)
+        scores[part] = score_pairs(queries[part], encoded_rows(stored, rows[part]))
+    return scores
+
+
+def encoded_rows(searcher: StoredSearcher | DenseSearcher, rows: NDArray[np.int64]) -> Encoded:
+    """What an index holds of rows int64 [n], decoded."""
+    return searcher.encoded(rows) if isinstance(searcher, StoredSearcher) else searcher.vectors(rows)
+
+
+def angular_scores(cosines: NDArray[np.float32]) -> NDArray[np.float32]:
+    """1 - arccos(cosine) / pi, float32 of the same shape, between 0 and 1: in the order of the cosines.
+
+    Source: Cer et al., Universal Sentence Encoder (2018), section 5, over pi as in Wrzalik and Krechel, HSRM-LAVIS at
+    TREC 2020 Deep Learning Track (2020), Eq. 1.
+    """
+    angles = np.arccos(np.clip(cosines, -1, 1, dtype=np.float64))
+    scores: NDArray[np.float32] = (1 - angles / np.pi).astype(np.float32)
+    return scores

@@ -1,0 +1,135 @@
+"""What indexes share: checks of what is asked and of the vectors that are read, block by block; lists of hits."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.records.errors import ArtifactError, UsageError
+from hardneg.records.types import Encoded, Hits, SparseRows, TokenVectors
+
+
+def check_vectors(kind: str, queries: Sequence[str] | Encoded) -> NDArray[np.float32]:
+    """The queries, which must be one vector each; `kind` names the index.
+
+    Raises:
+        UsageError: they are texts, or what an encoder of another kind makes of them.
+    """
+    if isinstance(queries, SparseRows | TokenVectors):
+        raise UsageError(f"a {kind} index searches with one vector a query: use the model that encoded it")
+    if not isinstance(queries, np.ndarray):
+        raise UsageError(f"a {kind} index searches with vectors, not texts: encode the queries first")
+    return queries
+
+
+def check_encoded(what: str, queries: Sequence[str] | Encoded) -> Encoded:
+    """The queries, which must be encoded; `what` begins the message.
+
+    Raises:
+        UsageError: they are texts.
+    """
+    if not isinstance(queries, np.ndarray | SparseRows | TokenVectors):
+        raise UsageError(f"{what} by encoded queries, not texts: encode the queries first")
+    return queries
+
+
+def check_queries(queries: NDArray[np.float32], dimension: int, k: int) -> None:
+    """Checks queries float32 [Q, dimension] and how many hits are wanted.
+
+    Raises:
+        UsageError: for another dimension, k below 1, or queries that are not finite.
+    """
+    if queries.ndim != 2 or queries.shape[1] != dimension:
+        raise UsageError(f"queries have shape {queries.shape} instead of [n, {dimension}]: use the index's model")
+    check_depth(k)
+    if not np.isfinite(queries).all():
+        row = int(np.flatnonzero(~np.isfinite(queries).all(1))[0])
+        raise UsageError(f"the vector of query {row} (from 0) is not finite: check the model")
+
+
+def check_depth(k: int) -> None:
+    """Checks how many hits are wanted.
+
+    Raises:
+        UsageError: k is below 1.
+    """
+    if k < 1:
+        raise UsageError(f"k is {k}: ask for at least one document")
+
+
+def check_rows(rows: NDArray[np.int64], count: int) -> None:
+    """Checks row numbers int64 [n] of an index of `count` vectors.
+
+    Raises:
+        UsageError: a row is below 0, as pads are, or there are not so many.
+    """
+    if rows.ndim != 1 or (len(rows) and (rows.min() < 0 or rows.max() >= count)):
+        raise UsageError(f"rows must be a list of numbers from 0 to {count - 1}: take out the pads (-1) first")
+
+
+def vector_blocks(vectors: NDArray[np.float32] | FlatVectors, size: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """The number of each block's first row and its rows, float32 [n, d], aligned; the next blocks overwrite it.
+
+    Raises:
+        ArtifactError: for a vector that is not finite, naming its row.
+    """
+    if isinstance(vectors, FlatVectors):
+        blocks = _read_ahead(vectors, size)
+    else:
+        parts = ((start, vectors[start : start + size]) for start in range(0, len(vectors), size))
+        blocks = ((start, np.require(part, np.float32, ["C", "ALIGNED", "WRITEABLE"])) for start, part in parts)
+    first = vectors.first_row if isinstance(vectors, FlatVectors) else 0
+    for start, block in blocks:
+        check_finite(block, range(first + start, first + start + len(block)))
+        yield start, block
+
+
+def _read_ahead(vectors: FlatVectors, size: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """Blocks of a file, each read in a thread while the one before it is in use."""
+    starts = range(0, len(vectors), size)
+    shape = (min(size, len(vectors)), vectors.dimension)
+    spaces = [np.empty(shape, np.float32) for _ in starts[:2]]
+
+    def read(number: int) -> NDArray[np.float32]:
+        return vectors.read(starts[number], min(starts[number] + size, len(vectors)), spaces[number % 2])
+
+    with ThreadPoolExecutor(1) as reader:
+        ahead = [reader.submit(read, number) for number, _ in enumerate(starts[:1])]
+        for number, start in enumerate(starts):
+            block = ahead.pop().result()
+            if number + 1 < len(starts):
+                ahead.append(reader.submit(read, number + 1))
+            yield start, block
+
+
+def check_finite(block: NDArray[np.float32], rows: Sequence[int] | NDArray[np.int64]) -> None:
+    """Checks float32 [n, d], the vectors of `rows`.
+
+    Raises:
+        ArtifactError: for a vector that is not finite, naming its row.
+    """
+    if not np.isfinite(block.sum()) and not (finite := np.isfinite(block).all(1)).all():
+        row = rows[int(np.flatnonzero(~finite)[0])]
+        raise ArtifactError(f"the vector in row {row} is not finite: encode the corpus again")
+
+
+def no_hits(queries: int, k: int) -> Hits:
+    """Lists of pads alone, to be filled: rows -1 and scores -inf, [queries, k]."""
+    return Hits(np.full((queries, k), -1, np.int64), np.full((queries, k), -np.inf, np.float32))
+
+
+def in_order(rows: NDArray[np.int64], scores: NDArray[np.float32]) -> Hits:
+    """Lists [Q, k] in any order by descending score, ties by ascending row; pads last."""
+    order = np.lexsort((rows, -scores))
+    return Hits(np.take_along_axis(rows, order, 1), np.take_along_axis(scores, order, 1))
+
+
+def merged_lists(one: Hits, other: Hits) -> Hits:
+    """The best of two lists a query, [Q, k] each, of different rows: by descending score, ties by ascending row."""
+    k = one.rows.shape[1]
+    rows, scores = np.concatenate([one.rows, other.rows], 1), np.concatenate([one.scores, other.scores], 1)
+    pads = np.iinfo(np.int64).max
+    hits = in_order(np.where(rows < 0, pads, rows), scores)
+    return Hits(np.where(hits.rows == pads, -1, hits.rows)[:, :k], hits.scores[:, :k])

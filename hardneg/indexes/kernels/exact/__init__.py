@@ -1,0 +1,1 @@
+"""Exact search for the largest inner products."""

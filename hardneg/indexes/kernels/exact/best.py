@@ -1,0 +1,129 @@
+"""The best k documents of each query, kept while blocks of scores come in.
+
+Rows are visited in ascending order, so a document that only equals a query's k-th score cannot enter its list
+any more: comparing a block with those scores leaves few candidates, and ties stay in row order.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hardneg.indexes.kernels.checks import no_hits
+from hardneg.records.errors import ArtifactError
+from hardneg.records.types import Hits
+
+_MANY = 1 << 19  # values from which on torch's threads find the true ones sooner than numpy
+_SLACK = 128  # candidates beyond k that are let in before the next selection
+
+
+@dataclass
+class Best:
+    """Candidates of q queries among the rows seen so far, in row order: float32 and int64 [q, m].
+
+    They include the best k (all rows, while there are no more than k) and may be padded with -inf and -1.
+    bar: float32 [q, 1], a score that k candidates of the query reach.
+    """
+
+    scores: Tensor
+    rows: Tensor
+    bar: Tensor
+
+
+def merged(best: Best | None, scores: Tensor, start: int, k: int) -> Best:
+    """The candidates of `best` and of a block's scores [q, b], whose first row is `start`."""
+    if best is None and scores.shape[1] > k:
+        bar, kept = _largest(scores, k)
+        rows = kept % scores.shape[1] + start  # those alone: a number for each score would take twice their memory
+        return Best(_at(scores, kept).view(-1, k), rows.view(-1, k), bar)
+    if best is None or best.scores.shape[1] < k:
+        rows = torch.arange(start, start + scores.shape[1], device=scores.device).repeat(len(scores), 1)
+        if best is not None:
+            scores, rows = torch.cat([best.scores, scores], 1), torch.cat([best.rows, rows], 1)
+        return selected(scores, rows, k)
+    found = true_places(scores > best.bar)
+    if not len(found):
+        return best
+    query = found.div(scores.shape[1], rounding_mode="floor")
+    row = found - query * scores.shape[1] + start
+    longer = _appended(best, query, row, _at(scores, found))
+    return selected(longer.scores, longer.rows, k) if longer.scores.shape[1] > max(2 * k, k + _SLACK) else longer
+
+
+def true_places(mask: Tensor) -> Tensor:
+    """Flat places of the true values, ascending; of many, eight are looked at in one step, as most are false."""
+    flat = mask.view(-1)
+    if mask.device.type == "cpu" and len(flat) < _MANY:
+        return torch.from_numpy(np.flatnonzero(flat.numpy()))
+    flat = torch.nn.functional.pad(flat, (0, -len(flat) % 8)) if len(flat) % 8 else flat
+    words = flat.view(torch.int64).nonzero()
+    inside = flat.view(-1, 8).index_select(0, words.view(-1))
+    return (words * 8 + torch.arange(8, device=mask.device))[inside]
+
+
+def _at(values: Tensor, places: Tensor) -> Tensor:
+    return values.view(-1).index_select(0, places)
+
+
+def _appended(best: Best, query: Tensor, row: Tensor, score: Tensor) -> Best:
+    """`best` with more candidates (sorted by query, then row) behind it."""
+    counts = torch.bincount(query, minlength=len(best.scores))
+    first = counts.cumsum(0) - counts
+    place = torch.arange(len(query), device=query.device) - first[query] + best.scores.shape[1]
+    padding = (0, int(counts.max()))
+    scores = torch.nn.functional.pad(best.scores, padding, value=-torch.inf)
+    rows = torch.nn.functional.pad(best.rows, padding, value=-1)
+    scores[query, place] = score
+    rows[query, place] = row
+    return Best(scores, rows, best.bar)
+
+
+def selected(scores: Tensor, rows: Tensor, k: int) -> Best:
+    """The k largest of each line, kept in row order; among equals at the bar the first rows stay."""
+    if scores.shape[1] <= k:
+        return Best(scores.clone(), rows, scores.amin(1, keepdim=True))
+    bar, kept = _largest(scores, k)
+    return Best(_at(scores, kept).view(-1, k), _at(rows, kept).view(-1, k), bar)
+
+
+def _largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """float32 [q, 1], the k-th score of each line; int64 [q * k], flat places of its k largest, ascending."""
+    bar = kth_largest(scores, k)[:, None]
+    keep = scores >= bar
+    too_many = (keep.sum(1) > k).nonzero().view(-1)
+    if len(too_many):
+        lines, least = scores[too_many], bar[too_many]
+        above, equal = lines > least, lines == least
+        keep[too_many] = above | (equal & (equal.cumsum(1, dtype=torch.int32) <= k - above.sum(1, keepdim=True)))
+    return bar, true_places(keep)
+
+
+def kth_largest(scores: Tensor, k: int) -> Tensor:
+    """The k-th largest of each line: float32 [q, n] to [q]; numpy's partition is several times as fast on a CPU."""
+    if scores.device.type != "cpu":
+        return scores.topk(k, sorted=False).values.amin(1)
+    place = scores.shape[1] - k
+    return torch.from_numpy(np.partition(scores.numpy(), place, axis=1)[:, place].copy())
+
+
+def best_hits(best: Sequence[Best | None], count: int, k: int) -> Hits:
+    """The k best of parts of the queries, `count` in all, as lists; None is a part that no block has met.
+
+    Raises:
+        ArtifactError: for scores that are not finite.
+    """
+    hits, done = no_hits(count, k), 0
+    for part in best:
+        if part is None:
+            break
+        part = selected(part.scores, part.rows, k)
+        sorted_scores, order = part.scores.sort(dim=1, descending=True, stable=True)
+        lines, width = sorted_scores.shape
+        hits.scores[done : done + lines, :width] = sorted_scores.cpu().numpy()
+        hits.rows[done : done + lines, :width] = part.rows.gather(1, order).cpu().numpy()
+        done += lines
+    if not np.isfinite(hits.scores[hits.rows >= 0]).all():
+        raise ArtifactError("inner products exceed the range of 32-bit numbers: scale the vectors down")
+    return hits

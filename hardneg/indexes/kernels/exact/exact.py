@@ -1,0 +1,187 @@
+"""Exact search: the k vectors of the largest inner product, whatever the size of the corpus."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.indexes.kernels.checks import check_queries
+from hardneg.indexes.kernels.exact.exact_bf16 import search_rounded
+from hardneg.indexes.kernels.exact.exact_devices import search_on
+from hardneg.indexes.kernels.exact.exact_faiss import search_spans
+from hardneg.indexes.kernels.exact.exact_torch import Blocks, Vectors, search_blocks
+from hardneg.records.errors import MissingDependency, UsageError
+from hardneg.records.types import Hits
+from hardneg.registry.protocols import Searcher
+from hardneg.runtime.distributed import world
+from hardneg.runtime.float32_products import float32_products
+from hardneg.runtime.progress import Progress, Silent
+from hardneg.store.trials import Way, choose, machine_of
+
+Engine = Literal["torch", "faiss", "bf16"]
+
+_SEARCHES = {"torch": search_blocks, "faiss": search_spans, "bf16": search_rounded}
+_WORTH_A_TRIAL = 1 << 35  # products of numbers in a search from which on a second of timing pays
+_TRIAL_NUMBERS, _TRIAL_ROWS, _TRIAL_QUERIES, _TRIAL_DEPTH = 12 << 20, 32_768, 1024, 100
+_SPAN_BYTES = {"bf16": 24 << 20, "faiss": 96 << 20}  # of vectors, searched at a time; as much again is read meanwhile
+_RESIDENT = 512 << 20  # bytes
+_FAISS_ROWS, _FAISS_QUERIES = 1024, 4096  # its own blocks; whole ones give its index's own scores to the bit
+
+
+@dataclass(frozen=True)
+class ExactOptions:
+    """How to search; it changes speed and memory, and the last bits of scores at most.
+
+    corpus_block, query_block: how many vectors and queries are multiplied at a time; None fits the engine.
+    device: where to compute; None takes the GPUs, or the CPU where there are none. `cuda` is all GPUs where no other
+        process shares the work, `cuda:1` is that one.
+    engine: `torch` and `faiss` multiply in float32. `bf16` multiplies in bf16 and scores anew in float32 what a bound
+        of the error leaves in question. `auto` is torch, but for a search of more than about a second: there a trial
+        tells which of those that this machine has is fastest. The documents are the same, and scores but for their
+        last bits.
+    devices: several that each search a part of a folder's vectors at once, where they are not resident; none goes by
+        `device`.
+    resident: an index of no more bytes than this stays on the device between searches; a larger one is read anew,
+        block by block.
+    begun: how far a search of a folder is, is kept about twice a minute in files beside this path, whose names begin
+        as its own; the same search takes that up after a stop, and finds the same to the bit. Who searches gives
+        another path for other queries or another depth, and removes the files.
+    """
+
+    corpus_block: int | None = None
+    query_block: int | None = None
+    device: str | None = None
+    engine: Literal["auto", "torch", "faiss", "bf16"] = "auto"
+    resident: int = 0
+    devices: tuple[str, ...] = ()
+    begun: Path | None = None
+
+    @property
+    def where(self) -> torch.device:
+        """The device that searches run on, or the first of several."""
+        first = self.devices[0] if self.devices else self.device
+        return torch.device(first or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+    @property
+    def everywhere(self) -> list[torch.device]:
+        """All devices that one search runs on."""
+        if self.devices:
+            return [torch.device(name) for name in self.devices]
+        if self.where != torch.device("cuda") or world().size > 1:
+            return [self.where]
+        return [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
+
+    def for_few(self) -> "ExactOptions":
+        """For an index that is searched again and again with a hundred queries or less, as a training loop does.
+
+        It may take 512 MiB, or three quarters of a GPU's free memory; a larger one is read for each search.
+        """
+        free = torch.cuda.mem_get_info(self.where)[0] if self.where.type == "cuda" else 0
+        return replace(self, engine="torch", resident=max(_RESIDENT, free // 4 * 3))
+
+
+@runtime_checkable
+class ExactSearcher(Searcher, Protocol):
+    """An opened index that can be told where and how to search."""
+
+    def using(self, options: ExactOptions, progress: Progress | None) -> Searcher:
+        """The same, with these options, which change no result but the last bits of scores, and telling of progress."""
+
+
+def search_exact(
+    vectors: Vectors,
+    queries: NDArray[np.float32],
+    k: int,
+    options: ExactOptions | None = None,
+    progress: Progress | None = None,
+) -> Hits:
+    """The k vectors of the largest inner product with each query; ties by ascending row, at rank k too.
+
+    Args:
+        vectors: float32 [N, d]; with `FlatVectors` no more than a block is in memory; `Resident` ones are there.
+        queries: float32 [Q, d].
+        k: how many; above N the lists are padded with row -1 and score -inf.
+        options: block sizes, device and engine.
+        progress: told of the vectors that are done.
+
+    Raises:
+        UsageError: for another dimension, k below 1, or queries that are not finite.
+        ArtifactError: for vectors, or inner products, that are not finite.
+        MissingDependency: faiss is asked for and not installed.
+    """
+    options = options or ExactOptions()
+    check_queries(queries, vectors.shape[1] if isinstance(vectors, np.ndarray) else vectors.dimension, k)
+    engine = _engine(options, len(vectors) * queries.size, queries.shape[1])
+    blocks = _blocks(options, engine, queries.shape[1])
+    told = (progress or Silent()).task("search", len(vectors), "passages")
+    devices = options.everywhere
+    several = len(devices) > 1 and engine != "faiss" and len(vectors) > blocks.corpus
+    with told as task, float32_products(blocks.device):
+        if several and isinstance(vectors, FlatVectors):
+            return search_on(devices, _SEARCHES[engine], vectors, queries, k)(blocks, task)
+        return _SEARCHES[engine](vectors, queries, k, blocks, task)
+
+
+def settled(options: ExactOptions, count: int, queries: NDArray[np.float32]) -> ExactOptions:
+    """The same with the engine and the blocks that a search of `count` vectors for queries float32 [Q, d] takes."""
+    engine = _engine(options, count * queries.size, queries.shape[1])
+    blocks = _blocks(options, engine, queries.shape[1])
+    return replace(options, engine=engine, corpus_block=blocks.corpus, query_block=blocks.queries)
+
+
+def _blocks(options: ExactOptions, engine: Engine, dimension: int) -> Blocks:
+    device = options.where
+    if device.type != "cpu" and engine != "faiss":  # what fills a GPU's cores
+        corpus, queries = 65536, 2048
+    elif engine == "torch":  # what fits a CPU's caches
+        corpus, queries = 2048, 512
+    else:
+        corpus = max(1, _SPAN_BYTES[engine] // (4 * dimension * _FAISS_ROWS)) * _FAISS_ROWS
+        queries = _FAISS_QUERIES if engine == "faiss" else 1024
+    corpus = corpus if options.corpus_block is None else options.corpus_block
+    queries = queries if options.query_block is None else options.query_block
+    if min(corpus, queries) < 1:
+        raise UsageError(f"block sizes must be at least 1, not {corpus} and {queries}")
+    return Blocks(corpus, queries, device, options.begun)
+
+
+def _engine(options: ExactOptions, products: int, dimension: int) -> Engine:
+    installed = find_spec("faiss") is not None
+    if options.engine == "faiss" and not installed:
+        raise MissingDependency('exact search by faiss needs faiss: pip install "hardneg[cpu]", or engine torch')
+    if options.engine != "auto":
+        return options.engine
+    engines = [name for name, there in _here(options.where, installed).items() if there]
+    if products < _WORTH_A_TRIAL or len(engines) == 1:
+        return "torch"
+    subject = f"exact search on {options.where.type}, {dimension} dimensions"
+    ways: dict[str, Way] = {name: partial(_trial, name, dimension, options.where) for name in engines}
+    chosen = choose(subject, machine_of(options.where), ways)
+    return next(name for name in engines if name == chosen)
+
+
+def _here(device: torch.device, faiss: bool) -> dict[Engine, bool]:
+    """Which engines are worth a trial on a device: faiss on a CPU, bf16 where there are units for it."""
+    if device.type == "cpu":
+        return {"torch": True, "faiss": faiss, "bf16": torch.ops.mkldnn._is_mkldnn_bf16_supported()}
+    return {"torch": True, "faiss": False, "bf16": device.type == "cuda" and torch.cuda.is_bf16_supported(False)}
+
+
+def _trial(engine: Engine, dimension: int, device: torch.device) -> Callable[[], object]:
+    draws = np.random.default_rng(0)
+    rows = min(_TRIAL_ROWS, max(1024, _TRIAL_NUMBERS // dimension))
+    vectors, queries = (draws.standard_normal((n, dimension), np.float32) for n in (rows, _TRIAL_QUERIES))
+    blocks = _blocks(ExactOptions(device=str(device)), engine, dimension)
+
+    def run() -> None:
+        with Silent().task("", None, "") as unseen, float32_products(device):
+            _SEARCHES[engine](vectors, queries, _TRIAL_DEPTH, blocks, unseen)
+
+    return run

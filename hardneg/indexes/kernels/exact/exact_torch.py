@@ -1,0 +1,117 @@
+"""Exact search in plain torch, on any device: a product block by block, keeping a running best k."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.indexes.kernels.checks import vector_blocks
+from hardneg.indexes.kernels.exact.begun_pass import BegunPass, best_of, kept_best
+from hardneg.indexes.kernels.exact.best import best_hits, merged
+from hardneg.indexes.kernels.exact.copied_ahead import copied_ahead
+from hardneg.records.types import Hits
+from hardneg.runtime.progress import Task
+
+_ROWS = 16_384
+
+
+@dataclass(frozen=True)
+class DeviceVectors:
+    """rows: float32 [N, d], finite."""
+
+    rows: Tensor
+
+    @classmethod
+    def load(cls, vectors: FlatVectors, device: torch.device) -> "DeviceVectors":
+        """All vectors of a folder, on `device`.
+
+        Raises:
+            ArtifactError: for a vector that is not finite, naming its row.
+        """
+        rows = torch.empty((len(vectors), vectors.dimension), device=device)
+        for start, block in vector_blocks(vectors, _ROWS):
+            rows[start : start + len(block)] = torch.from_numpy(block)
+        return cls(rows)
+
+    def gather(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """A copy of these rows, int64 [n]: float32 [n, d]."""
+        found: NDArray[np.float32] = self.rows[torch.from_numpy(rows).to(self.rows.device)].cpu().numpy()
+        return found
+
+    @property
+    def dimension(self) -> int:
+        """How many numbers a vector has."""
+        return self.rows.shape[1]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+Vectors = NDArray[np.float32] | FlatVectors | DeviceVectors
+"""What is searched; of a folder no more than a block is in memory."""
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """How many vectors and queries are multiplied at a time, and where; begun: as in `ExactOptions`."""
+
+    corpus: int
+    queries: int
+    device: torch.device
+    begun: Path | None = None
+
+    def pass_over(self, vectors: Vectors, engine: str) -> BegunPass:
+        """How far a stopped search by an engine was with these vectors; one of arrays is not kept."""
+        if not isinstance(vectors, FlatVectors):
+            return BegunPass(None, "")
+        return BegunPass(self.begun, f"{engine}-{self.corpus}-{self.queries}-{vectors.first_row}-{len(vectors)}")
+
+
+def search_blocks(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks: Blocks, task: Task) -> Hits:
+    """What `hardneg.indexes.kernels.exact.exact.search_exact` says, on any device; takes what it has checked.
+
+    Raises:
+        ArtifactError: for vectors, or inner products, that are not finite.
+    """
+    device = blocks.device
+    parts = [to_device(queries[i : i + blocks.queries], device) for i in range(0, len(queries), blocks.queries)]
+    begun = blocks.pass_over(vectors, "torch")
+    best = [best_of(begun.state(i), device) for i in range(len(parts))]
+    begun.tell(task)
+    with torch.inference_mode():
+        space = torch.empty(min(blocks.queries, len(queries)) * min(blocks.corpus, len(vectors)), device=device)
+        for start, block in device_blocks(vectors, blocks, begun.done):
+            for i, part in enumerate(parts):
+                scores = space[: len(part) * len(block)].view(len(part), len(block))
+                best[i] = merged(best[i], torch.mm(part, block.T, out=scores), start, k)
+            begun.at(start + len(block), lambda: (kept_best(mine, k) for mine in best))
+            task.advance(len(block))
+        return best_hits(best, len(queries), k)
+
+
+def device_blocks(vectors: Vectors, blocks: Blocks, done: int = 0) -> Iterator[tuple[int, Tensor]]:
+    """The number of each block's first row and its rows, on the device; the next blocks may overwrite it.
+
+    done: so many rows of a folder are left out, whole blocks.
+    """
+    if isinstance(vectors, FlatVectors) and done:
+        rest = vectors.part(range(done, len(vectors)))
+        yield from ((done + start, block) for start, block in device_blocks(rest, blocks))
+    elif isinstance(vectors, DeviceVectors):
+        starts = range(0, len(vectors), blocks.corpus)
+        yield from ((start, vectors.rows[start : start + blocks.corpus].to(blocks.device)) for start in starts)
+    elif blocks.device.type == "cuda":
+        yield from copied_ahead(vectors, blocks.corpus, blocks.device)
+    else:
+        for start, rows in vector_blocks(vectors, blocks.corpus):
+            yield start, torch.from_numpy(rows).to(blocks.device)
+
+
+def to_device(block: NDArray[np.float32], device: torch.device) -> Tensor:
+    copied = np.require(block, np.float32, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"])
+    return torch.from_numpy(copied).to(device)

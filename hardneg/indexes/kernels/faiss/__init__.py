@@ -1,0 +1,1 @@
+"""faiss's indexes: made, moved to GPUs, and searched."""

@@ -1,0 +1,263 @@
+"""How faiss's indexes are made: trained on a sample of the vectors, which are then encoded block by block.
+
+Also the options that all product quantisers share.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.indexes.kernels.checks import check_finite, vector_blocks
+from hardneg.records.errors import ArtifactError, MissingDependency, UsageError
+from hardneg.records.types import BuildCost
+from hardneg.registry.protocols import IndexSize, SearchCost
+from hardneg.runtime.progress import Progress
+from hardneg.runtime.seeding import generator
+from hardneg.store.atomic_write import link_file, replacing
+
+_BLOCK_BYTES = 32 << 20
+ROUNDS = 10
+"""How often faiss goes over the sample to place the centres of lists."""
+TRAINING = 50e9
+"""Multiplications and additions a second, on the one thread that trains; as measured."""
+_ROUNDS_OF_PARTS, _ROUNDS_TURNED = 25, 4  # the same to place centroids of parts; and for each rotation
+
+
+def load_faiss() -> Any:
+    """The module faiss.
+
+    Raises:
+        MissingDependency: it is not installed.
+    """
+    try:
+        import faiss
+    except ImportError as error:
+        raise MissingDependency('this kind of index needs faiss: pip install "hardneg[cpu]", or "[gpu]"') from error
+    return faiss
+
+
+@dataclass(frozen=True)
+class Training:
+    """What an index is trained on.
+
+    name: of the kind of index, for messages. sample: how many vectors at most. least: how many it takes. seed: of the
+    draw. what: says for messages what takes so many.
+    """
+
+    name: str
+    sample: int
+    least: int
+    seed: int
+    what: str
+
+    def check(self) -> None:
+        """Refuses a sample that is too small whatever the vectors.
+
+        Raises:
+            UsageError: it is.
+        """
+        if self.sample < self.least:
+            raise UsageError(f"{self.name}: sample is {self.sample}: {self.what} take {self.least} vectors or more")
+
+    def settle(self, clustering: Any) -> None:
+        """Seeds one of faiss's clusterings, and lets it see the whole sample, be it small."""
+        clustering.seed = self.seed % (1 << 31)
+        clustering.min_points_per_centroid = 1
+        clustering.max_points_per_centroid = self.sample
+
+
+def train(index: Any, vectors: FlatVectors, training: Training, progress: Progress) -> None:
+    """Trains a faiss index, on one thread: the sums of several would depend on how many there are.
+
+    Raises:
+        UsageError: there are too few vectors.
+        ArtifactError: a vector that was drawn is not finite.
+    """
+    if len(vectors) < training.least:
+        raise UsageError(
+            f"{training.name}: {vectors.folder} holds {len(vectors)} vectors, but {training.what} take "
+            f"{training.least} or more: ask for fewer, or take sq8, fp16 or flat"
+        )
+    rows = sample_rows(len(vectors), training.sample, training.seed)
+    block = np.empty((len(rows), vectors.dimension), np.float32)
+    for place, row in enumerate(rows):  # not by the memory map, which would keep what lies around each row
+        vectors.read(int(row), int(row) + 1, block[place : place + 1])
+    check_finite(block, rows)
+    with progress.task("train", len(rows), "passages") as task, threads(1):
+        index.train(block)
+        task.advance(len(rows))
+
+
+def sample_rows(count: int, size: int, seed: int) -> NDArray[np.int64]:
+    """At most `size` of `count` rows, ascending: one drawn from each of as many equal stretches."""
+    size = min(size, count)
+    edges = np.arange(size + 1, dtype=np.int64) * count // max(size, 1)
+    return generator(seed, "index sample").integers(edges[:-1], edges[1:])
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Lets faiss compute on so many threads."""
+    faiss = load_faiss()
+    had = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(count)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(had)
+
+
+def encode_blocks(
+    vectors: FlatVectors, encode: Callable[[NDArray[np.float32]], Any], progress: Progress
+) -> Iterator[Any]:
+    """What `encode` makes of each block of the vectors, float32 [n, d]."""
+    with progress.task("compress", len(vectors), "passages") as task:
+        for _, block in vector_blocks(vectors, max(1, _BLOCK_BYTES // (4 * vectors.dimension))):
+            yield encode(block)
+            task.advance(len(block))
+
+
+def write_folder(index: Any, codes: Iterable[NDArray[np.uint8]], rows: int, source: Path, path: Path) -> int:
+    """Writes the index folder `path`: a trained, empty faiss index with `codes`, and the docid file of `source`.
+
+    Memory: the codes, as in every search of the index; of the vectors that they are made of, a block.
+
+    Args:
+        index: it holds the codes afterwards.
+        codes: uint8 [n, bytes a vector], as the index's own `sa_encode` gives them, in row order.
+        rows: how many there are in all.
+        source: a dense index folder.
+        path: the folder to write.
+
+    Returns:
+        The number of vectors.
+
+    Raises:
+        ArtifactError: the installed faiss does not read what was written.
+    """
+    inner = innermost(index)
+    make_room(inner, rows)
+    for block in codes:
+        inner.add_sa_codes(np.ascontiguousarray(block))
+    index.ntotal = inner.ntotal
+    return save(index, rows, source, path)
+
+
+def make_room(index: Any, rows: int) -> None:
+    """Takes the memory for the codes of `rows` vectors at once: what grows bit by bit is there twice for a moment."""
+    if isinstance(index, load_faiss().IndexFlatCodes):
+        index.codes.resize(rows * index.code_size)
+
+
+def save(index: Any, rows: int, source: Path, path: Path) -> int:
+    """Writes a faiss index of `rows` vectors in folder `path`, and beside it the docid file of `source`; returns rows.
+
+    Raises:
+        ArtifactError: the installed faiss does not read what was written.
+    """
+    faiss = load_faiss()
+    path.mkdir(parents=True, exist_ok=True)
+    with replacing(path / "index") as file:
+        faiss.write_index(index, faiss.PyCallbackIOWriter(file.write))
+    if (found := read_index(path / "index", mapped=True).ntotal) != rows:
+        raise ArtifactError(f"{path}: faiss reads {found} of {rows} vectors: install another faiss")
+    link_file(source / "docid", path / "docid")
+    return rows
+
+
+def innermost(index: Any) -> Any:
+    """The index that holds the codes, behind a transform of the vectors or not."""
+    faiss = load_faiss()
+    return faiss.downcast_index(index.index) if isinstance(index, faiss.IndexPreTransform) else index
+
+
+def read_index(path: Path, mapped: bool = False) -> Any:
+    """A faiss index in memory, or `mapped` where the installed faiss can: a file must be whole for that.
+
+    Raises:
+        ArtifactError: the file is missing, damaged, or none of faiss.
+    """
+    faiss = load_faiss()
+    try:
+        return faiss.read_index(str(path), getattr(faiss, "IO_FLAG_MMAP_IFC", 0) if mapped else 0)
+    except (RuntimeError, MemoryError) as error:
+        raise ArtifactError(f"{path}: not a faiss index that can be read: build it again") from error
+
+
+@dataclass(frozen=True)
+class Codebook:
+    """Each vector is cut into `subvectors` parts; a part's code of `bits` bits names one of 2^bits centroids."""
+
+    name: str
+    subvectors: int
+    bits: int
+    sample: int
+    seed: int
+
+    @property
+    def centroids(self) -> int:
+        """How many there are for each part."""
+        return int(2**self.bits)
+
+    def cost(self, vectors: int, dimension: int, lists: int = 0, turned: int = 0) -> BuildCost:
+        """Every vector is compared with all centroids, and the centres of lists; those of the sample in each round.
+
+        turned: how often a rotation is fitted.
+        """
+        sample, codes = min(vectors, self.sample), round(self._bytes(lists) * vectors)
+        each = 2.0 * dimension * (self.centroids + lists) + 2.0 * dimension**2 * bool(turned)
+        rounds = self.centroids * (_ROUNDS_OF_PARTS + turned * _ROUNDS_TURNED) + lists * ROUNDS
+        trained = 2.0 * dimension * sample * (rounds + dimension * turned)
+        tables = 4 * dimension * (self.centroids + lists + dimension * bool(turned))
+        return BuildCost(codes + tables, vectors * each, codes, trained / TRAINING)
+
+    def _bytes(self, lists: int) -> float:
+        """Of a vector: its codes, and in lists its number."""
+        return self.subvectors * self.bits / 8 + 8 * bool(lists)
+
+    def search_cost(self, size: IndexSize, part: float = 1, lists: int = 0) -> SearchCost:
+        """Tables of products with all centroids, and a look-up for each part of the vectors that are visited."""
+        operations = 2.0 * size.dimension * (self.centroids + lists)
+        return SearchCost(operations, part * size.vectors * self.subvectors, round(self._bytes(lists) * size.vectors))
+
+    def check(self) -> None:
+        """Refuses options that fit no vectors.
+
+        Raises:
+            UsageError: they do not.
+        """
+        if self.subvectors < 1 or not 1 <= self.bits <= 8:
+            raise UsageError(
+                f"{self.name}: subvectors is {self.subvectors} and bits is {self.bits}: "
+                "subvectors must be at least 1, and bits from 1 to 8"
+            )
+        self.training().check()
+
+    def training(self, lists: int = 0) -> Training:
+        """What the quantiser is trained on, together with the centroids of `lists` lists."""
+        least = max(self.centroids, lists)
+        what = f"{lists} lists" if lists == least else f"{self.centroids} centroids ({self.bits} bits)"
+        return Training(self.name, self.sample, least, self.seed, what)
+
+    def check_dimension(self, dimension: int) -> None:
+        """Refuses vectors that cannot be cut into so many equal parts.
+
+        Raises:
+            UsageError: they cannot; it says which numbers fit.
+        """
+        if dimension % self.subvectors:
+            fitting = ", ".join(str(m) for m in range(1, dimension + 1) if dimension % m == 0)
+            raise UsageError(
+                f"{self.name}: vectors of dimension {dimension} cannot be cut into {self.subvectors} subvectors; "
+                f"these fit: {fitting}"
+            )
+
+    def settle(self, clustering: Any) -> None:
+        """What `Training.settle` does, with this sample and seed."""
+        self.training().settle(clustering)

@@ -1,0 +1,1 @@
+"""Lucene's indexes: Java started, indexes searched, written and read."""

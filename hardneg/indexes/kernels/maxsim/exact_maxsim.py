@@ -1,0 +1,196 @@
+"""Exact search among token vectors: MaxSim of all queries with every document, in one pass over the file."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hardneg.formats.vectors.token_store import TokenStore
+from hardneg.indexes.kernels.checks import check_finite, check_rows, no_hits
+from hardneg.indexes.kernels.exact.begun_pass import BegunPass, best_of, kept_best
+from hardneg.indexes.kernels.exact.best import best_hits, merged
+from hardneg.indexes.kernels.exact.exact import ExactOptions
+from hardneg.indexes.kernels.exact.exact_torch import DeviceVectors
+from hardneg.indexes.kernels.maxsim.maxsim_scores import block_scores, check_tokens, documents_at_once, tensor
+from hardneg.records.types import Encoded, Hits, TokenVectors
+from hardneg.runtime.float32_products import float32_products
+from hardneg.runtime.progress import Progress, Silent
+
+_CELL = 1 << 18
+"""Tokens of documents: as many as the largest block of any device."""
+
+
+@dataclass(frozen=True)
+class MultiVectorSearcher:
+    """Searches the token vectors of a folder; `options` change the speed only, `progress` is told of each block.
+
+    Vectors of no more than `options.resident` bytes stay on the device from the first search on. rows: these alone are
+    searched; they begin where `cell_at` says.
+    """
+
+    store: TokenStore
+    options: ExactOptions | None = None
+    progress: Progress | None = None
+    rows: range | None = None
+
+    def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
+        """The k documents of the largest MaxSim with each query, exactly; ties by ascending row.
+
+        Raises:
+            UsageError: for texts, queries of another form or dimension or not finite, or k below 1.
+        """
+        return search_tokens(self, check_tokens(queries, self.store.dimension, k), k)
+
+    @property
+    def settings(self) -> ExactOptions:
+        """The device, and how many tokens of documents and of queries are multiplied at a time."""
+        return self.options or ExactOptions()
+
+    @property
+    def searched(self) -> range:
+        """The rows that are searched."""
+        return range(len(self.store)) if self.rows is None else self.rows
+
+    @cached_property
+    def at_once(self) -> int:
+        """How many documents may be asked for at a time."""
+        return documents_at_once(self.store.offsets)
+
+    def encoded(self, rows: NDArray[np.int64]) -> TokenVectors:
+        """The token vectors of the documents of rows int64 [n].
+
+        Raises:
+            UsageError: for rows that are not in the index.
+        """
+        check_rows(rows, len(self.store))
+        return self.store.gather(rows)
+
+    def using(self, options: ExactOptions, progress: Progress | None) -> "MultiVectorSearcher":
+        """The same with these options, and telling of progress."""
+        return replace(self, options=options, progress=progress)
+
+    @cached_property
+    def held(self) -> DeviceVectors | None:
+        """All vectors of the store, where they fit the device."""
+        options, vectors = self.settings, self.store.vectors
+        small = 4 * len(vectors) * vectors.dimension <= options.resident
+        return DeviceVectors.load(vectors, options.where) if small else None
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """Tokens of documents and of queries that are multiplied at a time."""
+
+    documents: int
+    queries: int
+
+    @classmethod
+    def of(cls, options: ExactOptions, asked: int) -> "_Sizes":
+        """For `asked` tokens of queries: few of them take longer blocks of documents, within the same memory."""
+        cpu = options.where.type == "cpu"
+        products, most, queries = (1 << 22, 1 << 15, 1024) if cpu else (1 << 28, 1 << 18, 8192)
+        queries = options.query_block or queries
+        fitting = min(most, max(products // most, products // max(1, min(asked, queries))))
+        return cls(options.corpus_block or fitting, queries)
+
+
+@dataclass(frozen=True)
+class _QueryTokens:
+    """Some of the queries: their tokens as columns, float32 [d, S], and how many each has, int64 [Q]."""
+
+    vectors: Tensor
+    counts: Tensor
+
+
+def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) -> Hits:
+    """The k documents of the largest MaxSim with each query; ties by ascending row, at rank k too.
+
+    A document without tokens is no hit, and a query without tokens has none. A block of documents is in memory at a
+    time, and all of them where they are on the device already.
+
+    Args:
+        searcher: its documents.
+        queries: Q of them, checked.
+        k: how many; above the number of documents the lists are padded with row -1 and score -inf.
+
+    Raises:
+        ArtifactError: for vectors, or scores, that are not finite.
+    """
+    store, options, held = searcher.store, searcher.settings, searcher.held
+    asked = np.flatnonzero(np.diff(queries.offsets))
+    sizes = _Sizes.of(options, len(queries.vectors))
+    parts = list(_parts(queries[asked], sizes.queries, options.where))
+    cells = _cells(store, searcher.searched)
+    spans = [span for cell in cells for span in store.spans(sizes.documents, cell)]
+    total = sum(stop - start for start, stop in spans)
+    begun = BegunPass(options.begun, f"tokens-{sizes.documents}-{sizes.queries}-{searcher.searched.start}-{total}")
+    best = [best_of(begun.state(number), options.where) for number in range(len(parts))]
+    first = spans[0][0] if spans else 0
+    spans = [span for span in spans if span[0] >= first + begun.done]
+    done = int(np.count_nonzero(np.diff(store.offsets[: first + begun.done + 1])))
+    told = (searcher.progress or Silent()).task("search", total, "passages")
+    with torch.inference_mode(), float32_products(options.where), told as task:
+        begun.tell(task)
+        for start, stop in spans:
+            lengths = np.diff(store.offsets[start : stop + 1])
+            counts = torch.from_numpy(lengths[lengths > 0]).to(options.where)
+            if len(counts):
+                block = _block(store, start, stop, held, options.where)
+                scores = (block_scores(block, counts, part.vectors, part.counts) for part in parts)
+                best[:] = [merged(mine, found, done, k) for mine, found in zip(best, scores, strict=True)]
+            done += len(counts)
+            begun.at(stop - first, lambda: (kept_best(mine, k) for mine in best))
+            task.advance(stop - start)
+        found = best_hits(best, len(asked), k)
+    hits = no_hits(len(queries), k)
+    hits.rows[asked] = _numbered(np.flatnonzero(np.diff(store.offsets)), found.rows)
+    hits.scores[asked] = found.scores
+    return hits
+
+
+def cell_at(store: TokenStore, row: int) -> int:
+    """The first document at or behind `row` that begins a cell.
+
+    A cell has the documents that begin among so many tokens, on every device and for all options. Blocks do not reach
+    over one, so the score of a document is the same to the bit in a search of whole cells and in one of all.
+    """
+    token = -(-int(store.offsets[row]) // _CELL) * _CELL
+    return min(int(np.searchsorted(store.offsets, token)), len(store))
+
+
+def _cells(store: TokenStore, rows: range) -> Iterator[range]:
+    """The cells of some rows that are whole ones, or end with the store."""
+    first = np.searchsorted(store.offsets, np.arange(0, int(store.offsets[-1]), _CELL))
+    for start, stop in pairwise([*first.tolist(), len(store)]):
+        yield range(max(start, rows.start), min(stop, rows.stop))
+
+
+def _numbered(there: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The rows of documents that are numbered among those `there`, which have tokens; -1 stays."""
+    return np.append(there, -1)[places]
+
+
+def _parts(queries: TokenVectors, size: int, device: torch.device) -> Iterator[_QueryTokens]:
+    """Whole queries, with about `size` tokens together."""
+    start = 0
+    while start < len(queries):
+        stop = int(np.searchsorted(queries.offsets, queries.offsets[start] + size, "right")) - 1
+        stop = max(start + 1, stop)
+        part = queries[start:stop]
+        vectors = tensor(part.vectors).to(device).T.contiguous()
+        yield _QueryTokens(vectors, torch.from_numpy(np.diff(part.offsets)).to(device))
+        start = stop
+
+
+def _block(store: TokenStore, start: int, stop: int, held: DeviceVectors | None, device: torch.device) -> Tensor:
+    first, last = int(store.offsets[start]), int(store.offsets[stop])
+    if held is not None:
+        return held.rows[first:last]
+    vectors = store.vectors.read(first, last)
+    check_finite(vectors, range(first, last))
+    return torch.from_numpy(vectors).to(device)

@@ -1,0 +1,122 @@
+"""What the miners share that leave out candidates by their scores."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.mining.miners.selection import Rule, lowest, refusal, scores_of
+from hardneg.records.errors import PluginError
+from hardneg.records.types import Candidates, Drops, Negatives, RankedList
+from hardneg.runtime.seeding import generator
+
+SCORES = "scores"
+"""The label of the run whose scores decide; without one, those of the list itself do."""
+
+SCORE, UNSCORED, NO_POSITIVE = "score", "unscored", "no scored positive"
+Places = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Filtered:
+    """The first `count` of a list's top that a rule keeps by their scores, positives left out.
+
+    Attributes:
+        depth: how many documents of the list to look at.
+        count: how many to keep.
+        order: which of those that the rule keeps come first: top, as the list has them; scored, the highest score of
+            the run labelled `scores` first; random, drawn.
+        fill: random: what is missing is drawn from the list behind `depth`, whatever its scores.
+        exclude_copies: also leave out documents whose contents equal a positive's.
+    """
+
+    version: ClassVar[int] = 1
+    compares: ClassVar[bool] = False
+
+    depth: int = 50
+    count: int = 4
+    order: Literal["top", "scored", "random"] = "top"
+    fill: Literal["none", "random"] = "none"
+    exclude_copies: bool = True
+
+    def __post_init__(self) -> None:
+        if min(self.depth, self.count) < 1:
+            raise PluginError(f"depth and count must be 1 or above, not depth {self.depth} and count {self.count}")
+
+    def rule(self) -> Rule:
+        """What is kept."""
+        raise NotImplementedError
+
+    def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
+        """The negatives of each query; what was left out of the first `depth` comes with them."""
+        rule = self.rule()
+        for query in candidates:
+            yield self._mined(query, rule, generator(seed, "filtered", query.query_id))
+
+    def _mined(self, query: Candidates, rule: Rule, draws: np.random.Generator) -> Negatives:
+        ranking, refused = query.ranking, refusal(query, self.exclude_copies)
+        top = ranking.doc_ids[: self.depth]
+        scored = query.hits.get(SCORES, ranking)
+        scores, verdicts, noted = judged(query, top, scored, rule, self.compares)
+        reasons = [refused(doc_id) or verdict for doc_id, verdict in zip(top, verdicts, strict=True)]
+        fit = np.flatnonzero([not reason for reason in reasons])
+        chosen = self._ordered(fit, scores, draws)[: self.count].tolist()
+        dropped = Counter(filter(None, reasons))
+        if self.fill == "random":
+            behind = draws.permutation(np.arange(len(top), len(ranking.doc_ids))).tolist()
+            chosen += _first_fit(ranking.doc_ids, behind, self.count - len(chosen), refused, dropped)
+        return Negatives(
+            query.query_id,
+            query.positives,
+            [ranking.doc_ids[place] for place in chosen],
+            np.asarray(ranking.scores, np.float32)[chosen],
+            dict(dropped),
+            _drops(top, reasons, scores, chosen),
+            noted,
+        )
+
+    def _ordered(self, places: Places, scores: NDArray[np.float32], draws: np.random.Generator) -> Places:
+        """Places int64 [n] that are fit, in the order in which they are taken."""
+        if self.order == "random":
+            return draws.permutation(places)
+        return places[np.argsort(-scores[places], kind="stable")] if self.order == "scored" else places
+
+
+def judged(
+    query: Candidates, doc_ids: Sequence[str], scored: RankedList, rule: Rule, compares: bool
+) -> tuple[NDArray[np.float32], list[str], tuple[str, ...]]:
+    """The scores of documents in a list, what a rule has against each (nothing: empty), what to note of the query."""
+    scores, positive = scores_of(doc_ids, scored), lowest(scores_of(query.positives, scored))
+    unknown = compares and bool(np.isnan(positive))
+    against = np.where(rule(scores, np.atleast_1d(positive)), "", NO_POSITIVE if unknown else SCORE)
+    verdicts = np.where(np.isnan(scores), UNSCORED, against).tolist()
+    return scores, verdicts, (NO_POSITIVE,) if unknown else ()
+
+
+def _first_fit(
+    doc_ids: Sequence[str],
+    places: Iterable[int],
+    count: int,
+    refused: Callable[[str], str | None],
+    dropped: Counter[str],
+) -> list[int]:
+    """The first `count` places of documents that may be negatives; the others are counted."""
+    found: list[int] = []
+    for place in places:
+        if len(found) >= count:
+            break
+        if (why := refused(doc_ids[place])) is None:
+            found.append(place)
+        else:
+            dropped[why] += 1
+    return found
+
+
+def _drops(top: Sequence[str], reasons: Sequence[str], scores: NDArray[np.float32], chosen: Sequence[int]) -> Drops:
+    out = [place for place, reason in enumerate(reasons) if reason]
+    ranks = np.array(out, np.int32) + 1
+    told = [reasons[place] for place in out]
+    return Drops(len(top), [top[place] for place in out], ranks, told, scores[out], np.array(chosen, np.int32) + 1)

@@ -1,0 +1,135 @@
+"""What miners share: going down a ranked list and leaving out what must not be a negative; rules for scores."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.records.types import Candidates, Negatives, RankedList
+
+Rule = Callable[[NDArray[np.float32], NDArray[np.float32]], NDArray[np.bool_]]
+"""From candidates' scores float32 [n] and the lowest score of their query's positives, float32 [n] or [1], to bool [n].
+
+Nothing is kept that has no score (nan), nor, by a rule that compares, where no positive has one.
+"""
+
+
+def refusal(query: Candidates, exclude_copies: bool, taken: Iterable[str] = ()) -> Callable[[str], str | None]:
+    """A function that says why a document cannot be a negative of the query, or None where it can.
+
+    It takes each document once: the second time, and one that is `taken` already, it is `repeated`.
+    """
+    positives = frozenset(query.positives)
+    copies = query.duplicates if exclude_copies else frozenset()
+    seen = set(taken)
+
+    def reason(doc_id: str) -> str | None:
+        if doc_id in positives:
+            return "positive"
+        if doc_id in copies:
+            return "duplicate"
+        if doc_id in seen:
+            return "repeated"
+        seen.add(doc_id)
+        return None
+
+    return reason
+
+
+def fit_places(doc_ids: Sequence[str], reason: Callable[[str], str | None]) -> tuple[NDArray[np.int64], Counter[str]]:
+    """The places of the documents that `reason` has nothing against, int64 [n], ascending; others by its word."""
+    told = [reason(doc_id) for doc_id in doc_ids]
+    places = np.array([place for place, why in enumerate(told) if why is None], np.int64)
+    return places, Counter(why for why in told if why is not None)
+
+
+def evenly(sizes: Sequence[int]) -> NDArray[np.int64]:
+    """An order, int64 [sum of sizes], of lists that stand one after the other: each spread evenly over the whole."""
+    places = [(np.arange(size) + 0.5) / size for size in sizes if size]
+    return np.concatenate(places or [np.empty(0)]).argsort(kind="stable")
+
+
+def select(query: Candidates, ranks: Sequence[int], count: int, exclude_copies: bool) -> Negatives:
+    """The first `count` documents fit to be negatives at the given ranks, counted from 0, of the list."""
+    ranking = query.ranking
+    doc_ids = [ranking.doc_ids[rank] for rank in ranks]
+    kept = _fit(query, doc_ids, exclude_copies)[:count]
+    looked_at = kept[-1] + 1 if len(kept) == count else len(doc_ids)
+    left_out = [doc_ids[place] for place in sorted(set(range(looked_at)).difference(kept))]
+    scores = np.asarray(ranking.scores, np.float32)[[ranks[place] for place in kept]]
+    chosen = [doc_ids[place] for place in kept]
+    return Negatives(query.query_id, query.positives, chosen, scores, _reasons(query, left_out, exclude_copies))
+
+
+def _fit(query: Candidates, doc_ids: Sequence[str], exclude_copies: bool) -> list[int]:
+    """Places of documents that may be negatives, each document once."""
+    if len(set(doc_ids)) < len(doc_ids):
+        reason = refusal(query, exclude_copies)
+        return [place for place, doc_id in enumerate(doc_ids) if reason(doc_id) is None]
+    excluded = query.duplicates.union(query.positives) if exclude_copies else frozenset(query.positives)
+    return [place for place, doc_id in enumerate(doc_ids) if doc_id not in excluded]
+
+
+def _reasons(query: Candidates, doc_ids: Sequence[str], exclude_copies: bool) -> dict[str, int]:
+    """Why each of these was left out, counted."""
+    reason = refusal(query, exclude_copies)
+    return dict(Counter(reason(doc_id) or "repeated" for doc_id in doc_ids))
+
+
+def below(threshold: float) -> Rule:
+    """Keeps what scores less than the threshold.
+
+    Source: Qu et al., RocketQA (NAACL 2021), section 4.1.3, with a threshold of 0.1.
+    """
+    return lambda scores, positive: scores < threshold
+
+
+def at_most(threshold: float) -> Rule:
+    """Keeps what scores no more than the threshold.
+
+    Source: Merrick et al., Arctic-Embed (arXiv 2405.05374).
+    """
+    return lambda scores, positive: scores <= threshold
+
+
+def margin(width: float) -> Rule:
+    """Keeps what scores at least `width` less than the positive.
+
+    Source: Moreira et al., NV-Retriever (arXiv 2407.15831), TopK-MarginPos.
+    """
+    return lambda scores, positive: scores + width <= positive
+
+
+def share(of_positive: float) -> Rule:
+    """Keeps what scores no more than this share of the positive's score.
+
+    Of a negative score, the share is as far below it as that of the positive number would be.
+
+    Source: Moreira et al., NV-Retriever (arXiv 2407.15831), TopK-PercPos, with a share of 0.95.
+    """
+    return lambda scores, positive: scores <= positive - np.abs(positive) * (1 - of_positive)
+
+
+RULES: Mapping[str, Callable[[float], Rule]] = {
+    "denoised": below,
+    "max-score": at_most,
+    "pos-margin": margin,
+    "pos-percent": share,
+}
+"""The rule of each miner by the miner's name, made of its threshold."""
+
+COMPARING = ("pos-margin", "pos-percent")
+"""Those that hold a document's score against that of the query's positives."""
+
+
+def scores_of(doc_ids: Sequence[str], scored: RankedList) -> NDArray[np.float32]:
+    """Their scores in a list: float32 [n], nan for those that it lacks."""
+    known = dict(zip(scored.doc_ids, scored.scores.tolist(), strict=True))
+    return np.array([known.get(doc_id, np.nan) for doc_id in doc_ids], np.float32)
+
+
+def lowest(scores: NDArray[np.float32]) -> np.float32:
+    """The lowest of the scores that are known, nan where none is."""
+    known = scores[~np.isnan(scores)]
+    return np.float32(known.min()) if len(known) else np.float32(np.nan)

@@ -1,0 +1,112 @@
+"""SimANS: negatives whose scores are near the positive's are drawn more often than others."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from math import isfinite
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.mining.miners.selection import fit_places, refusal, scores_of
+from hardneg.records.errors import PluginError
+from hardneg.records.types import Candidates, Negatives
+from hardneg.runtime.seeding import generator
+
+NO_POSITIVE = "no scored positive"
+Scores = NDArray[np.float64]
+
+FORMS: Mapping[str, Callable[[Scores, float], Scores]] = {
+    "paper": lambda away, shift: (away - shift) ** 2,
+    "unshifted": lambda away, shift: away**2,
+    "absolute": lambda away, shift: np.abs(away),
+    "opposite": lambda away, shift: (away + shift) ** 2,
+}
+"""What the logarithm of a document's odds falls with, of s(d) - s(positive), float64 [n], and the shift."""
+
+
+@dataclass(frozen=True)
+class SimAns:
+    """Draws ambiguous negatives: neither those far above the positive, nor those that are easy.
+
+    The odds of document d, with away = s(d) - s(positive), are exp(-sharpness * f), where f is by `form`. Draws are
+    without replacement, from the top of the list. A positive that the list lacks has no score: give a run that was
+    searched with `positives`.
+
+    Source: Zhou et al., SimANS: Simple Ambiguous Negatives Sampling for Dense Text Retrieval (EMNLP 2022,
+    arXiv 2210.11773), Eq. 4; its programs have the other forms.
+
+    Attributes:
+        count: how many documents to draw; a list that has fewer fit ones gives all of them.
+        depth: the last rank to draw from, counted from 1 before any exclusion.
+        sharpness: the paper's a; scores of a narrow range, such as cosines, need a larger one.
+        shift: the paper's b; the forms unshifted and absolute have none.
+        form: paper, f = (away - shift)^2; unshifted, away^2 (the program's read-me); absolute, abs(away) (its program
+            for MS MARCO passages, sharpness 3); opposite, (away + shift)^2 (its programs for NQ, TriviaQA and MS MARCO
+            documents, which shift the other way than the paper).
+        positive: which score a query with several scored positives has: drawn, that of any one, as published; mean;
+            lowest.
+        without_positive: what becomes of a query without a scored positive: last, the documents of the top that rank
+            lowest, as in the programs; drop, it has no negatives.
+        exclude_copies: also leave out documents whose contents equal a positive's.
+    """
+
+    version: ClassVar[int] = 2
+    compares: ClassVar[bool] = True
+
+    count: int = 50
+    depth: int = 200
+    sharpness: float = 0.5
+    shift: float = 0.0
+    form: Literal["paper", "unshifted", "absolute", "opposite"] = "paper"
+    positive: Literal["drawn", "mean", "lowest"] = "drawn"
+    without_positive: Literal["last", "drop"] = "last"
+    exclude_copies: bool = True
+
+    def __post_init__(self) -> None:
+        if min(self.count, self.depth) < 1:
+            raise PluginError(
+                f"simans: count and depth must be 1 or above, not count {self.count} and depth {self.depth}"
+            )
+        if not 0 <= self.sharpness < np.inf or not isfinite(self.shift):
+            raise PluginError(
+                f"simans: sharpness must be a number of 0 or above and shift one, not {self.sharpness} and {self.shift}"
+            )
+        if self.shift and self.form in ("unshifted", "absolute"):
+            raise PluginError(f"simans: form {self.form} has no shift: leave shift out, or take form paper")
+
+    def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
+        """The negatives of each query, in the list's order."""
+        for query in candidates:
+            yield self._mined(query, generator(seed, "simans", query.query_id))
+
+    def _mined(self, query: Candidates, draws: np.random.Generator) -> Negatives:
+        top, reason = query.ranking.doc_ids[: self.depth], refusal(query, self.exclude_copies)
+        ranks, dropped = fit_places(top, reason)
+        scores = np.asarray(query.ranking.scores, np.float32)[ranks]
+        positive = self._positive_score(query, draws)
+        if positive is None:
+            chosen = np.arange(len(ranks))[-self.count :]
+            if self.without_positive == "drop":
+                chosen, dropped = chosen[:0], dropped + Counter({NO_POSITIVE: len(ranks)})
+        else:  # the largest sums of log odds and Gumbel noise are draws without replacement
+            keys = self.log_odds(scores, positive) + draws.gumbel(size=len(ranks))
+            chosen = np.sort(np.argsort(-keys, kind="stable")[: self.count])
+        doc_ids = [top[rank] for rank in ranks[chosen].tolist()]
+        noted = (NO_POSITIVE,) if positive is None else ()
+        return Negatives(query.query_id, query.positives, doc_ids, scores[chosen], dict(dropped), noted=noted)
+
+    def log_odds(self, scores: NDArray[np.float32], positive: float) -> Scores:
+        """The logarithm of each document's odds, float64 [n], up to a constant."""
+        return -self.sharpness * FORMS[self.form](scores.astype(np.float64) - positive, self.shift)
+
+    def _positive_score(self, query: Candidates, draws: np.random.Generator) -> float | None:
+        """What candidates are held against; None where the list has no positive."""
+        found = scores_of(query.positives, query.ranking)
+        known = found[~np.isnan(found)]
+        if not len(known):
+            return None
+        if self.positive == "drawn":
+            return float(known[draws.integers(len(known))])
+        return float(known.mean() if self.positive == "mean" else known.min())

@@ -1,0 +1,122 @@
+"""Negatives of several runs together, of each its share."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from math import isfinite
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.mining.miners.selection import evenly, refusal
+from hardneg.records.errors import PluginError
+from hardneg.records.types import Candidates, Negatives, RankedList
+from hardneg.runtime.seeding import generator
+
+_Places = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Union:
+    """Negatives of the top of several runs, of each its share, evenly interleaved; positives are left out.
+
+    A document is taken once, from the first run whose turn it is: those after it go on to their next one. A run that
+    has too few gives what it has. Scores are those of the run that a document is taken from.
+
+    Source: ANCE-Tele (Sun et al., Reduce Catastrophic Forgetting of Dense Retrieval Training with Teleportation
+    Negatives, EMNLP 2022): its program draws 30 of the top 200 of each list.
+
+    Attributes:
+        count: how many documents to keep of all runs together.
+        depth: the last rank of each run to look at, counted from 1 before any exclusion.
+        shares: how much each run gives, by its label, as numbers that are set in proportion; empty: all the same.
+        choice: sampled, drawn from the top of each run; top, its best-ranked ones.
+        exclude_copies: also leave out documents whose contents equal a positive's.
+    """
+
+    version: ClassVar[int] = 1
+
+    count: int = 60
+    depth: int = 200
+    shares: Mapping[str, float] = field(default_factory=dict)
+    choice: Literal["sampled", "top"] = "sampled"
+    exclude_copies: bool = True
+
+    def __post_init__(self) -> None:
+        if min(self.count, self.depth) < 1:
+            raise PluginError(
+                f"union: count and depth must be 1 or above, not count {self.count} and depth {self.depth}"
+            )
+        wrong = {label: share for label, share in self.shares.items() if not share > 0 or not isfinite(share)}
+        if wrong:
+            raise PluginError(
+                "union: shares must be numbers above 0: " + ", ".join(f"{label} has {wrong[label]}" for label in wrong)
+            )
+
+    def problems(self, runs: Sequence[str]) -> Iterator[str]:
+        """What is wrong with the labels of the runs that it is to read."""
+        if len(runs) < 2:
+            yield f"union joins several runs: give {'another one' if runs else 'two or more'}, or take miner sampled"
+        if self.shares:
+            wrong = [*(f"no run {label}" for label in self.shares if label not in runs)]
+            wrong += [f"no share of {label}" for label in runs if label not in self.shares]
+            if wrong:
+                yield f"union: {', '.join(wrong)}: shares must name the runs, which are {', '.join(runs)}"
+
+    def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
+        """The negatives of each query.
+
+        Raises:
+            PluginError: there are shares, and they do not name the runs.
+        """
+        for query in candidates:
+            yield self._mined(query, seed)
+
+    def _mined(self, query: Candidates, seed: int) -> Negatives:
+        reason, dropped = refusal(query, self.exclude_copies), Counter[str]()
+        taken: list[tuple[RankedList, _Places]] = []
+        for label, count in self.counts(list(query.hits)).items():
+            ranked = query.hits[label]
+            order = self._order(ranked, seed, label, query.query_id)
+            taken.append((ranked, _first(ranked.doc_ids, order, count, reason, dropped)))
+        doc_ids = [ranked.doc_ids[place] for ranked, places in taken for place in places.tolist()]
+        scores = [np.asarray(ranked.scores, np.float32)[places] for ranked, places in taken]
+        order = evenly([len(places) for _, places in taken])
+        joined = np.concatenate([np.empty(0, np.float32), *scores])[order]
+        negatives = [doc_ids[place] for place in order.tolist()]
+        return Negatives(query.query_id, query.positives, negatives, joined, dict(dropped))
+
+    def counts(self, labels: Sequence[str]) -> dict[str, int]:
+        """How many documents each run is to give; where shares leave a rest, the largest rests have one more."""
+        if self.shares and {*labels} != {*self.shares} and labels:
+            raise PluginError("; ".join(self.problems(labels)))
+        shares = np.array([self.shares.get(label, 1.0) for label in labels], np.float64)
+        exact = self.count * shares / max(shares.sum(), 1e-300)
+        whole = np.floor(exact + 1e-9).astype(np.int64)
+        more = np.argsort(whole - exact, kind="stable")[: self.count - whole.sum()]
+        whole[more] += 1
+        return dict(zip(labels, whole.tolist(), strict=True))
+
+    def _order(self, ranked: RankedList, seed: int, label: str, query_id: str) -> _Places:
+        """The places of the top of a run, int64 [n], in the order in which they are taken."""
+        length = min(self.depth, len(ranked.doc_ids))
+        if self.choice == "top":
+            return np.arange(length)
+        return generator(seed, "union", label, query_id).permutation(length)
+
+
+def _first(
+    doc_ids: Sequence[str], order: _Places, count: int, reason: Callable[[str], str | None], dropped: Counter[str]
+) -> _Places:
+    """The first `count` places of an order that `reason` has nothing against; the others are counted."""
+
+    def fit() -> Iterator[int]:
+        for place in order.tolist():
+            if (why := reason(doc_ids[place])) is None:
+                yield place
+            else:
+                dropped[why] += 1
+
+    return np.array(list(islice(fit(), count)), np.int64)

@@ -1,8 +1,0 @@
-"""`python -m hardneg.pyserini FOLDER`."""
-
-import sys
-
-from hardneg.cli.main import main
-
-sys.argv.insert(1, "pyserini")
-main()

@@ -1,0 +1,1 @@
+"""Frozen records with the field's words, errors, wording, and the names of files in artifacts."""

@@ -1,0 +1,247 @@
+"""The field's words as frozen records: what passes between datasets, indexes, miners, losses and stages.
+
+A plugin needs nothing of hardneg but this module.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.records.encoded import Encoded as Encoded
+from hardneg.records.encoded import SparseRows as SparseRows
+from hardneg.records.encoded import TokenVectors as TokenVectors
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Document(NamedTuple):
+    """One entry of a corpus. What is encoded and indexed is `contents`: the title, a space, the text."""
+
+    doc_id: str
+    text: str
+    title: str = ""
+
+    @property
+    def contents(self) -> str:
+        """Title and text in one string; the text alone where there is no title."""
+        return f"{self.title} {self.text}" if self.title else self.text
+
+
+class Query(NamedTuple):
+    """One query of one split."""
+
+    query_id: str
+    text: str
+
+
+class Answers(NamedTuple):
+    """The short answers to one query, any of which is right."""
+
+    query_id: str
+    texts: tuple[str, ...]
+
+
+class Judgement(NamedTuple):
+    """How relevant one document is to one query; 0 and below mean judged and not relevant."""
+
+    query_id: str
+    doc_id: str
+    relevance: int
+
+
+class Collection(Protocol):
+    """What a dataset loader gives: a corpus, and queries and judgements by split, each read as a stream.
+
+    Every call of a method starts a new pass over the source.
+    """
+
+    def documents(self) -> Iterator[Document]:
+        """The corpus, in the order that row numbers will follow."""
+
+    def splits(self) -> Sequence[str]:
+        """The splits that have queries, such as `train`, `dev`, `test`."""
+
+    def queries(self, split: str) -> Iterator[Query]:
+        """The queries of one split."""
+
+    def qrels(self, split: str) -> Iterator[Judgement]:
+        """The judgements of one split."""
+
+    def notes(self) -> Sequence[str]:
+        """After a full pass: one line for each kind of thing that was left out, with its count."""
+
+
+class Lookup(NamedTuple):
+    """What looking up a source's files found: bytes on this machine, bytes that would come, and a word on them."""
+
+    there: int = 0
+    ahead: int = 0
+    note: str = ""
+
+
+@runtime_checkable
+class HasAnswers(Protocol):
+    """What a collection may give besides: the answers to its queries, as question answering has them."""
+
+    def answers(self, split: str) -> Iterator[Answers]:
+        """The answers to the queries of one split; queries without any may be left out."""
+
+
+@runtime_checkable
+class HasWithheld(Protocol):
+    """What a collection may give besides: judgements that are kept from training, to measure by."""
+
+    def withheld(self) -> Iterator[Judgement]:
+        """Judgements that no split has, about queries of some split."""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginSetting:
+    """A plugin as a recipe or a command names it, with the options that were given."""
+
+    name: str
+    options: Mapping[str, object] = field(default_factory=dict)
+
+
+class BuildCost(NamedTuple):
+    """What an index takes: bytes of disk without ids, operations, bytes of memory beside a block, seconds of a core."""
+
+    disk: int
+    operations: float = 0
+    memory: int = 0
+    seconds: float = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """The best k documents of Q queries.
+
+    rows: int64 [Q, k], row numbers of the index, best first, ties in ascending row order; -1 pads short lists.
+    scores: float32 [Q, k], descending; -inf where rows is -1.
+    """
+
+    rows: NDArray[np.int64]
+    scores: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class RankedList:
+    """One query's entries of one run, best first: doc_ids, and float32 scores [n], descending."""
+
+    doc_ids: Sequence[str]
+    scores: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """All a miner may look at for one query.
+
+    positives: every document judged relevant to the query, over all of its splits' judgements.
+    duplicates: documents whose contents are the same as a positive's, the positives themselves left out.
+    hits: ranked lists by the name of the run they came from; the first is the one to select from.
+    doc_ids: the whole corpus's ids by row; indexing is cheap, copying is not.
+    """
+
+    query_id: str
+    positives: Sequence[str]
+    hits: Mapping[str, RankedList]
+    doc_ids: Sequence[str]
+    duplicates: frozenset[str] = frozenset()
+
+    @property
+    def ranking(self) -> RankedList:
+        """The list to select from: the first of `hits`, or an empty one."""
+        empty = RankedList((), np.empty(0, np.float32))
+        return next(iter(self.hits.values()), empty)
+
+    @property
+    def listed(self) -> list[str]:
+        """The documents of all lists, each once, those of the first list first."""
+        return list(dict.fromkeys(doc_id for ranked in self.hits.values() for doc_id in ranked.doc_ids))
+
+
+@dataclass(frozen=True, slots=True)
+class Drops:
+    """Which n of the first `candidates` documents of a query's list were left out, by rank, and why.
+
+    ranks: int32 [n], in the list, counted from 1. reasons: `positive`, `duplicate`, `score`, ... scores: float32 [n],
+    those that decided, nan where there is none. chosen: int32 [k], the ranks of the k negatives, in their order; 0 for
+    those from elsewhere.
+    """
+
+    candidates: int
+    doc_ids: Sequence[str]
+    ranks: NDArray[np.int32]
+    reasons: Sequence[str]
+    scores: NDArray[np.float32]
+    chosen: NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Negatives:
+    """What a miner chose for one query; scores: float32 [n], those of the run, nan where there is none.
+
+    dropped counts the candidates that were left out, by reason (`positive`, `duplicate`, ...). drops: which they were,
+    from a miner that tells. noted: what else is true of the query and worth counting, such as `no scored positive`.
+    """
+
+    query_id: str
+    positives: Sequence[str]
+    negatives: Sequence[str]
+    scores: NDArray[np.float32]
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    drops: Drops | None = None
+    noted: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreBatch:
+    """All a loss may look at: B queries against the M documents in play.
+
+    scores: float [B, M], the model's own scores.
+    positive: bool [B, M], the document drawn as this row's positive (at least one a row).
+    own: bool [B, M], documents mined as negatives for this row's query.
+    valid: bool [B, M], false for padding and for a document that must not count as a negative of this row: another
+        known positive of the query, or a copy of one. A row's own positive is valid.
+    ranks: int64 [B, M] or None, rank of the document in the list it was retrieved from, counted from 1; 0 is unknown.
+    teacher: float [B, M] or None, a teacher's scores, nan where it has none.
+    weights: float [B] or None, weight of each row.
+    guide: float [B, M] or None, the scores of another model, the guide; as are guide_query_query [B, B] and
+        guide_document_document [M, M], of the queries and of the columns' documents with each other.
+    query_query: float [B, B], document_document: float [M, M], or None, the model's own scores of queries, and of the
+        columns' documents, with each other; -inf where a column must not count as a negative of a row, such as a query
+        of itself and a document of those of its own query.
+    """
+
+    scores: "Tensor"
+    positive: "Tensor"
+    own: "Tensor"
+    valid: "Tensor"
+    ranks: "Tensor | None" = None
+    teacher: "Tensor | None" = None
+    weights: "Tensor | None" = None
+    guide: "Tensor | None" = None
+    guide_query_query: "Tensor | None" = None
+    guide_document_document: "Tensor | None" = None
+    query_query: "Tensor | None" = None
+    document_document: "Tensor | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedBatch:
+    """All a regularizer may look at: what the texts of a batch were encoded into, with gradients.
+
+    queries: float [B, ...], documents: float [D, ...], each document once, in the encoder's own form (of term weights:
+    [B, V] and [D, V]).
+    counts: int64 [D], how many columns of the score matrix each document has.
+    done: which part of the training's steps is over, from 0 to below 1.
+    """
+
+    queries: "Tensor"
+    documents: "Tensor"
+    counts: "Tensor"
+    done: float

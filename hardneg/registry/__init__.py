@@ -1,0 +1,1 @@
+"""Plugins: their protocols, those that are installed, and their help."""

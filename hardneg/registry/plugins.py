@@ -1,0 +1,232 @@
+"""Plugins by kind and name, found through entry points: listing imports nothing, loading imports one thing."""
+
+import contextlib
+import dataclasses
+import difflib
+import functools
+import importlib.metadata
+import sys
+import traceback
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from hardneg.records.errors import HardnegError, PluginError, UsageError
+from hardneg.records.types import PluginSetting
+from hardneg.records.wording import complaint, not_finite, not_numbers
+from hardneg.registry.plugin_help import plugin_options, static_problem
+
+KINDS = (
+    "datasets", "encoders", "miners", "filters", "losses", "regularizers", "batches", "indexes", "rerankers", "stages",
+    "analyses", "engines",
+)  # fmt: skip
+_MODELS = ("stages", "analyses")
+"""Kinds whose plugins are pydantic models, not dataclasses: what a recipe says of them is more than flat options."""
+_OUTSIDE = {
+    ("encoders", "http"): "hardneg-http",
+    ("engines", "ray"): "hardneg-ray",
+    ("filters", "chat"): "hardneg-judge",
+    ("indexes", "cagra"): "hardneg-cagra",
+    ("rerankers", "chat"): "hardneg-judge",
+    ("rerankers", "electra"): "hardneg-electra",
+    ("stages", "judge"): "hardneg-judge",
+    ("stages", "read"): "hardneg-reader",
+    ("stages", "train-reader"): "hardneg-reader",
+}
+"""Plugins of packages that stand in plugins/ of hardneg's sources, beside hardneg itself."""
+
+_ELSEWHERE = dict.fromkeys([("losses", "mnrl"), ("losses", "multiplenegativesrankingloss")], "infonce")
+"""What plugins are called that sentence-transformers has by other names, written small."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Plugin:
+    """One entry point: where it comes from, and why it cannot be used, if so."""
+
+    kind: str
+    name: str
+    target: str
+    package: str
+    package_version: str
+    problem: str = ""
+
+
+def list_plugins(kind: str | None = None) -> list[Plugin]:
+    """All installed plugins, by kind and name, none of them imported; a broken one carries its reason."""
+    kinds = KINDS if kind is None else (_known_kind(kind),)
+    found = [_describe(kind, point) for kind in kinds for point in entry_points(kind)]
+    claims: dict[tuple[str, str], list[str]] = {}
+    for plugin in found:
+        claims.setdefault((plugin.kind, plugin.name), []).append(plugin.package)
+    marked = [_mark_claimed_twice(plugin, claims[plugin.kind, plugin.name]) for plugin in found]
+    return sorted(marked, key=lambda plugin: (KINDS.index(plugin.kind), plugin.name, plugin.package))
+
+
+def load_plugin(kind: str, name: str) -> type[Any]:
+    """The plugin's class.
+
+    Raises:
+        PluginError: the name is unknown (with a suggestion), claimed by two packages, or its import fails.
+    """
+    points = [point for point in entry_points(_known_kind(kind)) if point.name == name]
+    if not points:
+        raise PluginError(_unknown(kind, name))
+    if len(points) > 1:
+        raise PluginError(_claimed_twice(kind, name, [_package(point)[0] for point in points]))
+    try:
+        loaded = points[0].load()
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise PluginError(
+            f"the {kind} plugin {name!r} of {_package(points[0])[0]} cannot be imported ({reason})"
+        ) from error
+    form = "pydantic model" if kind in _MODELS else "dataclass"
+    fits = hasattr(loaded, "model_fields") if kind in _MODELS else dataclasses.is_dataclass(loaded)
+    if not (isinstance(loaded, type) and fits and isinstance(getattr(loaded, "version", None), int)):
+        raise PluginError(
+            f"the {kind} plugin {name!r} ({points[0].value}) must be a {form} with `version: ClassVar[int]`"
+        )
+    return loaded
+
+
+def plugin_names(kind: str) -> list[str]:
+    """The names of the installed plugins of a kind, in alphabetical order; nothing is imported."""
+    return sorted({point.name for point in entry_points(_known_kind(kind))})
+
+
+def configure(kind: str, setting: PluginSetting) -> Any:
+    """The plugin of `kind` that a setting names, made with its options.
+
+    Raises:
+        PluginError: the plugin cannot be loaded, or options are unknown, missing or of a wrong type; all at once.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    plugin = load_plugin(kind, setting.name)
+    names = [field.name for field in dataclasses.fields(plugin) if field.init]
+    problems = [
+        f"{option}: {setting.name} has {no_such_option(option, names)}"
+        for option in setting.options
+        if option not in names
+    ]
+    try:
+        known = {option: value for option, value in setting.options.items() if option in names}
+        instance = TypeAdapter(plugin).validate_python(known)
+    except ValidationError as error:
+        problems += [_option_problem(kind, setting.name, plugin, item) for item in error.errors()]
+    except (ValueError, UsageError) as error:
+        problems.append(str(error))
+    else:
+        problems += [f"{name}: must be a finite number (got {value})" for name, value in not_finite(vars(instance))]
+        problems += not_numbers(known, instance)
+    if problems:
+        raise PluginError("; ".join(problems))
+    return instance
+
+
+def _option_problem(kind: str, name: str, plugin: type[Any], item: Mapping[str, Any]) -> str:
+    option = ".".join(map(str, item["loc"]))
+    if item["type"] not in ("missing", "missing_argument"):
+        return f"{option}: {complaint(item)}" if option else complaint(item)
+    meaning = next((row["meaning"] for row in plugin_options(plugin) if row["name"] == option), "").rstrip(".")
+    form = f"{name}:{option.upper()}" if (kind, option) == ("datasets", "source") else f"{option}=VALUE"
+    return f"{option}: missing: give {form}{f', {meaning}' if meaning else ''}"
+
+
+def needs_of(loss: Any) -> tuple[str, ...]:
+    """The optional parts of a `ScoreBatch` that a loss cannot do without; none where it says nothing."""
+    return tuple(getattr(loss, "needs", ()))
+
+
+@contextlib.contextmanager
+def plugin_errors(plugins: Iterable[Any]) -> Iterator[None]:
+    """Raises PluginError where one of these plugins, of another package than hardneg, fails in its own code."""
+    try:
+        yield
+    except HardnegError:
+        raise
+    except Exception as error:
+        frames = list(traceback.walk_tb(error.__traceback__))
+        for plugin in plugins:
+            package = _root(type(plugin).__module__)
+            own = [(frame, line) for frame, line in frames if _root(frame.f_globals.get("__name__", "")) == package]
+            if own and package != "hardneg":
+                place = f"{own[-1][0].f_code.co_filename}:{own[-1][1]}"
+                reason = " ".join(f"{type(error).__name__}: {error}".split())
+                name = type(plugin).__name__
+                raise PluginError(
+                    f"the plugin {name} failed ({place}: {reason}); HARDNEG_DEBUG=1 shows more"
+                ) from error
+        raise
+
+
+def _root(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?` for the known word nearest to `word`, or nothing."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def no_such_option(option: str, known: Collection[str]) -> str:
+    """That there is no such option, what was probably meant, and which there are."""
+    return f"no such option{suggestion(option, known)}; it has: {', '.join(known) or 'none'}"
+
+
+def _known_kind(kind: str) -> str:
+    if kind not in KINDS:
+        raise PluginError(
+            f"no kind of plugin is called {kind!r}{suggestion(kind, KINDS)}; there are: {', '.join(KINDS)}"
+        )
+    return kind
+
+
+def not_installed(kind: str, name: str) -> str:
+    """Of a plugin that is known to be in a package which is not installed: its package, and how to install it."""
+    package = _OUTSIDE.get((kind, name))
+    if package is None or name in plugin_names(kind):
+        return ""
+    command = f"pip install {package}, or from the sources: pip install -e plugins/{package}"
+    return f"in package {package}, which is not installed: {command}"
+
+
+def _unknown(kind: str, name: str) -> str:
+    if told := not_installed(kind, name):
+        return f"the {kind} plugin {name!r} is {told}"
+    names = plugin_names(kind)
+    meant = _ELSEWHERE.get((kind, name.lower()))
+    hint = f"; did you mean {meant!r}?" if meant in names else suggestion(name, names)
+    return f"no {kind} plugin is called {name!r}{hint}; there are: {', '.join(names)}"
+
+
+def entry_points(kind: str) -> importlib.metadata.EntryPoints:
+    """The installed entry points of a group `hardneg.KIND`; nothing is imported."""
+    return _all_entry_points(tuple(sys.path), importlib.metadata.entry_points).select(group=f"hardneg.{kind}")
+
+
+@functools.lru_cache(1)
+def _all_entry_points(
+    path: tuple[str, ...], read: Callable[[], importlib.metadata.EntryPoints]
+) -> importlib.metadata.EntryPoints:
+    """All that is installed, read once a process, and again where another path is searched."""
+    return read()
+
+
+def _package(point: importlib.metadata.EntryPoint) -> tuple[str, str]:
+    return (point.dist.name, point.dist.version) if point.dist else ("unknown", "")
+
+
+def _describe(kind: str, point: importlib.metadata.EntryPoint) -> Plugin:
+    package, version = _package(point)
+    return Plugin(kind, point.name, point.value, package, version, static_problem(point.value))
+
+
+def _mark_claimed_twice(plugin: Plugin, packages: list[str]) -> Plugin:
+    if len(packages) == 1:
+        return plugin
+    return dataclasses.replace(plugin, problem=_claimed_twice(plugin.kind, plugin.name, packages))
+
+
+def _claimed_twice(kind: str, name: str, packages: list[str]) -> str:
+    return f"the {kind} name {name!r} is claimed by {' and '.join(sorted(packages))}; uninstall one of them"

@@ -1,1 +1,0 @@
-"""Penalties on what texts are encoded into, added to a loss (`hardneg.protocols.Regularizer`)."""

@@ -1,0 +1,135 @@
+"""What systems take beside their quality: time to train, to encode, to search, and bytes of an index."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from hardneg.report.axis import axis, wide_axis
+from hardneg.report.frame import frame, spread
+from hardneg.report.numbers import number
+from hardneg.report.svg import Graphic, dot, drawing, fitted, line, words
+from hardneg.report.table import Cell, Section, Table
+
+_ACROSS, _NAMES = (13.0, 56.0), 60.0
+_TOP, _FOOT, _GAP = 10.0, 24.0, 15.0
+_TOLD = 12
+_DRAWN = ("training", "steps", "size", "query", "indexing")  # the first that tell systems apart
+_MOST = 4
+_UNITS = (("hours", 3600.0), ("minutes", 60.0))
+_EXPLAINED = (
+    "Wall time of whole stages, as their manifests tell it: a search opens its index and encodes its queries. All "
+    "steps: each once that the system's run comes of, mining among them. –: the recipe has no such step."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SystemCosts:
+    """What one system takes, of several seeds each on average; None where that is not known.
+
+    training, indexing, steps: seconds of its trainings, of encoding and indexing the collection, and of all steps.
+    size: bytes of its index. query: milliseconds of search for one of all queries at once. devices: where.
+    """
+
+    training: float | None = None
+    indexing: float | None = None
+    size: float | None = None
+    query: float | None = None
+    steps: float | None = None
+    devices: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CostKind:
+    """One kind of cost: its name, its unit, the field that has it, and what of the field is one of the unit."""
+
+    name: str
+    unit: str
+    field: str
+    one: float = 1.0
+
+    def of(self, costs: SystemCosts) -> float | None:
+        """In its unit; None where it is not known, or where it is nothing."""
+        found: float | None = getattr(costs, self.field)
+        return found / self.one if found else None
+
+
+def costs_section(costs: Mapping[str, SystemCosts], means: Mapping[str, float], metric: str) -> Section | None:
+    """A figure for each kind of cost in which systems differ, and all as a table; None where nothing is known.
+
+    means: of each system by `metric`.
+    """
+    kinds = [kind for kind in _kinds(costs) if any(kind.of(each) for each in costs.values())]
+    if not kinds:
+        return None
+    drawn = sorted(kinds, key=lambda kind: _DRAWN.index(kind.field))
+    graphics = list(islice(_graphics(drawn, costs, means, metric), _MOST))
+    devices = list(dict.fromkeys(device for each in costs.values() for device in each.devices))
+    explained = f"{_EXPLAINED} Measured on: {', '.join(devices)}." if devices else _EXPLAINED
+    return Section("Cost beside quality", [_table(kinds, costs, means, metric)], explained, graphics=graphics)
+
+
+def _kinds(costs: Mapping[str, SystemCosts]) -> list[CostKind]:
+    return [
+        _time("training", "training", costs),
+        _time("encoding, indexing", "indexing", costs),
+        CostKind("size of the index", "MB", "size", 1e6),
+        CostKind("search", "ms a query", "query"),
+        _time("all steps", "steps", costs),
+    ]
+
+
+def _time(name: str, field: str, costs: Mapping[str, SystemCosts]) -> CostKind:
+    """In the largest unit of which the shortest time has one at least."""
+    shortest = min((value for each in costs.values() if (value := getattr(each, field))), default=0.0)
+    unit, one = next(((unit, one) for unit, one in _UNITS if shortest >= one), ("seconds", 1.0))
+    return CostKind(name, unit, field, one)
+
+
+def _table(
+    kinds: Sequence[CostKind], costs: Mapping[str, SystemCosts], means: Mapping[str, float], metric: str
+) -> Table:
+    columns = [Cell("system"), Cell(metric), *(Cell(kind.name, note=kind.unit) for kind in kinds)]
+    rows = [
+        [name, number(means[name]) if name in means else "–", *(_figure(kind.of(each)) for kind in kinds)]
+        for name, each in costs.items()
+    ]
+    return Table(columns, rows)
+
+
+def _figure(value: float | None) -> str:
+    """Three digits at least."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _graphics(
+    kinds: Sequence[CostKind], costs: Mapping[str, SystemCosts], means: Mapping[str, float], metric: str
+) -> Iterator[Graphic]:
+    upright = [means[name] for name in costs if name in means]
+    for kind in kinds:
+        points = {name: (x, means[name]) for name, each in costs.items() if (x := kind.of(each)) and name in means}
+        if len({f"{x:.2g}" for x, _ in points.values()}) > 1:
+            without = [name for name in costs if name in means and name not in points]
+            lacking = f" Not known, or no such step: {', '.join(without)}." if without else ""
+            scale = " (logarithmic)" if wide_axis([x for x, _ in points.values()], _ACROSS).logarithmic else ""
+            caption = f"{metric} by {kind.name}, {kind.unit}{scale}.{lacking}"
+            yield Graphic(_scatter(kind, points, upright, metric), caption)
+
+
+def _scatter(kind: CostKind, points: Mapping[str, tuple[float, float]], values: Sequence[float], metric: str) -> str:
+    """A dot a system, its name at the right, as high as the dot where there is room, and a line between the two.
+
+    values: those of all systems, so that all figures have the same height.
+    """
+    bottom = _TOP + max(150.0, _GAP * len(points))
+    across = wide_axis([x for x, _ in points.values()], _ACROSS)
+    upright = axis(values, (bottom, _TOP))
+    heights = spread([upright.place(y) for _, y in points.values()], _GAP, (_TOP, bottom))
+    parts = [*frame(across, upright)]
+    for (name, (x, y)), height in zip(points.items(), heights, strict=True):
+        parts.append(line((across.place(x), _NAMES - 1), (upright.place(y), height), "lead-line"))
+        parts.append(words(_NAMES, height + 4, fitted(name, 20), kind="mark"))
+    parts += [dot(across.place(x), upright.place(y), "dot plain") for x, y in points.values()]
+    told = "; ".join(f"{name}: {_figure(x)} {kind.unit}, {number(y)}" for name, (x, y) in list(points.items())[:_TOLD])
+    return drawing(f"cost-{kind.field}", f"{metric} by {kind.name}", f"{told}.", bottom + _FOOT, parts)

@@ -1,0 +1,144 @@
+"""What systems gain and lose by query against the baseline: how often, by how much, and on how many queries equal."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from statistics import fmean
+
+from hardneg.evaluation.metrics_json import Measured
+from hardneg.report.axis import Axis, axis, mark_of
+from hardneg.report.numbers import signed
+from hardneg.report.queries import QUERIES, ByQuery
+from hardneg.report.svg import Graphic, box, drawing, fitted, line, words
+from hardneg.report.table import Cell, Section, Table
+
+_ROUNDING = 1e-9
+_MOST_BARS = 400
+_HEIGHT, _TOP = 190.0, 22.0
+_ENDS = (9.0, 100.0)
+_ROW, _BAR = 38.0, 14.0
+
+
+@dataclass(frozen=True)
+class QueryGains:
+    """How a system differs from the baseline by query: differences that are more than rounding, largest gain first."""
+
+    system: str
+    differences: Sequence[float]
+
+    @classmethod
+    def of(cls, found: ByQuery, system: str, baseline: str) -> "QueryGains":
+        """By the metric that orders the queries."""
+        ours, theirs = (found.results[name][found.metric] for name in (system, baseline))
+        exact = [ours.get(query_id, 0.0) - theirs.get(query_id, 0.0) for query_id in found.query_ids]
+        return cls(system, sorted((x if abs(x) > _ROUNDING else 0.0 for x in exact), reverse=True))
+
+    @property
+    def gains(self) -> list[float]:
+        """The differences above zero."""
+        return [value for value in self.differences if value > 0]
+
+    @property
+    def losses(self) -> list[float]:
+        """Those below zero."""
+        return [value for value in self.differences if value < 0]
+
+    @property
+    def equal(self) -> int:
+        """How many queries have no difference."""
+        return len(self.differences) - len(self.gains) - len(self.losses)
+
+
+def gains_section(measured: Measured, system: str = "") -> Section | None:
+    """Sorted differences of the pair that the table by query is about, and each system's counts; None where one is."""
+    found = ByQuery.of(measured, system)
+    if found.pair is None:
+        return None
+    first, baseline = found.pair
+    systems = [name for name, scores in measured.results.items() if name != baseline and found.metric in scores]
+    gains = [QueryGains.of(found, system, baseline) for system in systems]
+    chosen = next(each for each in gains if each.system == first)
+    graphics = [Graphic(_curve(chosen, found.metric, baseline), _curve_caption(chosen, found.metric, baseline))]
+    if len(gains) > 1:
+        caption = f"From the left: queries on which each is better, equal and worse than {baseline} by {found.metric}."
+        graphics.append(Graphic(_shares(gains, baseline), caption))
+    lead = f"By {found.metric}, against {baseline}."
+    return Section("Gains and losses by query", [_table(gains)], lead=lead, graphics=graphics, see=QUERIES)
+
+
+def _table(gains: Sequence[QueryGains]) -> Table:
+    """A row a system: counts, and what a gain and a loss come to on average."""
+    columns = ["system", "better", "equal", "worse", "mean gain", "mean loss", "difference"]
+    return Table(columns, [list(map(Cell, _figures(each))) for each in gains])
+
+
+def _figures(each: QueryGains) -> list[str]:
+    sides = [signed(fmean(values)) if values else "–" for values in (each.gains, each.losses)]
+    counts = (len(each.gains), each.equal, len(each.losses))
+    return [each.system, *(f"{count:,}" for count in counts), *sides, signed(fmean(each.differences))]
+
+
+def _curve_caption(each: QueryGains, metric: str, baseline: str) -> str:
+    queries = len(each.differences)
+    grouped = f" Each bar is the mean of {_group(queries)} neighbours." if _group(queries) > 1 else ""
+    return f"{each.system} minus {baseline} in {metric}, each of {queries:,} queries, largest gain first.{grouped}"
+
+
+def _group(queries: int) -> int:
+    """How many queries a bar stands for."""
+    return -(-queries // _MOST_BARS)
+
+
+def _curve(each: QueryGains, metric: str, baseline: str) -> str:
+    """A bar a query, or a group of neighbours, from the largest gain to the largest loss."""
+    upright = axis([0.0, *each.differences], (_HEIGHT - 12.0, _TOP))
+    parts = [*_scale(upright), *_bars(each.differences, upright)]
+    parts.append(line((_ENDS[0], _ENDS[1]), (upright.place(0.0),) * 2, "rule"))
+    parts.append(words(_ENDS[0], 13, f"{len(each.gains):,} better", kind="better"))
+    middle = (_ENDS[0] + _ENDS[1]) / 2
+    parts.append(words(middle, 13, f"{each.equal:,} equal", "middle", "mark"))
+    parts.append(words(100, 13, f"{len(each.losses):,} worse", "end", "worse"))
+    title = f"Differences of {each.system} from {baseline} in {metric}, by query"
+    told = f"{len(each.gains)} queries better, {each.equal} equal, {len(each.losses)} worse."
+    return drawing("by-query", title, told, _HEIGHT, parts)
+
+
+def _scale(upright: Axis) -> Iterator[str]:
+    for value in upright.marks:
+        yield line((_ENDS[0], _ENDS[1]), (upright.place(value),) * 2, "grid")
+        yield words(0, upright.place(value) + 4, mark_of(value), kind="mark")
+
+
+def _bars(differences: Sequence[float], upright: Axis) -> Iterator[str]:
+    """Bars that touch each other, so that many look like a curve; neighbours of one height are one bar."""
+    size, zero, begun = _group(len(differences)), upright.place(0.0), 0
+    groups = [differences[start : start + size] for start in range(0, len(differences), size)]
+    wide = (_ENDS[1] - _ENDS[0]) / len(differences)
+    for end, alike in groupby(groups, key=lambda group: round(upright.place(fmean(group)), 1)):
+        ended = begun + sum(map(len, alike))
+        x = (_ENDS[0] + wide * begun, _ENDS[0] + wide * ended)
+        if height := round(abs(end - zero), 1):
+            yield box(x, min(end, zero), height, "better" if end < zero else "worse")
+        begun = ended
+
+
+def _shares(gains: Sequence[QueryGains], baseline: str) -> str:
+    """A bar a system, divided into queries that are better, equal and worse."""
+    parts: list[str] = []
+    for place, each in enumerate(gains):
+        top = 4 + _ROW * place
+        counts = {"better": len(each.gains), "equal": each.equal, "worse": len(each.losses)}
+        parts.append(words(0, top + 12, fitted(each.system), kind="name"))
+        parts.append(words(100, top + 12, " : ".join(f"{count:,}" for count in counts.values()), "end", "value"))
+        parts += _divided(counts, top + 18)
+    told = "; ".join(f"{each.system} {len(each.gains)} : {each.equal} : {len(each.losses)}" for each in gains[:12])
+    title = f"Queries better : equal : worse than {baseline}"
+    return drawing("shares", title, f"{told}.", 4 + _ROW * len(gains), parts)
+
+
+def _divided(counts: dict[str, int], top: float) -> Iterator[str]:
+    begun, total = 0, max(1, sum(counts.values()))
+    for kind, count in counts.items():
+        if count:
+            yield box((100 * begun / total, 100 * (begun + count) / total), top, _BAR, kind)
+        begun += count

@@ -1,0 +1,172 @@
+"""The main comparison as figures: each system's mean with its interval, and its difference from the baseline."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from hardneg.evaluation.metrics import means
+from hardneg.evaluation.seeds import averaged
+from hardneg.evaluation.significance import Interval, interval_of
+from hardneg.report.axis import Axis, axis, mark_of
+from hardneg.report.content import ReportContent, Test, p_of
+from hardneg.report.numbers import bounds, equation, number, p_value, signed, within
+from hardneg.report.seeds import outcome
+from hardneg.report.svg import Graphic, box, dot, drawing, fitted, line, words
+from hardneg.report.table import Cell, Section, Table
+
+ROW = 38
+"""Pixels of a system: its name and figure, and its interval below them."""
+_TOP, _FOOT = 4, 26
+_STRIP = (18, 14)  # pixels from the top of a row, and its height
+_ENDS = (1.0, 99.0)
+_TOLD = 12
+_SEEDS = "Thick: over queries; thin: over queries and seeds; short lines: the mean of each seed."
+
+
+@dataclass(frozen=True)
+class Spot:
+    """One system's row in a figure.
+
+    value: None where nothing is known. narrow: its 95 % interval over queries; wide: over queries and seeds, None
+    where it has one seed. kind: how the dot looks. single: the value of each seed. more: said where there is room.
+    """
+
+    name: str
+    value: float | None
+    narrow: Interval | None = None
+    wide: Interval | None = None
+    kind: str = "plain"
+    single: Sequence[float] = ()
+    shown: str = "–"
+    more: str = ""
+
+    @property
+    def ends(self) -> Iterator[float]:
+        """All values that an axis must have room for."""
+        yield from (() if self.value is None else (self.value,))
+        yield from (end for each in (self.narrow, self.wide) if each for end in (each.low, each.high))
+        yield from self.single
+
+
+def comparison_section(report: ReportContent) -> Section | None:
+    """Means and differences by the first metric; None where there are not two systems to compare."""
+    if not report.metrics or sum(report.metrics[0] in values for values in report.systems.values()) < 2:
+        return None
+    metric, tests, baseline = report.metrics[0], report.main_tests, report.baseline
+    graphics = [means_graphic(report, metric)]
+    if tests:
+        differences = list(_differences(report, tests, baseline))
+        caption = f"Difference in {metric} from {baseline}, paired by query, and its 95 % interval. "
+        caption += f"Filled: p < {report.level:g} after Holm's correction; hollow: not told apart from chance."
+        caption += " Thick: over queries; thin: over queries and seeds." if report.over_seeds else ""
+        title = f"Difference in {metric} from {baseline}"
+        graphics.append(Graphic(_drawn("differences", title, differences, 0.0), caption))
+    return Section("Main comparison", [_table(report)], graphics=graphics, folded=True, lines=report.notes)
+
+
+def means_graphic(report: ReportContent, metric: str, name: str = "means") -> Graphic:
+    """Each system's mean with its interval; `name` is the figure's own in its page."""
+    spots, baseline = list(_means(report, metric)), report.baseline
+    caption = f"Mean {metric} and its 95 % interval.{' Dashed: the baseline.' if baseline else ''}"
+    drawn = _drawn(name, f"Mean {metric} by system", spots, _value(spots, baseline))
+    return Graphic(drawn, f"{caption} {_SEEDS}" if report.by_seed else caption)
+
+
+def _table(report: ReportContent) -> Table:
+    """What the figures show, a row a system."""
+    metric, tests = report.metrics[0], report.main_tests
+    baseline = report.baseline
+    rows = []
+    for name, values in report.systems.items():
+        if metric in values:
+            mean = Cell(number(values[metric].mean), note=bounds(values[metric].interval))
+            rows.append([Cell(name), mean, *(_tested(report, name) if tests else [])])
+    against = [f"difference from {baseline}", "corrected p", "outcome"] if tests else []
+    return Table(["system", metric, *against], rows)
+
+
+def _tested(report: ReportContent, name: str) -> list[Cell]:
+    if (test := report.main_tests.get(name)) is None:
+        return [Cell("–"), Cell("–"), Cell("baseline" if name == report.baseline else "–")]
+    difference = Cell(signed(test.difference), note=bounds(within(test.interval, -1.0), "+.3f"))
+    return [difference, Cell(p_value(p_of(test))), Cell(outcome(test, report.level))]
+
+
+def _value(spots: Sequence[Spot], name: str) -> float | None:
+    return next((spot.value for spot in spots if spot.name == name), None)
+
+
+def _means(report: ReportContent, metric: str) -> Iterator[Spot]:
+    baselines = {each.baseline for each in report.main_tests.values()}
+    for name, values in report.systems.items():
+        if metric not in values:
+            continue
+        found, seeds = values[metric], list(report.by_seed.get(name, {}).values())
+        narrow = within(interval_of(averaged(seeds)[metric]), 0.0) if seeds else found.interval
+        yield Spot(
+            name,
+            found.mean,
+            narrow,
+            found.interval if seeds else None,
+            "base" if name in baselines else "plain",
+            [means(scores)[metric] for scores in seeds],
+            number(found.mean),
+        )
+
+
+def _differences(report: ReportContent, tests: Mapping[str, Test], baseline: str) -> Iterator[Spot]:
+    """The other systems in the report's order, and the baseline at nothing."""
+    metric = report.metrics[0]
+    by_query = {c.system: c for c in report.comparisons if (c.baseline, c.metric) == (baseline, metric)}
+    for name, values in report.systems.items():
+        if name == baseline:
+            yield Spot(name, 0.0, kind="base", shown="baseline")
+        elif test := tests.get(name):
+            told = outcome(test, report.level)
+            told = told if told in ("better", "worse") else "same"
+            narrow = within(by_query[name].interval, -1.0)
+            wide = None if test is by_query[name] else within(test.interval, -1.0)
+            shown, more = signed(test.difference), equation("p", p_of(test))
+            yield Spot(name, test.difference, narrow, wide, told, shown=shown, more=more)
+        elif metric in values:
+            yield Spot(name, None)
+
+
+def _drawn(name: str, title: str, spots: Sequence[Spot], mark: float | None) -> str:
+    """A row a system, one below the other, on one axis; mark: where each row has a dashed line."""
+    along = axis([end for spot in spots for end in spot.ends], _ENDS)
+    parts = [part for place, spot in enumerate(spots) for part in _row(spot, _TOP + ROW * place, along, mark)]
+    foot = _TOP + ROW * len(spots)
+    parts += [words(along.place(value), foot + 16, mark_of(value), "middle", "mark") for value in along.marks]
+    return drawing(name, title, _told(spots), foot + _FOOT, parts)
+
+
+def _row(spot: Spot, top: float, along: Axis, mark: float | None) -> Iterator[str]:
+    strip, middle = top + _STRIP[0], top + _STRIP[0] + _STRIP[1] / 2
+    ends = (strip, strip + _STRIP[1])
+    yield words(0, top + 12, fitted(spot.name), kind="name base" if spot.kind == "base" else "name")
+    yield words(100, top + 12, spot.shown, "end", "value", spot.more)
+    yield box((0, 100), strip, _STRIP[1], "strip")
+    yield from (line((along.place(value),) * 2, ends, "grid") for value in along.marks)
+    if mark is not None:
+        yield line((along.place(mark),) * 2, ends, "zero")
+    for interval, kind in ((spot.wide, "wide"), (spot.narrow, "narrow")):
+        if interval:
+            thin = kind if spot.wide else "only"
+            low, high = along.place(interval.low), along.place(interval.high)
+            yield line((low, high), (middle, middle), f"{thin} {spot.kind}")
+            caps = (low, high) if kind == "wide" else ()
+            yield from (line((end, end), (middle - 4, middle + 4), f"wide {spot.kind}") for end in caps)
+    yield from (line((along.place(value),) * 2, (middle - 5, middle + 5), f"seed {spot.kind}") for value in spot.single)
+    if spot.value is not None:
+        yield dot(along.place(spot.value), middle, f"dot {spot.kind}")
+
+
+def _told(spots: Sequence[Spot]) -> str:
+    """The figure in words: values and intervals of the first systems."""
+    told = [f"{spot.name} {spot.shown}{_ends(spot.wide or spot.narrow)}" for spot in spots[:_TOLD]]
+    rest = len(spots) - _TOLD
+    return "; ".join(told) + (f"; {rest} more in the tables" if rest > 0 else "") + "."
+
+
+def _ends(interval: Interval | None) -> str:
+    return f" ({interval.low:.3f} to {interval.high:.3f})".replace("-", "−") if interval else ""

@@ -1,0 +1,68 @@
+"""The order of a report: what is looked at first, first."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from hardneg.report.content import ReportContent, systems_section, tests_section
+from hardneg.report.curve import History, learning_graphics, measurements
+from hardneg.report.intervals import comparison_section
+from hardneg.report.numbers import number
+from hardneg.report.seeds import seed_section
+from hardneg.report.table import Section, Table
+
+
+def sections(report: ReportContent) -> list[Section]:
+    """All that stands below the title and the summary, in order; what there is nothing to say of is left out.
+
+    Figures first: the main comparison, gains and losses by query. Then the tables, what the systems cost, single
+    queries, training, analyses, and how it was made.
+    """
+    seeds = seed_section(report.by_seed, report.over_seeds, report.level) if report.by_seed else None
+    found = (
+        comparison_section(report),
+        report.gains,
+        systems_section(report) if report.systems else None,
+        seeds,
+        tests_section(report) if report.comparisons else None,
+        report.costs,
+        _query_section(report),
+        _training_section(report.histories),
+        *report.sections,
+        _made_section(report),
+    )
+    return [section for section in found if section is not None]
+
+
+def _query_section(report: ReportContent) -> Section | None:
+    """The table by query, and the command that shows more of each query."""
+    section = report.by_query
+    if section is None or not report.browse:
+        return section
+    told = f"{section.explained} To search them all, and to see more of what was found: {report.browse}"
+    return replace(section, explained=told.strip())
+
+
+def _training_section(histories: Mapping[str, History]) -> Section | None:
+    table = _training(histories)
+    return Section("Training", [table], graphics=learning_graphics(histories)) if table.rows else None
+
+
+def _made_section(report: ReportContent) -> Section | None:
+    rows = [[name, str(value)] for name, value in sorted(report.settings.items(), key=_of_all_first)]
+    tables = [*([Table(["setting", "value"], rows, words=2)] if rows else []), *report.made]
+    return Section("How it was made", tables) if tables else None
+
+
+def _of_all_first(setting: tuple[str, object]) -> tuple[bool, str]:
+    """What holds for all systems, then what is one training's, each by its name."""
+    return ": " in setting[0], setting[0].casefold()
+
+
+def _training(histories: Mapping[str, History]) -> Table:
+    """For the loss and each dev metric of each model: first, last, best and its step."""
+    rows = []
+    for model, history in histories.items():
+        for name, points in measurements(history).items():
+            step, value = (min if name == "loss" else max)(points, key=lambda point: point[1])
+            rows.append([model, name, number(points[0][1]), number(points[-1][1]), number(value), f"{step:g}"])
+    return Table(["model", "measured", "first", "last", "best", "at step"], rows, words=2)

@@ -1,0 +1,128 @@
+"""A report laid out: Markdown, and one self-contained HTML page, from the same tables by two templates."""
+
+import re
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hardneg.evaluation.metrics_json import Measured
+from hardneg.records.layout import QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN
+from hardneg.report.content import ReportContent
+from hardneg.report.figure import COLOURS
+from hardneg.report.gains import gains_section
+from hardneg.report.order import sections
+from hardneg.report.queries import Passages, query_section, write_query_table
+from hardneg.report.svg import CONTROLS
+from hardneg.report.table import cell
+from hardneg.report.verdict import summary
+from hardneg.store.atomic_write import replace_text
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+NAMES = (REPORT_MARKDOWN, REPORT_HTML, QUERY_TABLE)
+HEAD = 20
+"""Rows of a table whose rows open that Markdown has: its reader cannot close them."""
+
+_CONTROLS = re.compile(f"[{CONTROLS}]")
+_SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\`*_[]<>|#~$&"} | {"\n": " ", "\r": " "})
+
+
+def write_report(folder: Path, report: ReportContent, measured: Measured, passages: Passages) -> list[Path]:
+    """Writes `report.md` and `report.html`, which say the same, and all queries as `queries.tsv`; returns the paths.
+
+    measured: what the report's means were made of, for the table by query; passages: what opens in it.
+    """
+    by_query, gains = query_section(measured, passages, report.system), gains_section(measured, report.system)
+    whole = replace(report, by_query=by_query, gains=gains)
+    paths = [folder / name for name in NAMES]
+    replace_text(paths[0], markdown(whole))
+    replace_text(paths[1], html(whole))
+    write_query_table(paths[2], measured, passages.queries, report.system)
+    return paths
+
+
+def html(report: ReportContent) -> str:
+    """One page: nothing fetched, light and dark, all text escaped; equal reports give equal text.
+
+    The browser runs no script but the page's own, which sorts tables and is there only where one can be sorted.
+    """
+    content = _content(report)
+    sortable = any(table.details for section in content["sections"] for table in section.tables)
+    looks = {"sortable": sortable, "colours": COLOURS}
+    return _environment().get_template("report.html.j2").render(content | _script() | looks)
+
+
+def markdown(report: ReportContent) -> str:
+    """For a model card or a log: all that was given is escaped; equal reports give equal text."""
+    environment = _environment().overlay(autoescape=False, finalize=_as_markdown)
+    return environment.get_template("report.md.j2").render(_content(report)).strip() + "\n"
+
+
+def _content(report: ReportContent) -> dict[str, Any]:
+    shown = sections(report)
+    anchors = _anchors([section.title for section in shown])
+    found = {"title": report.title, "summary": summary(report), "sections": shown, "head": HEAD}
+    return found | {
+        "anchors": anchors,
+        "places": {section.title: at for section, at in zip(shown, anchors, strict=True)},
+    }
+
+
+def _anchors(titles: Sequence[str]) -> list[str]:
+    """By what a link leads to each section: its title's letters and digits, and a number where one has them already."""
+    found: list[str] = []
+    for title in titles:
+        name = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "section"
+        found.append(name if name not in found else f"{name}-{len(found)}")
+    return found
+
+
+@cache
+def _environment() -> "Environment":
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    loader = PackageLoader("hardneg.report")
+    made = Environment(
+        loader=loader,
+        autoescape=True,
+        finalize=_printable,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {"cell": cell, "base64": _base64, "drawn": _drawn}
+    return made
+
+
+def _script() -> dict[str, Any]:
+    """The script that sorts, and its digest, by which the browser knows it."""
+    from markupsafe import Markup
+
+    text = (files("hardneg.report") / "templates" / "sort.js").read_text("utf-8")
+    return {"script": Markup(text), "digest": b64encode(sha256(text.encode()).digest()).decode()}
+
+
+def _printable(value: Any) -> Any:
+    """A text whose control characters are replaced: a page must not have any."""
+    return _CONTROLS.sub("\ufffd", value) if type(value) is str else value
+
+
+def _drawn(svg: str) -> Any:
+    """A figure's own text, in which all that was given is escaped."""
+    from markupsafe import Markup
+
+    return Markup(svg)
+
+
+def _base64(text: str) -> str:
+    return b64encode(text.encode()).decode()
+
+
+def _as_markdown(value: object) -> str:
+    return str(_printable(str(value))).translate(_SPECIAL)

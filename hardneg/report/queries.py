@@ -1,0 +1,230 @@
+"""The table by query: where two systems differ most, what each of them found, and the whole as tab-separated values."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+
+from hardneg.evaluation.metrics import Scores, means
+from hardneg.evaluation.metrics_json import Measured
+from hardneg.formats.collection import StoredCollection
+from hardneg.formats.qrels import Qrels
+from hardneg.formats.runs import read_run
+from hardneg.records.wording import counted
+from hardneg.report.numbers import number, signed
+from hardneg.report.table import Cell, Detail, Section, Table
+from hardneg.store.atomic_write import replacing
+
+QUERIES = "Queries"
+MOST_QUERIES = 500
+RANKED = 100
+"""How far down a ranked list a rank is told."""
+
+_FIGURES = 12  # columns beside the query and the difference
+_SYSTEMS = 6
+_TOP = 3
+_TEXT = 200  # characters of a passage
+
+
+@dataclass(frozen=True)
+class Passages:
+    """What opens below a query: passages of runs, their grades, and, of a stored collection, their texts.
+
+    runs: files by system; each is read once, and only the lists of queries that are shown are kept.
+    """
+
+    runs: Mapping[str, Path]
+    qrels: Qrels = field(default_factory=dict)
+    collection: StoredCollection | None = None
+    split: str = "test"
+
+    @cached_property
+    def queries(self) -> Mapping[str, str]:
+        """The texts of the split's queries by id; empty where there is no collection."""
+        if self.collection is None:
+            return {}
+        found = self.collection.queries(self.split)
+        return dict(zip(found.query_ids, found.texts, strict=True))
+
+    def ranked(self, system: str, query_ids: Sequence[str]) -> dict[str, Sequence[str]]:
+        """The best documents of some queries, at most `RANKED`, best first."""
+        if system not in self.runs:
+            return {}
+        run = read_run(self.runs[system])
+        return {query_id: run[query_id].doc_ids[:RANKED] for query_id in query_ids if query_id in run}
+
+    def texts(self, doc_ids: Sequence[str]) -> dict[str, str]:
+        """The beginnings of the documents that the collection has, by id."""
+        if self.collection is None:
+            return {}
+        rows = self.collection.corpus.rows(doc_ids)
+        found = self.collection.corpus.contents(rows[rows >= 0])
+        known = (doc_id for doc_id, row in zip(doc_ids, rows, strict=True) if row >= 0)
+        return {doc_id: shortened(text) for doc_id, text in zip(known, found, strict=True)}
+
+
+@dataclass(frozen=True)
+class ByQuery:
+    """Scores by query, in the order to show: the largest difference first, or of a single system the lowest score.
+
+    pair: the systems whose difference it is: the one that the report is about, or else the best, against the first
+    baseline, or the best of the others.
+    """
+
+    results: Mapping[str, Scores]
+    metric: str
+    pair: tuple[str, str] | None
+    query_ids: Sequence[str]
+
+    @classmethod
+    def of(cls, measured: Measured, system: str = "") -> "ByQuery":
+        """The queries of an evaluation, ordered by its first metric; system: the one that the report is about."""
+        results = measured.results
+        metric = next((name for scores in results.values() for name in scores), "")
+        averages = {name: means(scores)[metric] for name, scores in results.items() if metric in scores}
+        ranked = sorted(averages, key=averages.__getitem__, reverse=True)
+        if len(ranked) < 2:
+            scores = results[ranked[0]][metric] if ranked else {}
+            return cls(results, metric, None, sorted(scores, key=lambda query_id: (scores[query_id], query_id)))
+        others = [name for name in ranked if name != system]
+        tested = [c.baseline for c in measured.comparisons if c.metric == metric and c.baseline != system]
+        baseline = next(iter(tested), others[0] if system in ranked else ranked[1])
+        pair = system if system in ranked else next(name for name in ranked if name != baseline), baseline
+        unordered = cls(results, metric, pair, list(results[pair[0]][metric]))
+        order = {query_id: (-abs(unordered.difference(query_id)), query_id) for query_id in unordered.query_ids}
+        return replace(unordered, query_ids=sorted(order, key=order.__getitem__))
+
+    def difference(self, query_id: str) -> float:
+        """How much more the first system of the pair has for a query than the second; 0 where one lacks it."""
+        first, second = (self.results[name][self.metric] for name in self.pair or ())
+        return first.get(query_id, 0.0) - second.get(query_id, 0.0)
+
+    def columns(self, systems: Iterable[str]) -> list[tuple[str, str]]:
+        """(metric, system), one metric after the other."""
+        names = dict.fromkeys(name for scores in self.results.values() for name in scores)
+        return [(metric, system) for metric in names for system in systems if metric in self.results[system]]
+
+
+def query_section(measured: Measured, passages: Passages, system: str = "") -> Section | None:
+    """The queries with the largest differences, each with its passages; None where no query was scored.
+
+    system: the one that the report is about.
+    """
+    found = ByQuery.of(measured, system)
+    shown = found.query_ids[:MOST_QUERIES]
+    if not shown:
+        return None
+    systems = _shown_systems(found)
+    columns = found.columns(systems)[: max(_FIGURES // len(systems), 1) * len(systems)]
+    heads = [Cell(system, note=metric) for metric, system in columns]
+    rows = [
+        [query_id, *([signed(found.difference(query_id))] if found.pair else []), *_scores(found, columns, query_id)]
+        for query_id in shown
+    ]
+    details = _details(systems, shown, passages)
+    table = Table(["query", *(["difference"] if found.pair else []), *heads], rows, details=details)
+    return Section(QUERIES, [table], _explained(systems, found), lead=_lead(found, len(shown)))
+
+
+def write_query_table(
+    path: Path, measured: Measured, queries: Mapping[str, str] | None = None, system: str = ""
+) -> None:
+    """All queries in the same order, as tab-separated values: id, each metric of each system, difference, text."""
+    found, texts = ByQuery.of(measured, system), queries or {}
+    columns = found.columns(found.results)
+    names = ["query_id", *(f"{metric} {system}" for metric, system in columns)]
+    ends = [*(["difference"] if found.pair else []), *(["text"] if texts else [])]
+    with replacing(path) as file:
+        file.write(_tab_separated([*names, *ends]))
+        for query_id in found.query_ids:
+            values = [found.results[system][metric].get(query_id) for metric, system in columns]
+            row = [query_id, *("" if value is None else f"{value:.6f}" for value in values)]
+            row += [f"{found.difference(query_id):.6f}"] if found.pair else []
+            row += [texts.get(query_id, "")] if texts else []
+            file.write(_tab_separated(row))
+
+
+def _tab_separated(row: Sequence[str]) -> bytes:
+    return ("\t".join(map(_one_line, row)) + "\n").encode()
+
+
+def _shown_systems(found: ByQuery) -> list[str]:
+    """The pair and the first of the others, in the report's order."""
+    chosen = list(dict.fromkeys([*(found.pair or ()), *found.results]))[:_SYSTEMS]
+    return [name for name in found.results if name in chosen]
+
+
+def _scores(found: ByQuery, columns: Sequence[tuple[str, str]], query_id: str) -> list[str]:
+    values = (found.results[system][metric].get(query_id) for metric, system in columns)
+    return ["–" if value is None else number(value) for value in values]
+
+
+def _lead(found: ByQuery, shown: int) -> str:
+    count = counted(len(found.query_ids), "query", "queries")
+    if found.pair is None:
+        which = f"the {shown} with the lowest {found.metric} of {count}" if shown < len(found.query_ids) else count
+        return f"Shown: {which}; the lowest {found.metric} first. All of them are in queries.tsv."
+    told = f"{found.metric}, {found.pair[0]} minus {found.pair[1]}"
+    which = f"the {shown} largest of {count}" if shown < len(found.query_ids) else count
+    return f"Difference: {told}. Shown: {which}, the largest first. All of them are in queries.tsv."
+
+
+def _explained(systems: Sequence[str], found: ByQuery) -> str:
+    others = len(found.results) - len(systems)
+    told = f"A query opens to the best {_TOP} passages of each system and the first {_TOP} relevant ones. "
+    told += f"Ranks are told down to {RANKED}; – is unranked or, as relevance, not judged."
+    return told + (f" {counted(others, 'system')} more in queries.tsv." if others else "")
+
+
+def _details(systems: Sequence[str], query_ids: Sequence[str], passages: Passages) -> list[Detail]:
+    """For each query its passages, whose texts are looked up at once."""
+    lists = {system: passages.ranked(system, query_ids) for system in systems}
+    chosen = {
+        query_id: _chosen([lists[system].get(query_id, ()) for system in systems], passages.qrels.get(query_id, {}))
+        for query_id in query_ids
+    }
+    texts = passages.texts(list(dict.fromkeys(doc_id for doc_ids in chosen.values() for doc_id in doc_ids)))
+    details = []
+    for query_id, doc_ids in chosen.items():
+        ranks = [_ranks(lists[system].get(query_id, ())) for system in systems]
+        grades = passages.qrels.get(query_id, {})
+        rows: list[list[str | Cell]] = [
+            [_standing(doc_id, grades, systems, ranks), *([texts.get(doc_id, "")] if texts else [])]
+            for doc_id in doc_ids
+        ]
+        columns: list[str | Cell] = [Cell("passage", note="relevance; rank by system"), *(["text"] if texts else [])]
+        title = shortened(passages.queries.get(query_id, "")) or "passages"
+        details.append(Detail(title, Table(columns, rows, words=2 if texts else 1)))
+    return details
+
+
+def _standing(
+    doc_id: str, grades: Mapping[str, int], systems: Sequence[str], ranks: Sequence[Mapping[str, int]]
+) -> Cell:
+    """A passage's name, and below it its relevance and its rank in each system."""
+    places = (f"{system} {known.get(doc_id, '–')}" for system, known in zip(systems, ranks, strict=True))
+    return Cell(doc_id, note=f"relevance {grades.get(doc_id, '–')}; {', '.join(places)}")
+
+
+def _chosen(lists: Sequence[Sequence[str]], grades: Mapping[str, int]) -> list[str]:
+    """The best of each list, system by system within a rank, and then the most relevant of the others."""
+    best = [doc_ids[rank] for rank in range(_TOP) for doc_ids in lists if rank < len(doc_ids)]
+    relevant = sorted((doc_id for doc_id in grades if grades[doc_id] > 0), key=lambda doc_id: -grades[doc_id])
+    return list(dict.fromkeys([*best, *islice((doc_id for doc_id in relevant if doc_id not in best), _TOP)]))
+
+
+def _ranks(doc_ids: Sequence[str]) -> dict[str, int]:
+    return {doc_id: rank for rank, doc_id in enumerate(doc_ids[:RANKED], 1)}
+
+
+def shortened(text: str, most: int = _TEXT) -> str:
+    """A text on one line, cut after a word where it is long."""
+    line = _one_line(text)
+    return line if len(line) <= most else line[: most - 1].rsplit(" ", 1)[0] + "…"
+
+
+def _one_line(text: str) -> str:
+    """Without tabs, breaks and control characters."""
+    return " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", text).split())

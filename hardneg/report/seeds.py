@@ -1,0 +1,104 @@
+"""What seeds come to in a report: means and deviations over seeds, tests over queries and seeds, and what they say."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from hardneg.evaluation.metrics import Scores, means
+from hardneg.evaluation.significance import Comparison, Interval
+from hardneg.evaluation.two_level import SEED_LEVEL, TwoLevel
+from hardneg.evaluation.variance import spread
+from hardneg.report.numbers import bounds, number, p_value, signed, within
+from hardneg.report.table import Cell, Section, Table
+
+WITHIN, NOT_TOLD = "within the seeds' noise", "not told apart"
+_EXPLAINED = (
+    "Systems are compared as if both were trained anew, with other seeds, and measured on other queries. "
+    "The t-test is quasi-F: its error has a part of queries and a part of seeds, its degrees of freedom are "
+    "Satterthwaite's. It is the test to go by; signs in tables are its. The bootstrap draws both, and needs "
+    "no normal distribution; of few seeds it tells less. Holm's correction is over all such comparisons by the metric."
+)
+
+
+def interval_over_seeds(metric: str, seeds: Mapping[int, Scores]) -> Interval | None:
+    """The 95 % interval of a system's mean over queries and seeds."""
+    rows = [scores[metric] for scores in seeds.values()]
+    return spread([np.array([[row[query_id] for query_id in rows[0]] for row in rows], np.float64)]).interval
+
+
+def seed_section(by_seed: Mapping[str, Mapping[int, Scores]], tests: Sequence[TwoLevel], level: float) -> Section:
+    """A row a metric and system with its mean and deviation over seeds, and a row a test with its outcome in words.
+
+    level: below this corrected p a difference is told.
+    """
+    columns = ["metric", "system", "seeds", "mean", "deviation over seeds", "lowest", "highest", "95 % interval"]
+    tables = [Table(columns, list(_systems(by_seed)), words=2)]
+    if tests:
+        parts = ["error by queries", "error by seeds", "t-test p", "Holm", "bootstrap p", "Holm"]
+        heads = ["metric", "system", "baseline", "outcome", "difference", "95 % interval", *parts]
+        tables.append(Table(heads, [_test(each, level) for each in tests], words=4))
+    return Section("Seeds", tables, _EXPLAINED if tests else "", lines=_lines(tests, level))
+
+
+def seed_tests_by_metric(tests: Sequence[TwoLevel], level: float) -> list[Table]:
+    """The tests as a narrow screen takes them: a table a metric, p values after Holm's correction alone."""
+    columns = ["outcome", "difference", "95 % interval", "t-test p", "bootstrap p"]
+    by_metric: dict[str, list[TwoLevel]] = {}
+    for each in tests:
+        by_metric.setdefault(each.metric, []).append(each)
+    return [
+        Table([f"{metric}, over seeds", *columns], [_short(each, level) for each in found], words=2)
+        for metric, found in by_metric.items()
+    ]
+
+
+def outcome(test: TwoLevel | Comparison, level: float) -> str:
+    """What a test says, in words."""
+    if test.significant(level):
+        return "better" if test.difference > 0 else "worse"
+    return WITHIN if isinstance(test, TwoLevel) and test.within_seeds else NOT_TOLD
+
+
+def _systems(by_seed: Mapping[str, Mapping[int, Scores]]) -> Iterator[list[str]]:
+    metrics = dict.fromkeys(name for seeds in by_seed.values() for scores in seeds.values() for name in scores)
+    for metric in metrics:
+        for system, seeds in by_seed.items():
+            found = np.array([means(scores)[metric] for scores in seeds.values()])
+            figures = [found.mean(), found.std(ddof=1), found.min(), found.max()]
+            interval = bounds(within(interval_over_seeds(metric, seeds), 0.0))
+            yield [metric, system, str(len(found)), *(number(float(value)) for value in figures), interval]
+
+
+def _test(test: TwoLevel, level: float) -> list[Cell]:
+    errors = [number(test.query_error), number(test.seed_error)]
+    p_values = [p_value(value) for value in (test.t_p, test.t_holm, test.bootstrap_p, test.bootstrap_holm)]
+    words = [test.metric, test.system, test.baseline, outcome(test, level)]
+    texts = [*words, signed(test.difference), _bounds(test), *errors, *p_values]
+    return [Cell(text, test.significant(level)) for text in texts]
+
+
+def _short(test: TwoLevel, level: float) -> list[Cell]:
+    p_values = [p_value(test.t_holm), p_value(test.bootstrap_holm)]
+    name = Cell(f"{test.system} − {test.baseline}", test.significant(level))
+    return [name, *map(Cell, [outcome(test, level), signed(test.difference), _bounds(test), *p_values])]
+
+
+def _bounds(test: TwoLevel) -> str:
+    return bounds(within(test.interval, -1.0), "+.3f")
+
+
+def _lines(tests: Sequence[TwoLevel], level: float) -> list[str]:
+    """What the words of outcomes that are there mean, and what the tests cannot know."""
+    said = {outcome(each, level) for each in tests}
+    meanings = {
+        WITHIN: f"other seeds may turn the sign on these very queries (p ≥ {SEED_LEVEL:g} by seeds alone).",
+        NOT_TOLD: f"more than the seeds' noise on these queries, but p ≥ {level:g} where other queries count too.",
+    }
+    lines = [f"{word[:1].upper()}{word[1:]}: {told}" for word, told in meanings.items() if word in said]
+    counts = dict(pair for each in tests for pair in zip((each.system, each.baseline), each.seeds, strict=True))
+    once = [name for name, count in counts.items() if count == 1]
+    if once:
+        lines.append(
+            f"One run alone: {', '.join(once)}. What a seed does there, if it was trained, is not in the tests."
+        )
+    return lines

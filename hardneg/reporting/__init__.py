@@ -1,1 +1,0 @@
-"""What a person reads: tables, figures, and the report that holds them."""

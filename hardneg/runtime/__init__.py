@@ -1,0 +1,1 @@
+"""What every process has: progress, seeds, memory, processes that share the work, model servers."""

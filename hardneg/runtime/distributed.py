@@ -1,0 +1,300 @@
+"""Several processes as one: which of them this is, what they share, and how they wait for each other.
+
+`torchrun` and `accelerate launch` tell a process its place in the environment. Alone, every function here
+returns at once what it was given, and torch is not imported.
+"""
+
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from hardneg.records.errors import UsageError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+    from torch._C._distributed_c10d import Store
+
+Settle = Callable[[str, Callable[[], str]], str]
+
+PATIENCE = timedelta(days=30)
+"""How long processes wait for each other; one that dies ends the waiting at once, whoever started them."""
+
+MEETING = timedelta(minutes=10)
+"""How long they wait for each other when they start."""
+
+_calls = 0
+_settling: "list[Settle]" = []
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """This process's number, counted from 0, and how many there are; the same among those on this machine."""
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    local_size: int = 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the process that writes and speaks for all."""
+        return self.rank == 0
+
+    @property
+    def several_machines(self) -> bool:
+        """Whether some of the processes are on other machines."""
+        return self.local_size < self.size
+
+    def share(self, total: int) -> slice:
+        """This process's part of `total` things that lie in a row; the parts' sizes differ by one at most."""
+        return slice(total * self.rank // self.size, total * (self.rank + 1) // self.size)
+
+    def shares(self, total: int) -> list[int]:
+        """The sizes of all processes' parts."""
+        return [total * (rank + 1) // self.size - total * rank // self.size for rank in range(self.size)]
+
+
+def world() -> World:
+    """The place that the launcher gave to this process."""
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size < 2 or "RANK" not in os.environ:
+        return World()
+    alone = "1" if "LOCAL_RANK" not in os.environ else str(size)
+    local_size = int(os.environ.get("LOCAL_WORLD_SIZE", alone))
+    return World(int(os.environ["RANK"]), size, int(os.environ.get("LOCAL_RANK", "0")), local_size)
+
+
+def join(on_cpu: bool) -> World:
+    """Meets the other processes, unless they have met; tensors on a GPU travel by NCCL, others by gloo.
+
+    Raises:
+        UsageError: not all of them came.
+    """
+    here = world()
+    if here.size > 1:
+        import torch
+
+        cuda = not on_cpu and torch.cuda.device_count() >= here.local_size  # the same answer in all processes
+        if cuda:
+            torch.cuda.set_device(here.local_rank)
+        if not torch.distributed.is_initialized():
+            store = _meet(here)
+            torch.distributed.init_process_group(
+                "cpu:gloo,cuda:nccl" if cuda else "gloo",
+                store=store,
+                rank=here.rank,
+                world_size=here.size,
+                timeout=PATIENCE,
+            )
+    return here
+
+
+def _meet(here: World) -> "Store":
+    """The common store, when all processes have come to it."""
+    from torch.distributed.rendezvous import rendezvous
+
+    if here.several_machines and "GLOO_SOCKET_IFNAME" not in os.environ and (name := _interface()):
+        os.environ["GLOO_SOCKET_IFNAME"] = name
+    place = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+    minutes = f"within {MEETING.total_seconds() / 60:g} minutes"
+    end = time.monotonic() + MEETING.total_seconds()
+    came = 0
+    try:
+        store: Store = next(rendezvous("env://", timeout=MEETING))[0]
+        store.add("hardneg/came", 1)
+        while (came := store.add("hardneg/came", 0)) < here.size and time.monotonic() < end:
+            time.sleep(0.05)
+    except (RuntimeError, ValueError) as error:
+        reason = str(error).split("\n")[0]
+        raise UsageError(f"process 0 at {place} was not met {minutes} ({reason})") from error
+    if came < here.size:
+        raise UsageError(f"{came} of {here.size} processes came to {place} {minutes}; start them on every machine")
+    store.set_timeout(PATIENCE)
+    return store
+
+
+def _interface() -> str | None:
+    """The network interface that leads to the first process; by itself gloo takes the host name's, often loopback."""
+    import psutil
+
+    host, port = os.environ.get("MASTER_ADDR", ""), int(os.environ.get("MASTER_PORT", "0"))
+    with suppress(OSError):
+        family, kind, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.connect(address)
+            own = probe.getsockname()[0]
+        for name, found in psutil.net_if_addrs().items():
+            if own in {item.address for item in found} and not own.startswith("127.") and own != "::1":
+                return str(name)
+    return None
+
+
+def leave() -> None:
+    """Waits until all processes have come here, and parts from them."""
+    if world().size > 1:
+        import torch
+
+        with suppress(RuntimeError):  # the process that keeps the common store may have left already
+            barrier()
+        torch.distributed.destroy_process_group()
+
+
+def barrier() -> None:
+    """Waits until all processes have come here."""
+    here = world()
+    if here.size > 1:
+        store, key = _store(), _next_key("barrier")
+        store.add(key, 1)
+        _wait(lambda: store.add(key, 0) >= here.size)
+
+
+def from_first(value: Any) -> Any:
+    """The first process's value, which JSON can hold, in all of them; the others wait for it, however long."""
+    here = world()
+    if here.size == 1:
+        return value
+    store, key = _store(), _next_key("value")
+    if here.first:
+        store.set(key, json.dumps(value))
+        return value
+    _wait(lambda: store.check([key]))
+    return json.loads(store.get(key))
+
+
+def from_whoever_asks_first(name: str, make: Callable[[], str]) -> str:
+    """What `make` gives in the process that asks first, in all processes that ever ask by this name.
+
+    Those that do not ask are not waited for. Alone, or where the processes have not met, it is one's own.
+    """
+    if _settling:
+        return _settling[-1](name, make)
+    if world().size == 1 or not _met():
+        return make()
+    store = _store()
+    if store.add(f"asked/{name}", 1) == 1:
+        store.set(f"said/{name}", json.dumps(make()))
+    _wait(lambda: store.check([f"said/{name}"]))
+    return str(json.loads(store.get(f"said/{name}")))
+
+
+def settle_by(settle: Settle) -> None:
+    """Has `from_whoever_asks_first` ask `settle`, in a process that an engine has started beside others."""
+    _settling[:] = [settle]
+
+
+def _met() -> bool:
+    import torch
+
+    return torch.distributed.is_initialized()
+
+
+def speaks() -> bool:
+    """Whether this process is the first that asks to report an error; alone it always is."""
+    if world().size == 1:
+        return True
+    with suppress(RuntimeError):  # the process that keeps the common store may have ended already
+        return bool(_store().add("hardneg/error", 1) == 1)
+    return False
+
+
+def spoken(seconds: float = 0.0) -> bool:
+    """Whether another process reports an error, or does so within some seconds, or is gone."""
+    end = time.monotonic() + seconds
+    try:
+        while not _store().check(["hardneg/error"]):
+            if time.monotonic() >= end:
+                return False
+            time.sleep(0.05)
+    except RuntimeError:
+        return True
+    return True
+
+
+def gather(part: "Tensor", total: int, here: World | None = None) -> "Tensor":
+    """All processes' parts as one, in the order of the processes, with gradients to each.
+
+    The gradient of a part is the sum of those that the processes have for it. Where each process computes
+    the same loss from the whole, the sum is as many times too large as there are processes, and the mean
+    over processes of the weights' gradients is that of a single process.
+
+    Args:
+        part: [n, d], or [n, T, d] with a T of the process's own, this process's share of `total` rows; rows beyond the
+            share are left out.
+        total: rows in all.
+        here: this process's place among those that share; `World()` shares with none. By default all do.
+
+    Returns:
+        [total, d], or [total, T, d] with the largest T, zeros behind the others.
+    """
+    here = here or world()
+    if here.size == 1:
+        return part
+    import torch
+
+    counts = here.shares(total)
+    own = part[: counts[here.rank]]
+    longer = [_largest(part.shape[1], part.device) - part.shape[1]] if part.dim() == 3 else []
+    beyond = [size for more in (0, *longer, max(counts) - len(own)) for size in (0, more)]
+    padded = torch.nn.functional.pad(own, beyond)
+    blocks: Sequence[Tensor] = _gathering().apply(padded)
+    return torch.cat([block[:count] for block, count in zip(blocks, counts, strict=True)])
+
+
+def _largest(size: int, device: "torch.device") -> int:
+    """The largest of all processes' sizes."""
+    import torch
+
+    told = torch.tensor(size, device=device)
+    torch.distributed.all_reduce(told, torch.distributed.ReduceOp.MAX)
+    return int(told)
+
+
+@cache
+def _gathering() -> Any:
+    import torch
+    from torch import Tensor
+
+    class Gather(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, part: Tensor) -> Tensor:
+            parts = [torch.empty_like(part) for _ in range(world().size)]
+            torch.distributed.all_gather(parts, part.contiguous())
+            return torch.stack(parts)
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+            gradient = gradients[0].contiguous()
+            torch.distributed.all_reduce(gradient)
+            return gradient[world().rank]
+
+    return Gather
+
+
+def _store() -> "Store":
+    from torch._C._distributed_c10d import PrefixStore
+    from torch.distributed.distributed_c10d import _get_default_store
+
+    return PrefixStore("hardneg", _get_default_store())
+
+
+def _next_key(kind: str) -> str:
+    """Names one meeting of the processes: they come to their meetings in the same order."""
+    global _calls
+    _calls += 1
+    return f"{kind}/{_calls}"
+
+
+def _wait(done: Any) -> None:
+    """Asks again and again, less and less often, so that a signal is heard meanwhile."""
+    pause = 0.001
+    while not done():
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.5)

@@ -1,0 +1,218 @@
+"""Requests to a server that holds a model: tried again while it may help, given up at a deadline; its key is not told.
+
+For plugins, which depend on httpx; nothing else here needs it.
+"""
+
+import json
+import logging
+import os
+import random
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+from hardneg.records.errors import ModelError
+
+if TYPE_CHECKING:
+    import httpx
+
+_PASSING = frozenset((408, 409, 425, 429, 500, 502, 503, 504, 529))
+"""Statuses after which the same request may succeed."""
+_REFUSED = dict.fromkeys((401, 403), "the server takes no request with this key: set the variable that `key` names")
+_FIRST_WAIT, _LONGEST_WAIT, _SOON = 0.5, 30.0, 5.0  # seconds
+_INSTANT = 0.001  # seconds: a timeout must be above 0
+_DOUBLED = 10  # times at most that the wait is
+_SHOWN = 200  # characters
+_log = logging.getLogger(__name__)
+
+
+class _Passing(Exception):
+    """What may be otherwise at the next attempt; after: the seconds that the server asks to wait."""
+
+    def __init__(self, told: str, after: float = 0.0) -> None:
+        super().__init__(told)
+        self.after = after
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where to ask and with what.
+
+    url: what paths are put behind. key: the API key; None is none. said: what each request says, `model` among it.
+    timeout: seconds in which the server must begin to answer, and go on. deadline: seconds for a request with all its
+    attempts. connections: requests under way at a time.
+    """
+
+    url: str
+    key: str | None
+    said: Mapping[str, Any]
+    timeout: float
+    deadline: float
+    connections: int
+
+
+@dataclass
+class _Request:
+    """A request with all its attempts; end: the moment at which it is given up."""
+
+    path: str
+    body: Mapping[str, Any]
+    most: int
+    end: float
+    attempts: int = 1
+
+
+def key_of(model: str, variable: str | None) -> str | None:
+    """The API key that an environment variable holds; None where none is named.
+
+    Raises:
+        ModelError: it holds none, or what no header can carry.
+    """
+    if variable is None:
+        return None
+    if not (key := os.environ.get(variable, "").strip()):
+        raise ModelError(f"model {model!r}: no API key: set the environment variable {variable}")
+    if not (key.isascii() and key.isprintable()):
+        told = f"the environment variable {variable} has characters that no HTTP header takes"
+        raise ModelError(f"model {model!r}: {told}: set it to the API key alone")
+    return key
+
+
+class ModelServer:
+    """Asks one server; several threads may use it."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        import httpx
+
+        headers = {"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
+        most = endpoint.connections
+        limits = httpx.Limits(max_connections=most, max_keepalive_connections=most)
+        self.endpoint = endpoint
+        self._http = httpx.Client(headers=headers, timeout=endpoint.timeout, limits=limits)
+
+    def post(self, path: str, body: Mapping[str, Any], mebibytes: int, ended: Event | None = None) -> bytes:
+        """What the server answers to a request of what `endpoint.said` says, and `body`.
+
+        Attempts come at growing and random intervals, and not before the server's `Retry-After`; none begins once
+        `ended` is set. mebibytes: that an answer may have.
+
+        Raises:
+            ModelError: the server refuses, answers at more length, or not within the deadline.
+        """
+        end, ended = time.monotonic() + self.endpoint.deadline, ended or Event()
+        request = _Request(path, {**self.endpoint.said, **body}, mebibytes << 20, end)
+        while not ended.is_set():
+            try:
+                return self._attempt(request)
+            except _Passing as error:
+                ended.wait(self._pause(error, request))
+                request.attempts += 1
+        raise self.error("another request has failed")
+
+    def reach(self) -> None:
+        """Asks for the list of models. Raises ModelError where nothing answers, or not to this key."""
+        import httpx
+
+        try:
+            answer = self._http.get(f"{self.endpoint.url}/models", timeout=min(_SOON, self.endpoint.timeout))
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise self.error(f"no answer ({self._reason(error)}): start the server, or give another url") from None
+        if answer.status_code in _REFUSED:
+            raise self.error(f"status {answer.status_code}; {_REFUSED[answer.status_code]}")
+
+    def close(self) -> None:
+        """Ends the connections."""
+        self._http.close()
+
+    def error(self, told: str) -> ModelError:
+        """An error that names the model and where it is; without the key."""
+        return ModelError(f"model {self.endpoint.said['model']!r} at {self.endpoint.url}: {self.without_key(told)}")
+
+    def without_key(self, text: str) -> str:
+        """The text without the key, which a server may repeat."""
+        return text.replace(self.endpoint.key, "(the key)") if self.endpoint.key else text
+
+    def _pause(self, error: _Passing, request: _Request) -> float:
+        """The seconds until the next attempt. Raises ModelError where none is left before the deadline."""
+        longest = min(_FIRST_WAIT * 2.0 ** min(request.attempts - 1, _DOUBLED), _LONGEST_WAIT)
+        pause = max(error.after, random.uniform(0.5, 1.0) * longest)
+        if time.monotonic() + pause > request.end:
+            attempts = f"{request.attempts} attempt{'s' if request.attempts > 1 else ''}"
+            told = f"given up after {attempts} in {self.endpoint.deadline:g} s"
+            raise self.error(f"{told}; the last one: {error}") from None
+        _log.info("%s: %s; asked again in %.1f s", self.endpoint.url, self.without_key(str(error)), pause)
+        return pause
+
+    def _attempt(self, request: _Request) -> bytes:
+        import httpx
+
+        url, left = f"{self.endpoint.url}{request.path}", max(request.end - time.monotonic(), _INSTANT)
+        try:
+            with self._http.stream(
+                "POST", url, json=request.body, timeout=min(self.endpoint.timeout, left)
+            ) as response:
+                content = self._read(response, request)
+        except httpx.TransportError as error:
+            raise _Passing(self._reason(error)) from None
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise self.error(self._reason(error)) from None
+        if response.status_code != 200:
+            self._refuse(response, content)
+        return content
+
+    def _read(self, response: "httpx.Response", request: _Request) -> bytes:
+        content = bytearray()
+        for part in response.iter_bytes():
+            content += part
+            if len(content) > request.most:
+                raise self.error(f"an answer of more than {request.most >> 20} MiB")
+            if time.monotonic() > request.end:
+                raise _Passing("the answer did not end")
+        return bytes(content)
+
+    def _refuse(self, response: "httpx.Response", content: bytes) -> None:
+        line = self._shown(_first_line(self.without_key(content.decode("utf-8", "replace"))))
+        told = f"status {response.status_code}{f': {line}' if line else ''}"
+        if response.status_code in _PASSING:
+            raise _Passing(told, _seconds(response.headers.get("Retry-After"), response.headers.get("Date")))
+        raise self.error("; ".join(filter(None, (told, _REFUSED.get(response.status_code)))))
+
+    def _shown(self, text: str) -> str:
+        """The beginning; the key goes first, so that no part of it is left where it is cut."""
+        return self.without_key(text)[:_SHOWN]
+
+    def _reason(self, error: Exception) -> str:
+        return self._shown(" ".join(f"{type(error).__name__}: {error}".split()))
+
+
+def _first_line(text: str) -> str:
+    """What a body says first, in printable characters: `error.message`, `message`, `detail`, or the line itself."""
+    try:
+        found = json.loads(text)
+        error = found.get("error", found.get("message", found.get("detail", text)))
+        text = str(error.get("message", error) if isinstance(error, dict) else error)
+    except (ValueError, AttributeError, RecursionError):
+        pass
+    line = next(iter(text.strip().splitlines()), "")
+    return "".join(character for character in line if character.isprintable())
+
+
+def _seconds(header: str | None, date: str | None = None) -> float:
+    """What `Retry-After` asks for: seconds, or a date by the server's own clock, which `Date` tells."""
+    try:
+        return max(0.0, float(header or 0))
+    except ValueError:
+        pass
+    wanted = _moment(header)
+    now = _moment(date) or time.time()
+    return 0.0 if wanted is None else max(0.0, wanted - now)
+
+
+def _moment(date: str | None) -> float | None:
+    try:
+        return parsedate_to_datetime(date or "").timestamp()
+    except (ValueError, TypeError):
+        return None

@@ -1,0 +1,123 @@
+"""How long steps tell what they are doing, without the library talking to a terminal itself; what they take."""
+
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from hardneg.records.wording import duration
+
+EVERY = 10.0
+"""Seconds between two lines of progress."""
+
+
+class Task(Protocol):
+    """One running bar."""
+
+    def advance(self, count: int = 1) -> None:
+        """`count` more units are done."""
+
+    def describe(self, text: str) -> None:
+        """A short note beside the bar, such as the loss."""
+
+
+class Progress(Protocol):
+    """Starts bars. The command line shows them, or `Lines` in a file; elsewhere `Silent` serves."""
+
+    def task(self, title: str, total: int | None, unit: str, done: int = 0) -> AbstractContextManager[Task]:
+        """A bar of `total` units (None: unknown), of which `done` are finished already."""
+
+    def note(self, text: str) -> None:
+        """One line that stays: a count of things left out, say."""
+
+
+class _SilentTask:
+    def advance(self, count: int = 1) -> None:
+        pass
+
+    def describe(self, text: str) -> None:
+        pass
+
+
+class Silent:
+    """Shows nothing."""
+
+    @contextmanager
+    def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Task]:
+        """A bar that nobody sees."""
+        yield _SilentTask()
+
+    def note(self, text: str) -> None:
+        """Nothing."""
+
+
+class Lines:
+    """Tells progress by lines, at most one in ten seconds over all tasks: what is done, the rate, the time left.
+
+    tell: takes a line. clock: seconds.
+    """
+
+    def __init__(self, tell: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self.tell, self.clock, self.told = tell, clock, clock()
+
+    @contextmanager
+    def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Task]:
+        """A task that is told by lines while it runs; its rate when ten seconds have shown it."""
+        yield _LinesTask(self, title, total, unit, done, done)
+
+    def note(self, text: str) -> None:
+        """A line at once."""
+        self.tell(text)
+
+
+@dataclass
+class _LinesTask:
+    lines: Lines
+    title: str
+    total: int | None
+    unit: str
+    before: int
+    done: int
+    note: str = ""
+    began: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.began = self.lines.clock()
+
+    def advance(self, count: int = 1) -> None:
+        self.done += count
+        now = self.lines.clock()
+        if now - self.lines.told >= EVERY:
+            self.lines.told = now
+            self.lines.tell(f"{self.title}: {', '.join(self._told(now - self.began))}")
+
+    def describe(self, text: str) -> None:
+        self.note = text
+
+    def _told(self, seconds: float) -> Iterator[str]:
+        yield f"{self.done:,}{'' if self.total is None else f' of {self.total:,}'} {self.unit}"
+        rate = (self.done - self.before) / seconds if seconds and seconds >= EVERY else 0.0
+        if rate:
+            shown = f"{rate:.1f}" if rate >= 1 else f"{rate:.2g}"
+            yield f"{shown} {self.unit}/s"
+        if rate and self.total is not None and self.done < self.total:
+            yield f"{duration((self.total - self.done) / rate)} left"
+        if self.note:
+            yield self.note
+
+
+class Seconds(dict[str, float]):
+    """Seconds by operation."""
+
+    @contextmanager
+    def of(self, operation: str, without: Collection[str] = ()) -> Iterator[None]:
+        """Counts what is inside as part of `operation`, less what the operations `without` take in it."""
+        began = time.perf_counter() - self._sum(without)
+        try:
+            yield
+        finally:
+            self[operation] = self.get(operation, 0.0) + time.perf_counter() - self._sum(without) - began
+
+    def _sum(self, operations: Collection[str]) -> float:
+        return sum(self.get(operation, 0.0) for operation in operations)

@@ -1,1 +1,0 @@
-"""One module a verb of a recipe."""

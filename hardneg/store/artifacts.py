@@ -1,0 +1,270 @@
+"""The content-addressed store: one folder an artifact, its manifest written last, one rename to finish it.
+
+<store>/<key>/              a finished artifact, with manifest.json
+<store>/<key>.partial/      one being made, or left by a run that was stopped; the next run goes on from it
+<store>/locks/<key>         held while it is made; the system frees it when the holder dies
+<store>/roots/              which keys `gc` keeps, and for what (`hardneg.store.roots`)
+"""
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hardneg.records.errors import ArtifactError, ClosedArtifact, NewerArtifact
+from hardneg.store.atomic_write import flush, remove_asides, replace_text
+from hardneg.store.digest import file_digest
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+SCRATCH = "checkpoints"
+"""A folder of a workspace that goes once the artifact is sure: what its maker would need to go on."""
+CHOICES = "choices.json"
+"""There: what trials chose, to which a stage that goes on keeps."""
+KEPT = "kept"
+"""A folder of an artifact with the models that its training kept on its way, `step-N` each."""
+EARLIER = "earlier seconds"
+"""A stage's fact: what stopped runs of it took, as far as this one went on from them; `seconds` holds them too."""
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A finished artifact.
+
+    key: its identity. kind: what it holds (`index`, `run`, ...). facts: counts and measures told by the stage that
+    made it. origin: the identity payload that the key is the digest of, and the stage's name. files: the digest of
+    each file by its place; empty where an earlier hardneg noted none.
+    """
+
+    key: str
+    kind: str
+    path: Path
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+
+class Store:
+    """Finds and makes artifacts below `root`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def path(self, key: str) -> Path:
+        """Where the finished artifact of `key` is or will be."""
+        return self.root / key
+
+    def find(self, key: str) -> Artifact | None:
+        """The finished artifact of `key`, its files' presence and sizes checked; None where there is none.
+
+        Raises:
+            ArtifactError: it is damaged, or a newer hardneg wrote it.
+        """
+        manifest = self._manifest(key)
+        if manifest is None:
+            return None
+        folder = self.path(key)
+        for name, size in manifest["files"].items():
+            try:
+                found = (folder / name).stat().st_size
+            except OSError:
+                raise ArtifactError(f"{folder}: damaged: {name} is missing") from None
+            if found != size:
+                raise ArtifactError(f"{folder}: damaged: {name} has {found} bytes, its manifest says {size}")
+        digests = manifest.get("digests", {})
+        files = {name: digests.get(name, "") for name in manifest["files"]}
+        return Artifact(key, manifest["kind"], folder, manifest["facts"], manifest["origin"], files)
+
+    def discard(self, key: str) -> None:
+        """Removes the artifact of `key` and what is left of an unfinished one."""
+        with disk_errors(self.root):
+            if self.path(key).exists():
+                doomed = self.root / f"{key}.discarded"
+                shutil.rmtree(doomed, ignore_errors=True)
+                os.replace(self.path(key), doomed)
+                shutil.rmtree(doomed)
+            shutil.rmtree(self._partial(key), ignore_errors=True)
+
+    @contextlib.contextmanager
+    def lock(self, key: str, waiting: Callable[[], None] = lambda: None, shared: bool = False) -> Iterator[None]:
+        """Holds the lock of `key`, alone or shared; calls `waiting` once if another process has it, then waits."""
+        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        with self._lock_file(key) as handle:
+            if not _taken(handle, kind):
+                waiting()
+                fcntl.flock(handle, kind)
+            yield
+
+    @contextlib.contextmanager
+    def lock_if_free(self, key: str) -> Iterator[bool]:
+        """Whether no process held the lock of `key`; then this one does, alone."""
+        with self._lock_file(key) as handle:
+            yield _taken(handle, fcntl.LOCK_EX)
+
+    @contextlib.contextmanager
+    def _lock_file(self, key: str) -> Iterator[int]:
+        with disk_errors(self.root):
+            locks = self.root / "locks"
+            try:
+                locks.mkdir(parents=True, exist_ok=True)
+            except FileNotFoundError:
+                raise ArtifactError(
+                    f"store {self.root}: cannot be made; choose another place with {{store}}", "store"
+                ) from None
+            handle = os.open(locks / key, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            yield handle
+        finally:
+            os.close(handle)
+
+    def workspace(self, key: str) -> Path:
+        """The folder to make `key` in; what a stopped run finished there is still there. Hold the lock first."""
+        with disk_errors(self.root):
+            partial = self._partial(key)
+            partial.mkdir(parents=True, exist_ok=True)
+            return partial
+
+    def commit(self, key: str, kind: str, facts: Mapping[str, Any], origin: Mapping[str, Any]) -> Artifact:
+        """Makes the workspace of `key` the finished artifact: files to disk, manifest last, one rename."""
+        partial = self._partial(key)
+        with disk_errors(self.root):
+            remove_asides(partial)
+            files, digests = {}, {}
+            for path in sorted(partial.rglob("*")):
+                if path.relative_to(partial).parts[0] == SCRATCH:
+                    continue
+                if path.is_file():
+                    name = path.relative_to(partial).as_posix()
+                    files[name], digests[name] = path.stat().st_size, file_digest(path)
+                flush(path)
+            told = {"format": FORMAT, "key": key, "kind": kind, "facts": facts, "origin": origin}
+            write_json(partial / MANIFEST, {**told, "files": files, "digests": digests})
+        self.recover(key)
+        return Artifact(key, kind, self.path(key), facts, origin, digests)
+
+    def recover(self, key: str) -> None:
+        """Gives an artifact its name whose manifest is written: the rename, and all that a dead process left undone.
+
+        Does nothing where there is no such one. Hold the lock first.
+        """
+        partial, final = self._partial(key), self.path(key)
+        if not (partial / MANIFEST).exists() or final.exists():
+            return
+        with disk_errors(self.root):
+            shutil.rmtree(partial / SCRATCH, ignore_errors=True)
+            for path in (path for path in partial.rglob("*") if path.is_file()):
+                path.chmod(0o444)
+            os.replace(partial, final)
+            flush(self.root)
+
+    def artifacts(self) -> list[Artifact | ArtifactError]:
+        """All finished artifacts; in place of a damaged one, its error."""
+        found: list[Artifact | ArtifactError] = []
+        for path in sorted(self.root.glob("*/" + MANIFEST)):
+            if "." in path.parent.name:
+                continue
+            try:
+                artifact = self.find(path.parent.name)
+            except ArtifactError as error:
+                found.append(error)
+            else:
+                found += [artifact] if artifact else []
+        return found
+
+    @property
+    def read_only(self) -> bool:
+        """Whether it is there and may not be written: what is in it can be taken, nothing can be made."""
+        folders = [self.root, self.root / "locks", self.root / "roots"]
+        return any(folder.is_dir() and not may_write(folder) for folder in folders)
+
+    def held(self, name: str) -> bool:
+        """Whether a process holds the lock of `name`."""
+        lock = self.root / "locks" / name
+        if not lock.exists():
+            return False
+        mode, kind = ("rb", fcntl.LOCK_SH) if self.read_only else ("r+b", fcntl.LOCK_EX)
+        with lock.open(mode) as handle:
+            try:
+                fcntl.flock(handle, kind | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    def _partial(self, key: str) -> Path:
+        return self.root / f"{key}.partial"
+
+    def _manifest(self, key: str) -> dict[str, Any] | None:
+        path = self.path(key) / MANIFEST
+        try:
+            manifest = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            if self.path(key).exists():
+                raise ArtifactError(f"{self.path(key)}: damaged: {MANIFEST} is missing") from None
+            return None
+        except PermissionError:
+            told = (
+                "another user made it, and lets you not read it; ask for rights, or choose another place with {store}"
+            )
+            raise ClosedArtifact(f"{path.parent}: {told}", "store") from None
+        except (OSError, ValueError) as error:
+            raise ArtifactError(f"{path}: damaged: {error}") from None
+        if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
+            raise ArtifactError(f"{path}: damaged: it is not a manifest")
+        if manifest["format"] > FORMAT:
+            raise NewerArtifact(
+                f"{path}: written by a newer hardneg (format {manifest['format']}, this one reads {FORMAT}); "
+                "upgrade hardneg or use another {store}",
+                "store",
+            )
+        return manifest
+
+
+def _taken(handle: int, kind: int) -> bool:
+    """Whether a lock could be had at once."""
+    try:
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes JSON so that a reader sees the old file or the whole new one."""
+    replace_text(path, json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
+
+
+def may_write(folder: Path) -> bool:
+    """Whether files can be made in a folder: its rights and its disk allow it."""
+    return os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
+@contextlib.contextmanager
+def disk_errors(where: Path, option: str = "store") -> Iterator[None]:
+    """Turns the system's complaints about the disk into one clear line; `option` names the place to write to.
+
+    Raises:
+        ArtifactError: the disk is full, read-only, or not ours to write.
+    """
+    option = f"{{{option}}}" if option.isidentifier() else option
+    advice = {
+        errno.ENOSPC: "the disk is full; free some space and run again, it goes on from here",
+        errno.EDQUOT: "the disk quota is used up; free some space and run again, it goes on from here",
+        errno.EFBIG: "the file is larger than may be here (ulimit -f); raise that and run again, it goes on from here",
+        errno.EIO: "the disk cannot be read or written; look to it, then run again",
+        errno.EROFS: f"the disk is read-only; choose another place with {option}",
+        errno.EACCES: f"writing is not allowed; choose another place with {option}",
+        errno.EPERM: f"writing is not allowed; choose another place with {option}",
+    }
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in advice:
+            raise
+        place = error.filename2 or error.filename or where  # of two, the second is the one that is written
+        raise ArtifactError(f"{place}: {advice[error.errno]}", option.strip("{}")) from error

@@ -1,0 +1,226 @@
+"""What commands and functions write: checked first, noted afterwards, so that nothing of the user's is replaced."""
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from hardneg.records.errors import ArtifactError, UsageError
+from hardneg.runtime.distributed import world
+from hardneg.store.artifacts import Store, disk_errors, may_write
+from hardneg.store.atomic_write import aside
+from hardneg.store.roots import begun, files_of, laid_out, record, strangers
+
+WHOLE = ("",)
+_log = logging.getLogger("hardneg")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A file or a folder to write; of a run folder, the `names` in it that may be, and the file by which it is known.
+
+    A folder is replaced whole, a run folder's names one by one; those of folders end in "/".
+    """
+
+    path: Path
+    folder: bool = False
+    names: Sequence[str] = WHOLE
+    marked_by: str = ""
+
+    @property
+    def tops(self) -> list[Path]:
+        """The files and folders that are replaced."""
+        return [self.path / name if name else self.path for name in self.names]
+
+
+@dataclass(frozen=True)
+class Words:
+    """How messages call the argument that names an output, the one that has it replaced, and who writes."""
+
+    output: str = "path"
+    overwrite: str = "overwrite=True"
+    writer: str = "{}"
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """All that one command or function writes, what it reads, and the store that knows the results of earlier ones.
+
+    command: whose own earlier result may be replaced. keys: of the steps that lead to the outputs; the store keeps them
+    from `begun` on. tell: gets what the user should know.
+    """
+
+    command: str
+    targets: Sequence[Target]
+    inputs: Sequence[Path]
+    store: Store
+    overwrite: bool = False
+    keys: Sequence[str] = ()
+    words: Words = Words()
+    tell: Callable[[str], None] = _log.warning
+
+    def check(self) -> None:
+        """Refuses what would take from the user, and what cannot be written.
+
+        Raises:
+            UsageError: an output is an input, holds one or lies in one; or is there and is not this command's own.
+            ArtifactError: an output cannot be written.
+        """
+        if root := next((path for target in self.targets if (path := target.path.resolve()) == path.parent), None):
+            raise UsageError(f"{root}: is the root folder; give one of its own")
+        tops = [top for target in self.targets for top in target.tops]
+        for top in tops:
+            _check_name(top, self._another)
+        paths = [target.path.resolve() for target in self.targets]
+        problems = [f"{path}: is given for two outputs" for path in set(paths) if paths.count(path) > 1]
+        for target in self.targets:
+            problems += _kind_problems(target, self._another) or [
+                *self._input_problems(target),
+                *self._own_problems(target),
+            ]
+        if problems:
+            raise UsageError("\n".join(problems))
+        for top in tops:
+            _check_writable(top, self._another)
+
+    @property
+    def _another(self) -> str:
+        return f"give another {self.words.output}"
+
+    @contextmanager
+    def begun(self) -> Iterator[None]:
+        """Checks, and has the store keep the steps while the block works, and after it has been stopped."""
+        self.check()
+        if not world().first or not self.keys:
+            yield
+            return
+        with begun(self.store, self.command, self.targets[0].path, self.keys):
+            yield
+
+    @contextmanager
+    def laid_out(self) -> Iterator[None]:
+        """Writes, in the block: what is written there is known afterwards as this command's own.
+
+        Raises:
+            ArtifactError: the disk is full, read-only, or not ours to write.
+        """
+        with ExitStack() as stack:
+            stack.enter_context(disk_errors(self.targets[0].path, self.words.output))
+            for target in self.targets:
+                if self.store.read_only:
+                    self._tell_unknown(target.path, f"the store {self.store.root} is read-only")
+                known = laid_out(self.store, self.command, target.path, self.keys, target.tops)
+                try:
+                    stack.enter_context(known)
+                except (ArtifactError, OSError) as error:
+                    self._tell_unknown(target.path, error)
+            yield
+
+    def _tell_unknown(self, path: Path, reason: object) -> None:
+        """Says that an output cannot be noted as a result."""
+        self.tell(f"only {self.words.overwrite} will replace {path}: {reason}")
+
+    def _input_problems(self, target: Target) -> Iterator[str]:
+        advice = f"which is read here; {self._another}"
+        for source in filter(os.path.exists, [*self.inputs, self.store.root]):
+            read = source.resolve()
+            for top in target.tops:
+                place = top.resolve()
+                if place == read or (top.exists() and top.samefile(read)):
+                    yield f"{top}: is {source}, {advice}"
+                elif read.is_dir() and place.is_relative_to(read):
+                    yield f"{top}: lies in {source}, {advice}"
+                elif read.is_relative_to(place):
+                    yield f"{top}: holds {source}, {advice}"
+
+    def _own_problems(self, target: Target) -> Iterator[str]:
+        if self.overwrite:
+            return
+        if found := self._strangers(target):
+            first = ", ".join(str(path) for path in found[:3])
+            more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+            yield (
+                f"{first}{more}: there already, and not as `{self.words.writer.format(self.command)}` wrote it; "
+                f"{self._another}, or {self.words.overwrite} to replace it"
+            )
+
+    def _strangers(self, target: Target) -> list[Path]:
+        """What stands where the target is to be, and is not as an earlier run of the same command left it."""
+        there = [top for top in target.tops if os.path.lexists(top)]
+        if not there:
+            return []
+        known = record(self.store, target.path)
+        if known and known.command == self.command:
+            files = known.files
+            return [] if files is None else [path for top in there for path in strangers(target.path, top, files)]
+        if target.marked_by and (target.path / target.marked_by).is_file():
+            return []
+        found = [target.path / name for name in files_of(target.path, there)]
+        earlier = known is not None and not known.command and target.folder
+        return [] if earlier and {path.name for path in found} == {"index", "docid"} else found
+
+
+def _kind_problems(target: Target, another: str) -> list[str]:
+    path = target.path
+    if missing := _missing_before_parent(path):
+        return [f"{path}: {missing} is not there; give a path without it"]
+    if target.names != WHOLE:
+        return _run_folder_problems(target, another)
+    if path.is_symlink():
+        return [f"{path}: is a symbolic link; give the place that it leads to"]
+    if target.folder and path.exists() and not path.is_dir():
+        return [f"{path}: is a file; give the folder to write"]
+    if not target.folder and path.is_dir():
+        return [f"{path}: is a folder; give the file to write"]
+    if path.exists() and not path.is_dir() and not path.is_file():
+        return [f"{path}: is no file that can be replaced; {another}"]
+    place = path.resolve()
+    if target.folder and any(kept.is_relative_to(place) for kept in (Path.cwd(), _home())):
+        return [f"{path}: is the folder you work in or your home, or holds it; give one of its own"]
+    return []
+
+
+def _missing_before_parent(path: Path) -> Path | None:
+    """The first folder before a `..` that is not there: once it is made, the path leads to something else."""
+    ups = [number for number, part in enumerate(path.parts) if part == ".."]
+    return next((before for number in ups if not (before := Path(*path.parts[:number])).is_dir()), None)
+
+
+def _run_folder_problems(target: Target, another: str) -> list[str]:
+    path = target.path
+    if os.path.lexists(path) and not path.is_dir():
+        reason = "is a file" if path.exists() else "is a symbolic link that leads nowhere"
+        return [f"{path}: {reason}; give the folder to write"]
+    problems = []
+    for name, top in zip(target.names, target.tops, strict=True):
+        wanted, is_wanted = ("folder", top.is_dir) if name.endswith("/") else ("file", top.is_file)
+        if top.is_symlink() or (top.exists() and not is_wanted()):
+            found = "a symbolic link" if top.is_symlink() else f"no {wanted}"
+            problems.append(f"{top}: is {found}, where a {wanted} is to be; move it away, or {another}")
+    return problems
+
+
+def _home() -> Path:
+    return Path(os.path.expanduser("~")).resolve()
+
+
+def _check_name(top: Path, another: str) -> None:
+    """Raises ArtifactError where it cannot even be seen whether something is there: names too long, closed folders."""
+    try:
+        aside(top.absolute()).lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:
+        raise ArtifactError(f"{top}: cannot be written ({error.strerror}); {another}") from None
+
+
+def _check_writable(top: Path, another: str) -> None:
+    """Raises ArtifactError where nothing can be written at `top`."""
+    there = top.absolute().parent
+    while not there.exists():
+        there = there.parent
+    if not there.is_dir() or not may_write(there):
+        reason = "writing is not allowed there" if there.is_dir() else "is a file, and no folder"
+        raise ArtifactError(f"{there}: {reason}; {another}")

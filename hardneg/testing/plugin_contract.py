@@ -1,0 +1,62 @@
+"""What every plugin owes, whatever its kind."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from hardneg.registry.plugin_help import plugin_options
+from hardneg.store.digest import canonical
+from hardneg.store.identity import plugin_identity
+
+
+def rule(holds: bool, text: str, detail: object = "") -> None:
+    """Fails the running test, saying which rule of the contract is broken, where `holds` is false."""
+    __tracebackhide__ = True
+    if not holds:
+        raise AssertionError(f"broken rule: {text}" + (f"\n  found: {detail}" if str(detail) else ""))
+
+
+class PluginTests:
+    """Set `plugin` to a configured instance, or override `make` where one needs files of its own."""
+
+    plugin: Any = None
+
+    def make(self, folder: Path) -> Any:
+        """The plugin under test; `folder` is empty and the test's own."""
+        if self.plugin is None:
+            raise AssertionError(f"{type(self).__name__} must set `plugin`, or override `make`")
+        return self.plugin
+
+    def test_is_a_frozen_dataclass_with_a_version(self, tmp_path: Path) -> None:
+        """`version` is a class variable, so that it is no option."""
+        kind = type(self.make(tmp_path))
+        rule(dataclasses.is_dataclass(kind), "a plugin is a dataclass", kind)
+        frozen = kind.__dataclass_params__.frozen
+        rule(frozen, "a plugin is a frozen dataclass: @dataclass(frozen=True)", kind)
+        version = getattr(kind, "version", None)
+        rule(type(version) is int, "a plugin has `version: ClassVar[int]`", repr(version))
+        names = [field.name for field in dataclasses.fields(kind)]
+        rule("version" not in names, "`version` is a ClassVar, not a field: it is no option")
+
+    def test_options_survive_a_recipe(self, tmp_path: Path) -> None:
+        """They are checked by pydantic, and enter identities as JSON."""
+        from pydantic import TypeAdapter
+
+        plugin = self.make(tmp_path)
+        try:
+            identity = plugin_identity("tested", plugin)
+            text = canonical(identity)
+        except (TypeError, ValueError) as error:  # pydantic's errors are ValueErrors
+            raise AssertionError(f"broken rule: options can be written as JSON\n  found: {error}") from error
+        again = TypeAdapter(type(plugin)).validate_python(identity["options"])
+        rule(again == plugin, "options read back from JSON make an equal plugin", f"{again} for {plugin}")
+        rule(canonical(plugin_identity("tested", again)) == text, "an equal plugin has the same identity")
+
+    def test_every_option_is_explained(self, tmp_path: Path) -> None:
+        """`hardneg plugins show` prints the docstring and the meaning of each option."""
+        kind = type(self.make(tmp_path))
+        written = kind.__doc__ or ""
+        automatic = written.startswith(f"{kind.__name__}(")
+        rule(bool(written.strip()) and not automatic, "the class has a docstring that says what it is for")
+        silent = [option["name"] for option in plugin_options(kind) if not option["meaning"]]
+        rule(not silent, "the docstring's `Args:` explain every option", f"nothing about {', '.join(silent)}")

@@ -1,0 +1,17 @@
+"""Inside sentence-transformers' own trainers: `from hardneg.trainer import RefreshedNegatives`."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hardneg.doors.trainer.adore_loss import AdoreLoss
+    from hardneg.doors.trainer.refreshed import RefreshedNegatives
+
+__all__ = ["AdoreLoss", "RefreshedNegatives"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from hardneg.doors import trainer
+
+    return getattr(trainer, name)

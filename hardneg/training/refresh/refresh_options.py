@@ -1,0 +1,190 @@
+"""What can be said about refreshed negatives, and which devices and threads the inferencer has."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import ConfigDict
+
+from hardneg.records.errors import UsageError
+from hardneg.runtime.distributed import World
+from hardneg.store.identity import LATER, options_in_key
+from hardneg.training.option_groups import option, out_of_bounds
+from hardneg.training.options import LearningOptions
+
+if TYPE_CHECKING:
+    import torch
+
+
+Policy = Literal["every", "continuous", "synchronous", "never"]
+
+
+@dataclass(frozen=True)
+class RefreshOptions:
+    """When negatives are mined again, and which are kept.
+
+    Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval
+    (ICLR 2021), sections 4 and 5.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    policy: Policy = option(
+        "every",
+        "`every` mines beside the training, once for each multiple of `every` steps, from the newest checkpoint then; "
+        "`continuous` does so from the newest checkpoint, as fast as it can; `synchronous` has the training wait at "
+        "multiples of `every` until the model as it is there has mined, which is reproducible to the bit; `never` "
+        "keeps the first lists for good.",
+    )
+    every: int | None = option(
+        None, "Steps between refreshes, and between the checkpoints that are made for them.", least=1
+    )
+    depth: int = option(200, "The top of the corpus that negatives are taken from, by the model that mines.", least=1)
+    negatives: int = option(
+        20,
+        "How many are kept for each query, of what a miner takes the first ones; the published program keeps 20 of the "
+        "top 200.",
+        least=1,
+    )
+    choice: Literal["sampled", "top"] = option(
+        "sampled",
+        "What takes them where no miner is named: `sampled`, that miner, draws them from the top; `top`, the miner "
+        "`topk`, takes the best-ranked ones, as the published program does with `ann_measure_topk_mrr`.",
+    )
+    query_chunks: int = option(
+        1,
+        "Parts that the queries are cut into; refresh n mines, and is trained on, part n modulo `query_chunks`, of "
+        "which the last takes the remainder. The published program has 5.",
+        least=1,
+    )
+    excluded: Literal["known", "last"] = option(
+        "known",
+        "What is no negative of a query: `known`, any of its positives, or a copy of one; `last`, only the last of its "
+        "positives, as in the published program, which trains on no other and so may draw those as negatives.",
+    )
+    precision: Literal["auto", "fp32", "bf16"] = option(
+        "auto", "What the corpus and the queries are encoded in; `auto` is bfloat16 where a trial finds it faster."
+    )
+    without_answers: bool = option(
+        False, "The filter `answers`; as many as before are kept, of the others among the top."
+    )
+    answer_match: Literal["string", "regex"] = option(
+        "string", "How answers are looked for: as words, or as regular expressions."
+    )
+    replace: Literal["all", "decayed"] = option(
+        "all",
+        "What a refresh does to the negatives that a query has: `all` are mined anew; `decayed` replaces those that "
+        "have become easy, and keeps the others (Li et al., Conan-embedding, arXiv 2408.15710).",
+        key=LATER,
+    )
+    decay: float = option(
+        1.15,
+        "Of `decayed`: a negative may go where its score, times this, is less than when it was mined.",
+        above=0,
+        key=LATER,
+    )
+    easy_below: float = option(
+        0.8, "Of `decayed`: and where its score is nearer to 0 than this; made for cosines.", above=0, key=LATER
+    )
+
+    def identity(self) -> dict[str, Any]:
+        """The options that may change what is mined."""
+        return options_in_key(self)
+
+    @property
+    def waits(self) -> bool:
+        """Whether the training waits for what is mined, so that the same process may as well mine."""
+        return self.policy in ("synchronous", "never")
+
+    def never_again(self, training: LearningOptions, evaluated: bool, steps: int | None) -> str | None:
+        """Why `continuous` would mine nothing while it trains; None where it does, or another policy is chosen.
+
+        evaluated: whether there are evaluations. steps: how many there are in all; None where that is not known yet.
+        """
+        every = training.checkpoint_every, training.evaluate_every if evaluated else None
+        first = min((interval for interval in every if interval is not None), default=None)
+        if self.policy != "continuous" or (first is not None and (steps is None or first < steps)):
+            return None
+        below = f" below {steps}, the number of steps" if steps is not None else ""
+        return f"policy continuous: no checkpoint comes before the end: give options.checkpoint_every{below}"
+
+    def problems(self) -> list[str]:
+        """One line for each option that makes no sense."""
+        found = [*out_of_bounds(self)]
+        if (self.every is None) == (self.policy in ("every", "synchronous")):
+            found.append(f"policy {self.policy}: {'give' if self.every is None else 'leave out'} every")
+        if self.negatives > self.depth:
+            found.append(f"negatives must be {self.depth} (depth) or below, not {self.negatives}")
+        if self.policy == "never" and self.query_chunks > 1:
+            found.append("policy never: leave out query_chunks, the other parts would never be trained on")
+        if self.replace == "decayed" and self.policy == "never":
+            found.append("policy never mines once, and replaces nothing: leave replace out, or take another policy")
+        if self.replace == "decayed" and self.query_chunks > 1:
+            found.append("replace decayed goes on from what the last refresh mined: leave out query_chunks")
+        if self.replace == "all" and {"decay", "easy_below"} & {*self.identity()}:
+            found.append("decay and easy_below go with replace: decayed; leave them out, or give that too")
+        return found
+
+
+@dataclass(frozen=True)
+class Devices:
+    """What the two may use: a share each, or a list of devices each.
+
+    On a CPU shares, or the lengths of the lists, divide the threads. On GPUs a share of the trainer's is its processes,
+    one GPU each; the inferencer has in proportion those that follow, or the trainer's where there are no more.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    trainer: int | tuple[str, ...] = option(1, "Of the process that trains.")
+    inferencer: int | tuple[str, ...] = option(1, "Of the process that mines.")
+
+    def problems(self) -> list[str]:
+        """One line for each that makes no sense."""
+        return [
+            f"{name} must be a share of 1 or above, or a list of devices, not {value}"
+            for name in ("trainer", "inferencer")
+            if (value := getattr(self, name)) == () or (isinstance(value, int) and value < 1)
+        ]
+
+    @property
+    def shares(self) -> tuple[int, int]:
+        """The trainer's and the inferencer's."""
+        trainer, inferencer = (
+            value if isinstance(value, int) else len(value) for value in (self.trainer, self.inferencer)
+        )
+        return trainer, inferencer
+
+
+def trainer_device(devices: Devices, given: str | None, here: World) -> str | None:
+    """The device of this trainer process: the one that it was given, or its own of the list.
+
+    Raises:
+        UsageError: the list has fewer devices than there are trainer processes on this machine.
+    """
+    if isinstance(devices.trainer, int):
+        return given
+    if len(devices.trainer) < here.local_size:
+        raise UsageError(
+            f"devices.trainer: {len(devices.trainer)} devices for {here.local_size} processes: name one for each"
+        )
+    return devices.trainer[here.local_rank]
+
+
+def inferencer_devices(devices: Devices, trainer: "torch.device", here: World, gpus: int) -> Sequence[str]:
+    """The devices of the inferencer beside trainers, of which one runs on `trainer`; gpus: how many are there."""
+    if not isinstance(devices.inferencer, int):
+        return devices.inferencer
+    if trainer.type == "cpu":
+        return ["cpu"]
+    of_trainer, of_inferencer = devices.shares
+    wanted = max(1, here.local_size * of_inferencer // of_trainer)
+    free = range(here.local_size, gpus)[:wanted]
+    return [f"cuda:{number}" for number in free] or [str(trainer)]
+
+
+def threads(devices: Devices, total: int, here: World) -> tuple[int, int]:
+    """A trainer process's and the inferencer's part of `total` threads; one at least."""
+    of_trainer, of_inferencer = devices.shares
+    together = total * of_trainer // (of_trainer + of_inferencer)
+    return max(1, together // here.local_size), max(1, total - together)

@@ -1,0 +1,1 @@
+"""The verbs of recipes, one in each module."""

@@ -1,0 +1,256 @@
+"""Verb `analyze`: numbers as JSON, figures as PNG and SVG, of what lies behind the metrics."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BeforeValidator, Field, SerializeAsAny, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from hardneg.analysis.base import Analysis, sections, write_analysis
+from hardneg.analysis.inputs import AnalysisInputs, Record, System
+from hardneg.encoders.spec import Kind
+from hardneg.evaluation.metrics import Scores
+from hardneg.fields import Name, Reference, Trait
+from hardneg.formats.collection import StoredCollection
+from hardneg.formats.qrels import Qrels, positives
+from hardneg.formats.runs import Run, lists_in_order, read_run, stream_run
+from hardneg.records.errors import PluginError
+from hardneg.records.layout import DROPPED, METRICS, NEGATIVES, RUN
+from hardneg.records.types import RankedList
+from hardneg.records.wording import joined
+from hardneg.registry.plugins import load_plugin, no_such_option
+from hardneg.report.table import Section
+from hardneg.runtime.seeding import SEED
+from hardneg.training.history import HISTORY, History
+from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
+from hardneg.verbs.shared.inputs import open_encoder, open_searcher
+from hardneg.verbs.shared.stage_spec import BLOCK_BYTES, RecipeView, Row, Sizes, StageSpec
+
+_FIELD = "analysis"
+
+
+def _parse(given: Any) -> tuple[Analysis, ...]:
+    """Analyses from a mapping from names to options."""
+    if not isinstance(given, Mapping) or "name" in given:
+        raise ValueError("must map each analysis by its name to its options, as {overlap: {depth: 10}} does")
+    problems: list[InitErrorDetails] = []
+    found = [each for name, options in given.items() if (each := _made(str(name), options or {}, problems))]
+    if problems:
+        raise ValidationError.from_exception_data("analysis", problems)
+    return tuple(found)
+
+
+def _made(name: str, options: Any, problems: list[InitErrorDetails]) -> Analysis | None:
+    try:
+        kind: type[Analysis] = load_plugin("analyses", name)
+    except PluginError as error:
+        problems.append(InitErrorDetails(type=_told(str(error)), loc=(name,), input=name))
+        return None
+    try:
+        return kind.model_validate(options)
+    except ValidationError as error:
+        for item in error.errors():
+            told: Any = item["type"]
+            if told == "extra_forbidden":
+                told = _told(no_such_option(str(item["loc"][-1]), list(kind.model_fields)))
+            loc = (name, *item["loc"])
+            problems.append(InitErrorDetails(type=told, loc=loc, input=item["input"], ctx=item.get("ctx", {})))
+        return None
+
+
+def _told(text: str) -> PydanticCustomError:
+    return PydanticCustomError("analysis", "{text}", {"text": text})
+
+
+class Analyze(StageSpec):
+    """Measures what lies behind the metrics: numbers, a table and a figure of each analysis.
+
+    analysis: the options of each analysis by its name. split: whose queries and judgements it is about.
+    relevance_level: the lowest grade that is relevant.
+    """
+
+    version = 2
+    kind = "analysis"
+    purpose = "measure what lies behind the metrics"
+    needs_dataset = True
+    stage: Literal["analyze"]
+    analysis: Annotated[tuple[SerializeAsAny[Analysis], ...], BeforeValidator(_parse), Field(min_length=1)]
+    split: Name = "test"
+    relevance_level: int = Field(1, gt=0)
+    seed: int = SEED
+
+    def why(self) -> str:
+        """What its analyses are called."""
+        return f"{self.purpose}: {joined([each.name for each in self.analysis])}"
+
+    def references(self) -> Iterator[tuple[str, str, Reference]]:
+        """Those of each analysis, as `analysis.NAME.PATH`."""
+        for each in self.analysis:
+            for path, name, need in each.references():
+                yield f"{_FIELD}.{each.name}.{path}", name, need
+
+    def identity(self) -> dict[str, Any]:
+        """Each analysis with its version, and what all share."""
+        shared = {name: getattr(self, name) for name in ("split", "relevance_level", "seed")}
+        return {**shared, "analyses": [[each.name, each.identity()] for each in self.analysis]}
+
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        """Indexes whose queries no model encodes that is named or known."""
+        for each in self.analysis:
+            for path, index in each.encoders().items():
+                if recipe.query_model(index) is None and Trait.IMPORTED in recipe.traits(index):
+                    told = f"no model is known that encodes queries for {index!r}, of imported vectors"
+                    yield f"{_FIELD}.{each.name}.{path}: missing; {told}: name one"
+
+    def implied(self, recipe: RecipeView) -> Mapping[str, str]:
+        """The models that encoded indexes, where no other is named."""
+        found = {
+            f"{_FIELD}.{each.name}.{path}": recipe.query_model(index)
+            for each in self.analysis
+            for path, index in each.encoders().items()
+        }
+        return {path: model for path, model in found.items() if model is not None}
+
+    def sections(self, sources: Mapping[str, ArtifactInput]) -> list[Section]:
+        """A table and a figure of each analysis."""
+        return [
+            section
+            for label, source in sources.items()
+            if isinstance(source.spec, Analyze)
+            for section in sections(label, source.spec.analysis, source.folder)
+        ]
+
+    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
+        """What each analysis asks of the collection in vain."""
+        for each in self.analysis:
+            yield from (f"{_FIELD}.{told}" for told in each.missing(collection))
+
+    def extras(self) -> tuple[str, ...]:
+        """The optional parts that its analyses need."""
+        return tuple(each.extra for each in self.analysis if each.extra)
+
+    def estimate(self, sizes: Sizes) -> Row:
+        """By its queries, and how often its analyses go through all vectors."""
+        count, passes = sizes.queries(self.split), sum(each.passes for each in self.analysis)
+        scores = sizes.searching(passes * count) if passes else 0.0
+        return Row(count, "queries", 1_000_000 + 100 * count, seconds=scores + 10, held=BLOCK_BYTES)
+
+    def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
+        """All of it, in a folder of the stage's name."""
+        return {f"analyses/{recipe.name}": "."}
+
+    def make(self, context: "StageContext[Analyze]") -> Facts:
+        """Makes the analyses; facts: their names."""
+        for each in self.analysis:
+            write_analysis(each, Artifacts(context, each), context.folder)
+        return {"analyses": [each.name for each in self.analysis]}
+
+
+@dataclass(frozen=True)
+class Artifacts(AnalysisInputs):
+    """The inputs of one analysis of a stage: artifacts of the recipe."""
+
+    context: "StageContext[Analyze]"
+    analysis: Analysis
+
+    def __post_init__(self) -> None:
+        for name in ("split", "relevance_level", "seed"):
+            object.__setattr__(self, name, getattr(self.context.spec, name))
+
+    def _input(self, path: str) -> ArtifactInput:
+        return self.context.inputs[f"{_FIELD}.{self.analysis.name}.{path}"]
+
+    @cached_property
+    def _collection(self) -> StoredCollection:
+        return StoredCollection.open(self.context.inputs["dataset"].folder)
+
+    def place(self, path: str) -> str:
+        return f"{self.context.name}.{_FIELD}.{self.analysis.name}.{path}"
+
+    def label(self, path: str) -> str:
+        return next(name for place, name, _ in self.analysis.references() if place == path)
+
+    def run(self, path: str) -> Run:
+        return read_run(self._input(path).folder / RUN)
+
+    def stream(self, path: str) -> Iterator[tuple[str, RankedList]]:
+        return stream_run(self._input(path).folder / RUN)
+
+    def lists(self, path: str, query_ids: Sequence[str]) -> Iterator[RankedList]:
+        return lists_in_order(self._input(path).folder / RUN, query_ids)
+
+    def query_ids(self, path: str, split: str) -> Sequence[str]:
+        return self._collection.queries(split).query_ids
+
+    @cached_property
+    def _qrels(self) -> Qrels:
+        return self._collection.qrels(self.split)
+
+    def qrels(self) -> Qrels:
+        return self._qrels
+
+    @cached_property
+    def _relevant(self) -> dict[str, list[str]]:
+        return positives(self._collection.all_qrels())
+
+    def relevant(self) -> Mapping[str, Sequence[str]]:
+        return self._relevant
+
+    def withheld(self) -> Mapping[str, Sequence[str]]:
+        return positives(self._collection.withheld())
+
+    def queries(self, split: str | None) -> Mapping[str, str]:
+        splits = self._collection.splits if split is None else [split]
+        return {query.query_id: query.text for name in splits for query in self._collection.queries(name)}
+
+    def texts(self, doc_ids: Sequence[str]) -> Mapping[str, str]:
+        rows = self._collection.corpus.rows(doc_ids)
+        found = self._collection.corpus.documents_at(rows[rows >= 0])
+        return {document.doc_id: document.contents for document in found}
+
+    def copies(self, doc_ids: Sequence[str]) -> Sequence[str]:
+        corpus = self._collection.corpus
+        rows = corpus.rows(doc_ids)
+        return corpus.ids(corpus.copies(rows[rows >= 0]))
+
+    def negatives(self, path: str) -> Path:
+        return self._input(path).folder / NEGATIVES
+
+    def mined(self, path: str) -> tuple[Path, Path]:
+        return self._input(path).folder / DROPPED, self._input(path).folder / NEGATIVES
+
+    def history(self, path: str) -> list[Record]:
+        return list(History(self._input(path).folder / HISTORY).read())
+
+    def facts(self, path: str) -> tuple[str, Mapping[str, Any]]:
+        source = self._input(path)
+        return source.spec.kind if source.spec is not None else "model", source.facts
+
+    def results(self, path: str) -> Mapping[str, Scores]:
+        from hardneg.evaluation.metrics_json import read_metrics
+
+        return read_metrics(self._input(path).folder / METRICS).results
+
+    def index(self, path: str) -> tuple[Path, int | None]:
+        return self._input(path).part("index"), len(self._collection.corpus)
+
+    def system(self, index: str, model: str) -> System:
+        from hardneg.encoders.inference import EncodeOptions
+        from hardneg.indexes.kernels.exact.exact import ExactOptions
+        from hardneg.registry.protocols import DenseSearcher
+
+        device, progress, corpus = self.context.device, self.context.progress, self._collection.corpus
+        searcher = open_searcher(self._input(index), self._collection, device, progress)
+        assert isinstance(searcher, DenseSearcher)
+        opened = cache(partial(open_encoder, self._input(model), device, "fp32"))
+
+        def encode(kind: Kind, texts: Sequence[str]) -> NDArray[np.float32]:
+            return cast(NDArray[np.float32], opened().encode(texts, kind, EncodeOptions(precision="fp32"), progress))
+
+        where, sides = str(ExactOptions(device=device).where), (partial(encode, "query"), partial(encode, "document"))
+        return System(searcher, corpus.doc_ids, corpus.rows, sides[0], where, sides[1])

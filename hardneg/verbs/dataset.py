@@ -1,0 +1,43 @@
+"""Stage `dataset`: reads a collection once and keeps it as Arrow files."""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Literal, cast
+
+from pydantic import Field
+
+from hardneg.datasets.held_out import WithheldCollection
+from hardneg.fields import LATER, Kept, PluginKind, Setting
+from hardneg.formats.collection import write_collection
+from hardneg.registry.protocols import DatasetLoader
+from hardneg.verbs.shared.context import Facts, StageContext
+from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, StageSpec
+
+
+class ReadDataset(StageSpec):
+    """Reads the collection into Arrow files: stage `dataset`, made from the recipe's `dataset`.
+
+    withheld: training labels that are kept back.
+    """
+
+    version = 1
+    kind = "collection"
+    purpose = "read the passages, queries and labels"
+    stage: Literal["dataset"] = "dataset"
+    loader: Annotated[Setting, PluginKind("datasets", places=("source",))]
+    withheld: Kept | None = Field(default=None, json_schema_extra=LATER)
+
+    def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
+        """What the loader reads."""
+        return {"source": cast(DatasetLoader, recipe.plugin("loader")).fingerprint}
+
+    def estimate(self, sizes: Sizes) -> Row:
+        """By the passage."""
+        count = sizes.documents
+        return Row(count, "passages", count * 600, seconds=count / 50_000 + 1)
+
+    def make(self, context: "StageContext[ReadDataset]") -> Facts:
+        """Writes the collection; facts: counts of documents, queries and judgements, and of what was left out."""
+        collection = context.plugin("loader", DatasetLoader).load()
+        if self.withheld is not None:
+            collection = WithheldCollection(collection, self.withheld)
+        return write_collection(collection, context.folder, context.progress)

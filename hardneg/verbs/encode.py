@@ -1,0 +1,251 @@
+"""Stage `encode`: the corpus as vectors in a flat index, block by block, in one folder or in shards."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from hardneg.encoders.open.resolved import resolve
+from hardneg.encoders.spec import Attention, ModelSpec
+from hardneg.fields import FREE, LATER, START, Name, Option, OwnCut, Reference, Trait
+from hardneg.formats.collection import StoredCollection
+from hardneg.formats.vectors.shards import BEGUN_CUT, SHARDS, index_bytes
+from hardneg.formats.vectors.sparse_store import SHAPE
+from hardneg.records.wording import counted
+from hardneg.runtime.distributed import world
+from hardneg.store.artifacts import SCRATCH
+from hardneg.store.digest import digest
+from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
+from hardneg.verbs.shared.inputs import open_corpus, open_encoder
+from hardneg.verbs.shared.places import TAKEN, place_problems, taken_shards
+from hardneg.verbs.shared.stage_spec import FORMS, IndexSpec, RecipeView, Row, Sizes, encoding
+
+if TYPE_CHECKING:
+    from hardneg.encoders.corpus.block_stores import BlockStore
+    from hardneg.encoders.corpus.sharding import Sharding
+    from hardneg.encoders.inference import EncodeOptions
+    from hardneg.encoders.protocol import StoredRows, TextEncoder
+    from hardneg.encoders.tokens.segmenting import SegmentedCorpus
+    from hardneg.indexes.kernels.exact.exact import ExactOptions
+    from hardneg.records.types import Encoded
+    from hardneg.registry.protocols import Searcher, StageBlocks
+    from hardneg.runtime.progress import Progress
+
+IN_SHARDS = Option(panel="In shards")
+
+
+class Encode(IndexSpec):
+    """Encodes the corpus into a flat index, which is the vector store too.
+
+    segments: how long documents are cut into several vectors each; none reads their first `document_length` tokens.
+    keep_tokens: whether the token ids of a large corpus are kept in the store, for the next encoding by this tokenizer.
+    Vectors are the same in shards of any number, and so is the key; with `place` the artifact holds their list.
+    tf32: whether products in fp32 are of numbers rounded to TF32, which needs a GPU by CUDA; then part of the key.
+    attention, compile: how a transformer computes, where that is not left to a trial.
+    """
+
+    version = 2
+    purpose = "turn every passage into a vector"
+    every_process = True
+    kind = "index"
+    needs_dataset = True
+    resumes = True
+    stage: Literal["encode"]
+    model: Annotated[Name, Reference(("model",))] = START
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    segments: OwnCut = Field(default=None, json_schema_extra=LATER)
+    tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
+    tf32: bool = Field(default=False, json_schema_extra=LATER)
+    attention: Attention = Field(default="auto", json_schema_extra=FREE)
+    compile: bool = Field(default=False, json_schema_extra=FREE)
+    keep_tokens: bool = Field(default=True, json_schema_extra=FREE)
+    shards: Annotated[int | None, IN_SHARDS] = Field(
+        None, gt=0, json_schema_extra=FREE, description="Write the index in so many shards."
+    )
+    shard_rows: Annotated[int | None, IN_SHARDS] = Field(
+        None, gt=0, json_schema_extra=FREE, description="Or in shards of so many rows each."
+    )
+    place: Annotated[Name | None, IN_SHARDS] = Field(
+        None, json_schema_extra=FREE, description="A URL to put the shards at: s3, gs, hf, file."
+    )
+    take: Annotated[str | None, IN_SHARDS] = Field(
+        None,
+        pattern=TAKEN,
+        json_schema_extra=FREE,
+        description="Make these alone, such as 0:4, counted from 0; other machines make the others.",
+    )
+
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        """Segments of documents that become a vector a token; shards of two sizes, or at no place that can be."""
+        if self.shards is not None and self.shard_rows is not None:
+            yield "shards: goes without shard_rows; leave one of them out"
+        yield from place_problems(self.place, self.take)
+        if self.segments is not None and FORMS.get(resolve(self.began_with(recipe)).family.form) == Trait.TOKEN_VECTORS:
+            name = self.began_with(recipe).name
+            yield f"segments: {name!r} makes a vector of each token, which are not pooled; leave it out"
+
+    def traits(self, recipe: RecipeView) -> Mapping[str, str]:
+        """Several vectors a document, where it is cut, and what else than a vector a text becomes."""
+        form = FORMS.get(resolve(self.began_with(recipe)).family.form)
+        own = {Trait.SEGMENTS: self.segments is not None, **({form: True} if form else {})}
+        return {trait: recipe.name for trait, has in own.items() if has}
+
+    def began_with(self, recipe: RecipeView) -> ModelSpec:
+        """That of its model."""
+        return recipe.model_of(self.model)
+
+    def query_model(self, recipe: RecipeView) -> str:
+        """The model that encodes the documents."""
+        return self.model
+
+    def estimate(self, sizes: Sizes) -> Row:
+        """By the token that is read."""
+        return encoding(self.segments, sizes)
+
+    def open_index(
+        self, source: ArtifactInput, collection: StoredCollection, options: "ExactOptions", progress: "Progress | None"
+    ) -> "Searcher":
+        """What its files say it is, searched exactly."""
+        from hardneg.indexes.stored import open_store
+
+        return open_store(source.folder, options, progress)
+
+    def make(self, context: "StageContext[Encode]") -> Facts:
+        """Encodes every block that is not yet there; a stopped run goes on in the middle of the unfinished one."""
+        from hardneg.encoders.corpus.sharded import write_shards
+        from hardneg.encoders.corpus.stream import write_index
+
+        encoder, rows = self._opened(context)
+        if self._in_shards(context):
+            write_shards(
+                encoder, rows, context.folder, self._options(context), context.progress, self._sharding(context)
+            )
+        else:
+            write_index([encoder], rows, context.folder, self._options(context), context.progress)
+        return _finished(context, encoder, rows)
+
+    def blocks(self, context: "StageContext[Encode]", writer: int = 0) -> "StageBlocks":
+        """Blocks of passages, or of segments; of the shards that are taken, where it is in shards."""
+        encoder, rows = self._opened(context)
+        return EncodedBlocks(
+            context, encoder, rows, self._options(context), self._store(context, encoder, rows, writer)
+        )
+
+    def _opened(self, context: "StageContext[Encode]") -> "tuple[TextEncoder, StoredRows]":
+        """The model, and what it is to encode. Raises ArtifactError where a stopped run has cut other blocks."""
+        from hardneg.encoders.corpus.stream import block_sizes
+        from hardneg.formats.vectors.journal import check_sizes
+
+        corpus = open_corpus(context)
+        encoder = open_encoder(context.inputs["model"], context.device, self.precision)
+        rows = encoder.rows(corpus, self.segments, context.folder, context.progress, world())
+        check_sizes(context.folder / SCRATCH, block_sizes(encoder, rows))
+        return encoder, rows
+
+    def _options(self, context: "StageContext[Encode]") -> "EncodeOptions":
+        from hardneg.encoders.inference import EncodeOptions
+
+        return EncodeOptions(
+            self.tokens_per_batch,
+            self.precision,
+            attention=self.attention,
+            compile=self.compile,
+            keep_tokens=self.keep_tokens,
+            tf32=self.tf32,
+            begun=context.folder / SCRATCH / "begun",
+        )
+
+    def _in_shards(self, context: "StageContext[Encode]") -> bool:
+        """Whether shards are wanted, or were begun by a run that was stopped."""
+        begun = (context.folder / BEGUN_CUT).exists()
+        one = (context.folder / "index").exists() or (context.folder / SHAPE).exists()
+        return begun or (not one and (self.shards or self.shard_rows or self.place) is not None)
+
+    def _sharding(self, context: "StageContext[Encode]") -> "Sharding":
+        from hardneg.encoders.corpus.sharding import Sharding
+
+        of = digest([*(context.inputs[name].key for name in ("dataset", "model")), self.identity()])
+        return Sharding(self.shards, self.shard_rows, self.place, taken_shards(self.take), of)
+
+    def _store(
+        self, context: "StageContext[Encode]", encoder: "TextEncoder", rows: "StoredRows", writer: int
+    ) -> "BlockStore":
+        from hardneg.encoders.corpus.block_stores import OneFolder, ShardFolders
+        from hardneg.encoders.corpus.sharding import ShardWork
+
+        if not self._in_shards(context):
+            return OneFolder(encoder, rows, context.folder, writer)
+        return ShardFolders(ShardWork.begun(encoder, rows, context.folder, self._sharding(context)), writer)
+
+
+@dataclass(frozen=True)
+class EncodedBlocks:
+    """The blocks of an index, as a process has opened them; what one holds goes into the index, or its shard."""
+
+    unit: ClassVar[str] = "passages"
+    context: StageContext[Encode]
+    encoder: "TextEncoder"
+    rows: "StoredRows"
+    options: "EncodeOptions"
+    store: "BlockStore"
+
+    @cached_property
+    def sizes(self) -> Sequence[int]:
+        """The rows of each block."""
+        from hardneg.encoders.corpus.stream import block_sizes
+
+        numbers = self.store.numbers
+        return block_sizes(self.encoder, self.rows)[numbers.start : numbers.stop]
+
+    def finished(self) -> set[int]:
+        """By the store; a block's number is its place among those that are to be made."""
+        numbers = self.store.numbers
+        return {number - numbers.start for number in self.store.finished()}
+
+    def make(self, numbers: Sequence[int]) -> "Iterator[tuple[int, tuple[int, Encoded]]]":
+        """The first row of each, and what its texts are encoded into."""
+        from hardneg.encoders.corpus.stream import encoded_blocks
+
+        first = self.store.numbers.start
+        wanted = [first + number for number in numbers]
+        made = encoded_blocks(self.encoder, self.rows, wanted, sum(self.sizes), self.options, lambda rows: None)
+        return ((number - first, (start, encoded)) for number, start, encoded in made)
+
+    def write(self, number: int, made: "tuple[int, Encoded]") -> None:
+        """Into the store."""
+        from hardneg.encoders.corpus.stream import Layout
+        from hardneg.formats.vectors.begun_blocks import drop
+
+        block = self.store.numbers[number]
+        self.store.write(block, *made)
+        drop(self.options.begun, Layout.of_encoder(self.encoder, self.rows).name(block))
+
+    def finish(self) -> Facts:
+        """Completes the index."""
+        self.store.close()
+        return _finished(self.context, self.encoder, self.rows)
+
+
+def _finished(context: StageContext[Encode], encoder: "TextEncoder", rows: "StoredRows") -> dict[str, int]:
+    """Leaves the index alone in its folder, and tells of it."""
+    from hardneg.encoders.tokens.segmenting import SegmentedCorpus
+
+    if world().first:
+        shards = [path.name for path in context.folder.glob("shard-*") if path.is_dir()]
+        context.keep_only(*encoder.files, *shards, SHARDS)
+    size = index_bytes(context.folder) if world().first else 0
+    passages = len(rows.corpus) if isinstance(rows, SegmentedCorpus) else len(rows)
+    facts = {"passages": passages, "dimension": encoder.dimension, "bytes": size}
+    return facts | (_cut_facts(context, rows) if isinstance(rows, SegmentedCorpus) else {})
+
+
+def _cut_facts(context: StageContext[Encode], rows: "SegmentedCorpus") -> dict[str, int]:
+    """How many segments there are, and what of the documents was not read."""
+    if rows.cut_off and world().first:
+        documents = counted(len(rows.first) - 1, "document")
+        behind = f"{rows.cut_off} of {documents} {'has' if rows.cut_off == 1 else 'have'} text behind the last segment"
+        cut = f"{rows.cut.count} of {rows.cut.length} tokens"
+        context.progress.note(f"{context.name}: {behind} ({cut}); it is not read")
+    return {"segments": len(rows), "documents cut off": rows.cut_off}

@@ -1,0 +1,195 @@
+"""Stage `evaluate`: runs scored on one split, and compared pairwise."""
+
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
+
+from hardneg.evaluation.levels import LEVEL
+from hardneg.evaluation.notes import cut_below, cutoff, graded, judgement_notes, run_notes
+from hardneg.fields import LATER, MEASURED, RELEVANT, SPLIT, AnswerMatch, MeasureName, Name, has_answers
+from hardneg.formats.collection import StoredCollection
+from hardneg.formats.runs import read_run
+from hardneg.records.errors import UsageError
+from hardneg.records.layout import METRICS, RUN
+from hardneg.records.wording import counted, joined
+from hardneg.registry.plugins import suggestion
+from hardneg.runtime.seeding import SEED
+from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
+from hardneg.verbs.shared.inputs import open_collection
+from hardneg.verbs.shared.seeded import BySeed, SeededStages, by_label
+from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, StageSpec
+
+if TYPE_CHECKING:
+    from hardneg.evaluation.metrics import Scores
+
+
+class Evaluate(StageSpec):
+    """Scores runs on one split and compares them pairwise.
+
+    runs: a row's label to a stage, or to one for each seed that the row's system was trained with.
+    shared_seeds: pairs of rows in which a seed is one draw for both, such as that of a warm-up that both start from.
+    marks: a sign for rows that are significantly better than each row it names; by default each baseline has a sign.
+    metrics_of: a row's
+    label to those of the metrics that it is measured by, where its lists are too short for the others.
+    """
+
+    version = 2
+    kind = "metrics"
+    purpose = "measure every system on the same queries, and test the differences"
+    needs_dataset = True
+    stage: Literal["evaluate"]
+    runs: Annotated[dict[str, BySeed], MEASURED]
+    split: Name = Field("test", description=SPLIT)
+    metrics: Annotated[tuple[MeasureName, ...], Field(min_length=1)] = ("mrr@10", "ndcg@10", "recall@100")
+    relevance_level: int = Field(1, gt=0, description=RELEVANT)
+    baselines: tuple[str, ...] = ()
+    marks: dict[Annotated[str, Field(min_length=1, max_length=3)], tuple[str, ...]] = Field(
+        default={}, json_schema_extra=LATER
+    )
+    seed: int = SEED
+    answer_match: AnswerMatch = Field(
+        default="string", json_schema_extra=LATER, description="Answers are words, or regular expressions."
+    )
+    shared_seeds: tuple[tuple[str, str], ...] = Field(default=(), json_schema_extra=LATER)
+    significance_level: float = Field(
+        default=LEVEL,
+        gt=0,
+        lt=1,
+        json_schema_extra=LATER,
+        description="A difference is marked where both corrected p are below this.",
+    )
+    metrics_of: dict[str, Annotated[tuple[MeasureName, ...], Field(min_length=1)]] = Field(
+        default={}, json_schema_extra=LATER
+    )
+
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        """Metrics cut below what a run has, a row called as the run of a seed, `shared_seeds` of different seeds."""
+        yield from self._problems_of_metrics(recipe)
+        several = {label: list(run) for label, run in self.runs.items() if not isinstance(run, str)}
+        for label in {f"{label}.{seed}" for label, seeds in several.items() for seed in seeds} & self.runs.keys():
+            yield f"runs.{label}: stands for a row and for the run of a seed: name the row otherwise"
+        for place, pair in enumerate(self.shared_seeds):
+            if not {*pair} <= several.keys() or several[pair[0]] != several[pair[1]]:
+                yield f"shared_seeds.{place}: {' and '.join(pair)} must be rows of the same seeds: leave it out"
+
+    def _problems_of_metrics(self, recipe: RecipeView) -> Iterator[str]:
+        for label, names in self.metrics_of.items():
+            if label not in self.runs:
+                yield f"metrics_of.{label}: no row {label!r}{suggestion(label, self.runs)}"
+            for name in names:
+                if name not in self.metrics:
+                    yield f"metrics_of.{label}: {name} is none of metrics; leave it out, or add it there"
+        for path, target, _ in self.references():
+            label = by_label(self.runs)[path.removeprefix("runs.")][0]
+            longest = recipe.list_length(target)
+            if deeper := cut_below(self.metrics_of.get(label, self.metrics), longest):
+                told = f"{target!r} has {counted(longest or 0, 'document')} of a query at most, too few for"
+                advice = f"raise its depth to {max(map(cutoff, deeper))}, or name the row's metrics in metrics_of"
+                yield f"{path}: {told} {joined(deeper)}; {advice}"
+
+    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
+        """Answers, where a metric is about them; a judgement of the relevance level."""
+        asked = [name for name in self.metrics if name.startswith("answer@")]
+        if asked and not has_answers(collection, self.split):
+            yield f"metrics: {asked[0]} needs answers, and split {self.split} has none: take another dataset or metric"
+        highest = collection["splits"].get(self.split, {}).get("highest_grade")
+        if highest is not None and highest < self.relevance_level and {*self.metrics} - {*asked} - graded(self.metrics):
+            told = f"no judgement of split {self.split} reaches it, the highest is {highest}"
+            yield f"relevance_level: {told}: all would score 0; lower it"
+
+    def identity(self) -> dict[str, Any]:
+        """The order and the names of the rows count too; which tests know of seeds."""
+        identity = {**super().identity(), "labels": list(self.runs)}
+        if any(not isinstance(run, str) for run in self.runs.values()):
+            identity["over seeds"] = "quasi-F, pigeonhole bootstrap"
+        return identity
+
+    def over_seeds(self, made: SeededStages) -> "Evaluate":
+        """A row names the runs of all seeds; two rows share their seeds where one training decides both."""
+        seeded = {label: run for label, run in self.runs.items() if isinstance(run, str) and run in made.copies}
+        runs = {**self.runs, **{label: made.of(run) for label, run in seeded.items()}}
+        pairs = combinations([label for label in seeded if not isinstance(runs[label], str)], 2)
+        shared = [(one, other) for one, other in pairs if made.share(seeded[one], seeded[other])]
+        return self.model_copy(update={"runs": runs, "shared_seeds": (*self.shared_seeds, *shared)})
+
+    def estimate(self, sizes: Sizes) -> Row:
+        """By the query."""
+        count = sizes.queries(self.split)
+        return Row(count, "queries", 2_000 + count * 300, seconds=15)
+
+    def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
+        """The metrics: under their own name where a report shows those of another stage."""
+        shown = {
+            target
+            for spec in recipe.stages.values()
+            if spec.kind == "report"
+            for _, target, need in spec.references()
+            if self.kind in need.kinds
+        }
+        return {f"metrics-{recipe.name}.json" if shown and recipe.name not in shown else METRICS: METRICS}
+
+    def settings(self, source: ArtifactInput) -> Mapping[str, object]:
+        """What was searched, for how many queries, and what is relevant."""
+        queries = counted(source.count("queries"), "query")
+        told = {"passages": source.facts["passages"], "evaluated on": f"{queries} of split {self.split}"}
+        return {**told, "relevant from grade": self.relevance_level}
+
+    def make(self, context: "StageContext[Evaluate]") -> Facts:
+        """Writes means, values by query, intervals, paired tests against the baselines, by default the first row."""
+        from hardneg.evaluation.bootstrap import Resampling
+        from hardneg.evaluation.metrics_json import Measured, write_metrics
+        from hardneg.evaluation.seeds import averaged, by_system
+        from hardneg.evaluation.significance import Randomisation, compare_all
+        from hardneg.evaluation.two_level import compare_over_seeds
+
+        named = {"baselines": self.baselines} | {f"marks.{sign}": rows for sign, rows in self.marks.items()}
+        for place, label in ((place, label) for place, rows in named.items() for label in rows):
+            if label not in self.runs:
+                raise UsageError(f"{context.name}.{place}: no row {label!r}{suggestion(label, self.runs)}")
+        collection = open_collection(context.inputs["dataset"])
+        found, left_out, notes = _scores(context, collection)
+        paths = by_label(self.runs)
+        seeds = by_system(paths, found)
+        scores = {label: averaged([*seeds[label].values()]) if label in seeds else found[label] for label in self.runs}
+        baselines = tuple(dict.fromkeys(label for rows in named.values() for label in rows)) or tuple(self.runs)[:1]
+        comparisons = compare_all(scores, baselines, Randomisation(seed=self.seed))
+        over_seeds = compare_over_seeds(scores, seeds, baselines, self.shared_seeds, Resampling(seed=self.seed))
+        measured = Measured(scores, comparisons, self.marks, seeds, over_seeds, self.significance_level, notes)
+        write_metrics(context.folder / METRICS, measured)
+        queries = max(len(values) for row in scores.values() for values in row.values())
+        return {"queries": queries, "passages": len(collection.corpus), "systems": len(scores), **left_out}
+
+
+def _scores(
+    context: StageContext[Evaluate], collection: StoredCollection
+) -> tuple[dict[str, "Scores"], dict[str, int], list[str]]:
+    """Each run's scores by its path, metrics in the order asked for; what was left out; what must be known besides."""
+    from hardneg.evaluation.metrics import answer_coverage, answer_cutoffs, evaluate
+    from hardneg.formats.answer_matching import PassageAnswers
+
+    spec, cutoffs, paths = context.spec, answer_cutoffs(context.spec.metrics), by_label(context.spec.runs)
+    by_judgements = [name for name in spec.metrics if name not in cutoffs]
+    qrels = collection.qrels(spec.split) if by_judgements else {}
+    answers = (
+        PassageAnswers.of(collection, spec.split, spec.answer_match)
+        if cutoffs
+        else PassageAnswers(collection.corpus, {})
+    )
+    asked, documents = answers.query_ids, len(collection.corpus)
+    scores: dict[str, Scores] = {}
+    notes = [*judgement_notes(qrels, by_judgements, spec.relevance_level)]
+    for path, source in context.inputs_of("runs").items():
+        run, (label, seed) = read_run(source.folder / RUN), paths[path]
+        names = spec.metrics_of.get(label, spec.metrics)
+        judged, answered = [name for name in names if name not in cutoffs], [n for n in names if n in cutoffs]
+        found = evaluate(run, qrels, judged, spec.relevance_level) if judged else {}
+        found |= answer_coverage(run, answers, asked, [cutoffs[name] for name in answered]) if answered else {}
+        scores[path] = {name: found[name] for name in spec.metrics if name in names}
+        row = label if seed is None else f"{label}, seed {seed}"
+        notes += run_notes(row, run, qrels, judged, documents) if judged else []
+        notes += run_notes(row, run, set(asked), answered, documents) if answered else []
+    without = len(collection.queries(spec.split)) - len(asked) if cutoffs else 0
+    left_out = {**answers.left_out, **({"questions without answers": without} if without else {})}
+    return scores, left_out, list(dict.fromkeys(notes))

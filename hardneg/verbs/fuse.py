@@ -1,0 +1,201 @@
+"""Verb `fuse`: several runs of one split as one."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
+
+from hardneg.evaluation.notes import cut_below
+from hardneg.fields import LATER, MEASURED, RELEVANT, MetricName, Name, Option, Reference, marked_references
+from hardneg.formats.collection import StoredCollection
+from hardneg.formats.runs import lists_side_by_side, read_run, write_run
+from hardneg.fusion.methods import AnyMethod, Fusion, Norm
+from hardneg.fusion.tuning import Development, check_development, check_grid, numbers, to_json, tune
+from hardneg.records.errors import UsageError
+from hardneg.records.layout import RUN, TUNING
+from hardneg.records.types import RankedList
+from hardneg.registry.plugins import suggestion
+from hardneg.store.atomic_write import replace_text
+from hardneg.verbs.shared.context import Facts, StageContext
+from hardneg.verbs.shared.inputs import open_collection
+from hardneg.verbs.shared.stage_spec import PROCESS_BYTES, RecipeView, Row, RunSpec, Sizes
+
+PANEL = "Tuning"
+
+
+class Tuning(BaseModel):
+    """Runs of other queries, by the labels of those that are fused, to choose weights or other numbers by.
+
+    split: of those runs.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    runs: Annotated[dict[Name, Name], MEASURED] = Field(min_length=2)
+    split: Name = "dev"
+    metric: Annotated[MetricName, Option(same=("metrics",), panel=PANEL)] = Field(
+        "ndcg@10", description="What to tune by."
+    )
+    relevance_level: Annotated[int, Option(panel=PANEL)] = Field(1, gt=0, description=RELEVANT)
+    grid: Annotated[
+        dict[Name, Annotated[tuple[FiniteFloat, ...], Field(min_length=1)]],
+        Option(metavar="NAME=VALUE,VALUE", panel=PANEL),
+    ] = Field(
+        default_factory=dict,
+        description="Values to try: of a run's weight, of `constant` or of `parameter`, every combination; else all "
+        "weights in tenths that sum to 1.",
+    )
+
+
+class Fuse(RunSpec):
+    """Makes one run of several: the documents of all, by turns or by a sum over the runs.
+
+    `reciprocal-rank` adds weight / (constant + rank). The methods of ranx, by its names, take scores that `norm` brings
+    to one scale. tuning: what to choose weights, `constant` or `parameter` by.
+    """
+
+    version = 1
+    purpose = "make one ranking out of several"
+    stage: Literal["fuse"]
+    runs: Annotated[dict[str, Name], MEASURED, Field(min_length=2)]
+    method: AnyMethod = Field(
+        "weighted-sum",
+        description="zip, by turns, the first run first; weighted-sum, of scores; reciprocal-rank; or one of ranx's.",
+    )
+    weights: Annotated[Mapping[str, FiniteFloat], Option("weight", metavar="LABEL=VALUE")] = Field(
+        default_factory=dict, description="A run's weight, by its label; else 1."
+    )
+    missing_scores: Literal["lowest", "zero"] = Field(
+        "lowest", description="Of weighted-sum: what a document scores in a run that lacks it, that run's lowest or 0."
+    )
+    constant: int = Field(Fusion.constant, ge=0, description="Of reciprocal-rank.")
+    norm: Norm | None = Field(
+        None, json_schema_extra=LATER, description="Of ranx's methods: min-max (the default), none, zmuv, ..."
+    )
+    parameter: FiniteFloat | None = Field(
+        None, json_schema_extra=LATER, description="The number that gmnz, logn_isr, rbc or rrf has."
+    )
+    tuning: Tuning | None = Field(None, json_schema_extra=LATER)
+    split: Name = "test"
+    depth: int = Field(100, gt=0, description="How many documents are kept for each query.")
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Fuse":
+        for label in self.weights:
+            if label not in self.runs:
+                raise ValueError(f"weights: no run is called {label!r}{suggestion(label, self.runs)}")
+        tuned = self.tuning is not None and "parameter" in self.tuning.grid
+        if problems := [each for each in self.fusion.problems() if not (tuned and each.startswith("parameter: "))]:
+            raise ValueError("; ".join(problems))
+        if self.tuning:
+            self._check(self.tuning)
+        return self
+
+    def _check(self, tuning: Tuning) -> None:
+        if tuning.split == self.split:
+            raise ValueError(f"tuning.split: {self.split} is what is fused; tune on the queries of another split")
+        if set(tuning.runs) != set(self.runs):
+            raise ValueError(f"tuning.runs: must have the labels of runs: {', '.join(self.runs)}")
+        try:
+            check_grid(self.method, self.labels, tuning.grid)
+        except UsageError as error:
+            raise ValueError(f"tuning: {error}") from None
+
+    @property
+    def labels(self) -> list[str]:
+        """The runs in the order in which they are taken: the recipe's for `zip`, where it matters."""
+        return list(self.runs) if self.method == "zip" else sorted(self.runs)
+
+    @property
+    def fusion(self) -> Fusion:
+        """How lists in the order of `labels` become one, not tuned."""
+        weights = tuple(self.weights.get(label, 1.0) for label in self.labels)
+        return Fusion(self.method, weights, self.missing_scores, self.constant, self.norm, self.parameter, self.depth)
+
+    def references(self) -> Iterator[tuple[str, str, Reference]]:
+        """Those of the tuning too."""
+        yield from super().references()
+        for path, name, mark in marked_references(self.tuning) if self.tuning else ():
+            yield f"tuning.{path}", name, mark
+
+    def identity(self) -> dict[str, object]:
+        """Weights that are not given count as 1; the order of the runs counts where it matters."""
+        weights = dict(zip(self.labels, self.fusion.weights, strict=True))
+        identity: dict[str, Any] = {**super().identity(), "weights": weights}
+        identity |= {"order": self.labels} if self.method == "zip" else {}
+        return identity | ({"tuning": {**identity["tuning"], "runs": list(self.tuning.runs)}} if self.tuning else {})
+
+    def list_length(self, recipe: RecipeView) -> int:
+        """Its depth, or as much as all runs have together."""
+        return self._fused_length(recipe, self.runs)
+
+    def _fused_length(self, recipe: RecipeView, runs: Mapping[str, str]) -> int:
+        lengths = [recipe.list_length(run) for run in runs.values()]
+        return min(self.depth, sum(length if length is not None else self.depth for length in lengths))
+
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        """A metric to tune by that is cut below the lists which are tuned on."""
+        if self.tuning is None:
+            return
+        longest = self._fused_length(recipe, self.tuning.runs)
+        if cut_below([self.tuning.metric], longest):
+            advice = "raise depth and that of the runs, or take a smaller cutoff"
+            yield f"tuning.metric: {self.tuning.metric} of lists of at most {longest} documents; {advice}"
+
+    def estimate(self, sizes: Sizes) -> Row:
+        """One pass over the lists."""
+        count = sizes.queries(self.split)
+        return Row(count, "queries", count * self.depth * 20, PROCESS_BYTES, count / 500 + 3)
+
+    def make(self, context: "StageContext[Fuse]") -> Facts:
+        """Reads the runs query by query and writes what they are together, best first.
+
+        Facts: queries, how often a run lacks one, the numbers that were tuned; all that was tried is in `tuning.json`.
+        """
+        collection = open_collection(context.inputs["dataset"])
+        query_ids = collection.queries(self.split).query_ids
+        fusion, tuned = _tuned(context, collection)
+        facts = Counter({"queries": len(query_ids), "depth": self.depth})
+        write_run(context.folder / RUN, _entries(context, fusion, query_ids, facts))
+        return {name: count for name, count in facts.items() if count} | tuned
+
+
+def _entries(
+    context: StageContext[Fuse], fusion: Fusion, query_ids: Sequence[str], facts: Counter[str]
+) -> Iterator[tuple[str, RankedList]]:
+    with context.progress.task("fusing", len(query_ids), "queries") as task:
+        fused = fusion.over(_lists(context, query_ids, facts))
+        for query_id, ranked in zip(query_ids, fused, strict=True):
+            task.advance()
+            if ranked.doc_ids:
+                yield query_id, ranked
+
+
+def _lists(context: StageContext[Fuse], query_ids: Sequence[str], facts: Counter[str]) -> Iterator[list[RankedList]]:
+    sources = context.inputs_of("runs")
+    runs = {label: sources[label].folder / RUN for label in context.spec.labels}
+    for _, hits in lists_side_by_side(runs, query_ids):
+        for label, ranked in hits.items():
+            facts[f"queries that {label} lacks"] += not ranked.doc_ids
+        yield list(hits.values())
+
+
+def _tuned(context: StageContext[Fuse], collection: StoredCollection) -> tuple[Fusion, dict[str, Any]]:
+    """The best fusion on the development queries, and what to tell of it; where nothing is tuned, the one given."""
+    from hardneg.evaluation.metrics import mean_of
+
+    spec, sources = context.spec, context.inputs_of("tuning.runs")
+    if (asked := spec.tuning) is None:
+        return spec.fusion, {}
+    runs = [read_run(sources[label].folder / RUN) for label in spec.labels]
+    known = Development(spec.labels, runs, collection.qrels(asked.split), asked.metric, asked.relevance_level)
+    check_development(known, collection.queries(spec.split).query_ids)
+    mean = partial(mean_of, known.metric, known.qrels, known.relevance_level)
+    found = tune(spec.fusion, known, asked.grid, mean, context.progress)
+    content = json.dumps({"split": asked.split, **to_json(found, known)}, indent=1, allow_nan=False)
+    replace_text(context.folder / TUNING, content + "\n")
+    best = found[0]
+    return best.fusion, {"tuned": {**numbers(best.fusion, spec.labels), known.metric: best.worth}, "tried": len(found)}

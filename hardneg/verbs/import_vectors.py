@@ -1,0 +1,86 @@
+"""Verb `import`: vectors of the corpus that another program made, as a flat index in the corpus's order."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from hardneg.fields import FREE, InputFile, Name, Trait
+from hardneg.formats.collection import StoredCollection
+from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.formats.vectors.shard_writer import RowCut
+from hardneg.formats.vectors.shards import index_bytes
+from hardneg.formats.vectors.vectors_import import VectorOwners, arrange_vectors
+from hardneg.records.wording import counted
+from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
+from hardneg.verbs.shared.inputs import open_corpus, open_given_vectors
+from hardneg.verbs.shared.places import place_problems
+from hardneg.verbs.shared.stage_spec import PROCESS_BYTES, IndexSpec, RecipeView, Row, Sizes
+
+if TYPE_CHECKING:
+    from hardneg.indexes.kernels.exact.exact import ExactOptions
+    from hardneg.registry.protocols import Searcher
+    from hardneg.runtime.progress import Progress
+
+
+class ImportVectors(IndexSpec):
+    """Brings vectors of every document into the store, in the order of the corpus; nothing is encoded.
+
+    vectors: Parquet with an id and a list of numbers a row, JSON Lines as `pyserini.encode` writes them, or a .npy
+    array. ids: of an array, the document of each row. Vectors of documents that the corpus lacks are left out, and
+    counted. No model encodes the queries of such an index: a `search` names `query_vectors`, or a model.
+    shards, shard_rows: into how many shards the index is written, or of how many rows at most. place: the URL that the
+    shards are put at; the artifact then holds their list. Vectors and the key are the same.
+    """
+
+    version = 1
+    kind = "index"
+    purpose = "take the passages' vectors from a file"
+    needs_dataset = True
+    stage: Literal["import"]
+    vectors: Annotated[Name, InputFile("vectors of the documents, Parquet, JSON Lines or .npy")] = Field(
+        json_schema_extra=FREE
+    )
+    ids: Annotated[Name | None, InputFile("the id of each vector of an array, one a line")] = Field(
+        default=None, json_schema_extra=FREE
+    )
+    shards: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
+    shard_rows: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
+    place: Name | None = Field(default=None, json_schema_extra=FREE)
+
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        """Shards of two sizes, or at no place that can be."""
+        if self.shards is not None and self.shard_rows is not None:
+            yield "shards: goes without shard_rows; leave one of them out"
+        yield from place_problems(self.place, None)
+
+    def traits(self, recipe: RecipeView) -> Mapping[str, str]:
+        """No model that encodes its queries."""
+        return {Trait.IMPORTED: recipe.name}
+
+    def estimate(self, sizes: Sizes) -> Row:
+        """By the vector that is read; twice the disk, for those in another order."""
+        disk = sizes.documents * (sizes.dimension * 4 + 20)
+        return Row(sizes.documents, "passages", disk, PROCESS_BYTES, sizes.documents / 20_000 + 1)
+
+    def open_index(
+        self, source: ArtifactInput, collection: StoredCollection, options: "ExactOptions", progress: "Progress | None"
+    ) -> "Searcher":
+        """A flat index."""
+        from hardneg.indexes.backends.flat import FlatSearcher
+
+        return FlatSearcher(FlatVectors.open(source.folder), options, progress)
+
+    def make(self, context: "StageContext[ImportVectors]") -> Facts:
+        """Streams the vectors into the index; tells of those that are of no document."""
+        corpus = open_corpus(context)
+        file = open_given_vectors(self.vectors, self.ids)
+        owners = VectorOwners(corpus.doc_ids, corpus.rows, "document")
+        cut = RowCut(self.shards, self.shard_rows, self.place)
+        others = arrange_vectors(file, owners, context.folder, context.progress, None if cut == RowCut() else cut)
+        if others:
+            told = f"{counted(others, 'vector')} left out, of documents that the corpus lacks"
+            context.progress.note(f"{context.name}: {told}")
+        counts = {"vectors of other documents": others} if others else {}
+        facts = {"passages": len(corpus), "dimension": file.dimension, "bytes": index_bytes(context.folder)}
+        return facts | counts

@@ -1,0 +1,110 @@
+"""Stage `index`: an index over the corpus's texts, such as Lucene's for BM25, or over vectors."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from hardneg.fields import IndexSetting, Name, Reference, Trait
+from hardneg.formats.collection import StoredCollection
+from hardneg.formats.corpus import Corpus
+from hardneg.formats.vectors.shards import index_bytes
+from hardneg.registry.plugins import configure
+from hardneg.registry.protocols import EstimatedBackend, IndexBackend
+from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
+from hardneg.verbs.shared.inputs import open_corpus
+from hardneg.verbs.shared.stage_spec import (
+    BLOCK_BYTES,
+    FORMS,
+    JVM_BYTES,
+    PROCESS_BYTES,
+    IndexSpec,
+    RecipeView,
+    Row,
+    Sizes,
+)
+
+if TYPE_CHECKING:
+    from hardneg.indexes.kernels.exact.exact import ExactOptions
+    from hardneg.registry.protocols import Searcher
+    from hardneg.runtime.progress import Progress
+
+_COMPRESSED = {Trait.COMPRESSED: "name an encode stage or a flat index"}
+
+
+class BuildIndex(IndexSpec):
+    """Builds an index over the corpus's texts, such as BM25's, or over the `vectors` of a flat index."""
+
+    version = 1
+    kind = "index"
+    purpose = "build an index to search in"
+    needs_dataset = True
+    stage: Literal["index"]
+    backend: IndexSetting = Field(description="The kind of index; `hardneg plugins list indexes` shows them.")
+    vectors: Annotated[
+        Name | None, Reference(("index",), _COMPRESSED, passes=(Trait.SEGMENTS, Trait.IMPORTED, *FORMS.values()))
+    ] = None
+
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        """Vectors where the backend takes texts, none where it takes what is encoded, or those of another form."""
+        source = getattr(recipe.plugin("backend"), "input", None)
+        if source not in (None, "texts") and self.vectors is None:
+            yield f"vectors: missing; {self.backend.name} is built from the {source} of an encode stage"
+        if source == "texts" and self.vectors is not None:
+            yield f"vectors: {self.backend.name} is built from texts; leave it out"
+        elif source is not None and self.vectors is not None and source != (form := self._form(recipe)):
+            built = f"{self.backend.name} is built from {source}"
+            yield f"backend: {built}, and {self.vectors!r} holds {form}; name another"
+
+    def _form(self, recipe: RecipeView) -> str:
+        traits = recipe.traits(self.vectors or "")
+        return next((form for form, trait in FORMS.items() if trait in traits), "vectors")
+
+    def traits(self, recipe: RecipeView) -> Mapping[str, str]:
+        """Texts; or what the vectors are, of which it holds as many."""
+        found = [Trait.TEXTS] if self.vectors is None else super().traits(recipe)
+        return dict.fromkeys(found, recipe.name)
+
+    def query_model(self, recipe: RecipeView) -> str | None:
+        """That of the vectors."""
+        return None if self.vectors is None else recipe.query_model(self.vectors)
+
+    def estimate(self, sizes: Sizes) -> Row:
+        """What the backend tells; or by the passage, at Lucene's pace or that of the compressed indexes."""
+        count, backend = sizes.documents, configure("indexes", self.backend)
+        if isinstance(backend, EstimatedBackend):
+            cost = backend.cost(count, count * sizes.stored // (4 * sizes.dimension), sizes.dimension)
+            seconds = sizes.machine.products(cost.operations) + sizes.machine.writing(cost.disk) + cost.seconds + 3
+            return Row(count, "passages", cost.disk, PROCESS_BYTES + BLOCK_BYTES + cost.memory, seconds)
+        if sizes.form == "weights" and self.vectors is not None:
+            return Row(count, "passages", count * sizes.stored, JVM_BYTES, count / 4_000 + 8)
+        if self.vectors is not None:
+            disk = count * (sizes.stored // 4 + 20)
+            return Row(count, "passages", disk, PROCESS_BYTES + BLOCK_BYTES + disk, count / 10_000 + 30)
+        return Row(count, "passages", count * 600, JVM_BYTES, count / 4_000 + 8)
+
+    def open_index(
+        self, source: ArtifactInput, collection: StoredCollection, options: "ExactOptions", progress: "Progress | None"
+    ) -> "Searcher":
+        """The backend's own searcher."""
+        from hardneg.indexes.kernels.exact.exact import ExactSearcher
+
+        searcher = source.plugin("backend", IndexBackend).open(source.folder, collection.corpus.rows)
+        return searcher.using(options, progress) if isinstance(searcher, ExactSearcher) else searcher
+
+    def make(self, context: "StageContext[BuildIndex]") -> Facts:
+        """Builds the index; one that was not closed cannot be gone on with."""
+        vectors = context.inputs.get("vectors")
+        source: Path | Iterator[tuple[str, str]] = vectors.folder if vectors else _entries(open_corpus(context))
+        count = context.plugin("backend", IndexBackend).build(source, context.folder, context.progress)
+        encoded = vectors.facts if vectors else {}
+        counts = {"passages": encoded["passages"], "segments": count} if "segments" in encoded else {"passages": count}
+        return {**counts, "bytes": index_bytes(context.folder)}
+
+
+def _entries(corpus: Corpus) -> Iterator[tuple[str, str]]:
+    row = 0
+    for block in corpus.blocks():
+        yield from zip(corpus.doc_ids[row : row + len(block)], block, strict=True)
+        row += len(block)

@@ -1,0 +1,229 @@
+"""Stage `mine`: negatives selected from runs, known positives and copies of them left out."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from hardneg.fields import (
+    FREE,
+    LATER,
+    OF_QUERIES,
+    SPLIT,
+    AnswerMatch,
+    FilterSettings,
+    InputFile,
+    MinerSetting,
+    Name,
+    Option,
+    Reference,
+    Trait,
+    has_answers,
+    parse_names,
+)
+from hardneg.formats.answer_matching import PassageAnswers, first_with_answer
+from hardneg.formats.more_positives import extended
+from hardneg.formats.negatives import join_negatives, recorded, write_negatives
+from hardneg.formats.qrels import positives
+from hardneg.formats.runs import QueryLists, lists_side_by_side
+from hardneg.formats.vectors.block_files import BlockFiles, contiguous
+from hardneg.mining.choosing import Choosing
+from hardneg.mining.filtering import Filters, filtering_cost, needs_answers
+from hardneg.mining.miners.filtered import SCORES
+from hardneg.mining.texts import MiningTexts
+from hardneg.records.errors import DataError
+from hardneg.records.layout import DROPPED, NEGATIVES, RUN
+from hardneg.records.types import Negatives
+from hardneg.registry.protocols import NegativeMiner, RunJoiner
+from hardneg.runtime.progress import Task
+from hardneg.runtime.seeding import SEED
+from hardneg.store.artifacts import SCRATCH
+from hardneg.verbs.shared.context import Facts, StageContext
+from hardneg.verbs.shared.inputs import open_collection, open_queries
+from hardneg.verbs.shared.run_blocks import QueryBlocks, query_blocks
+from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, StageSpec
+
+_QUERIES = 256
+_BLOCK = 1024  # queries
+
+
+class Mine(StageSpec):
+    """Selects negatives for the queries of one split; the first of `runs` is the list to select from.
+
+    without_answers: the filter `answers`, in front of all others. pseudo_positives: the first of so many documents of
+    that list that has an answer is the positive of a query for which none is known. answer_match: how answers are
+    looked for: as words, or as regular expressions. fill_to: a query with fewer negatives gets random documents of the
+    corpus until it has so many; those that a filter drops then go. What `also_qrels` call relevant is positive too,
+    here and where the negatives are trained on.
+    """
+
+    version = 1
+    kind = "negatives"
+    purpose = "take passages that rank high and are not labelled: the hard negatives"
+    needs_dataset = True
+    stage: Literal["mine"]
+    miner: MinerSetting = Field(description="A miner; `hardneg plugins list` shows them.")
+    filters: Annotated[FilterSettings, Option("filter", metavar="NAME")] = Field(
+        (),
+        description="Leave candidates out before the miner selects, one after another; a name, or {name: NAME, ...}.",
+    )
+    runs: Annotated[dict[str, Name], Reference(("run",))] = Field(default_factory=dict)
+    split: Name = Field("train", description=SPLIT)
+    seed: int = Field(SEED, description="For miners that draw.")
+    without_answers: bool = Field(default=False, json_schema_extra=LATER)
+    pseudo_positives: int | None = Field(default=None, gt=0, json_schema_extra=LATER)
+    answer_match: AnswerMatch = Field(default="string", json_schema_extra=LATER)
+    fill_to: int | None = Field(default=None, gt=0, json_schema_extra=LATER)
+    also_qrels: Annotated[
+        tuple[Name, ...], BeforeValidator(parse_names), InputFile("judgements, as TREC or BEIR have them")
+    ] = Field(
+        default=(),
+        json_schema_extra=FREE,
+        description="Judgements whose positives count beside the dataset's, such as a reader's marks.",
+    )
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Mine":
+        if self.pseudo_positives and not self.runs:
+            raise ValueError("pseudo_positives: they come from the first of `runs`, and there is none")
+        return self
+
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        """What a miner that joins several runs has against them."""
+        miner = recipe.plugin("miner")
+        if isinstance(miner, RunJoiner):
+            yield from (f"miner: {told}" for told in miner.problems(list(self.runs)))
+        if SCORES in self.runs and Trait.OF_POSITIVES in recipe.traits(self.runs[SCORES]):
+            yield f"runs.{SCORES}: {self.runs[SCORES]!r} {Trait.OF_POSITIVES}; {OF_QUERIES[Trait.OF_POSITIVES]}"
+
+    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
+        """Answers, where negatives or positives are told by them."""
+        asked = [name for name in ("without_answers", "pseudo_positives") if getattr(self, name)]
+        asked += ["filters"] if needs_answers(self.filters) else []
+        if asked and not has_answers(collection, self.split):
+            yield f"{asked[0]}: needs answers, and split {self.split} has none: leave it out, or take another dataset"
+
+    def traits(self, recipe: RecipeView) -> Mapping[str, str]:
+        """Positives that answers tell, or more judgements."""
+        told: dict[str, object] = {Trait.PSEUDO_POSITIVES: self.pseudo_positives, Trait.MORE_POSITIVES: self.also_qrels}
+        return {trait: recipe.name for trait, given in told.items() if given}
+
+    def estimate(self, sizes: Sizes) -> Row:
+        """By the query."""
+        count = sizes.queries(self.split)
+        cost = filtering_cost(self.filters, count)
+        return Row(count, "queries", count * 200 * 20, seconds=count / 5_000 + 1 + cost.seconds, charge=cost.charge)
+
+    def make(self, context: "StageContext[Mine]") -> Facts:
+        """Streams candidates through the miner; facts: queries, negatives, and what was dropped for which reason.
+
+        Beside the negatives stands what was dropped, candidate by candidate, from a miner that tells it.
+        """
+        mining, facts = _Mining.of(context), Counter[str]()
+        with context.progress.task("mining", len(mining.query_ids), "queries") as task:
+            listed = _telling(mining.listed(), task)
+            write_negatives(context.folder / NEGATIVES, recorded(mining.mined(listed, facts), context.folder / DROPPED))
+        return mining.told(facts)
+
+    def blocks(self, context: "StageContext[Mine]", writer: int = 0) -> "MinedBlocks":
+        """Blocks of queries."""
+        mining = _Mining.of(context)
+        return MinedBlocks(context, query_blocks(len(mining.query_ids), _BLOCK), writer, mining)
+
+
+@dataclass(frozen=True)
+class _Mining:
+    """A mining at work: what it reads, and how it chooses."""
+
+    context: StageContext[Mine]
+    query_ids: Sequence[str]
+    known: dict[str, list[str]]
+    texts: MiningTexts
+    choosing: Choosing
+
+    @classmethod
+    def of(cls, context: StageContext[Mine]) -> "_Mining":
+        spec, collection = context.spec, open_collection(context.inputs["dataset"])
+        query_ids = open_queries(context, collection, spec.split).query_ids
+        known = positives(collection.all_qrels())
+        if spec.also_qrels:
+            known = extended(known, [Path(file).expanduser() for file in spec.also_qrels], collection)
+        texts, miner = MiningTexts(collection, spec.split), context.plugin("miner", NegativeMiner)
+        filters = Filters.of(texts, context.filters(), spec.answer_match if spec.without_answers else None)
+        choosing = Choosing(collection.corpus, known, miner, filters, spec.seed, spec.fill_to)
+        return cls(context, query_ids, known, texts, choosing)
+
+    def listed(self) -> Iterator[QueryLists]:
+        """All queries with their lists."""
+        runs = {label: source.folder / RUN for label, source in self.context.inputs_of("runs").items()}
+        return lists_side_by_side(runs, self.query_ids)
+
+    def mined(self, listed: Iterator[QueryLists], facts: Counter[str]) -> Iterator[Negatives]:
+        """The negatives of some queries; facts count them, and what was left out."""
+        if depth := self.context.spec.pseudo_positives:
+            listed = _labelled(listed, self.known, self.texts.answers(self.context.spec.answer_match), depth, facts)
+        return self.choosing.negatives(listed, facts)
+
+    def told(self, facts: Counter[str]) -> Facts:
+        """What was counted, of all queries. Raises DataError where none was mined."""
+        total, spec = len(self.query_ids), self.context.spec
+        if not facts["queries"]:
+            why = "was mined; the miner left them all out"
+            if facts["queries without positives"] == total:
+                why = "has a positive, a judgement above zero of a document in the corpus"
+            raise DataError(f"{self.context.name}: none of the {total} queries of split {spec.split} {why}")
+        return {**facts, **self.texts.facts}
+
+
+@dataclass(frozen=True)
+class MinedBlocks(QueryBlocks):
+    """The negatives in blocks of queries."""
+
+    mining: _Mining
+
+    def make(self, numbers: Sequence[int]) -> Iterator[tuple[int, BlockFiles]]:
+        """The negatives of each block as files, and what its mining has counted."""
+        for some in contiguous(numbers):
+            listed = islice(self.mining.listed(), some.start * _BLOCK, None)
+            for number in some:
+                facts = Counter[str]()
+                with TemporaryDirectory() as folder:
+                    names = [Path(folder) / NEGATIVES, Path(folder) / DROPPED]
+                    mined = self.mining.mined(islice(listed, _BLOCK), facts)
+                    write_negatives(names[0], recorded(mined, names[1]))
+                    files = {path.name: path.read_bytes() for path in names if path.exists()}
+                yield number, BlockFiles(files, facts)
+
+    def finish(self) -> Facts:
+        """Writes the negatives in the order of the queries."""
+        count, context = len(self.sizes), self.context
+        facts = self.files.facts(count)
+        joined = join_negatives(self.files.paths(NEGATIVES, count), self.files.paths(DROPPED, count))
+        write_negatives(context.folder / NEGATIVES, recorded(joined, context.folder / DROPPED))
+        self.files.release()
+        context.keep_only(NEGATIVES, DROPPED, SCRATCH)
+        return self.mining.told(facts)
+
+
+def _telling(listed: Iterator[QueryLists], task: Task) -> Iterator[QueryLists]:
+    for item in listed:
+        yield item
+        task.advance()
+
+
+def _labelled(
+    listed: Iterator[QueryLists], known: dict[str, list[str]], answers: PassageAnswers, depth: int, facts: Counter[str]
+) -> Iterator[QueryLists]:
+    """Gives a query without positives the first of the first run's top that has an answer, before it goes by."""
+    while block := list(islice(listed, _QUERIES)):
+        unknown = {query_id: next(iter(hits.values())) for query_id, hits in block if query_id not in known}
+        tops = [ranked.doc_ids[:depth] for ranked in unknown.values()]
+        for query_id, doc_id in first_with_answer(list(unknown), tops, answers).items():
+            known[query_id] = [doc_id]
+            facts["pseudo-positives"] += 1
+        yield from block

@@ -1,0 +1,202 @@
+"""Verb `report`: what an evaluation, trainings, analyses and readings came to, as pages to read."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from hardneg.fields import LATER, SECTION, Name, Reference
+from hardneg.formats.collection import StoredCollection
+from hardneg.records.layout import METRICS, QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN, RUN
+from hardneg.records.wording import counted
+from hardneg.registry.plugins import suggestion
+from hardneg.training.history import HISTORY, History, Record
+from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
+from hardneg.verbs.shared.row_models import began_from, row_of
+from hardneg.verbs.shared.seeded import BySeed, SeededStages, by_label
+from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, StageSpec
+from hardneg.verbs.shared.system_costs import steps_behind, system_costs
+
+if TYPE_CHECKING:
+    from hardneg.evaluation.metrics_json import Measured
+    from hardneg.report.table import Section, Table
+
+_ByLabel = Mapping[str, Mapping[int | None, ArtifactInput]]
+_LABELLED = ("training", "analyses", "reading")
+
+
+class Report(StageSpec):
+    """Writes one HTML page: figures of what was compared, then tables, training curves, analyses, what was read.
+
+    Each query has its passages there. It is there as Markdown too, and the scores by query as `queries.tsv`.
+    about: the row that it is about; by default that of the model which the recipe hands out.
+    """
+
+    version = 4
+    kind = "report"
+    purpose = "put tables and figures on a page"
+    needs_dataset = True
+    stage: Literal["report"]
+    evaluation: Annotated[Name, Reference(("metrics",))]
+    training: Annotated[dict[str, BySeed], Reference(("model", "reranker"))] = Field(default_factory=dict)
+    analyses: Annotated[dict[str, BySeed], Reference((SECTION,))] = Field(default_factory=dict)
+    reading: Annotated[dict[str, BySeed], Reference((SECTION,))] = Field(default_factory=dict)
+    title: str = ""
+    about: str = Field(default="", json_schema_extra=LATER)
+
+    def handing_out(self, outputs: Mapping[str, str], recipe: RecipeView) -> "Report":
+        """The row of the recipe's model, where no other is named."""
+        rows = getattr(recipe.stages.get(self.evaluation), "runs", {})
+        found = self.about or (row_of(outputs["model"], rows, recipe.stages) if "model" in outputs else "")
+        return self.model_copy(update={"about": found})
+
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        """A system that the evaluation does not have."""
+        rows = getattr(recipe.stages.get(self.evaluation), "runs", {})
+        if self.about and self.about not in rows:
+            yield f"about: no row {self.about!r} in {self.evaluation!r}{suggestion(self.about, rows)}"
+
+    def implied(self, recipe: RecipeView) -> Mapping[str, str]:
+        """The runs that were evaluated, as `runs.LABEL`, and all steps that they come of, as `behind.NUMBER`."""
+        evaluation = recipe.stages.get(self.evaluation)
+        references = evaluation.references() if evaluation is not None else ()
+        runs = {path: target for path, target, need in references if "run" in need.kinds}
+        return runs | {f"behind.{at}": name for at, name in enumerate(steps_behind(runs.values(), recipe.stages))}
+
+    def over_seeds(self, made: SeededStages) -> "Report":
+        """All seeds' trainings, analyses and readings under the label of each."""
+        fields: dict[str, dict[str, BySeed]] = {name: getattr(self, name) for name in _LABELLED}
+        changed = {
+            field: {label: made.of(name) if isinstance(name, str) else name for label, name in named.items()}
+            for field, named in fields.items()
+        }
+        return self.model_copy(update=changed)
+
+    def estimate(self, sizes: Sizes) -> Row:
+        """Little."""
+        return Row(1, "page", 4_000_000, seconds=8)
+
+    def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
+        """The pages, and the scores by query."""
+        return {name: name for name in (REPORT_HTML, REPORT_MARKDOWN, QUERY_TABLE)}
+
+    def make(self, context: "StageContext[Report]") -> Facts:
+        """Writes `report.md`, `report.html` and `queries.tsv`."""
+        from hardneg.evaluation.metrics_json import read_metrics
+        from hardneg.report.content import ReportContent
+        from hardneg.report.page import write_report
+        from hardneg.report.queries import Passages
+
+        evaluation, trained = context.inputs["evaluation"], _by_label(context, "training")
+        measured, split = read_metrics(evaluation.folder / METRICS), getattr(evaluation.spec, "split", "test")
+        content = ReportContent.of(
+            self.title or "Results",
+            measured,
+            histories=_histories(trained),
+            settings=_settings(evaluation, trained),
+            costs=_costs(context, measured),
+            made=[_steps(context)],
+            over=_over(evaluation),
+            system=self.about,
+            began=_began(context, self.about),
+            browse=f"hardneg browse . --split {split} (in the folder of this page)",
+            sections=_sections(_by_label(context, "analyses")) + _sections(_by_label(context, "reading")),
+        )
+        collection = StoredCollection.open(context.inputs["dataset"].folder)
+        runs = {label: source.folder / RUN for label, source in _runs(context).items()}
+        write_report(context.folder, content, measured, Passages(runs, collection.qrels(split), collection, split))
+        return {}
+
+
+def _by_label(context: StageContext[Report], field: str) -> dict[str, dict[int | None, ArtifactInput]]:
+    """The inputs of a field by label and seed; the seed is None where there is one alone."""
+    places, found = by_label(getattr(context.spec, field)), dict[str, dict[int | None, ArtifactInput]]()
+    for path, source in context.inputs_of(field).items():
+        label, seed = places[path]
+        found.setdefault(label, {})[seed] = source
+    return found
+
+
+def _runs(context: StageContext[Report]) -> dict[str, ArtifactInput]:
+    """The run of each row, to show passages of: that of the first seed where there are several."""
+    evaluation = context.inputs["evaluation"].spec
+    places, found = by_label(getattr(evaluation, "runs", {})), dict[str, ArtifactInput]()
+    for path, source in context.inputs_of("runs").items():
+        found.setdefault(places[path][0] if path in places else path, source)
+    return found
+
+
+def _costs(context: StageContext[Report], measured: "Measured") -> "Section | None":
+    """What each row took, beside its mean by the first metric."""
+    from hardneg.evaluation.metrics import means
+    from hardneg.report.costs import costs_section
+
+    evaluation = context.inputs["evaluation"].spec
+    made = {item.name: item for item in context.inputs_of("behind").values()}
+    places, runs = by_label(getattr(evaluation, "runs", {})), dict[str, list[str]]()
+    for path, source in context.inputs_of("runs").items():
+        runs.setdefault(places[path][0] if path in places else path, []).append(source.name)
+    metric = next((name for scores in measured.results.values() for name in scores), "")
+    values = {label: means(scores)[metric] for label, scores in measured.results.items() if metric in scores}
+    return costs_section({label: system_costs(names, made) for label, names in runs.items()}, values, metric)
+
+
+def _began(context: StageContext[Report], system: str) -> str:
+    """The row of the model that the system was trained from; empty where there is none."""
+    rows = getattr(context.inputs["evaluation"].spec, "runs", {})
+    stages = {item.name: item.spec for item in context.inputs_of("behind").values() if item.spec is not None}
+    return began_from(system, rows, stages) if system in rows else ""
+
+
+def _steps(context: StageContext[Report]) -> "Table":
+    """Every step that the page comes of, with its key and what it took."""
+    from hardneg.report.table import Table
+
+    items = {item.name: item for item in (context.inputs["dataset"], *context.inputs.values())}
+    rows = [
+        [name, item.spec.verb, item.key, _told_seconds(item)] for name, item in items.items() if item.spec is not None
+    ]
+    return Table(["step", "verb", "key", "seconds"], rows, words=3)
+
+
+def _told_seconds(item: ArtifactInput) -> str:
+    seconds = item.facts.get("seconds")
+    return f"{seconds:,.1f}" if isinstance(seconds, int | float) else "–"
+
+
+def _over(evaluation: ArtifactInput) -> str:
+    queries, passages = counted(evaluation.count("queries"), "query"), counted(evaluation.count("passages"), "passage")
+    return f"{queries} of split {getattr(evaluation.spec, 'split', 'test')}, over {passages}"
+
+
+def _histories(trained: _ByLabel) -> dict[str, list[Record]]:
+    """The learning curve of each label; that of several seeds is the mean."""
+    from hardneg.report.curve import mean_history
+
+    read = {label: [History(item.folder / HISTORY).read() for item in made.values()] for label, made in trained.items()}
+    return {
+        label if len(found) == 1 else f"{label} (mean of {len(found)} seeds)": mean_history(found)
+        for label, found in read.items()
+    }
+
+
+def _settings(evaluation: ArtifactInput, trained: _ByLabel) -> dict[str, object]:
+    """What one needs to know to judge the table, name by name; of trainings with the label before."""
+    found = dict(evaluation.spec.settings(evaluation)) if evaluation.spec else {}
+    for label, made in trained.items():
+        told = [source.spec.settings(source) if source.spec else {} for source in made.values()]
+        for name in dict.fromkeys(name for settings in told for name in settings):
+            values = {str(settings[name]): settings[name] for settings in told if name in settings}
+            found[f"{label}: {name}"] = ", ".join(values) if len(values) > 1 else values.popitem()[1]
+    return found
+
+
+def _sections(sources: _ByLabel) -> "list[Section]":
+    """What the verbs that made the artifacts show of them, each of all of its own at once."""
+    by_verb: dict[str, tuple[StageSpec, dict[str, ArtifactInput]]] = {}
+    for label, made in sources.items():
+        for seed, source in made.items():
+            if source.spec is not None:
+                named = label if seed is None else f"{label}, seed {seed}"
+                by_verb.setdefault(source.spec.verb, (source.spec, {}))[1][named] = source
+    return [section for spec, made in by_verb.values() for section in spec.sections(made)]

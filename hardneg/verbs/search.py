@@ -1,0 +1,211 @@
+"""Stage `search`: the best documents for the queries of one split, of all or of a run's, as a TREC run."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from hardneg.costs.foretold import Foretold
+from hardneg.fields import FREE, LATER, SPLIT, InputFile, Name, Reference, Trait
+from hardneg.formats.queries import Queries
+from hardneg.formats.runs import join_runs, write_run
+from hardneg.records.errors import PartDone
+from hardneg.records.layout import QUERIES, RUN
+from hardneg.runtime.distributed import barrier, world
+from hardneg.runtime.progress import Seconds
+from hardneg.store.artifacts import SCRATCH
+from hardneg.verbs.shared.context import Facts, StageContext
+from hardneg.verbs.shared.inputs import open_collection
+from hardneg.verbs.shared.places import TAKEN, place_problems, taken_shards
+from hardneg.verbs.shared.run_blocks import RunBlocks, query_blocks
+from hardneg.verbs.shared.searched_queries import searched_queries
+from hardneg.verbs.shared.searching import Searching, share_of_queries, without_candidates
+from hardneg.verbs.shared.stage_spec import BLOCK_BYTES, JVM_BYTES, PROCESS_BYTES, RecipeView, Row, RunSpec, Sizes
+
+_PURPOSES = {
+    "train": "rank the passages for the training queries, to mine from",
+    "dev": "rank the passages for the dev queries, for validation and tuning",
+    "test": "rank the passages for the test queries, to measure",
+}
+
+
+class Search(RunSpec):
+    """Searches an index for the queries of one split; queries are encoded in fp32, as Pyserini does it.
+
+    model: encodes the queries; by default the model that encoded the index. candidates: ranks the documents of this run
+    by their vectors in the index, instead of the whole corpus. positives: behind each list of a dense index stand the
+    known positives that it lacks, at their own scores; such a run is for mining, not to be measured. text_of: with
+    `positive` each query's first known positive is searched with in place of the query, encoded as a document; such a
+    run is for mining too, and has no queries without positives. scores: `angular` are 1 - arccos(cosine) / pi, in the
+    same order, for an index of normalised vectors. queries: a file of queries to search for in place of a split, of
+    which nothing is known; they stand beside the run for `rerank` and `label`. query_vectors: the queries' vectors,
+    which no model has to encode then; query_ids: of an array, whose they are. place: a URL at which machines share what
+    they find in the shards of the index; take: the shards that this one searches, such as `0:4`, counted from 0.
+    """
+
+    version = 1
+    purpose = "rank the passages for the queries"
+    every_process = True
+    resumes = True
+    stage: Literal["search"]
+    index: Annotated[Name, Reference(("index",))]
+    model: Annotated[Name | None, Reference(("model",))] = None
+    candidates: Annotated[Name | None, Reference(("run",), passes=(Trait.ADDED_POSITIVES,))] = None
+    split: Name = Field("test", description=SPLIT)
+    depth: int = Field(100, gt=0, description="How many documents are ranked for each query.")
+    precision: Literal["auto", "fp32", "bf16"] = "fp32"
+    positives: bool = Field(default=False, json_schema_extra=LATER)
+    text_of: Literal["query", "positive"] = Field(default="query", json_schema_extra=LATER)
+    scores: Literal["own", "angular"] = Field(default="own", json_schema_extra=LATER)
+    queries: Annotated[Name | None, InputFile("queries, an id, a tab and a text a line")] = Field(
+        default=None, json_schema_extra=FREE
+    )
+    query_vectors: Annotated[Name | None, InputFile("vectors of the queries, Parquet, JSON Lines or .npy")] = Field(
+        default=None, json_schema_extra=FREE
+    )
+    query_ids: Annotated[Name | None, InputFile("the id of each vector of an array, one a line")] = Field(
+        default=None, json_schema_extra=FREE
+    )
+
+    place: Name | None = Field(default=None, json_schema_extra=FREE)
+    take: str | None = Field(default=None, pattern=TAKEN, json_schema_extra=FREE)
+
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        """What an index over texts cannot give, cosines of a model that has none, and vectors of queries."""
+        yield from self._problems_of_vectors(recipe)
+        yield from place_problems(self.place, self.take)
+        if self.place is not None and (self.candidates or self.query_vectors or self._cut(recipe)):
+            yield "place: goes with a search of a whole index that is in no segments, by a model; leave it out"
+        texts = Trait.TEXTS in recipe.traits(self.index)
+        if texts and self.model is not None:
+            yield f"model: {self.index!r} is searched with texts, not vectors; leave the model out"
+        if texts and self.positives:
+            yield f"positives: {self.index!r} holds texts, which have no scores of their own"
+        yield from self._problems_of_positives()
+        if self.scores == "angular" and recipe.model.similarity is not None:
+            if recipe.model.similarity != "cosine":
+                told = f"angular needs model.similarity: cosine, not {recipe.model.similarity}"
+                yield f"scores: {told}; leave it out"
+            elif texts:
+                yield f"scores: angular needs vectors, and {self.index} has none; leave it out"
+
+    def _problems_of_positives(self) -> Iterator[str]:
+        if self.text_of == "query":
+            return
+        if self.queries is not None:
+            yield "text_of: nothing is known of the queries of a file; leave queries out, or text_of"
+        if self.query_vectors is not None:
+            yield "text_of: the positives are encoded; leave query_vectors out, or text_of"
+        if self.positives:
+            yield "positives: each query's own positive would head its list; leave positives out, or text_of"
+
+    def _problems_of_vectors(self, recipe: RecipeView) -> Iterator[str]:
+        traits = recipe.traits(self.index)
+        if self.query_ids is not None and self.query_vectors is None:
+            yield "query_ids: goes with query_vectors; give the array too, or leave it out"
+        if self.query_vectors is None:
+            if Trait.IMPORTED in traits and self.model is None and recipe.query_model(self.index) is None:
+                told = f"no model is known that encodes queries for {self.index!r}, of imported vectors"
+                yield f"query_vectors: missing; {told}: give a file of theirs, or model"
+            return
+        if Trait.TEXTS in traits:
+            yield f"query_vectors: {self.index!r} is searched with texts, not vectors; leave them out"
+        if self.model is not None:
+            yield "model: the queries have vectors; leave the model out, or query_vectors"
+        if self.scores == "angular":
+            yield "scores: angular needs the cosines of a model, and query_vectors have none; leave it out"
+
+    def _cut(self, recipe: RecipeView) -> bool:
+        return not {Trait.SEGMENTS, Trait.TEXTS}.isdisjoint(recipe.traits(self.index))
+
+    def why(self) -> str:
+        """By the split what the run is for."""
+        return _PURPOSES.get(self.split, self.purpose)
+
+    def implied(self, recipe: RecipeView) -> Mapping[str, str]:
+        """The model that encoded the index."""
+        own = recipe.query_model(self.index) if self.model is None and self.query_vectors is None else None
+        return {} if own is None else {"model": own}
+
+    def traits(self, recipe: RecipeView) -> Mapping[str, str]:
+        """Positives that were not found, and queries of a file."""
+        own = {
+            Trait.ADDED_POSITIVES: self.positives or self.text_of == "positive",
+            Trait.OWN_QUERIES: self.queries is not None,
+            Trait.OF_POSITIVES: self.text_of == "positive",
+        }
+        return {**super().traits(recipe), **{trait: recipe.name for trait, has in own.items() if has}}
+
+    def list_length(self, recipe: RecipeView) -> int:
+        """Its depth, or what there is to rank; positives that are added stand beyond it."""
+        candidates = recipe.list_length(self.candidates) if self.candidates else None
+        return self.depth if candidates is None else min(self.depth, candidates)
+
+    def estimate(self, sizes: Sizes) -> Row:
+        """By the query: encoded and compared with every vector, or looked up by Lucene."""
+        count = sizes.queries(self.split)
+        disk = count * self.depth * 20
+        scores = Foretold.of(0) if self.candidates else sizes.searching(count)
+        if self.query_vectors is not None:
+            return Row(count, "queries", disk, seconds=scores + 1, held=BLOCK_BYTES)
+        if "model" not in sizes.inputs:
+            return Row(count, "queries", disk, JVM_BYTES, count / 150 + 8)
+        length = sizes.model.query_length * 0.4 if self.text_of == "query" else sizes.model.document_length * 0.6
+        held, sent = sizes.shape.weights + BLOCK_BYTES, sizes.fetched
+        seconds = scores + sizes.encoding_seconds(count * length, length) + sizes.machine.sending(sent) + 3
+        return Row(count, "queries", disk, PROCESS_BYTES + sizes.search_memory, seconds, held, sent=sent)
+
+    def make(self, context: "StageContext[Search]") -> Facts:
+        """Searches in as few passes over the index as memory allows, and writes the run in the order of the queries.
+
+        Several processes share the queries of a dense index, by whole windows of the encoder: the run is the same.
+        Of an index in shards, what a stopped run has found in some of them is kept.
+        """
+        if world().first:
+            context.keep_only(SCRATCH)
+        barrier()
+        collection, here = open_collection(context.inputs["dataset"]), world()
+        facts = Counter[str]()
+        queries = searched_queries(context, collection, facts)
+        facts += Counter({"queries": len(queries), "depth": self.depth})
+        searching = Searching(context, collection, queries, facts, Seconds())
+        if self.place is not None:
+            if here.first:
+                _search_taken(searching, self.place, taken_shards(self.take))
+            barrier()
+        if here.size == 1 or "model" not in context.inputs:
+            if here.first:
+                write_run(context.folder / RUN, searching.entries(range(len(queries))))
+                context.keep_only(RUN, QUERIES)
+            return {**facts, **searching.told()}
+        parts = [context.folder / f"part-{rank}.trec" for rank in range(here.size)]
+        write_run(parts[here.rank], searching.entries(share_of_queries(len(queries), here)))
+        barrier()
+        if here.first:
+            join_runs(parts, context.folder / RUN)
+            context.keep_only(RUN, QUERIES)
+        return {**facts, **searching.told()}
+
+    def blocks(self, context: "StageContext[Search]", writer: int = 0) -> RunBlocks | None:
+        """Whole windows of queries; none where the queries' vectors are given, or machines share the shards."""
+        if self.query_vectors is not None or self.place is not None:
+            return None
+        from hardneg.encoders.inference import EncodeOptions
+
+        collection, facts = open_collection(context.inputs["dataset"]), Counter[str]()
+        there = context.folder / QUERIES if writer and self.queries is not None else None
+        queries = Queries.open(there) if there else searched_queries(context, collection, facts)
+        searching = Searching(context, collection, queries, Counter(), Seconds())
+        sizes = query_blocks(len(queries), EncodeOptions().window)
+
+        def told() -> Facts:
+            return {**facts, "queries": len(queries), "depth": self.depth, **without_candidates(context, queries)}
+
+        return RunBlocks(context, sizes, writer, searching.ranking, told)
+
+
+def _search_taken(searching: Searching, place: str, taken: slice) -> None:
+    if missing := sorted(searching.search_shards(taken)):
+        told = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
+        raise PartDone(f"what was found is at {place}; shards {told} are still to be searched: take them")

@@ -1,0 +1,113 @@
+"""The inputs of a running stage, opened: collection, queries, the encoder of a model, the searcher of an index."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hardneg.formats.collection import StoredCollection
+from hardneg.formats.corpus import Corpus
+from hardneg.formats.queries import Queries
+from hardneg.formats.vectors.vector_files import VectorFile, open_vectors
+from hardneg.records.errors import DataError, UsageError
+from hardneg.records.layout import MODEL_FOLDER, QUERIES
+from hardneg.store.atomic_write import link_file
+from hardneg.verbs.shared.context import ArtifactInput, StageContext
+from hardneg.verbs.shared.stage_spec import IndexSpec, StageSpec
+
+if TYPE_CHECKING:
+    from hardneg.encoders.encoder import Encoder
+    from hardneg.encoders.protocol import TextEncoder
+    from hardneg.encoders.speed.fastest import Precision
+    from hardneg.registry.protocols import Searcher
+    from hardneg.runtime.progress import Progress
+
+
+def open_encoder(source: ArtifactInput, device: str | None, precision: "Precision | None" = None) -> "TextEncoder":
+    """The recipe's own model, or the one a training stage made; precision: what it encodes in, None to train."""
+    from hardneg.encoders.open.resolved import load_encoder, open_encoder
+
+    if source.model is not None:
+        return load_encoder(source.model, device, precision)
+    return open_encoder(source.folder / MODEL_FOLDER, device, precision)
+
+
+def open_learner(context: StageContext[StageSpec], device: str | None) -> "Encoder":
+    """The model that a stage trains further.
+
+    Raises:
+        ModelError: it cannot learn.
+        UsageError: the stage's loss is made for scores of another similarity.
+    """
+    from hardneg.encoders.open.resolved import learner
+
+    encoder, loss = learner(open_encoder(context.inputs["model"], device)), type(context.plugins["loss"])
+    if (wanted := getattr(loss, "similarity", encoder.spec.similarity)) != encoder.spec.similarity:
+        told = f"{loss.__name__} is made for similarity {wanted}, and the model's is {encoder.spec.similarity}"
+        raise UsageError(f"{context.name}: {told}: say model.similarity: {wanted}, or take another loss")
+    return encoder
+
+
+def open_collection(source: ArtifactInput) -> StoredCollection:
+    """The collection that the dataset stage stored."""
+    return StoredCollection.open(source.folder)
+
+
+def open_corpus(context: StageContext[StageSpec]) -> Corpus:
+    """The corpus of the stage's dataset. Raises DataError where there is no document in it."""
+    corpus = open_collection(context.inputs["dataset"]).corpus
+    if not len(corpus):
+        raise DataError(f"{context.name}: the corpus has no documents")
+    return corpus
+
+
+def open_queries(context: StageContext[StageSpec], collection: StoredCollection, split: str) -> Queries:
+    """The queries of a split. Raises DataError where there are none."""
+    queries = collection.queries(split)
+    if not len(queries):
+        raise DataError(f"{context.name}: split {split} has no queries; only those are read that its judgements name")
+    return queries
+
+
+def queries_of(context: StageContext[StageSpec], collection: StoredCollection, split: str) -> Queries:
+    """The queries of the input `run`: those that stand beside it, or those of a split."""
+    return own_queries(context.inputs["run"]) or open_queries(context, collection, split)
+
+
+def own_queries(source: ArtifactInput | None) -> Queries | None:
+    """The queries that stand beside an artifact; None where it is of a split."""
+    path = None if source is None else source.folder / QUERIES
+    return Queries.open(path) if path is not None and path.exists() else None
+
+
+def pass_on(context: StageContext[StageSpec]) -> None:
+    """Has the queries of the input `run`, if they are of a file, stand beside what is made of it."""
+    if (path := context.inputs["run"].folder / QUERIES).exists():
+        link_file(path, context.folder / QUERIES)
+
+
+def open_given_vectors(vectors: str, ids: str | None) -> VectorFile:
+    """The vectors in a file that a stage names, and in another one their ids. Raises DataError as `open_vectors`."""
+    return open_vectors(Path(vectors).expanduser(), None if ids is None else Path(ids).expanduser())
+
+
+def open_searcher(
+    source: ArtifactInput,
+    collection: StoredCollection,
+    device: str | None,
+    progress: "Progress | None",
+    few: bool = False,
+) -> "Searcher":
+    """The searcher of an index, as the stage that made it opens it; it gives documents.
+
+    An index of segments is no `DenseSearcher`: a document has no vector of its own there.
+
+    few: a flat index is to be searched again and again with a hundred queries or less, as a training loop does; it then
+    stays on a GPU that has room for it.
+    """
+    from hardneg.indexes.kernels.exact.exact import ExactOptions
+    from hardneg.indexes.kernels.max_passage import pooled
+
+    if not isinstance(source.spec, IndexSpec):
+        raise UsageError(f"{source.name} is no index")
+    options = ExactOptions(device=device)
+    searcher = source.spec.open_index(source, collection, options.for_few() if few else options, progress)
+    return pooled(searcher, source.part("index"), collection.corpus.doc_ids)

@@ -1,0 +1,80 @@
+"""What a search asks for: the queries of a split or of a file, and their vectors where a file has them."""
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hardneg.formats.collection import StoredCollection
+from hardneg.formats.positive_texts import positive_texts
+from hardneg.formats.qrels import positives
+from hardneg.formats.queries import SAME_TEXT, Queries, read_query_file, write_queries
+from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.formats.vectors.vectors_import import VectorOwners, arrange_vectors
+from hardneg.records.errors import DataError
+from hardneg.records.layout import QUERIES
+from hardneg.runtime.distributed import barrier, world
+from hardneg.verbs.shared.context import StageContext
+from hardneg.verbs.shared.inputs import open_given_vectors, open_queries
+
+if TYPE_CHECKING:
+    from hardneg.verbs.search import Search
+
+
+def searched_queries(context: "StageContext[Search]", collection: StoredCollection, facts: Counter[str]) -> Queries:
+    """The queries of the file that a search names, which the first process writes, or those of its split.
+
+    Where the search is with the text of positives, that stands in place of each query's own.
+
+    Raises:
+        DataError: the file has mistakes, or no query but the collection's own; no query has a positive.
+    """
+    if context.spec.queries is None:
+        queries = open_queries(context, collection, context.spec.split)
+        return queries if context.spec.text_of == "query" else _positives_of(context, collection, queries, facts)
+    if world().first:
+        _write_queries(context, collection, Path(context.spec.queries).expanduser(), facts)
+    barrier()
+    return Queries.open(context.folder / QUERIES)
+
+
+def _positives_of(
+    context: "StageContext[Search]", collection: StoredCollection, queries: Queries, facts: Counter[str]
+) -> Queries:
+    found = positive_texts(queries, positives(collection.all_qrels()), collection.corpus, facts)
+    if not len(found):
+        told = f"no query of split {context.spec.split} has a positive, a judgement above zero of a document"
+        raise DataError(f"{context.name}: text_of: {told} in the corpus")
+    return found
+
+
+def _write_queries(
+    context: "StageContext[Search]", collection: StoredCollection, path: Path, facts: Counter[str]
+) -> None:
+    known = {query_id: text for split in collection.splits for query_id, text in collection.queries(split)}
+    if not write_queries(context.folder / QUERIES, read_query_file(path, known, facts)):
+        raise DataError(f"{path}: no query in it that the dataset does not have")
+    for reason in [reason for reason, count in facts.items() if not count]:
+        del facts[reason]
+    if same := facts.get(SAME_TEXT):
+        told = f"{same} {SAME_TEXT}: where that is one to measure by, training on it leaks"
+        context.progress.note(f"{context.name}: {told}")
+
+
+def given_vectors(context: "StageContext[Search]", queries: Queries, facts: Counter[str]) -> FlatVectors | None:
+    """The vectors of the file that a search names, in the order of the queries; None where it names none."""
+    if (vectors := context.spec.query_vectors) is None:
+        return None
+    file, folder = open_given_vectors(vectors, context.spec.query_ids), context.folder / "query-vectors"
+    dimension = context.inputs["index"].facts.get("dimension", file.dimension)
+    if file.dimension != dimension:
+        told = f"vectors of dimension {file.dimension}, and {context.spec.index} has {dimension}"
+        raise DataError(f"{file.path}: {told}; encode the queries with the model of the index")
+    places = {query_id: place for place, query_id in enumerate(queries.query_ids)}
+    owners = VectorOwners(
+        queries.query_ids, lambda ids: np.array([places.get(query_id, -1) for query_id in ids], np.int64), "query"
+    )
+    if others := arrange_vectors(file, owners, folder, context.progress):
+        facts["vectors of other queries"] = others
+    return FlatVectors.open(folder)

@@ -1,0 +1,258 @@
+"""The base of every verb: the model that a recipe's mapping is checked by, and what the verb says of itself."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from hardneg.encoders.spec import ModelSpec
+from hardneg.fields import SECTION, InputFile, PluginKind, Reference, Trait, marked_fields, marked_references
+from hardneg.records.layout import RUN
+from hardneg.records.types import PluginSetting
+from hardneg.records.wording import not_finite
+from hardneg.store.identity import options_in_key
+from hardneg.verbs.shared.sizes import BLOCK_BYTES as BLOCK_BYTES
+from hardneg.verbs.shared.sizes import JVM_BYTES as JVM_BYTES
+from hardneg.verbs.shared.sizes import PAIR_TOKENS as PAIR_TOKENS
+from hardneg.verbs.shared.sizes import PROCESS_BYTES as PROCESS_BYTES
+from hardneg.verbs.shared.sizes import Row as Row
+from hardneg.verbs.shared.sizes import Sizes as Sizes
+from hardneg.verbs.shared.sizes import encoding as encoding
+
+if TYPE_CHECKING:
+    from hardneg.formats.collection import StoredCollection
+    from hardneg.indexes.kernels.exact.exact import ExactOptions
+    from hardneg.registry.protocols import Searcher, StageBlocks
+    from hardneg.report.table import Section
+    from hardneg.runtime.progress import Progress
+    from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
+    from hardneg.verbs.shared.seeded import SeededStages
+
+FORM_WORDS = {"vectors": "one vector a text", "weights": "weights of terms", "token-vectors": "a vector a token"}
+"""What encoders make, in words."""
+FORMS = {"weights": Trait.WEIGHTS, "token-vectors": Trait.TOKEN_VECTORS}
+"""What an encode stage tells of its artifact, by the form that its model gives texts; of one vector a text nothing."""
+
+
+@dataclass(frozen=True)
+class RecipeView:
+    """A recipe as its stage `name` sees it.
+
+    plugins: all that could be configured, by stage and field. trail: the stages through which it was asked.
+    """
+
+    name: str
+    stages: Mapping[str, "StageSpec"]
+    plugins: Mapping[tuple[str, str], object]
+    model: ModelSpec
+    trail: frozenset[str] = frozenset()
+
+    def at(self, name: str) -> "RecipeView":
+        """The same recipe as another of its stages sees it."""
+        return replace(self, name=name, trail=self.trail | {self.name})
+
+    def plugin(self, field_name: str) -> object:
+        """The stage's configured plugin; None where it could not be configured."""
+        return self.plugins.get((self.name, field_name))
+
+    def list_length(self, run: str) -> int | None:
+        """The most documents that a run has of a query; None where its stage does not tell."""
+        stage = self.stages.get(run) if run not in self.trail else None
+        return stage.list_length(self.at(run)) if isinstance(stage, RunSpec) else None
+
+    def model_of(self, name: str) -> ModelSpec:
+        """The model that a stage brings in or trains from; the recipe's own for `start`."""
+        known = name in self.stages and name not in self.trail
+        return self.stages[name].began_with(self.at(name)) if known else self.model
+
+    def traits(self, name: str) -> Mapping[str, str]:
+        """The traits of what a stage makes, each with the stage that it comes from; none where there is no such."""
+        known = name in self.stages and name not in self.trail
+        return self.stages[name].traits(self.at(name)) if known else {}
+
+    def query_model(self, index: str) -> str | None:
+        """The stage whose model encodes the queries of an index; None where it is searched with texts."""
+        stage = self.stages.get(index) if index not in self.trail else None
+        return stage.query_model(self.at(index)) if isinstance(stage, IndexSpec) else None
+
+
+class StageSpec(BaseModel):
+    """What every stage has: the fields of its mapping in a recipe, and the hooks by which the rest asks it.
+
+    version: raised when the same spec and inputs give another result. kind: what the stage makes. parts: the kinds of
+    reference that it can be the target of, each with the folder in its artifact; by default its kind and the artifact's
+    own folder. purpose: what it does and why, in plain words that a run prints beside it. resumes: it goes on from what
+    a stopped run left in its folder; the others find it empty. every_process: several processes run it together.
+    inherits: fields that have the recipe's value where the stage does not say it. teaches: the field of the plugin
+    whose network it trains; other networks must have been trained.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: ClassVar[int]
+    kind: ClassVar[str]
+    needs_dataset: ClassVar[bool] = False
+    purpose: ClassVar[str] = ""
+    teaches: ClassVar[str] = ""
+    resumes: ClassVar[bool] = False
+    every_process: ClassVar[bool] = False
+    inherits: ClassVar[tuple[str, ...]] = ("seed", "title", "segments")
+
+    @model_validator(mode="after")
+    def _finite(self) -> Self:
+        """Numbers are part of keys, which no endless one can be."""
+        if found := [f"{path}: must be a finite number (got {value})" for path, value in not_finite(vars(self))]:
+            raise ValueError("; ".join(found))
+        return self
+
+    @property
+    def verb(self) -> str:
+        """The stage's verb, as in the recipe."""
+        return str(self.stage)  # type: ignore[attr-defined]
+
+    def why(self) -> str:
+        """What a run prints beside the stage: its verb's purpose; empty where that says none."""
+        return self.purpose
+
+    @property
+    def parts(self) -> Mapping[str, str]:
+        """The kinds of reference that this stage can be the target of, and the folder of each in its artifact."""
+        return {self.kind: "."}
+
+    @property
+    def makes(self) -> tuple[str, ...]:
+        """What a reference to this stage may ask for: its parts, and a section where its verb has one for a report."""
+        shown = type(self).sections is not StageSpec.sections
+        return (*self.parts, *((SECTION,) if shown else ()))
+
+    def references(self) -> Iterator[tuple[str, str, Reference]]:
+        """Every reference: its path in this spec, the stage it names, and what it needs."""
+        return marked_references(self)
+
+    def plugins(self) -> Iterator[tuple[str, str, PluginSetting]]:
+        """Every plugin setting: its field, in a list with its place there, its kind, its value."""
+        for name, mark, value in marked_fields(self, PluginKind):
+            if isinstance(value, tuple):
+                yield from ((f"{name}.{place}", mark.kind, each) for place, each in enumerate(value))
+            elif value is not None:
+                yield name, mark.kind, value
+
+    def identity(self) -> dict[str, object]:
+        """The fields that may change the result; references, plugins and files count by their content, not here."""
+        by_content = [name for mark in (Reference, PluginKind, InputFile) for name, _, _ in marked_fields(self, mark)]
+        return options_in_key(self, {"stage", *by_content})
+
+    def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
+        """What else counts: by its name in the key, what finds its digest, or raises a HardnegError."""
+        return {}
+
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        """What is wrong with this stage beside the others: `field: what; what to do`, one line each."""
+        yield from ()
+
+    def remarks(self, recipe: RecipeView) -> Iterator[str]:
+        """What may surprise where nothing is wrong: `field: what; what to do`, one line each."""
+        yield from ()
+
+    def missing(self, collection: Mapping[str, object]) -> Iterator[str]:
+        """What this stage asks of the collection in vain, one line each; `collection` is what stage `dataset` told."""
+        yield from ()
+
+    def implied(self, recipe: RecipeView) -> Mapping[str, str]:
+        """Inputs that need not be written: the stage of each by its path; here the models of references that ask."""
+        asked = ((path, recipe.query_model(target)) for path, target, need in self.references() if need.with_model)
+        return {f"{path}.model": model for path, model in asked if model is not None}
+
+    def traits(self, recipe: RecipeView) -> Mapping[str, str]:
+        """What may be told of the artifact, each with the stage it comes from: here what references pass on."""
+        passed = ((target, need.passes) for _, target, need in self.references() if need.passes)
+        told = ((passes, pair) for target, passes in passed for pair in recipe.traits(target).items())
+        return {trait: origin for passes, (trait, origin) in told if trait in passes}
+
+    def over_seeds(self, made: "SeededStages") -> Self:
+        """For verbs that read what others make with all seeds: the same stage, naming all of it."""
+        return self
+
+    def handing_out(self, outputs: Mapping[str, str], recipe: RecipeView) -> Self:
+        """For verbs that are about what the recipe hands out: the same stage, knowing it."""
+        return self
+
+    def began_with(self, recipe: RecipeView) -> ModelSpec:
+        """The model that this one encodes with or trains from, as it was before any training: here the recipe's own."""
+        return recipe.model
+
+    def network(self, recipe: RecipeView) -> ModelSpec | None:
+        """The network that this stage brings beside the recipe's model, for estimates and to be looked up."""
+        return None
+
+    def named_devices(self) -> Iterator[tuple[str, str]]:
+        """Devices that the recipe names, each with its field: a machine without one is told before anything runs."""
+        yield from ()
+
+    def extras(self) -> tuple[str, ...]:
+        """The optional parts of hardneg that it needs, those of its plugins apart."""
+        return ()
+
+    def estimate(self, sizes: Sizes) -> Row:
+        """What the stage will take, roughly."""
+        return Row(1, "stage")
+
+    def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
+        """Place in the run folder to a file of the artifact, or to a folder, which has no suffix and may be missing."""
+        return {}
+
+    def sections(self, sources: "Mapping[str, ArtifactInput]") -> "list[Section]":
+        """The sections of a report on artifacts of this verb, by label."""
+        return []
+
+    def settings(self, source: "ArtifactInput") -> Mapping[str, object]:
+        """What a report says of how an artifact of this stage was made, name by name."""
+        return {}
+
+    def make(self, context: "StageContext[Self]") -> "Facts":
+        """Makes the artifact in the context's folder; returns what its manifest tells."""
+        raise NotImplementedError(f"stage {self.verb} makes nothing")
+
+    def blocks(self, context: "StageContext[Self]", writer: int = 0) -> "StageBlocks | None":
+        """The same work in blocks, as the `writer`-th of several processes opens it; None where it is not cut."""
+        return None
+
+
+class IndexSpec(StageSpec):
+    """What the stages that make an index have in common."""
+
+    def query_model(self, recipe: RecipeView) -> str | None:
+        """The stage whose model encodes its queries; None where it is searched with texts."""
+        return None
+
+    def open_index(
+        self,
+        source: "ArtifactInput",
+        collection: "StoredCollection",
+        options: "ExactOptions",
+        progress: "Progress | None",
+    ) -> "Searcher":
+        """The searcher of the index that this stage made."""
+        raise NotImplementedError(f"stage {self.verb} opens no index")
+
+
+class RunSpec(StageSpec):
+    """What the stages that make a run have in common."""
+
+    kind = "run"
+    needs_dataset = True
+
+    def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
+        """The run, under the stage's name."""
+        return {f"runs/{recipe.name}.trec.gz": RUN}
+
+    def list_length(self, recipe: RecipeView) -> int | None:
+        """The most documents that it has of a query; None where it is not told."""
+        return None
+
+
+def source_of(plugin: object) -> ModelSpec | None:
+    """The network that a configured plugin starts from, if it says one."""
+    source = getattr(plugin, "source", None)
+    return ModelSpec(str(source), getattr(plugin, "revision", None)) if source else None

@@ -1,0 +1,299 @@
+"""The options of the verbs that train, in groups: a verb has those that it names among its bases.
+
+An option is a field of one group, which says what it means (`description`), its bounds, whether it counts in keys, and,
+in `mistakes`, what it cannot stand beside. What stands within `options` is in `hardneg.training.options`.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from hardneg.encoders.open.resolved import resolve
+from hardneg.encoders.spec import ModelSpec
+from hardneg.fields import (
+    FREE,
+    LATER,
+    MEASURED,
+    START,
+    Dimensions,
+    InputFile,
+    LossSetting,
+    Name,
+    OwnCut,
+    PluginKind,
+    Reference,
+    RegularizerSetting,
+    Setting,
+    Trait,
+    without_problems,
+)
+from hardneg.formats.segments import Segments
+from hardneg.records.layout import MODEL_FOLDER
+from hardneg.records.types import PluginSetting
+from hardneg.registry.plugins import configure, load_plugin, needs_of, plugin_names
+from hardneg.store.artifacts import KEPT
+from hardneg.store.identity import options_in_key
+from hardneg.training.masks import GUIDES, WITH_EACH_OTHER, GuidedMask
+from hardneg.training.option_groups import gathered
+from hardneg.training.options import LearningOptions, TrainOptions
+from hardneg.verbs.shared.context import ArtifactInput
+from hardneg.verbs.shared.encoded_queries import NOT_ONE_VECTOR
+from hardneg.verbs.shared.stage_spec import FORM_WORDS, RecipeView, StageSpec
+
+_MADE_BY = {"vectors": ("index", "an encode stage"), "run": ("run", "a run of the training queries")}
+"""What an order of batches may need: what a stage makes that has it, and the same in words."""
+
+
+class TrainingGroup(StageSpec):
+    """A group of options of the verbs that train.
+
+    gives: the optional parts of a `ScoreBatch` that the verb's batches have, for losses that need them. A group's
+    `mistakes` are lines as of `problems`, and its `withheld` those of `gives` that its options leave out, each with
+    what to do about it.
+    """
+
+    gives: ClassVar[tuple[str, ...]] = ()
+    if TYPE_CHECKING:  # what a group reads of others, where the verb has them
+        loss: PluginSetting
+        options: LearningOptions
+        segments: Segments | None
+
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        """The mistakes of the verb and of its groups."""
+        return gathered(self, "mistakes", recipe)
+
+
+def of_the_run(kind: type[LearningOptions]) -> Any:
+    """The field `options` of a verb."""
+    return Field(default_factory=kind, description="Of the training run: steps, negatives, optimizer, precision.")
+
+
+class Learning(TrainingGroup):
+    """What is minimised, and how."""
+
+    needs_dataset = resumes = every_process = True
+    loss: LossSetting = Field(description="A loss; `hardneg plugins list` shows them.")
+    options: Annotated[LearningOptions, AfterValidator(without_problems)] = of_the_run(LearningOptions)
+
+    def identity(self) -> dict[str, Any]:
+        """The options that only say how often to look or to save are left out."""
+        return {**super().identity(), "options": self.options.identity()}
+
+    def mistakes(self, recipe: RecipeView) -> Iterator[str]:
+        """A loss that needs what the batches lack, and margins of a teacher that is not there."""
+        withheld: dict[str, str] = dict(reversed([*gathered(self, "withheld")]))
+        lacking = [part for part in needs_of(recipe.plugin("loss")) if part in withheld or part not in self.gives]
+        if {*lacking} <= {*withheld} & {*self.gives}:
+            yield from dict.fromkeys(withheld[part] for part in lacking)
+        else:
+            kinds = {verb: load_plugin("stages", verb) for verb in plugin_names("stages")}
+            fitting = [verb for verb, kind in kinds.items() if {*lacking} <= {*getattr(kind, "gives", ())}]
+            use = f"use it in stage {' or '.join(fitting)}, or " if fitting else "no stage gives that: "
+            told = f"{self.loss.name} needs {', '.join(lacking)}, which this stage's batches lack"
+            yield f"loss: {told}; {use}take another loss"
+        if self.options.negatives_drawn == "margin_bins" and getattr(self, "teacher", None) is None:
+            yield "options.negatives_drawn: margin_bins are of the scores of a teacher's run; name one, or leave it out"
+
+    def settings(self, source: ArtifactInput) -> Mapping[str, object]:
+        """The loss, the options that count, and what the training came to in figures."""
+        figures = {name: value for name, value in source.facts.items() if isinstance(value, int | float)}
+        return {"loss": source.plugins["loss"], **options_in_key(self.options), **figures}
+
+    def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
+        """The models that were kept on the way."""
+        return {f"checkpoints/{recipe.name}": KEPT}
+
+
+class Validation(BaseModel):
+    """How to judge the model while it trains: on the dev queries, over a pool of the positives and a run's top."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    split: Name = "dev"
+    depth: int = Field(default=20, gt=0)
+    queries: int | None = Field(default=None, gt=0)
+
+
+class Judging(TrainingGroup):
+    """What the model is judged by while it trains."""
+
+    validation_run: Annotated[Name | None, MEASURED] = Field(
+        default=None,
+        description="The run whose top, with the positives, is the pool to judge by; none: no dev metrics.",
+    )
+    validation: Validation = Field(
+        default=Validation(),
+        description="On how many queries of which split, and how many documents (`depth`) of that run.",
+    )
+
+    def mistakes(self, recipe: RecipeView) -> Iterator[str]:
+        """A `validation_run` of other queries than those of the split."""
+        found, own = getattr(recipe.stages.get(self.validation_run or ""), "split", None), self.validation.split
+        if found not in (None, own):
+            told = f"{self.validation_run!r} is of split {found}, and validation.split is {own}"
+            yield f"validation_run: {told}; name a run of the same split"
+
+
+class StartModel(TrainingGroup):
+    """The encoder to begin with, and how documents are cut for it."""
+
+    kind = "model"
+    model: Annotated[Name, Reference(("model",))] = Field(default=START, description="The model to begin with.")
+    segments: OwnCut = Field(
+        default=None,
+        json_schema_extra=LATER,
+        description="How documents are cut, each then scored by its best segment; none: their first tokens are read.",
+    )
+
+    @property
+    def parts(self) -> Mapping[str, str]:
+        """A model."""
+        return {"model": MODEL_FOLDER}
+
+    def began_with(self, recipe: RecipeView) -> ModelSpec:
+        """That of its model."""
+        return recipe.model_of(self.model)
+
+    def mistakes(self, recipe: RecipeView) -> Iterator[str]:
+        """A model that cannot learn or whose texts cannot be cut, and a loss for other scores than the model's."""
+        start = self.began_with(recipe)
+        found, family = start.similarity, resolve(start).known_family
+        if family is not None and not family.trainable:
+            yield "model: the recipe's model has no weights here, so it cannot be trained; name another model"
+        if self.segments is not None and family is not None and family.form != "vectors":
+            told = f"the recipe's model makes {FORM_WORDS[family.form]}, for which documents are not cut"
+            yield f"segments: {told}; leave them out"
+        if found is not None and (wanted := getattr(type(recipe.plugin("loss")), "similarity", found)) != found:
+            told = f"{self.loss.name} is made for similarity {wanted}, and the model's is {found}"
+            yield f"loss: {told}; say model.similarity: {wanted}, or take another loss"
+
+
+_GUIDE = Reference(("index",), {**NOT_ONE_VECTOR, Trait.SEGMENTS: "name one without `segments`"}, with_model=True)
+
+
+class Guidance(TrainingGroup):
+    """A guide: another encoder, whose scores of each batch masks and losses go by."""
+
+    guide: Annotated[Name | None, _GUIDE] = Field(
+        default=None,
+        description="An encode stage whose vectors, and its model's of queries, score each batch; also the teacher "
+        "of a loss that needs one, where no run is named.",
+    )
+    guided_mask: Annotated[GuidedMask, AfterValidator(without_problems)] | None = Field(
+        default=None,
+        json_schema_extra=LATER,
+        description="No negative is what the guide scores above the positive, less a `margin`, as `kind` says "
+        "`absolute` or `relative` to the positive's score.",
+    )
+
+    def withheld(self) -> Iterator[tuple[str, str]]:
+        """Without a guide none of its parts, nor a teacher's where no run has them."""
+        parts = GUIDES if getattr(self, "teacher", None) is not None else ("teacher", *GUIDES)
+        for part in parts if self.guide is None else ():
+            yield part, f"guide: missing; {self.loss.name} needs its scores: name an encode stage"
+
+    def mistakes(self, recipe: RecipeView) -> Iterator[str]:
+        """A guide that is not there, or that nothing uses."""
+        loss, taught = recipe.plugin("loss"), getattr(self, "teacher", None) is not None
+        asked = {*needs_of(loss)} & {*GUIDES, *([] if taught else ["teacher"])}
+        if self.guide is None and self.guided_mask is not None:
+            yield "guide: missing; guided_mask needs its scores: name an encode stage"
+        if self.guide is not None and {"teacher", "guide"} <= asked:
+            yield f"teacher: missing; {self.loss.name} learns a run's scores beside the guide's: take stage train"
+        if self.guide is not None and self.guided_mask is None and loss is not None and not asked:
+            yield f"guide: nothing uses it; give guided_mask, or a loss that learns from it instead of {self.loss.name}"
+
+
+class Batching(TrainingGroup):
+    """Which queries share a batch."""
+
+    batches: Annotated[
+        Setting | None,
+        AfterValidator(lambda setting: None if setting == PluginSetting("shuffled") else setting),
+        PluginKind("batches"),
+    ] = Field(default=None, json_schema_extra=LATER, description="The order of the queries; by default `shuffled`.")
+    batches_from: Annotated[Name | None, Reference(("index", "run"), NOT_ONE_VECTOR, with_model=True)] = Field(
+        default=None,
+        json_schema_extra=LATER,
+        description="What that is made by: an encode stage, whose model encodes the queries, or a run of them.",
+    )
+    batches_sources: Annotated[Name | None, InputFile("a query's id, a tab and the name of its source a line")] = Field(
+        default=None, json_schema_extra=FREE, description="A file that says which source each query is of."
+    )
+
+    def mistakes(self, recipe: RecipeView) -> Iterator[str]:
+        """An order that lacks what it is made by, or has what it does not take."""
+        if self.batches is not None and self.options.iterate_negatives:
+            yield "batches: options.iterate_negatives has a query's examples in a row; leave one of the two out"
+        plugin = recipe.plugin("batches")
+        if self.batches is not None and plugin is None:
+            return  # a line of its own says why
+        needs, what = needs_of(plugin), "shuffled" if self.batches is None else self.batches.name
+        named = None if self.batches_from is None else recipe.stages.get(self.batches_from)
+        if not needs and self.batches_from is not None:
+            yield f"batches_from: batches {what} are made by the queries alone; leave it out"
+        if self.batches_sources is not None and "sources" not in getattr(plugin, "takes", ()):
+            yield f"batches_sources: batches {what} have no use for sources; leave it out, or take one-source"
+        for need in needs:
+            kind, words = _MADE_BY[need]
+            if self.batches_from is None:
+                yield f"batches_from: missing; {what} is made by {need}: name {words}"
+            elif named is not None and kind not in named.parts:
+                yield f"batches_from: {self.batches_from!r} has no {need}; name {words}"
+
+    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
+        """More groups of the queries than there are queries, whichever split these are of."""
+        most = max((counts["queries"] for counts in collection["splits"].values()), default=0)
+        plugin = None if self.batches is None else configure("batches", self.batches)
+        if (refuses := getattr(plugin, "refuses", None)) and (told := refuses(most)):
+            yield f"batches: {told}"
+
+
+class BothSides(TrainingGroup):
+    """What can be said where both sides are trained, each query against the documents of its batch."""
+
+    dims: Dimensions | None = Field(
+        default=None,
+        json_schema_extra=LATER,
+        description="Numbers of dimensions that the loss is taken at, with or without a weight each; none: all alone.",
+    )
+    regularizer: RegularizerSetting = Field(
+        default=None, json_schema_extra=LATER, description="A penalty on what texts are encoded into."
+    )
+    self_mask: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
+        default=None,
+        json_schema_extra=LATER,
+        description="No negative is what the model itself scores above its positive by more than this.",
+    )
+
+    def withheld(self) -> Iterator[tuple[str, str]]:
+        """Of documents in segments the scores with each other."""
+        told = f"segments: have no scores with each other, which {self.loss.name} needs; leave them out"
+        yield from [] if self.segments is None else [("document_document", told)]
+
+    def mistakes(self, recipe: RecipeView) -> Iterator[str]:
+        """Dimensions that the model does not have, and a penalty on what it does not make."""
+        model = resolve(self.began_with(recipe))
+        kept, family = model.dimension, model.known_family
+        if self.dims is not None and family is not None and family.form != "vectors":
+            yield f"dims: the recipe's model makes {FORM_WORDS[family.form]}, which cannot be cut; leave them out"
+        elif self.dims is not None and kept is not None and (most := max(self.dims)) > kept:
+            yield f"dims: {most} is more than the {kept} dimensions of the recipe's model; give fewer"
+        wanted = getattr(type(recipe.plugin("regularizer")), "form", None)
+        if self.regularizer is not None and family is not None and wanted not in (None, family.form):
+            told = f"{self.regularizer.name} is a penalty on {FORM_WORDS.get(str(wanted), wanted)}"
+            yield f"regularizer: {told}, and the recipe's model makes {FORM_WORDS[family.form]}; leave it out"
+        elif self.regularizer is not None and self.segments is not None:
+            yield "regularizer: documents in segments have no penalty; leave one of the two out"
+
+
+class EncoderLearning(StartModel, Judging, Learning):
+    """The groups of every verb that trains an encoder."""
+
+
+class DualLearning(BothSides, Guidance, Batching, EncoderLearning):
+    """The groups of every verb that trains both sides."""
+
+    gives: ClassVar[tuple[str, ...]] = ("teacher", *WITH_EACH_OTHER, *GUIDES)
+    options: Annotated[TrainOptions, AfterValidator(without_problems)] = of_the_run(TrainOptions)

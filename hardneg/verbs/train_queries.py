@@ -1,0 +1,295 @@
+"""Verb `train-queries`: the query encoder trained alone, against what it finds in a fixed index."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from hardneg.costs.foretold import Foretold
+from hardneg.fields import Name, Reference, Trait
+from hardneg.formats.collection import StoredCollection
+from hardneg.formats.negatives import NegativesFile, read_negatives
+from hardneg.records.errors import UsageError
+from hardneg.records.layout import INDEX_FOLDER, MODEL_FOLDER, NEGATIVES
+from hardneg.records.types import Encoded
+from hardneg.registry.protocols import DenseSearcher, Searcher, StoredSearcher
+from hardneg.runtime.distributed import world
+from hardneg.runtime.progress import Seconds
+from hardneg.runtime.seeding import generator
+from hardneg.store.artifacts import SCRATCH
+from hardneg.training.examples import Examples, QueryRows, TrainingData
+from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
+from hardneg.verbs.shared.guided import guide_facts, with_guide
+from hardneg.verbs.shared.inputs import open_collection, open_learner, open_searcher
+from hardneg.verbs.shared.stage_spec import BLOCK_BYTES, PROCESS_BYTES, IndexSpec, RecipeView, Row, Sizes
+from hardneg.verbs.shared.training_common import (
+    data_facts,
+    kept_models,
+    learned,
+    learning_bytes,
+    save,
+    training_data,
+    validation,
+)
+from hardneg.verbs.shared.training_options import EncoderLearning, Guidance
+
+if TYPE_CHECKING:
+    from hardneg.encoders.encoder import Encoder
+    from hardneg.indexes.kernels.exact.exact import ExactOptions
+    from hardneg.runtime.progress import Progress
+    from hardneg.training.methods.adore import AdoreTraining
+    from hardneg.training.negative_sources import NegativeSource
+    from hardneg.training.validation import StalenessWatch
+
+
+class WatchOptions(BaseModel):
+    """What to note every so many steps of some training queries: how negatives age, and the ranking.
+
+    negatives: those to watch, the first `depth` of each query; by default the lists in use. depth: the top of the index
+    that they are compared with. queries: how many to look at.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    every: int = Field(gt=0)
+    negatives: Name | None = None
+    depth: int = Field(default=200, gt=0)
+    queries: int = Field(default=200, gt=0)
+
+
+def _asked(sizes: Sizes) -> float:
+    """Tokens of a query."""
+    return 0.4 * sizes.model.query_length
+
+
+class TrainQueries(Guidance, EncoderLearning, IndexSpec):
+    """Trains the query encoder alone, on a fixed index; a guide scores each query's list."""
+
+    version = 2
+    purpose = "teach the query side alone, against the passages as they are in the index"
+    gives = ("ranks", "teacher", "guide")
+    inherits = ("seed",)
+    stage: Literal["train-queries"]
+    index: Annotated[Name, Reference(("index",), refuses={Trait.SEGMENTS: "name one without `segments`"})] = Field(
+        description="The index that stays as it is."
+    )
+    split: Name = Field(default="train", description="The queries to train on.")
+    schedule: Literal["dynamic", "static", "refreshed", "random"] = Field(
+        default="dynamic",
+        description="Where a step's documents come from: `dynamic` searches the index at each step, `static` takes the "
+        "first `depth` of `negatives`, `refreshed` searches for all queries every `refresh_every` steps, `random` "
+        "draws from the corpus.",
+    )
+    negatives: Annotated[Name | None, Reference(("negatives",))] = Field(
+        default=None, description="The lists of schedule `static`."
+    )
+    refresh_every: int | None = Field(default=None, gt=0, description="Steps between searches of `refreshed`.")
+    depth: int = Field(default=200, gt=0, description="Documents a query.")
+    forced_positives: Literal["none_retrieved", "always", "never"] = Field(
+        default="none_retrieved", description="When the known positives that a list lacks are put after its end."
+    )
+    retrieval_dropout: bool = Field(
+        default=True, description="Queries search as dropout left them; without it they are encoded once more."
+    )
+    centroids: Literal["fixed", "trained"] = Field(
+        default="fixed",
+        description="`trained` moves those of a product-quantised index too; the stage then makes an index as well, "
+        "which a search may name.",
+    )
+    centroid_learning_rate: float = Field(default=1e-4, gt=0, description="The rate of the centroids.")
+    watch: WatchOptions | None = Field(default=None, description="What to note of how negatives age.")
+
+    @model_validator(mode="after")
+    def _complete(self) -> "TrainQueries":
+        if self.segments is not None:
+            raise ValueError("segments: the index has one vector a document; leave them out")
+        if self.options.rank_windows:
+            raise ValueError("options.rank_windows: queries meet lists of the index, not drawn negatives; leave it out")
+        if self.centroids == "trained" and self.options.keep_every:
+            raise ValueError("options.keep_every: a model is nothing without the centroids of its step; leave it out")
+        needs = {"negatives": "static", "refresh_every": "refreshed"}
+        for name, schedule in needs.items():
+            given = getattr(self, name) is not None
+            if given != (self.schedule == schedule):
+                told = f"leave out {name}" if given else f"give {name}"
+                raise ValueError(f"schedule {self.schedule}: {told}")
+        return self
+
+    @property
+    def parts(self) -> Mapping[str, str]:
+        """A model, and an index where it trains centroids."""
+        return {"model": MODEL_FOLDER} | ({"index": INDEX_FOLDER} if self.centroids == "trained" else {})
+
+    def traits(self, recipe: RecipeView) -> Mapping[str, str]:
+        """A compressed index, where it makes one."""
+        return {Trait.COMPRESSED: recipe.name} if "index" in self.parts else {}
+
+    def references(self) -> Iterator[tuple[str, str, Reference]]:
+        """Those of the watch too."""
+        yield from super().references()
+        if self.watch is not None and self.watch.negatives is not None:
+            yield "watch.negatives", self.watch.negatives, Reference(("negatives",))
+
+    def identity(self) -> dict[str, Any]:
+        """Watched negatives count by their key."""
+        identity = super().identity()
+        if self.watch is not None:
+            identity["watch"] = self.watch.model_dump(mode="json", exclude={"negatives"})
+        return identity
+
+    def query_model(self, recipe: RecipeView) -> str:
+        """Its own."""
+        return recipe.name
+
+    def estimate(self, sizes: Sizes) -> Row:
+        """Passes over queries, and searches."""
+        options, queries = self.options, sizes.queries(self.split)
+        steps = options.last_step(queries)
+        asked = steps * options.batch_size * options.accumulate
+        tokens = options.batch_size * _asked(sizes)
+        learning = sizes.network_seconds(3 * asked / options.batch_size * tokens, None, True, _asked(sizes))
+        searching = self._searching(sizes, asked, steps)
+        exchanged = sizes.exchanged(steps, learning_bytes(sizes))
+        learning = max(learning, sizes.machine.sending(exchanged))
+        lists = options.batch_size * self.depth * sizes.dimension * 4
+        held = 2 * sizes.shape.weights + 3 * learning_bytes(sizes) + BLOCK_BYTES + self._resident(sizes)
+        disk = (2 + kept_models(steps, options)) * sizes.shape.weights + 3 * learning_bytes(sizes)
+        seconds = learning + searching + sizes.machine.sending(sizes.fetched) + 5
+        return Row(steps, "steps", disk, PROCESS_BYTES, seconds, held, lists, exchanged + sizes.fetched)
+
+    def _searching(self, sizes: Sizes, asked: int, steps: int) -> Foretold:
+        """At each step, every so many steps for all queries, or never."""
+        if self.schedule == "dynamic":
+            return sizes.searching(asked, self.options.batch_size)
+        times = steps // (self.refresh_every or steps) if self.schedule == "refreshed" else 0
+        return times * sizes.searching(sizes.queries(self.split))
+
+    def _resident(self, sizes: Sizes) -> int:
+        """Bytes of the index that stay on each GPU from step to step."""
+        stays = sizes.machine.gpu and self.schedule == "dynamic" and sizes.machine.keeps(sizes.index_bytes)
+        return sizes.index_bytes if stays else 0
+
+    def open_index(
+        self, source: ArtifactInput, collection: StoredCollection, options: "ExactOptions", progress: "Progress | None"
+    ) -> "Searcher":
+        """The product-quantised index with the centroids that were trained."""
+        from hardneg.indexes.backends.product import PqSearcher
+
+        return PqSearcher.open(source.part("index")).using(options, progress)
+
+    def make(self, context: "StageContext[TrainQueries]") -> Facts:
+        """Trains, saves a twin model with its card, and leaves the learning curve beside it."""
+        from hardneg.encoders.encoder import split
+        from hardneg.training.methods.jpq import JpqTraining
+
+        collection = open_collection(context.inputs["dataset"])
+        encoder = split(open_learner(context, context.device))
+        data = training_data(collection, collection.queries(self.split), context.inputs.get("negatives"))
+        data = with_guide(context, data)
+        way = _approach(context, collection, data, encoder)
+        result = learned(context, way, validation(context, collection, encoder))
+        if not world().first:
+            return {}
+        share = way.search_share
+        context.progress.note(f"{context.name}: search took {share:.0%} of the training time")
+        facts = save(context, encoder, _card_facts(context, data), result)
+        if isinstance(way, JpqTraining):
+            way.product.write_with_centroids(context.folder / INDEX_FOLDER, way.centroids.detach().cpu().numpy())
+        return {**facts, "search's part of the time": round(share, 4)}
+
+
+def _approach(
+    context: StageContext[TrainQueries], collection: StoredCollection, data: TrainingData, encoder: "Encoder"
+) -> "AdoreTraining":
+    from hardneg.training.methods.adore import AdoreOptions, AdoreTraining, GuidedLists, Index
+    from hardneg.training.methods.jpq import JpqTraining
+
+    spec, seconds = context.spec, Seconds()
+    index = Index(_searcher(context, collection), data.corpus.content_hash, context.inputs["index"].key)
+    examples = Examples(data, int(data.negatives is not None), spec.options.seed)
+    source = _source(context, data, encoder, index.searcher, seconds)
+    watch = _watch(context, data, encoder, examples, index.searcher, source)
+    options = AdoreOptions(spec.forced_positives, spec.retrieval_dropout)
+    guided = None if data.guide is None else GuidedLists(data.guide, spec.guided_mask)
+    if spec.centroids == "fixed":
+        return AdoreTraining(encoder, examples, index, source, options, watch, seconds, guided=guided)
+    factor = spec.centroid_learning_rate / spec.options.learning_rate
+    return JpqTraining(encoder, examples, index, source, options, watch, seconds, factor, guided=guided)
+
+
+def _searcher(context: StageContext[TrainQueries], collection: StoredCollection) -> DenseSearcher | StoredSearcher:
+    from hardneg.indexes.backends.product import PqSearcher
+
+    source = context.inputs["index"]
+    searcher = open_searcher(source, collection, context.device, None, few=context.spec.schedule == "dynamic")
+    if not isinstance(searcher, DenseSearcher | StoredSearcher):
+        told = "holds nothing of documents that queries could be scored with"
+        raise UsageError(f"{context.name}: index {source.name} {told}: name an encode stage or an index of one")
+    if context.spec.centroids == "trained" and not isinstance(searcher, PqSearcher):
+        raise UsageError(f"{context.name}: index {source.name} has no centroids to train: name one of pq or opq-pq")
+    return searcher
+
+
+def _source(
+    context: StageContext[TrainQueries], data: TrainingData, encoder: "Encoder", searcher: Searcher, seconds: Seconds
+) -> "NegativeSource":
+    from hardneg.training.negative_sources import NegativeTable, Searched, Uniform, lists_by, mined
+
+    spec, folder = context.spec, context.folder / SCRATCH
+    shape = (len(data.query_ids), spec.depth)
+    if spec.schedule == "static":
+        return NegativeTable(folder, shape, mined(data, _negatives(context.inputs["negatives"]), spec.depth))
+    if spec.schedule == "refreshed":
+        return NegativeTable(folder, shape, lists_by(encoder, data, searcher, spec.depth, seconds), spec.refresh_every)
+    if spec.schedule == "random":
+        return Uniform(len(data.corpus), spec.depth, spec.options.seed)
+    return Searched(searcher, spec.depth, seconds, encoder.collect)
+
+
+def _watch(
+    context: StageContext[TrainQueries],
+    data: TrainingData,
+    encoder: "Encoder",
+    examples: Examples,
+    searcher: Searcher,
+    source: "NegativeSource",
+) -> "StalenessWatch | None":
+    from hardneg.training.validation import StalenessWatch
+
+    if (spec := context.spec.watch) is None:
+        return None
+    draws = generator(context.spec.options.seed, "watch")
+    count = min(spec.queries, len(examples))
+    asked = examples.of(np.sort(draws.choice(examples.queries, count, replace=False)))
+    lists = _watched(context, data, asked, source, spec.depth)
+    return StalenessWatch(encoder, searcher, len(data.corpus), asked, lists, spec.every, spec.depth)
+
+
+def _watched(
+    context: StageContext[TrainQueries], data: TrainingData, asked: QueryRows, source: "NegativeSource", depth: int
+) -> Callable[[Encoded], NDArray[np.int64]]:
+    """Gives the negatives to watch of some queries: those that the recipe names, or the lists in use."""
+    from hardneg.training.negative_sources import mined
+
+    if "watch.negatives" not in context.inputs:
+        return lambda vectors: source.in_use(asked, vectors)
+    some = replace(data, query_ids=asked.query_ids, texts=asked.texts)
+    fixed = np.concatenate(list(mined(some, _negatives(context.inputs["watch.negatives"]), depth)()))
+    return lambda vectors: fixed
+
+
+def _negatives(source: ArtifactInput) -> NegativesFile:
+    return read_negatives(source.folder / NEGATIVES)
+
+
+def _card_facts(context: StageContext[TrainQueries], data: TrainingData) -> dict[str, object]:
+    spec = context.spec
+    return {
+        **data_facts(data.corpus, len(data.query_ids)),
+        "Trained": f"the query side alone, on the index {context.inputs['index'].name}",
+        "Negatives": f"{spec.schedule}, {spec.depth} a query",
+        **guide_facts(context),
+    }

@@ -1,0 +1,286 @@
+"""Verb `train-refreshed`: a dual encoder trained on negatives that a second process mines with its checkpoints."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from hardneg.encoders.open.resolved import resolve
+from hardneg.fields import (
+    FREE,
+    LATER,
+    FilterSettings,
+    Name,
+    OwnIndexSetting,
+    OwnMinerSetting,
+    Reference,
+    has_answers,
+    without_problems,
+)
+from hardneg.formats.collection import StoredCollection
+from hardneg.mining.filtering import filtering_cost, needs_answers
+from hardneg.records.errors import UsageError
+from hardneg.records.types import BuildCost
+from hardneg.registry.plugins import configure
+from hardneg.registry.protocols import EstimatedBackend, IndexBackend, NegativeMiner, RunJoiner
+from hardneg.runtime.distributed import world
+from hardneg.store.artifacts import SCRATCH
+from hardneg.training.examples import TrainingData
+from hardneg.training.refresh.folder import RefreshFolder, refresh_facts
+from hardneg.training.refresh.refresh_options import (
+    Devices,
+    RefreshOptions,
+    inferencer_devices,
+    threads,
+    trainer_device,
+)
+from hardneg.verbs.shared.batch_order import ordered
+from hardneg.verbs.shared.context import Facts, StageContext
+from hardneg.verbs.shared.guided import terms_facts, terms_of, with_guide
+from hardneg.verbs.shared.inputs import open_collection, open_learner
+from hardneg.verbs.shared.stage_spec import BLOCK_BYTES, FORM_WORDS, PROCESS_BYTES, RecipeView, Row, Sizes
+from hardneg.verbs.shared.stage_spec import encoding as encoding_of
+from hardneg.verbs.shared.training_common import (
+    data_facts,
+    encoder_training,
+    learned,
+    pseudo_positives,
+    save,
+    training_data,
+    validation,
+)
+from hardneg.verbs.shared.training_options import DualLearning
+
+if TYPE_CHECKING:
+    from hardneg.encoders.encoder import Encoder
+    from hardneg.training.methods.ance import AnceTraining
+    from hardneg.training.refresh.inferencer import Settings
+    from hardneg.training.refresh.provider import RefreshProvider
+
+
+class TrainRefreshed(DualLearning):
+    """Trains a dual encoder on negatives that it mines itself, again and again, while it trains."""
+
+    version = 1
+    purpose = "teach the model, with hard negatives that are mined again on the way"
+    stage: Literal["train-refreshed"]
+    split: Name = Field(default="train", description="The queries to train on.")
+    negatives: Annotated[Name | None, Reference(("negatives",))] = Field(
+        default=None,
+        description="What is trained on until the first refresh, which then is not mined from the model as it starts; "
+        "without them that one is waited for.",
+    )
+    refresh: Annotated[RefreshOptions, AfterValidator(without_problems)] = Field(
+        description="When negatives are mined, and which."
+    )
+    miner: OwnMinerSetting = Field(
+        default=None, description="Selects negatives from the top of what the model finds, as `refresh.choice` may too."
+    )
+    filters: FilterSettings = Field(default=(), description="Leave candidates out before, one after another.")
+    devices: Annotated[Devices, AfterValidator(without_problems)] = Field(
+        default=Devices(), json_schema_extra=FREE, description="What the two processes may use."
+    )
+    backend: OwnIndexSetting = Field(
+        default=None,
+        json_schema_extra=LATER,
+        description="The index that each refresh builds of the corpus and searches; without one it searches what the "
+        "corpus was encoded into, exactly.",
+    )
+
+    @model_validator(mode="after")
+    def _mines(self) -> "TrainRefreshed":
+        evaluated = self.validation_run is not None
+        if told := self.refresh.never_again(self.options, evaluated, self.options.known_end):
+            raise ValueError(f"refresh: {told}")
+        if self.miner is not None and self.refresh.choice != "sampled":
+            raise ValueError("refresh.choice: goes without miner, which says what is chosen; leave it out")
+        return self
+
+    def identity(self) -> dict[str, Any]:
+        """The steps between checkpoints count too where those decide which models mine."""
+        identity = {**super().identity(), "refresh": self.refresh.identity()}
+        if self.refresh.policy == "continuous":
+            identity["checkpoint_every"] = self.options.checkpoint_every
+        if self.miner is not None:
+            del identity["refresh"]["choice"]
+        return identity
+
+    def mistakes(self, recipe: RecipeView) -> Iterator[str]:
+        """What a refresh cannot go on from, and an index that is not built from what the recipe's model makes."""
+        if self.refresh.replace == "decayed" and self.negatives is not None:
+            told = "replace decayed goes on from what the model as it starts has mined"
+            yield f"negatives: {told}; leave negatives out, or replace"
+        if isinstance(miner := recipe.plugin("miner"), RunJoiner):
+            yield from (f"miner: {told}" for told in miner.problems(["dense"]))
+        source = getattr(recipe.plugin("backend"), "input", None)
+        family = resolve(self.began_with(recipe)).known_family
+        if self.backend is not None and source == "texts":
+            told = f"{self.backend.name} is built from texts, which no refresh changes"
+            yield f"backend: {told}; leave it out, or name one of {FORM_WORDS['vectors']}"
+        elif self.backend is not None and family is not None and source not in (None, family.form):
+            told = f"{self.backend.name} is built from {FORM_WORDS.get(str(source), source)}"
+            yield f"backend: {told}, and the recipe's model makes {FORM_WORDS[family.form]}; name another"
+
+    def remarks(self, recipe: RecipeView) -> Iterator[str]:
+        """Also lists that may come out short, for what a query had is mined over again."""
+        yield from super().remarks(recipe)
+        refresh = self.refresh
+        if refresh.replace == "decayed" and refresh.depth < 2 * refresh.negatives:
+            told = f"depth {refresh.depth} is below {2 * refresh.negatives}, twice the negatives"
+            yield f"refresh: replace decayed: {told}: lists may come out short; give a larger depth"
+
+    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
+        """Also answers, where negatives are told by them."""
+        yield from super().missing(collection)
+        if self.refresh.without_answers and not has_answers(collection, self.split):
+            yield f"refresh.without_answers: needs answers, and split {self.split} has none: leave it out"
+        if needs_answers(self.filters) and not has_answers(collection, self.split):
+            yield f"filters: needs answers, and split {self.split} has none: leave it out"
+
+    def named_devices(self) -> Iterator[tuple[str, str]]:
+        """Those of both sides."""
+        for side, given in vars(self.devices).items():
+            yield from ((f"devices.{side}", device) for device in (given if isinstance(given, tuple) else ()))
+
+    def estimate(self, sizes: Sizes) -> Row:
+        """Waiting for each refresh, or for the first one alone and then slowed down by the process beside it."""
+        refresh, (of_trainer, of_inferencer) = self.refresh, self.devices.shares
+        training, encoding = encoder_training(self, sizes), encoding_of(self.segments, sizes)
+        queries = sizes.queries(self.split) / refresh.query_chunks
+        built = self._index(sizes)
+        building = sizes.machine.products(built.operations) + built.seconds
+        filtering = filtering_cost(self.filters, queries)  # mining beside the training: that of the first refresh alone
+        searching = replace(sizes, index=self._backend()).searching(queries)
+        once = encoding.seconds + building + searching + filtering.seconds
+        slower = 1.0 if sizes.machine.gpu else (of_trainer + of_inferencer) / of_trainer
+        times = -(-training.items // refresh.every) if refresh.waits and refresh.every else 1
+        seconds = training.seconds * (1.0 if refresh.waits else slower) + once * times
+        held, disk = training.held + encoding.held + BLOCK_BYTES, training.disk + encoding.disk + built.disk
+        sent, memory = training.sent + times * (encoding.sent + sizes.fetched), 2 * PROCESS_BYTES + built.memory
+        charge = training.charge + filtering.charge * times
+        return replace(training, disk=disk, memory=memory, held=held, seconds=seconds, sent=sent, charge=charge)
+
+    def _backend(self) -> object:
+        return None if self.backend is None else configure("indexes", self.backend)
+
+    def _index(self, sizes: Sizes) -> BuildCost:
+        """What the index of a refresh takes, where one is built and tells it."""
+        backend = self._backend()
+        if not isinstance(backend, EstimatedBackend):
+            return BuildCost(0)
+        vectors = sizes.documents * sizes.segments(self.segments)[0]
+        return backend.cost(sizes.documents, vectors, sizes.dimension)
+
+    def make(self, context: "StageContext[TrainRefreshed]") -> Facts:
+        """Trains, saves the model with its card, and tells how often negatives were refreshed and how old they were."""
+        from hardneg.training.methods.ance import AnceTraining
+        from hardneg.training.refresh.mining import known_to_be_relevant
+
+        spec, place = self, RefreshFolder(context.folder / SCRATCH / "refreshes")
+        collection = open_collection(context.inputs["dataset"])
+        encoder = open_learner(context, trainer_device(spec.devices, context.device, world()))
+        data = training_data(collection, collection.queries(spec.split), context.inputs.get("negatives"))
+        data = replace(data, positives=known_to_be_relevant(data.positives, spec.refresh), segments=spec.segments)
+        data = with_guide(context, ordered(context, data))
+        with _supply(context, encoder, data, place) as supply:
+            way = AnceTraining(encoder, data, spec.options, spec.refresh, supply, terms_of(context, encoder))
+            _check(context, way)
+            result = learned(context, way, validation(context, collection, encoder))
+        if not world().first:
+            return {}
+        told = refresh_facts(result.history, place.made(), way.waited, len(collection.corpus))
+        context.progress.note(f"{context.name}: " + ", ".join(f"{name} {value}" for name, value in told.items()))
+        return {**save(context, encoder, _card_facts(context, collection, data), result), **told}
+
+
+def _check(context: StageContext[TrainRefreshed], way: "AnceTraining") -> None:
+    """A UsageError where nothing would be mined; a recipe that gives epochs cannot be refused before."""
+    options, evaluated = context.spec.options, "validation_run" in context.inputs
+    if told := context.spec.refresh.never_again(options, evaluated, options.last_step(len(way))):
+        raise UsageError(f"{context.name}.refresh: {told}")
+
+
+@contextmanager
+def _supply(
+    context: StageContext[TrainRefreshed], encoder: "Encoder", data: TrainingData, place: RefreshFolder
+) -> "Iterator[RefreshProvider]":
+    """Where negatives come from; ends the process beside this one, and gives back the threads it had."""
+    import torch
+
+    from hardneg.training.refresh.provider import BackgroundProvider, Process
+
+    spec, note = context.spec, context.progress.note
+    first = 0 if data.negatives is None else spec.refresh.every or 1
+    if spec.refresh.waits:
+        yield _synchronous(context, encoder, data, place, first)
+        return
+    had = torch.get_num_threads()
+    of_trainer, of_inferencer = threads(spec.devices, had * world().local_size, world())
+    settings = _settings(context, encoder, place, first, of_inferencer)
+    beside = BackgroundProvider(Process(settings, note), place, data.negatives is None, spec.refresh.every, note)
+    torch.set_num_threads(of_trainer)
+    try:
+        with beside.running():
+            yield beside
+    finally:
+        torch.set_num_threads(had)
+
+
+def _synchronous(
+    context: StageContext[TrainRefreshed], encoder: "Encoder", data: TrainingData, place: RefreshFolder, first: int
+) -> "RefreshProvider":
+    """Mines in this process, while training waits."""
+    from hardneg.training.checkpoint import Checkpoints
+    from hardneg.training.refresh.mining import Mining, refresh_filters
+    from hardneg.training.refresh.provider import SynchronousProvider
+
+    spec, options = context.spec, context.spec.refresh
+    filters = refresh_filters(open_collection(context.inputs["dataset"]), spec.split, options, context.filters())
+    miner = None if spec.miner is None else context.plugin("miner", NegativeMiner)
+    backend = None if spec.backend is None else context.plugin("backend", IndexBackend)
+    mining = Mining(replace(data, negatives=None), options, spec.options.seed, filters, miner, backend)
+    checkpoints = Checkpoints(context.folder / SCRATCH, "")
+    return SynchronousProvider(encoder, mining, place, checkpoints, first, options.every, context.progress.note)
+
+
+def _settings(
+    context: StageContext[TrainRefreshed], encoder: "Encoder", place: RefreshFolder, first: int, of_inferencer: int
+) -> "Settings":
+    """What the process beside this one works by; `of_inferencer`: its threads."""
+    import torch
+
+    from hardneg.training.refresh.inferencer import Settings
+
+    spec, pseudo = context.spec, pseudo_positives(context.inputs.get("negatives"))
+    return Settings(
+        model=encoder.spec,
+        collection=str(context.inputs["dataset"].folder),
+        split=spec.split,
+        checkpoints=str(context.folder / SCRATCH),
+        refreshes=str(place.folder),
+        options=spec.refresh,
+        seed=spec.options.seed,
+        first=first,
+        devices=inferencer_devices(spec.devices, encoder.device, world(), torch.cuda.device_count()),
+        threads=of_inferencer,
+        segments=spec.segments,
+        pseudo_positives=None if pseudo is None else str(pseudo),
+        miner=spec.miner,
+        filters=spec.filters,
+        backend=spec.backend,
+    )
+
+
+def _card_facts(
+    context: StageContext[TrainRefreshed], collection: StoredCollection, data: TrainingData
+) -> dict[str, object]:
+    refresh, miner = context.spec.refresh, context.spec.miner
+    by = "" if miner is None else f" by {miner.name}"
+    often = refresh.policy + (f", {refresh.every} steps" if refresh.every else "")
+    return {
+        **data_facts(collection.corpus, len(data.query_ids)),
+        "Negatives": f"{refresh.negatives} a query of the model's own top {refresh.depth}{by}, refreshed: {often}",
+        **terms_facts(context),
+    }

@@ -1,0 +1,157 @@
+"""Verb `train-reranker`: a cross-encoder trained on mined negatives, judged on the dev queries while it trains."""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from hardneg.encoders.spec import ModelSpec
+from hardneg.fields import LossSetting, Name, PluginKind, Reference, Setting, without_problems
+from hardneg.formats.collection import StoredCollection
+from hardneg.records.errors import UsageError
+from hardneg.records.layout import MODEL_FOLDER
+from hardneg.records.types import PluginSetting
+from hardneg.registry.protocols import TrainableReranker
+from hardneg.runtime.distributed import world
+from hardneg.training.options import RerankerOptions
+from hardneg.verbs.shared.context import Facts, StageContext
+from hardneg.verbs.shared.inputs import open_collection
+from hardneg.verbs.shared.stage_spec import PAIR_TOKENS, PROCESS_BYTES, RecipeView, Row, Sizes, source_of
+from hardneg.verbs.shared.training_common import (
+    data_facts,
+    examples_of,
+    finished,
+    learned,
+    loss_of,
+    training_facts,
+    validation_data,
+)
+from hardneg.verbs.shared.training_options import Judging, Learning, of_the_run
+
+if TYPE_CHECKING:
+    from hardneg.rerankers.network import PairNetwork
+    from hardneg.training.loop import TrainingResult
+
+
+_MOVED_EMBEDDINGS = 2  # their gradient and the step along it
+
+
+class TrainReranker(Judging, Learning):
+    """Trains a reranker on mined negatives, each query's documents against each other."""
+
+    version = 1
+    kind = "reranker"
+    teaches = "reranker"
+    purpose = "teach a network that reads a query and a passage together"
+    stage: Literal["train-reranker"]
+    reranker: Annotated[Setting, PluginKind("rerankers")] = Field(description="The reranker to train.")
+    start: Annotated[Name | None, Reference(("reranker",))] = Field(
+        default=None,
+        description="The stage whose weights it goes on from, of the same plugin; by default the plugin's source.",
+    )
+    negatives: Annotated[Name, Reference(("negatives",))] = Field(description="Mined negatives, with their queries.")
+    loss: LossSetting = Field(default=PluginSetting("bce"), description="What is minimised.")
+    options: Annotated[RerankerOptions, AfterValidator(without_problems)] = of_the_run(RerankerOptions)
+
+    def mistakes(self, recipe: RecipeView) -> Iterator[str]:
+        """A plugin without a network, or with a head that the loss does not take."""
+        reranker, wanted = recipe.plugin("reranker"), getattr(recipe.plugin("loss"), "outputs", None)
+        if reranker is not None and not isinstance(reranker, TrainableReranker):
+            yield f"reranker: {self.reranker.name} cannot be trained: it has no network to load"
+        elif wanted is not None and (found := getattr(reranker, "head", None)) not in (None, wanted):
+            told = f"{self.loss.name} needs a head of {wanted} outputs, the reranker has {found}"
+            yield f"loss: {told}; say reranker.outputs: {wanted}, or take loss bce"
+
+    @property
+    def parts(self) -> Mapping[str, str]:
+        """A reranker, in a folder of its own."""
+        return {"reranker": MODEL_FOLDER}
+
+    def network(self, recipe: RecipeView) -> ModelSpec | None:
+        """The reranker's."""
+        return source_of(recipe.plugin("reranker"))
+
+    def estimate(self, sizes: Sizes) -> Row:
+        """Passes over pairs."""
+        options, shape = self.options, sizes.network
+        steps = options.last_step(sizes.queries("train"))
+        tokens = options.batch_size * (1 + options.negatives_per_query) * PAIR_TOKENS
+        passes = (5 if options.adversarial else 3) + options.gradient_checkpointing
+        seconds = sizes.network_seconds(passes * steps * options.accumulate * tokens, shape, True, PAIR_TOKENS)
+        held = 4 * shape.weights + (_MOVED_EMBEDDINGS * shape.embeddings if options.adversarial else 0)
+        kept, held = sizes.kept(tokens, PAIR_TOKENS, options, shape), held + sizes.rounded(options, shape)
+        sent = sizes.exchanged(steps, shape.weights)
+        seconds = max(seconds, sizes.machine.sending(sent)) + 5
+        return Row(steps, "steps", 4 * shape.weights, PROCESS_BYTES, seconds, held, kept, sent)
+
+    def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
+        """The network, and those that were kept on the way."""
+        return {f"rerankers/{recipe.name}": MODEL_FOLDER, **super().publishes(recipe)}
+
+    def make(self, context: "StageContext[TrainReranker]") -> Facts:
+        """Trains, saves the network with its card, and leaves the learning curve beside it."""
+        from hardneg.rerankers.network import PairNetwork, reranker_card
+        from hardneg.rerankers.scoring import best_device
+        from hardneg.training.methods.reranker import RerankerTraining
+
+        collection = open_collection(context.inputs["dataset"])
+        reranker = context.plugin("reranker", TrainableReranker)
+        network = PairNetwork(reranker.load(_start(context)).to(context.device or best_device()))
+        _check_outputs(context, network)
+        data = examples_of(collection, context.inputs["negatives"])
+        way = RerankerTraining(network, data, loss_of(context), self.options)
+        result = learned(context, way, _validation(context, collection, network))
+        if not world().first:
+            return {}
+        network.save(context.folder / MODEL_FOLDER, reranker_card(network, _said(context, collection, result)))
+        return finished(context, result)
+
+
+def _start(context: StageContext[TrainReranker]) -> Path | None:
+    """The folder of the weights to go on from; None for the plugin's own."""
+    if (start := context.inputs.get("start")) is None:
+        return None
+    found, wanted = (type(plugins["reranker"]).__qualname__ for plugins in (start.plugins, context.plugins))
+    if found != wanted:
+        raise UsageError(
+            f"{context.name}.start: {start.name} has trained a {found}, this is a {wanted}: take the same plugin"
+        )
+    return start.folder / MODEL_FOLDER
+
+
+def _check_outputs(context: StageContext[TrainReranker], network: "PairNetwork") -> None:
+    wanted, found = getattr(loss_of(context), "outputs", None), network.module.num_labels
+    if wanted not in (None, found):
+        raise UsageError(
+            f"{context.name}: loss {context.spec.loss.name} needs a head of {wanted} outputs, the reranker has "
+            f"{found}: say outputs: {wanted} in its options, or take loss bce"
+        )
+
+
+def _validation(
+    context: StageContext[TrainReranker], collection: StoredCollection, network: "PairNetwork"
+) -> Callable[[], Mapping[str, float]] | None:
+    """Ranks the dev queries' documents of a run anew; None where the recipe names no run."""
+    from hardneg.encoders.inference import EncodeOptions
+    from hardneg.training.methods.reranker import rerank_validation
+
+    if (data := validation_data(context, collection)) is None:
+        return None
+    options = EncodeOptions(precision=context.spec.options.precision)
+    return rerank_validation(network, data, context.spec.validation.depth, options)
+
+
+def _said(
+    context: StageContext[TrainReranker], collection: StoredCollection, result: "TrainingResult"
+) -> dict[str, object]:
+    spec, options, negatives = context.spec, context.spec.options, context.inputs["negatives"]
+    pairs = f"{options.batch_size * options.accumulate * (1 + options.negatives_per_query)} pairs"
+    maker = negatives.plugins.get("miner", negatives.name)
+    more = {"Adversarial": f"embeddings moved by {options.adversarial:g}"} if options.adversarial else {}
+    return {
+        "Base model": spec.start or spec.reranker.options.get("source", spec.reranker.name),
+        **data_facts(collection.corpus, negatives.count("queries")),
+        "Negatives": f"{options.negatives_per_query} a query from {maker}",
+        **training_facts(context, result, pairs, "of a run's top", more),
+    }

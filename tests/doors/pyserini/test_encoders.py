@@ -1,0 +1,97 @@
+"""The lines that make an encoder of queries give the vectors that hardneg's own encoder gives."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hardneg.doors.pyserini.openings import place_of
+from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.open.pyserini_lines import ModelPlace, Program, dense_encoder, sparse_encoder
+from hardneg.encoders.open.resolved import resolve
+from hardneg.encoders.spec import ModelSpec
+from hardneg.indexes.kernels.lucene.java import start_java
+from hardneg.records.errors import MissingDependency
+from hardneg.records.types import PluginSetting
+from tests.tiny import tiny_encoder, tiny_masked_lm
+
+pytestmark = pytest.mark.slow
+
+_TEXTS = ["blue river", "the old quiet engine was seen again near the bridge", "Garden, Harbor!"]
+_PLAIN: dict[str, dict[str, Any]] = {
+    "as it is": {},
+    "a prompt": {"query_prompt": "query: "},
+    "few tokens": {"query_length": 5, "document_length": 24},
+    "cls": {"pooling": "cls"},
+    "dot": {"similarity": "dot"},
+}
+_OTHERS: dict[str, dict[str, Any]] = {
+    "a head": {"projection": 8, "layer_norm": True, "similarity": "dot"},
+    "a prompt without a blank": {"query_prompt": "query:"},
+    "a prompt of a blank": {"query_prompt": " "},
+    "last token": {"pooling": "lasttoken", "query_length": 6},
+    "two sides": {"twins": True, "query_length": 6},
+    "token types": {"query_token_type": 1, "document_token_type": 0},
+    "cut": {"truncate_dim": 12},
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _java() -> None:
+    try:
+        start_java()
+    except MissingDependency as error:
+        pytest.skip(str(error))
+
+
+def _made(program: Program | None) -> Any:
+    assert program is not None
+    space: dict[str, Any] = {}
+    exec(compile(program.text(), "lines", "exec"), space)
+    return space["encoder"]
+
+
+def _check(program: Program | None, encoder: Encoder) -> None:
+    made = _made(program)
+    wanted = encoder.encode(_TEXTS, "query", EncodeOptions(precision="fp32"))
+    np.testing.assert_allclose([made.encode(text) for text in _TEXTS], wanted, atol=2e-5)
+
+
+@pytest.mark.parametrize("said", [*_PLAIN, *_OTHERS])
+def test_a_saved_model_is_opened_by_its_folder(tmp_path: Path, said: str):
+    spec = ModelSpec(str(tiny_encoder(tmp_path / "model")), **(_PLAIN | _OTHERS)[said])
+    Encoder.load(spec, "cpu").save(tmp_path / "saved")
+    encoder = Encoder.open(tmp_path / "saved", "cpu")
+    program = dense_encoder(encoder, ModelPlace(str(tmp_path / "saved")))
+    assert program is not None and ("AutoQueryEncoder" in program.text()) == (said in _PLAIN)
+    _check(program, encoder)
+
+
+@pytest.mark.parametrize("said", [*_PLAIN, "a prompt without a blank", "a prompt of a blank", "cut"])
+def test_a_model_of_others_is_told_what_the_recipe_says(tmp_path: Path, said: str):
+    spec = ModelSpec(str(tiny_encoder(tmp_path / "model")), **(_PLAIN | _OTHERS)[said])
+    encoder = Encoder.load(spec, "cpu", "fp32")
+    _check(dense_encoder(encoder, place_of(spec, resolve(spec, fetch=True).full)), encoder)
+
+
+@pytest.mark.parametrize("said", ["a head", "two sides", "token types", "last token"])
+def test_a_network_that_no_folder_has_is_told(tmp_path: Path, said: str):
+    spec = ModelSpec(str(tiny_encoder(tmp_path / "model")), **_OTHERS[said])
+    place = place_of(spec, resolve(spec, fetch=True).full)
+    assert "which the folder of the model" in place.lacking
+    assert dense_encoder(Encoder.load(spec, "cpu", "fp32"), place) is None
+
+
+def test_weights_are_rounded_at_the_scale_of_the_index(tmp_path: Path):
+    model = str(tiny_masked_lm(tmp_path / "model"))
+    spec = ModelSpec(model, encoder=PluginSetting("sparse"), query_length=6)
+    encoder = Encoder.load(spec, "cpu", "fp32")
+    made = _made(sparse_encoder(place_of(spec, resolve(spec, fetch=True).full), 40.0))
+    tokens = encoder.parts("query")[0].tokenizer.get_vocab()
+    for text, row in zip(_TEXTS, encoder.encode(_TEXTS, "query", EncodeOptions(precision="fp32")), strict=True):
+        own = {int(term): round(float(weight) * 40) for term, weight in zip(row.terms, row.weights, strict=True)}
+        assert {tokens[word]: count for word, count in made.encode(text).items() if count} == {
+            term: count for term, count in own.items() if count
+        }

@@ -1,0 +1,92 @@
+"""Pyserini opens the impact index of a recipe with its own SPLADE encoder on the same folder, and finds the same."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from recipe.recipes import small_collection, write_recipe
+from safetensors.torch import load_file
+
+from hardneg.formats.runs import read_run
+from hardneg.formats.vectors.sparse_store import SparseStore
+from hardneg.indexes.kernels.lucene.java import start_java
+from hardneg.recipe.execute import Options, Watcher, execute
+from hardneg.recipe.load import load_recipe
+from hardneg.recipe.plan import make_plan
+from hardneg.recipe.run_folder import publish
+from hardneg.records.errors import MissingDependency
+from hardneg.store.artifacts import Store
+from tests.tiny import tiny_masked_lm
+
+pytestmark = pytest.mark.slow
+
+_DEPTH = 20
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory):
+    try:
+        start_java()
+    except MissingDependency as error:
+        pytest.skip(str(error))
+    folder = tmp_path_factory.mktemp("sparse")
+    model = tiny_masked_lm(folder / "splade-model")
+    search = {"stage": "search", "split": "test", "depth": _DEPTH}
+    tree = {
+        "dataset": f"beir:{small_collection(folder / 'data')}",
+        "model": {"name": str(model), "encoder": "sparse", "query_length": 16, "document_length": 24},
+        "stages": {
+            "weights": {"stage": "encode"},
+            "impact": {"stage": "index", "backend": {"name": "impact", "scale": 51.2}, "vectors": "weights"},
+            "exact": {**search, "index": "weights"},
+            "lucene": {**search, "index": "impact"},
+        },
+    }
+    plan = make_plan(load_recipe(write_recipe(folder / "r.yaml", tree)))
+    store = Store(folder / "store")
+    outcome = execute(plan, store, Options(device="cpu"), Watcher())
+    publish(plan, outcome.artifacts, store, folder / "out")
+    return folder, outcome
+
+
+def _texts(folder: Path) -> dict[str, str]:
+    return {row["_id"]: row["text"] for row in map(json.loads, (folder / "data" / "queries.jsonl").open())}
+
+
+def test_the_store_has_the_vocabularys_tokens(finished):
+    from transformers import AutoTokenizer
+
+    folder, outcome = finished
+    store = SparseStore.open(outcome.artifacts["weights"].path)
+    vocabulary = AutoTokenizer.from_pretrained(folder / "splade-model").get_vocab()
+    assert store.terms is not None
+    assert {term: number for number, term in enumerate(store.terms)} == vocabulary
+
+
+def test_lucene_gives_the_exact_scores_but_for_rounding(finished):
+    folder, _ = finished
+    exact, lucene = (dict(read_run(folder / "out" / "runs" / f"{name}.trec.gz")) for name in ("exact", "lucene"))
+    assert len(exact) == len(lucene) == 14
+    for query_id, ranked in exact.items():
+        np.testing.assert_allclose(lucene[query_id].scores, ranked.scores, rtol=0.02)
+
+
+def test_pyserinis_splade_encoder_finds_what_the_recipe_found(finished):
+    folder, outcome = finished
+    from pyserini.encode import SpladeQueryEncoder
+    from pyserini.search.lucene import LuceneImpactSearcher
+
+    model = folder / "splade-model"
+    torch.save(load_file(model / "model.safetensors"), model / "pytorch_model.bin")  # from 2.1 on it reads this alone
+    encoder = SpladeQueryEncoder(str(model))
+    searcher = LuceneImpactSearcher(str(outcome.artifacts["impact"].path), encoder, min_idf=-1)
+    texts = _texts(folder)
+    for query_id, ranked in dict(read_run(folder / "out" / "runs" / "lucene.trec.gz")).items():
+        hits = searcher.search(texts[query_id], _DEPTH)
+        scores = np.array([hit.score for hit in hits]) / 51.2**2
+        np.testing.assert_allclose(scores, ranked.scores, rtol=1e-5)
+        found = {hit.docid for hit in hits}
+        certain = ranked.scores > ranked.scores[-1] * (1 + 1e-5)
+        assert {doc_id for doc_id, sure in zip(ranked.doc_ids, certain, strict=True) if sure} <= found

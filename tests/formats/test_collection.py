@@ -1,0 +1,137 @@
+"""The stored collection: what is written, what is left out, what is refused."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from hardneg.formats.collection import StoredCollection, write_collection
+from hardneg.formats.source_files import order_splits
+from hardneg.records.errors import ArtifactError, DataError
+from hardneg.records.types import Document, Judgement, Query
+from hardneg.runtime.progress import Silent
+
+
+@dataclass
+class Made:
+    """A collection from literals."""
+
+    docs: Sequence[tuple[str, str]] = (("d1", "one"), ("d2", "two"), ("d3", "three"))
+    asked: dict[str, list[tuple[str, str]]] = field(default_factory=lambda: {"train": [("q2", "b"), ("q1", "a")]})
+    judged: dict[str, list[tuple[str, str, int]]] = field(default_factory=dict)
+
+    def documents(self) -> Iterator[Document]:
+        return (Document(*doc) for doc in self.docs)
+
+    def splits(self) -> Sequence[str]:
+        return list(self.asked)
+
+    def queries(self, split: str) -> Iterator[Query]:
+        return (Query(*query) for query in self.asked[split])
+
+    def qrels(self, split: str) -> Iterator[Judgement]:
+        return (Judgement(*judgement) for judgement in self.judged.get(split, []))
+
+    def notes(self) -> Sequence[str]:
+        return ["3 rows had no text"]
+
+
+class Notes(Silent):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.lines.append(text)
+
+
+def test_round_trip_with_counts_and_notes(tmp_path: Path) -> None:
+    made = Made(
+        asked={"train": [("q2", "b"), ("q1", "a")], "test": [("q3", "c"), ("q1", "a")], "dev": []},
+        judged={
+            "train": [("q1", "d1", 2), ("q1", "d9", 1), ("q7", "d1", 1), ("q7", "d9", 1), ("q1", "d1", 2)],
+            "test": [("q3", "d3", 1), ("q3", "d2", -1), ("q1", "d1", 1), ("q1", "d2", 0)],
+        },
+    )
+    progress = Notes()
+    counts = write_collection(made, tmp_path, progress)
+    assert counts["documents"] == 3
+    assert counts["splits"] == {
+        "train": {
+            "queries": 2,
+            "judgements": 1,
+            "unknown_documents": 1,
+            "unknown_queries": 2,
+            "repeated": 1,
+            "without_relevant": 1,
+            "highest_grade": 2,
+        },
+        "test": {"queries": 2, "judgements": 4, "without_relevant": 0, "highest_grade": 1},
+        "dev": {"queries": 0, "judgements": 0, "without_relevant": 0},
+    }
+    assert progress.lines == counts["notes"]
+    assert counts["notes"] == [
+        "3 rows had no text",
+        "train: 2 judgements left out: no such query in the split",
+        "train: 1 judgement left out: no such document in the corpus",
+        "train: 1 judgement left out: there before, the same",
+        "train: 1 query has no relevant document",
+    ]
+    stored = StoredCollection.open(tmp_path)
+    assert stored.splits == ("train", "test", "dev")
+    assert stored.queries("train").query_ids == ["q2", "q1"]
+    assert stored.queries("train").texts == ["b", "a"]
+    assert stored.qrels("train") == {"q1": {"d1": 2}}
+    assert stored.qrels("dev") == {}
+    assert stored.all_qrels() == {"q1": {"d1": 2, "d2": 0}, "q3": {"d3": 1, "d2": -1}}
+    assert stored.corpus.contents(stored.corpus.rows(["d2"])) == ["two"]
+    assert json.loads((tmp_path / "collection.json").read_text())["splits"] == counts["splits"]
+    assert not list(tmp_path.rglob("*.partial"))
+    assert not list(tmp_path.rglob("*.spool"))
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (Made(asked={"train": [("q1", "a"), ("q1", "a")]}), "query id 'q1' occurs twice"),
+        (Made(docs=[("d1", "a"), ("d1", "b")]), "document id 'd1' occurs twice"),
+        (Made(judged={"train": [("q1", "d1", 1), ("q1", "d1", 0)]}), "document d1: judged both 1 and 0"),
+        (Made(asked={"../train": []}), "split '../train'"),
+        (Made(asked={"train": [("q1", "a")], "dev": [("q1", "b")]}), "'q1' of split dev: two splits give it"),
+    ],
+)
+def test_refused(tmp_path: Path, made: Made, message: str) -> None:
+    with pytest.raises(DataError) as raised:
+        write_collection(made, tmp_path, Silent())
+    assert message in str(raised.value)
+    with pytest.raises(ArtifactError):
+        StoredCollection.open(tmp_path)
+
+
+def test_unknown_split(tmp_path: Path) -> None:
+    write_collection(Made(), tmp_path, Silent())
+    with pytest.raises(DataError, match="no split 'test' in this collection; it has train"):
+        StoredCollection.open(tmp_path).queries("test")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 9, "splits": {}}', '{"format": 1, "splits": 3}'])
+def test_not_a_collection(tmp_path: Path, text: str) -> None:
+    write_collection(Made(), tmp_path, Silent())
+    (tmp_path / "collection.json").write_text(text)
+    with pytest.raises(ArtifactError, match="collection"):
+        StoredCollection.open(tmp_path)
+
+
+def test_missing_parts(tmp_path: Path) -> None:
+    write_collection(Made(), tmp_path, Silent())
+    stored = StoredCollection.open(tmp_path)
+    (tmp_path / "qrels" / "train.txt").unlink()
+    (tmp_path / "queries" / "train.arrow").unlink()
+    for read in (stored.qrels, stored.queries, lambda _: stored.all_qrels()):
+        with pytest.raises(ArtifactError, match="again"):
+            read("train")
+
+
+def test_order_of_splits() -> None:
+    assert order_splits(["test", "zeta", "dev", "alpha", "train"]) == ["train", "dev", "test", "alpha", "zeta"]

@@ -1,0 +1,300 @@
+import gzip
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hardneg.formats import runs
+from hardneg.formats.runs import EMPTY, join_runs, read_run, stream_run, strictly_decreasing, write_run
+from hardneg.records.errors import DataError
+from hardneg.records.types import RankedList
+from tests.run_lists import doc_lists, falling, score_lists
+
+_TINY = float(np.finfo(np.float32).tiny)
+_GOOD = "q1 Q0 d1 1 2.5 t\n"
+
+
+def _written(path: Path, text: str | bytes) -> Path:
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def test_lists_come_in_the_order_of_trec_eval(tmp_path: Path) -> None:
+    text = "q2 Q0 a 9 1.0 t\nq1 Q0 d1 1 0.5 t\nq2 Q0 b 1 1.0 t\n"
+    text += "q1 Q0 d10 2 0.5 t\nq1 Q0 d2 3 0.5 t\nq2 Q0 c 3 7e-1 t\n"
+    run = read_run(_written(tmp_path / "run", text))
+    assert list(run) == ["q2", "q1"]
+    assert doc_lists(run) == [["b", "a", "c"], ["d2", "d10", "d1"]]
+    assert score_lists(run)[0].dtype == np.float32
+    assert score_lists(run)[0].tolist() == [1.0, 1.0, np.float32(0.7)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "q1\tQ0\td1\t1\t2.5\tt\nq1\tQ0\td2\t2\t1\tt",
+        "  q1  Q0 d1\t1 2.5 t \r\n\r\nq1 Q0 d2 2 1 t\n\n",
+        gzip.compress(b"q1 Q0 d1 1 2.5 t\nq1 Q0 d2 2 1 t\n", mtime=0),
+        'q1 Q0 d1 1 2.5 "t\nq1 Q0 d2 2 1 t"\n',
+    ],
+)
+def test_separators_line_ends_and_gzip_do_not_matter(tmp_path: Path, text: str | bytes) -> None:
+    run = read_run(_written(tmp_path / "run", text))
+    assert doc_lists(run) == [["d1", "d2"]]
+    assert score_lists(run)[0].tolist() == [2.5, 1.0]
+
+
+def test_ids_may_be_any_text(tmp_path: Path) -> None:
+    run = read_run(_written(tmp_path / "run", 'q"1 Q0 dé😀 1 2.5 t\nnull Q0 NA 1 1 t\n'))
+    assert (list(run), doc_lists(run)) == (['q"1', "null"], [["dé😀"], ["NA"]])
+
+
+@pytest.mark.parametrize("text", ["", "\n \n"])
+def test_an_empty_run_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(DataError, match=r"run: the run is empty$"):
+        read_run(_written(tmp_path / "run", text))
+
+
+def test_a_pipe_is_read_once(tmp_path: Path) -> None:
+    for content in (b"q1 Q0 d1 1 2.5 t\n", gzip.compress(b"q1 Q0 d1 1 2.5 t\n")):
+        read, write = os.pipe()
+        os.write(write, content)
+        os.close(write)
+        assert doc_lists(read_run(Path(f"/dev/fd/{read}"))) == [["d1"]]
+        with pytest.raises(DataError, match="the run is empty; a pipe can be read only once"):
+            read_run(Path(f"/dev/fd/{read}"))
+        os.close(read)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_byte_order_mark_is_no_part_of_an_id(tmp_path: Path, end: str) -> None:
+    text = f"\ufeffq1 Q0 d1 1 2 t{end}q1 Q0 d2 2 1 t{end}"
+    for content in (text.encode(), gzip.compress(text.encode())):
+        assert list(read_run(_written(tmp_path / "run", content))) == ["q1"]
+
+
+def test_files_of_other_kinds_are_told(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="run: not a text file but UTF-16; save it as UTF-8"):
+        read_run(_written(tmp_path / "run", _GOOD.encode("utf-16")))
+    with pytest.raises(DataError, match="run: not a text file but a zip archive"):
+        read_run(_written(tmp_path / "run", gzip.compress(b"PK\x03\x04")))
+
+
+@pytest.mark.parametrize("name", ["q\0", "q\x1b[1m", "q\x9b1", "q\x7f"])
+def test_ids_with_control_characters_are_refused(tmp_path: Path, name: str) -> None:
+    for line in (f"{name} Q0 d 1 1 t", f"q Q0 {name} 1 1 t"):
+        with pytest.raises(DataError, match=r"run:2: id .* control characters"):
+            read_run(_written(tmp_path / "run", f"q0 Q0 d 1 1 t\n{line}\n"))
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("q1 Q0 d2 2 1.0\n", "5 columns"),
+        ("q1 Q0 d2 2 1.0 my tag\n", "7 columns"),
+        ("q1 Q0 d2 2 high t\n", "not a number"),
+        ("q1 Q0 d2 2 1_0 t\n", "not a number"),
+        ("q1 Q0 d2 2 nan t\n", "finite"),
+        ("q1 Q0 d2 2 -inf t\n", "finite"),
+        ("q1 Q0 d2 2 1e39 t\n", "finite"),
+        ("q1 Q0 d1 2 1.0 t\n", "twice"),
+        (b"q1 Q0 d\xff 2 1.0 t\n", "UTF-8"),
+        (b"q1 Q0 d2 2 1.0 t\xff\n", "UTF-8"),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path: Path, line: str | bytes, reason: str) -> None:
+    bad = line.encode() if isinstance(line, str) else line
+    path = _written(tmp_path / "run", _GOOD.encode() + b"\n" + bad + b"q2 Q0 d1 1 1 t\n")
+    with pytest.raises(DataError, match=f"run:3: .*{reason}"):
+        read_run(path)
+
+
+def test_a_truncated_gzip_is_named(tmp_path: Path) -> None:
+    packed = gzip.compress(_GOOD.encode() * 3)
+    with pytest.raises(DataError, match=r"run:\d+: the gzip file is damaged"):
+        read_run(_written(tmp_path / "run", packed[:-9]))
+    with pytest.raises(DataError, match="cannot be read"):
+        read_run(tmp_path / "absent")
+
+
+def test_ties_are_read_as_trec_eval_reads_them(tmp_path: Path) -> None:
+    pytrec_eval = pytest.importorskip("pytrec_eval")
+    generator = np.random.default_rng(5)
+    doc_ids = [f"d{i}" for i in range(30)] + ["D", "é", "d-1", "~"]
+    lines = [(f"q{q}", doc, float(generator.integers(-2, 3)) / 3) for q in range(20) for doc in doc_ids]
+    run = read_run(_written(tmp_path / "run", "".join(f"{q} Q0 {d} 0 {s} t\n" for q, d, s in lines)))
+    qrels = {q: {docs[place]: 1} for q, docs, place in zip(list(run), doc_lists(run), range(20), strict=True)}
+    scores: dict[str, dict[str, float]] = {}
+    for query_id, doc_id, score in lines:
+        scores.setdefault(query_id, {})[doc_id] = score
+    found = pytrec_eval.RelevanceEvaluator(qrels, {"recip_rank"}).evaluate(scores)
+    for place, query_id in enumerate(list(run)):
+        assert found[query_id]["recip_rank"] == pytest.approx(1 / (place + 1))
+
+
+def test_what_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "run"
+    scores = np.array([1, 2, 2, 0], np.float32)
+    assert write_run(path, [("q1", RankedList(["a", "c", "b", "d"], scores)), ("q2", EMPTY)], "tag") == 4
+    assert path.read_text() == ("q1 Q0 b 1 2 tag\nq1 Q0 c 2 1.99999988 tag\nq1 Q0 a 3 1 tag\nq1 Q0 d 4 0 tag\n")
+    assert os.listdir(path.parent) == ["run"]
+
+
+def test_gzip_bytes_are_the_same_each_time(tmp_path: Path) -> None:
+    entries = [("q1", RankedList(["a", "b"], np.array([1, 2], np.float32)))]
+    write_run(tmp_path / "one.gz", entries)
+    write_run(tmp_path / "two.gz", entries)
+    assert (tmp_path / "one.gz").read_bytes() == (tmp_path / "two.gz").read_bytes()
+    assert doc_lists(read_run(tmp_path / "one.gz")) == [["b", "a"]]
+
+
+@pytest.mark.parametrize(
+    ("entry", "tag"),
+    [
+        (("q 1", ["a"], [1.0]), "t"),
+        (("q1", ["a\u00a0b"], [1.0]), "t"),
+        (("q1", [""], [1.0]), "t"),
+        (("q1", ["a", "a"], [1.0, 2.0]), "t"),
+        (("q1", ["a"], [1.0, 2.0]), "t"),
+        (("q1", ["a"], [math.nan]), "t"),
+        (("q1", ["a"], [-math.inf]), "t"),
+        (("q1", ["a"], [1.0]), "my tag"),
+        (("", ["a"], [1.0]), "t"),
+    ],
+)
+def test_what_cannot_be_written_leaves_the_old_file(
+    tmp_path: Path, entry: tuple[str, list[str], list[float]], tag: str
+) -> None:
+    path = _written(tmp_path / "run", "old")
+    with pytest.raises(DataError):
+        wrong = (entry[0], RankedList(entry[1], np.array(entry[2], np.float32)))
+        write_run(path, [("q0", RankedList(["a"], np.ones(1, np.float32))), wrong], tag)
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["run"]
+
+
+def test_a_query_that_comes_twice_is_refused(tmp_path: Path) -> None:
+    entry = ("q1", RankedList(["a"], np.ones(1, np.float32)))
+    with pytest.raises(DataError, match="twice"):
+        write_run(tmp_path / "run", [entry, entry])
+
+
+_scores = st.one_of(
+    st.floats(width=32, allow_nan=False, allow_infinity=False),
+    st.sampled_from(
+        [0.0, -0.0, 1.0, -1.0, 1e-45, -1e-45, _TINY, -_TINY, 3.4028234663852886e38, -3.4028234663852886e38]
+    ),
+)
+_entries = st.dictionaries(
+    st.text("ab1é", min_size=1, max_size=3),
+    st.dictionaries(st.text("abc19~é", min_size=1, max_size=3), _scores, max_size=12),
+    max_size=4,
+)
+
+
+@given(_entries.filter(lambda entries: any(entries.values())), st.booleans())
+def test_a_run_comes_back_in_its_order_with_distinct_scores(
+    tmp_path_factory: pytest.TempPathFactory, entries: dict[str, dict[str, float]], packed: bool
+) -> None:
+    path = tmp_path_factory.mktemp("run") / ("run.gz" if packed else "run")
+    write_run(
+        path, ((q, RankedList(list(docs), np.array(list(docs.values()), np.float32))) for q, docs in entries.items())
+    )
+    run = read_run(path)
+    assert list(run) == [query_id for query_id, docs in entries.items() if docs]
+    for query_id, doc_ids, scores in zip(list(run), doc_lists(run), score_lists(run), strict=True):
+        docs = entries[query_id]
+        assert doc_ids == sorted(docs, key=lambda doc_id: (-np.float32(docs[doc_id]), doc_id))
+        assert (scores[1:] < scores[:-1]).all()
+        wanted = np.array([docs[doc_id] for doc_id in doc_ids])
+        steps = len(docs) * (np.abs(wanted) * 2.0**-23 + 2 * _TINY)
+        assert (np.abs(scores - wanted) <= steps).all()
+
+
+def test_a_thousand_equal_scores_stay_close() -> None:
+    scores = strictly_decreasing(np.full(1000, 0.25, np.float32))
+    assert (np.diff(scores) < 0).all()
+    assert scores[0] == 0.25
+    assert scores[-1] == pytest.approx(0.25, abs=1000 * 2.0**-25)
+    zeros = strictly_decreasing(np.zeros(3, np.float32))
+    assert zeros.tolist() == [0.0, -_TINY, float(np.nextafter(np.float32(-_TINY), np.float32(-1)))]
+
+
+def test_parts_join_into_the_bytes_of_one_run(tmp_path):
+    entries = [
+        (f"q{i}", RankedList([f"d{j}" for j in range(300)], np.linspace(1, i, 300, dtype=np.float32)))
+        for i in range(90)
+    ]
+    write_run(tmp_path / "whole.trec.gz", entries)
+    parts = [tmp_path / f"part-{number}.trec" for number in range(3)]
+    for part, chosen in zip(parts, (entries[:50], [], entries[50:]), strict=True):
+        write_run(part, chosen)
+    join_runs(parts, tmp_path / "joined.trec.gz")
+    assert (tmp_path / "joined.trec.gz").read_bytes() == (tmp_path / "whole.trec.gz").read_bytes()
+
+
+def test_a_run_is_streamed_as_it_is_read(tmp_path, monkeypatch):
+    """However the file is cut into pieces: with blanks or tabs, in trec_eval's order, the lines of a query together."""
+    text = "q2 Q0 a 1 1 t\nq2\tQ0 b 2 2 t\n\nq1 Q0 c 1 0.5 t\nq1 Q0 d 1 .5 t\n q3 Q0 a 1 1 t"
+    path = _written(tmp_path / "run", gzip.compress(text.encode("utf-8-sig")))
+    whole = [(query_id, ranked.doc_ids, ranked.scores.tolist()) for query_id, ranked in read_run(path).items()]
+    assert whole == [("q2", ["b", "a"], [2, 1]), ("q1", ["d", "c"], [0.5, 0.5]), ("q3", ["a"], [1])]
+    for size in (7, 30, 1000):
+        monkeypatch.setattr(runs, "_CHUNK", size)
+        assert [(q, ranked.doc_ids, ranked.scores.tolist()) for q, ranked in stream_run(path)] == whole
+        assert list(read_run(path)) == ["q2", "q1", "q3"]
+
+
+@pytest.mark.parametrize("size", [10, 1000])
+def test_whole_and_streamed_reading_refuse_the_same(tmp_path, monkeypatch, size):
+    monkeypatch.setattr(runs, "_CHUNK", size)
+    for line, message in (
+        ("q1 Q0 a 1 0.5", ":3: 5 columns"),
+        ("q Q0 a 1 x t", ":3: score 'x' is not a number"),
+        ("q Q0 b 1 1 t\nq Q0 b 2 0.5 t", ":4: document b comes twice"),
+    ):
+        path = _written(tmp_path / "run", f"p Q0 a 1 9 t\nq Q0 c 1 9 t\n{line}\n")
+        for read in (read_run, lambda path: list(stream_run(path))):
+            with pytest.raises(DataError, match=message):
+                read(path)
+
+
+def test_a_stream_needs_the_lines_of_a_query_together(tmp_path, monkeypatch):
+    path = _written(tmp_path / "run", "q1 Q0 a 1 2 t\nq2 Q0 a 1 2 t\nq1 Q0 b 2 1 t\n")
+    assert doc_lists(read_run(path)) == [["a", "b"], ["a"]]
+    monkeypatch.setattr(runs, "_CHUNK", 20)
+    with pytest.raises(DataError, match="query q1 do not stand together: sort the run"):
+        list(stream_run(path))
+
+
+def test_a_truncated_run_is_told_while_it_is_streamed(tmp_path):
+    path = tmp_path / "run.trec.gz"
+    write_run(path, falling({f"q{i}": ["a", "b"] for i in range(500)}).items(), "tag")
+    content = path.read_bytes()
+    for damaged in (content[:-20], content[:30] + b"\xff\x00" + content[30:]):
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match="damaged"):
+            list(stream_run(path))
+    assert list(stream_run(_written(path, ""))) == []
+
+
+def test_an_id_that_begins_with_a_mark_of_byte_order_is_neither_written_nor_read(tmp_path):
+    """At the start of a file it would be lost, and the query with it."""
+    with pytest.raises(DataError, match=r"a query id of a run is '\\ufeffq1'"):
+        write_run(tmp_path / "run.trec.gz", [("\ufeffq1", RankedList(["d1"], np.ones(1, np.float32)))])
+    (tmp_path / "run.txt").write_text("q1 Q0 d1 1 1 x\n\ufeffq2 Q0 d1 1 1 x\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"run.txt:2: id '\\ufeffq2'"):
+        read_run(tmp_path / "run.txt")
+
+
+def test_a_line_without_end_is_no_line_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "_CHUNK", 16)
+    monkeypatch.setattr(runs, "_LONGEST_LINE", 64)
+    path = _written(tmp_path / "run", _GOOD + "x" * 200)
+    for read in (read_run, lambda path: list(stream_run(path))):
+        with pytest.raises(DataError, match=r"run:2: a line of over 64 bytes"):
+            read(path)

@@ -1,0 +1,150 @@
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.formats.vectors.token_store import TokenStore, TokenWriter, is_complete
+from hardneg.records.errors import ArtifactError, DataError, UsageError
+from hardneg.records.types import TokenVectors
+
+_LENGTHS = [2, 0, 3, 1, 0]
+
+
+def _tokens(lengths: list[int], dimension: int = 2) -> TokenVectors:
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    total = int(offsets[-1])
+    return TokenVectors(offsets, np.arange(total * dimension, dtype=np.float32).reshape(total, dimension))
+
+
+def _write(folder: Path, lengths: list[int], block: int = 2) -> TokenVectors:
+    tokens = _tokens(lengths)
+    with TokenWriter(folder, 2, tokens.offsets) as writer:
+        for number, start in reversed(list(enumerate(range(0, len(lengths), block)))):
+            writer.write_block(number, start, tokens[start : start + block])
+        writer.write_doc_ids(f"d{i}" for i in range(len(lengths)))
+        writer.close()
+    return tokens
+
+
+def _same(one: TokenVectors, two: TokenVectors) -> bool:
+    return np.array_equal(one.offsets, two.offsets) and np.array_equal(one.vectors, two.vectors)
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    tokens = _write(tmp_path, _LENGTHS)
+    store = TokenStore.open(tmp_path)
+    assert sorted(os.listdir(tmp_path)) == ["docid", "index", "offsets.npy"]
+    assert (len(store), store.dimension, list(store.doc_ids)) == (5, 2, ["d0", "d1", "d2", "d3", "d4"])
+    assert store.read(1, 4).offsets.tolist() == [0, 0, 3, 4]
+    assert store.read(1, 4).vectors.tolist() == [[4, 5], [6, 7], [8, 9], [10, 11]]
+    assert store.gather(np.array([3, 0, 3])).vectors.tolist() == [[10, 11], [0, 1], [2, 3], [10, 11]]
+    assert _same(store.read(0, 99), tokens)
+    assert len(store.read(4, 4)) == 0
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(0, 4), max_size=12), st.integers(1, 5), st.integers(1, 9))
+def test_any_lengths_and_blocks(
+    tmp_path_factory: pytest.TempPathFactory, lengths: list[int], block: int, size: int
+) -> None:
+    folder = tmp_path_factory.mktemp("tokens")
+    tokens = _write(folder, lengths, block)
+    store = TokenStore.open(folder)
+    spans = list(store.spans(size))
+    assert [row for start, stop in spans for row in range(start, stop)] == list(range(len(lengths)))
+    assert all(sum(lengths[start:stop]) <= size or stop - start == 1 for start, stop in spans)
+    if spans:
+        assert _same(TokenVectors.join([store.read(*span) for span in spans]), tokens)
+    assert is_complete(folder, 2, tokens.offsets)
+
+
+def test_it_goes_on_after_a_kill(tmp_path: Path) -> None:
+    script = """
+import os, signal, sys
+from pathlib import Path
+import numpy as np
+from hardneg.formats.vectors.token_store import TokenWriter
+from hardneg.records.types import TokenVectors
+writer = TokenWriter(Path(sys.argv[1]), 2, np.array([0, 2, 2, 5]))
+writer.write_block(1, 2, TokenVectors(np.array([0, 3]), np.ones((3, 2), np.float32)))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    died = subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False)
+    assert died.returncode == -signal.SIGKILL
+    with pytest.raises(ArtifactError, match="did not finish"):
+        TokenStore.open(tmp_path)
+    with TokenWriter(tmp_path, 2, np.array([0, 2, 2, 5])) as writer:
+        assert writer.finished_blocks() == {1}
+        writer.write_block(0, 0, TokenVectors(np.array([0, 2, 2]), np.zeros((2, 2), np.float32)))
+        writer.write_doc_ids(["a", "b", "c"])
+        writer.close()
+    assert TokenStore.open(tmp_path).read(0, 3).vectors[:, 0].tolist() == [0, 0, 1, 1, 1]
+
+
+def test_two_writers(tmp_path: Path) -> None:
+    tokens = _tokens(_LENGTHS)
+    with TokenWriter(tmp_path, 2, tokens.offsets) as first, TokenWriter(tmp_path, 2, tokens.offsets, 1) as second:
+        first.write_block(0, 0, tokens[:2])
+        second.write_block(1, 2, tokens[2:])
+        assert first.finished_blocks() == {0, 1}
+        with pytest.raises(ArtifactError, match="document ids are missing"):
+            first.close()
+        first.write_doc_ids("abcde")
+        first.close()
+    assert _same(TokenStore.open(tmp_path).read(0, 5), tokens)
+
+
+def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
+    offsets = np.array([0, 2, 2, 5])
+    with TokenWriter(tmp_path, 2, offsets) as writer:
+        with pytest.raises(ArtifactError, match="document 2 has 2 token vectors instead of 3"):
+            writer.write_block(0, 1, TokenVectors(np.array([0, 0, 2]), np.ones((2, 2), np.float32)))
+        with pytest.raises(UsageError, match="ends at document 4 of 3"):
+            writer.write_block(0, 3, TokenVectors(np.array([0, 1]), np.ones((1, 2), np.float32)))
+        with pytest.raises(ArtifactError, match="not finite"):
+            writer.write_block(0, 0, TokenVectors(np.array([0, 2]), np.full((2, 2), np.nan, np.float32)))
+        with pytest.raises(DataError, match="white space"):
+            writer.write_doc_ids(["a", "b c", "d"])
+        with pytest.raises(ArtifactError, match="from row 0 on are missing"):
+            writer.close()
+    with pytest.raises(ArtifactError, match="other lengths"):
+        TokenWriter(tmp_path, 2, np.array([0, 2, 3, 5]))
+    for wrong in (np.array([1, 2]), np.array([0, 3, 2]), np.array([0.0, 1.0]), np.empty(0, np.int64)):
+        with pytest.raises(UsageError, match="offsets of token vectors"):
+            TokenWriter(tmp_path / "new", 2, wrong)
+
+
+def test_damage_is_told(tmp_path: Path) -> None:
+    _write(tmp_path, _LENGTHS)
+    ids, offsets = (tmp_path / "docid").read_text(), (tmp_path / "offsets.npy").read_bytes()
+    (tmp_path / "docid").write_text("d0\n")
+    with pytest.raises(ArtifactError, match="1 ids for 5 documents"):
+        TokenStore.open(tmp_path)
+    (tmp_path / "docid").write_text(ids)
+    for damaged, told in (
+        (np.array([0, 2, 1, 6]), "do not ascend"),
+        (np.array([0, 2, 9]), "9 vectors, but"),
+        (np.array([0.0, 6.0]), "damaged"),
+    ):
+        np.save(tmp_path / "offsets.npy", damaged)
+        with pytest.raises(ArtifactError, match=told):
+            TokenStore.open(tmp_path)
+    (tmp_path / "offsets.npy").write_bytes(offsets[:-4])
+    with pytest.raises(ArtifactError, match=r"offsets\.npy"):
+        TokenStore.open(tmp_path)
+    (tmp_path / "offsets.npy").unlink()
+    with pytest.raises(ArtifactError, match="no such file"):
+        TokenStore.open(tmp_path)
+
+
+def test_it_is_no_index_of_one_vector_a_document(tmp_path: Path) -> None:
+    _write(tmp_path, _LENGTHS)
+    with pytest.raises(ArtifactError, match="a vector for each token"):
+        FlatVectors.open(tmp_path)

@@ -1,0 +1,278 @@
+"""Vectors of other programs become a dense index; every mistake has its place."""
+
+import gzip
+import json
+import pickle
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.formats.vectors.npy_vectors import open_npy
+from hardneg.formats.vectors.vector_files import open_vectors
+from hardneg.formats.vectors.vectors_import import VectorOwners, arrange_vectors, import_vectors
+from hardneg.records.errors import DataError
+from hardneg.runtime.progress import Silent
+
+VECTORS = np.arange(12, dtype=np.float32).reshape(4, 3)
+IDS = ["d0", "d1", "ü", "d3"]
+LISTS = pa.list_(pa.float32())
+NAMES = {"npy": "v", "jsonl": "e", "parquet": "p"}
+ARRAY = np.arange(12, dtype=np.float32).reshape(4, 3)
+
+
+def save(folder, vectors=VECTORS, ids=IDS):
+    np.save(folder / "v.npy", vectors)
+    (folder / "ids.txt").write_text("".join(f"{doc_id}\n" for doc_id in ids))
+    rows = [{"id": i, "contents": "x", "vector": v} for i, v in zip(ids, np.asarray(vectors).tolist(), strict=False)]
+    (folder / "e.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    if np.ndim(vectors) == 2 and rows:
+        save_parquet(folder, [row["id"] for row in rows], [row["vector"] for row in rows], LISTS)
+
+
+def save_parquet(folder, ids, vectors, kind, **more):
+    columns = {"id": pa.array(ids), **more, "vector": pa.array(vectors, kind)}
+    pq.write_table(pa.table(columns), folder / "p.parquet", row_group_size=3)
+
+
+def opened(folder, kind):
+    return open_vectors(folder / f"{NAMES[kind]}.{kind}", folder / "ids.txt" if kind == "npy" else None)
+
+
+def bring(folder, kind):
+    file = opened(folder, kind)
+    return import_vectors(file, folder / "out", Silent()), file.dimension
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_vectors_and_ids_are_in_the_index(tmp_path, kind):
+    save(tmp_path)
+    assert bring(tmp_path, kind) == (4, 3)
+    found = FlatVectors.open(tmp_path / "out")
+    assert found.read(0, 9).tolist() == VECTORS.tolist() and list(found.doc_ids) == IDS
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["docid", "index"]
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_several_blocks(tmp_path, kind, monkeypatch):
+    monkeypatch.setattr("hardneg.formats.vectors.vector_files.ROWS", 3)
+    save(tmp_path, VECTORS.astype(np.float16))
+    bring(tmp_path, kind)
+    assert FlatVectors.open(tmp_path / "out").read(0, 4).tolist() == VECTORS.tolist()
+
+
+def not_finite():
+    vectors = VECTORS.copy()
+    vectors[2, 1] = np.nan
+    return vectors
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "message"),
+    [
+        ("npy", {"ids": IDS[:3]}, "ids.txt: 3 ids for 4 vectors"),
+        ("npy", {"ids": ["a", "b", "c", "b"]}, "ids.txt:4: id 'b' stands in line 2 already"),
+        ("jsonl", {"ids": ["a", "b", "b", "c"]}, "e.jsonl:3: id 'b' stands in line 2 already"),
+        ("npy", {"ids": ["a", "b c", "d", "e"]}, "ids.txt:2: id 'b c'"),
+        ("npy", {"vectors": not_finite()}, "v.npy: row 2: the vector is not finite"),
+        ("jsonl", {"vectors": not_finite()}, "e.jsonl:3: the vector is not finite"),
+        ("npy", {"vectors": VECTORS.astype(np.int64)}, "floating numbers"),
+        ("npy", {"vectors": VECTORS[0]}, "shape [vectors, dimension]"),
+        ("jsonl", {"ids": []}, "nothing in it"),
+    ],
+)
+def test_mistakes_have_their_place(tmp_path, kind, change, message):
+    save(tmp_path, **change)
+    with pytest.raises(DataError) as caught:
+        bring(tmp_path, kind)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"id": "x", "vector": [1, 2]}', "e.jsonl:5: a vector of dimension 2; the first has 3"),
+        ('{"id": "x"}', "e.jsonl:5: 'vector' must be a list"),
+        ('{"id": 7, "vector": [1, 2, 3]}', "e.jsonl:5: 'id' must be a string"),
+        ('{"id": "x", "vector": [1, "a", 3]}', "e.jsonl:5: 'vector' must be a list"),
+        ('{"id": "x", "vector": [true, 2, 3]}', "e.jsonl:5: 'vector' must be a list of numbers"),
+        ('{"id": "x", "vector": ["1", 2, 3]}', "e.jsonl:5: 'vector' must be a list of numbers"),
+        ('{"id": "x", "vector": []}', "e.jsonl:5: 'vector' must be a list of numbers"),
+        ('{"id": "x", "vector": [1, 2, 1%s]}' % ("0" * 400), "e.jsonl:5: 'vector' holds a number that is too large"),
+        ('{"id": "x\\u0000", "vector": [1, 2, 3]}', "e.jsonl:5: id 'x\\x00' is empty or holds white space or control"),
+        ("[1]", "e.jsonl:5: a JSON value that is not an object"),
+        ("{", "e.jsonl:5: not JSON"),
+    ],
+)
+def test_bad_lines(tmp_path, line, message):
+    save(tmp_path)
+    with (tmp_path / "e.jsonl").open("a") as file:
+        file.write(line + "\n")
+    with pytest.raises(DataError) as caught:
+        bring(tmp_path, "jsonl")
+    assert message in str(caught.value)
+
+
+def test_files_that_are_no_arrays(tmp_path: Path):
+    save(tmp_path)
+    for content in (b"", b"no", b"\x93NUMPY\x01\x00"):
+        (tmp_path / "v.npy").write_bytes(content)
+        with pytest.raises(DataError, match=r"v\.npy"):
+            bring(tmp_path, "npy")
+    (tmp_path / "v.npy").unlink()
+    with pytest.raises(DataError, match=r"v\.npy"):
+        bring(tmp_path, "npy")
+
+
+def saved(path: Path, array: object) -> bytes:
+    np.save(path, np.asarray(array), allow_pickle=True)
+    return path.read_bytes()
+
+
+def test_an_array_is_mapped(tmp_path: Path) -> None:
+    for order in "CF":
+        np.save(tmp_path / "v.npy", np.asarray(ARRAY, order=order))  # type: ignore[call-overload]
+        assert open_npy(tmp_path / "v.npy").tolist() == ARRAY.tolist()
+
+
+def test_vectors_may_have_one_number(tmp_path: Path) -> None:
+    np.save(tmp_path / "v.npy", ARRAY[:, :1])
+    assert open_npy(tmp_path / "v.npy").tolist() == [[0.0], [3.0], [6.0], [9.0]]
+
+
+def test_what_is_no_array(tmp_path: Path) -> None:
+    path = tmp_path / "v.npy"
+    whole = saved(path, ARRAY)
+    np.savez(tmp_path / "v.npz", a=ARRAY)
+    cases = [
+        (b"", "not a .npy file, but an empty file"),
+        (b"0.1 0.2 0.3\n0.4 0.5 0.6\n", "not a .npy file, but text that begins '0.1 0.2 0.3'; write the array with"),
+        (pickle.dumps(ARRAY), "not a .npy file, but a pickle, which is never opened here; write the array with"),
+        (gzip.compress(whole), "not a .npy file, but packed with gzip; unpack it first"),
+        ((tmp_path / "v.npz").read_bytes(), "not a .npy file, but a .npz archive of arrays"),
+        (b"\xff\x00\x01", "not a .npy file, but other bytes"),
+        (whole[:-5], f"cut off: {len(whole) - 5} bytes, and its header says {len(whole)}; write it again"),
+        (whole[:20], "a damaged .npy file; write it again"),
+        (saved(path, np.array([[{}, "x"]], object)), "[vectors, dimension], but is Python objects"),
+        (saved(path, ARRAY[0]), "but is float32 of shape (3,)"),
+        (saved(path, ARRAY.astype(np.int64)), "but is int64 of shape (4, 3)"),
+    ]
+    for content, message in cases:
+        path.write_bytes(content)
+        with pytest.raises(DataError) as caught:
+            open_npy(path)
+        assert str(caught.value).startswith(f"{path}: ") and message in str(caught.value)
+        assert "allow_pickle" not in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"none\.npy: no such file"):
+        open_npy(tmp_path / "none.npy")
+    with pytest.raises(DataError, match="not a file"):
+        open_npy(tmp_path)
+
+
+def test_columns_of_parquet_are_told_by_type_and_name(tmp_path: Path) -> None:
+    names = pa.array(["a", "b", "c", "d"])
+    kinds = [pa.list_(pa.float64()), pa.list_(pa.float16(), 3), pa.large_list(pa.float32())]
+    for kind in kinds:
+        save_parquet(tmp_path, [4, 3, 2, 1], VECTORS.astype(np.float16).tolist(), kind, title=names)
+        assert bring(tmp_path, "parquet") == (4, 3)
+        found = FlatVectors.open(tmp_path / "out")
+        assert found.read(0, 4).tolist() == VECTORS.tolist() and list(found.doc_ids) == ["4", "3", "2", "1"]
+        shutil.rmtree(tmp_path / "out")
+    pq.write_table(pa.table({"name": names, "v": pa.array(VECTORS.tolist())}), tmp_path / "p.parquet")
+    assert list(opened(tmp_path, "parquet").ids()) == list(enumerate("abcd"))
+
+
+FEW = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"vector": FEW}, "no column of ids, of strings or whole numbers; call one of them 'id'; it has: vector"),
+        ({"id": list("abcd"), "vector": [1.0, 2.0, 3.0, 4.0]}, "no column of vectors, lists of floating numbers;"),
+        ({"id": list("abcd"), "vector": [[1], [2], [3], [4]]}, "it has: id (string), vector (list<"),
+        ({"a": list("abcd"), "b": list("abcd"), "vector": FEW}, "2 columns of ids, of strings or whole numbers;"),
+        ({"id": list("abcd"), "x": FEW, "y": FEW}, "2 columns of vectors, lists of floating numbers; call one of them"),
+        ({"id": ["a", None, "c", "d"], "vector": FEW}, "row 1: column 'id' has no id"),
+        ({"id": ["a", "b", "c d", "d"], "vector": FEW}, "row 2: id 'c d' is empty or holds white space"),
+        ({"id": ["a", "b", "c", "a"], "vector": FEW}, "row 3: id 'a' stands in row 0 already; keep one"),
+        ({"id": list("abcd"), "vector": [*FEW[:3], [1.0]]}, "row 3: a vector of dimension 1; the first has 2"),
+        ({"id": list("abcd"), "vector": [*FEW[:2], None, FEW[3]]}, "row 2: no vector; the first has 2"),
+        ({"id": list("abcd"), "vector": [*FEW[:3], [1.0, None]]}, "row 3: the vector lacks a number"),
+        ({"id": list("abcd"), "vector": [*FEW[:3], [1.0, 1e300]]}, "row 3: the vector is not finite; encode it again"),
+        ({"id": list("abcd"), "vector": [[], *FEW[:3]]}, "row 0: column 'vector' has no vector"),
+        ({"id": pa.array([], pa.string()), "vector": pa.array([], pa.list_(pa.float32()))}, "there is nothing in it"),
+    ],
+)
+def test_mistakes_in_parquet(tmp_path: Path, columns: dict[str, object], message: str) -> None:
+    pq.write_table(pa.table(columns), tmp_path / "p.parquet", row_group_size=3)
+    with pytest.raises(DataError) as caught:
+        bring(tmp_path, "parquet")
+    assert str(caught.value).startswith(f"{tmp_path / 'p.parquet'}: ") and message in str(caught.value)
+
+
+def test_damaged_parquet(tmp_path: Path) -> None:
+    save(tmp_path)
+    path = tmp_path / "p.parquet"
+    whole = path.read_bytes()
+    for damaged in (whole[:-9], whole[:4], whole[:40] + b"\0" * 60 + whole[100:]):
+        path.write_bytes(damaged)
+        with pytest.raises(DataError) as caught:
+            bring(tmp_path, "parquet")
+        assert str(caught.value).startswith(f"{path}: a Parquet file that is damaged or cut off; write it again")
+        assert "\n" not in str(caught.value)
+
+
+def test_which_file_needs_ids(tmp_path: Path) -> None:
+    save(tmp_path)
+    with pytest.raises(DataError, match=r"v\.npy: a \.npy array has no ids: give a file of them too"):
+        open_vectors(tmp_path / "v.npy")
+    for name in ("p.parquet", "e.jsonl"):
+        with pytest.raises(DataError, match=rf"{name}: has the ids beside its vectors: leave .*ids\.txt out"):
+            open_vectors(tmp_path / name, tmp_path / "ids.txt")
+    with pytest.raises(DataError, match=r"none\.parquet: no such file; vectors are read from a \.npy, Parquet or"):
+        open_vectors(tmp_path / "none.parquet")
+
+
+def owners(*ids):
+    places = {name: place for place, name in enumerate(ids)}
+    return VectorOwners(ids, lambda names: np.array([places.get(name, -1) for name in names], np.int64), "document")
+
+
+@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("ids", [("d0", "d1", "ü", "d3"), ("d0", "ü"), ("d3", "d0", "ü", "d1"), ("ü", "d0")])
+def test_wanted_vectors_are_in_the_order_of_their_ids(tmp_path: Path, kind: str, ids, monkeypatch) -> None:
+    monkeypatch.setattr("hardneg.formats.vectors.vector_files.ROWS", 3)
+    save(tmp_path)
+    assert arrange_vectors(opened(tmp_path, kind), owners(*ids), tmp_path / "out", Silent()) == 4 - len(ids)
+    found = FlatVectors.open(tmp_path / "out")
+    assert list(found.doc_ids) == list(ids)
+    assert found.read(0, 4).tolist() == VECTORS[[IDS.index(name) for name in ids]].tolist()
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["docid", "index"]
+
+
+def test_wanted_vectors_that_are_not_there(tmp_path: Path) -> None:
+    save(tmp_path)
+    with pytest.raises(DataError) as caught:
+        arrange_vectors(opened(tmp_path, "npy"), owners("d1", "x", "d0", "y"), tmp_path / "out", Silent())
+    assert (
+        str(caught.value) == f"{tmp_path / 'v.npy'}: no vector for 2 of 4 documents, the first is 'x'; encode them too"
+    )
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_vectors_that_are_all_zero_are_refused(tmp_path, kind):
+    save(tmp_path, np.zeros_like(VECTORS))
+    with pytest.raises(DataError, match="all zero: every text would tie"):
+        bring(tmp_path, kind)
+    some = np.zeros_like(VECTORS)
+    some[-1, 0] = 1
+    save(tmp_path, some)
+    bring(tmp_path, kind)

@@ -1,0 +1,166 @@
+import importlib.metadata
+import subprocess
+import sys
+from importlib.metadata import EntryPoints
+from pathlib import Path
+
+import pytest
+
+from hardneg.records.errors import PluginError
+from hardneg.records.types import PluginSetting
+from hardneg.registry import plugins as registry
+from hardneg.registry.plugin_help import plugin_options, plugin_text
+from hardneg.registry.plugins import configure, list_plugins, load_plugin
+from hardneg.store.identity import plugin_identity
+
+MINER = '''
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True)
+class Mine:
+    """Mines.
+
+    Args:
+        depth: how deep to look
+            into the list.
+    """
+
+    version: ClassVar[int] = 3
+    depth: int = 7
+'''
+
+
+def install(folder: Path, package: str, entries: str, source: str = MINER, module: str = "") -> None:
+    module = module or package
+    (folder / f"{module}.py").write_text(source)
+    info = folder / f"{package}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(entries)
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def test_built_ins_come_in_by_entry_points():
+    names = {(plugin.kind, plugin.name) for plugin in list_plugins() if plugin.package == "hardneg"}
+    assert {("miners", "topk"), ("losses", "star"), ("indexes", "bm25"), ("datasets", "pydocs")} <= names
+    assert not [plugin for plugin in list_plugins() if plugin.package == "hardneg" and plugin.problem]
+
+
+def test_another_package_adds_a_miner(site):
+    install(site, "shining", "[hardneg.miners]\nshining = shining:Mine\n")
+    assert load_plugin("miners", "shining").version == 3
+    made = configure("miners", PluginSetting("shining", {"depth": "9"}))
+    assert made.depth == 9
+    assert plugin_identity("shining", made) == {"name": "shining", "version": 3, "options": {"depth": 9}}
+    assert plugin_options(type(made)) == [
+        {"name": "depth", "type": "int", "default": "7", "meaning": "how deep to look into the list."}
+    ]
+
+
+def test_options_of_a_verb_have_types_as_they_are_written_and_meanings_from_its_sentences():
+    rows = {row["name"]: row for row in plugin_options(load_plugin("stages", "search"))}
+    assert "stage" not in rows and rows["index"]["default"] == ""
+    assert (rows["model"]["type"], rows["model"]["default"]) == ("str | None", "None")
+    assert rows["model"]["meaning"] == "encodes the queries; by default the model that encoded the index."
+    assert plugin_text(load_plugin("stages", "search")).endswith("as Pyserini does it.")
+
+
+def test_entry_points_are_read_once(monkeypatch):
+    registry._all_entry_points.cache_clear()
+    read, calls = importlib.metadata.entry_points, []
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda: calls.append(1) or read())
+    assert list_plugins() and load_plugin("miners", "topk") and len(calls) == 1
+
+
+def test_a_name_claimed_twice_names_both(site):
+    install(site, "one_pack", "[hardneg.miners]\nshared = one_pack:Mine\n")
+    install(site, "two_pack", "[hardneg.miners]\nshared = two_pack:Mine\n")
+    with pytest.raises(PluginError, match="claimed by one_pack and two_pack"):
+        load_plugin("miners", "shared")
+    assert all("one_pack and two_pack" in item.problem for item in list_plugins("miners") if item.name == "shared")
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "reason"),
+    [
+        ("def broken(:\n", "rusty:Mine", "rusty line 1"),
+        (MINER, "rusty:Nothing", "rusty has no Nothing"),
+        (MINER, "rusty.deep:Mine", "there is no module rusty.deep"),
+        (MINER, "elsewhere_not_there:Mine", "there is no module elsewhere_not_there"),
+        (MINER, "rusty", "not of the form module:Class"),
+    ],
+)
+def test_a_broken_plugin_is_marked_and_not_imported(site, source, target, reason):
+    install(site, "rusty", f"[hardneg.miners]\nrusty = {target}\n", source)
+    sys.modules.pop("rusty", None)
+    found = next(item for item in list_plugins("miners") if item.name == "rusty")
+    assert reason in found.problem
+    assert "rusty" not in sys.modules
+
+
+def test_a_plugin_that_raises_on_import_is_one_line(site):
+    install(site, "angry", "[hardneg.miners]\nangry = angry:Mine\n", "raise RuntimeError('no\\nway')\n")
+    with pytest.raises(PluginError, match=r"'angry' of angry cannot be imported \(RuntimeError: no\)"):
+        load_plugin("miners", "angry")
+
+
+def test_what_is_no_dataclass_is_refused(site):
+    install(site, "plain", "[hardneg.miners]\nplain = plain:Mine\n", "class Mine: pass\n")
+    with pytest.raises(PluginError, match="must be a dataclass with `version"):
+        load_plugin("miners", "plain")
+
+
+def test_unknown_names_get_a_suggestion():
+    with pytest.raises(PluginError, match="did you mean 'topk'"):
+        load_plugin("miners", "topp")
+    with pytest.raises(PluginError, match="did you mean 'miners'"):
+        load_plugin("miner", "topk")
+
+
+def test_a_plugin_of_a_package_beside_hardneg_is_told_with_its_package(monkeypatch):
+    monkeypatch.setattr("importlib.metadata.entry_points", EntryPoints)
+    with pytest.raises(
+        PluginError,
+        match=r"in package hardneg-electra, which is not installed: pip install .* -e plugins/hardneg-electra",
+    ):
+        load_plugin("rerankers", "electra")
+
+
+def test_all_wrong_options_at_once():
+    with pytest.raises(PluginError) as caught:
+        configure("miners", PluginSetting("topk", {"dept": 3, "depth": "many"}))
+    assert "dept: topk has no such option; did you mean 'depth'" in str(caught.value)
+    assert "depth: must be a whole number (got " in str(caught.value)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["recipe", "list"], ["plugins", "list"]])
+def test_looking_around_loads_nothing_heavy(arguments):
+    program = (
+        "import sys\n"
+        f"sys.argv = ['hardneg', *{arguments!r}]\n"
+        "from hardneg.cli.main import main\n"
+        "try:\n    main()\n"
+        "except SystemExit as end:\n    assert not end.code, end.code\n"
+        "heavy = {'torch', 'transformers', 'sentence_transformers', 'pyserini', 'jnius', 'faiss', 'ranx', 'scipy'}\n"
+        "print('loaded:', sorted(heavy & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "loaded: []"
+
+
+def test_help_loads_no_arrays():
+    program = "import sys, hardneg.cli.main; print(sorted({'numpy', 'yaml', 'rich'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize("name", ["mnrl", "MultipleNegativesRankingLoss"])
+def test_a_loss_by_the_name_that_sentence_transformers_has_for_it(name):
+    with pytest.raises(PluginError, match=f"no losses plugin is called '{name}'; did you mean 'infonce'"):
+        load_plugin("losses", name)

@@ -1,0 +1,185 @@
+"""The figures that stand first in a report."""
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from hardneg.evaluation.metrics_json import Measured
+from hardneg.evaluation.significance import Comparison, Interval
+from hardneg.evaluation.two_level import TwoLevel
+from hardneg.report.content import MeanScore, ReportContent
+from hardneg.report.costs import SystemCosts, costs_section
+from hardneg.report.frame import spread
+from hardneg.report.gains import QueryGains, gains_section
+from hardneg.report.intervals import comparison_section
+from hardneg.report.order import sections
+from hardneg.report.page import html, markdown, write_report
+from hardneg.report.queries import ByQuery, Passages
+from hardneg.report.svg import clean, fitted
+from hardneg.report.table import Section
+
+RESULTS = {
+    "start": {"mrr": {"q1": 0.5, "q2": 0.0, "q3": 1.0, "q4": 0.2}},
+    "best": {"mrr": {"q1": 1.0, "q2": 1.0, "q3": 0.75, "q4": 0.2 + 1e-12}},
+    "other": {"mrr": {"q1": 0.5, "q2": 0.5, "q3": 1.0, "q4": 0.2}},
+}
+TESTS = [
+    Comparison(name, "start", "mrr", 0.1, None, 4, 0.001, p, 0.001, p)
+    for name, p in {"best": 0.001, "other": 0.4}.items()
+]
+ODD = '<script>alert(1)</script> & "q" </svg>\u202e\u0000 |'
+
+
+def drawn(section: Section | None) -> list[ElementTree.Element]:
+    assert section is not None
+    return [ElementTree.fromstring(graphic.svg) for graphic in section.graphics]
+
+
+def test_counts_are_those_of_queries_and_rounding_is_no_gain() -> None:
+    found = QueryGains.of(ByQuery.of(Measured(RESULTS, TESTS)), "best", "start")
+    assert found.differences == [1.0, 0.5, 0.0, -0.25]
+    assert (found.gains, found.equal, found.losses) == ([1.0, 0.5], 1, [-0.25])
+
+
+def test_gains_and_losses_stand_in_a_table_beside_the_figures_and_lead_to_the_queries() -> None:
+    section = gains_section(Measured(RESULTS, TESTS))
+    assert section is not None and section.see == "Queries"
+    rows = [[cell.text for cell in row] for row in section.tables[0].rows]
+    assert rows == [
+        ["best", "2", "1", "1", "+0.7500", "−0.2500", "+0.3125"],
+        ["other", "1", "3", "0", "+0.5000", "–", "+0.1250"],
+    ]
+    curve, shares = drawn(section)
+    assert [rect.get("class") for rect in curve.iter("rect")] == ["better", "better", "worse"]
+    assert [rect.get("width") for rect in shares.iter("rect")][:3] == ["50%", "25%", "25%"]
+    assert gains_section(Measured({"start": RESULTS["start"]})) is None
+
+
+def test_many_queries_are_drawn_as_means_of_neighbours() -> None:
+    scores = {f"q{place}": place / 2000 for place in range(2001)}
+    measured = Measured({"low": {"mrr": dict.fromkeys(scores, 0.0)}, "high": {"mrr": scores}})
+    section = gains_section(measured)
+    assert section is not None and "Each bar is the mean of 6 neighbours" in section.graphics[0].caption
+    assert len(section.graphics[0].svg) < 60_000
+
+
+def test_the_main_comparison_shows_means_differences_and_the_same_as_a_table() -> None:
+    systems = {"start": MeanScore(0.425, Interval(0.1, 0.7)), "best": MeanScore(0.7375), "other": MeanScore(0.55)}
+    report = ReportContent("", {name: {"mrr": found} for name, found in systems.items()}, 4, TESTS)
+    section = comparison_section(report)
+    means, differences = drawn(section)
+    assert [dot.get("class") for dot in means.iter("circle")] == ["dot base", "dot plain", "dot plain"]
+    assert [dot.get("class") for dot in differences.iter("circle")] == ["dot base", "dot better", "dot same"]
+    assert section is not None and section.folded
+    rows = [[getattr(cell, "text", cell) for cell in row] for row in section.tables[0].rows]
+    assert rows == [
+        ["start", "0.4250", "–", "–", "baseline"],
+        ["best", "0.7375", "+0.1000", "0.001", "better"],
+        ["other", "0.5500", "+0.1000", "0.400", "not told apart"],
+    ]
+    assert comparison_section(ReportContent("", {"start": {"mrr": MeanScore(0.5)}}, 4)) is None
+
+
+def test_with_seeds_there_are_both_intervals_and_each_seeds_mean() -> None:
+    by_seed = {"best": {seed: {"mrr": {"q1": 0.5 + seed / 10, "q2": 0.1}} for seed in (1, 2)}}
+    wide = Interval(-0.2, 0.4)
+    over = TwoLevel("best", "start", "mrr", 0.1, 0.1, 0.1, 0.1, 3.0, wide, 0.5, 0.5, wide, 0.5, 0.5, 0.6, (2, 1), False)
+    systems = {"start": {"mrr": MeanScore(0.4)}, "best": {"mrr": MeanScore(0.375, Interval(0.0, 0.9))}}
+    by_query = [Comparison("best", "start", "mrr", 0.1, Interval(0.05, 0.15), 2, 0.001, 0.001, 0.001, 0.001)]
+    report = ReportContent("", systems, 2, by_query, over_seeds=[over], by_seed=by_seed)
+    means, differences = drawn(comparison_section(report))
+    kinds = [line.get("class") for line in means.iter("line")]
+    assert kinds.count("seed plain") == 2 and kinds.count("wide plain") == 3 and kinds.count("narrow plain") == 1
+    assert [dot.get("class") for dot in differences.iter("circle")] == ["dot base", "dot same"]
+    assert "within the seeds' noise" in markdown(report)
+
+
+COSTS = {
+    "start": SystemCosts(None, 60.0, 3e6, 5.0, 120.0, ("cpu",)),
+    "best": SystemCosts(300.0, 60.0, 3e6, 5.0, 600.0, ("cpu", "a GPU")),
+    "unknown": SystemCosts(),
+}
+
+
+def test_costs_stand_in_a_table_and_are_drawn_where_they_tell_systems_apart() -> None:
+    section = costs_section(COSTS, {"start": 0.4, "best": 0.5, "unknown": 0.3}, "mrr")
+    assert section is not None
+    heads = [(cell.text, cell.note) for cell in section.tables[0].columns]
+    assert heads[2:] == [
+        ("training", "minutes"), ("encoding, indexing", "minutes"), ("size of the index", "MB"),
+        ("search", "ms a query"), ("all steps", "minutes"),
+    ]  # fmt: skip
+    assert section.tables[0].rows == [
+        ["start", "0.4000", "–", "1", "3", "5", "2"],
+        ["best", "0.5000", "5", "1", "3", "5", "10"],
+        ["unknown", "0.3000", "–", "–", "–", "–", "–"],
+    ]
+    assert [graphic.caption for graphic in section.graphics] == [
+        "mrr by all steps, minutes. Not known, or no such step: unknown."
+    ]
+    assert section.explained.endswith("Measured on: cpu, a GPU.")
+    assert costs_section({"start": SystemCosts()}, {"start": 0.4}, "mrr") is None
+
+
+def test_names_beside_dots_keep_their_order_and_do_not_touch() -> None:
+    found = spread([50.0, 20.0, 52.0, 51.0], 15.0, (10.0, 90.0))
+    assert found == [50.0, 20.0, 80.0, 65.0]
+    assert spread([88.0, 89.0], 15.0, (10.0, 90.0)) == [75.0, 90.0]
+    assert spread([], 15.0, (0.0, 1.0)) == []
+
+
+def whole(name: str) -> ReportContent:
+    systems = {name: {"mrr": MeanScore(0.5)}, "start": {"mrr": MeanScore(0.4)}}
+    tests = [Comparison(name, "start", "mrr", 0.1, None, 4, 0.001, 0.001, 0.001, 0.001)]
+    costs = costs_section({name: COSTS["best"], "start": COSTS["start"]}, {name: 0.5, "start": 0.4}, "mrr")
+    return ReportContent(
+        name, systems, 4, tests, costs=costs, notes=[name], settings={name: name}, browse="hardneg browse ."
+    )
+
+
+def test_what_is_looked_at_first_stands_first(tmp_path: Path) -> None:
+    measured = Measured({"best": RESULTS["best"], "start": RESULTS["start"]}, TESTS[:1])
+    page, text = (path.read_text() for path in write_report(tmp_path, whole("best"), measured, Passages({}))[1::-1])
+    order = [
+        "Main comparison", "Gains and losses by query", "Effectiveness", "Paired tests", "Cost beside quality",
+        "Queries", "How it was made",
+    ]  # fmt: skip
+    assert re.findall(r"<h2 id=\"[a-z-]+\">(.*?)</h2>", page) == order
+    assert re.findall(r"^## (.*)$", text, flags=re.MULTILINE) == order
+    assert "best against the baseline start, on 4 queries, by mrr: best (+0.1000) is better" in page
+    assert 'One by one: <a href="#queries">Queries</a>.' in page and 'id="queries"' in page
+    assert "see more of what was found: hardneg browse ." in page and "hardneg browse ." in text
+
+
+def test_each_figure_is_named_and_told_and_its_text_can_be_selected(tmp_path: Path) -> None:
+    measured = Measured(RESULTS, TESTS)
+    page = write_report(tmp_path, whole("best"), measured, Passages({}))[1].read_text()
+    tree = ElementTree.fromstring(page[page.index("<main>") : page.index("</main>") + 7])
+    figures = list(tree.iter("svg"))
+    assert len(figures) == 5
+    for figure in figures:
+        title, told = figure.find("title"), figure.find("desc")
+        assert figure.get("role") == "img" and title is not None and told is not None and title.text and told.text
+        assert figure.get("aria-labelledby") == title.get("id") and figure.get("aria-describedby") == told.get("id")
+        assert list(figure.iter("text"))
+    ids = re.findall(r' id="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+    assert not re.search(r"#[0-9a-f]{6}", page[page.index("<main>") :])
+
+
+def test_names_in_figures_are_escaped() -> None:
+    page = html(whole(ODD))
+    assert "<script>" not in page and "\u202e" not in page and "\x00" not in page
+    ElementTree.fromstring(page[page.index("<main>") : page.index("</main>") + 7])
+    assert clean(ODD) == "&lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;q&quot; &lt;/svg&gt;\ufffd\ufffd |"
+
+
+@pytest.mark.parametrize(("name", "most", "short"), [("short", 8, "short"), ("abcdefghij", 8, "abcd…hij")])
+def test_long_names_keep_both_ends(name: str, most: int, short: str) -> None:
+    assert fitted(name, most) == short and len(short) <= most
+
+
+def test_sections_that_say_nothing_are_left_out() -> None:
+    assert sections(ReportContent("", {}, 0)) == []

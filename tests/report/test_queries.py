@@ -1,0 +1,154 @@
+import base64
+import hashlib
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from hardneg.evaluation.metrics_json import Measured
+from hardneg.evaluation.significance import Comparison
+from hardneg.report.content import ReportContent
+from hardneg.report.page import html, markdown, write_report
+from hardneg.report.queries import ByQuery, Passages, query_section, shortened, write_query_table
+from hardneg.report.table import Cell
+
+RESULTS = {
+    "start": {"mrr": {"q1": 0.5, "q2": 0.0, "q3": 1.0}, "map": {"q1": 0.5, "q2": 0.0, "q3": 1.0}},
+    "best": {"mrr": {"q1": 1.0, "q2": 1.0, "q3": 0.75}},
+    "other": {"mrr": {"q1": 1.0, "q2": 0.5, "q3": 0.5}},
+}
+QRELS = {"q1": {"d1": 1, "d2": 0, "d9": 2, "d8": 1, "d7": 1, "d6": 1}, "q2": {"d3": 1}}
+
+
+def against(baseline: str) -> Comparison:
+    return Comparison("best", baseline, "mrr", 0.1, None, 3, 1.0, 1.0, 1.0, 1.0)
+
+
+def run_files(folder: Path) -> dict[str, Path]:
+    lists = {"start": {"q1": "d1 d2 d3 d4", "q2": "d3"}, "best": {"q1": "d4 d1 d5 d2"}}
+    for system, queries in lists.items():
+        lines = [
+            f"{query} Q0 {doc} 0 {9 - rank} x\n"
+            for query, docs in queries.items()
+            for rank, doc in enumerate(docs.split())
+        ]
+        (folder / f"{system}.trec").write_text("".join(lines))
+    return {system: folder / f"{system}.trec" for system in lists}
+
+
+def test_the_difference_is_against_the_first_baseline_or_between_the_two_best():
+    found = ByQuery.of(Measured(RESULTS, [against("start"), against("other")]))
+    assert found.pair == ("best", "start") and found.query_ids == ["q2", "q1", "q3"]
+    assert [found.difference(query_id) for query_id in found.query_ids] == [1.0, 0.5, -0.25]
+    found = ByQuery.of(Measured(RESULTS))
+    assert found.pair == ("best", "other") and found.query_ids == ["q2", "q3", "q1"]
+
+
+def test_the_baseline_may_be_the_best():
+    assert ByQuery.of(Measured(RESULTS, [against("best")])).pair == ("other", "best")
+
+
+def test_one_system_has_its_lowest_scores_first(tmp_path):
+    measured = Measured({"start": RESULTS["start"]})
+    assert ByQuery.of(measured).query_ids == ["q2", "q1", "q3"]
+    section = query_section(measured, Passages({}))
+    assert section.tables[0].rows[0] == ["q2", "0.0000", "0.0000"]
+    write_query_table(tmp_path / "queries.tsv", measured)
+    assert (tmp_path / "queries.tsv").read_text().splitlines()[:2] == [
+        "query_id\tmrr start\tmap start",
+        "q2\t0.000000\t0.000000",
+    ]
+
+
+def test_a_query_opens_to_the_best_of_each_system_and_to_relevant_passages(tmp_path):
+    section = query_section(Measured(RESULTS, [against("start")]), Passages(run_files(tmp_path), QRELS))
+    [table] = section.tables
+    assert [row[0] for row in table.rows] == ["q2", "q1", "q3"]
+    assert [row[1] for row in table.rows] == ["+1.0000", "+0.5000", "−0.2500"]
+    empty, opened = table.details[2], table.details[1]
+    assert empty.table.rows == [] and opened.title == "passages"
+    assert opened.table.columns == [Cell("passage", note="relevance; rank by system")]
+    assert [(cell.text, cell.note) for [cell] in opened.table.rows] == [
+        ("d1", "relevance 1; start 1, best 2, other –"),
+        ("d4", "relevance –; start 4, best 1, other –"),
+        ("d2", "relevance 0; start 2, best 4, other –"),
+        ("d3", "relevance –; start 3, best –, other –"),
+        ("d5", "relevance –; start –, best 3, other –"),
+        ("d9", "relevance 2; start –, best –, other –"),
+        ("d8", "relevance 1; start –, best –, other –"),
+        ("d7", "relevance 1; start –, best –, other –"),
+    ]
+
+
+def test_the_500_largest_differences_are_shown_and_looked_up_and_all_are_in_the_table(tmp_path, monkeypatch):
+    scores = {f"q{i}": i / 600 for i in range(600)}
+    measured = Measured({"low": {"mrr": dict.fromkeys(scores, 0.0)}, "high": {"mrr": scores}})
+    (tmp_path / "high.trec").write_text("".join(f"q{i} Q0 d{i} 1 1.0 x\n" for i in range(600)))
+    asked: list[str] = []
+    monkeypatch.setattr(Passages, "texts", lambda self, doc_ids: asked.extend(doc_ids) or {})
+    passages = Passages({"high": tmp_path / "high.trec"})
+    section = query_section(measured, passages)
+    assert len(section.tables[0].rows) == len(section.tables[0].details) == 500
+    assert asked == [f"d{i}" for i in range(599, 99, -1)]
+    assert "the 500 largest of 600 queries" in section.lead
+    text = markdown(ReportContent.of("All", measured, by_query=section))
+    assert "| q580 |" in text and "| q579 |" not in text and "Of 500 rows the first 20" in text
+    write_query_table(tmp_path / "queries.tsv", measured)
+    assert len((tmp_path / "queries.tsv").read_text().splitlines()) == 601
+
+
+def test_many_systems_are_cut_to_what_a_page_can_show():
+    many = {f"s{i}": {name: {"q": i / 10} for name in ("mrr", "map", "ndcg@10")} for i in range(9)}
+    section = query_section(Measured(many), Passages({}))
+    [table] = section.tables
+    heads = [(cell.text, cell.note) for cell in table.columns[2:]]
+    assert [name for name, note in heads if note == "mrr"] == ["s0", "s1", "s2", "s3", "s7", "s8"]
+    assert len(heads) == 12 and "3 systems more in queries.tsv" in section.explained
+
+
+ODD = "<script>alert('x')</script> &\u0000\t\n$x$ | *b* " + '"quoted"'
+
+
+def test_only_the_pages_own_script_runs_and_all_that_is_given_is_escaped(tmp_path, monkeypatch):
+    monkeypatch.setattr(Passages, "queries", {ODD: ODD, "plain": ODD})
+    monkeypatch.setattr(Passages, "ranked", lambda self, system, query_ids: {ODD: [ODD], "plain": ["d1"]})
+    monkeypatch.setattr(Passages, "texts", lambda self, doc_ids: dict.fromkeys(doc_ids, shortened(ODD)))
+    measured = Measured({ODD: {"mrr": {ODD: 1.0, "plain": 0.5}}, "b": {"mrr": {ODD: 0.0, "plain": 0.0}}})
+    passages = Passages({}, {ODD: {ODD: 1}})
+    paths = write_report(tmp_path, ReportContent.of("Odd", measured), measured, passages)
+    assert [path.name for path in paths] == ["report.md", "report.html", "queries.tsv"]
+    text, page, table = (path.read_text() for path in paths)
+    assert page.count("<script") == 1 and "<script" not in text.replace("\\<", "")
+    [script] = re.findall("<script>(.*)</script>", page, flags=re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert "default-src 'none'" in page and f"script-src 'sha256-{digest}'" in page
+    assert not re.search(r"(src|href)=(?![\"']?(data:|#))", page)
+    ElementTree.fromstring(page[page.index("<main>") : page.index("</main>") + 7])
+    assert [line.count("\t") for line in table.splitlines()] == [4, 4, 4]
+
+
+def test_no_script_where_nothing_is_sorted():
+    assert "<script" not in html(ReportContent("Nothing yet", {}, 0))
+
+
+def test_equal_results_give_equal_pages(tmp_path):
+    passages = Passages(run_files(tmp_path), QRELS)
+    for name in ("one", "two"):
+        write_report(tmp_path / name, ReportContent.of("Same", Measured(RESULTS)), Measured(RESULTS), passages)
+    for path in (tmp_path / "one").iterdir():
+        assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("text", "short"),
+    [
+        ("one two", "one two"),
+        ("one\ttwo\nthree", "one two three"),
+        ("one two three", "one two three"),
+        ("one two three four", "one two…"),
+        ("unbrokenletters", "unbrokenlett…"),
+    ],
+)
+def test_texts_are_cut_after_a_word(text: str, short: str) -> None:
+    assert shortened(text, 13) == short

@@ -1,0 +1,172 @@
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from hardneg.evaluation.significance import Comparison, Interval
+from hardneg.report.content import MeanScore, ReportContent, difference_bounds, estimates, legend, marks_of
+from hardneg.report.curve import learning_graphics, measurements
+from hardneg.report.page import html, markdown
+from hardneg.report.verdict import summary
+
+HISTORY = [
+    {"step": 1, "loss": 2.0, "lr": 1e-5},
+    {"step": 2, "loss": 1.0, "dev": {"ndcg@10": 0.4, "seconds": 3}},
+    {"step": 3, "loss": float("nan")},
+    {"step": 4, "loss": 1.5, "dev_ndcg@10": 0.3},
+]
+
+
+def comparison(system: str, baseline: str, p: float) -> Comparison:
+    return Comparison(system, baseline, "ndcg@10", 0.1, Interval(-0.05, 0.25), 43, p, p, p, p)
+
+
+def report(**changes: object) -> ReportContent:
+    fields: dict[str, object] = {
+        "title": "Two systems",
+        "systems": {
+            "bm25": {"ndcg@10": MeanScore(0.5, Interval(0.4, 0.6)), "mrr": MeanScore(0.7)},
+            "dense": {"ndcg@10": MeanScore(0.6, Interval(0.5, 0.7))},
+        },
+        "queries": 43,
+        "comparisons": [comparison("dense", "bm25", 0.002)],
+        "histories": {"dense": HISTORY},
+        "settings": {"learning rate": 1e-5, "loss": "star"},
+        "notes": ["2 queries have no ranking."],
+    }
+    return ReportContent(**(fields | changes))  # type: ignore[arg-type]
+
+
+def test_measurements() -> None:
+    assert measurements(HISTORY) == {"loss": [(1, 2.0), (2, 1.0), (4, 1.5)], "ndcg@10": [(2, 0.4), (4, 0.3)]}
+
+
+def test_intervals_end_where_metrics_do() -> None:
+    found = estimates({"hit_rate@1": {"q1": 1.0, "q2": 1.0, "q3": 0.9}, "mrr": {"q1": 0.0, "q2": 0.0, "q3": 0.1}})
+    high, low = found["hit_rate@1"].interval, found["mrr"].interval
+    assert high is not None and low is not None
+    assert high.high == 1.0 and high.low == pytest.approx(29 / 30 - 4.302653 * 0.1 / 3, abs=1e-6)
+    assert low.low == 0.0 and low.high == pytest.approx(1 / 30 + 4.302653 * 0.1 / 3, abs=1e-6)
+    wide = Comparison("dense", "bm25", "mrr", 0.6, Interval(-0.1, 1.3), 2, 0.1, 0.1, 0.1, 0.1)
+    assert difference_bounds(wide) == "[−0.100, +1.000]"
+    assert "cut at 0 and 1" in legend(report())[-2]
+
+
+def test_markdown_reads_as_a_paper() -> None:
+    text = markdown(report())
+    headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    assert headings == [
+        "Two systems", "Main comparison", "Effectiveness", "Paired tests", "Training", "How it was made",
+    ]  # fmt: skip
+    assert r"| bm25 | 0.5000 \[0.400, 0.600\] | 0.7000 |" in text
+    assert r"| dense | **0.6000**▲ \[0.500, 0.700\] | – |" in text
+    assert "▲ better, ▼ worse than bm25: p \\< 0.01 in both paired tests" in text
+    assert "| dense | loss | 2.0000 | 1.5000 | 1.0000 | 2 |" in text
+    assert "| dense | ndcg@10 | 0.4000 | 0.3000 | 0.4000 | 2 |" in text
+    assert "| learning rate | 1e-05 |" in text
+
+
+def test_one_sentence_tells_what_was_compared_on_what_and_what_holds() -> None:
+    assert summary(report()) == (
+        "dense against the baseline bm25, on 43 queries, by ndcg@10: "
+        "dense (+0.1000, 95 % interval −0.050 to +0.250) is better (corrected p = 0.002)."
+    )
+    chance = summary(report(comparisons=[comparison("dense", "bm25", 0.2)], over="43 queries of split test"))
+    assert chance.endswith(
+        "on 43 queries of split test, by ndcg@10: dense (+0.1000, 95 % interval −0.050 to +0.250) does not differ "
+        "beyond chance at 0.01 (corrected p = 0.200)."
+    )
+    assert summary(report(comparisons=[])).endswith("0.500 to 0.700). No difference was tested.")
+    alone = report(systems={"bm25": {"mrr": MeanScore(0.25)}}, comparisons=[])
+    assert summary(alone) == "bm25 reaches mrr 0.2500 on 43 queries."
+
+
+def test_of_many_systems_three_of_an_outcome_are_named_and_their_weakest_p() -> None:
+    names = ["as shipped", "a", "b", "c", "d", "e", "f"]
+    systems = {name: {"ndcg@10": MeanScore(0.5)} for name in names}
+    p_values = dict(zip(names[1:], (0.0001, 0.002, 0.003, 0.004, 0.3, 0.5), strict=True))
+    tests = [
+        Comparison(name, "as shipped", "ndcg@10", 0.1 + place / 100, None, 43, p, p, p, p / 2)
+        for place, (name, p) in enumerate(p_values.items())
+    ]
+    assert summary(report(systems=systems, comparisons=tests)) == (
+        "6 systems against the baseline “as shipped”, on 43 queries, by ndcg@10: d (+0.1300), c (+0.1200), b (+0.1100) "
+        "and 1 more are better (corrected p = 0.004); f (+0.1500) and e (+0.1400) do not differ beyond chance at 0.01 "
+        "(corrected p = 0.300 or more)."
+    )
+
+
+def test_each_baseline_has_its_sign() -> None:
+    pair = [comparison("dense", "bm25", 0.001), comparison("dense", "other", 0.001)]
+    assert "**0.6000**▲a▲b" in markdown(report(comparisons=pair))
+    assert any(line.startswith("▲b better, ▼b worse than other: ") for line in legend(report(comparisons=pair)))
+    none = report(comparisons=[comparison("dense", "bm25", 0.01)])
+    assert "▲" not in markdown(none)
+    assert "No difference has p < 0.01 in both paired tests after Holm's correction." in legend(none)
+
+
+def test_a_mark_is_for_who_beats_all_that_it_names() -> None:
+    systems = {name: {"ndcg@10": MeanScore(0.5)} for name in ("a", "b", "c", "d")}
+    worse = Comparison("a", "d", "ndcg@10", -0.1, None, 43, 0.001, 0.001, 0.001, 0.001)
+    tests = [comparison("c", "a", 0.002), comparison("c", "b", 0.002), comparison("d", "b", 0.2), worse]
+    marked = report(systems=systems, comparisons=tests, marks={"*": ["a", "b"], "‡": ["a"]})
+    assert [marks_of(marked, name, "ndcg@10") for name in systems] == ["", "", "*‡", "‡"]
+    assert legend(marked)[:2] == [
+        "* better than each of a, b: p < 0.01 in both paired tests after Holm's correction.",
+        "‡ better than a: p < 0.01 in both paired tests after Holm's correction.",
+    ]
+
+
+def test_page_is_self_contained_and_well_formed() -> None:
+    page = html(report())
+    assert not re.search(r"<script|<link|@import|url\(['\"]?(?!#)", page)
+    assert "<img" not in page and page.count('<svg class="drawn"') == 4
+    assert set(re.findall(r"https?://[^\s\"'<>]+", page)) <= {
+        "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink",
+    }  # fmt: skip
+    body = page[page.index("<main>") : page.index("</body>")]
+    ElementTree.fromstring(body)
+    assert html(report()) == page
+
+
+ODD = "<script>alert('x')</script> & $x_1$ \"q\" | *b*"
+
+
+@pytest.mark.parametrize("name", [ODD, "_hidden", "数据"])
+def test_whatever_is_given_is_escaped(name: str) -> None:
+    odd = report(
+        title=name,
+        systems={name: {name: MeanScore(0.5)}, "b": {name: MeanScore(0.4)}},
+        comparisons=[Comparison(name, "b", name, 0.1, None, 1, 1.0, 1.0, 1.0, 1.0)],
+        histories={name: HISTORY},
+        settings={name: name},
+        notes=[name],
+    )
+    page = html(odd)
+    assert "<script" not in page
+    ElementTree.fromstring(page[page.index("<main>") : page.index("</body>")])
+    assert "<script" not in markdown(odd).replace("\\<", "")
+
+
+def test_an_empty_report() -> None:
+    empty = ReportContent("Nothing yet", {}, 0)
+    assert markdown(empty) == "# Nothing yet\n"
+    assert "<h2>" not in html(empty)
+
+
+def test_curve_takes_the_colour_of_the_page() -> None:
+    loss, dev = learning_graphics({"dense": HISTORY})
+    assert loss.caption == "Training loss by step." and dev.caption == "ndcg@10 on the dev set by step."
+    assert loss.svg.count('class="curve c0"') == 2 and ">dense: 2.0000 to 1.5000.</desc>" in loss.svg
+    assert "#" not in loss.svg and "dense: 0.4000 to 0.3000." in dev.svg
+    assert learning_graphics({"dense": [{"step": 1, "lr": 0.1}]}) == []
+
+
+def test_a_long_history_stays_small() -> None:
+    long = [{"step": step, "loss": 1 / (1 + step)} for step in range(50_000)]
+    [loss] = learning_graphics({"m": long})
+    assert len(loss.svg) < 15_000
+
+
+def test_estimates() -> None:
+    assert estimates({"mrr": {"q1": 0.25}}) == {"mrr": MeanScore(0.25, None)}

@@ -1,0 +1,65 @@
+"""What a report says of systems with several seeds."""
+
+import numpy as np
+import pytest
+
+from hardneg.cli.console import measured_tables, stdout_console
+from hardneg.evaluation.metrics_json import Measured
+from hardneg.evaluation.seeds import averaged
+from hardneg.evaluation.significance import compare_all
+from hardneg.evaluation.two_level import compare_over_seeds
+from hardneg.report.content import ReportContent, estimates, legend, marks_of
+from hardneg.report.order import sections
+from hardneg.report.page import html, markdown
+from hardneg.report.seeds import outcome
+
+
+def seeded(effects: dict[str, list[float]], queries: int = 40) -> Measured:
+    """Systems whose score of a query is that query's, and what is added with each seed."""
+    random = np.random.default_rng(0)
+    base = random.uniform(0.2, 0.6, queries)
+    by_seed = {
+        system: {
+            seed: {"mrr@10": {f"q{i}": float(x) for i, x in enumerate(base + added + random.normal(0, 0.01, queries))}}
+            for seed, added in enumerate(seeds, 1)
+        }
+        for system, seeds in effects.items()
+    }
+    results = {"BM25": {"mrr@10": {f"q{i}": float(x) for i, x in enumerate(base)}}}
+    results |= {system: averaged([*seeds.values()]) for system, seeds in by_seed.items()}
+    tests = compare_over_seeds(results, by_seed, ["BM25"])
+    return Measured(results, compare_all(results, ["BM25"]), by_seed=by_seed, over_seeds=tests)
+
+
+def test_a_difference_within_the_seeds_noise_is_told_as_such_where_queries_alone_would_see_one():
+    noisy, steady = [0.1, -0.08, 0.05, 0.02, -0.03], [0.1, 0.101, 0.099, 0.102, 0.098]
+    measured = seeded({"noisy": noisy, "steady": steady})
+    page = ReportContent.of("", measured)
+    assert [outcome(test, 0.01) for test in page.over_seeds] == ["within the seeds' noise", "better"]
+    assert all(test.significant() for test in measured.comparisons)
+    assert marks_of(page, "noisy", "mrr@10") == "" and marks_of(page, "steady", "mrr@10") == "▲"
+    wide = page.systems["noisy"]["mrr@10"].interval
+    narrow = estimates(measured.results["noisy"])["mrr@10"].interval
+    assert wide is not None and narrow is not None and wide.high - wide.low > 1.1 * (narrow.high - narrow.low)
+    assert any(line.startswith("Rows of several seeds") for line in legend(page))
+
+
+def test_seeds_stand_in_every_form_of_the_report_alike(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("COLUMNS", "200")
+    measured = seeded({"noisy": [0.1, -0.08, 0.05], "steady": [0.1, 0.101, 0.099]})
+    page = ReportContent.of("", measured)
+    section = next(section for section in sections(page) if section.title == "Seeds")
+    deviation = np.std([np.mean([*made["mrr@10"].values()]) for made in measured.by_seed["noisy"].values()], ddof=1)
+    assert section.tables[0].rows[0][:3] == ["mrr@10", "noisy", "3"]
+    assert section.tables[0].rows[0][4] == f"{deviation:.4f}"
+    assert section.lines[-1].startswith("One run alone: BM25.")
+    measured_tables(stdout_console(), measured)
+    for text in (markdown(page), html(page).replace("&#39;", "'"), capsys.readouterr().out):
+        assert "within the seeds' noise" in text and "over seeds" in text
+
+
+def test_without_seeds_a_report_says_nothing_of_them():
+    measured = seeded({})
+    assert "seed" not in markdown(ReportContent.of("", measured)).lower()

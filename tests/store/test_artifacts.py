@@ -1,0 +1,172 @@
+import errno
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+from hardneg.formats.vectors.journal import Journal
+from hardneg.records.errors import ArtifactError, ClosedArtifact
+from hardneg.runtime.progress import Silent
+from hardneg.store.artifacts import MANIFEST, Artifact, Store, disk_errors
+from hardneg.store.atomic_write import aside
+from hardneg.store.integrity import check
+from hardneg.store.roots import garbage, keep
+from tests.nfs_locks import as_nfs
+
+KEY = "ab" * 16
+
+
+def make(store: Store, key: str = KEY, text: str = "hello") -> Artifact:
+    (store.workspace(key) / "sub").mkdir(exist_ok=True)
+    (store.workspace(key) / "sub" / "data").write_text(text)
+    return store.commit(key, "run", {"queries": 3}, {"stage": "search", "name": "bm25"})
+
+
+def test_an_artifact_is_found_after_its_commit_only(tmp_path):
+    store = Store(tmp_path)
+    (store.workspace(KEY) / "half").write_text("x")
+    assert store.find(KEY) is None
+    made = make(store)
+    found = store.find(KEY)
+    assert found == made
+    assert found.facts == {"queries": 3} and (found.path / "sub" / "data").read_text() == "hello"
+    assert not (tmp_path / f"{KEY}.partial").exists()
+
+
+def test_what_a_killed_writer_left_aside_is_no_part_of_the_artifact(tmp_path):
+    store = Store(tmp_path)
+    aside(store.workspace(KEY) / "data").write_text("half")
+    assert set(make(store).files) == {"sub/data"} and [p.name for p in store.path(KEY).glob(".*")] == []
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path: (path / "sub" / "data").write_text("hell"), "sub/data has 4 bytes, its manifest says 5"),
+        (lambda path: (path / "sub" / "data").unlink(), "sub/data is missing"),
+        (lambda path: (path / MANIFEST).unlink(), "manifest.json is missing"),
+        (lambda path: (path / MANIFEST).write_text('{"form'), "damaged"),
+        (lambda path: (path / MANIFEST).write_text("[]"), "not a manifest"),
+    ],
+)
+def test_damage_is_told(tmp_path, damage, message):
+    store = Store(tmp_path)
+    path = make(store).path
+    for file in [path / MANIFEST, path / "sub" / "data"]:
+        file.chmod(0o644)
+    damage(path)
+    with pytest.raises(ArtifactError, match=message):
+        store.find(KEY)
+    store.discard(KEY)
+    assert store.find(KEY) is None and make(store)
+
+
+def test_a_newer_format_is_not_read(tmp_path):
+    store = Store(tmp_path)
+    manifest = make(store).path / MANIFEST
+    manifest.chmod(0o644)
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format": 99}))
+    with pytest.raises(ArtifactError, match="newer hardneg"):
+        store.find(KEY)
+
+
+def test_the_lock_of_a_dead_process_is_free(tmp_path):
+    program = textwrap.dedent(f"""
+        import os, signal, time
+        from pathlib import Path
+        from hardneg.store.artifacts import Store
+        with Store(Path({str(tmp_path)!r})).lock({KEY!r}):
+            print("held", flush=True)
+            time.sleep(3600)
+    """)
+    holder = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout.readline() == "held\n"
+    store = Store(tmp_path)
+    (store.workspace(KEY) / "x").write_text("x")
+    assert garbage(store) == []
+    waited = []
+
+    def waiting():
+        waited.append(time.monotonic())
+        holder.kill()
+
+    with store.lock(KEY, waiting):
+        assert waited
+    holder.wait()
+    holder.stdout.close()
+    assert [path.name for path, _ in garbage(store)] == [f"{KEY}.partial"]
+
+
+def test_what_a_run_folder_uses_is_no_garbage(tmp_path):
+    store, out = Store(tmp_path / "store"), tmp_path / "out"
+    out.mkdir()
+    make(store)
+    make(store, "cd" * 16)
+    keep(store, out, [KEY])
+    assert [path.name for path, _ in garbage(store)] == ["cd" * 16]
+    out.rmdir()
+    assert len(garbage(store)) == 2
+
+
+@pytest.mark.parametrize(("number", "words"), [(errno.ENOSPC, "disk is full"), (errno.EROFS, "read-only")])
+def test_the_disk_is_named_in_one_line(tmp_path, number, words):
+    with pytest.raises(ArtifactError, match=words), disk_errors(tmp_path):
+        raise OSError(number, os.strerror(number), "somewhere")
+    with pytest.raises(ArtifactError, match=r"^written"), disk_errors(tmp_path):  # as of a copy that fails
+        raise OSError(number, os.strerror(number), "read", None, "written")
+
+
+def test_listing_tells_of_the_damaged_ones(tmp_path):
+    store = Store(tmp_path)
+    make(store)
+    data = make(store, "cd" * 16).path / "sub" / "data"
+    data.chmod(0o644)
+    data.write_text("")
+    whole, damaged = store.artifacts()
+    assert isinstance(whole, Artifact) and "damaged" in str(damaged)
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_held_locks_are_seen_on_a_network_file_system(tmp_path, monkeypatch, read_only):
+    asked = as_nfs(monkeypatch)
+    store = Store(tmp_path)
+    with store.lock("a"), store.lock("b", shared=True):
+        pass
+    monkeypatch.setattr(Store, "read_only", read_only)
+    assert not store.held("a")
+    with Store(tmp_path).lock("a"):
+        assert store.held("a")
+    assert len(asked) == 5
+
+
+def test_what_another_user_keeps_closed_is_not_damaged(tmp_path, monkeypatch):
+    store = Store(tmp_path)
+    make(store)
+
+    def closed(path, **given):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr("pathlib.Path.read_text", closed)
+    with pytest.raises(ClosedArtifact, match="another user made it, and lets you not read it; ask for rights"):
+        store.find(KEY)
+    with pytest.raises(ClosedArtifact):
+        list(check(store, Silent()))
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o002, 0o664), (0o022, 0o644), (0o077, 0o600)])
+def test_locks_and_journals_are_for_whom_the_umask_lets(tmp_path, umask, mode):
+    before = os.umask(umask)
+    try:
+        with Store(tmp_path).lock(KEY):
+            pass
+        journal = Journal(tmp_path, "journal")
+        journal.start()
+        journal.release()
+    finally:
+        os.umask(before)
+    for path in (tmp_path / "locks" / KEY, tmp_path / "journal"):
+        assert path.stat().st_mode & 0o777 == mode

@@ -1,0 +1,177 @@
+"""What the store keeps: results that are there, and what runs have made that did not finish."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from hardneg.cli.main import app
+from hardneg.records.errors import ArtifactError
+from hardneg.store.artifacts import Store
+from hardneg.store.roots import begun, collect, files_of, garbage, keep, laid_out, record, strangers, unfinished
+
+KEY, OTHER = "ab" * 16, "cd" * 16
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """One finished artifact and one that is being made."""
+    store = Store(tmp_path / "store")
+    (store.workspace(KEY) / "data").write_text("x")
+    store.commit(KEY, "run", {}, {})
+    (store.workspace(OTHER) / "half").write_text("x")
+    return store
+
+
+def test_a_run_keeps_its_keys_until_it_is_finished_or_forgotten(store: Store, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert len(garbage(store)) == 2
+    with begun(store, "recipe run", out, [KEY, OTHER]):
+        (run,) = unfinished(store)
+        assert run.running and run.owner == out and run.command == "recipe run" and run.keys == {KEY, OTHER}
+        assert garbage(store) == collect(store, forget=True) == []
+        out.mkdir()
+        keep(store, out, [KEY])
+    assert unfinished(store) == []
+    assert [path.name for path, _ in garbage(store)] == [f"{OTHER}.partial"]
+
+
+@pytest.mark.parametrize("end", ["raise SystemExit(130)", "os.kill(os.getpid(), 9)"])
+def test_what_a_stopped_run_has_made_is_kept(store: Store, tmp_path: Path, end: str) -> None:
+    program = textwrap.dedent(f"""
+        import os
+        from pathlib import Path
+        from hardneg.store.artifacts import Store
+        from hardneg.store.roots import begun
+        with begun(Store(Path({str(store.root)!r})), "train", Path({str(tmp_path / "out")!r}), {[KEY, OTHER]!r}):
+            {end}
+    """)
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode in (130, -9)
+    (run,) = unfinished(store)
+    assert not run.running and garbage(store) == collect(store) == []
+    assert len(garbage(store, forget=True)) == len(collect(store, forget=True)) == 2
+    assert unfinished(store) == [] and [path.name for path in store.root.iterdir() if len(path.name) > 6] == []
+
+
+def test_the_note_of_a_result_that_is_gone_goes(store: Store, tmp_path: Path) -> None:
+    keep(store, tmp_path / "out", [KEY])
+    assert len(garbage(store)) == 2 and list(store.root.glob("roots/*"))
+    collect(store)
+    assert not list(store.root.glob("roots/*"))
+
+
+def test_nothing_is_removed_where_a_root_cannot_be_read(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    keep(store, tmp_path / "out", [KEY])
+    (root,) = store.root.glob("roots/*")
+    root.write_text("{")
+    with pytest.raises(ArtifactError, match="damaged"):
+        collect(store)
+    assert store.find(KEY)
+
+
+def test_a_result_is_known_by_its_files_as_they_were(store: Store, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with laid_out(store, "encode", out, [KEY], [out]):
+        assert record(store, out).files is None
+        out.mkdir()
+        (out / "own").write_text("x")
+        os.link(store.path(KEY) / "data", out / "linked")
+    known = record(store, out)
+    assert known.command == "encode" and set(known.files) == {"own", "linked"}
+    assert list(strangers(out, out, known.files)) == []
+    os.utime(store.path(KEY) / "data", ns=(1, 1))
+    assert list(strangers(out, out, known.files)) == []
+    (out / "own").write_text("xy")
+    (out / "new").touch()
+    assert list(strangers(out, out, known.files)) == [out / "new", out / "own"]
+
+
+def test_what_a_command_wrote_earlier_stays_its_own_until_it_is_changed(store: Store, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    for name in ("first", "second", "third"):
+        with laid_out(store, "recipe run", out, [KEY], [out / name]):
+            (out / name).write_text(name)
+        if name == "second":
+            (out / name).write_text("of the user's")
+    assert set(record(store, out).files) == {"first", "third"}
+    with laid_out(store, "report", out, [KEY], [out / "fourth"]):
+        (out / "fourth").write_text("x")
+    assert set(record(store, out).files) == {"fourth"}
+
+
+def test_a_failed_write_is_known_as_far_as_it_went(store: Store, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for text in (None, "x"):
+        with pytest.raises(KeyboardInterrupt), laid_out(store, "fuse", out, [], [out]):
+            if text:
+                out.write_text(text)
+            raise KeyboardInterrupt
+        known = record(store, out)
+        assert (known.files if known else {}) == files_of(out, [out])
+
+
+@pytest.mark.parametrize("taking", ["its keys are noted", "it is made"])
+def test_what_a_run_takes_while_others_are_removed_stays(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taking: str
+) -> None:
+    remove, runs = shutil.rmtree, contextlib.ExitStack()
+
+    def slow(path: Path) -> None:
+        monkeypatch.undo()
+        if taking == "it is made":
+            runs.enter_context(store.lock(OTHER))
+        else:
+            runs.enter_context(begun(store, "encode", tmp_path / "out", [OTHER]))
+        remove(path)
+
+    monkeypatch.setattr("shutil.rmtree", slow)
+    with runs:
+        assert [path.name for path, _ in collect(store)] == [KEY]
+        assert (store.root / f"{OTHER}.partial" / "half").read_text() == "x"
+        monkeypatch.undo()
+        assert store.find(KEY) is None and collect(store) == []
+    assert sorted(path.name for path in store.root.iterdir())[:1] == [f"{OTHER}.partial"]
+
+
+def test_a_run_that_begins_again_is_not_forgotten(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with contextlib.suppress(KeyboardInterrupt), begun(store, "encode", tmp_path / "out", [OTHER]):
+        raise KeyboardInterrupt
+    seen = unfinished(store)
+    with begun(store, "encode", tmp_path / "out", [OTHER]):
+        monkeypatch.setattr("hardneg.store.roots.unfinished", lambda store: seen)  # as it was looked at just before
+        collect(store, forget=True)
+        monkeypatch.undo()
+        assert unfinished(store)[0].running and (store.root / f"{OTHER}.partial").exists()
+
+
+def test_a_removal_that_was_killed_is_finished_by_the_next(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(path: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("shutil.rmtree", killed)
+        collect(store)
+    assert store.find(KEY) is None and len(collect(store)) == 2
+    assert sorted(path.name for path in store.root.iterdir()) == ["locks"]
+
+
+def test_a_clock_that_is_set_back_lets_nothing_go(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hardneg.store.roots.time.time", lambda: 4e9)
+    with contextlib.suppress(KeyboardInterrupt), begun(store, "encode", tmp_path / "out", [KEY, OTHER]):
+        raise KeyboardInterrupt
+    monkeypatch.undo()
+    result = CliRunner().invoke(app, ["artifacts", "gc", "--delete", "--store", str(store.root)])
+    assert result.exit_code == 0 and "begun <1 s ago; what it has made is kept" in result.output, result.output
+    assert store.find(KEY) and (store.root / f"{OTHER}.partial").exists()

@@ -1,0 +1,37 @@
+"""The walls that import-linter cannot count: how far doors and commands still reach past the Python functions."""
+
+from functools import cache
+from typing import Any
+
+import pytest
+
+OPEN = {"records", "api", "lines"}
+"""What a door may import: records, and the Python functions."""
+TO_COMMANDS = {*OPEN, "verbs", "analysis", "recipe", "store", "report", "doors"}
+PAST = {"browse": 20, "hub": 40, "mteb": 40, "trainer": 32, "pyserini": 18}
+"""Imports of each door that reach further; these numbers may only fall."""
+COMMANDS_PAST = 60
+
+
+@cache
+def graph() -> Any:
+    import grimp
+
+    return grimp.build_graph("hardneg")
+
+
+def reaching(room: str, allowed: set[str]) -> set[tuple[str, str]]:
+    """The imports of the modules in a room that end in none of the allowed rooms, nor in its own."""
+    found, allowed = graph(), {*allowed, room.split(".")[0]}
+    sources = found.find_descendants(f"hardneg.{room}")
+    pairs = {(source, name) for source in sources for name in found.find_modules_directly_imported_by(source)}
+    return {(source, name) for source, name in pairs if name != "hardneg" and name.split(".")[1] not in allowed}
+
+
+@pytest.mark.parametrize("door", PAST)
+def test_doors_reach_past_the_functions_less_and_less(door: str) -> None:
+    assert len(reaching(f"doors.{door}", OPEN)) == PAST[door]
+
+
+def test_commands_reach_past_the_functions_less_and_less() -> None:
+    assert len(reaching("cli", TO_COMMANDS)) == COMMANDS_PAST

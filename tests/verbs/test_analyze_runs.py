@@ -1,0 +1,132 @@
+import numpy as np
+import pytest
+from recipe.recipes import small_collection, small_tree, write_recipe
+
+from hardneg.datasets.beir import Beir
+from hardneg.formats.collection import write_collection
+from hardneg.formats.negatives import write_negatives
+from hardneg.formats.runs import write_run
+from hardneg.recipe.load import load_recipe
+from hardneg.recipe.plan import make_plan
+from hardneg.records.errors import DataError, RecipeError
+from hardneg.records.types import Negatives, RankedList
+from hardneg.runtime.progress import Silent
+from hardneg.verbs.shared.context import ArtifactInput
+from tests.run_lists import falling
+from tests.verbs.analyzed import context, made
+
+SPARSE = {"q46": ["d46", "d1"], "q47": ["d1", "d47"], "q48": ["d2"]}
+DENSE = {"q46": ["d1", "d46"], "q47": ["d47", "d3"], "q48": ["d2"]}
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("stored")
+    write_collection(Beir(str(small_collection(folder / "data"))).load(), folder / "stored", Silent())
+    for name, lists in (("sparse", SPARSE), ("dense", DENSE)):
+        (folder / name).mkdir()
+        write_run(folder / name / "run.trec.gz", falling(lists).items())
+    (folder / "mined").mkdir()
+    mined = Negatives("q46", ["d46"], ["d1", "d2"], np.zeros(2, np.float32))
+    write_negatives(folder / "mined" / "negatives.arrow", [mined])
+    return folder
+
+
+def content(stored, folder, spec, **inputs):
+    """What the only analysis of a spec says, and its section of the report."""
+    ((name, _),) = spec.items()
+    given = {f"{name}.{path.replace('__', '.')}": ArtifactInput(of, "", stored / of) for path, of in inputs.items()}
+    return made(context(folder, spec, given, stored / "stored"))
+
+
+def test_what_nobody_judged_is_counted_by_the_judgements_of_the_split(stored, tmp_path):
+    spec = {"unjudged": {"runs": {"BM25": "a", "dense": "b"}, "against": "BM25", "depth": 1, "overlap_depth": 2}}
+    found, section = content(stored, tmp_path, spec, runs__BM25="sparse", runs__dense="dense")
+    sparse, dense = found["runs"]["BM25"], found["runs"]["dense"]
+    assert sparse["per_query"] == {"q46": 0.0, "q47": 1.0, "q48": 1.0}
+    assert dense["overlap"] == pytest.approx((1 + 0.5 + 1) / 3) and found["judged_zero"] == 0
+    assert section.tables[0].columns == ("run", "ndcg@10", "unjudged at 1", "overlap with BM25 at 2", "queries")
+    assert section.tables[0].rows[1][2:] == ["66.7%", "83.3%", "3"] and "may be a miss" in section.explained
+
+
+def test_overlap_of_runs_and_of_negatives_with_those_met_in_testing(stored, tmp_path):
+    spec = {"overlap": {"runs": {"a": "x", "b": "y"}, "negatives": {"t": "m"}, "met": {"t": "y"}, "depth": 1}}
+    inputs = {"runs__a": "sparse", "runs__b": "dense"}
+    found, section = content(stored, tmp_path, spec, **inputs, negatives__t="mined", met__t="dense")
+    shares = {"q46": 0.0, "q47": 0.0, "q48": 1.0}
+    shared = {"overlap": pytest.approx(1 / 3), "queries": 3, "left_out": {}, "per_query": shares}
+    assert found["runs"] == [{"run": "a", "against": "b", **shared}]
+    assert found["negatives"] == [{"training": "t", "overlap": 0.5, "queries": 1, "left_out": {}}]
+    assert section.tables[0].rows == [
+        ["a", "b", "33.3%", "3", "0"],
+        ["t", "negatives met in testing", "50.0%", "1", "0"],
+    ]
+
+
+def test_wins_come_with_the_texts_of_queries_and_documents(stored, tmp_path):
+    spec = {"query-wins": {"run": "dense", "against": "bm25", "metric": "mrr@10", "examples": 1}}
+    found, section = content(stored, tmp_path, spec, run="dense", against="sparse")
+    assert (found["wins"], found["losses"], found["ties"]) == (1, 1, 12)
+    best = found["queries"][0]
+    assert (best["query_id"], best["ours"], best["theirs"], best["rank"]) == ("q47", 1.0, 0.5, 1)
+    assert best["text"] == "bright copper"
+    assert best["documents"][0]["doc_id"] == "d47" and "was seen again" in best["documents"][0]["text"]
+    assert [row[0].split()[0] for row in section.tables[0].rows] == ["q47", "q46"]
+
+
+def test_tails_of_scores_and_a_run_that_is_too_short(stored, tmp_path):
+    (stored / "long").mkdir(exist_ok=True)
+    entry = ("q46", RankedList([f"d{i}" for i in range(12)], np.arange(12, 0, -1, np.float32)))
+    write_run(stored / "long" / "run.trec.gz", [entry])
+    spec = {"scores": {"runs": {"long": "x"}, "queries": ["q46"]}}
+    found, section = content(stored, tmp_path / "long", spec, runs__long="long")
+    assert found["long"][0]["single"] == {"q46": found["long"][0]["mean"]}
+    assert found["long"][0]["ranks"] == list(range(1, 11)) and section.tables[0].rows[0][:3] == ["long", "10", "6"]
+    with pytest.raises(DataError, match=r"behind\.analysis\.scores\.runs\.short: no query has 10 documents"):
+        content(stored, tmp_path / "short", {"scores": {"runs": {"short": "x"}}}, runs__short="dense")
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ({"unjudged": {"runs": {"a": "start-test"}, "against": "b"}}, "no run is labelled b; runs has a"),
+        ({"unjudged": {"runs": {"a": "static"}}}, "makes negatives, but run is needed"),
+        ({"overlap": {"runs": {"a": "start-test"}}}, "give two runs"),
+        ({"overlap": {"negatives": {"a": "static"}, "met": {"b": "start-train"}}}, "the same labels"),
+        ({"query-wins": {"run": "start-test", "against": "scores"}}, "makes metrics, but run is needed"),
+    ],
+)
+def test_mistakes_are_told_before_anything_runs(tmp_path, tiny_model, spec, told):
+    tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
+    tree["stages"]["behind"] = {"stage": "analyze", "analysis": spec}
+    with pytest.raises(RecipeError, match=told):
+        load_recipe(write_recipe(tmp_path / "small.yaml", tree))
+
+
+def test_stages_are_inputs_by_their_path(tmp_path, tiny_model):
+    wins = {"run": "star-test", "against": "start-test"}
+    part = {"negatives": {"STAR": "static"}, "met": {"STAR": "start-train"}}
+    tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
+    tree["stages"]["behind"] = {"stage": "analyze", "analysis": {"overlap": part, "query-wins": wins}, "split": "test"}
+    inputs = make_plan(load_recipe(write_recipe(tmp_path / "small.yaml", tree))).steps["behind"].inputs
+    wanted = {"overlap.negatives.STAR": "static", "overlap.met.STAR": "start-train", "query-wins.run": "star-test"}
+    assert {path: inputs[f"analysis.{path}"] for path in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("unjudged", "must map each analysis by its name to its options"),
+        ([{"name": "unjudged", "runs": {}}], "must map each analysis by its name to its options"),
+        ({"name": "unjudged", "runs": {}}, "must map each analysis by its name to its options"),
+        ({"unjudge": {"runs": {}}}, "no analyses plugin is called 'unjudge'; did you mean 'unjudged'"),
+        ({"drift": {"training": {"a": "star"}}}, "drift.training: no such option; did you mean 'trainings'"),
+        ({}, "must have at least 1"),
+    ],
+)
+def test_what_is_no_analysis_is_told(tmp_path, tiny_model, given, told):
+    tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
+    tree["stages"]["behind"] = {"stage": "analyze", "analysis": given}
+    with pytest.raises(RecipeError) as failed:
+        load_recipe(write_recipe(tmp_path / "small.yaml", tree))
+    assert told in str(failed.value)

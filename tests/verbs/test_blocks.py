@@ -1,0 +1,111 @@
+"""Stages that an engine makes block by block give the bytes that they give at once."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+from recipe.recipes import large_collection, small_collection, small_tree, write_recipe
+
+from hardneg.encoders.corpus import stream
+from hardneg.recipe.execute import Options, Watcher, execute
+from hardneg.recipe.load import load_recipe
+from hardneg.recipe.plan import make_plan
+from hardneg.store.artifacts import MANIFEST, Store
+from hardneg.verbs import mine, rerank
+from tests.tiny import tiny_static
+
+
+@dataclass(frozen=True)
+class Backwards:
+    """Makes the last block first, each with the work opened anew, as a writer of its own."""
+
+    version: ClassVar[int] = 1
+    resumes: ClassVar[bool] = True
+    counts: ClassVar[dict[str, int]] = {}
+
+    def make(self, context):
+        first = context.spec.blocks(context)
+        if first is None:
+            return context.spec.make(context)
+        assert first.finished() == set()
+        for number in reversed(range(len(first.sizes))):
+            blocks = context.spec.blocks(context, number + 1)
+            ((made, content),) = blocks.make([number])
+            assert made == number
+            blocks.write(number, content)
+        Backwards.counts[context.name] = len(first.sizes)
+        assert first.finished() == set(range(len(first.sizes))) and sum(first.sizes) > 0
+        return first.finish()
+
+
+def tree(collection, model, miner):
+    made = small_tree(collection, model)
+    kept = {name: made["stages"][name] for name in ("start-index", "start-train", "start-test")}
+    mining = {"stage": "mine", "runs": {"dense": "start-train"}, "miner": miner}
+    ranked = {**kept["start-train"], "candidates": "start-train", "depth": 5}
+    return {**made, "stages": {**kept, "ranked": ranked, "mined": mining}}
+
+
+def compared(plan, folder):
+    """Both ways, and that they give the same files and tell the same of them."""
+    made = [
+        execute(plan, Store(folder / name), Options(device="cpu", **engine), Watcher()).artifacts
+        for name, engine in (("local", {}), ("blocks", {"engine": Backwards()}))
+    ]
+    for name, own in made[0].items():
+        other = made[1][name]
+        assert own.files == other.files and set(own.files) - {MANIFEST}, name
+        assert counts(own.facts) == counts(other.facts), name
+    return made[1]
+
+
+def counts(facts):
+    return {name: value for name, value in facts.items() if "seconds" not in name and name not in ("usage", "choices")}
+
+
+@pytest.fixture(autouse=True)
+def forget():
+    Backwards.counts.clear()
+
+
+def test_small_blocks(tmp_path, tiny_model, tiny_reranker, monkeypatch):
+    monkeypatch.setattr(mine, "_BLOCK", 5)
+    monkeypatch.setattr(rerank, "_PAIRS", 12)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    told = {"name": "denoised", "below": 0.9, "depth": 8}
+    made = tree(small_collection(tmp_path / "data"), tiny_model, told)
+    plugin = {"name": "cross-encoder", "source": str(tiny_reranker), "length": 32}
+    again = {"stage": "rerank", "plugin": plugin, "run": "start-train", "split": "train", "depth": 3}
+    made["stages"] |= {"again": {**again, "positives": True, "precision": "fp32", "keep_scores": False}}
+    made["stages"]["start-train"]["depth"] = 4
+    plan = make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", made)))
+    found = compared(plan, tmp_path)
+    assert Backwards.counts == {
+        "start-index": 1, "start-train": 1, "start-test": 1, "ranked": 1, "mined": 8, "again": 9
+    }  # fmt: skip
+    assert found["mined"].facts["dropped as positive"] > 0 and "dropped.arrow" in found["mined"].files
+    assert found["again"].facts["positives that the run lacks"] > 0
+
+
+def test_queries_of_a_file(tmp_path, tiny_model):
+    (tmp_path / "own.tsv").write_text("a\tquick violin\nb\tslow river\n")
+    made = tree(small_collection(tmp_path / "data"), tiny_model, "topk")
+    searched = {"stage": "search", "index": "start-index", "queries": str(tmp_path / "own.tsv")}
+    made["stages"] = {"start-index": made["stages"]["start-index"], "own": searched}
+    found = compared(make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", made))), tmp_path)
+    assert sorted(found["own"].files) == ["queries.arrow", "run.trec.gz"]
+
+
+def test_blocks_of_shards(tmp_path, monkeypatch):
+    monkeypatch.setattr(stream, "BLOCK", 10)
+    made = tree(small_collection(tmp_path / "data"), tiny_static(tmp_path / "model"), "topk")
+    made["stages"]["start-index"]["shards"] = 2
+    found = compared(make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", made))), tmp_path)
+    assert Backwards.counts["start-index"] > 2 and "shard-00001/index" in found["start-index"].files
+
+
+@pytest.mark.slow
+def test_several_blocks_of_passages_and_windows_of_queries(tmp_path):
+    made = tree(large_collection(tmp_path / "data"), tiny_static(tmp_path / "model"), "topk")
+    compared(make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", made))), tmp_path)
+    assert Backwards.counts == {"start-index": 3, "start-train": 2, "start-test": 1, "ranked": 2, "mined": 5}

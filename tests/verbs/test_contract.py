@@ -1,0 +1,51 @@
+"""Every built-in verb keeps the contract of verbs."""
+
+from types import MappingProxyType
+
+from hardneg.registry.plugins import load_plugin, plugin_names
+from hardneg.testing import StageTests
+from hardneg.verbs.dataset import ReadDataset
+
+_VECTORS, _RUN, _OTHER = "some-index", "some-run", "other-run"
+_MAPPINGS = {
+    "analyze": {"analysis": {"sizes": {"indexes": {"a": _VECTORS}}}},
+    "encode": {},
+    "evaluate": {"runs": {"row": _RUN}},
+    "fuse": {"runs": {"one": _RUN, "two": _OTHER}},
+    "import": {"vectors": "some-file"},
+    "index": {"backend": "sq8", "vectors": _VECTORS},
+    "label": {"run": _RUN, "scores": _OTHER},
+    "mine": {"miner": "topk", "runs": {"dense": _RUN}},
+    "model": {"model": "somebody/some-model"},
+    "report": {"evaluation": "some-scores"},
+    "rerank": {"reranker": "some-reranker", "run": _RUN},
+    "search": {"index": _VECTORS},
+    "train": {"negatives": "some-negatives", "loss": "star", "options": {"max_steps": 9}},
+    "train-queries": {"index": _VECTORS, "loss": {"name": "lambda", "cut": 9}, "options": {"max_steps": 9}},
+    "train-refreshed": {"loss": "nll", "refresh": {"every": 3}, "options": {"max_steps": 9}},
+    "train-reranker": {
+        "reranker": {"name": "cross-encoder", "source": "somebody/some-model"},
+        "negatives": "some-negatives",
+        "options": {"max_steps": 9},
+    },
+}
+
+
+def _of(verb: str) -> type[StageTests]:
+    body = {"stage": load_plugin("stages", verb), "mapping": {"stage": verb, **_MAPPINGS[verb]}}
+    return type(f"Test{verb.title().replace('-', '')}", (StageTests,), body)
+
+
+globals().update({kind.__name__: kind for kind in map(_of, _MAPPINGS)})
+
+
+class TestDataset(StageTests):
+    stage = ReadDataset
+    mapping = MappingProxyType({"stage": "dataset", "loader": "pynames"})
+
+
+def test_no_verb_of_ours_is_left_out() -> None:
+    own = {
+        name for name in plugin_names("stages") if load_plugin("stages", name).__module__.startswith("hardneg.verbs.")
+    }
+    assert own == _MAPPINGS.keys()

@@ -1,0 +1,110 @@
+"""Losses at several sizes of vectors, and penalties, as a recipe says them."""
+
+from types import SimpleNamespace
+
+import pytest
+from recipe.recipes import small_collection, small_tree, write_recipe
+
+from hardneg.encoders.open.resolved import resolve
+from hardneg.encoders.spec import ModelSpec
+from hardneg.recipe.execute import Options, Watcher, execute
+from hardneg.recipe.load import load_recipe
+from hardneg.recipe.plan import make_plan
+from hardneg.records.errors import RecipeError
+from hardneg.store.artifacts import Store
+from hardneg.training.history import History
+from hardneg.verbs.shared import training_options
+from hardneg.verbs.train import Train
+
+TRAIN = {"stage": "train", "loss": "star", "negatives": "some-negatives"}
+
+
+def tree_of(collection, model):
+    tree = small_tree(collection, model)
+    tree["stages"] = {name: tree["stages"][name] for name in ("start-index", "start-train", "static", "star")}
+    return tree
+
+
+def planned(folder, tree, *settings):
+    return make_plan(load_recipe(write_recipe(folder / "dims.yaml", tree), settings=settings))
+
+
+def test_dims_are_a_list_or_have_weights():
+    plain = Train.model_validate(TRAIN)
+    listed = Train.model_validate({**TRAIN, "dims": [8, 32]})
+    assert list(listed.dims.items()) == [(32, 1.0), (8, 1.0)]
+    assert listed == Train.model_validate({**TRAIN, "dims": {32: 1, "8": 1}})
+    assert plain.dims is None and "dims" not in plain.identity() and "regularizer" not in plain.identity()
+    assert listed.identity() == {**plain.identity(), "dims": {"32": 1.0, "8": 1.0}}
+    assert listed.model_copy(update={"dims": None}).identity() == plain.identity()
+
+
+@pytest.mark.parametrize(
+    ("dims", "told"), [([], "dims"), ([8, 8], "8 stands there twice"), ([0], "dims"), ({8: 0}, "dims"), ("8", "dims")]
+)
+def test_dims_that_make_no_sense(dims, told):
+    with pytest.raises(ValueError, match=told):
+        Train.model_validate({**TRAIN, "dims": dims})
+
+
+def test_keys_and_mistakes(tmp_path, tiny_model):
+    tree = tree_of(small_collection(tmp_path / "data"), tiny_model)
+    key = planned(tmp_path, tree).keys["star"]
+    keys = {planned(tmp_path, tree, f"stages.star.dims={dims}").keys["star"] for dims in ("[32, 8]", "{32: 1, 8: 2}")}
+    assert len(keys | {key}) == 3
+    with pytest.raises(
+        RecipeError, match=r"stages\.star\.dims: 48 is more than the 16 dimensions of the recipe's model"
+    ):
+        planned(tmp_path, tree, "stages.star.dims=[48, 16]", "model.truncate_dim=16")
+    with pytest.raises(RecipeError, match="64 is more than the 32 dimensions of the recipe's model"):
+        planned(tmp_path, tree, "stages.star.dims=[64, 16]")
+    with pytest.raises(
+        RecipeError, match=r"flops is a penalty on weights of terms, and the recipe's model makes one vec"
+    ):
+        planned(tmp_path, tree, "stages.star.regularizer=flops")
+
+
+def model_of(family):
+    return SimpleNamespace(known_family=family, dimension=32)
+
+
+@pytest.mark.parametrize(
+    ("form", "settings", "told"),
+    [
+        ("weights", ["dims=[8]"], "dims: the recipe's model makes weights of terms, which cannot be cut"),
+        ("token-vectors", ["regularizer=flops"], "on weights of terms, and the recipe's model makes a vector a token"),
+        ("weights", ["segments={length: 8, count: 2}"], "segments: the recipe's model makes weights of terms"),
+    ],
+)
+def test_what_the_model_does_not_make(tmp_path, tiny_model, monkeypatch, form, settings, told):
+    """Whatever its kind; one that is not on this machine yet is not judged."""
+    tree = tree_of(small_collection(tmp_path / "data"), tiny_model)
+    trained = model_of(SimpleNamespace(form=form, trainable=True))
+    monkeypatch.setattr(training_options, "resolve", lambda spec: trained)
+    with pytest.raises(RecipeError, match=told):
+        planned(tmp_path, tree, *(f"stages.star.{setting}" for setting in settings))
+    untrained = model_of(SimpleNamespace(form=form, trainable=False))
+    monkeypatch.setattr(training_options, "resolve", lambda spec: untrained)
+    with pytest.raises(RecipeError, match="the recipe's model has no weights here, so it cannot be trained"):
+        planned(tmp_path, tree)
+    assert resolve(ModelSpec("nobody/nothing")).known_family is None
+
+
+def test_penalties_on_segments(tmp_path, tiny_model, monkeypatch):
+    tree = tree_of(small_collection(tmp_path / "data"), tiny_model)
+    monkeypatch.setattr(training_options, "resolve", lambda spec: model_of(None))
+    with pytest.raises(RecipeError, match=r"stages\.star\.regularizer: documents in segments have no penalty"):
+        planned(tmp_path, tree, "stages.star.regularizer=flops", "segments={length: 8, count: 2}")
+
+
+@pytest.mark.slow
+def test_a_model_trained_at_several_dimensions(tmp_path, tiny_model):
+    tree = tree_of(small_collection(tmp_path / "data"), tiny_model)
+    tree["stages"]["star"] |= {"dims": {32: 1, 8: 0.5}}
+    made = execute(planned(tmp_path, tree), Store(tmp_path / "store"), Options(device="cpu"), Watcher()).artifacts[
+        "star"
+    ]
+    losses = [record["loss"] for record in History(made.path / "history.jsonl").read()]
+    assert len(losses) == 4 and all(0 < loss < 3 for loss in losses)
+    card = (made.path / "model" / "README.md").read_text()
+    assert "- Trained at: 32, 8 (weight 0.5) dimensions: the first of a vector can be used alone" in card

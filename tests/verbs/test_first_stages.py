@@ -1,0 +1,143 @@
+"""Fusions with tuning, and analyses of first stages, on a small collection."""
+
+import json
+
+import pytest
+from pydantic import ValidationError
+from recipe.recipes import small_collection
+
+from hardneg.datasets.beir import Beir
+from hardneg.formats.collection import write_collection
+from hardneg.formats.runs import stream_run, write_run
+from hardneg.records.errors import DataError
+from hardneg.runtime.progress import Silent
+from hardneg.verbs.fuse import Fuse
+from hardneg.verbs.shared.context import ArtifactInput, StageContext
+from tests.run_lists import falling
+from tests.verbs.analyzed import analyze, context, made
+
+SPARSE = {"q46": ["d46", "d1"], "q47": ["d1", "d47"]}
+DENSE = {"q46": ["d1", "d46"], "q47": ["d47", "d3", "d1"]}
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("stored")
+    write_collection(Beir(str(small_collection(folder / "data"))).load(), folder / "stored", Silent())
+    dev = write_dev(folder)
+    for name, lists in {"sparse": SPARSE, "dense": DENSE, **dev}.items():
+        (folder / name).mkdir()
+        write_run(folder / name / "run.trec.gz", falling(lists).items())
+    return folder
+
+
+def write_dev(folder):
+    """Two runs over training queries: the one that is right, and the one that is not."""
+    from hardneg.formats.collection import StoredCollection
+
+    qrels = StoredCollection.open(folder / "stored").qrels("train")
+    right = {query_id: [*judged, "none"] for query_id, judged in qrels.items()}
+    return {"right": right, "wrong": {query_id: ids[::-1] for query_id, ids in right.items()}}
+
+
+def work_of(stored, folder, spec, **inputs):
+    folder.mkdir(exist_ok=True)
+    given = {path.replace("__", "."): ArtifactInput(name, "", stored / name) for path, name in inputs.items()}
+    return StageContext(
+        "made", spec, folder, {"dataset": ArtifactInput("d", "", stored / "stored"), **given}, {}, Silent()
+    )
+
+
+def fused(stored, folder, runs=("dense", "sparse"), **values):
+    spec = Fuse.model_validate({"stage": "fuse", "runs": {"x": "a", "y": "b"}, **values})
+    tuned = {"tuning__runs__x": "wrong", "tuning__runs__y": "right"} if "tuning" in values else {}
+    facts = spec.make(work_of(stored, folder, spec, runs__x=runs[0], runs__y=runs[1], **tuned))
+    return facts, {query_id: ranked.doc_ids for query_id, ranked in stream_run(folder / "run.trec.gz")}
+
+
+def test_runs_are_zipped_the_first_one_first(stored, tmp_path):
+    facts, lists = fused(stored, tmp_path, method="zip", depth=3)
+    assert lists == {"q46": ["d1", "d46"], "q47": ["d47", "d1", "d3"]}
+    assert facts["queries that x lacks"] == facts["queries"] - 2
+
+
+def test_weights_are_tuned_on_another_split(stored, tmp_path):
+    tuning = {"runs": {"x": "a", "y": "b"}, "split": "train", "metric": "mrr@10", "grid": {"y": [0.5, 2.0]}}
+    facts, lists = fused(stored, tmp_path, method="weighted-sum", tuning=tuning)
+    assert facts["tuned"] == {"weights": {"x": 1.0, "y": 2.0}, "mrr@10": 1.0} and facts["tried"] == 2
+    assert lists["q46"] == ["d46", "d1"]
+    told = json.loads((tmp_path / "tuning.json").read_text())
+    assert [each["weights"]["y"] for each in told["tried"]] == [2.0, 0.5] and told["split"] == "train"
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"method": "zip", "weights": {"x": 2}}, "weights: zip has none"),
+        ({"tuning": {"runs": {"x": "a", "y": "b"}, "split": "test"}}, "test is what is fused"),
+        ({"tuning": {"runs": {"x": "a", "z": "b"}}}, "must have the labels of runs: x, y"),
+        ({"tuning": {"runs": {"x": "a", "y": "b"}, "grid": {"z": [1]}}}, "weighted-sum has no 'z'"),
+        ({"tuning": {"runs": {"x": "a", "y": "b"}, "metric": "ndgc@10"}}, "did you mean ndcg@10"),
+        ({"method": "rbc"}, "parameter: rbc needs its phi"),
+    ],
+)
+def test_mistakes_are_told_before_anything_runs(values, told):
+    with pytest.raises(ValidationError, match=told):
+        Fuse.model_validate({"stage": "fuse", "runs": {"x": "a", "y": "b"}, **values})
+
+
+def test_what_counts_in_a_fusion():
+    def identity(**values):
+        return Fuse.model_validate({"stage": "fuse", "runs": {"x": "a", "y": "b"}, **values}).identity()
+
+    assert not {"norm", "parameter", "tuning", "order"} & identity().keys()
+    assert identity(method="zip")["order"] == ["x", "y"] != identity(method="zip", runs={"y": "b", "x": "a"})["order"]
+    assert identity() == identity(runs={"y": "b", "x": "a"})
+    tuning = identity(tuning={"runs": {"x": "a", "y": "b"}})["tuning"]
+    assert tuning["runs"] == ["x", "y"] and tuning["split"] == "dev"
+
+
+def content(stored, folder, spec, **inputs):
+    """What the only analysis of a spec says, and its section of the report."""
+    ((name, _),) = spec.items()
+    given = {f"{name}.{path.replace('__', '.')}": ArtifactInput(of, "", stored / of) for path, of in inputs.items()}
+    return made(context(folder, spec, given, stored / "stored"))
+
+
+def test_depths_and_candidates_and_dimensions(stored, tmp_path):
+    runs = {"runs": {"BM25": "a"}, "depths": [1, 2]}
+    found, section = content(stored, tmp_path / "1", {"recall-at-depth": runs}, runs__BM25="sparse")
+    assert section.tables[0].columns == ("run", "ndcg@2", "recall@1", "recall@2")
+    one, two = found["runs"]["BM25"]["recall"]
+    assert two == 2 * one > 0
+    pair = {"first": {"BM25": "a"}, "reranked": {"BM25": "b"}, "counts": [2, 1], "metric": "mrr@10"}
+    inputs = {"first__BM25": "sparse", "reranked__BM25": "dense"}
+    found, section = content(stored, tmp_path / "2", {"candidates": pair}, **inputs)
+    assert found["counts"] == [1, 2] and [row[0] for row in section.tables[0].rows] == ["1", "2"]
+    series = {"runs": {"CoRT": {32: "a", 64: "b"}}, "metric": "mrr@10"}
+    inputs = {"runs__CoRT.32": "sparse", "runs__CoRT.64": "dense"}
+    found, section = content(stored, tmp_path / "3", {"dimensions": series}, **inputs)
+    assert [size for size, _ in found["runs"]["CoRT"]] == [32, 64] and len(section.tables[0].rows) == 2
+
+
+def test_what_counts_in_an_analysis():
+    spec = analyze({"dimensions": {"runs": {"CoRT": {64: "b", 32: "a"}}}})
+    assert {path: name for path, name, _ in spec.references()} == {
+        "analysis.dimensions.runs.CoRT.32": "a",
+        "analysis.dimensions.runs.CoRT.64": "b",
+    }
+    ((_, identity),) = spec.identity()["analyses"]
+    paths = ["runs.CoRT.64", "runs.CoRT.32"]
+    assert identity == {"version": 1, "metric": "recall@200", "references": paths}
+    with pytest.raises(ValidationError, match="the same labels"):
+        analyze({"candidates": {"first": {"a": "x"}, "reranked": {"b": "x"}}})
+
+
+def test_a_fusion_of_what_is_tuned_on_is_refused():
+    from hardneg.fusion.tuning import Development, check_development
+
+    known = Development(["x"], [{}], {"q1": {"d": 1}})
+    with pytest.raises(DataError, match="such as q1"):
+        check_development(known, ["q1", "q2"])
+    with pytest.raises(DataError, match="no query of the run x is judged"):
+        check_development(known, ["q2"])

@@ -1,0 +1,175 @@
+"""Verb `import`, and `search` with vectors of queries: everything that a run serves for, without a model."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from recipe.recipes import small_collection, small_tree, write_recipe
+
+from hardneg.formats.negatives import read_negatives
+from hardneg.formats.runs import read_run
+from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.recipe.execute import Options, Watcher, execute
+from hardneg.recipe.load import load_recipe
+from hardneg.recipe.plan import Plan, make_plan
+from hardneg.records.errors import DataError, RecipeError
+from hardneg.store.artifacts import Artifact, Store
+from tests.run_lists import doc_lists, score_lists
+
+DOCUMENTS = np.random.default_rng(5).standard_normal((60, 4)).astype(np.float32)
+QUERIES = DOCUMENTS + np.float32(0.01)
+ORDER = np.random.default_rng(6).permutation(60)
+
+
+def write(path: Path, prefix: str, vectors: np.ndarray, rows: list[int] | np.ndarray) -> Path:
+    ids = [f"{prefix}{row}" for row in rows]
+    pq.write_table(pa.table({"id": ids, "vector": pa.array([vectors[row % 60] for row in rows])}), path)
+    return path
+
+
+def tree_of(folder: Path) -> dict[str, Any]:
+    """Vectors in another order than the corpus's, and some of documents and queries that are not there."""
+    documents = write(folder / "documents.parquet", "d", DOCUMENTS, [*ORDER, 60, 61])
+    queries = write(folder / "queries.parquet", "q", QUERIES, ORDER)
+    data = folder / "data"
+    tree = small_tree(data if data.exists() else small_collection(data), folder / "no-model")
+    searched = {"stage": "search", "index": "given", "query_vectors": str(queries)}
+    tree["stages"] = {
+        "given": {"stage": "import", "vectors": str(documents)},
+        "train-run": {**searched, "split": "train", "depth": 8},
+        "test-run": {**searched, "split": "test", "depth": 60},
+        "mined": {"stage": "mine", "runs": {"given": "train-run"}, "miner": {"name": "topk", "depth": 5}},
+        "scores": {"stage": "evaluate", "runs": {"given": "test-run"}, "metrics": ["mrr@10"]},
+    }
+    return tree
+
+
+def planned(folder: Path, tree: dict[str, Any]) -> Plan:
+    return make_plan(load_recipe(write_recipe(folder / "r.yaml", tree)))
+
+
+def made(folder: Path, tree: dict[str, Any]) -> dict[str, Artifact]:
+    return dict(execute(planned(folder, tree), Store(folder / "store"), Options(device="cpu"), Watcher()).artifacts)
+
+
+def test_vectors_are_searched_mined_from_and_measured_without_a_model(tmp_path: Path) -> None:
+    artifacts = made(tmp_path, tree_of(tmp_path))
+    facts = artifacts["given"].facts
+    assert (facts["passages"], facts["dimension"], facts["vectors of other documents"]) == (60, 4, 2)
+    stored = FlatVectors.open(artifacts["given"].path)
+    assert stored.read(0, 60).tolist() == DOCUMENTS.tolist() and list(stored.doc_ids) == [f"d{i}" for i in range(60)]
+    scores = QUERIES @ DOCUMENTS.T
+    run = read_run(artifacts["test-run"].path / "run.trec.gz")
+    assert list(run) == [f"q{row}" for row in range(46, 60)]
+    assert artifacts["test-run"].facts["vectors of other queries"] == 46
+    assert sorted(path.name for path in artifacts["test-run"].path.iterdir()) == ["manifest.json", "run.trec.gz"]
+    for row, ids, found in zip(range(46, 60), doc_lists(run), score_lists(run), strict=True):
+        assert list(ids) == [f"d{place}" for place in np.argsort(-scores[row])]
+        np.testing.assert_allclose(found, -np.sort(-scores[row]), rtol=1e-4, atol=1e-5)
+    mined = read_negatives(artifacts["mined"].path / "negatives.arrow")
+    for query_id, negatives in ((item.query_id, item.negatives) for item in mined):
+        row = int(query_id[1:])
+        best = [f"d{place}" for place in np.argsort(-scores[row])[:8] if place != row]
+        assert list(negatives) == best[:5]
+
+
+def test_the_content_counts_not_the_place(tmp_path: Path) -> None:
+    before = planned(tmp_path, tree_of(tmp_path)).keys
+    tree = tree_of(tmp_path)
+    moved = (tmp_path / "documents.parquet").rename(tmp_path / "moved.parquet")
+    tree["stages"]["given"]["vectors"] = str(moved)
+    assert planned(tmp_path, tree).keys == before
+    write(tmp_path / "queries.parquet", "q", QUERIES + 1, ORDER)
+    after = planned(tmp_path, tree).keys
+    assert {name for name in after if after[name] != before[name]} == {"train-run", "test-run", "mined", "scores"}
+
+
+def test_a_model_may_encode_the_queries_and_compressed_ones_are_searched_too(tmp_path: Path) -> None:
+    tree = tree_of(tmp_path)
+    tree["stages"]["small"] = {"stage": "index", "backend": "flat", "vectors": "given"}
+    searched = {"stage": "search", "query_vectors": tree["stages"]["test-run"]["query_vectors"], "depth": 60}
+    tree["stages"]["small-run"] = {**searched, "index": "small"}
+    named = {"stage": "search", "index": "small", "model": "start"}
+    assert load_recipe(write_recipe(tmp_path / "r.yaml", {**tree, "stages": {**tree["stages"], "named": named}}))
+    with pytest.raises(RecipeError, match=r"named\.query_vectors: missing; .* queries for 'small'"):
+        del named["model"]
+        load_recipe(write_recipe(tmp_path / "r.yaml", {**tree, "stages": {**tree["stages"], "named": named}}))
+    artifacts = made(tmp_path, tree)
+    whole, small = (artifacts[name].path / "run.trec.gz" for name in ("test-run", "small-run"))
+    assert whole.read_bytes() == small.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("stages", "message"),
+    [
+        ({"test-run": {"query_vectors": None}}, "test-run.query_vectors: missing; no model is known that encodes"),
+        ({"test-run": {"model": "start"}}, "test-run.model: the queries have vectors; leave the model out"),
+        ({"test-run": {"scores": "angular"}}, "test-run.scores: angular needs the cosines of a model"),
+        ({"test-run": {"query_vectors": None, "query_ids": "x"}}, "test-run.query_ids: goes with query_vectors"),
+        ({"given": {"stage": "index", "backend": "bm25", "vectors": None}}, "is searched with texts, not vectors"),
+    ],
+)
+def test_mistakes_of_a_recipe(tmp_path: Path, stages: dict[str, dict[str, Any]], message: str) -> None:
+    tree = tree_of(tmp_path)
+    for name, changes in stages.items():
+        merged = {**tree["stages"][name], **changes}
+        tree["stages"][name] = {key: value for key, value in merged.items() if value is not None}
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(write_recipe(tmp_path / "r.yaml", tree))
+    assert message in str(caught.value)
+
+
+def test_an_analysis_asks_for_a_model_of_the_queries(tmp_path: Path) -> None:
+    tree = tree_of(tmp_path)
+    tree["stages"]["times"] = {"stage": "analyze", "analysis": {"latency": {"indexes": {"given": "given"}}}}
+    with pytest.raises(RecipeError, match=r"times\.analysis\.latency\.models\.given: missing; no model is known"):
+        load_recipe(write_recipe(tmp_path / "r.yaml", tree))
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "dimension", "message"),
+    [
+        ("documents", range(59), 4, "documents.parquet: no vector for 1 of 60 documents, the first is 'd59'"),
+        ("queries", range(5, 50), 4, "queries.parquet: no vector for 5 of 36 queries, the first is 'q0'"),
+        ("queries", range(60), 3, "queries.parquet: vectors of dimension 3, and given has 4; encode the queries"),
+    ],
+)
+def test_vectors_that_do_not_fit(tmp_path: Path, name: str, rows: range, dimension: int, message: str) -> None:
+    tree = tree_of(tmp_path)
+    write(tmp_path / f"{name}.parquet", name[0], QUERIES[:, :dimension], list(rows))
+    with pytest.raises(DataError) as caught:
+        made(tmp_path, tree)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_told_before_anything_runs(tmp_path: Path) -> None:
+    tree = tree_of(tmp_path)
+    (tmp_path / "documents.parquet").unlink()
+    with pytest.raises(DataError, match=r"stages\.given\.vectors: no file .*give vectors of the documents, Parquet"):
+        planned(tmp_path, tree)
+
+
+def test_shards_have_the_key_and_the_vectors_of_one_file(tmp_path: Path) -> None:
+    tree = tree_of(tmp_path)
+    keys = planned(tmp_path, tree).keys
+    tree["stages"]["given"] |= {"shard_rows": 25, "place": f"file://{tmp_path}/far"}
+    assert planned(tmp_path, tree).keys == keys
+    artifacts = made(tmp_path, tree)
+    stored = FlatVectors.open(artifacts["given"].path)
+    assert [shard.rows for shard in stored.shards.listed] == [20, 20, 20]
+    assert stored.read(0, 60).tolist() == DOCUMENTS.tolist() and list(stored.doc_ids) == [f"d{i}" for i in range(60)]
+    assert list(read_run(artifacts["test-run"].path / "run.trec.gz")) == [f"q{row}" for row in range(46, 60)]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [({"shards": 2, "shard_rows": 3}, "shards: goes without shard_rows"), ({"place": "x"}, "place: x: no URL")],
+)
+def test_shards_that_cannot_be_are_told(tmp_path: Path, given: dict[str, Any], told: str) -> None:
+    tree = tree_of(tmp_path)
+    tree["stages"]["given"] |= given
+    with pytest.raises(RecipeError, match=told):
+        planned(tmp_path, tree)

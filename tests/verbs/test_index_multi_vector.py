@@ -1,0 +1,87 @@
+"""Stage `index` over token vectors: a late-interaction model's encode stage, indexes of it, searches in these."""
+
+import numpy as np
+import pytest
+from recipe.recipes import small_collection, small_tree, write_recipe
+
+from hardneg.costs.machine import Machine
+from hardneg.encoders.open.configuration import BASE
+from hardneg.encoders.spec import FullSpec
+from hardneg.formats.runs import read_run
+from hardneg.formats.vectors.token_store import TokenStore
+from hardneg.indexes.backends.multi_vector import MultiVector
+from hardneg.indexes.backends.multi_vector_pq import MultiVectorPq
+from hardneg.indexes.backends.multi_vector_two_stage import MultiVectorTwoStage
+from hardneg.recipe.execute import Options, Watcher, execute
+from hardneg.recipe.load import load_recipe
+from hardneg.recipe.plan import make_plan
+from hardneg.records.errors import UsageError
+from hardneg.store.artifacts import Store
+from hardneg.verbs.index import BuildIndex
+from hardneg.verbs.shared.stage_spec import Sizes
+from tests.run_lists import doc_lists, score_lists
+
+pytest.importorskip("faiss")
+
+BACKENDS = {
+    "exact": "multi-vector",
+    "staged": {"name": "multi-vector-two-stage", "candidates": 60},
+    "tokens": {"name": "multi-vector-two-stage", "candidates": 60, "by": "tokens", "nearest": 500},
+    "coded": {"name": "multi-vector-pq", "subvectors": 16, "centroids": 8, "probes": 8, "candidates": 60},
+}
+
+
+def test_what_eight_million_passages_take() -> None:
+    passages, tokens = 8_800_000, 8_800_000 * 70
+    exact = MultiVector().cost(passages, tokens, 128)
+    assert (exact.disk, exact.operations, exact.memory) == (tokens * 512, 0, 0)  # 315 GB
+    assert MultiVectorTwoStage().cost(passages, tokens, 128).disk - exact.disk == passages * 512
+    coded = MultiVectorPq().cost(passages, tokens, 128)
+    assert coded.disk == tokens * (32 + 2 + 4) + 65_536 * 512  # 23.4 GB
+    assert coded.operations == 256 * (65_536 * (tokens + 10 * 32 * 65_536) + 256 * tokens)
+
+
+def test_a_plan_asks_the_backend_what_it_takes() -> None:
+    model = FullSpec("tested", similarity="maxsim", query_length=10, document_length=100)
+    sizes = Sizes(1000, {}, model, BASE, Machine(), form="token-vectors")
+    rows = {
+        name: BuildIndex(stage="index", vectors="encoded", backend={"name": name}).estimate(sizes)
+        for name in ("multi-vector", "multi-vector-pq")
+    }
+    assert rows["multi-vector"].disk == 1000 * 60 * 768 * 4
+    assert rows["multi-vector-pq"].disk == 60_000 * 38 + 512 * 768 * 4
+    assert rows["multi-vector-pq"].seconds > rows["multi-vector"].seconds - 2
+
+
+@pytest.mark.slow
+def test_token_vectors_are_indexed_and_searched_with_their_model(tmp_path, tiny_model):
+    tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
+    tree["model"]["encoder"] = {"name": "multi-vector", "dimension": 16}
+    tree["stages"] = {name: tree["stages"][name] for name in ("start-index", "start-test")}
+    for name, backend in BACKENDS.items():
+        tree["stages"][name] = {"stage": "index", "vectors": "start-index", "backend": backend}
+        tree["stages"][f"{name}-test"] = {"stage": "search", "index": name, "split": "test", "depth": 20}
+    tree["stages"]["again"] = {**tree["stages"]["coded-test"], "candidates": "start-test"}
+    plan = make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", tree)))
+    made = execute(plan, Store(tmp_path / "store"), Options(device="cpu"), Watcher()).artifacts
+    store = TokenStore.open(made["start-index"].path)
+    assert (len(store), store.dimension) == (60, 16)
+    runs = {name: read_run(made[name].path / "run.trec.gz") for name in plan.steps if name.endswith("test")}
+    exact = runs.pop("start-test")
+    for name, run in runs.items():
+        if name != "coded-test":
+            assert doc_lists(run) == doc_lists(exact), name
+        for one, other in zip(score_lists(exact), score_lists(run), strict=True):
+            np.testing.assert_allclose(one, other, atol=0.3 if name == "coded-test" else 1e-5)
+    again = read_run(made["again"].path / "run.trec.gz")
+    assert [set(one) for one in doc_lists(again)] == [set(one) for one in doc_lists(exact)]
+    assert made["coded"].facts["passages"] == 60
+
+
+def test_an_index_of_one_vector_a_document_is_refused(tmp_path, tiny_model):
+    tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
+    tree["model"]["encoder"] = "multi-vector"
+    tree["stages"] = {name: tree["stages"][name] for name in ("start-index", "start-test")}
+    tree["stages"]["small"] = {"stage": "index", "vectors": "start-index", "backend": "fp16"}
+    with pytest.raises(UsageError, match="fp16 is built from vectors, and 'start-index' holds token-vectors"):
+        make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", tree)))

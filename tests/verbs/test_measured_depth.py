@@ -1,0 +1,102 @@
+"""A recipe whose figures would not be what they are called: refused before anything runs."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recipe.recipes import small_collection, small_tree, write_recipe
+from tiny import tiny_encoder
+
+from hardneg.evaluation.metrics_json import read_metrics
+from hardneg.recipe.execute import Options, Watcher, execute
+from hardneg.recipe.load import Recipe, load_recipe
+from hardneg.recipe.plan import make_plan
+from hardneg.records.errors import RecipeError
+from hardneg.records.layout import METRICS
+from hardneg.store.artifacts import Store
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> dict[str, Any]:
+    tree = small_tree(small_collection(tmp_path / "data"), tiny_encoder(tmp_path / "model"))
+    tree["stages"] = {name: tree["stages"][name] for name in ("start-index", "start-test")}
+    tree["stages"]["bm25-index"] = {"stage": "index", "backend": "bm25"}
+    tree["stages"]["bm25"] = {"stage": "search", "index": "bm25-index", "depth": 10}
+    tree["stages"]["scores"] = {"stage": "evaluate", "runs": {"start": "start-test"}, "metrics": ["mrr@10"]}
+    return tree
+
+
+def loaded(tmp_path: Path, tree: dict[str, Any], **scores: Any) -> Recipe:
+    tree["stages"]["scores"] |= scores
+    return load_recipe(write_recipe(tmp_path / "r.yaml", tree))
+
+
+def test_a_metric_cut_deeper_than_a_search(tmp_path: Path, tree: dict[str, Any]) -> None:
+    told = r"stages.scores.runs.start: 'start-test' has 20 documents of a query at most, too few for recall@100; "
+    with pytest.raises(RecipeError, match=told + "raise its depth to 100, or name the row's metrics in metrics_of"):
+        loaded(tmp_path, tree, metrics=["mrr@10", "recall@20", "recall@100"])
+    loaded(tmp_path, tree, metrics=["mrr@10", "recall@20", "map"])
+
+
+@pytest.mark.parametrize(
+    ("stage", "longest"),
+    [
+        ({"stage": "fuse", "runs": {"a": "start-test", "b": "bm25"}}, 30),
+        ({"stage": "fuse", "runs": {"a": "start-test", "b": "bm25"}, "depth": 12}, 12),
+        ({"stage": "rerank", "run": "start-test", "plugin": "cross-encoder:nowhere"}, 20),
+        ({"stage": "rerank", "run": "start-test", "plugin": "cross-encoder:nowhere", "depth": 15}, 15),
+        ({"stage": "search", "index": "start-index", "candidates": "bm25"}, 10),
+    ],
+)
+def test_through_what_is_made_of_runs(tmp_path: Path, tree: dict[str, Any], stage: Any, longest: int) -> None:
+    tree["stages"]["made"] = stage
+    with pytest.raises(RecipeError, match=f"'made' has {longest} documents of a query at most"):
+        loaded(tmp_path, tree, runs={"made": "made"}, metrics=[f"recall@{longest + 1}"])
+    loaded(tmp_path, tree, runs={"made": "made"}, metrics=[f"recall@{longest}"])
+
+
+def test_tuning_by_a_metric_cut_deeper_than_its_runs(tmp_path: Path, tree: dict[str, Any]) -> None:
+    stages = tree["stages"]
+    for name, index in {"start-dev": "start-index", "bm25-dev": "bm25-index"}.items():
+        stages[name] = {"stage": "search", "index": index, "split": "dev", "depth": 5}
+    tuning = {"runs": {"a": "start-dev", "b": "bm25-dev"}, "metric": "recall@20"}
+    stages["made"] = {"stage": "fuse", "runs": {"a": "start-test", "b": "bm25"}, "tuning": tuning}
+    with pytest.raises(RecipeError, match=r"stages.made.tuning.metric: recall@20 of lists of at most 10 documents"):
+        loaded(tmp_path, tree)
+
+
+def test_a_row_with_fewer_metrics(tmp_path: Path, tree: dict[str, Any]) -> None:
+    rows = {"start": "start-test", "BM25": "bm25"}
+    asked = {"runs": rows, "metrics": ["mrr@10", "recall@20"], "baselines": ["BM25"]}
+    with pytest.raises(RecipeError, match=r"metrics_of.BM52: no row 'BM52'; did you mean"):
+        loaded(tmp_path, tree, **asked, metrics_of={"BM52": ["mrr@10"], "BM25": ["mrr@10"]})
+    with pytest.raises(RecipeError, match=r"metrics_of.BM25: mrr@5 is none of metrics"):
+        loaded(tmp_path, tree, **asked, metrics_of={"BM25": ["mrr@5"]})
+    plan = make_plan(loaded(tmp_path, tree, **asked, metrics_of={"BM25": ["mrr@10"]}))
+    made = execute(plan, Store(tmp_path / "store"), Options(until="scores", device="cpu"), Watcher()).artifacts[
+        "scores"
+    ]
+    measured = read_metrics(made.path / METRICS)
+    assert [*measured.results["BM25"]] == ["mrr@10"] and [*measured.results["start"]] == ["mrr@10", "recall@20"]
+    assert {each.metric for each in measured.comparisons} == {"mrr@10"} and measured.notes == ()
+
+
+def test_a_level_that_no_judgement_reaches(tmp_path: Path, tree: dict[str, Any]) -> None:
+    plan = make_plan(loaded(tmp_path, tree, relevance_level=2))
+    told = r"stages.scores.relevance_level: no judgement of split test reaches it, the highest is 1"
+    with pytest.raises(RecipeError, match=told):
+        execute(plan, Store(tmp_path / "store"), Options(until="scores", device="cpu"), Watcher())
+    loaded(tmp_path, tree, relevance_level=2, metrics=["ndcg@10"])
+
+
+def test_the_level_of_significance_is_kept_and_moves_no_key_where_it_is_not_said(
+    tmp_path: Path, tree: dict[str, Any]
+) -> None:
+    before = make_plan(loaded(tmp_path, tree)).keys["scores"]
+    assert make_plan(loaded(tmp_path, tree, significance_level=0.01)).keys["scores"] == before
+    plan = make_plan(loaded(tmp_path, tree, significance_level=0.05))
+    assert plan.keys["scores"] != before
+    made = execute(plan, Store(tmp_path / "store"), Options(until="scores", device="cpu"), Watcher()).artifacts[
+        "scores"
+    ]
+    assert read_metrics(made.path / METRICS).significance_level == 0.05

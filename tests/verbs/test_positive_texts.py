@@ -1,0 +1,116 @@
+"""Stage `search` with the text of each query's positive."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from recipe.recipes import small_collection, small_tree, write_recipe
+
+from hardneg.datasets.beir import Beir
+from hardneg.formats.collection import StoredCollection, write_collection
+from hardneg.formats.positive_texts import positive_texts
+from hardneg.formats.qrels import positives
+from hardneg.formats.queries import Queries
+from hardneg.formats.runs import read_run
+from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.recipe.execute import Options, Watcher, execute
+from hardneg.recipe.load import load_recipe
+from hardneg.recipe.plan import make_plan
+from hardneg.records.errors import RecipeError
+from hardneg.runtime.progress import Silent
+from hardneg.store.artifacts import Store
+
+SEARCH = {"stage": "search", "index": "start-index", "split": "train", "depth": 5}
+MINED = {"stage": "mine"}
+LOOKAHEAD = {**SEARCH, "text_of": "positive"}
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("collection")
+    write_collection(Beir(str(small_collection(folder / "data"))).load(), folder / "stored", Silent())
+    return StoredCollection.open(folder / "stored")
+
+
+@pytest.fixture
+def recipe(tmp_path, tiny_model):
+    def load(stages):
+        tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
+        tree["stages"] = {"start-index": tree["stages"]["start-index"], **stages}
+        return load_recipe(write_recipe(tmp_path / "r.yaml", tree))
+
+    return load
+
+
+def test_the_first_positive_that_the_corpus_has_stands_in_place_of_the_query(stored):
+    facts, queries = Counter(), Queries(["q1", "q2", "q3", "q4"], ["one", "two", "three", "four"])
+    first, second = stored.corpus.doc_ids[3], stored.corpus.doc_ids[0]
+    known = {"q1": ["not there", first, second], "q2": [], "q4": [second], "q5": [first]}
+    found = positive_texts(queries, known, stored.corpus, facts)
+    assert found.query_ids == ["q1", "q4"] and facts == {"queries without positives": 2}
+    three, none = stored.corpus.contents(np.array([3, 0]))
+    assert len(found.texts) == 2 and list(found.texts) == [three, none]
+    assert found.texts[0:1] == [three] and found.texts[-1] == none and found.texts[5:] == []
+
+
+def test_a_search_with_positives_finds_their_neighbours(recipe, tmp_path, stored):
+    """Scores are the products of documents' own vectors; a document's nearest neighbour is itself."""
+    plan = make_plan(recipe({"ahead": LOOKAHEAD, "plain": SEARCH}))
+    made = execute(plan, Store(tmp_path / "store"), Options(device="cpu"), Watcher()).artifacts
+    vectors, known = FlatVectors.open(made["start-index"].path), positives(stored.all_qrels())
+    rows, found = vectors.read(0, len(stored.corpus)), read_run(made["ahead"].path / "run.trec.gz")
+    asked = stored.queries("train").query_ids
+    assert list(found) == [query_id for query_id in asked if query_id in known]
+    for query_id, ranked in found.items():
+        own = rows[stored.corpus.rows(known[query_id][:1])[0]]
+        expected = np.sort(rows @ own)[::-1][:5]
+        np.testing.assert_allclose(ranked.scores, expected, atol=1e-5)
+        assert ranked.doc_ids[0] == known[query_id][0] or ranked.scores[0] == pytest.approx(float(own @ own), abs=1e-5)
+    assert made["ahead"].facts["queries"] == len(found)
+    assert made["ahead"].key != made["plain"].key
+    assert read_run(made["plain"].path / "run.trec.gz") != found
+
+
+def test_an_ordinary_search_keeps_its_key(recipe):
+    keys = make_plan(recipe({"plain": SEARCH, "said": {**SEARCH, "text_of": "query"}})).keys
+    assert keys["plain"] == keys["said"]
+
+
+@pytest.mark.parametrize(
+    ("stages", "told"),
+    [
+        (
+            {"ahead": {**LOOKAHEAD, "positives": True}},
+            "stages.ahead.positives: each query's own positive would head its list; leave positives out, or text_of",
+        ),
+        (
+            {"ahead": {**LOOKAHEAD, "query_vectors": "v.npy"}},
+            "stages.ahead.text_of: the positives are encoded; leave query_vectors out, or text_of",
+        ),
+        (
+            {"ahead": {**LOOKAHEAD, "queries": "q.tsv"}},
+            "stages.ahead.text_of: nothing is known of the queries of a file; leave queries out, or text_of",
+        ),
+        (
+            {"ahead": {**LOOKAHEAD, "split": "test"}, "scores": {"stage": "evaluate", "runs": {"r": "ahead"}}},
+            "stages.scores.runs.r: 'ahead' lists positives that were not found; name one without `positives` or "
+            "`text_of`",
+        ),
+        (
+            {
+                "ahead": LOOKAHEAD,
+                "n": {"stage": "mine", "miner": "denoised", "runs": {"a": "ahead", "scores": "ahead"}},
+            },
+            "stages.n.runs.scores: 'ahead' is of the texts of positives, not of queries; name one whose `text_of` is "
+            "query",
+        ),
+        (
+            {"ahead": LOOKAHEAD, "n": {**MINED, "miner": "union", "runs": {"a": "ahead"}}},
+            "stages.n.miner: union joins several runs: give another one, or take miner sampled",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_told(recipe, stages, told):
+    with pytest.raises(RecipeError) as caught:
+        recipe(stages)
+    assert told in str(caught.value)

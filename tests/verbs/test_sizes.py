@@ -1,0 +1,31 @@
+from dataclasses import replace
+
+import pytest
+
+from hardneg.costs.foretold import Rate
+from hardneg.costs.machine import Machine
+from hardneg.costs.rates import Rates
+from hardneg.encoders.open.configuration import BASE
+from hardneg.encoders.spec import FullSpec
+from hardneg.verbs.shared.stage_spec import Sizes, encoding
+
+MACHINE = Machine(Rates("a CPU", search=Rate(92e9, "guess"), write=Rate(1e9, "guess"), read=Rate(1e10, "guess")))
+_MODEL = FullSpec("tested", similarity="dot", query_length=10, document_length=100)
+_VECTORS = Sizes(1_000_000, {}, _MODEL, BASE, MACHINE)
+
+
+def test_an_index_of_a_million_documents_takes_its_vectors() -> None:
+    assert encoding(None, _VECTORS).disk == 1_000_000 * (768 * 4 + 20)
+    assert _VECTORS.searching(1200) == 1200 * 1e6 * 768 * 2 / 92e9
+
+
+def test_weights_take_a_number_a_term_twice_and_are_there_twice_for_a_moment() -> None:
+    sizes = replace(_VECTORS, form="weights")
+    assert encoding(None, sizes).disk == 1_000_000 * (2 * (120 * 4 * 2 + 8) + 20)
+    assert sizes.searching(1200) == 1200 * 1e6 / 50e6
+
+
+def test_token_vectors_take_one_a_token_and_are_compared_each_with_each() -> None:
+    sizes = replace(_VECTORS, form="token-vectors")
+    assert encoding(None, sizes).disk == 1_000_000 * (60 * 768 * 4 + 20)
+    assert sizes.searching(1200) == pytest.approx(4 * 60 * 1200 * 1e6 * 768 * 2 / 92e9)

@@ -71,7 +71,8 @@ class ResultOutput:
         counts = [counted(facts.pop(name, 0), *nouns) for name, nouns in self.line.counts.items()]
         say(": ".join([str(self.output), *([", ".join(counts)] if counts else [])]))
         if counts:
-            tell_left_out({name: count for name, count in facts.items() if name not in self.line.unsaid})
+            left = {name: count for name, count in facts.items() if name not in self.line.unsaid}
+            tell_left_out({name: count for name, count in left.items() if isinstance(count, int)})
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ def test_two_processes_encode_and_search_the_same_bytes(tmp_path: Path, tiny_mod
         own = ["--store", f"store{count}", "--output", f"{count}.trec.gz", "--num-processes", count]
         ran = subprocess.run([*command, *own], cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert ran.returncode == 0, ran.stderr
-        assert ran.stdout == f"{count}.trec.gz\n"
+        assert ran.stdout == f"{count}.trec.gz: 4,200 queries\n"
         assert ran.stderr.count("index: encode") == ran.stderr.count("run: search") == 1
     assert (tmp_path / "1.trec.gz").read_bytes() == (tmp_path / "2.trec.gz").read_bytes()
     indexes = [next(tmp_path.glob(f"store{count}/*/docid")).with_name("index").read_bytes() for count in "12"]

@@ -41,3 +41,14 @@ def test_type_checkers_see_the_same_names() -> None:
 def test_a_name_that_is_not_there_is_no_attribute() -> None:
     with pytest.raises(AttributeError, match="no attribute 'mines'"):
         hardneg.mines  # noqa: B018
+
+
+def test_short_paths_lead_to_their_doors() -> None:
+    from hardneg.doors.trainer.adore_loss import AdoreLoss
+    from hardneg.doors.trainer.refreshed import RefreshedNegatives
+    from hardneg.trainer import AdoreLoss as Loss
+    from hardneg.trainer import RefreshedNegatives as Negatives
+
+    assert (Loss, Negatives) == (AdoreLoss, RefreshedNegatives)
+    done = subprocess.run([sys.executable, "-m", "hardneg.pyserini", "--help"], capture_output=True, text=True)
+    assert done.returncode == 0 and "hardneg pyserini" in done.stdout

@@ -72,7 +72,10 @@ class Denoising(Analysis):
         reasons = sorted({reason for each in found["filters"].values() for reason in each["dropped"]})
         rows = []
         for label, each in found["filters"].items():
-            bands = _bands(len(each["candidates"]))
+            # 1, 2, 3 to 5, 6 to 10, and so on to the last rank
+            ranks = len(each["candidates"])
+            lasts = [last for last in _LAST_RANKS if last < ranks] + [ranks] * (ranks > 0)
+            bands = list(zip([1, *(last + 1 for last in lasts)], lasts, strict=False))
             every = [(1, len(each["candidates"]))] if len(bands) > 1 else []
             rows += [[label, *_band(each, first, last, reasons)] for first, last in [*bands, *every]]
         return Table(("filter", "ranks", "dropped by score", "candidates", *reasons), rows)
@@ -230,12 +233,6 @@ def example_json(example: Example, queries: Mapping[str, str], texts: Mapping[st
 def doc_ids_of(shown: Iterable[Example]) -> list[str]:
     """The documents whose texts examples show."""
     return list(dict.fromkeys(doc_id for each in shown for doc_id in (*each.positives[:1], each.dropped, each.kept)))
-
-
-def _bands(ranks: int) -> list[tuple[int, int]]:
-    """First and last ranks: 1, 2, 3 to 5, 6 to 10, and so on to the last."""
-    lasts = [last for last in _LAST_RANKS if last < ranks] + [ranks] * (ranks > 0)
-    return list(zip([1, *(last + 1 for last in lasts)], lasts, strict=False))
 
 
 def _band(found: Mapping[str, Any], first: int, last: int, reasons: Sequence[str]) -> list[str]:

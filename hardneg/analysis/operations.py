@@ -129,7 +129,9 @@ def operations(stages: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[Oper
         seconds = facts.get("seconds")
         count = int(facts.get(counted, 0))
         found.append(Operation(label, kind, kind == _ONLINE, None if seconds is None else float(seconds), count, unit))
-        parts = _parts(kind, facts)
+        prefix = _PARTS.get(kind)
+        named = {name: value for name, value in facts.items() if prefix and name.startswith(prefix)}
+        parts = {name.removeprefix(prefix or ""): float(value) for name, value in named.items()}
         if kind == _ONLINE:
             found += [Operation(f"{label}: {name}", kind, True, value, count, unit) for name, value in parts.items()]
         elif parts:
@@ -156,13 +158,6 @@ def totals(found: Sequence[Operation], named: Mapping[str, Sequence[str]]) -> li
         first = parts[0]
         summed.append(Operation(label, "total", all(each.online for each in parts), seconds, first.count, first.unit))
     return summed
-
-
-def _parts(kind: str, facts: Mapping[str, Any]) -> dict[str, float]:
-    """The seconds of a stage's parts, by name."""
-    prefix = _PARTS.get(kind)
-    named = {name: value for name, value in facts.items() if prefix and name.startswith(prefix)}
-    return {name.removeprefix(prefix or ""): float(value) for name, value in named.items()}
 
 
 def _refreshing(label: str, facts: Mapping[str, Any], parts: Mapping[str, float]) -> Iterator[Operation]:

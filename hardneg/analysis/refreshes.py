@@ -83,9 +83,10 @@ def refreshes(history: Sequence[Record]) -> dict[str, Any]:
     if "loss" not in curves:
         return {}
     lags = [record["lag"] for record in history if is_number(record.get("lag"))]
+    last = [value for _, value in curves["loss"][-max(1, len(curves["loss"]) // 10) :]]
     return {
         "steps": int(max(step for step, _ in curves["loss"])),
-        "loss": _last_tenth(curves["loss"]),
+        "loss": sum(last) / len(last),
         "curves": {name: thinned(curve) if name == "loss" else curve for name, curve in curves.items()},
         "refreshes": _taken_up(history, curves["loss"][0][0]),
         "lag": {"mean": sum(lags) / len(lags), "largest": max(lags)} if lags else None,
@@ -104,11 +105,6 @@ def _taken_up(history: Sequence[Record], first: float) -> list[tuple[int, int]]:
             if record["step"] != first:
                 found.append((int(record["step"]), used))
     return found
-
-
-def _last_tenth(curve: Points) -> float:
-    last = [value for _, value in curve[-max(1, len(curve) // 10) :]]
-    return sum(last) / len(last)
 
 
 def _fall(curve: Points) -> float:

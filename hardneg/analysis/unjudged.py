@@ -46,7 +46,10 @@ class Unjudged(Analysis):
         a document without a judgement is only not known to be.
         """
         qrels, runs = inputs.qrels(), inputs.runs("runs", self.runs)
-        lists = {label: _judged(run, qrels) for label, run in runs.items()}
+        lists = {
+            label: {query_id: each.doc_ids for query_id, each in run.items() if query_id in qrels and each.doc_ids}
+            for label, run in runs.items()
+        }
         found = {label: self._of_run(label, run, lists, inputs) for label, run in runs.items()}
         zeros = sum(relevance <= 0 for judged in qrels.values() for relevance in judged.values())
         asked = {"depth": self.depth, "against": self.against, "overlap_depth": self.overlap_depth}
@@ -111,11 +114,6 @@ def unjudged_rates(lists: Lists, qrels: Qrels, depth: int = 10) -> dict[str, flo
         for query_id, judged in qrels.items()
         if lists.get(query_id)
     }
-
-
-def _judged(run: Run, qrels: Qrels) -> Lists:
-    """The lists of the queries that have judgements."""
-    return {query_id: each.doc_ids for query_id, each in run.items() if query_id in qrels and each.doc_ids}
 
 
 def _column(found: Any, name: str) -> dict[str, float | None]:

@@ -74,7 +74,8 @@ def read_docstrings(package: str, left_out: Counter[str], seen: set[bytes]) -> I
     """
     root = find_package(package)
     for path in source_files(root):
-        module = _module_name(package, path)
+        parts = [] if path == "." else path.removesuffix(".py").split("/")
+        module = ".".join([package, *(parts[:-1] if parts and parts[-1] == "__init__" else parts)])
         if not _TESTS.isdisjoint(path.split("/")):
             left_out["files of tests"] += 1
         elif not all(part.isidentifier() for part in module.split(".")):
@@ -87,11 +88,6 @@ def read_docstrings(package: str, left_out: Counter[str], seen: set[bytes]) -> I
                 continue
             seen.add(state)
             yield from _parsed(module, source, left_out)
-
-
-def _module_name(package: str, path: str) -> str:
-    parts = [] if path == "." else path.removesuffix(".py").split("/")
-    return ".".join([package, *(parts[:-1] if parts and parts[-1] == "__init__" else parts)])
 
 
 def _parsed(module: str, source: bytes, left_out: Counter[str]) -> Iterator[Docstring]:

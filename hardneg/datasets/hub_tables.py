@@ -141,7 +141,10 @@ def _arguments(table: HubTable, datasets: Any) -> dict[str, Any]:
     if table.local is None:
         named = {"path": table.repo, "revision": table.revision}
         if (table.revision or "").startswith(CONVERTED):
-            return {**named, "data_files": _converted_files(table)}
+            from huggingface_hub import HfApi
+
+            paths = HfApi().list_repo_files(str(table.repo), repo_type="dataset", revision=table.revision)
+            return {**named, "data_files": whole_splits(table.title, paths, table.config)}
         return {**named, "name": table.config}
     for suffix, builder in ((".parquet", "parquet"), (".jsonl", "json"), (".jsonl.gz", "json")):
         path = table.local / f"{table.config}{suffix}"
@@ -153,13 +156,6 @@ def _arguments(table: HubTable, datasets: Any) -> dict[str, Any]:
     if not (table.local / table.config).is_dir():
         raise FileNotFoundError(f"no configuration, subfolder, .parquet or .jsonl file {table.config!r}")
     return {"path": folder, "data_dir": table.config}
-
-
-def _converted_files(table: HubTable) -> dict[str, list[str]]:
-    from huggingface_hub import HfApi
-
-    paths = HfApi().list_repo_files(str(table.repo), repo_type="dataset", revision=table.revision)
-    return whole_splits(table.title, paths, table.config)
 
 
 def _value(where: str, number: int, row: dict[str, Any], column: str) -> Any:
@@ -269,16 +265,11 @@ def _files(table: HubTable) -> Iterator[tuple[str, int]]:
         if table.local is not None:
             yield from ((str(place), Path(place).stat().st_size) for place in places)
             return
-        _check_gate(table, places[0])
+        from huggingface_hub import get_hf_file_metadata, hf_hub_url
+
+        path, revision = _in_repository(places[0])
+        get_hf_file_metadata(hf_hub_url(str(table.repo), path, repo_type="dataset", revision=revision))
         yield from _sizes(table, places)
-
-
-def _check_gate(table: HubTable, place: str) -> None:
-    """Asks for the head of one file, which a gated repository refuses although it lists it."""
-    from huggingface_hub import get_hf_file_metadata, hf_hub_url
-
-    path, revision = _in_repository(place)
-    get_hf_file_metadata(hf_hub_url(str(table.repo), path, repo_type="dataset", revision=revision))
 
 
 def _sizes(table: HubTable, places: Sequence[str]) -> Iterator[tuple[str, int]]:

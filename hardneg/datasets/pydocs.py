@@ -90,8 +90,8 @@ class PyDocs:
         known: set[tuple[str, str]] = set()
         for package in sorted(set(self.packages)):
             for name, text in read_docstrings(package, left_out, files):
-                first, rest = _split_off_first(text)
-                entry = _Entry(name, " ".join(first.split()), " ".join(rest.split()))
+                first, *rest = re.split(r"\n[ \t]*\n", text.strip(), maxsplit=1)
+                entry = _Entry(name, " ".join(first.split()), " ".join("".join(rest).split()))
                 same = (_key(entry.query), entry.passage)
                 reason = self._unfit(first, entry)
                 if reason or same in known:
@@ -164,11 +164,6 @@ class _Entry(NamedTuple):
     doc_id: str
     query: str
     passage: str
-
-
-def _split_off_first(text: str) -> tuple[str, str]:
-    first, *rest = re.split(r"\n[ \t]*\n", text.strip(), maxsplit=1)
-    return first, "".join(rest)
 
 
 def _key(query: str) -> str:

@@ -108,7 +108,10 @@ class TevatronCollection:
         counts: Counter[str] = Counter()
         for number, query_id, row in self._numbered(split):
             counts["negatives"] += len(row.get("negative_passages") or ())
-            for passage in _passages(self.title, number, row):
+            passages = row.get("positive_passages")
+            if not isinstance(passages, list) or not all(isinstance(passage, dict) for passage in passages):
+                raise DataError.at(self.title, number, "column 'positive_passages' must hold lists of passages")
+            for passage in passages:
                 yield Judgement(query_id, id_cell(self.title, number, passage, "docid"), 1)
         self._left_out[split] = counts["negatives"]
 
@@ -133,10 +136,3 @@ class TevatronCollection:
 def _branch(revision: str | None) -> str | None:
     """A revision that another repository may have too: the converted branch, no commit or tag of one repository."""
     return revision if revision and revision.startswith("refs/convert/") else None
-
-
-def _passages(where: str, number: int, row: dict[str, Any]) -> list[dict[str, Any]]:
-    passages = row.get("positive_passages")
-    if not isinstance(passages, list) or not all(isinstance(passage, dict) for passage in passages):
-        raise DataError.at(where, number, "column 'positive_passages' must hold lists of passages")
-    return passages

@@ -127,13 +127,15 @@ def compare_over_seeds(
         against = [name for name in baselines if name in made.tables]
         pairs = pairs_of(list(made.tables), against) if against or not baselines else []
         pairs = [pair for pair in pairs if {*pair} & made.seeds.keys()]
-        found += _corrected(_by_metric(metric, made, pairs, options or Resampling()))
+        drawing = options or Resampling()
+        means = query_draws(made.tables, drawing) if pairs else {}
+        tests = [_compared(metric, made, pair, made.drawn(*pair, means, drawing)) for pair in pairs]
+        t, bootstrap = holm([each.t_p for each in tests]), holm([each.bootstrap_p for each in tests])
+        found += [
+            replace(each, t_holm=first, bootstrap_holm=second)
+            for each, first, second in zip(tests, t, bootstrap, strict=True)
+        ]
     return found
-
-
-def _by_metric(metric: str, made: SeedScores, pairs: Sequence[tuple[str, str]], options: Resampling) -> list[TwoLevel]:
-    means = query_draws(made.tables, options) if pairs else {}
-    return [_compared(metric, made, pair, made.drawn(*pair, means, options)) for pair in pairs]
 
 
 def _compared(metric: str, made: SeedScores, pair: tuple[str, str], draws: NDArray[np.float64]) -> TwoLevel:
@@ -157,11 +159,3 @@ def _compared(metric: str, made: SeedScores, pair: tuple[str, str], draws: NDArr
         seeds=(len(made.tables[pair[0]]), len(made.tables[pair[1]])),
         shared=made.share(*pair),
     )
-
-
-def _corrected(found: Sequence[TwoLevel]) -> list[TwoLevel]:
-    t, bootstrap = holm([each.t_p for each in found]), holm([each.bootstrap_p for each in found])
-    return [
-        replace(each, t_holm=first, bootstrap_holm=second)
-        for each, first, second in zip(found, t, bootstrap, strict=True)
-    ]

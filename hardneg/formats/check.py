@@ -164,24 +164,18 @@ class _Checker:
     def _judgements(self, block: list[tuple[int, Judgement]], split: str) -> Iterator[Problem]:
         queries = hash_texts(item.query_id for _, item in block)
         documents = hash_texts(item.doc_id for _, item in block)
-        for i in np.flatnonzero(~among(self._sorted_queries(split), queries)).tolist():
+        if split not in self._known:
+            self._known[split] = np.unique(joined([self._queries[n].ids for n in (split, None) if n in self._queries]))
+        for i in np.flatnonzero(~among(self._known[split], queries)).tolist():
             reason = f"query {block[i][1].query_id!r} is not among the queries"
             yield self._places.problem("judgements of unknown queries", block[i][0], reason)
-        for i in np.flatnonzero(~among(self._sorted_documents(), documents)).tolist():
+        if None not in self._known:
+            self._known[None] = np.unique(as_array(self._documents.ids))
+        for i in np.flatnonzero(~among(self._known[None], documents)).tolist():
             reason = f"document {block[i][1].doc_id!r} is not in the corpus"
             yield self._places.problem("judgements of unknown documents", block[i][0], reason)
         judged = self._judged.setdefault(split, Judged())
         judged.add([place for place, _ in block], [item for _, item in block], queries)
-
-    def _sorted_documents(self) -> Hashes:
-        if None not in self._known:
-            self._known[None] = np.unique(as_array(self._documents.ids))
-        return self._known[None]
-
-    def _sorted_queries(self, split: str) -> Hashes:
-        if split not in self._known:
-            self._known[split] = np.unique(joined([self._queries[n].ids for n in (split, None) if n in self._queries]))
-        return self._known[split]
 
     def _repeated_ids(self, seen: Seen, what: str) -> Iterator[Problem]:
         for first, again in repeats(as_array(seen.ids)):

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -117,7 +117,11 @@ def write_collection(collection: Collection, folder: Path, progress: Progress) -
     Raises:
         DataError: ids are repeated, empty or hold white space, or one pair is judged in two ways.
     """
-    splits = _checked(collection.splits())
+    splits = collection.splits()
+    problems = [problem for split in splits if (problem := split_problem(split))]
+    problems += [f"split {split!r} comes twice" for split in dict.fromkeys(splits) if splits.count(split) > 1]
+    if problems:
+        raise DataError("; ".join(problems))
     for name in ("queries", "qrels"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     with placed(collection):
@@ -137,18 +141,16 @@ def _write(collection: Collection, splits: Sequence[str], folder: Path, progress
         notes += _described(split, found)
         _refuse_other_meanings(Queries.open(folder / "queries" / f"{split}.arrow"), split, texts)
     if isinstance(collection, HasWithheld):
-        found = _write_withheld(collection, frozenset(texts), corpus, folder)
-        counts["withheld"] = {**found, "hidden": _hidden(folder, counts["splits"])}
+        tally: Counter[str] = Counter()
+        judgements = _known_judgements(collection.withheld(), frozenset(texts), corpus, tally)
+        tally["judgements"] = write_qrels(folder / _WITHHELD, judgements)
+        withheld = positives(_qrels(folder / _WITHHELD))
+        kept = ((split, positives(_qrels(folder / "qrels" / f"{split}.txt"))) for split in counts["splits"])
+        # the positives that are withheld of queries that keep others
+        hidden = {split: sum(len(withheld.get(query_id, ())) for query_id in ids) for split, ids in kept}
+        counts["withheld"] = {**tally, "hidden": {split: count for split, count in hidden.items() if count}}
         notes += _described_withheld(counts["withheld"])
     return {**counts, "notes": [*collection.notes(), *notes]}
-
-
-def _checked(splits: Sequence[str]) -> Sequence[str]:
-    problems = [problem for split in splits if (problem := split_problem(split))]
-    problems += [f"split {split!r} comes twice" for split in dict.fromkeys(splits) if splits.count(split) > 1]
-    if problems:
-        raise DataError("; ".join(problems))
-    return splits
 
 
 def _write_split(collection: Collection, split: str, corpus: Corpus, folder: Path) -> dict[str, int]:
@@ -174,26 +176,11 @@ def _write_split(collection: Collection, split: str, corpus: Corpus, folder: Pat
     return dict(found)
 
 
-def _write_withheld(collection: HasWithheld, query_ids: frozenset[str], corpus: Corpus, folder: Path) -> dict[str, int]:
-    found: Counter[str] = Counter()
-    judgements = _known_judgements(collection.withheld(), query_ids, corpus, found)
-    found["judgements"] = write_qrels(folder / _WITHHELD, judgements)
-    return dict(found)
-
-
 def _described_withheld(found: dict[str, Any]) -> Iterator[str]:
     yield f"{counted(found['judgements'], 'judgement is', 'judgements are')} withheld from training"
     yield from _described("withheld", found)
     hidden = counted(sum(found["hidden"].values()), "hidden positive is", "hidden positives are")
     yield f"{hidden} among them: of queries that keep others"
-
-
-def _hidden(folder: Path, splits: Iterable[str]) -> dict[str, int]:
-    """By split, how many positives are withheld of queries that keep others; splits without any are left out."""
-    withheld = positives(_qrels(folder / _WITHHELD))
-    kept = ((split, positives(_qrels(folder / "qrels" / f"{split}.txt"))) for split in splits)
-    counts = {split: sum(len(withheld.get(query_id, ())) for query_id in found) for split, found in kept}
-    return {split: count for split, count in counts.items() if count}
 
 
 def _known_judgements(

@@ -53,7 +53,10 @@ def write_corpus(documents: Iterable[Document], folder: Path, progress: Progress
         file.flush()
         os.fsync(file.fileno())
     _index_ids(folder, spools[0])
-    _index_contents(folder, spools[1])
+    hashes = np.fromfile(spools[1], np.uint64)
+    save_array(folder / "content_hash.npy", hashes)
+    save_array(folder / "content_order.npy", np.argsort(hashes, kind="stable"))
+    spools[1].unlink()
     return count
 
 
@@ -92,13 +95,6 @@ def _index_ids(folder: Path, spool: Path) -> None:
     hashes = hashes[order]
     _refuse_repeats(folder, hashes, order)
     save_array(folder / "doc_index.npy", np.stack([hashes, order.astype(np.uint64)]))
-    spool.unlink()
-
-
-def _index_contents(folder: Path, spool: Path) -> None:
-    hashes = np.fromfile(spool, np.uint64)
-    save_array(folder / "content_hash.npy", hashes)
-    save_array(folder / "content_order.npy", np.argsort(hashes, kind="stable"))
     spool.unlink()
 
 

@@ -105,7 +105,10 @@ def _chunks(path: Path) -> Iterator[bytes]:
         with path.open("rb") as raw:
             packed = raw.peek(2)[:2] == b"\x1f\x8b"
             source: IO[bytes] = gzip.GzipFile(fileobj=raw) if packed else raw  # type: ignore[assignment]
-            start = _first(path, source.read(_CHUNK))
+            data = source.read(_CHUNK)
+            if kind := other_kind(data[:64]):
+                raise DataError(f"{path}: not a text file but {kind}")
+            start = data.removeprefix(codecs.BOM_UTF8)
             line += start.count(b"\n")
             yield start
             while chunk := source.read(_CHUNK):
@@ -118,12 +121,6 @@ def _chunks(path: Path) -> Iterator[bytes]:
         raise DataError.at(path, line, f"the gzip file is damaged ({error}): fetch it again") from error
     except OSError as error:
         raise DataError(f"{path}: the run cannot be read ({error.strerror})") from error
-
-
-def _first(path: Path, data: bytes) -> bytes:
-    if kind := other_kind(data[:64]):
-        raise DataError(f"{path}: not a text file but {kind}")
-    return data.removeprefix(codecs.BOM_UTF8)
 
 
 def _blocks(path: Path) -> Iterator[tuple[int, bytes]]:

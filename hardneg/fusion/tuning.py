@@ -49,7 +49,11 @@ def variants(fusion: Fusion, labels: Sequence[str], grid: Grid) -> Iterator[Fusi
                 yield replace(fusion, weights=tuple(tenth / _STEPS for tenth in tenths))
     else:
         for values in product(*grid.values()):
-            yield _with(fusion, labels, dict(zip(grid, values, strict=True)))
+            trial = dict(zip(grid, values, strict=True))
+            pairs = zip(labels, fusion.weights, strict=True)
+            weights = tuple(trial.get(label, weight) for label, weight in pairs)
+            changed = replace(fusion, weights=weights, parameter=trial.get("parameter", fusion.parameter))
+            yield replace(changed, constant=int(trial.get("constant", fusion.constant)))
 
 
 def check_grid(method: str, labels: Sequence[str], grid: Grid) -> None:
@@ -67,13 +71,6 @@ def check_grid(method: str, labels: Sequence[str], grid: Grid) -> None:
             raise UsageError("grid: constant takes whole numbers from 0 on")
     if not grid and method not in WITH_WEIGHTS:
         raise UsageError(f"grid: give values of `parameter` to try, the {PARAMETERS[method]} of {method}")
-
-
-def _with(fusion: Fusion, labels: Sequence[str], values: Mapping[str, float]) -> Fusion:
-    pairs = zip(labels, fusion.weights, strict=True)
-    weights = tuple(values.get(label, weight) for label, weight in pairs)
-    changed = replace(fusion, weights=weights, parameter=values.get("parameter", fusion.parameter))
-    return replace(changed, constant=int(values.get("constant", fusion.constant)))
 
 
 @dataclass(frozen=True)

@@ -22,21 +22,17 @@ class Room:
 def too_large(rows: Sequence[Estimate], machine: Machine, room: Room) -> Iterator[str]:
     """One line for each thing that does not fit, with what to do: `what: how much, how much there is; what to do`."""
     ahead = [row for row in rows if not row.cached]
-    yield from _on_gpus(ahead, machine)
+    limit = MEMORY_PART * machine.rates.capacity
+    for each in ahead:
+        if limit and each.gpu_memory > limit:
+            told = f"{size(each.gpu_memory)} on each GPU, of which {size(limit)} can be counted on"
+            yield f"{each.step.name}: {told}; take smaller batches or chunks, gradient_checkpointing, or a larger GPU"
     yield from _on_machines(ahead, machine, room)
     for row in ahead:
         hours = (row.gpu_hours if row.gpus else machine.machines * row.seconds / 3600) if row.seconds else 0.0
         if hours > _LONG:
             what = "hours of GPUs" if row.gpus else "hours of machines"
             yield f"{row.step.name}: {hours:,.0f} {what}; {_less(row)}"
-
-
-def _on_gpus(ahead: Sequence[Estimate], machine: Machine) -> Iterator[str]:
-    limit = MEMORY_PART * machine.rates.capacity
-    for row in ahead:
-        if limit and row.gpu_memory > limit:
-            told = f"{size(row.gpu_memory)} on each GPU, of which {size(limit)} can be counted on"
-            yield f"{row.step.name}: {told}; take smaller batches or chunks, gradient_checkpointing, or a larger GPU"
 
 
 def _on_machines(ahead: Sequence[Estimate], machine: Machine, room: Room) -> Iterator[str]:

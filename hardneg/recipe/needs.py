@@ -1,6 +1,6 @@
 """What a recipe needs that it does not make: packages, Java, data and models; looked up, never fetched."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -49,7 +49,9 @@ def needs(plan: Plan) -> Iterator[Need]:
     for stage, spec in plan.recipe.stages.items():
         for path, _, file in input_files(spec):
             yield _looked_up("data", file, partial(_file, f"stages.{stage}.{path}", file))
-    for model in _models(plan):
+    used = any(target == START for spec in plan.recipe.stages.values() for _, target, _ in spec.references())
+    specs = [*([plan.recipe.model] if used else []), *(spec for _, spec in networks(plan))]
+    for model in {(spec.name, spec.revision): spec for spec in specs}.values():
         at = f" at {model.revision}" if model.revision else ""
         yield _looked_up("model", f"{model.name}{at}", partial(_model, model))
 
@@ -101,9 +103,3 @@ def _model(spec: ModelSpec) -> Lookup:
         if (command := maker(spec.name)) is None:
             raise
         raise ModelError(f"model {spec.name}: not there yet: make it with `{command}`") from error
-
-
-def _models(plan: Plan) -> Iterable[ModelSpec]:
-    used = any(target == START for spec in plan.recipe.stages.values() for _, target, _ in spec.references())
-    specs = [*([plan.recipe.model] if used else []), *(spec for _, spec in networks(plan))]
-    return {(spec.name, spec.revision): spec for spec in specs}.values()

@@ -88,7 +88,9 @@ def publish(plan: "Plan", artifacts: Mapping[str, Artifact], store: Store, out: 
         folders = {name: source for name, source in published.items() if not source.suffix and source.is_dir()}
         written += [link_folder(source, out / name, {MANIFEST}) for name, source in folders.items()]
         if (out / METRICS) in written and (out / MODEL_FOLDER) in written:
-            _add_scores(out / MODEL_FOLDER / "README.md", out / METRICS)
+            card = out / MODEL_FOLDER / "README.md"
+            scores = json.loads((out / METRICS).read_text(encoding="utf-8"))["metrics"]
+            replace_text(card, with_scores(card.read_text(encoding="utf-8"), scores))
         lock = out / LOCK
         replace_text(lock, yaml.safe_dump(lock_content(plan), sort_keys=False, allow_unicode=True))
         return [*written, lock]
@@ -141,9 +143,3 @@ def _published(plan: "Plan", artifacts: Mapping[str, Artifact]) -> dict[str, Pat
         if output := artifacts.get(name):
             found[kind] = output.path / recipe.stages[name].parts[kind]
     return found
-
-
-def _add_scores(card: Path, metrics: Path) -> None:
-    """The test scores are known after the model is finished, so its card in the run folder gets them here."""
-    scores = json.loads(metrics.read_text(encoding="utf-8"))["metrics"]
-    replace_text(card, with_scores(card.read_text(encoding="utf-8"), scores))

@@ -21,18 +21,14 @@ def usage(processes: int) -> Iterator[dict[str, Any]]:
     peak_gpu_memory: bytes, on a GPU only.
     """
     found: dict[str, Any] = {}
-    _forget_peaks()
+    with suppress(OSError):
+        (_PROC / "clear_refs").write_text("5", encoding="ascii")
+    if gpu := _cuda():
+        gpu.reset_peak_memory_stats()
     yield found
     found |= {"processes": processes, "device": "cpu", "processor": this_cpu().name, "peak_memory": _peak_memory()}
     if (cuda := _cuda()) and (peak := int(cuda.max_memory_allocated())):
         found |= {"device": str(cuda.get_device_name()), "peak_gpu_memory": peak}
-
-
-def _forget_peaks() -> None:
-    with suppress(OSError):
-        (_PROC / "clear_refs").write_text("5", encoding="ascii")
-    if cuda := _cuda():
-        cuda.reset_peak_memory_stats()
 
 
 def _peak_memory() -> int:

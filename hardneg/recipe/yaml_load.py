@@ -124,7 +124,11 @@ def read_tree(path: Path) -> dict[str, Any]:
             raise RecipeError(str(path), ["the file is over 1 MiB: not a recipe"])
         tree = _parsed(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
-        raise RecipeError(str(path), [_yaml_problem(error)]) from None
+        mark = getattr(error, "problem_mark", None)
+        reason = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise RecipeError(
+            str(path), [f"line {mark.line + 1}, column {mark.column + 1}: {reason}" if mark else reason]
+        ) from None
     except UnicodeDecodeError as error:
         raise RecipeError(str(path), [f"byte {error.start}: not UTF-8"]) from None
     except ValueError as error:
@@ -174,12 +178,6 @@ def _parsed(text: str) -> Any:
         raise ValueError(_TOO_DEEP) from None
     check_values(value)
     return value
-
-
-def _yaml_problem(error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
-    reason = getattr(error, "problem", None) or str(error).splitlines()[0]
-    return f"line {mark.line + 1}, column {mark.column + 1}: {reason}" if mark else reason
 
 
 NAME = re.compile(r"\w[\w .-]{0,49}")

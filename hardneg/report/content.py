@@ -139,18 +139,14 @@ def baseline_marks(report: ReportContent) -> dict[str, str]:
 def marks_of(report: ReportContent, system: str, metric: str) -> str:
     """Signs of the baselines that this system is better or worse than by this metric, or those that it has earned."""
     if report.marks:
-        beaten = _beaten(report, system, metric)
+        # a test may have been made the other way round
+        tests = [c for c in report.tests if c.metric == metric and c.significant(report.level)]
+        above = {c.baseline for c in tests if c.system == system and c.difference > 0}
+        beaten = above | {c.system for c in tests if c.baseline == system and c.difference < 0}
         return "".join(sign for sign, rows in report.marks.items() if beaten.issuperset(rows))
     letters = baseline_marks(report)
     own = (c for c in report.tests if c.system == system and c.metric == metric and c.significant(report.level))
     return "".join(f"{BETTER if c.difference > 0 else WORSE}{letters[c.baseline]}" for c in own)
-
-
-def _beaten(report: ReportContent, system: str, metric: str) -> set[str]:
-    """The systems that this one is significantly better than; the tests may have been made the other way round."""
-    tests = [c for c in report.tests if c.metric == metric and c.significant(report.level)]
-    above = {c.baseline for c in tests if c.system == system and c.difference > 0}
-    return above | {c.system for c in tests if c.baseline == system and c.difference < 0}
 
 
 def best(report: ReportContent, metric: str) -> float | None:

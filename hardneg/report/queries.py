@@ -116,7 +116,8 @@ def query_section(measured: Measured, passages: Passages, system: str = "") -> S
     shown = found.query_ids[:MOST_QUERIES]
     if not shown:
         return None
-    systems = _shown_systems(found)
+    chosen = list(dict.fromkeys([*(found.pair or ()), *found.results]))[:_SYSTEMS]
+    systems = [name for name in found.results if name in chosen]
     columns = found.columns(systems)[: max(_FIGURES // len(systems), 1) * len(systems)]
     heads = [Cell(system, note=metric) for metric, system in columns]
     rows = [
@@ -148,12 +149,6 @@ def write_query_table(
 
 def _tab_separated(row: Sequence[str]) -> bytes:
     return ("\t".join(map(_one_line, row)) + "\n").encode()
-
-
-def _shown_systems(found: ByQuery) -> list[str]:
-    """The pair and the first of the others, in the report's order."""
-    chosen = list(dict.fromkeys([*(found.pair or ()), *found.results]))[:_SYSTEMS]
-    return [name for name in found.results if name in chosen]
 
 
 def _scores(found: ByQuery, columns: Sequence[tuple[str, str]], query_id: str) -> list[str]:

@@ -86,7 +86,9 @@ class IndexTests(PluginTests):
             rule(bool((hits.rows[-1] == -1).all()), "a query of unknown words finds nothing", hits.rows[-1])
             return
         scores = plain_scores(queries, self._documents(plugin))
-        best = _sorted(scores, _DEPTH)
+        order = np.lexsort((np.broadcast_to(np.arange(scores.shape[1]), scores.shape), -scores))[:, :_DEPTH]
+        top = np.take_along_axis(scores, order, 1)
+        best = Hits(np.where(np.isneginf(top), -1, order), top)
         if self.exact:
             same = np.array_equal(hits.rows, best.rows)
             rule(same, "an exact index finds what a full sort finds, ties by row", f"{hits.rows[0]} for {best.rows[0]}")
@@ -185,9 +187,3 @@ def _check(hits: Hits, count: int, k: int) -> None:
 
 def _same(one: Hits, two: Hits) -> bool:
     return np.array_equal(one.rows, two.rows) and np.allclose(one.scores, two.scores, rtol=1e-5, atol=1e-5)
-
-
-def _sorted(scores: NDArray[np.float32], k: int) -> Hits:
-    order = np.lexsort((np.broadcast_to(np.arange(scores.shape[1]), scores.shape), -scores))[:, :k]
-    best = np.take_along_axis(scores, order, 1)
-    return Hits(np.where(np.isneginf(best), -1, order), best)

@@ -77,7 +77,8 @@ class MinerTests(PluginTests):
         """Not even where the list has it twice."""
         plain = self._query(1)
         twice = {
-            label: RankedList(_doubled(item.doc_ids), np.repeat(item.scores, 2)) for label, item in plain.hits.items()
+            label: RankedList([doc_id for doc_id in item.doc_ids for _ in range(2)], np.repeat(item.scores, 2))
+            for label, item in plain.hits.items()
         }
         repeated = Candidates("twice", plain.positives, twice, plain.doc_ids, plain.duplicates)
         for found in self._mine(tmp_path, [*self.candidates(), repeated]):
@@ -156,10 +157,6 @@ class MinerTests(PluginTests):
         after = [[item.scores for item in query.hits.values()] for query in asked]
         same = all(np.array_equal(a, b) for x, y in zip(before, after, strict=True) for a, b in zip(x, y, strict=True))
         rule(same, "a miner does not change the lists it reads")
-
-
-def _doubled(doc_ids: Iterable[str]) -> list[str]:
-    return [doc_id for doc_id in doc_ids for _ in range(2)]
 
 
 def _plain(found: Negatives) -> Any:

@@ -64,7 +64,11 @@ class Materials:
             intermediate_size=4 * hidden,
         )
         BertModel(config).save_pretrained(bare)
-        self._save_tokenizer(bare)
+        from transformers import PreTrainedTokenizerFast
+
+        named: dict[str, Any] = {f"{name.strip('[]').lower()}_token": name for name in _SPECIAL}
+        made = PreTrainedTokenizerFast(tokenizer_object=self.tokenizer, model_max_length=LENGTH, **named)
+        made.save_pretrained(bare)
         network = Transformer(str(bare), max_seq_length=LENGTH)
         modules: Sequence[Any] = [network, Pooling(hidden), Normalize()]
         SentenceTransformer(modules=modules, device="cpu").save(str(folder))
@@ -79,10 +83,3 @@ class Materials:
         modules: Sequence[Any] = [StaticEmbedding(self.tokenizer, embedding_dim=dimension)]
         SentenceTransformer(modules=modules, device="cpu").save(str(folder))
         return folder
-
-    def _save_tokenizer(self, folder: Path) -> None:
-        from transformers import PreTrainedTokenizerFast
-
-        named: dict[str, Any] = {f"{name.strip('[]').lower()}_token": name for name in _SPECIAL}
-        made = PreTrainedTokenizerFast(tokenizer_object=self.tokenizer, model_max_length=LENGTH, **named)
-        made.save_pretrained(folder)

@@ -99,7 +99,9 @@ class Evidence:
     def _of(
         self, doc_id: str, places: Mapping[str, Mapping[str, Standing]], best: Mapping[str, Standing | None]
     ) -> SuspectedNegative:
-        score, alike = self._copied(doc_id)
+        own = self.negatives[doc_id]
+        closest = max(((resemblance(own, other), name) for name, other in self.positives.items()), default=(0.0, ""))
+        score, alike = (0.0, "") if closest[0] < _COPY else closest
         reasons = [f"shares {100 * score:.0f} % of its word triples with positive {alike}"] if alike else []
         for judging in (True, False):
             heights = {
@@ -111,12 +113,6 @@ class Evidence:
                 score += sum(heights.values()) / len(heights)
             reasons += [_told(label, places[label][doc_id], best[label]) for label, height in heights.items() if height]
         return SuspectedNegative(self.query_id, doc_id, score, tuple(reasons), alike)
-
-    def _copied(self, doc_id: str) -> tuple[float, str]:
-        """The positive that it is a near copy of, and how much they resemble each other."""
-        own = self.negatives[doc_id]
-        alike = max(((resemblance(own, other), name) for name, other in self.positives.items()), default=(0.0, ""))
-        return (0.0, "") if alike[0] < _COPY else alike
 
 
 def _told(label: str, negative: Standing, positive: Standing | None) -> str:

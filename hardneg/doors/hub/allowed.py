@@ -49,7 +49,8 @@ def listed_files(
         ArtifactError: one is missing, or not as it was written.
         DataError: a link leads out of the folder.
     """
-    own = _below(part, artifact.files)
+    prefix = "" if part == "." else f"{part}/"
+    own = {name.removeprefix(prefix): noted for name, noted in artifact.files.items() if name.startswith(prefix)}
     _compare(folder, own, changed)
     pickles = [name for name in own if Path(name).suffix in PICKLES]
     if pickles:
@@ -79,11 +80,6 @@ def _compare(folder: Path, own: Mapping[str, str], changed: Iterable[str]) -> No
             raise ArtifactError(f"{folder / name}: damaged: is missing: run the recipe again")
         if noted and name not in changed and file_digest(folder / name) != noted:
             raise ArtifactError(f"{folder / name}: is not as it was made: run the recipe again")
-
-
-def _below(part: str, files: Mapping[str, str]) -> dict[str, str]:
-    prefix = "" if part == "." else f"{part}/"
-    return {name.removeprefix(prefix): noted for name, noted in files.items() if name.startswith(prefix)}
 
 
 def _taken(folder: Path, taken: list[Path], notes: list[str]) -> list[HubFile]:

@@ -33,7 +33,11 @@ def pushed_model_card(text: str, repo: str, run: RecordedRun | None, model: str,
     card.text = card.text.replace(PLACE, repo)
     if run is not None:
         rows = list(run.measured(model))
-        _add_metadata(card.data, repo, run, rows)
+        if rows:
+            card.data.model_name = repo.rpartition("/")[2]
+            card.data.eval_results = [result for row in rows for result in eval_results(run, row)]
+        if run.dataset_id and not card.data.datasets:
+            card.data.datasets = [run.dataset_id]
         told = [*(scores_section(run, rows, list(run.beside(rows))) if rows else ()), *made_section(run, model)]
     if told:
         _add_paragraphs(card, told)
@@ -49,14 +53,6 @@ def _parsed(text: str) -> "ModelCard":
         return ModelCard(whole)
     except (yaml.YAMLError, ValueError, TypeError) as error:
         raise DataError(f"README.md: its first lines are no metadata of a card: {first_line(error)}") from None
-
-
-def _add_metadata(data: Any, repo: str, run: RecordedRun, rows: Sequence[MeasuredModel]) -> None:
-    if rows:
-        data.model_name = repo.rpartition("/")[2]
-        data.eval_results = [result for row in rows for result in eval_results(run, row)]
-    if run.dataset_id and not data.datasets:
-        data.datasets = [run.dataset_id]
 
 
 def _add_paragraphs(card: "ModelCard", told: Sequence[str]) -> None:

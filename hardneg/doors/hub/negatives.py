@@ -99,18 +99,16 @@ def run_negatives_upload(run: RecordedRun, repo: str, store: Store, rows: Rows, 
         _copy(map_batches(made.path / NEGATIVES, _COLUMNS), table[split])
     else:
         found, options = read_negatives(made.path / NEGATIVES), WriteOptions(rows.count)
-        write_form(rows.form, table[split], found, _texts(run, store, split), options)
+        dataset = run.artifact(DATASET, store)
+        if dataset is None:
+            raise ArtifactError(
+                f"the store {store.root} has no texts of {run.dataset}: leave --form out, or name --store"
+            )
+        collection = StoredCollection.open(dataset.path)
+        write_form(rows.form, table[split], found, Source(collection.queries(split), collection.corpus), options)
     facts = [f"Negatives of the {split} queries of {run.dataset_title}, {mined_by(run, stage)}."]
     card = _card(repo, table, [*facts, *made_section(run, stage)])
     return _upload(card, table, [HubFile(LOCK, run.shown_lock().encode())])
-
-
-def _texts(run: RecordedRun, store: Store, split: str) -> Source:
-    dataset = run.artifact(DATASET, store)
-    if dataset is None:
-        raise ArtifactError(f"the store {store.root} has no texts of {run.dataset}: leave --form out, or name --store")
-    collection = StoredCollection.open(dataset.path)
-    return Source(collection.queries(split), collection.corpus)
 
 
 def _table(scratch: Path, split: str) -> Path:

@@ -30,7 +30,10 @@ def model_meta(system: "TaskSystem") -> Any:
     from mteb.models import ModelMeta
 
     told = _of_model(system) if system.model is not None else _of_texts(system)
-    return ModelMeta.create_empty(told | {"experiment_kwargs": _experiment(system), "modalities": ["text"]})
+    found: dict[str, Any] = dict(setting.partition("=")[::2] for setting in system.settings)
+    if system.index is not None and system.model is not None:
+        found |= {"index": system.index.name, **system.index.options}
+    return ModelMeta.create_empty(told | {"experiment_kwargs": found or None, "modalities": ["text"]})
 
 
 def _of_texts(system: "TaskSystem") -> dict[str, Any]:
@@ -68,10 +71,3 @@ def _scoring(name: str) -> Any:
     from mteb.models.model_meta import ScoringFunction
 
     return ScoringFunction(name)
-
-
-def _experiment(system: "TaskSystem") -> dict[str, Any] | None:
-    found: dict[str, Any] = dict(setting.partition("=")[::2] for setting in system.settings)
-    if system.index is not None and system.model is not None:
-        found |= {"index": system.index.name, **system.index.options}
-    return found or None

@@ -71,7 +71,11 @@ def gather(
     texts = dict(zip(queries.query_ids, queries.texts, strict=True))
     items = iter(negatives)
     while block := list(islice(items, _QUERIES)):
-        found = _documents(block, corpus, options.negatives)
+        doc_ids = list(
+            dict.fromkeys(i for item in block for i in (*item.positives, *item.negatives[: options.negatives]))
+        )
+        rows = corpus.known_rows(doc_ids, "the negatives' document", "give the corpus they are of")
+        found = dict(zip(doc_ids, corpus.documents_at(rows), strict=True))
         for item in block:
             if item.query_id not in texts:
                 raise DataError(
@@ -81,12 +85,6 @@ def gather(
                 counts["queries left out: no positive"] += 1
                 continue
             yield _row(item, texts[item.query_id], found, options)
-
-
-def _documents(block: Sequence[Negatives], corpus: Corpus, limit: int | None) -> dict[str, Document]:
-    doc_ids = list(dict.fromkeys(i for item in block for i in (*item.positives, *item.negatives[:limit])))
-    rows = corpus.known_rows(doc_ids, "the negatives' document", "give the corpus they are of")
-    return dict(zip(doc_ids, corpus.documents_at(rows), strict=True))
 
 
 def _row(item: Negatives, query: str, documents: Mapping[str, Document], options: WriteOptions) -> ExportRow:

@@ -34,10 +34,6 @@ _FLOAT = 4
 _JOURNAL = "index.journal"
 
 
-def _header(dimension: int, count: int) -> bytes:
-    return _HEADER.pack(FLAT, dimension, count, _UNUSED, _UNUSED, 1, 0, dimension * count)
-
-
 class FlatWriter:
     """Writes a dense index folder in blocks; after a kill, the next writer finds them.
 
@@ -64,7 +60,7 @@ class FlatWriter:
             raise
 
     def _start(self) -> None:
-        header = _header(self.dimension, self.count)
+        header = _HEADER.pack(FLAT, self.dimension, self.count, _UNUSED, _UNUSED, 1, 0, self.dimension * self.count)
         with (self.folder / "index").open("rb", buffering=0) as file:
             found = file.read(len(header))
         if found.strip(b"\0") and found != header:

@@ -67,7 +67,11 @@ class ParquetVectors:
         """All vectors, float32 [n, d]. Raises DataError, with the row, where one is wrong."""
         start = 0
         for column in _read(self.path, self.vector_column, vector_files.ROWS):
-            self._check_lengths(column, start)
+            lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+            if (other := lengths != self.dimension).any():
+                at = int(np.argmax(other))
+                told = f"a vector of dimension {lengths[at]}" if lengths[at] else "no vector"
+                raise DataError(f"{self.place(start + at)}: {told}; the first has {self.dimension}")
             values = column.flatten()
             if values.null_count:
                 row = int(np.argmax(values.is_null().to_numpy(zero_copy_only=False))) // self.dimension
@@ -77,13 +81,6 @@ class ParquetVectors:
             vector_files.check_finite(block, lambda row, start=start: self.place(start + row))  # type: ignore[misc]
             yield block
             start += len(block)
-
-    def _check_lengths(self, column: Any, start: int) -> None:
-        lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
-        if (other := lengths != self.dimension).any():
-            row = int(np.argmax(other))
-            told = f"a vector of dimension {lengths[row]}" if lengths[row] else "no vector"
-            raise DataError(f"{self.place(start + row)}: {told}; the first has {self.dimension}")
 
 
 @contextmanager

@@ -30,7 +30,7 @@ def put_file(path: Path, url: str) -> None:
         MissingDependency: the package of the URL's kind is not installed.
     """
     with _opened(url) as (files, place):
-        if _is_local(files):
+        if "file" in (files.protocol if isinstance(files.protocol, tuple) else (files.protocol,)):
             files.makedirs(files._parent(place), exist_ok=True)
             files.put_file(str(path), f"{place}.new")
             files.mv(f"{place}.new", place)
@@ -123,7 +123,3 @@ def _opened(url: str) -> Iterator[tuple[Any, str]]:
     except Exception as error:  # each kind of storage has its own
         told = str(error).split("\n")[0] or type(error).__name__
         raise ArtifactError(f"{url}: {told}: look to the URL and to your rights there") from error
-
-
-def _is_local(files: Any) -> bool:
-    return "file" in (files.protocol if isinstance(files.protocol, tuple) else (files.protocol,))

@@ -99,7 +99,12 @@ def check_ids(file: VectorFile) -> int:
         raise DataError(f"{file.path}: there is nothing in it")
     values, counts = np.unique(hashes, return_counts=True)
     if (counts > 1).any():
-        _refuse_repeated(file, np.isin(hashes, values[counts > 1]))
+        seen: dict[str, int] = {}
+        for (count, title), suspect in zip(file.ids(), np.isin(hashes, values[counts > 1]), strict=True):
+            if suspect and seen.setdefault(title, count) != count:
+                raise DataError(
+                    f"{file.place(count)}: id {title!r} stands in {file.unit} {seen[title]} already; keep one"
+                )
     return len(hashes)
 
 
@@ -107,13 +112,6 @@ def _checked(file: VectorFile, number: int, name: str) -> str:
     if not one_word(name):
         raise DataError(f"{file.place(number)}: {id_problem(name)}")
     return name
-
-
-def _refuse_repeated(file: VectorFile, suspects: NDArray[np.bool_]) -> None:
-    seen: dict[str, int] = {}
-    for (number, name), suspect in zip(file.ids(), suspects, strict=True):
-        if suspect and seen.setdefault(name, number) != number:
-            raise DataError(f"{file.place(number)}: id {name!r} stands in {file.unit} {seen[name]} already; keep one")
 
 
 def in_blocks(ids: Iterator[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardneg.indexes.kernels.checks import check_depth, in_order, no_hits
 from hardneg.indexes.kernels.lucene.java import start_java
@@ -66,7 +65,11 @@ class Bm25:
             with progress.task("index", None, "passages") as task:
                 while batch := list(islice(pairs, _BATCH)):
                     records = [json.dumps({"id": key, "contents": text}) for key, text in batch if text.strip(_BLANKS)]
-                    _add(writer, records, path)
+                    added = writer.addRawDocuments(records) if records else 0
+                    if added != len(records):
+                        raise ArtifactError(
+                            f"{path}: Lucene took {added} of {len(records)} documents of a batch: is the disk full?"
+                        )
                     indexed, blank = indexed + len(records), blank + len(batch) - len(records)
                     held += sum(map(len, records))
                     if held > _SESSION:
@@ -135,20 +138,11 @@ class Bm25Searcher:
         for start in range(0, len(queries), size):
             texts = queries[start : start + size]
             lists = ranked(self.lucene, _in_java(texts), len(texts), k)
-            fill(lists, self._found(lists), hits.rows[start : start + size], hits.scores[start : start + size])
+            found = self.rows([hit["docid"] for hits in lists for hit in hits])
+            if (found < 0).any():
+                raise ArtifactError(f"{self.path}: holds documents that are not in the corpus: build the index again")
+            fill(lists, found, hits.rows[start : start + size], hits.scores[start : start + size])
         return in_order(hits.rows, hits.scores)
-
-    def _found(self, lists: list[list[dict[str, Any]]]) -> NDArray[np.int64]:
-        found = self.rows([hit["docid"] for hits in lists for hit in hits])
-        if (found < 0).any():
-            raise ArtifactError(f"{self.path}: holds documents that are not in the corpus: build the index again")
-        return found
-
-
-def _add(writer: Any, records: list[str], path: Path) -> None:
-    added = writer.addRawDocuments(records) if records else 0
-    if added != len(records):
-        raise ArtifactError(f"{path}: Lucene took {added} of {len(records)} documents of a batch: is the disk full?")
 
 
 def _in_java(texts: Sequence[str]) -> Any:

@@ -6,7 +6,7 @@ Small World graphs, TPAMI 2020 (algorithms 1 and 5); its M, efConstruction and e
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.backends.compressed import Compressed
@@ -68,16 +68,12 @@ class Hnsw(Compressed):
             MissingDependency: without faiss.
         """
         vectors = FlatVectors.open(source)
-        index = self._empty(vectors.dimension)
-        make_room(load_faiss().downcast_index(index.storage), len(vectors))
+        faiss = load_faiss()
+        index = faiss.IndexHNSWFlat(vectors.dimension, self.m, faiss.METRIC_INNER_PRODUCT)
+        index.hnsw.efConstruction, index.hnsw.efSearch = self.ef_construction, self.ef_search
+        index.hnsw.rng = faiss.RandomGenerator(self.seed)
+        make_room(faiss.downcast_index(index.storage), len(vectors))
         with threads(self.threads):
             for _ in encode_blocks(vectors, index.add, progress):
                 pass
         return save(index, len(vectors), source, path)
-
-    def _empty(self, dimension: int) -> Any:
-        faiss = load_faiss()
-        index = faiss.IndexHNSWFlat(dimension, self.m, faiss.METRIC_INNER_PRODUCT)
-        index.hnsw.efConstruction, index.hnsw.efSearch = self.ef_construction, self.ef_search
-        index.hnsw.rng = faiss.RandomGenerator(self.seed)
-        return index

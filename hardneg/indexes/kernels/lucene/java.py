@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from hardneg.records.errors import MissingDependency
 
@@ -115,7 +114,10 @@ def start_java() -> None:
         except Exception as error:
             raise MissingDependency(f"Java in {java.home} does not start ({error} {said()}): {_ADVICE}") from error
         _log.debug("Java %d in %s runs: %s", java.version, java.home, said())
-    _silence(jnius.autoclass)
+    # Anserini and Lucene write two logs to the terminal: only errors are left in them
+    configurator = jnius.autoclass("org.apache.logging.log4j.core.config.Configurator")
+    configurator.setAllLevels("", jnius.autoclass("org.apache.logging.log4j.Level").ERROR)
+    jnius.autoclass("java.util.logging.LogManager").getLogManager().reset()
 
 
 def _options(java: Java) -> list[str]:
@@ -125,13 +127,6 @@ def _options(java: Java) -> list[str]:
     if java.has_vector:
         options.append("--add-modules=jdk.incubator.vector")
     return options
-
-
-def _silence(autoclass: Callable[[str], Any]) -> None:
-    """Leaves errors only in the two logs that Anserini and Lucene write to the terminal."""
-    configurator = autoclass("org.apache.logging.log4j.core.config.Configurator")
-    configurator.setAllLevels("", autoclass("org.apache.logging.log4j.Level").ERROR)
-    autoclass("java.util.logging.LogManager").getLogManager().reset()
 
 
 def _anserini() -> Path:

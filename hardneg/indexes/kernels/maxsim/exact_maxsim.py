@@ -148,7 +148,8 @@ def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) 
             task.advance(stop - start)
         found = best_hits(best, len(asked), k)
     hits = no_hits(len(queries), k)
-    hits.rows[asked] = _numbered(np.flatnonzero(np.diff(store.offsets)), found.rows)
+    # the numbers count the documents that have tokens; -1 stays
+    hits.rows[asked] = np.append(np.flatnonzero(np.diff(store.offsets)), -1)[found.rows]
     hits.scores[asked] = found.scores
     return hits
 
@@ -168,11 +169,6 @@ def _cells(store: TokenStore, rows: range) -> Iterator[range]:
     first = np.searchsorted(store.offsets, np.arange(0, int(store.offsets[-1]), _CELL))
     for start, stop in pairwise([*first.tolist(), len(store)]):
         yield range(max(start, rows.start), min(stop, rows.stop))
-
-
-def _numbered(there: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The rows of documents that are numbered among those `there`, which have tokens; -1 stays."""
-    return np.append(there, -1)[places]
 
 
 def _parts(queries: TokenVectors, size: int, device: torch.device) -> Iterator[_QueryTokens]:

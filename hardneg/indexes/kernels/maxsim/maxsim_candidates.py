@@ -136,15 +136,10 @@ def by_tokens(
         documents = np.searchsorted(store.offsets, hits.rows, "right") - 1
         documents[hits.rows < 0] = -1
         largest = first_of_each(Hits(documents, hits.scores), hits.rows.shape[1])
-        found[start : start + step] = _ranked(largest, _floors(hits), part.offsets, count)
+        last = np.maximum((hits.rows >= 0).sum(1) - 1, 0)
+        floors: NDArray[np.float32] = np.take_along_axis(hits.scores, last[:, None], 1)[:, 0]
+        found[start : start + step] = _ranked(largest, floors, part.offsets, count)
     return found
-
-
-def _floors(hits: Hits) -> NDArray[np.float32]:
-    """The last score of each list: float32 [T]."""
-    last = np.maximum((hits.rows >= 0).sum(1) - 1, 0)
-    scores: NDArray[np.float32] = np.take_along_axis(hits.scores, last[:, None], 1)[:, 0]
-    return scores
 
 
 def _ranked(largest: Hits, floors: NDArray[np.float32], offsets: NDArray[np.int64], count: int) -> NDArray[np.int64]:

@@ -33,11 +33,12 @@ def pushed_model_card(text: str, repo: str, run: RecordedRun | None, model: str,
     card.text = card.text.replace(PLACE, repo)
     if run is not None:
         rows = list(run.measured(model))
+        data: Any = card.data
         if rows:
-            card.data.model_name = repo.rpartition("/")[2]
-            card.data.eval_results = [result for row in rows for result in eval_results(run, row)]
-        if run.dataset_id and not card.data.datasets:
-            card.data.datasets = [run.dataset_id]
+            data.model_name = repo.rpartition("/")[2]
+            data.eval_results = [result for row in rows for result in eval_results(run, row)]
+        if run.dataset_id and not data.datasets:
+            data.datasets = [run.dataset_id]
         told = [*(scores_section(run, rows, list(run.beside(rows))) if rows else ()), *made_section(run, model)]
     if told:
         _add_paragraphs(card, told)

@@ -50,7 +50,7 @@ def files_of(argument: str, given: Any) -> list[Path]:
 
 def whole_number(argument: str, given: Any) -> int:
     """A whole number. Raises UsageError where it is none."""
-    if not _is_whole(given):
+    if not (isinstance(given, Integral) and not isinstance(given, bool)):
         raise UsageError(f"{{{argument}}}: must be a whole number (got {given!r:.60})", argument)
     return int(given)
 
@@ -141,7 +141,3 @@ def _plain(given: Any) -> Any:
     if isinstance(given, bool) or not isinstance(given, Real):
         return given
     return int(given) if isinstance(given, Integral) else float(given)
-
-
-def _is_whole(given: Any) -> bool:
-    return isinstance(given, Integral) and not isinstance(given, bool)

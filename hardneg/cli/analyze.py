@@ -123,7 +123,11 @@ def _run(kind: "type[Analysis]", given: dict[str, Any]) -> None:
         if given["as_json"]:
             say_json(found)
         else:
-            _print(analysis, found)
+            console = stdout_console()
+            for table in analysis.tables(found):
+                print_table(console, table)
+            if told := analysis.explain(found):
+                console.print(told, style="dim", soft_wrap=not console.is_terminal)
 
 
 def _check_plot(plot: Path, overwrite: bool, reads: list[Path]) -> None:
@@ -133,11 +137,3 @@ def _check_plot(plot: Path, overwrite: bool, reads: list[Path]) -> None:
     check_forms([plot])
     known = [path / LOCK if (path / LOCK).is_file() else path for path in reads]  # a run folder may hold figures too
     store_outputs("analyze", [Target(plot)], known, overwrite).check()
-
-
-def _print(analysis: "Analysis", found: Any) -> None:
-    console = stdout_console()
-    for table in analysis.tables(found):
-        print_table(console, table)
-    if told := analysis.explain(found):
-        console.print(told, style="dim", soft_wrap=not console.is_terminal)

@@ -20,7 +20,9 @@ def recipes() -> list[str]:
 
 def presets(context: typer.Context) -> list[str]:
     """Those of the recipe that stands on the line."""
-    return list(_tree(context).get("presets") or ())
+    from hardneg.recipe.inheritance import read_whole_tree
+
+    return list(_of_recipe(context, read_whole_tree).get("presets") or ())
 
 
 def stages(context: typer.Context) -> list[str]:
@@ -85,13 +87,6 @@ def _of_recipe(context: typer.Context, read: Callable[[Path], dict[str, Any]]) -
         return read(find_recipe(name)) if name else {}
     except HardnegError:
         return {}
-
-
-def _tree(context: typer.Context) -> dict[str, Any]:
-    """The recipe that stands on the line with all that it extends."""
-    from hardneg.recipe.inheritance import read_whole_tree
-
-    return _of_recipe(context, read_whole_tree)
 
 
 def _expanded(context: typer.Context) -> dict[str, Any]:

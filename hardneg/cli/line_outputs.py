@@ -95,15 +95,13 @@ class NegativesOutput:
         _tell_mined(made.facts)
         with outputs.laid_out():
             if self.target.dropped is not None:
-                _write_dropped(made.folder, self.target.dropped)
+                if not (made.folder / DROPPED).is_file():
+                    raise UsageError(
+                        "--dropped: this miner does not tell what it drops; leave it out, or filter, as denoised does"
+                    )
+                link_file(made.folder / DROPPED, self.target.dropped)
+                say(f"{self.target.dropped}: what was dropped")
             export.write(made, self.target)
-
-
-def _write_dropped(folder: Path, path: Path) -> None:
-    if not (folder / DROPPED).is_file():
-        raise UsageError("--dropped: this miner does not tell what it drops; leave it out, or filter, as denoised does")
-    link_file(folder / DROPPED, path)
-    say(f"{path}: what was dropped")
 
 
 def _tell_mined(facts: Mapping[str, Any]) -> None:

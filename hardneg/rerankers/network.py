@@ -48,7 +48,10 @@ def load_classifier(folder: Path, length: int, outputs: int | None = None, seed:
         if whole:
             check_found(differences(transformer.model, folder, unused=None)[0], str(folder))
     network: CrossEncoder = CrossEncoder(modules=[transformer], device="cpu", activation_fn=nn.Sigmoid())
-    _set_length(network, length, folder)
+    most = network.max_seq_length
+    if most is not None and most < length:
+        raise ModelError(f"reranker {folder}: reads at most {most} tokens: length is {length}, lower it")
+    network.max_seq_length = length
     return network.eval()
 
 
@@ -81,13 +84,6 @@ def _own_head(folder: Path) -> int:
     if not any(str(name).endswith(_CLASSIFIER) for name in config.get("architectures") or ()):
         return 0
     return len(config.get("id2label") or {}) or int(config.get("num_labels", 2))
-
-
-def _set_length(network: "CrossEncoder", length: int, folder: Path) -> None:
-    most = network.max_seq_length
-    if most is not None and most < length:
-        raise ModelError(f"reranker {folder}: reads at most {most} tokens: length is {length}, lower it")
-    network.max_seq_length = length
 
 
 class PairNetwork:

@@ -160,7 +160,11 @@ class ModelServer:
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise self.error(self._reason(error)) from None
         if response.status_code != 200:
-            self._refuse(response, content)
+            line = self._shown(_first_line(self.without_key(content.decode("utf-8", "replace"))))
+            told = f"status {response.status_code}{f': {line}' if line else ''}"
+            if response.status_code in _PASSING:
+                raise _Passing(told, _seconds(response.headers.get("Retry-After"), response.headers.get("Date")))
+            raise self.error("; ".join(filter(None, (told, _REFUSED.get(response.status_code)))))
         return content
 
     def _read(self, response: "httpx.Response", request: _Request) -> bytes:
@@ -172,13 +176,6 @@ class ModelServer:
             if time.monotonic() > request.end:
                 raise _Passing("the answer did not end")
         return bytes(content)
-
-    def _refuse(self, response: "httpx.Response", content: bytes) -> None:
-        line = self._shown(_first_line(self.without_key(content.decode("utf-8", "replace"))))
-        told = f"status {response.status_code}{f': {line}' if line else ''}"
-        if response.status_code in _PASSING:
-            raise _Passing(told, _seconds(response.headers.get("Retry-After"), response.headers.get("Date")))
-        raise self.error("; ".join(filter(None, (told, _REFUSED.get(response.status_code)))))
 
     def _shown(self, text: str) -> str:
         """The beginning; the key goes first, so that no part of it is left where it is cut."""

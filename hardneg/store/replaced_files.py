@@ -164,7 +164,9 @@ class Outputs:
 
 def _kind_problems(target: Target, another: str) -> list[str]:
     path = target.path
-    if missing := _missing_before_parent(path):
+    # the first folder before a `..` that is not there: once it is made, the path leads to something else
+    ups = [number for number, part in enumerate(path.parts) if part == ".."]
+    if missing := next((before for number in ups if not (before := Path(*path.parts[:number])).is_dir()), None):
         return [f"{path}: {missing} is not there; give a path without it"]
     if target.names != WHOLE:
         return _run_folder_problems(target, another)
@@ -180,12 +182,6 @@ def _kind_problems(target: Target, another: str) -> list[str]:
     if target.folder and any(kept.is_relative_to(place) for kept in (Path.cwd(), _home())):
         return [f"{path}: is the folder you work in or your home, or holds it; give one of its own"]
     return []
-
-
-def _missing_before_parent(path: Path) -> Path | None:
-    """The first folder before a `..` that is not there: once it is made, the path leads to something else."""
-    ups = [number for number, part in enumerate(path.parts) if part == ".."]
-    return next((before for number in ups if not (before := Path(*path.parts[:number])).is_dir()), None)
 
 
 def _run_folder_problems(target: Target, another: str) -> list[str]:

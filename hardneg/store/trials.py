@@ -66,7 +66,10 @@ def choose(subject: str, machine: str, ways: Mapping[str, Way]) -> str:
     """
     chosen = _kept.get(subject, "")
     if chosen not in ways:
-        chosen = _settled(subject, machine, ways)
+        place = cache_folder() / _FOLDER / f"{digest([subject, machine])}.json"
+        if _known.get(place) not in ways:
+            _known[place] = from_whoever_asks_first(TRIAL + subject, lambda: _found(place, subject, machine, ways))
+        chosen = _known[place]
     for told, file in _listening:
         if told.get(subject) != chosen:
             told[subject] = chosen
@@ -132,13 +135,6 @@ def cpu_name() -> str:
             if name.strip() == "model name":
                 return value.strip()
     return platform.machine()
-
-
-def _settled(subject: str, machine: str, ways: Mapping[str, Way]) -> str:
-    place = cache_folder() / _FOLDER / f"{digest([subject, machine])}.json"
-    if _known.get(place) not in ways:
-        _known[place] = from_whoever_asks_first(TRIAL + subject, lambda: _found(place, subject, machine, ways))
-    return _known[place]
 
 
 def _found(place: Path, subject: str, machine: str, ways: Mapping[str, Way]) -> str:

@@ -147,7 +147,11 @@ class NegativeTable:
         path = self.folder / f"lists-{made:09d}.npy"
         if world().first:
             if step == made:
-                _write(path, self.shape, self.make())
+                header = {"descr": "<i4", "fortran_order": False, "shape": self.shape}
+                with replacing(path) as file:
+                    np.lib.format.write_array_header_1_0(file, header)
+                    for lists in self.make():
+                        file.write(np.ascontiguousarray(lists, "<i4").tobytes())
             if not path.exists():
                 raise TrainingError(f"{path}: the lists of step {made} are gone: remove {self.folder} to start afresh")
             for other in self.folder.glob("lists-*.npy"):
@@ -191,11 +195,3 @@ def lists_by(encoder: Encoder, data: TrainingData, searcher: Searcher, depth: in
         return (hits.rows for _, _, hits in searched(encode, data.texts, searcher, depth, _QUERIES, seconds))
 
     return blocks
-
-
-def _write(path: Path, shape: tuple[int, int], blocks: Iterator[NDArray[np.int64]]) -> None:
-    header = {"descr": "<i4", "fortran_order": False, "shape": shape}
-    with replacing(path) as file:
-        np.lib.format.write_array_header_1_0(file, header)
-        for lists in blocks:
-            file.write(np.ascontiguousarray(lists, "<i4").tobytes())

@@ -13,7 +13,7 @@ from hardneg.runtime.distributed import gather, world
 from hardneg.runtime.seeding import derive_seed
 from hardneg.training.dropout import dropout_of
 from hardneg.training.figures import TakenStep
-from hardneg.training.method import Minimised, Objective, TrainingMethod
+from hardneg.training.method import Objective, TrainingMethod
 from hardneg.training.optimizers import Groups, gradient_norms
 from hardneg.training.options import LearningOptions
 
@@ -51,7 +51,8 @@ def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: f
         with nullcontext() if last else accelerator.no_sync(model):
             with dropout_of(learner.options, learner.method.encoder.device):
                 found = learner.method.minimised(learner.loss, model, batch, learner.half, done)
-            records.append(_record(found, learner.options))
+            penalty = {} if found.penalty is None else {"penalty": _value(found.penalty.detach(), learner.options)}
+            records.append({"loss": _value(found.loss.detach(), learner.options), **penalty, **found.noted})
             accelerator.backward(found.total / len(batches))
     norms = gradient_norms(learner.groups)
     norm = accelerator.clip_grad_norm_(model.parameters(), learner.options.clip_norm or math.inf)
@@ -60,11 +61,6 @@ def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: f
     learner.optimizer.step()
     learner.optimizer.zero_grad()
     return TakenStep(step + 1, [batch.query_ids for batch in batches], records, norm, norms)
-
-
-def _record(found: Minimised, options: LearningOptions) -> dict[str, Tensor | float]:
-    penalty = {} if found.penalty is None else {"penalty": _value(found.penalty.detach(), options)}
-    return {"loss": _value(found.loss.detach(), options), **penalty, **found.noted}
 
 
 def _value(loss: Tensor, options: LearningOptions) -> Tensor:

@@ -89,6 +89,9 @@ class Report(StageSpec):
 
         evaluation, trained = context.inputs["evaluation"], _by_label(context, "training")
         measured, split = read_metrics(evaluation.folder / METRICS), getattr(evaluation.spec, "split", "test")
+        # the row of the model that the system was trained from
+        rows = getattr(context.inputs["evaluation"].spec, "runs", {})
+        stages = {item.name: item.spec for item in context.inputs_of("behind").values() if item.spec is not None}
         content = ReportContent.of(
             self.title or "Results",
             measured,
@@ -98,7 +101,7 @@ class Report(StageSpec):
             made=[_steps(context)],
             over=_over(evaluation),
             system=self.about,
-            began=_began(context, self.about),
+            began=began_from(self.about, rows, stages) if self.about in rows else "",
             browse=f"hardneg browse . --split {split} (in the folder of this page)",
             sections=_sections(_by_label(context, "analyses")) + _sections(_by_label(context, "reading")),
         )
@@ -139,13 +142,6 @@ def _costs(context: StageContext[Report], measured: "Measured") -> "Section | No
     metric = next((name for scores in measured.results.values() for name in scores), "")
     values = {label: means(scores)[metric] for label, scores in measured.results.items() if metric in scores}
     return costs_section({label: system_costs(names, made) for label, names in runs.items()}, values, metric)
-
-
-def _began(context: StageContext[Report], system: str) -> str:
-    """The row of the model that the system was trained from; empty where there is none."""
-    rows = getattr(context.inputs["evaluation"].spec, "runs", {})
-    stages = {item.name: item.spec for item in context.inputs_of("behind").values() if item.spec is not None}
-    return began_from(system, rows, stages) if system in rows else ""
 
 
 def _steps(context: StageContext[Report]) -> "Table":

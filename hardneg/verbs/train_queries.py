@@ -155,7 +155,9 @@ class TrainQueries(Guidance, EncoderLearning, IndexSpec):
         exchanged = sizes.exchanged(steps, learning_bytes(sizes))
         learning = max(learning, sizes.machine.sending(exchanged))
         lists = options.batch_size * self.depth * sizes.dimension * 4
-        held = 2 * sizes.shape.weights + 3 * learning_bytes(sizes) + BLOCK_BYTES + self._resident(sizes)
+        # an index may stay on each GPU from step to step
+        stays = sizes.machine.gpu and self.schedule == "dynamic" and sizes.machine.keeps(sizes.index_bytes)
+        held = 2 * sizes.shape.weights + 3 * learning_bytes(sizes) + BLOCK_BYTES + (sizes.index_bytes if stays else 0)
         disk = (2 + kept_models(steps, options)) * sizes.shape.weights + 3 * learning_bytes(sizes)
         seconds = learning + searching + sizes.machine.sending(sizes.fetched) + 5
         return Row(steps, "steps", disk, PROCESS_BYTES, seconds, held, lists, exchanged + sizes.fetched)
@@ -166,11 +168,6 @@ class TrainQueries(Guidance, EncoderLearning, IndexSpec):
             return sizes.searching(asked, self.options.batch_size)
         times = steps // (self.refresh_every or steps) if self.schedule == "refreshed" else 0
         return times * sizes.searching(sizes.queries(self.split))
-
-    def _resident(self, sizes: Sizes) -> int:
-        """Bytes of the index that stay on each GPU from step to step."""
-        stays = sizes.machine.gpu and self.schedule == "dynamic" and sizes.machine.keeps(sizes.index_bytes)
-        return sizes.index_bytes if stays else 0
 
     def open_index(
         self, source: ArtifactInput, collection: StoredCollection, options: "ExactOptions", progress: "Progress | None"

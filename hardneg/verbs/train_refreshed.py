@@ -55,7 +55,6 @@ from hardneg.verbs.shared.training_options import DualLearning
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
-    from hardneg.training.methods.ance import AnceTraining
     from hardneg.training.refresh.inferencer import Settings
     from hardneg.training.refresh.provider import RefreshProvider
 
@@ -186,20 +185,16 @@ class TrainRefreshed(DualLearning):
         data = with_guide(context, ordered(context, data))
         with _supply(context, encoder, data, place) as supply:
             way = AnceTraining(encoder, data, spec.options, spec.refresh, supply, terms_of(context, encoder))
-            _check(context, way)
+            # a recipe that gives epochs cannot be refused before its data are known
+            last_step, evaluated = spec.options.last_step(len(way)), "validation_run" in context.inputs
+            if reason := spec.refresh.never_again(spec.options, evaluated, last_step):
+                raise UsageError(f"{context.name}.refresh: {reason}")
             result = learned(context, way, validation(context, collection, encoder))
         if not world().first:
             return {}
         told = refresh_facts(result.history, place.made(), way.waited, len(collection.corpus))
         context.progress.note(f"{context.name}: " + ", ".join(f"{name} {value}" for name, value in told.items()))
         return {**save(context, encoder, _card_facts(context, collection, data), result), **told}
-
-
-def _check(context: StageContext[TrainRefreshed], way: "AnceTraining") -> None:
-    """A UsageError where nothing would be mined; a recipe that gives epochs cannot be refused before."""
-    options, evaluated = context.spec.options, "validation_run" in context.inputs
-    if told := context.spec.refresh.never_again(options, evaluated, options.last_step(len(way))):
-        raise UsageError(f"{context.name}.refresh: {told}")
 
 
 @contextmanager

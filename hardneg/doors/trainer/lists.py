@@ -36,14 +36,10 @@ def table_of(
         first = query_ids[int(np.argmin(counts))]
         told = f"{counted(int((counts == 0).sum()), 'query')} without a negative, such as {first}"
         raise TrainingError(f"{told}: take a miner that leaves more, or short='random'")
-    return _repeated(listed[places], counts, count), int((counts < count).sum())
-
-
-def _repeated(table: NDArray[np.int64], counts: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """The first `count` places of each list filled with what it has, again from its start."""
-    places = np.arange(count)[None, :] % counts[:, None]
-    table[:, :count] = np.take_along_axis(table, places, axis=1)
-    return table
+    table = listed[places]
+    numbers = np.arange(count)[None, :] % counts[:, None]
+    table[:, :count] = np.take_along_axis(table, numbers, axis=1)
+    return table, int((counts < count).sum())
 
 
 def write_table(path: Path, table: NDArray[np.int64]) -> None:

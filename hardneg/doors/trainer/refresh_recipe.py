@@ -112,7 +112,10 @@ def mine_with(recipe: RefreshRecipe, plan: "Plan", place: Workplace) -> MinedRef
         found = None
         if world().first:
             with _alone():
-                found = _from_run(recipe.run, plan, place)
+                dataset = make_dataset(plan, place)
+                scored, _ = make_from(plan, RERANKED, dataset, {"run": recipe.run}, place)
+                negatives, facts = make_from(plan, MINED, dataset, {"runs.dense": scored.path / RUN}, place)
+                found = MinedRefresh(negatives, facts, (scored.key, negatives.key))
         barrier()
         return found
     mined = execute_plan(plan, place)[MINED]
@@ -136,10 +139,3 @@ def _alone() -> Iterator[None]:
     finally:
         if number is not None:
             os.environ["RANK"] = number
-
-
-def _from_run(run: Path, plan: "Plan", place: Workplace) -> MinedRefresh:
-    dataset = make_dataset(plan, place)
-    scored, _ = make_from(plan, RERANKED, dataset, {"run": run}, place)
-    mined, facts = make_from(plan, MINED, dataset, {"runs.dense": scored.path / RUN}, place)
-    return MinedRefresh(mined, facts, (scored.key, mined.key))

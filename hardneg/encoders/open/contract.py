@@ -84,6 +84,7 @@ def _contract(folder: Path) -> Contract:
     }
     told = () if (folder / SPEC_FILE).is_file() else lengths.items()
     remarks = [f"{kind}_length: {remark}" for kind, (_, remark) in told if remark]
+    own = mapping(network_folder(places["document"][0]) / "config.json")
     return Contract(
         **values,
         prompts=prompts,
@@ -92,7 +93,7 @@ def _contract(folder: Path) -> Contract:
         normalised=head.normalised,
         dimension=head.dimension,
         truncate_dim=kept,
-        dtype=_dtype(places["document"][0]),
+        dtype=str(own.get("dtype") or own.get("torch_dtype") or "float32"),
         chat="message" in (transformer_options(places["document"][0]).get("modality_config") or ()) and trained,
         odd=(*_oddities(config, prompts, kinds), *_odd_similarity(said, head, cut), *remarks),
     )
@@ -213,11 +214,6 @@ def _count(value: Any, folder: Path) -> int | None:
     if value is None or (isinstance(value, int) and value > 0):
         return value
     raise ModelError(f"model {folder}: {value!r} is no number of dimensions: copy the model again")
-
-
-def _dtype(place: Path) -> str:
-    config = mapping(network_folder(place) / "config.json")
-    return str(config.get("dtype") or config.get("torch_dtype") or "float32")
 
 
 def _oddities(config: Mapping[str, Any], prompts: Mapping[str, str], kinds: list[str]) -> list[str]:

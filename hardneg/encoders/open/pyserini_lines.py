@@ -7,7 +7,7 @@ all else a class of a few lines asks sentence-transformers.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
@@ -86,7 +86,8 @@ def sparse_encoder(place: ModelPlace, scale: float) -> Program | None:
 
 def _plain_pooling(encoder: "Encoder") -> str | None:
     """`mean` or `cls` where Pyserini's `AutoQueryEncoder` gives the same vectors, else None."""
-    spec, first, rest = encoder.spec, *_split(encoder)
+    spec = encoder.spec
+    first, *rest = encoder.module.children()
     prompt = spec.query_prompt
     own = [part for part in rest if type(part).__name__ != "Normalize"]
     mode = getattr(own[0], "pooling_mode", None) if len(own) == 1 else None
@@ -106,11 +107,6 @@ def _plain_pooling(encoder: "Encoder") -> str | None:
 def quoted(text: str) -> str:
     """The text as a string of Python."""
     return json.dumps(text, ensure_ascii=False)
-
-
-def _split(encoder: "Encoder") -> tuple[Any, list[Any]]:
-    first, *rest = encoder.module.children()
-    return first, rest
 
 
 def _auto(encoder: "Encoder", place: ModelPlace, pooling: str) -> Program:

@@ -55,7 +55,10 @@ def written_whole(folder: Path) -> Iterator[Path]:
     try:
         with replacing_folder(folder) as place, quiet(), system_errors():
             yield place
-            _readable(place)
+            # safetensors writes for the owner alone: every file becomes readable by whom the folder is
+            for path in place.rglob("*"):
+                if path.is_file():
+                    path.chmod(path.stat().st_mode | (place.stat().st_mode & _READABLE))
     except OSError as error:
         raise ModelError(f"model {folder} cannot be written ({error}): check disk and permissions") from error
 
@@ -87,13 +90,6 @@ def forget_last_call(tokenizer: Any) -> None:
     if backend is not None:
         backend.no_truncation()
         backend.no_padding()
-
-
-def _readable(place: Path) -> None:
-    """Every file is readable by whom the folder is: safetensors writes for the owner alone."""
-    for path in place.rglob("*"):
-        if path.is_file():
-            path.chmod(path.stat().st_mode | (place.stat().st_mode & _READABLE))
 
 
 DIMENSION = 768

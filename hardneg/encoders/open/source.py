@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from hardneg.encoders.open.model_files import PICKLES, SAFE, check_files, has_weights, module_folders, weights_in
 from hardneg.records.errors import ModelError
@@ -231,7 +230,8 @@ def _on_hub(repository: str, commit: str) -> Lookup:
     get_hf_file_metadata(hf_hub_url(repository, wanted[0], revision=commit))
     here = [path for path in wanted if isinstance(try_to_load_from_cache(repository, path, revision=commit), str)]
     there = sum(sizes[path] for path in here)
-    return Lookup(there, sum(sizes[path] for path in wanted) - there, _licence(info))
+    named = [tag.removeprefix("license:") for tag in info.tags or () if tag.startswith("license:")]
+    return Lookup(there, sum(sizes[path] for path in wanted) - there, f"licence {named[0]}" if named else "")
 
 
 def _wanted(sizes: dict[str, int]) -> Iterator[str]:
@@ -240,11 +240,6 @@ def _wanted(sizes: dict[str, int]) -> Iterator[str]:
     for path in sizes:
         if path in weights or (not path.endswith(".safetensors") and any(fnmatch(path, item) for item in HUB_FILES)):
             yield path
-
-
-def _licence(info: Any) -> str:
-    named = [tag.removeprefix("license:") for tag in info.tags or () if tag.startswith("license:")]
-    return f"licence {named[0]}" if named else ""
 
 
 def _told(repository: str, error: Exception) -> str:

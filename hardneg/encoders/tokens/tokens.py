@@ -53,7 +53,10 @@ class Tokens:
         lengths = self.lengths[rows]
         begins = self.offsets[rows] - (np.cumsum(lengths) - lengths)
         taken = np.repeat(begins, lengths) + np.arange(lengths.sum())
-        there = self._there(placed(lengths, device), int(lengths.max(initial=0)))
+        sizes = placed(lengths, device)
+        longest = int(lengths.max(initial=0))
+        places = torch.arange(longest, device=sizes.device)
+        there = places >= longest - sizes[:, None] if self.left else places < sizes[:, None]
         features = {}
         for name, column in self.columns.items():
             padded = torch.full(there.shape, self.padding.get(name, 0), device=device)
@@ -73,11 +76,6 @@ class Tokens:
         columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns}
         lengths = np.concatenate([part.lengths for part in parts])
         return replace(parts[0], columns=columns, offsets=np.concatenate([[0], np.cumsum(lengths)]))
-
-    def _there(self, lengths: Tensor, longest: int) -> Tensor:
-        """bool [b, longest], where a text has tokens."""
-        places = torch.arange(longest, device=lengths.device)
-        return places >= longest - lengths[:, None] if self.left else places < lengths[:, None]
 
 
 def tokenise(

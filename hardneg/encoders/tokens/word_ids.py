@@ -74,7 +74,8 @@ class WordIds:
             words = np.fromiter(map(self._number.__getitem__, chain.from_iterable(parts)), np.int64, total)
             ids, first = self._ids, self._first
             if len(self._number) > _KEPT:
-                self._forget()
+                self._number = {}
+                self._ids, self._first = np.empty(0, np.int32), np.zeros(1, np.int64)
         ends = np.cumsum(lengths := np.diff(first)[words])
         places = np.repeat(first[words] - ends + lengths, lengths) + np.arange(lengths.sum())
         return ids[places], np.concatenate([[0], ends])[np.concatenate([[0], np.cumsum(counts)])]
@@ -84,7 +85,3 @@ class WordIds:
         self._number.update(zip(words, range(len(self._number), len(self._number) + len(words)), strict=True))
         self._first = np.concatenate([self._first, self._first[-1] + offsets[1:]])
         self._ids = np.concatenate([self._ids, ids])
-
-    def _forget(self) -> None:
-        self._number = {}
-        self._ids, self._first = np.empty(0, np.int32), np.zeros(1, np.int64)

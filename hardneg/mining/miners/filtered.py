@@ -68,13 +68,16 @@ class Filtered:
         if self.fill == "random":
             behind = draws.permutation(np.arange(len(top), len(ranking.doc_ids))).tolist()
             chosen += _first_fit(ranking.doc_ids, behind, self.count - len(chosen), refused, dropped)
+        out = [place for place, reason in enumerate(reasons) if reason]
+        ranks = np.array(out, np.int32) + 1
+        told = [reasons[place] for place in out]
         return Negatives(
             query.query_id,
             query.positives,
             [ranking.doc_ids[place] for place in chosen],
             np.asarray(ranking.scores, np.float32)[chosen],
             dict(dropped),
-            _drops(top, reasons, scores, chosen),
+            Drops(len(top), [top[place] for place in out], ranks, told, scores[out], np.array(chosen, np.int32) + 1),
             noted,
         )
 
@@ -113,10 +116,3 @@ def _first_fit(
         else:
             dropped[why] += 1
     return found
-
-
-def _drops(top: Sequence[str], reasons: Sequence[str], scores: NDArray[np.float32], chosen: Sequence[int]) -> Drops:
-    out = [place for place, reason in enumerate(reasons) if reason]
-    ranks = np.array(out, np.int32) + 1
-    told = [reasons[place] for place in out]
-    return Drops(len(top), [top[place] for place in out], ranks, told, scores[out], np.array(chosen, np.int32) + 1)

@@ -29,13 +29,9 @@ def new_head(model: Any, missing: set[str], name: str) -> None:
     with torch.no_grad():
         for place, module in model.named_modules():
             if isinstance(module, nn.Linear) and module is not output and f"{place}.weight" in missing:
-                _make_identity(module)
+                module.weight.copy_(_SCALE * torch.eye(*module.weight.shape))
+                if module.bias is not None:
+                    module.bias.zero_()
             elif isinstance(module, nn.LayerNorm) and f"{place}.weight" in missing:
                 module.reset_parameters()
         output.bias.fill_(-_BAR * inputs.norm(dim=1).mean())
-
-
-def _make_identity(layer: nn.Linear) -> None:
-    layer.weight.copy_(_SCALE * torch.eye(*layer.weight.shape))
-    if layer.bias is not None:
-        layer.bias.zero_()

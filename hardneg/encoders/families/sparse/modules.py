@@ -76,20 +76,15 @@ def _own(folder: Path, spec: FullSpec, dtype: torch.dtype) -> tuple[nn.Module, i
     whole = nn.Sequential(*found.children())
     check_sides(list(whole), spec.name)
     transformer, *rest = side(whole, "document")
-    _check_modules(rest, spec)
+    names = [type(part).__name__ for part in rest]
+    if names not in (["SpladePooling"], ["SpladePooling", "Normalize"]):
+        raise ModelError(f"model {spec.name!r}: {', '.join(names)} behind its transformer: only SpladePooling is known")
     check_encoder(transformer, spec)
     if transformer.model.get_output_embeddings() is None:
         raise ModelError(f"model {spec.name!r}: opened without its head of masked words: copy the model again")
     check_tokenizer(transformer, spec.name)
     check_weights(transformer.model, sides(folder)["document"][0], spec.name)
     return whole, found.max_active_dims
-
-
-def _check_modules(rest: Sequence[nn.Module], spec: FullSpec) -> None:
-    """Refuses what is no SPLADE."""
-    names = [type(part).__name__ for part in rest]
-    if names not in (["SpladePooling"], ["SpladePooling", "Normalize"]):
-        raise ModelError(f"model {spec.name!r}: {', '.join(names)} behind its transformer: only SpladePooling is known")
 
 
 def _new(folder: Path, spec: FullSpec, dtype: torch.dtype) -> nn.Module:

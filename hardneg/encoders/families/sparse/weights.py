@@ -50,7 +50,7 @@ class TermWeights:
         """The texts in order; of each batch no more than the weights that are not 0 are held."""
         found = [(rows, self.collect(part)) for rows, part in batches]
         if not found:
-            return _empty(count, dimension)
+            return SparseRows(np.zeros(count + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), dimension)
         places = np.argsort(np.concatenate([rows for rows, _ in found]), kind="stable")
         return SparseRows.join([part for _, part in found])[places]
 
@@ -106,7 +106,3 @@ def _largest(weights: Tensor, most: int) -> Tensor:
 
     kept: Tensor = select_max_active_dims(weights, most)
     return kept
-
-
-def _empty(count: int, width: int) -> SparseRows:
-    return SparseRows(np.zeros(count + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), width)

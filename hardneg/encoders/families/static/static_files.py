@@ -37,20 +37,16 @@ def table_files(folder: Path) -> TableFiles | None:
     Known are folders of sentence-transformers, those of model2vec, and the package wordllama.
     """
     if (folder / "modules.json").is_file():
-        return _in_modules(folder)
+        found = [place for place, kind in module_folders(folder).items() if kind == CLASS]
+        if not found:
+            return None
+        place = found[0]
+        return TableFiles(folder, tuple(weight_files(place)), place / "tokenizer.json", True)
     if mapping(folder / "config.json").get("model_type") == "model2vec":
         normalised = bool(mapping(folder / "config.json").get("normalize"))
         return TableFiles(folder, tuple(weight_files(folder)), folder / "tokenizer.json", False, normalised)
     packed, tokenizers = (sorted(folder.glob(name)) for name in ("weights/*_256.safetensors", "tokenizers/*.json"))
     return TableFiles(folder, tuple(packed[:1]), tokenizers[0], False) if packed and tokenizers else None
-
-
-def _in_modules(folder: Path) -> TableFiles | None:
-    found = [place for place, kind in module_folders(folder).items() if kind == CLASS]
-    if not found:
-        return None
-    place = found[0]
-    return TableFiles(folder, tuple(weight_files(place)), place / "tokenizer.json", True)
 
 
 def check_table(files: TableFiles) -> None:

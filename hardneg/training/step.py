@@ -44,7 +44,7 @@ def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: f
     model, accelerator, here = learner.model, learner.accelerator, world()
     process = [] if here.first else [here.rank]
     done = step / learner.options.total_steps(len(learner.method))
-    records = []
+    records: list[dict[str, Tensor | float]] = []
     for place, batch in enumerate(batches):
         torch.manual_seed(derive_seed(learner.options.seed, "dropout", step, place, *process))
         last = place == len(batches) - 1

@@ -83,7 +83,10 @@ class _Wanted:
     def print(self, measured: "Measured") -> None:
         """The tables, after each query's scores where these are wanted."""
         if self.per_query:
-            _print_queries(measured)
+            for label, scores in measured.results.items():
+                for metric, by_query in scores.items():
+                    for query_id, score in by_query.items():
+                        say(f"{label}\t{metric}\t{query_id}\t{score:.4f}")
         measured_tables(stdout_console(), measured)
 
 
@@ -151,11 +154,3 @@ def _json(measured: "Measured", per_query: bool) -> dict[str, Any]:
     more = [key for key, wanted in {"comparisons": measured.comparisons, "per_query": per_query}.items() if wanted]
     notes = ["notes"] if measured.notes else []
     return {key: content[key] for key in ("metrics", *more, *notes)} if more else dict(content["metrics"])
-
-
-def _print_queries(measured: "Measured") -> None:
-    """One line a score: run, metric, query, score, separated by tabs."""
-    for label, scores in measured.results.items():
-        for metric, by_query in scores.items():
-            for query_id, score in by_query.items():
-                say(f"{label}\t{metric}\t{query_id}\t{score:.4f}")

@@ -195,7 +195,10 @@ def refusal(title: str, repo: str, revision: str | None, error: Exception) -> Da
     at = f" at revision {revision}" if revision else ""
     if script := _SCRIPT.search(str(error)):
         told = f"the repository holds a loading script ({script[1]}), which is never executed"
-        return DataError(f"{title}{at} cannot be opened: {told}; {_instead(repo)}")
+        owner, _, name = repo.partition("/")
+        converted = f"its converted branch, dataset.revision={CONVERTED}parquet"
+        instead = f"take hf:mteb/{name}, which has the same data" if owner.lower() == "beir" else f"take {converted}"
+        return DataError(f"{title}{at} cannot be opened: {told}; {instead}")
     if "gated" in str(error).lower():
         return DataError(f"{title}{at} cannot be opened: it is gated; {gate_advice('datasets/' + repo)}")
     advice = "check the name and the network, or give a local folder"
@@ -233,12 +236,6 @@ def whole_splits(title: str, paths: list[str], config: str | None) -> dict[str, 
 def first_line(error: Exception) -> str:
     """The first line of what an error says."""
     return (str(error).strip() or type(error).__name__).split("\n")[0]
-
-
-def _instead(repo: str) -> str:
-    owner, _, name = repo.partition("/")
-    converted = f"its converted branch, dataset.revision={CONVERTED}parquet"
-    return f"take hf:mteb/{name}, which has the same data" if owner.lower() == "beir" else f"take {converted}"
 
 
 def look_up(tables: Iterable[HubTable]) -> Lookup:

@@ -14,7 +14,6 @@ from hardneg.recipe.plan import Plan, Step, cached
 from hardneg.registry.plugins import plugin_errors
 from hardneg.registry.protocols import HintsQueries
 from hardneg.store.artifacts import Store
-from hardneg.verbs.dataset import ReadDataset
 from hardneg.verbs.shared.stage_spec import Row, Sizes
 
 
@@ -91,7 +90,13 @@ def plan_sizes(plan: Plan, store: Store | None, machine: Machine) -> Sizes:
     documents = sizes.documents or loader.size_hint()
     hinted = loader.query_hint() if isinstance(loader, HintsQueries) and not sizes.documents else {}
     said = Sizes(documents, {**hinted, **sizes.queries}, model, shape, machine, form=form)
-    return replace(said, splits=_shared(said, plan.recipe.dataset))
+    # where labels are withheld, the unlabelled queries are no longer of split `train`
+    share = plan.recipe.dataset.withheld.unlabelled if plan.recipe.dataset.withheld else 0.0
+    unlabelled = round(said.queries(_TRAIN) * share)
+    shared = (
+        {**said.splits, _TRAIN: said.queries(_TRAIN) - unlabelled, UNLABELLED: unlabelled} if share else said.splits
+    )
+    return replace(said, splits=shared)
 
 
 def step_sizes(sizes: Sizes, plan: Plan, step: Step, shapes: Mapping[str, Shape]) -> Sizes:
@@ -121,10 +126,3 @@ def _usual(model: ResolvedModel) -> FullSpec:
         return FullSpec(**stated)
     own = {f"{kind}_length": min(full.length(kind), USUAL) for kind in KINDS}
     return replace(full, **own | {name: value for name, value in stated.items() if name in own})
-
-
-def _shared(said: Sizes, dataset: ReadDataset) -> Mapping[str, int]:
-    """The queries by split; where labels are withheld, the unlabelled queries are no longer of split `train`."""
-    share = dataset.withheld.unlabelled if dataset.withheld else 0.0
-    unlabelled = round(said.queries(_TRAIN) * share)
-    return {**said.splits, _TRAIN: said.queries(_TRAIN) - unlabelled, UNLABELLED: unlabelled} if share else said.splits

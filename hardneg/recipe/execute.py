@@ -211,7 +211,9 @@ def _context(
 def _run_stage(step: Step, context: StageContext[StageSpec], engine: Engine) -> dict[str, Any]:
     try:
         going_on = noted(file=context.folder / SCRATCH / CHOICES)
-        with _freed(), disk_errors(context.folder), plugin_errors([*_plugins(context), engine]), going_on:
+        behind = (plugin for item in context.inputs.values() for plugin in (*item.plugins.values(), item.spec))
+        plugins = [*context.plugins.values(), context.spec, *behind]
+        with _freed(), disk_errors(context.folder), plugin_errors([*plugins, engine]), going_on:
             return dict(engine.make(context) if step.in_blocks else step.spec.make(context))
     except Exception as error:
         _check_inputs(context, error)
@@ -243,12 +245,6 @@ def _check_inputs(context: StageContext[StageSpec], error: Exception) -> None:
         if item.path is not None and (problem := damage(item.path)):
             advice = f"hardneg artifacts check --repair --store {item.path.parent}"
             raise ArtifactError(f"{problem}; `{advice}` removes it, and the next run makes it again") from error
-
-
-def _plugins(context: StageContext[StageSpec]) -> list[object]:
-    """The verb itself among them, and those that made what it reads."""
-    behind = (plugin for item in context.inputs.values() for plugin in (*item.plugins.values(), item.spec))
-    return [*context.plugins.values(), context.spec, *behind]
 
 
 def _inputs(step: Step, plan: Plan, artifacts: Mapping[str, Artifact]) -> dict[str, ArtifactInput]:

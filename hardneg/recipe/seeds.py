@@ -120,18 +120,14 @@ def _seeded(stages: Mapping[str, StageSpec], seeds: _Seeds) -> SeededStages:
         if name not in stages or name in trail:
             return frozenset()
         if name not in found:
-            named = () if _reads_all(stages[name]) else (target for _, target, _ in stages[name].references())
+            reads_all = type(stages[name]).over_seeds is not StageSpec.over_seeds
+            named = () if reads_all else (target for _, target, _ in stages[name].references())
             own = frozenset({name} & drawing)
             found[name] = own.union(*(trainings(target, trail | {name}) for target in named))
         return found[name]
 
     decided = {name: by for name in stages if (by := trainings(name))}
     return SeededStages({name: {seed: f"{name}-seed-{seed}" for seed in seeds.values} for name in decided}, decided)
-
-
-def _reads_all(spec: StageSpec) -> bool:
-    """Whether its verb reads what is made with all seeds."""
-    return type(spec).over_seeds is not StageSpec.over_seeds
 
 
 def _name_problems(stages: Mapping[str, StageSpec], made: SeededStages) -> Iterator[str]:

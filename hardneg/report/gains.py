@@ -63,13 +63,9 @@ def gains_section(measured: Measured, system: str = "") -> Section | None:
         caption = f"From the left: queries on which each is better, equal and worse than {baseline} by {found.metric}."
         graphics.append(Graphic(_shares(gains, baseline), caption))
     lead = f"By {found.metric}, against {baseline}."
-    return Section("Gains and losses by query", [_table(gains)], lead=lead, graphics=graphics, see=QUERIES)
-
-
-def _table(gains: Sequence[QueryGains]) -> Table:
-    """A row a system: counts, and what a gain and a loss come to on average."""
     columns = ["system", "better", "equal", "worse", "mean gain", "mean loss", "difference"]
-    return Table(columns, [list(map(Cell, _figures(each))) for each in gains])
+    table = Table(columns, [list(map(Cell, _figures(each))) for each in gains])
+    return Section("Gains and losses by query", [table], lead=lead, graphics=graphics, see=QUERIES)
 
 
 def _figures(each: QueryGains) -> list[str]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-from hardneg.evaluation.significance import Interval
 from hardneg.records.wording import counted, joined
 from hardneg.report.content import ReportContent, Test, p_of
 from hardneg.report.numbers import equation, number, signed, within
@@ -37,7 +36,9 @@ def _without_tests(report: ReportContent, over: str) -> str:
     metric = report.metrics[0]
     ranked = {name: values[metric] for name, values in report.systems.items() if metric in values}
     best = max(ranked, key=lambda name: ranked[name].mean)
-    value = f"{number(ranked[best].mean)}{_interval_note(ranked[best].interval)}"
+    interval = ranked[best].interval
+    interval_note = f" (95 % interval {interval.low:.3f} to {interval.high:.3f})" if interval else ""
+    value = f"{number(ranked[best].mean)}{interval_note}"
     if len(ranked) == 1:
         return f"{best} reaches {metric} {value} on {over}."
     return f"Of {len(ranked)} systems on {over}, {best} has the highest {metric}, {value}. No difference was tested."
@@ -65,7 +66,3 @@ def _difference(test: Test, whole: bool) -> str:
     found = within(test.interval, -1.0) if whole else None
     ends = f", 95 % interval {found.low:+.3f} to {found.high:+.3f}".replace("-", "−") if found else ""
     return f"{quoted(test.system)} ({signed(test.difference)}{ends})"
-
-
-def _interval_note(interval: Interval | None) -> str:
-    return f" (95 % interval {interval.low:.3f} to {interval.high:.3f})" if interval else ""

@@ -87,11 +87,9 @@ class StageTests:
         """On a CPU and on GPUs, for a small collection and an empty one."""
         for machine in (Machine(), *(Machine(by_sheet(name), 2) for name in SHEETS)):
             for documents in (0, 1000):
-                sizes = Sizes(documents, {}, _MODEL, BASE, machine, inputs=self._inputs())
+                inputs = {path: name for path, name, _ in self.spec().references()}
+                sizes = Sizes(documents, {}, _MODEL, BASE, machine, inputs=inputs)
                 _check(self.spec().estimate(sizes))
-
-    def _inputs(self) -> dict[str, str]:
-        return {path: name for path, name, _ in self.spec().references()}
 
     def test_it_publishes_inside_the_run_folder(self) -> None:
         """From inside of its artifact."""

@@ -23,16 +23,12 @@ HEADERS = (
 """Of every answer, beside the policy of its content."""
 
 
-def _token() -> str:
-    return secrets.token_urlsafe(32)
-
-
 @dataclass(frozen=True)
 class Access:
     """The secret of one server. port: where it listens; token: what its address ends in."""
 
     port: int
-    token: str = field(default_factory=_token, repr=False)
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
 
     @property
     def address(self) -> str:

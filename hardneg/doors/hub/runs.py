@@ -58,12 +58,8 @@ path = hf_hub_download("{repo}", "{runs[0]}", repo_type="dataset")
 ```
 
 trec_eval, ranx, Pyserini and `hardneg evaluate --run` read it."""
-    table = _table(run)
-    scores = ["## Scores", table, f"`{METRICS}` has them by query, with paired tests."] if table else []
-    return with_metadata(data, [f"# Runs over {run.dataset_title}", listed(facts), *scores, "## Use", use])
-
-
-def _table(run: RecordedRun) -> str:
     from hardneg.encoders.open.model_card import scores_table
 
-    return scores_table(run.systems()) if run.systems() else ""
+    table = scores_table(run.systems()) if run.systems() else ""
+    scores = ["## Scores", table, f"`{METRICS}` has them by query, with paired tests."] if table else []
+    return with_metadata(data, [f"# Runs over {run.dataset_title}", listed(facts), *scores, "## Use", use])

@@ -136,7 +136,8 @@ class TaskComparison:
         qrels, results, notes = read_qrels(folder / _QRELS), dict[str, "Scores"](), list[str]()
         for row in self.rows:
             run = self._run(task, row, (subset, split))
-            write_run(folder / f"{_file_name(row.label)}.trec.gz", run.items())
+            file_name = row.label.replace("/", "__").replace(":", "_")
+            write_run(folder / f"{file_name}.trec.gz", run.items())
             results[row.label] = evaluate(run, qrels, self.metrics, self.level)
             notes += run_notes(row.label, run, qrels, self.metrics)
         notes += judgement_notes(qrels, self.metrics, self.level)
@@ -184,7 +185,3 @@ def _places(task: Any) -> list[tuple[str, str, str]]:
         for subset in subsets
         for split in task.eval_splits
     ]
-
-
-def _file_name(label: str) -> str:
-    return label.replace("/", "__").replace(":", "_")

@@ -136,21 +136,16 @@ def place_of(model: ResolvedModel) -> ModelPlace:
         return ModelPlace(name, transformer)
     others = overrides(full, model.contract)
     if not family.opens_alone(folder, others.keys()):
-        return ModelPlace(name, spec=_told(spec))
+        plain = asdict(ModelSpec(""))
+        told = {name: value for name, value in asdict(spec).items() if value != plain[name]}
+        path = Path(spec.name).expanduser()
+        return ModelPlace(name, spec={**told, "name": str(path.absolute())} if path.is_dir() else told)
     options: dict[str, object] = {"prompts": {"query": full.query_prompt}} if "query_prompt" in others else {}
     options |= {"truncate_dim": full.truncate_dim} if "truncate_dim" in others else {}
     options |= {ROUNDED: {"dtype": "float32"}} if model.contract.dtype != "float32" else {}
     lengths = {"max_seq_length": full.query_length} if "query_length" in others else {}
     lacking = others.keys() | ({"head of masked words"} if family.remarks(folder) else set())
     return ModelPlace(name, transformer, options, lengths, _added(spec, full, lacking))
-
-
-def _told(spec: ModelSpec) -> dict[str, object]:
-    """What is said of a model, as `spec_from` takes it; a folder with its whole path."""
-    plain = asdict(ModelSpec(""))
-    told = {name: value for name, value in asdict(spec).items() if value != plain[name]}
-    path = Path(spec.name).expanduser()
-    return {**told, "name": str(path.absolute())} if path.is_dir() else told
 
 
 def _added(spec: ModelSpec, full: FullSpec, others: Set[str]) -> str:

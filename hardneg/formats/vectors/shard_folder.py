@@ -43,7 +43,10 @@ class Closed:
         else:
             path = Path(place) / SHARD
             said = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-        return cls(place, said) if _says_all(said) else None
+        files = said.get("files") if isinstance(said, dict) and isinstance(said.get("rows"), int) else None
+        told = files.values() if isinstance(files, dict) else ()
+        whole = bool(told) and all(isinstance(file, dict) and {"bytes", "digest"} <= file.keys() for file in told)
+        return cls(place, said) if whole else None
 
     def check_sizes(self) -> None:
         """Compares the sizes of a far shard's files with what it says of them, without reading them.
@@ -82,13 +85,6 @@ class Closed:
             if file_digest(Path(aside) / name) != self.said["files"][name]["digest"]:
                 raise ArtifactError(f"{joined(self.place, name)}: the bytes have changed: encode the corpus again")
             yield Path(aside) / name
-
-
-def _says_all(said: Any) -> bool:
-    """Whether this tells the rows of a shard, and its files with their sizes and digests."""
-    files = said.get("files") if isinstance(said, dict) and isinstance(said.get("rows"), int) else None
-    told = files.values() if isinstance(files, dict) else ()
-    return bool(told) and all(isinstance(file, dict) and {"bytes", "digest"} <= file.keys() for file in told)
 
 
 def close_shard(folder: Path, rows: int, told: dict[str, Any]) -> None:

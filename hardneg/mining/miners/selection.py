@@ -59,7 +59,9 @@ def select(query: Candidates, ranks: Sequence[int], count: int, exclude_copies: 
     left_out = [doc_ids[place] for place in sorted(set(range(looked_at)).difference(kept))]
     scores = np.asarray(ranking.scores, np.float32)[[ranks[place] for place in kept]]
     chosen = [doc_ids[place] for place in kept]
-    return Negatives(query.query_id, query.positives, chosen, scores, _reasons(query, left_out, exclude_copies))
+    reason = refusal(query, exclude_copies)
+    reasons = dict(Counter(reason(doc_id) or "repeated" for doc_id in left_out))
+    return Negatives(query.query_id, query.positives, chosen, scores, reasons)
 
 
 def _fit(query: Candidates, doc_ids: Sequence[str], exclude_copies: bool) -> list[int]:
@@ -69,12 +71,6 @@ def _fit(query: Candidates, doc_ids: Sequence[str], exclude_copies: bool) -> lis
         return [place for place, doc_id in enumerate(doc_ids) if reason(doc_id) is None]
     excluded = query.duplicates.union(query.positives) if exclude_copies else frozenset(query.positives)
     return [place for place, doc_id in enumerate(doc_ids) if doc_id not in excluded]
-
-
-def _reasons(query: Candidates, doc_ids: Sequence[str], exclude_copies: bool) -> dict[str, int]:
-    """Why each of these was left out, counted."""
-    reason = refusal(query, exclude_copies)
-    return dict(Counter(reason(doc_id) or "repeated" for doc_id in doc_ids))
 
 
 def below(threshold: float) -> Rule:

@@ -66,7 +66,11 @@ class LateInteraction(FolderFamily):
         if self.query_expansion:
             contract = replace(contract, query_length=self.query_expansion)
         values = filled_values(spec, contract, adapter_of(spec, model.path))
-        full = FullSpec(**values | {"encoder": self._setting(told)})
+        options = {name: value for name, value in asdict(self).items() if value != getattr(LateInteraction, name)}
+        if options.get("query_expansion") == told.filled:
+            del options["query_expansion"]
+        setting = PluginSetting("multi-vector", options) if options or not told.form else None
+        full = FullSpec(**values | {"encoder": setting})
         if problems := self._problems(spec, full, told):
             raise ModelError(f"model {spec.name!r}: " + "; ".join(problems))
         return full
@@ -93,13 +97,6 @@ class LateInteraction(FolderFamily):
     def filled(self, told: LateInteractionContract) -> int:
         """Up to how many tokens queries are filled; 0: they are not."""
         return told.filled if self.query_expansion is None else self.query_expansion
-
-    def _setting(self, told: LateInteractionContract) -> PluginSetting | None:
-        """Itself, with the options that say something else than the folder does; none where that says it all."""
-        options = {name: value for name, value in asdict(self).items() if value != getattr(LateInteraction, name)}
-        if options.get("query_expansion") == told.filled:
-            del options["query_expansion"]
-        return PluginSetting("multi-vector", options) if options or not told.form else None
 
     def _problems(self, spec: ModelSpec, full: FullSpec, told: LateInteractionContract) -> list[str]:
         found = []

@@ -134,7 +134,9 @@ class OnTasks:
         require_mteb()
         place = Place(self.at.store, self.at.device).opened()
         rows = [*self._evaluated(place, baselines), *_given(self.given.predictions)]
-        _check_labels([row.label for row in rows])
+        labels = [row.label for row in rows]
+        if twice := [label for label in dict.fromkeys(labels) if labels.count(label) > 1]:
+            raise UsageError(f"two rows are called {twice[0]}: give the predictions in a folder of another name")
         tasks = self._tasks(place)
         against = [next(row.label for row in rows if _is_called(row, name)) for name in baselines]
         level = known_level(self.significance_level)
@@ -216,11 +218,6 @@ def _labels(names: Sequence[str]) -> dict[str, str]:
 
     found = run_labels([Path(name) for name in names])
     return {name: found[Path(name)] for name in names}
-
-
-def _check_labels(labels: Sequence[str]) -> None:
-    if twice := [label for label in dict.fromkeys(labels) if labels.count(label) > 1]:
-        raise UsageError(f"two rows are called {twice[0]}: give the predictions in a folder of another name")
 
 
 @contextmanager

@@ -57,7 +57,10 @@ def forward(
     parts: Sequence[nn.Module], features: dict[str, Tensor], device: torch.device, kind: Kind = "document"
 ) -> dict[str, Tensor]:
     """What the last part makes, whatever autocast is on; all parts behind the first run in float32."""
-    out: dict[str, Any] = {name: _moved(value, device) for name, value in features.items()}
+    out: dict[str, Any] = {
+        name: value.to(device, non_blocking=True) if isinstance(value, Tensor) else value
+        for name, value in features.items()
+    }
     try:
         return _passed(parts, out, device, kind)
     except (AttributeError, LookupError, TypeError, ValueError) as error:  # of modules whose files say what cannot be
@@ -75,10 +78,6 @@ def _passed(parts: Iterable[nn.Module], out: dict[str, Tensor], device: torch.de
             asks = "task" in getattr(part, "forward_kwargs", ())
             out = part(out, task=kind) if asks else part(out)
     return out
-
-
-def _moved(value: Any, device: torch.device) -> Any:
-    return value.to(device, non_blocking=True) if isinstance(value, Tensor) else value
 
 
 def placed(values: NDArray[Any], device: torch.device) -> Tensor:

@@ -99,17 +99,16 @@ def spread(tables: Sequence[SeedTable]) -> Spread:
     by_query = tables[0].mean(axis=0) - (tables[1].mean(axis=0) if len(tables) > 1 else 0.0)
     several = [table for table in tables if len(table) > 1]
     return Spread(
-        float(by_query.mean()), _of_mean(by_query), tuple(map(_of_seeds, several)), tuple(map(_of_rest, several))
+        float(by_query.mean()),
+        _of_mean(by_query),
+        tuple(_of_mean(table.mean(axis=1)) for table in several),
+        tuple(map(_of_rest, several)),
     )
 
 
 def _of_mean(values: NDArray[np.float64]) -> Component:
     count = len(values)
     return Component(float(values.var(ddof=1)) / count if count > 1 else 0.0, count - 1)
-
-
-def _of_seeds(table: SeedTable) -> Component:
-    return _of_mean(table.mean(axis=1))
 
 
 def _of_rest(table: SeedTable) -> Component:

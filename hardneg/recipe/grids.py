@@ -116,7 +116,7 @@ class Grids:
         if not scope or not isinstance(key, str):
             yield key, bound
             return
-        names = dict.fromkeys(_names(key))
+        names = dict.fromkeys(one[1].partition(".")[0] for one in _PLACEHOLDER.finditer(key) if one[1] is not None)
         free = [name for name in names if name in scope and name not in bound]
         for words in product(*(scope[name].values() for name in free)):
             if self._too_many(written):
@@ -177,10 +177,6 @@ def _in_order(
     for key in {*plain} & {*generated}:
         made[key] = merge({key: generated[key]}, {key: plain[key]})[key]
     return {key: REMOVED if item is None and key in generated else item for key, item in made.items()}
-
-
-def _names(text: str) -> list[str]:
-    return [match[1].partition(".")[0] for match in _PLACEHOLDER.finditer(text) if match[1] is not None]
 
 
 def _found(placeholder: str, bound: _Bound) -> Any:

@@ -78,7 +78,10 @@ def query_page(browsed: Browsed, query_id: str, label: str, marks: Collection[st
         list(browsed.runs),
         [shown.document(doc_id, None, None) for doc_id in positive],
         [shown.document(doc_id, suspects[doc_id], score) for doc_id, score in zip(negative, scores, strict=True)],
-        [item._replace(text=_start(documents.get(item.doc_id))) for item in left],
+        [
+            item._replace(text=beginning(documents[item.doc_id].contents, 200) if item.doc_id in documents else "")
+            for item in left
+        ],
         found.drops.candidates if found and found.drops else None,
         found is not None,
     )
@@ -145,7 +148,3 @@ def _left_out(found: Negatives | None) -> list[LeftOut]:
         LeftOut(doc_id, rank, WHY.get(reason, reason), None if isnan(score) else score, "")
         for doc_id, rank, reason, score in rows
     ]
-
-
-def _start(document: Document | None) -> str:
-    return beginning(document.contents, 200) if document else ""

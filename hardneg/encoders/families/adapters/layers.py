@@ -119,7 +119,9 @@ def layer_targets(model: nn.Module) -> list[str]:
     Raises:
         ModelError: the model has no list of equal layers.
     """
-    found = dict.fromkeys(name for stack in _stacks(model) for name in _linear(stack[0]))
+    found = dict.fromkeys(
+        name for stack in _stacks(model) for name, part in stack[0].named_modules() if isinstance(part, nn.Linear)
+    )
     if not found:
         raise ModelError("adapter.target_modules: the model has no layers to find them in: name them")
     return list(found)
@@ -132,10 +134,6 @@ def _stacks(model: nn.Module) -> Iterator[nn.ModuleList]:
             yield part
         else:
             yield from _stacks(part)
-
-
-def _linear(layer: nn.Module) -> list[str]:
-    return [name for name, part in layer.named_modules() if isinstance(part, nn.Linear)]
 
 
 def _trained(folder: Path) -> Any:

@@ -66,15 +66,11 @@ def write_codes(
         residuals = stack.enter_context(writing_numbers(path / _RESIDUALS, "|u1", tokens * parts))
         for block in coded:
             numbers, codes = np.split(block, [block.shape[1] - parts], axis=1)
-            nearest(_whole(numbers))
+            # the number that the bytes of a row [n, b] make, the lowest first
+            nearest(numbers.astype(np.int64) @ (1 << 8 * np.arange(numbers.shape[1])))
             residuals(codes)
     for name in (TOKEN_OFFSETS, DOC_IDS):
         link_file(source.folder / name, path / name)
-
-
-def _whole(octets: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """The numbers that bytes [n, b] make, the lowest first."""
-    return octets.astype(np.int64) @ (1 << 8 * np.arange(octets.shape[1]))
 
 
 def write_lists(path: Path, centroids: int, store: TokenStore) -> None:

@@ -20,6 +20,7 @@ from hardneg.cli.options import DEVICE, STORE, open_store, option_of, plain_flag
 from hardneg.fields import Reference, known_metric
 from hardneg.lines.evaluate import EvaluateLine
 from hardneg.lines.shared import QRELS
+from hardneg.lines.verb_fields import all_marks, least
 from hardneg.records.errors import UsageError
 from hardneg.runtime.seeding import SEED
 
@@ -119,9 +120,9 @@ def _of_field(kind: type[Analysis], name: str, info: FieldInfo) -> Iterator[Para
     if mark.argument:
         said: Any = typer.Argument(**text)
     else:
-        checks = [getattr(each, "func", None) for each in _metadata(info)]
+        checks = [getattr(each, "func", None) for each in all_marks(info)]
         metrics = completion.metrics if name == "metric" or known_metric in checks else None
-        low = _least(info) if form is int or get_args(form) == (int,) else None
+        low = least(list(all_marks(info))) if form is int or get_args(form) == (int,) else None
         said = typer.Option(
             _flag(name, mark), *(f"--{same}" for same in mark.same), **text, min=low, autocompletion=metrics
         )
@@ -154,24 +155,6 @@ def _paths(kind: type[Analysis], info: FieldInfo) -> Any:
     if not files or mark.placed or (mark.metavar and not mark.argument):
         return None
     return list[Path] if get_origin(info.annotation) is dict else Path
-
-
-def _metadata(info: FieldInfo) -> Iterator[Any]:
-    """The marks of a field and of what it holds."""
-    yield from info.metadata
-    for inner in get_args(info.annotation):
-        if get_origin(inner) is Annotated:
-            yield from get_args(inner)[1:]
-
-
-def _least(info: FieldInfo) -> int | None:
-    """The lowest whole number that a field, or what it holds, may be."""
-    for mark in _metadata(info):
-        if getattr(mark, "gt", None) is not None:
-            return int(mark.gt) + 1
-        if getattr(mark, "ge", None) is not None:
-            return int(mark.ge)
-    return None
 
 
 def _texts(name: str, info: FieldInfo, given: Mapping[str, Any]) -> Any:

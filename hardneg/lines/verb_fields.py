@@ -44,7 +44,7 @@ def argument_of(path: str, name: str) -> Argument:
         mark.metavar,
         mark.panel,
         choices,
-        any(getattr(each, "func", None) in (known_metric, known_measure) for each in _all_marks(info)),
+        any(getattr(each, "func", None) in (known_metric, known_measure) for each in all_marks(info)),
         least(info.metadata) if form is int else None,
     )
 
@@ -54,7 +54,7 @@ def _files(name: str, form: Any, given: Any) -> Any:
     return found if get_origin(form) is list else found[0]
 
 
-def _all_marks(info: FieldInfo) -> Iterator[Any]:
+def all_marks(info: FieldInfo) -> Iterator[Any]:
     """The marks of a field and of what it holds."""
     yield from info.metadata
     for inner in get_args(info.annotation):

@@ -29,6 +29,13 @@ def bounds(interval: Interval | None, show: str = ".3f") -> str:
     return f"[{interval.low:{show}}, {interval.high:{show}}]".replace("-", "−") if interval else "–"
 
 
+def difference(value: float, interval: Interval | None) -> str:
+    """A difference of means with its 95 % interval, where there is one."""
+    found = within(interval, -1.0)
+    ends = f", 95 % interval {found.low:+.3f} to {found.high:+.3f}".replace("-", "−") if found else ""
+    return f"{signed(value)}{ends}"
+
+
 def within(interval: Interval | None, low: float, high: float = 1.0) -> Interval | None:
     """The part of an interval from `low` to `high`, the least and the most that a mean can be.
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from hardneg.evaluation.significance import Interval
 from hardneg.records.wording import joined
 from hardneg.report.content import ReportContent, Test, p_of
-from hardneg.report.numbers import equation, signed, within
+from hardneg.report.numbers import difference, equation
 from hardneg.report.seeds import NOT_TOLD, WITHIN, outcome
 
 _NAMED = 4  # systems of one outcome that are told by name
@@ -47,16 +47,13 @@ def _turned(test: Test) -> Test:
 def _told(report: ReportContent, word: str, tests: Sequence[Test]) -> str:
     """Systems of one outcome, the largest differences first."""
     ordered = sorted(tests, key=lambda test: -abs(test.difference))
-    named = [f"{_name(report, test.baseline)} ({_figures(test)})" for test in ordered[:_NAMED]]
+    named = [
+        f"{_name(report, test.baseline)} ({difference(test.difference, test.interval)}, {equation('p', p_of(test))})"
+        for test in ordered[:_NAMED]
+    ]
     more = len(ordered) - _NAMED
     return f"{_WORDS[word]} {joined([*named, *([f'{more} more'] if more > 0 else [])])}"
 
 
 def _name(report: ReportContent, system: str) -> str:
     return f"the model it began from, {quoted(system)}" if system == report.began else quoted(system)
-
-
-def _figures(test: Test) -> str:
-    found = within(test.interval, -1.0)
-    ends = f", 95 % interval {found.low:+.3f} to {found.high:+.3f}".replace("-", "−") if found else ""
-    return f"{signed(test.difference)}{ends}, {equation('p', p_of(test))}"

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from hardneg.records.wording import counted, joined
 from hardneg.report.content import ReportContent, Test, p_of
-from hardneg.report.numbers import equation, number, signed, within
+from hardneg.report.numbers import difference, equation, number
 from hardneg.report.seeds import NOT_TOLD, WITHIN, outcome
 from hardneg.report.story import quoted, story
 
@@ -54,15 +54,12 @@ def _holding(tests: Mapping[str, Test], level: float) -> str:
 
 def _held_by(tests: Sequence[Test], held: str, level: float) -> str:
     """Systems of one outcome: the first with its interval; the p that all of them reach, or stay above."""
-    named = [_difference(test, place == 0) for place, test in enumerate(tests[:_NAMED])]
+    named = [
+        f"{quoted(test.system)} ({difference(test.difference, None if place else test.interval)})"
+        for place, test in enumerate(tests[:_NAMED])
+    ]
     more = len(tests) - _NAMED
     told = joined([*named, *([f"{more} more"] if more > 0 else [])])
     p = max(map(p_of, tests)) if held in _BEYOND else min(map(p_of, tests))
     above = " or more" if len(tests) > 1 and held not in _BEYOND else ""
     return f"{told} {_HOLD[held][len(tests) > 1].format(level=level)} (corrected {equation('p', p)}{above})"
-
-
-def _difference(test: Test, whole: bool) -> str:
-    found = within(test.interval, -1.0) if whole else None
-    ends = f", 95 % interval {found.low:+.3f} to {found.high:+.3f}".replace("-", "−") if found else ""
-    return f"{quoted(test.system)} ({signed(test.difference)}{ends})"

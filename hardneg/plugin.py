@@ -79,6 +79,8 @@ if TYPE_CHECKING:
     from hardneg.indexes.kernels.faiss.compression import threads as faiss_threads
     from hardneg.indexes.kernels.lucene.java import start_java
     from hardneg.indexes.stored import open_store
+    from hardneg.lines.base import Job, Line, Of
+    from hardneg.lines.shared import RUN as RUN_ARGUMENT
     from hardneg.mining.filter_protocol import FilterCost, FilterTexts, NegativeFilter
     from hardneg.recipe.laid_indexes import LaidIndex, laid_indexes
     from hardneg.recipe.opened_index import OpenedIndex
@@ -274,6 +276,11 @@ __all__ = [  # noqa: RUF022
     "open_collection",  # the collection of stage `dataset`
     "open_queries",  # the queries of a split
     "own_queries",  # the queries of a file that an artifact was made for
+    # Lines: a command and a Python function of one or more verbs.
+    "Line",  # base of all lines
+    "Job",  # the work of a line: a recipe in memory, or none, and what makes the result
+    "Of",  # an argument that is a field of a verb
+    "RUN_ARGUMENT",  # the argument that names a run
     # Artifacts: names of files in artifacts, digests, and the store.
     "ANSWERS",  # file of answers
     "DROPPED",  # file of dropped candidates

@@ -44,8 +44,8 @@ class Failed:
         if not self.kind:
             return RuntimeError(f"an actor failed:\n{self.trace}")
         kind = getattr(hardneg.plugin, self.kind)
-        made: Exception = kind.__new__(kind)
-        made.args = (self.text,)
+        made: HardnegError = kind.__new__(kind)
+        HardnegError.__init__(made, self.text)
         return made
 
 

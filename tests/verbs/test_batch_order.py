@@ -154,7 +154,10 @@ def test_a_file_says_the_sources_and_counts_by_its_content(small, tmp_path, tiny
     trees += [said(tmp_path / "c.tsv", ["one"] * 36), tree_of(small, tiny_model, batches="one-source")]
     keys = [planned(tmp_path, tree).keys["star"] for tree in trees]
     assert keys[0] == keys[1] and len(set(keys)) == 3
-    with pytest.raises(DataError, match=r"star\.batches_sources: no file no/such\.tsv: give a query's id, a tab"):
+    with pytest.raises(
+        DataError,
+        match=r"star\.batches_sources: no file no/such\.tsv: set stages\.star\.batches_sources=FILE, a query's id, a tab",
+    ):
         planned(tmp_path, trees[0], "stages.star.batches_sources=no/such.tsv")
     trees[0]["stages"]["star"]["options"] |= {"max_steps": 2}
     artifact = made(tmp_path, planned(tmp_path, trees[0]))["star"]

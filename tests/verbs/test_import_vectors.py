@@ -148,7 +148,7 @@ def test_vectors_that_do_not_fit(tmp_path: Path, name: str, rows: range, dimensi
 def test_a_file_that_is_not_there_is_told_before_anything_runs(tmp_path: Path) -> None:
     tree = tree_of(tmp_path)
     (tmp_path / "documents.parquet").unlink()
-    with pytest.raises(DataError, match=r"stages\.given\.vectors: no file .*give vectors of the documents, Parquet"):
+    with pytest.raises(DataError, match=r"stages\.given\.vectors: no file .*=FILE, vectors of the documents, Parquet"):
         planned(tmp_path, tree)
 
 

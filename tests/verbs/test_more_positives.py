@@ -110,5 +110,5 @@ def test_what_is_trained_on_them_takes_the_positives_too(stored, tmp_path):
 
 
 def test_a_file_that_is_missing_is_told_before_anything_runs(stored, tmp_path):
-    with pytest.raises(Exception, match=r"stages\.mined\.also_qrels\.0: no file .*give judgements"):
+    with pytest.raises(Exception, match=r"stages\.mined\.also_qrels\.0: no file .*=FILE, judgements"):
         plan_of(tmp_path, also_qrels=str(tmp_path / "none.qrels")).keys  # noqa: B018

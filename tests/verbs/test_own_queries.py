@@ -114,7 +114,7 @@ def test_a_file_that_is_not_there_is_told_by_the_plan(tmp_path: Path, tiny_model
     problems: list[str] = []
     make_plan(recipe, problems)
     assert len(problems) == 1
-    assert problems[0].startswith("stages.found.queries: no file nowhere.tsv: give queries")
+    assert problems[0].startswith("stages.found.queries: no file nowhere.tsv: set stages.found.queries=FILE, queries")
 
 
 def test_all_mistakes_of_a_file_are_told_at_once(tmp_path: Path) -> None:

@@ -182,7 +182,8 @@ class Line(ABC):
                 raise UsageError(f"{{{name}}}: missing", name)
             value = each.default if value is None and each.default == {} else value
             usual = name not in values and not each.plugins
-            found[name] = value if value is None or usual else each.check(value)
+            missing = value is None and (each.default is None or each.of_dataset)
+            found[name] = value if missing or usual else each.check(value)
         fields = {each.path: each.called for each in cls.arguments if isinstance(each, Of)}
         return Arguments(**found, fields=fields)
 

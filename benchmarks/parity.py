@@ -49,7 +49,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folders = {program: folder for program in PROGRAMS if (folder := given[program.replace("-", "_")]) is not None}
     if not folders:
         parser.error("give the folder of one program at least")
-    logging.disable(logging.WARNING)
     print(HEAD)
     alike = True
     for program, folder in folders.items():
@@ -63,4 +62,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    logging.disable(logging.WARNING)
     raise SystemExit(main())

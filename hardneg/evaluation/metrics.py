@@ -11,16 +11,18 @@ import threading
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.formats.answer_matching import PassageAnswers
 from hardneg.formats.qrels import Qrels
 from hardneg.formats.runs import EMPTY, Run
 from hardneg.records.errors import MissingDependency, UsageError
 from hardneg.runtime.spare_home import spare_home
+
+if TYPE_CHECKING:
+    from hardneg.formats.answer_matching import PassageAnswers
 
 KINDS: Mapping[str, str] = {
     "ndcg": "ndcg",
@@ -226,7 +228,7 @@ def answer_cutoffs(names: Iterable[str]) -> dict[str, int]:
     return {name: int(match[1]) for name in names if (match := _NAME.fullmatch(name))}
 
 
-def answer_coverage(run: Run, answers: PassageAnswers, query_ids: Sequence[str], cutoffs: Sequence[int]) -> Scores:
+def answer_coverage(run: Run, answers: "PassageAnswers", query_ids: Sequence[str], cutoffs: Sequence[int]) -> Scores:
     """`answer@k` for each cutoff: 1 for a question with an answer in its top k, else 0.
 
     A question without a list has 0. Passages are looked into down to the first one with an answer, cutoff by cutoff.
@@ -240,7 +242,7 @@ def answer_coverage(run: Run, answers: PassageAnswers, query_ids: Sequence[str],
 
 
 def _first_ranks(
-    answers: PassageAnswers, query_ids: Sequence[str], lists: Sequence[Sequence[str]], cutoffs: Sequence[int]
+    answers: "PassageAnswers", query_ids: Sequence[str], lists: Sequence[Sequence[str]], cutoffs: Sequence[int]
 ) -> NDArray[np.float64]:
     """The rank, from 1, of each question's first passage with an answer; infinite where the last cutoff has none."""
     first = np.full(len(query_ids), np.inf)

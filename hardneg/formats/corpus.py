@@ -10,7 +10,6 @@ from typing import overload
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hardneg.formats.corpus_writer import write_corpus as write_corpus
@@ -207,6 +206,8 @@ class CorpusIds(Sequence[str]):
 
 
 def _joined(part: pa.RecordBatch) -> list[str]:
+    import pyarrow.compute as pc
+
     title, text = part.columns
     both = pc.binary_join_element_wise(title, text, " ")
     texts: list[str] = pc.if_else(pc.equal(title, ""), text, both).to_pylist()
@@ -231,6 +232,8 @@ def document_lengths(corpus: Corpus) -> dict[str, float]:
 
 
 def _words(texts: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+    import pyarrow.compute as pc
+
     lengths: np.ndarray[tuple[int], np.dtype[np.int32]] = pc.count_substring_regex(texts, r"\S+").to_numpy(False)
     return lengths
 

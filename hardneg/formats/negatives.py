@@ -8,7 +8,6 @@ from typing import overload
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hardneg.formats.vectors.mmap import map_batches
@@ -126,6 +125,8 @@ class NegativesFile(Sequence[Negatives]):
 
     def firsts(self, count: int) -> tuple[list[str], NDArray[np.int64]]:
         """The first `count` negatives of all rows, one row behind the other; int64 [len(self)], how many each gives."""
+        import pyarrow.compute as pc
+
         flat = list[str]()
         for batch in self._batches:
             flat += pc.list_slice(batch.column("negatives"), 0, count).flatten().to_pylist()

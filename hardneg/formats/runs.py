@@ -15,7 +15,6 @@ from typing import IO
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hardneg.formats.collection import StoredCollection
@@ -158,6 +157,8 @@ def _ranked(lines: RunLines) -> Iterator[tuple[str, RankedList]]:
 
 
 def _trec_eval_order(lines: RunLines) -> NDArray[np.int64]:
+    import pyarrow.compute as pc
+
     order = np.lexsort((-lines.scores, lines.query_codes))
     scores, queries = lines.scores[order], lines.query_codes[order]
     tied = (scores[1:] == scores[:-1]) & (queries[1:] == queries[:-1])

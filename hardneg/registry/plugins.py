@@ -8,12 +8,14 @@ import importlib.metadata
 import sys
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hardneg.records.errors import HardnegError, PluginError, UsageError
-from hardneg.records.types import PluginSetting
 from hardneg.records.wording import complaint, not_finite, not_numbers
 from hardneg.registry.plugin_help import plugin_options, static_problem
+
+if TYPE_CHECKING:
+    from hardneg.records.types import PluginSetting
 
 KINDS = (
     "datasets", "encoders", "miners", "filters", "losses", "regularizers", "batches", "indexes", "rerankers", "stages",
@@ -93,7 +95,7 @@ def plugin_names(kind: str) -> list[str]:
     return sorted({point.name for point in entry_points(_known_kind(kind))})
 
 
-def configure(kind: str, setting: PluginSetting) -> Any:
+def configure(kind: str, setting: "PluginSetting") -> Any:
     """The plugin of `kind` that a setting names, made with its options.
 
     Raises:

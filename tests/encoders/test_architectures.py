@@ -196,6 +196,7 @@ def test_weights_alone_are_rounded_and_read_once(model: tuple[str, Path], monkey
 
 MEASURE = """
 import sys, threading, time
+from hardneg.encoders.open.resolved import load_encoder
 from hardneg.encoders.spec import ModelSpec
 import accelerate, sentence_transformers, transformers
 from transformers import Qwen3Model
@@ -204,7 +205,7 @@ def anonymous():
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) << 10 for line in file if line.startswith("RssAnon"))
 
-Encoder.load(ModelSpec(sys.argv[1]), "cpu", "bf16")  # what is imported on the way
+load_encoder(ModelSpec(sys.argv[1]), "cpu", "bf16")  # what is imported on the way
 before, peak, done = anonymous(), [0], []
 
 def watch():
@@ -214,7 +215,7 @@ def watch():
 
 thread = threading.Thread(target=watch)
 thread.start()
-encoder = Encoder.load(ModelSpec(sys.argv[2]), "cpu", "bf16")
+encoder = load_encoder(ModelSpec(sys.argv[2]), "cpu", "bf16")
 done.append(1)
 thread.join()
 print(peak[0] - before, sum(w.numel() * w.element_size() for w in encoder.module.parameters()))

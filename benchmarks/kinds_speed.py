@@ -31,7 +31,7 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.vectors.shards import index_bytes
 from hardneg.indexes.kernels.exact.exact import ExactOptions
-from hardneg.indexes.stored import open_store
+from hardneg.indexes.open_store import open_store
 from hardneg.losses.infonce import InfoNCE
 from hardneg.records.types import Document, PluginSetting
 from hardneg.runtime.distributed import World

@@ -14,8 +14,8 @@ import numpy as np
 
 from hardneg.evaluation.pairwise_errors import by_query
 from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
+from hardneg.indexes.exact_ranks import errors_of_positives, known_pairs
 from hardneg.indexes.kernels.checks import vector_blocks
-from hardneg.indexes.ranks import errors_of_positives, known_pairs
 
 _BLOCK = 4096
 

@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from hardneg.indexes.kernels.faiss.compression import save as save_index
     from hardneg.indexes.kernels.faiss.compression import threads as faiss_threads
     from hardneg.indexes.kernels.lucene.java import start_java
-    from hardneg.indexes.stored import open_store
+    from hardneg.indexes.open_store import open_store
     from hardneg.lines.base import Job, Line, Of
     from hardneg.lines.shared import RUN as RUN_ARGUMENT
     from hardneg.mining.filter_protocol import FilterCost, FilterTexts, NegativeFilter
@@ -160,7 +160,7 @@ if TYPE_CHECKING:
     from hardneg.store.artifacts import CHOICES, KEPT, MANIFEST, SCRATCH, Store
     from hardneg.store.atomic_write import link_file, replace_text, replacing
     from hardneg.store.digest import digest, file_digest
-    from hardneg.store.trials import TRIAL, cache_folder
+    from hardneg.store.speed_trials import TRIAL, cache_folder
     from hardneg.training.batches import own_share
     from hardneg.training.examples import Examples, SampledBatch, TrainingData
     from hardneg.training.history import HISTORY

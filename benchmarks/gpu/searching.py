@@ -14,7 +14,7 @@ from hardneg.formats.vectors.shards import shard_name
 from hardneg.indexes.backends.flat import FlatSearcher
 from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
 from hardneg.indexes.kernels.exact.exact_torch import DeviceVectors
-from hardneg.indexes.sharded import KeptLists, ShardedSearcher
+from hardneg.indexes.shard_search import KeptLists, ShardedSearcher
 from hardneg.records.types import Hits
 
 _BLOCK, _QUERIES, _DIMENSION = 65_536, 2048, 768

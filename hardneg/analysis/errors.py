@@ -17,7 +17,7 @@ from hardneg.report.figure import COLOURS, figure, plain_axes
 from hardneg.report.table import Table
 
 if TYPE_CHECKING:
-    from hardneg.indexes.ranks import Pass
+    from hardneg.indexes.exact_ranks import Pass
 
 Rows = NDArray[np.int64]
 
@@ -101,7 +101,7 @@ class Errors(Analysis):
         positives: Mapping[str, Sequence[str]],
         aside: Mapping[str, Sequence[str]],
     ) -> "PairwiseErrors":
-        from hardneg.indexes.ranks import corpus_pass
+        from hardneg.indexes.exact_ranks import corpus_pass
 
         queries = inputs.queries(inputs.split)
         if not queries:
@@ -179,7 +179,7 @@ def errors_in_index(
         cut: K.
         device: where to compute.
     """
-    from hardneg.indexes.ranks import errors_of_positives, known_pairs
+    from hardneg.indexes.exact_ranks import errors_of_positives, known_pairs
 
     found = [relevant.rows(relevant.positives.get(query_id, ())) for query_id in query_ids]
     there = [rows[rows >= 0] for rows in found]

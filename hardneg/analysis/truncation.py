@@ -58,7 +58,7 @@ class Truncation(OfIndexes):
         return {"metrics": list(self.metrics), "relevance_level": inputs.relevance_level, "indexes": found}
 
     def _searched(self, system: System, texts: Sequence[str]) -> dict[int, Hits]:
-        from hardneg.indexes.ranks import corpus_pass
+        from hardneg.indexes.exact_ranks import corpus_pass
         from hardneg.indexes.truncated import search_truncated
 
         dims = sorted({*self.dims}, reverse=True)

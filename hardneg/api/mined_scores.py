@@ -57,8 +57,8 @@ class ModelScores:
         from hardneg.encoders.inference import EncodeOptions
         from hardneg.encoders.open.resolved import load_encoder
         from hardneg.indexes.kernels.max_passage import pooled
+        from hardneg.indexes.open_store import open_store
         from hardneg.indexes.positive_scores import fill_from_model
-        from hardneg.indexes.stored import open_store
 
         encoder, folder = (
             load_encoder(self.plan.recipe.model, self.place.device),

@@ -16,8 +16,8 @@ from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.runtime.progress import Progress, Silent, Task
 from hardneg.runtime.seeding import SEED
 from hardneg.store.artifacts import Store
-from hardneg.store.roots import begun
-from hardneg.store.trials import cache_folder
+from hardneg.store.gc_roots import begun
+from hardneg.store.speed_trials import cache_folder
 
 if TYPE_CHECKING:
     from hardneg.recipe.execute import Options, Outcome

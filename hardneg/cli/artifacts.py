@@ -15,9 +15,9 @@ from hardneg.cli.recipe_options import PRESET, SET
 from hardneg.records.errors import ArtifactError
 from hardneg.records.wording import counted, duration, size
 from hardneg.store.artifacts import Artifact, Store
+from hardneg.store.gc_roots import Unfinished, collect, garbage, owners, unfinished
 from hardneg.store.integrity import Checked
 from hardneg.store.integrity import check as check_all
-from hardneg.store.roots import Unfinished, collect, garbage, owners, unfinished
 
 if TYPE_CHECKING:
     from hardneg.formats.vectors.shards import Shard

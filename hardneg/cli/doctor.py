@@ -19,7 +19,7 @@ from hardneg.cli.options import JSON, STORE, open_store
 from hardneg.cli.outputs import free_bytes
 from hardneg.cli.rates import forget_rates, measure_rates, measured_rates
 from hardneg.indexes.kernels.lucene.java import find_java, first_java, starts_alone
-from hardneg.store.trials import forget, remembered
+from hardneg.store.speed_trials import forget, remembered
 
 State = Literal["ok", "note", "missing", "broken"]
 _GIB = 1 << 30

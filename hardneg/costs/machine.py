@@ -10,7 +10,7 @@ from hardneg.costs.foretold import Foretold
 from hardneg.costs.rate_files import Device, measured, read_rates, this_cpu
 from hardneg.costs.rates import Rates
 from hardneg.records.errors import UsageError
-from hardneg.store.trials import remembered
+from hardneg.store.speed_trials import remembered
 
 RESIDENT_PART = 0.75
 """Of a GPU's memory, what an index may take that stays there while a network is trained."""

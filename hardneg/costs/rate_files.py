@@ -16,7 +16,7 @@ from hardneg.records.errors import DataError
 from hardneg.records.wording import complaint, mistakes
 from hardneg.store.atomic_write import replace_text
 from hardneg.store.digest import digest
-from hardneg.store.trials import cache_folder, cpu_name
+from hardneg.store.speed_trials import cache_folder, cpu_name
 
 _FOLDER = "rates"
 

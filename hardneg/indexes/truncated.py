@@ -7,8 +7,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hardneg.indexes.kernels.exact.best import Best, best_hits, merged
-from hardneg.indexes.ranks import Pass
+from hardneg.indexes.exact_ranks import Pass
+from hardneg.indexes.kernels.exact.top_k import Best, best_hits, merged
 from hardneg.records.errors import UsageError
 from hardneg.records.types import Hits
 

@@ -89,7 +89,7 @@ def _compressed(given: Arguments, plan: None, place: "Workplace") -> "BuiltIndex
 
 def _check(backend: str, texts: bool, vectors: Path | None) -> None:
     """Refuses what an index of a kind is not built from. Raises UsageError."""
-    from hardneg.indexes.stored import form_in
+    from hardneg.indexes.open_store import form_in
     from hardneg.registry.plugins import load_plugin
 
     takes = load_plugin("indexes", backend).input

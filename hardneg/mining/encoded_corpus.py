@@ -13,7 +13,7 @@ from hardneg.formats.corpus import Corpus
 from hardneg.formats.segments import Segments
 from hardneg.indexes.kernels.exact.exact import ExactOptions, ExactSearcher
 from hardneg.indexes.kernels.max_passage import pooled
-from hardneg.indexes.stored import open_store
+from hardneg.indexes.open_store import open_store
 from hardneg.registry.protocols import IndexBackend, Searcher
 from hardneg.runtime.distributed import world
 from hardneg.runtime.progress import Silent

@@ -8,9 +8,9 @@ import numpy as np
 
 from hardneg.formats.answer_matching import Match
 from hardneg.mining.filter_protocol import EstimatedFilter, FilterCost, NegativeFilter
+from hardneg.mining.filter_texts import MiningTexts
 from hardneg.mining.filters.answers import AnswerFilter
 from hardneg.mining.miners.beside import paired
-from hardneg.mining.texts import MiningTexts
 from hardneg.records.types import Candidates, Negatives, PluginSetting, RankedList
 from hardneg.registry.plugins import configure, load_plugin
 

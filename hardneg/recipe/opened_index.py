@@ -15,7 +15,7 @@ from hardneg.formats.vectors.shards import SHARDS
 from hardneg.indexes.dense import DenseIndex
 from hardneg.indexes.kernels.exact.exact import ExactOptions, ExactSearcher
 from hardneg.indexes.kernels.max_passage import pooled
-from hardneg.indexes.stored import form_in, open_store
+from hardneg.indexes.open_store import form_in, open_store
 from hardneg.recipe.laid_indexes import LaidIndex
 from hardneg.records.types import Encoded, Hits
 from hardneg.registry.protocols import Searcher

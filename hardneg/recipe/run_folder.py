@@ -22,7 +22,7 @@ from hardneg.records.layout import LOCK, METRICS, MODEL_FOLDER
 from hardneg.store.artifacts import MANIFEST, Artifact, Store, disk_errors
 from hardneg.store.atomic_write import link_file, link_folder, replace_text
 from hardneg.store.digest import digest
-from hardneg.store.roots import laid_out
+from hardneg.store.gc_roots import laid_out
 
 if TYPE_CHECKING:
     from hardneg.recipe.load import Recipe

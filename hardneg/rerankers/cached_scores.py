@@ -15,7 +15,7 @@ from hardneg.registry.protocols import PLACES, TrainableReranker
 from hardneg.rerankers.scoring import Advance, PairScorer, Request, unheard
 from hardneg.store.digest import digest, tree_digest
 from hardneg.store.identity import plugin_identity
-from hardneg.store.trials import cache_folder
+from hardneg.store.speed_trials import cache_folder
 
 _log = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 <store>/<key>/              a finished artifact, with manifest.json
 <store>/<key>.partial/      one being made, or left by a run that was stopped; the next run goes on from it
 <store>/locks/<key>         held while it is made; the system frees it when the holder dies
-<store>/roots/              which keys `gc` keeps, and for what (`hardneg.store.roots`)
+<store>/roots/              which keys `gc` keeps, and for what (`hardneg.store.gc_roots`)
 """
 
 import contextlib

@@ -11,7 +11,7 @@ from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.runtime.distributed import world
 from hardneg.store.artifacts import Store, disk_errors, may_write
 from hardneg.store.atomic_write import aside
-from hardneg.store.roots import begun, files_of, laid_out, record, strangers
+from hardneg.store.gc_roots import begun, files_of, laid_out, record, strangers
 
 WHOLE = ("",)
 _log = logging.getLogger("hardneg")

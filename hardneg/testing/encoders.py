@@ -180,7 +180,7 @@ class EncoderTests(PluginTests):
 
     def test_a_store_is_gone_on_with(self, tmp_path: Path) -> None:
         """After a kill between two blocks; it then holds what is held when it is written in one go."""
-        from hardneg.indexes.stored import open_store
+        from hardneg.indexes.open_store import open_store
 
         encoder, corpus = self._opened(tmp_path), self._corpus(tmp_path, self.documents())
         places = [tmp_path / "stopped", tmp_path / "whole"]
@@ -206,8 +206,8 @@ class EncoderTests(PluginTests):
 
     def test_a_document_is_found(self, tmp_path: Path) -> None:
         """By exact search in what it wrote, where its score is the best."""
-        from hardneg.indexes.scores import score_matrix
-        from hardneg.indexes.stored import open_store
+        from hardneg.indexes.encoded_scores import score_matrix
+        from hardneg.indexes.open_store import open_store
 
         encoder, texts = self._opened(tmp_path), self.documents()
         corpus, place = self._corpus(tmp_path, texts), tmp_path / "store"
@@ -228,7 +228,7 @@ class EncoderTests(PluginTests):
         """A kind that cannot cut them says so."""
         from hardneg.encoders.corpus.stream import write_index
         from hardneg.encoders.inference import EncodeOptions
-        from hardneg.indexes.stored import open_store
+        from hardneg.indexes.open_store import open_store
 
         encoder, corpus = self._opened(tmp_path), self._corpus(tmp_path, self.documents())
         try:

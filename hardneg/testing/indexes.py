@@ -100,7 +100,7 @@ class IndexTests(PluginTests):
 
     def test_gives_what_it_holds(self, tmp_path: Path) -> None:
         """A searcher with `encoded` gives that with which its scores are."""
-        from hardneg.indexes.scores import score_pairs
+        from hardneg.indexes.encoded_scores import score_pairs
 
         plugin, path = self._built(tmp_path)
         searcher = plugin.open(path, _rows)

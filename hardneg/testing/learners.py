@@ -16,7 +16,7 @@ class TrainableEncoderTests(EncoderTests):
         """Scores in training are those of what is stored and searched, and have gradients."""
         import torch
 
-        from hardneg.indexes.scores import score_matrix
+        from hardneg.indexes.encoded_scores import score_matrix
 
         encoder = self._opened(tmp_path, to_train=True)
         queries, documents = self._embedded(encoder, "query"), self._embedded(encoder, "document")

@@ -23,7 +23,7 @@ from hardneg.runtime.progress import Progress, Silent, Task
 from hardneg.store.artifacts import EARLIER, KEPT, SCRATCH
 from hardneg.store.digest import digest
 from hardneg.store.identity import options_in_key
-from hardneg.store.trials import noted
+from hardneg.store.speed_trials import noted
 from hardneg.training.activations import compute_twice, transformers_of
 from hardneg.training.checkpoint import CheckpointClock, Checkpoints, Elapsed, KeptModels, TrainState, weights_digest
 from hardneg.training.figures import Unread

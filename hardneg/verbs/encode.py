@@ -108,7 +108,7 @@ class Encode(IndexSpec):
         self, source: ArtifactInput, collection: StoredCollection, options: "ExactOptions", progress: "Progress | None"
     ) -> "Searcher":
         """What its files say it is, searched exactly."""
-        from hardneg.indexes.stored import open_store
+        from hardneg.indexes.open_store import open_store
 
         return open_store(source.folder, options, progress)
 

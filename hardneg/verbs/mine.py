@@ -33,9 +33,9 @@ from hardneg.formats.qrels import positives
 from hardneg.formats.runs import QueryLists, lists_side_by_side
 from hardneg.formats.vectors.block_files import BlockFiles, contiguous
 from hardneg.mining.choosing import Choosing
+from hardneg.mining.filter_texts import MiningTexts
 from hardneg.mining.filtering import Filters, filtering_cost, needs_answers
 from hardneg.mining.miners.filtered import SCORES
-from hardneg.mining.texts import MiningTexts
 from hardneg.records.errors import DataError
 from hardneg.records.layout import DROPPED, NEGATIVES, RUN
 from hardneg.records.types import Negatives

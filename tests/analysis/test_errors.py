@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hardneg.evaluation.pairwise_errors import by_query, distribution, errors_in_run, to_json
 from hardneg.formats.qrels import positives, read_qrels
 from hardneg.formats.runs import read_run
+from hardneg.indexes.exact_ranks import errors_of_positives, known_pairs
 from hardneg.indexes.kernels.checks import vector_blocks
-from hardneg.indexes.ranks import errors_of_positives, known_pairs
 
 
 def errors(corpus, queries, relevant, copies=None, cut=2, block=2):

@@ -1,7 +1,7 @@
 import numpy as np
 
 from hardneg.analysis.errors import Relevant, errors_in_index
-from hardneg.indexes.ranks import corpus_pass
+from hardneg.indexes.exact_ranks import corpus_pass
 
 ROWS = {"a": 0, "b": 1, "c": 2, "d": 3}
 

@@ -96,18 +96,18 @@ def test_nothing_heavy_is_loaded(tmp_path: Path) -> None:
 
 
 def test_what_was_timed_is_told_and_can_be_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hardneg.store import trials
+    from hardneg.store import speed_trials
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(trials, "_known", {})
+    monkeypatch.setattr(speed_trials, "_known", {})
     assert findings(tmp_path)["trials"]["found"] == "none yet"
-    trials.choose(
+    speed_trials.choose(
         "a thing", "this machine", {"plain": lambda: lambda: None, "clever": lambda: lambda: sum(range(10**6))}
     )
     found = findings(tmp_path)["trials"]["found"]
     assert found.startswith("a thing: plain (") and ", clever " in found and found.endswith(" ms) on this machine")
     assert CliRunner().invoke(app, ["doctor", "--forget-trials", "--store", str(tmp_path)]).exit_code == 0
-    assert trials.remembered() == []
+    assert speed_trials.remembered() == []
 
 
 @pytest.mark.parametrize(("card", "kept"), [(True, "faiss-gpu"), (False, "faiss-cpu")])

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from hardneg.cli.main import app
 from hardneg.records.errors import ArtifactError, HardnegError, UsageError
 from hardneg.store.artifacts import Store
+from hardneg.store.gc_roots import record
 from hardneg.store.replaced_files import WHOLE, Outputs, Target
-from hardneg.store.roots import record
 
 RUN = "q0 Q0 d1 1 2 x\nq1 Q0 d2 1 1 x\n"
 ENCODE = ["encode", "--dataset", "beir:data", "--model", "model", "--device", "cpu"]

@@ -12,7 +12,7 @@ from hardneg.encoders.corpus.sharding import Sharding, ShardWork
 from hardneg.encoders.corpus.stream import encoded_blocks
 from hardneg.formats.vectors import shard_folder
 from hardneg.formats.vectors.shards import SHARD, SHARDS
-from hardneg.indexes.stored import open_store
+from hardneg.indexes.open_store import open_store
 from hardneg.records.errors import ArtifactError, PartDone
 from hardneg.runtime.distributed import World
 from hardneg.runtime.progress import Silent

@@ -28,8 +28,8 @@ from hardneg.runtime.distributed import World
 from hardneg.runtime.progress import Silent
 from hardneg.store.artifacts import Artifact, Store
 from hardneg.store.digest import digest
+from hardneg.store.gc_roots import garbage
 from hardneg.store.integrity import check
-from hardneg.store.roots import garbage
 
 FP32 = EncodeOptions(precision="fp32")
 COUNT = 18

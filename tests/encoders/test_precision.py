@@ -12,7 +12,7 @@ from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.speed import fastest as precision
 from hardneg.encoders.speed.fastest import takes_bf16
-from hardneg.store import trials
+from hardneg.store import speed_trials
 
 USES = get_args(precision.Use)
 
@@ -20,8 +20,8 @@ USES = get_args(precision.Use)
 @pytest.fixture
 def network(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(trials, "_known", {})
-    monkeypatch.setattr(trials, "_SECONDS", 0.0)
+    monkeypatch.setattr(speed_trials, "_known", {})
+    monkeypatch.setattr(speed_trials, "_SECONDS", 0.0)
     monkeypatch.setattr(precision, "WORTH_A_TRIAL", 1)
     return Encoder.load(ModelSpec(str(tiny_model)), "cpu").module
 
@@ -80,7 +80,7 @@ def test_a_trial_runs_both_ways_and_leaves_no_trace(
     assert modes == [part.training for part in network.modules()]
     assert all(weight.grad is None and weight.dtype == torch.float32 for weight in network.parameters())
     assert all(torch.equal(before[name], tensor) for name, tensor in network.state_dict().items())
-    (trial,) = [each for each in trials.remembered() if each.subject.startswith(use)]
+    (trial,) = [each for each in speed_trials.remembered() if each.subject.startswith(use)]
     assert set(trial.milliseconds) == {"fp32", "bf16"}
     assert f"threads, torch {torch.__version__}" in trial.machine
 

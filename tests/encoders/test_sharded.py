@@ -20,7 +20,7 @@ from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.segments import Segments
 from hardneg.formats.vectors.flat_vectors import FlatWriter
 from hardneg.formats.vectors.shards import BEGUN_CUT, SHARDS
-from hardneg.indexes.stored import open_store
+from hardneg.indexes.open_store import open_store
 from hardneg.records.errors import ArtifactError, PartDone, UsageError
 from hardneg.records.types import Document
 from hardneg.runtime.distributed import World

@@ -7,7 +7,7 @@ from shard_folders import in_shards
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.formats.vectors.remote import fetch_file, put_file, read_json
 from hardneg.formats.vectors.shard_cache import ShardCache
-from hardneg.indexes.stored import open_store
+from hardneg.indexes.open_store import open_store
 from hardneg.records.errors import ArtifactError, MissingDependency, UsageError
 from hardneg.testing.forms import FORMS, drawn_documents, drawn_queries, write_encoded
 

@@ -16,8 +16,8 @@ from hardneg.indexes.kernels.exact.begun_pass import BegunPass
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.kernels.maxsim import exact_maxsim as multi_vector_exact
 from hardneg.indexes.kernels.maxsim.exact_maxsim import MultiVectorSearcher
-from hardneg.indexes.sharded import KeptLists, shard_by_shard
-from hardneg.indexes.stored import open_store
+from hardneg.indexes.open_store import open_store
+from hardneg.indexes.shard_search import KeptLists, shard_by_shard
 from hardneg.runtime.progress import Silent
 from hardneg.testing.forms import drawn_documents, drawn_queries, write_encoded
 

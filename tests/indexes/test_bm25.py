@@ -16,7 +16,7 @@ from hardneg.indexes.backends import bm25
 from hardneg.indexes.backends.bm25 import Bm25
 from hardneg.indexes.kernels.exact.exact import search_exact
 from hardneg.indexes.kernels.lucene import java
-from hardneg.indexes.kernels.lucene import searching as lucene
+from hardneg.indexes.kernels.lucene import lucene_search as lucene
 from hardneg.records.errors import ArtifactError, MissingDependency, UsageError
 from hardneg.runtime.progress import Silent
 

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
 from hardneg.indexes.backends.flat import Flat, FlatSearcher
-from hardneg.indexes.kernels.exact import best, exact
+from hardneg.indexes.kernels.exact import exact, top_k
 from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
 from hardneg.records.errors import ArtifactError, MissingDependency, UsageError
 from hardneg.records.types import Hits
@@ -242,6 +242,6 @@ def test_places_of_true_values_are_the_same_eight_at_a_time(monkeypatch: pytest.
     mask = torch.zeros(4, width, dtype=torch.bool)
     mask[0, 0] = mask[1, 3] = mask[2, 0] = mask[3, width - 1] = True
     places = [0, width + 3, 2 * width, 4 * width - 1]
-    assert best.true_places(mask).tolist() == places
-    monkeypatch.setattr(best, "_MANY", 0)
-    assert best.true_places(mask).tolist() == places
+    assert top_k.true_places(mask).tolist() == places
+    monkeypatch.setattr(top_k, "_MANY", 0)
+    assert top_k.true_places(mask).tolist() == places

@@ -11,8 +11,8 @@ from hardneg.formats.vectors.sparse_store import SparseWriter
 from hardneg.indexes.backends.impact import Impact, ImpactSearcher
 from hardneg.indexes.kernels.lucene import frequencies as lucene_frequencies
 from hardneg.indexes.kernels.lucene import java
-from hardneg.indexes.kernels.lucene import searching as lucene
-from hardneg.indexes.stored import open_store
+from hardneg.indexes.kernels.lucene import lucene_search as lucene
+from hardneg.indexes.open_store import open_store
 from hardneg.records.errors import ArtifactError, MissingDependency, UsageError
 from hardneg.records.types import SparseRows
 from hardneg.runtime.progress import Silent

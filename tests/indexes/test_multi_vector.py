@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from hardneg.formats.vectors.token_store import TokenStore, TokenWriter
 from hardneg.indexes.backends.multi_vector import MultiVector
+from hardneg.indexes.encoded_scores import score_matrix, score_pairs
 from hardneg.indexes.kernels.candidate_scoring import rank_candidates
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.kernels.maxsim import exact_maxsim as multi_vector_exact
 from hardneg.indexes.kernels.maxsim import maxsim_scores as multi_vector_scores
 from hardneg.indexes.kernels.maxsim.exact_maxsim import MultiVectorSearcher
 from hardneg.indexes.kernels.maxsim.maxsim_scores import maxsim_matrix, maxsim_pairs
-from hardneg.indexes.scores import score_matrix, score_pairs
-from hardneg.indexes.stored import open_store
+from hardneg.indexes.open_store import open_store
 from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.records.types import TokenVectors
 from hardneg.runtime.progress import Silent

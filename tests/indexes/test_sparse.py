@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from hardneg.formats.vectors.sparse_store import SparseStore
 from hardneg.indexes.backends import sparse
 from hardneg.indexes.backends.sparse import Sparse, SparseSearcher
+from hardneg.indexes.encoded_scores import score_matrix, score_pairs
 from hardneg.indexes.kernels.candidate_scoring import rank_candidates
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.kernels.max_passage import PooledSearcher
-from hardneg.indexes.scores import score_matrix, score_pairs
-from hardneg.indexes.stored import open_store
+from hardneg.indexes.open_store import open_store
 from hardneg.records.errors import UsageError
 from hardneg.records.types import Hits, SparseRows
 from hardneg.runtime.progress import Silent

@@ -5,8 +5,8 @@ import pytest
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
 from hardneg.indexes.backends.flat import FlatSearcher
+from hardneg.indexes.exact_ranks import corpus_pass
 from hardneg.indexes.kernels.exact.exact import search_exact
-from hardneg.indexes.ranks import corpus_pass
 from hardneg.indexes.truncated import search_truncated
 from hardneg.records.errors import UsageError
 

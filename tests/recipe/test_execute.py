@@ -241,8 +241,8 @@ def test_manifests_tell_what_trials_decided(finished, tmp_path, monkeypatch):
     _, _, _, plan, outcome = finished
     assert not [name for name, made in outcome.artifacts.items() if "choices" in made.facts]
     monkeypatch.setattr("hardneg.encoders.speed.fastest.WORTH_A_TRIAL", 1)
-    monkeypatch.setattr("hardneg.store.trials._known", {})
-    monkeypatch.setattr("hardneg.store.trials._found", lambda *_: "bf16")
+    monkeypatch.setattr("hardneg.store.speed_trials._known", {})
+    monkeypatch.setattr("hardneg.store.speed_trials._found", lambda *_: "bf16")
     made = execute(plan, Store(tmp_path), Options(until="start-index", device="cpu"), Watcher()).artifacts
     choices = made["start-index"].facts["choices"]
     assert [subject.split(" ")[0] for subject in choices] == ["inference", "attention", "products"]

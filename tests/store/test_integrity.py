@@ -16,8 +16,8 @@ from hardneg.records.errors import ArtifactError
 from hardneg.runtime.progress import Silent
 from hardneg.store.artifacts import MANIFEST, Artifact, Store
 from hardneg.store.digest import digest
+from hardneg.store.gc_roots import keep
 from hardneg.store.integrity import check, damage
-from hardneg.store.roots import keep
 
 
 def make(store: Store, name: str = "bm25") -> Artifact:

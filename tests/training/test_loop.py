@@ -259,7 +259,7 @@ def test_a_training_goes_on_in_the_precision_it_began_with(
     from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.spec import ModelSpec
     from hardneg.encoders.speed import fastest as precision
-    from hardneg.store import trials
+    from hardneg.store import speed_trials
 
     monkeypatch.setattr(precision, "WORTH_A_TRIAL", 1)
     spec = ModelSpec(str(tiny_model), similarity="dot", query_length=16, document_length=24)
@@ -267,8 +267,8 @@ def test_a_training_goes_on_in_the_precision_it_began_with(
 
     def remembering(way: str, folder: str, after: int | None = None) -> dict[str, torch.Tensor]:
         """The weights of a training on a machine that remembers this way as the faster one."""
-        monkeypatch.setattr(trials, "_known", {})
-        monkeypatch.setattr(trials, "_found", lambda *_: way)
+        monkeypatch.setattr(speed_trials, "_known", {})
+        monkeypatch.setattr(speed_trials, "_found", lambda *_: way)
         encoder = Encoder.load(spec, "cpu")
         progress = Silent() if after is None else Interrupted(after)
         train(encoder, toy_data(toy_folder), Star(), chosen, tmp_path / folder, progress=progress)

@@ -10,7 +10,7 @@ from recipe.recipes import small_collection, small_tree, write_recipe
 from hardneg.encoders.encoder import Encoder
 from hardneg.formats.queries import Queries
 from hardneg.formats.runs import read_run, write_run
-from hardneg.indexes.sharded import KeptLists
+from hardneg.indexes.shard_search import KeptLists
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan

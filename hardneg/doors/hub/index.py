@@ -11,7 +11,7 @@ from hardneg.doors.hub.upload import CARD, HubFile, Upload, in_order
 from hardneg.formats.doc_ids import DOC_IDS
 from hardneg.formats.vectors.shards import SHARDS, Shards
 from hardneg.formats.vectors.term_list import TERMS
-from hardneg.indexes.stored import form_in
+from hardneg.indexes.open_store import form_in
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import INDEX_FOLDER, LOCK
 from hardneg.store.artifacts import Store

@@ -15,7 +15,7 @@ from hardneg.fields import DATASET
 from hardneg.recipe.plan import Plan, make_plan
 from hardneg.records.errors import MissingDependency, ModelError, UsageError
 from hardneg.records.types import Encoded, Hits, PluginSetting
-from hardneg.store.roots import begun
+from hardneg.store.gc_roots import begun
 
 if TYPE_CHECKING:
     from hardneg.recipe.execute import Outcome

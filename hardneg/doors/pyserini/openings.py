@@ -15,7 +15,7 @@ from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.formats.segments import DELIMITER
 from hardneg.formats.vectors.shards import SHARDS
 from hardneg.formats.vectors.term_list import TERMS
-from hardneg.indexes.stored import form_in
+from hardneg.indexes.open_store import form_in
 from hardneg.records.errors import ArtifactError
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.formats.hash_index import ranges
 from hardneg.formats.qrels import positives
 from hardneg.indexes.kernels.exact.exact import ExactOptions
-from hardneg.indexes.stored import open_store
+from hardneg.indexes.open_store import open_store
 from hardneg.records.errors import DataError, UsageError
 from hardneg.records.types import PluginSetting
 from hardneg.registry.plugins import configure, needs_of

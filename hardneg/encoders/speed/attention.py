@@ -14,7 +14,7 @@ from hardneg.encoders.speed.packing import Packing, made_up, padded_made_up
 from hardneg.encoders.speed.unpadded import UNPADDED, by_sdpa, has_kernel, register
 from hardneg.encoders.towers import finish, in_mode, sharing
 from hardneg.records.errors import ModelError
-from hardneg.store.trials import Way, choose, machine_of
+from hardneg.store.speed_trials import Way, choose, machine_of
 
 _BATCHED = "hardneg_batched"  # as transformers knows it
 _PACKAGES = {"flash_attention_2": ("flash_attn", "flash-attn"), "flash_attention_3": ("flash_attn_interface", "")}

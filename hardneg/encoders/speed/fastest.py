@@ -21,7 +21,7 @@ from hardneg.encoders.speed.packing import Packing, batches, made_up, packing_of
 from hardneg.encoders.towers import finish, forward, in_bfloat16, in_mode, sharing
 from hardneg.runtime.float32_products import rounds_to_tf32
 from hardneg.store.atomic_write import replace_text
-from hardneg.store.trials import Way, cache_folder, choose, machine_of
+from hardneg.store.speed_trials import Way, cache_folder, choose, machine_of
 
 Precision = Literal["auto", "fp32", "bf16"]
 Use = Literal["inference", "training"]

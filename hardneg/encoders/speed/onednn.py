@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hardneg.store.trials import Way, choose, machine_of
+from hardneg.store.speed_trials import Way, choose, machine_of
 
 _TOKENS = 1024
 _DTYPES = {torch.float32: "fp32", torch.bfloat16: "bf16"}

@@ -18,7 +18,7 @@ from hardneg.formats.vectors.sparse_store import SparseStore
 from hardneg.formats.vectors.term_list import read_terms, write_terms
 from hardneg.indexes.kernels.checks import in_order, no_hits
 from hardneg.indexes.kernels.lucene.frequencies import APART, BEHIND_TERM, MOST, FrequencyWriter, frequency_texts
-from hardneg.indexes.kernels.lucene.searching import HELD, fill, open_lucene, ranked, threads
+from hardneg.indexes.kernels.lucene.lucene_search import HELD, fill, open_lucene, ranked, threads
 from hardneg.indexes.kernels.sparse_products import check_weights
 from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.records.types import Encoded, Hits, SparseRows

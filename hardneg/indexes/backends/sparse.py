@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hardneg.formats.vectors.sparse_store import SparseStore
 from hardneg.indexes.kernels.checks import check_rows
 from hardneg.indexes.kernels.exact.begun_pass import BegunPass, best_of, kept_best
-from hardneg.indexes.kernels.exact.best import Best, best_hits, merged
+from hardneg.indexes.kernels.exact.top_k import Best, best_hits, merged
 from hardneg.indexes.kernels.sparse_products import as_matrix, check_weights
 from hardneg.records.errors import UsageError
 from hardneg.records.types import Encoded, Hits, SparseRows

@@ -74,7 +74,7 @@ def _scores(
 def _pairs(
     stored: StoredSearcher | DenseSearcher, queries: Encoded, rows: NDArray[np.int64], at_once: int
 ) -> NDArray[np.float32]:
-    from hardneg.indexes.scores import score_pairs
+    from hardneg.indexes.encoded_scores import score_pairs
 
     scores = np.empty(len(rows), np.float32)
     for start in range(0, len(rows), at_once):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from hardneg.formats.more_positives import extended
-from hardneg.mining.texts import MiningTexts
+from hardneg.mining.filter_texts import MiningTexts
 from hardneg.records.errors import DataError, PluginError
 from hardneg.records.types import Candidates
 from hardneg.store.digest import digest, file_digest

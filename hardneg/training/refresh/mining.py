@@ -15,11 +15,11 @@ from hardneg.formats.runs import QueryLists
 from hardneg.mining.choosing import LEFT_OUT, Choosing, compares
 from hardneg.mining.encoded_corpus import EncodedCorpus
 from hardneg.mining.filter_protocol import NegativeFilter
+from hardneg.mining.filter_texts import MiningTexts
 from hardneg.mining.filtering import Filters
 from hardneg.mining.listing import listed, searched, with_positives
 from hardneg.mining.miners.random import Sampled
 from hardneg.mining.miners.ranks import TopK
-from hardneg.mining.texts import MiningTexts
 from hardneg.records.errors import TrainingError
 from hardneg.records.layout import NEGATIVES
 from hardneg.records.types import Candidates, Encoded, Negatives, RankedList

@@ -87,7 +87,7 @@ class Searching:
 
     @cached_property
     def _searcher(self) -> "Searcher":
-        from hardneg.indexes.sharded import KeptLists, shard_by_shard
+        from hardneg.indexes.shard_search import KeptLists, shard_by_shard
 
         inputs = self.context.inputs
         searcher = open_searcher(inputs["index"], self.collection, self.context.device, self.context.progress)
@@ -96,7 +96,7 @@ class Searching:
 
     def _searcher_at(self, start: int) -> "Searcher":
         """The searcher for the window of queries that begins there: all machines call its lists by one name."""
-        from hardneg.indexes.sharded import ShardedSearcher
+        from hardneg.indexes.shard_search import ShardedSearcher
 
         if self.context.spec.place is None or not isinstance(self._searcher, ShardedSearcher):
             return self._searcher
@@ -105,7 +105,7 @@ class Searching:
 
     def search_shards(self, taken: slice) -> set[int]:
         """Searches the shards that are taken for all queries; returns the numbers of those that nobody searched yet."""
-        from hardneg.indexes.sharded import ShardedSearcher
+        from hardneg.indexes.shard_search import ShardedSearcher
 
         missing, step = set[int](), self._at_once
         for start in range(0, len(self.queries), step):
@@ -177,7 +177,7 @@ class Searching:
     def _kept(self, searcher: "Searcher", wanted: Wanted, name: str) -> Hits:
         """What is found for a window of queries; where the searcher keeps nothing itself, the lists are kept."""
         from hardneg.indexes.kernels.max_passage import PooledSearcher
-        from hardneg.indexes.sharded import KeptLists, ShardedSearcher
+        from hardneg.indexes.shard_search import KeptLists, ShardedSearcher
 
         inner = searcher.searcher if isinstance(searcher, PooledSearcher) else searcher
         if isinstance(inner, ShardedSearcher):

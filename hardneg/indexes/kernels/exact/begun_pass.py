@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from hardneg.formats.vectors import begun_blocks
-from hardneg.indexes.kernels.exact.best import Best, selected
+from hardneg.indexes.kernels.exact.top_k import Best, selected
 from hardneg.runtime.progress import Task
 from hardneg.store.atomic_write import replacing
 

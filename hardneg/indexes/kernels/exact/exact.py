@@ -23,7 +23,7 @@ from hardneg.registry.protocols import Searcher
 from hardneg.runtime.distributed import world
 from hardneg.runtime.float32_products import float32_products
 from hardneg.runtime.progress import Progress, Silent
-from hardneg.store.trials import Way, choose, machine_of
+from hardneg.store.speed_trials import Way, choose, machine_of
 
 Engine = Literal["torch", "faiss", "bf16"]
 

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hardneg.indexes.kernels.exact.begun_pass import State
-from hardneg.indexes.kernels.exact.best import best_hits
 from hardneg.indexes.kernels.exact.exact_torch import Blocks, Vectors, device_blocks, search_blocks, to_device
 from hardneg.indexes.kernels.exact.pair_products import pair_products
 from hardneg.indexes.kernels.exact.rounded_tiles import GROUP, Tile, reaching
 from hardneg.indexes.kernels.exact.rounding import Rounded, error_bounds, rounded_down, sums_in_float32
 from hardneg.indexes.kernels.exact.running_best import RunningBest
 from hardneg.indexes.kernels.exact.starting_bar import sample_groups, sample_rank, sample_tiles, starting_bar
+from hardneg.indexes.kernels.exact.top_k import best_hits
 from hardneg.records.types import Hits
 from hardneg.runtime.progress import Silent, Task
 

@@ -12,8 +12,8 @@ from torch import Tensor
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.kernels.checks import vector_blocks
 from hardneg.indexes.kernels.exact.begun_pass import BegunPass, best_of, kept_best
-from hardneg.indexes.kernels.exact.best import best_hits, merged
 from hardneg.indexes.kernels.exact.copied_ahead import copied_ahead
+from hardneg.indexes.kernels.exact.top_k import best_hits, merged
 from hardneg.records.types import Hits
 from hardneg.runtime.progress import Task
 

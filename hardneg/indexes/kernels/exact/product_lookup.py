@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hardneg.indexes.kernels.exact.best import Best, best_hits, merged
 from hardneg.indexes.kernels.exact.exact_torch import to_device
+from hardneg.indexes.kernels.exact.top_k import Best, best_hits, merged
 from hardneg.runtime.float32_products import float32_products
 
 _SCORES = 1 << 26  # at a time, each of a query and a vector

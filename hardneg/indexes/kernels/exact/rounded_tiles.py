@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from hardneg.indexes.kernels.exact.best import true_places
 from hardneg.indexes.kernels.exact.rounding import Rounded
+from hardneg.indexes.kernels.exact.top_k import true_places
 
 GROUP = 16
 """Neighbouring vectors, of whose scores the largest is compared with the bar first."""

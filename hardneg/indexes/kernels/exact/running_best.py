@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from hardneg.indexes.kernels.exact.begun_pass import State
-from hardneg.indexes.kernels.exact.best import Best, selected
+from hardneg.indexes.kernels.exact.top_k import Best, selected
 
 _SLACK = 128  # candidates beyond k that there is room for, at least
 

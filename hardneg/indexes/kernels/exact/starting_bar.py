@@ -13,10 +13,10 @@ from torch import Tensor
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.kernels.checks import check_finite
-from hardneg.indexes.kernels.exact.best import kth_largest
 from hardneg.indexes.kernels.exact.exact_torch import DeviceVectors
 from hardneg.indexes.kernels.exact.rounded_tiles import GROUP, Tile, group_maxima
 from hardneg.indexes.kernels.exact.rounding import Rounded, error_bounds, rounded_down
+from hardneg.indexes.kernels.exact.top_k import kth_largest
 
 _LEAST, _MOST = 16_384, 65_536  # vectors of a sample
 _FOR_EACH = 4  # of the best k that a sample is to hold

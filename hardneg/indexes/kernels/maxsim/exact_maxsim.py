@@ -13,9 +13,9 @@ from torch import Tensor
 from hardneg.formats.vectors.token_store import TokenStore
 from hardneg.indexes.kernels.checks import check_finite, check_rows, no_hits
 from hardneg.indexes.kernels.exact.begun_pass import BegunPass, best_of, kept_best
-from hardneg.indexes.kernels.exact.best import best_hits, merged
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.kernels.exact.exact_torch import DeviceVectors
+from hardneg.indexes.kernels.exact.top_k import best_hits, merged
 from hardneg.indexes.kernels.maxsim.maxsim_scores import block_scores, check_tokens, documents_at_once, tensor
 from hardneg.records.types import Encoded, Hits, TokenVectors
 from hardneg.runtime.float32_products import float32_products

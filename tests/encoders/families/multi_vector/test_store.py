@@ -13,7 +13,7 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.segments import Segments
 from hardneg.formats.vectors.token_store import TokenStore, TokenWriter
-from hardneg.indexes.stored import open_store
+from hardneg.indexes.open_store import open_store
 from hardneg.records.errors import ModelError
 from hardneg.records.types import Document
 from hardneg.runtime.distributed import World

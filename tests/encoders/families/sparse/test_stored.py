@@ -14,7 +14,7 @@ from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.vectors.sparse_store import SparseStore, SparseWriter
-from hardneg.indexes.stored import open_store
+from hardneg.indexes.open_store import open_store
 from hardneg.records.types import Document
 from hardneg.runtime.progress import Silent
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from hardneg.cli.main import app
 from hardneg.records.errors import ArtifactError
 from hardneg.store.artifacts import Store
-from hardneg.store.roots import begun, collect, files_of, garbage, keep, laid_out, record, strangers, unfinished
+from hardneg.store.gc_roots import begun, collect, files_of, garbage, keep, laid_out, record, strangers, unfinished
 
 KEY, OTHER = "ab" * 16, "cd" * 16
 
@@ -48,7 +48,7 @@ def test_what_a_stopped_run_has_made_is_kept(store: Store, tmp_path: Path, end: 
         import os
         from pathlib import Path
         from hardneg.store.artifacts import Store
-        from hardneg.store.roots import begun
+        from hardneg.store.gc_roots import begun
         with begun(Store(Path({str(store.root)!r})), "train", Path({str(tmp_path / "out")!r}), {[KEY, OTHER]!r}):
             {end}
     """)
@@ -148,7 +148,7 @@ def test_a_run_that_begins_again_is_not_forgotten(
         raise KeyboardInterrupt
     seen = unfinished(store)
     with begun(store, "encode", tmp_path / "out", [OTHER]):
-        monkeypatch.setattr("hardneg.store.roots.unfinished", lambda store: seen)  # as it was looked at just before
+        monkeypatch.setattr("hardneg.store.gc_roots.unfinished", lambda store: seen)  # as it was looked at just before
         collect(store, forget=True)
         monkeypatch.undo()
         assert unfinished(store)[0].running and (store.root / f"{OTHER}.partial").exists()
@@ -168,7 +168,7 @@ def test_a_removal_that_was_killed_is_finished_by_the_next(store: Store, monkeyp
 def test_a_clock_that_is_set_back_lets_nothing_go(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hardneg.store.roots.time.time", lambda: 4e9)
+    monkeypatch.setattr("hardneg.store.gc_roots.time.time", lambda: 4e9)
     with contextlib.suppress(KeyboardInterrupt), begun(store, "encode", tmp_path / "out", [KEY, OTHER]):
         raise KeyboardInterrupt
     monkeypatch.undo()

@@ -18,15 +18,15 @@ from hardneg.formats.vectors.shard_cache import ShardCache
 from hardneg.formats.vectors.shard_check import far_shards, shard_problem
 from hardneg.formats.vectors.shard_folder import Closed
 from hardneg.formats.vectors.shards import SHARDS, Shards
-from hardneg.indexes import sharded
+from hardneg.indexes import shard_search
 from hardneg.indexes.backends.flat import Flat
 from hardneg.indexes.dense import DenseIndex
 from hardneg.indexes.kernels.candidate_scoring import rank_candidates
 from hardneg.indexes.kernels.checks import merged_lists
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.kernels.maxsim import exact_maxsim as multi_vector_exact
-from hardneg.indexes.sharded import KeptLists, ShardedSearcher, shard_by_shard
-from hardneg.indexes.stored import form_in, open_store
+from hardneg.indexes.open_store import form_in, open_store
+from hardneg.indexes.shard_search import KeptLists, ShardedSearcher, shard_by_shard
 from hardneg.records.errors import ArtifactError
 from hardneg.records.types import Hits
 from hardneg.runtime.progress import Silent
@@ -200,7 +200,7 @@ def test_two_lists_are_merged_by_score_then_row():
 @pytest.fixture
 def small_cells(monkeypatch):
     """So that each shard has some."""
-    monkeypatch.setattr(sharded, "_CELL", 64)
+    monkeypatch.setattr(shard_search, "_CELL", 64)
     monkeypatch.setattr(multi_vector_exact, "_CELL", 256)
 
 
@@ -292,7 +292,7 @@ def shared_by_two(folder, form, options):
 @pytest.mark.parametrize("cell", [None, 512])
 def test_machines_that_cut_blocks_in_other_ways_find_all_and_each_once(tmp_path, monkeypatch, form, blocks, cell):
     if cell:
-        monkeypatch.setattr(sharded, "_CELL", cell)
+        monkeypatch.setattr(shard_search, "_CELL", cell)
         monkeypatch.setattr(multi_vector_exact, "_CELL", cell * 4)
     options = [ExactOptions(device="cpu", engine="torch", corpus_block=size) for size in blocks]
     expected, found = shared_by_two(tmp_path, form, options)
@@ -301,7 +301,7 @@ def test_machines_that_cut_blocks_in_other_ways_find_all_and_each_once(tmp_path,
 
 
 def test_a_search_that_goes_on_with_another_engine_finds_all(tmp_path, monkeypatch):
-    monkeypatch.setattr(sharded, "_CELL", 512)
+    monkeypatch.setattr(shard_search, "_CELL", 512)
     vectors, queries = (np.random.default_rng(n).standard_normal((n, 32), np.float32) for n in (3000, 40))
     whole = write_encoded(tmp_path / "whole", vectors)
     shards, kept = in_shards(whole, tmp_path / "shards", [1000, 2000]), tmp_path / "kept"

@@ -12,8 +12,8 @@ from processes import launch
 from hardneg.recipe import execute
 from hardneg.runtime.distributed import barrier, join, world
 from hardneg.runtime.progress import Silent
-from hardneg.store import trials
-from hardneg.store.trials import choose, forget, noted, remembered
+from hardneg.store import speed_trials
+from hardneg.store.speed_trials import choose, forget, noted, remembered
 from hardneg.testing.engines import Squares
 from hardneg.verbs.shared.context import StageContext
 from hardneg.verbs.shared.local_engine import Local
@@ -22,7 +22,7 @@ from hardneg.verbs.shared.local_engine import Local
 @pytest.fixture(autouse=True)
 def own_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(trials, "_known", {})
+    monkeypatch.setattr(speed_trials, "_known", {})
 
 
 def seconds(monkeypatch: pytest.MonkeyPatch, **by_way: float) -> list[str]:
@@ -33,15 +33,15 @@ def seconds(monkeypatch: pytest.MonkeyPatch, **by_way: float) -> list[str]:
         ran.append(str(run()))
         return by_way[ran[-1]]
 
-    monkeypatch.setattr(trials, "_seconds", taken)
+    monkeypatch.setattr(speed_trials, "_seconds", taken)
     return ran
 
 
-WAYS: dict[str, trials.Way] = {"plain": lambda: lambda: "plain", "clever": lambda: lambda: "clever"}
+WAYS: dict[str, speed_trials.Way] = {"plain": lambda: lambda: "plain", "clever": lambda: lambda: "clever"}
 
 
 def another_process() -> None:
-    trials._known.clear()
+    speed_trials._known.clear()
 
 
 @pytest.mark.parametrize(("clever", "expected"), [(0.5, "clever"), (0.94, "clever"), (0.96, "plain"), (2.0, "plain")])
@@ -55,8 +55,8 @@ def test_the_first_way_stays_unless_another_is_clearly_faster(
 def test_the_fastest_of_interleaved_rounds_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first of each only warms up; a round that other work slows down decides nothing."""
     script = iter([0.1, 9.0, 1.0, 50.0, 7.0, 50.0, 1.0, 0.5, 1.0, 0.5, 8.0, 8.0])
-    monkeypatch.setattr(trials, "_SECONDS", 0.0)
-    monkeypatch.setattr(trials, "_seconds", lambda run: next(script))
+    monkeypatch.setattr(speed_trials, "_SECONDS", 0.0)
+    monkeypatch.setattr(speed_trials, "_seconds", lambda run: next(script))
     assert choose("a thing", "here", WAYS) == "clever"
     assert remembered()[0].milliseconds == {"plain": 1000.0, "clever": 500.0}
 
@@ -114,7 +114,7 @@ def test_who_remembers_first_decides(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_damaged_memory_is_made_anew(content: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seconds(monkeypatch, plain=1.0, clever=0.5)
     choose("a thing", "here", WAYS)
-    (path,) = (trials.cache_folder() / "trials").iterdir()
+    (path,) = (speed_trials.cache_folder() / "trials").iterdir()
     path.write_text(content)
     another_process()
     assert remembered() == []
@@ -169,13 +169,13 @@ def test_several_processes_take_the_same_way(tmp_path: Path) -> None:
 
 def main(folder: str) -> None:
     """Each process finds its own way the fastest, and has a memory of its own."""
-    from hardneg.store import trials
+    from hardneg.store import speed_trials
 
     join(on_cpu=True)
     own, other = ("first", "second") if world().first else ("second", "first")
     ran: list[str] = []
-    ways: dict[str, trials.Way] = {name: lambda name=name: lambda: name for name in ("first", "second")}  # type: ignore[misc]
-    trials._seconds = lambda run: (ran.append(str(run())), {own: 1.0, other: 2.0}[ran[-1]])[1]  # type: ignore[func-returns-value]
+    ways: dict[str, speed_trials.Way] = {name: lambda name=name: lambda: name for name in ("first", "second")}  # type: ignore[misc]
+    speed_trials._seconds = lambda run: (ran.append(str(run())), {own: 1.0, other: 2.0}[ran[-1]])[1]  # type: ignore[func-returns-value]
     chosen, timed = choose("a thing", f"machine {own}", ways), bool(ran)
     barrier()
     alone = "" if world().first else choose("what one process alone asks for", f"machine {own}", ways)

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hardneg.indexes.exact_ranks import best_rank, overlap
 from hardneg.indexes.kernels.checks import vector_blocks
-from hardneg.indexes.ranks import best_rank, overlap
 
 
 def test_the_overlap_is_the_share_of_the_fixed_negatives_among_the_top():

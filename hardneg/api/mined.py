@@ -97,7 +97,7 @@ class MinedNegatives(Made):
     def write_form(self, path: Path, form: str, negatives: int | None, scores: bool) -> Mapping[str, int]:
         """The same into a file that is free to be written, as a command has checked."""
         from hardneg.formats.export.catalogue import Source, write_form
-        from hardneg.formats.export.rows import WriteOptions
+        from hardneg.formats.export.export_rows import WriteOptions
 
         known = self.positive_scores(self) if scores and self.positive_scores is not None else None
         options = WriteOptions(negatives, scores, (lambda item: known[item.query_id]) if known else None)

@@ -89,7 +89,7 @@ def check(
     Example: hardneg data check beir:scifact
     """
     from hardneg.fields import DATASET as STAGE
-    from hardneg.formats.check import check as problems_of
+    from hardneg.formats.collection_check import check as problems_of
     from hardneg.formats.problems import Contents
     from hardneg.formats.source_files import parts_of
 

@@ -117,7 +117,7 @@ def _export_negatives(work: PlannedWork, source: tuple[str, Path], split: str, t
     from hardneg.api.mined import mined_in
     from hardneg.api.results import TextSource
     from hardneg.formats.export.catalogue import read_form
-    from hardneg.formats.export.rows import TextLookup
+    from hardneg.formats.export.export_rows import TextLookup
     from hardneg.formats.negatives import write_negatives
 
     form, path = source

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hardneg.cli.console import print_table, stdout_console
-from hardneg.costs.foretold import Foretold
+from hardneg.costs.estimated_seconds import EstimatedSeconds
 from hardneg.costs.machine import Machine
 from hardneg.recipe.estimate import Estimate
 from hardneg.records.wording import counted, duration, size
@@ -68,7 +68,7 @@ def _summed(name: str, group: Sequence[Estimate]) -> Estimate:
     first, step = group[0], replace(group[0].step, name=name)
     totals = {field: sum(getattr(row, field) for row in group) for field in ("items", "disk", "sent", "charge")}
     most = {field: max(getattr(row, field) for row in group) for field in ("memory", "gpu_memory")}
-    seconds = sum((row.seconds for row in group), Foretold.of(0))
+    seconds = sum((row.seconds for row in group), EstimatedSeconds.of(0))
     return replace(first, step=step, cached=all(row.cached for row in group), seconds=seconds, **totals, **most)
 
 

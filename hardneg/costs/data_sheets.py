@@ -4,7 +4,7 @@ import os
 import re
 from typing import NamedTuple
 
-from hardneg.costs.foretold import UNKNOWN, Rate
+from hardneg.costs.estimated_seconds import UNKNOWN, Rate
 from hardneg.costs.rates import Rates
 from hardneg.store.speed_trials import cpu_name
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hardneg.costs.data_sheets import SHEETS, by_sheet, guessed
-from hardneg.costs.foretold import Foretold
+from hardneg.costs.estimated_seconds import EstimatedSeconds
 from hardneg.costs.rate_files import Device, measured, read_rates, this_cpu
 from hardneg.costs.rates import Rates
 from hardneg.records.errors import UsageError
@@ -45,36 +45,36 @@ class Machine:
         """How many compute beside each other: GPUs, or machines."""
         return self.processes if self.rates.gpu else self.machines
 
-    def network(self, operations: float, a_token: float, learning: bool = False) -> Foretold:
+    def network(self, operations: float, a_token: float, learning: bool = False) -> EstimatedSeconds:
         """What so many operations of a network take that has `a_token` of them for a token."""
         return self.rates.of_network(a_token, learning).seconds(operations, self.devices)
 
-    def tokenising(self, tokens: float) -> Foretold:
+    def tokenising(self, tokens: float) -> EstimatedSeconds:
         """What it takes to make so many tokens of texts: by a machine's cores, or by those guessed for each GPU."""
         rate = self.rates.tokenise
         return rate.seconds(tokens, self.devices if rate.basis == "guess" else self.machines)
 
-    def looking_up(self, tokens: float) -> Foretold:
+    def looking_up(self, tokens: float) -> EstimatedSeconds:
         """What so many tokens take in a model that is a table, made of texts."""
         return self.rates.table.seconds(tokens, self.machines)
 
-    def products(self, operations: float) -> Foretold:
+    def products(self, operations: float) -> EstimatedSeconds:
         """What so many multiplications and additions of large matrices of 32-bit numbers take."""
         return self.rates.search.seconds(operations, self.devices)
 
-    def codes(self, count: float) -> Foretold:
+    def codes(self, count: float) -> EstimatedSeconds:
         """What it takes to look up so many codes of compressed vectors."""
         return self.rates.codes.seconds(count, self.devices)
 
-    def writing(self, count: float) -> Foretold:
+    def writing(self, count: float) -> EstimatedSeconds:
         """What so many bytes take to be written by one machine."""
         return self.rates.write.seconds(count)
 
-    def sending(self, count: float) -> Foretold:
+    def sending(self, count: float) -> EstimatedSeconds:
         """What so many bytes take that machines send each other, all at once."""
         return self.rates.between.seconds(count, self.machines)
 
-    def searching(self, queries: float, documents: float, dimension: int, batch: int | None = None) -> Foretold:
+    def searching(self, queries: float, documents: float, dimension: int, batch: int | None = None) -> EstimatedSeconds:
         """Exact search; with `batch`, of so many queries at a time, in an index that stays in memory where it can."""
         product, index = self.products(2.0 * queries * documents * dimension), 4.0 * documents * dimension
         if not batch:

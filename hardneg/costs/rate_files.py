@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hardneg.costs.data_sheets import by_sheet, guessed
-from hardneg.costs.foretold import Basis, Rate
+from hardneg.costs.estimated_seconds import Basis, Rate
 from hardneg.costs.rates import Pace, Rates
 from hardneg.records.errors import DataError
 from hardneg.records.wording import complaint, mistakes

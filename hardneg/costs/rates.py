@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from hardneg.costs.foretold import UNKNOWN, Basis, Rate
+from hardneg.costs.estimated_seconds import UNKNOWN, Basis, Rate
 
 
 def network_operations(hidden: int, layers: int, length: float) -> float:

@@ -139,7 +139,7 @@ class DprCollection:
         return [*self.left_out, *(f"{name}: {n} {what}" for name, counts in read for what, n in counts.items())]
 
     def parts(self) -> Iterator[Part]:
-        """The files as `hardneg.formats.check` reads them; a mistake in a JSON file ends its reading."""
+        """The files as `hardneg.formats.collection_check` reads them; a mistake in a JSON file ends its reading."""
         yield self._documents()
         for split, path in self.questions.items():
             yield Part(str(path), partial(self._records, split, False), split)

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from hardneg.formats.check import placed
+from hardneg.formats.collection_check import placed
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.hash_index import normalise
 from hardneg.formats.problems import Unplaced

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from hardneg.costs.foretold import Foretold
+from hardneg.costs.estimated_seconds import EstimatedSeconds
 from hardneg.costs.machine import Machine, this_machine
 from hardneg.datasets.held_out import UNLABELLED
 from hardneg.encoders.open.configuration import BASE, USUAL, Shape
@@ -33,7 +33,7 @@ class Estimate:
     disk: int
     memory: int
     gpu_memory: int
-    seconds: Foretold
+    seconds: EstimatedSeconds
     sent: int = 0
     gpus: int = 0
     charge: float = 0.0
@@ -69,7 +69,7 @@ def _estimate(step: Step, row: Row, machine: Machine, store: Store | None) -> Es
     processes = machine.processes if row.held else 1
     own, networks = processes * row.memory, processes * row.held + row.shared
     memory, gpu = (own, -(-networks // processes)) if machine.gpu else (own + networks, 0)
-    seconds, sent = (Foretold.of(0), 0) if done else (Foretold.of(row.seconds), row.sent)
+    seconds, sent = (EstimatedSeconds.of(0), 0) if done else (EstimatedSeconds.of(row.seconds), row.sent)
     gpus = processes if machine.gpu and networks else 0
     charge = 0.0 if done else row.charge
     return Estimate(step, done, row.items, row.unit, row.disk, memory, gpu, seconds, sent, gpus, charge)

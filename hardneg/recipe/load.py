@@ -13,7 +13,7 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import DATASET, START, Cut, Model, Name, parse_dataset
 from hardneg.recipe.language import SHORT_FORMS, expand, parts, unknown_options
 from hardneg.recipe.references import reference_problems
-from hardneg.recipe.seeds import Seeds, over_seeds, seed_problems
+from hardneg.recipe.seed_copies import Seeds, over_seeds, seed_problems
 from hardneg.recipe.yaml_load import NAME, NAME_RULE
 from hardneg.records.errors import PluginError, RecipeError
 from hardneg.records.wording import complaint, mistakes, not_numbers

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from hardneg.costs.foretold import Foretold
+from hardneg.costs.estimated_seconds import EstimatedSeconds
 from hardneg.fields import FREE, LATER, SPLIT, InputFile, Name, Reference, Trait
 from hardneg.formats.queries import Queries
 from hardneg.formats.runs import join_runs, write_run
@@ -146,7 +146,7 @@ class Search(RunSpec):
         """By the query: encoded and compared with every vector, or looked up by Lucene."""
         count = sizes.queries(self.split)
         disk = count * self.depth * 20
-        scores = Foretold.of(0) if self.candidates else sizes.searching(count)
+        scores = EstimatedSeconds.of(0) if self.candidates else sizes.searching(count)
         if self.query_vectors is not None:
             return Row(count, "queries", disk, seconds=scores + 1, held=BLOCK_BYTES)
         if "model" not in sizes.inputs:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from hardneg.costs.foretold import Foretold
+from hardneg.costs.estimated_seconds import EstimatedSeconds
 from hardneg.fields import Name, Reference, Trait
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import NegativesFile, read_negatives
@@ -162,7 +162,7 @@ class TrainQueries(Guidance, EncoderLearning, IndexSpec):
         seconds = learning + searching + sizes.machine.sending(sizes.fetched) + 5
         return Row(steps, "steps", disk, PROCESS_BYTES, seconds, held, lists, exchanged + sizes.fetched)
 
-    def _searching(self, sizes: Sizes, asked: int, steps: int) -> Foretold:
+    def _searching(self, sizes: Sizes, asked: int, steps: int) -> EstimatedSeconds:
         """At each step, every so many steps for all queries, or never."""
         if self.schedule == "dynamic":
             return sizes.searching(asked, self.options.batch_size)

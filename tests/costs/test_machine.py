@@ -10,7 +10,7 @@ from recipe.recipes import small_collection, small_tree, write_recipe
 
 from hardneg.cli.plan_tables import plan_table
 from hardneg.costs.data_sheets import NETWORK_PART, PRODUCT_PART, SHEETS, Sheet, by_sheet, of_sheet, sheet_of
-from hardneg.costs.foretold import Rate
+from hardneg.costs.estimated_seconds import Rate
 from hardneg.costs.machine import Machine
 from hardneg.encoders.open.configuration import Shape
 from hardneg.recipe.estimate import Estimate, estimate

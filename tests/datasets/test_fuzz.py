@@ -11,8 +11,8 @@ from hardneg.datasets.beir import Beir
 from hardneg.datasets.dpr import Dpr
 from hardneg.datasets.msmarco import MsMarcoDocument
 from hardneg.datasets.pyserini import Pyserini
-from hardneg.formats.check import check
 from hardneg.formats.collection import write_collection
+from hardneg.formats.collection_check import check
 from hardneg.formats.source_files import parts_of
 from hardneg.records.errors import HardnegError
 from hardneg.runtime.progress import Silent

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from hardneg.datasets.msmarco import MsMarcoDocument
-from hardneg.formats.check import check
 from hardneg.formats.collection import write_collection
+from hardneg.formats.collection_check import check
 from hardneg.records.errors import DataError
 from hardneg.records.types import Document, Judgement, Query
 from hardneg.runtime.progress import Silent

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hardneg.datasets.pyserini import Pyserini
-from hardneg.formats.check import check
+from hardneg.formats.collection_check import check
 from hardneg.records.errors import DataError
 from hardneg.records.types import Document, Judgement, Query
 

@@ -10,8 +10,8 @@ from pyarrow import parquet
 
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.export.catalogue import NAMES, Source, read_form, write_form
+from hardneg.formats.export.export_rows import TextLookup, WriteOptions
 from hardneg.formats.export.passages import write_tevatron_corpus
-from hardneg.formats.export.rows import TextLookup, WriteOptions
 from hardneg.formats.queries import Queries
 from hardneg.records.errors import ArtifactError, DataError, UsageError
 from hardneg.records.types import Document, Negatives

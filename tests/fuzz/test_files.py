@@ -16,7 +16,7 @@ from hardneg.datasets.msmarco import MsMarcoPassage
 from hardneg.formats.collection import StoredCollection, write_collection
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.export.catalogue import FORMS, read_form
-from hardneg.formats.export.rows import TextLookup
+from hardneg.formats.export.export_rows import TextLookup
 from hardneg.formats.negatives import write_negatives
 from hardneg.formats.qrels import read_qrels
 from hardneg.formats.queries import Queries

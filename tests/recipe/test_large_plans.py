@@ -8,7 +8,7 @@ import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
 
 from hardneg.costs.data_sheets import by_sheet
-from hardneg.costs.foretold import Rate
+from hardneg.costs.estimated_seconds import Rate
 from hardneg.costs.machine import Machine
 from hardneg.costs.rates import Pace, Rates
 from hardneg.encoders.open.configuration import BASE

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from hardneg.costs.foretold import Rate
+from hardneg.costs.estimated_seconds import Rate
 from hardneg.costs.machine import Machine
 from hardneg.costs.rates import Rates
 from hardneg.encoders.open.configuration import BASE

@@ -17,7 +17,7 @@ from hardneg.doors.hub.upload import CARD, HubFile, Upload, in_order
 from hardneg.fields import DATASET
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.export.catalogue import OWN, Source, write_form
-from hardneg.formats.export.rows import WriteOptions
+from hardneg.formats.export.export_rows import WriteOptions
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.vectors.mmap import map_batches
 from hardneg.records.errors import ArtifactError, DataError, MissingDependency, UsageError

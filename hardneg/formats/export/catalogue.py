@@ -8,7 +8,16 @@ from pathlib import Path
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.export import passages
 from hardneg.formats.export import sentence_transformers as st
-from hardneg.formats.export.rows import Counts, ExportRow, NoRows, TextLookup, WriteOptions, check_rows, gather, merged
+from hardneg.formats.export.export_rows import (
+    Counts,
+    ExportRow,
+    NoRows,
+    TextLookup,
+    WriteOptions,
+    check_rows,
+    gather,
+    merged,
+)
 from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.formats.queries import Queries
 from hardneg.records.errors import DataError, UsageError

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.formats.corpus import Corpus
-from hardneg.formats.export.rows import (
+from hardneg.formats.export.export_rows import (
     Counts,
     ExportRow,
     JsonObject,

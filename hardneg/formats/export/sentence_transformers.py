@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from hardneg.formats.export.rows import (
+from hardneg.formats.export.export_rows import (
     Counts,
     ExportRow,
     JsonObject,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hardneg.costs.foretold import Foretold
+from hardneg.costs.estimated_seconds import EstimatedSeconds
 from hardneg.costs.machine import Machine
 from hardneg.encoders.open.configuration import BASE, Shape, Where
 from hardneg.encoders.spec import FullSpec
@@ -30,8 +30,8 @@ class Row:
 
     items: how many of `unit` there are to go through. disk, memory: bytes; memory of a process, without its networks.
     held: a process's network and what it needs of its own. shared: what the processes share. sent: bytes that machines
-    send each other. seconds: a `Foretold` where it comes from rates; a plain number is told as a guess. charge: what
-    others ask for it, such as a server for its answers, in the currency that it is told in.
+    send each other. seconds: `EstimatedSeconds` where they come from rates; a plain number is shown as a guess. charge:
+    what others ask for it, such as a server for its answers, in the currency of its prices.
     """
 
     items: int
@@ -95,11 +95,11 @@ class Sizes:
         """What a query takes in the index, as its backend tells it; None of an exact search."""
         return self.index.search_cost(self.asked) if isinstance(self.index, EstimatedSearch) else None
 
-    def searching(self, queries: float, batch: int | None = None) -> Foretold:
+    def searching(self, queries: float, batch: int | None = None) -> EstimatedSeconds:
         """The search among what the recipe's model makes of all documents, as the index does it; batch: at a time."""
         size = self.asked
         if self.form == "weights":
-            return Foretold.of(queries * self.documents / _SPARSE_SCORES)
+            return EstimatedSeconds.of(queries * self.documents / _SPARSE_SCORES)
         if (cost := self.search_cost()) is None:
             return self.machine.searching(queries * size.asked, size.vectors, self.dimension, batch)
         return self.machine.products(queries * cost.operations) + self.machine.codes(queries * cost.codes)
@@ -121,7 +121,7 @@ class Sizes:
 
     def network_seconds(
         self, tokens: float, shape: Shape | None = None, learning: bool = False, length: float | None = None
-    ) -> Foretold:
+    ) -> EstimatedSeconds:
         """What so many tokens take to go through a network, by default the recipe's model, once and forward.
 
         learning: they are passed in training; each pass counts. length: tokens of a text; of a document by default.
@@ -130,10 +130,10 @@ class Sizes:
         a_token = (shape or self.shape).operations_a_token(texts)
         return self.machine.network(tokens * a_token, a_token, learning)
 
-    def encoding_seconds(self, tokens: float, length: float | None = None) -> Foretold:
+    def encoding_seconds(self, tokens: float, length: float | None = None) -> EstimatedSeconds:
         """What the recipe's model takes for so many tokens of texts; a GPU may have to wait for the tokeniser."""
         if not self.shape.layers:
-            return self.machine.looking_up(tokens) if self.shape.weights else Foretold.of(0)
+            return self.machine.looking_up(tokens) if self.shape.weights else EstimatedSeconds.of(0)
         network = self.network_seconds(tokens, length=length)
         return max(network, self.machine.tokenising(tokens)) if self.machine.gpu else network
 

@@ -1,10 +1,10 @@
-"""Seconds that remember what they were foretold from."""
+"""Seconds that remember what they were estimated from."""
 
 import math
 
 import pytest
 
-from hardneg.costs.foretold import UNKNOWN, Foretold, Rate
+from hardneg.costs.estimated_seconds import UNKNOWN, EstimatedSeconds, Rate
 
 MEASURED, SHEET = Rate(100.0, "measured"), Rate(50.0, "data sheet")
 
@@ -36,5 +36,5 @@ def test_with_a_rate_that_is_not_known_all_is_unknown() -> None:
 
 
 def test_plain_numbers_are_guesses_and_nothing_has_no_basis() -> None:
-    assert Foretold.of(3.0).bases == ("guess",) and Foretold.of(0).bases == ()
-    assert Foretold.of(taken := MEASURED.seconds(1)) is taken
+    assert EstimatedSeconds.of(3.0).bases == ("guess",) and EstimatedSeconds.of(0).bases == ()
+    assert EstimatedSeconds.of(taken := MEASURED.seconds(1)) is taken

@@ -1,4 +1,4 @@
-"""Seconds that remember what they were foretold from, and rates that give such seconds."""
+"""Seconds that remember what they were estimated from, and rates that give such seconds."""
 
 import math
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ Basis = Literal["measured", "stated", "data sheet", "guess", "unknown"]
 _WORTH_TELLING = 0.1  # of the time, for a basis to be named
 
 
-class Foretold(float):
+class EstimatedSeconds(float):
     """Seconds that something will take. Sums and multiples keep the seconds of each basis; a plain number is a guess.
 
     parts: seconds by basis; they add up to the number itself.
@@ -25,30 +25,36 @@ class Foretold(float):
         return made
 
     @classmethod
-    def of(cls, seconds: float) -> "Foretold":
+    def of(cls, seconds: float) -> "EstimatedSeconds":
         """The same; a guess where it is a plain number."""
-        return seconds if isinstance(seconds, Foretold) else Foretold({"guess": float(seconds)} if seconds else {})
+        return (
+            seconds
+            if isinstance(seconds, EstimatedSeconds)
+            else EstimatedSeconds({"guess": float(seconds)} if seconds else {})
+        )
 
-    def __add__(self, other: float) -> "Foretold":
+    def __add__(self, other: float) -> "EstimatedSeconds":
         """One after the other."""
-        parts = Foretold.of(other).parts
-        return Foretold({name: self.parts.get(name, 0.0) + parts.get(name, 0.0) for name in {**self.parts, **parts}})
+        parts = EstimatedSeconds.of(other).parts
+        return EstimatedSeconds(
+            {name: self.parts.get(name, 0.0) + parts.get(name, 0.0) for name in {**self.parts, **parts}}
+        )
 
     __radd__ = __add__
 
-    def __mul__(self, times: float) -> "Foretold":
+    def __mul__(self, times: float) -> "EstimatedSeconds":
         """So many times as long."""
-        return Foretold({name: seconds * times for name, seconds in self.parts.items()})
+        return EstimatedSeconds({name: seconds * times for name, seconds in self.parts.items()})
 
     __rmul__ = __mul__
 
-    def __truediv__(self, parts: float) -> "Foretold":
+    def __truediv__(self, parts: float) -> "EstimatedSeconds":
         """One of so many equal parts."""
         return self * (1 / parts)
 
     @property
     def bases(self) -> tuple[str, ...]:
-        """What a tenth of the time or more is foretold from, the most of it first; `unknown` alone where it is NaN."""
+        """What a tenth of the time or more is estimated from, the most of it first; `unknown` alone where it is NaN."""
         if math.isnan(self):
             return ("unknown",)
         told = [name for name, seconds in self.parts.items() if seconds and seconds >= _WORTH_TELLING * self]
@@ -61,9 +67,9 @@ class Rate(NamedTuple):
     a_second: float
     basis: Basis
 
-    def seconds(self, amount: float, devices: int = 1) -> Foretold:
+    def seconds(self, amount: float, devices: int = 1) -> EstimatedSeconds:
         """How long so much takes on so many devices."""
-        return Foretold({self.basis: amount / (self.a_second * devices)})
+        return EstimatedSeconds({self.basis: amount / (self.a_second * devices)})
 
 
 UNKNOWN = Rate(math.nan, "unknown")

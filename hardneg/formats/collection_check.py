@@ -10,7 +10,7 @@ import numpy as np
 
 from hardneg.formats.hash_index import hash_texts
 from hardneg.formats.problems import Contents, Problem, SplitContents, Unplaced, unreadable
-from hardneg.formats.seen import (
+from hardneg.formats.record_hashes import (
     Hashes,
     Judged,
     Members,

@@ -29,7 +29,7 @@ def in_shards(source: Path, out: Path, cuts: Sequence[int], url: str | None = No
         if url is not None:
             put_shard(folder, joined(url, folder.name))
         shards.append(Closed.find(str(folder) if url is None else joined(url, folder.name)))
-        assert shards[-1] is not None and is_url(shards[-1].place) == (url is not None)
+        assert shards[-1] is not None and is_url(shards[-1].location) == (url is not None)
     close_folder(out, shards)
     return out
 

@@ -192,7 +192,7 @@ class Findings:
     def take(self, problems: Iterable["Problem"], limit: int) -> None:
         """Counts all, and keeps `limit` of each kind."""
         for problem in problems:
-            kind = problem.kind, problem.warning
+            kind = problem.category, problem.warning
             self.counts[kind] += 1
             if self.counts[kind] <= limit:
                 self.first.setdefault(kind, []).append(problem)

@@ -47,15 +47,15 @@ def answer_spans(text: str, answers: Sequence[str]) -> list[tuple[int, int]]:
     tokens = list(_TOKEN.finditer(decomposed))
     words = [token.group().lower() for token in tokens]
     joined = f"{_BETWEEN}{_BETWEEN.join(words)}{_BETWEEN}"
-    number = {place: i for i, place in enumerate(accumulate((len(word) + 1 for word in words), initial=0))}
-    found = set()
+    token_at = {start: i for i, start in enumerate(accumulate((len(word) + 1 for word in words), initial=0))}
+    spans = set()
     for needle in {_joined(part) for answer in answers if _TOKEN.search(part := unicodedata.normalize("NFD", answer))}:
-        place = joined.find(needle)
-        while place >= 0:
-            first, last = tokens[number[place]], tokens[number[place + len(needle) - 1] - 1]
-            found.add((origins[first.start()][0], origins[last.end() - 1][1]))
-            place = joined.find(needle, place + 1)
-    return sorted(found)
+        start = joined.find(needle)
+        while start >= 0:
+            first, last = tokens[token_at[start]], tokens[token_at[start + len(needle) - 1] - 1]
+            spans.add((origins[first.start()][0], origins[last.end() - 1][1]))
+            start = joined.find(needle, start + 1)
+    return sorted(spans)
 
 
 def _decomposed(text: str) -> tuple[str, Sequence[tuple[int, int]]]:
@@ -118,7 +118,7 @@ def _may_be_slow(pattern: str) -> bool:
 
 
 def _any_pattern(searchers: list[Finder], left_out: Counter[str]) -> Finder:
-    def found(text: str) -> bool:
+    def search(text: str) -> bool:
         for searcher in list(searchers):
             try:
                 if searcher(text):
@@ -128,7 +128,7 @@ def _any_pattern(searchers: list[Finder], left_out: Counter[str]) -> Finder:
                 left_out["patterns given up after a second in one passage"] += 1
         return False
 
-    return found
+    return search
 
 
 class PassageAnswers:
@@ -162,11 +162,11 @@ class PassageAnswers:
 
     def contained(self, query_ids: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether each passage has an answer: bool [Q, k] for Q questions and `rows`, int64 [Q, k]; -1 has none."""
-        found = np.zeros(rows.shape, bool)
+        has_answers = np.zeros(rows.shape, bool)
         for start in range(0, len(query_ids), _QUESTIONS):
             block = slice(start, start + _QUESTIONS)
-            found[block] = self._block(query_ids[block], rows[block])
-        return found
+            has_answers[block] = self._block(query_ids[block], rows[block])
+        return has_answers
 
     def in_lists(self, query_ids: Sequence[str], lists: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
         """The same for lists of document ids, one a question: bool [Q, k], k the length of the longest."""
@@ -176,14 +176,14 @@ class PassageAnswers:
         return self.contained(query_ids, rows)
 
     def _block(self, query_ids: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        asked = np.array([bool(self._answers.get(query_id)) for query_id in query_ids], bool)[:, None] & (rows >= 0)
-        distinct, place = np.unique(rows[asked], return_inverse=True)
+        wanted = np.array([bool(self._answers.get(query_id)) for query_id in query_ids], bool)[:, None] & (rows >= 0)
+        distinct, numbers = np.unique(rows[wanted], return_inverse=True)
         texts = [prepared(document.text, self._match) for document in self._corpus.documents_at(distinct)]
-        owners = np.nonzero(asked)[0].tolist()
-        found = np.zeros(rows.shape, bool)
-        pairs = zip(owners, place.tolist(), strict=True)
-        found[asked] = [self._finder(query_ids[owner])(texts[number]) for owner, number in pairs]
-        return found
+        owners = np.nonzero(wanted)[0].tolist()
+        has_answers = np.zeros(rows.shape, bool)
+        pairs = zip(owners, numbers.tolist(), strict=True)
+        has_answers[wanted] = [self._finder(query_ids[owner])(texts[number]) for owner, number in pairs]
+        return has_answers
 
     def _finder(self, query_id: str) -> Finder:
         if query_id not in self._finders:
@@ -195,9 +195,9 @@ def first_with_answer(
     query_ids: Sequence[str], lists: Sequence[Sequence[str]], answers: PassageAnswers
 ) -> dict[str, str]:
     """The first document of each list that has an answer, by query id; questions without one are left out."""
-    found = answers.in_lists(query_ids, lists)
+    has_answers = answers.in_lists(query_ids, lists)
     return {
         query_id: doc_ids[int(row.argmax())]
-        for query_id, doc_ids, row in zip(query_ids, lists, found, strict=True)
+        for query_id, doc_ids, row in zip(query_ids, lists, has_answers, strict=True)
         if row.any()
     }

@@ -137,8 +137,8 @@ def _write(collection: Collection, splits: Sequence[str], folder: Path, progress
     corpus = Corpus.open(folder)
     texts, notes = dict[str, int](), list[str]()
     for split in splits:
-        counts["splits"][split] = found = _write_split(collection, split, corpus, folder)
-        notes += _described(split, found)
+        counts["splits"][split] = counted_split = _write_split(collection, split, corpus, folder)
+        notes += _described(split, counted_split)
         _refuse_other_meanings(Queries.open(folder / "queries" / f"{split}.arrow"), split, texts)
     if isinstance(collection, HasWithheld):
         tally: Counter[str] = Counter()
@@ -155,36 +155,36 @@ def _write(collection: Collection, splits: Sequence[str], folder: Path, progress
 
 def _write_split(collection: Collection, split: str, corpus: Corpus, folder: Path) -> dict[str, int]:
     query_ids = write_queries(folder / "queries" / f"{split}.arrow", collection.queries(split))
-    found: Counter[str] = Counter(queries=len(query_ids))
+    counts: Counter[str] = Counter(queries=len(query_ids))
     waiting = dict.fromkeys(query_ids)
-    judgements = _known_judgements(collection.qrels(split), frozenset(query_ids), corpus, found)
+    judgements = _known_judgements(collection.qrels(split), frozenset(query_ids), corpus, counts)
 
     def watched() -> Iterator[Judgement]:
         for judgement in judgements:
             if judgement.relevance > 0:
                 waiting.pop(judgement.query_id, None)
-            found["highest_grade"] = max(found["highest_grade"], judgement.relevance)
+            counts["highest_grade"] = max(counts["highest_grade"], judgement.relevance)
             yield judgement
 
-    found["judgements"] = write_qrels(folder / "qrels" / f"{split}.txt", watched())
-    found["without_relevant"] = len(waiting)
+    counts["judgements"] = write_qrels(folder / "qrels" / f"{split}.txt", watched())
+    counts["without_relevant"] = len(waiting)
     if isinstance(collection, HasAnswers):
         own = frozenset(query_ids)
         known = (answer for answer in collection.answers(split) if answer.query_id in own)
         if count := write_answers(folder / "answers" / f"{split}.jsonl", known):
-            found["with_answers"] = count
-    return dict(found)
+            counts["with_answers"] = count
+    return dict(counts)
 
 
-def _described_withheld(found: dict[str, Any]) -> Iterator[str]:
-    yield f"{counted(found['judgements'], 'judgement is', 'judgements are')} withheld from training"
-    yield from _described("withheld", found)
-    hidden = counted(sum(found["hidden"].values()), "hidden positive is", "hidden positives are")
+def _described_withheld(counts: dict[str, Any]) -> Iterator[str]:
+    yield f"{counted(counts['judgements'], 'judgement is', 'judgements are')} withheld from training"
+    yield from _described("withheld", counts)
+    hidden = counted(sum(counts["hidden"].values()), "hidden positive is", "hidden positives are")
     yield f"{hidden} among them: of queries that keep others"
 
 
 def _known_judgements(
-    judgements: Iterator[Judgement], query_ids: frozenset[str], corpus: Corpus, found: Counter[str]
+    judgements: Iterator[Judgement], query_ids: frozenset[str], corpus: Corpus, counts: Counter[str]
 ) -> Iterator[Judgement]:
     seen: dict[tuple[str, int], int] = {}
     while block := list(islice(judgements, _BLOCK)):
@@ -192,14 +192,14 @@ def _known_judgements(
         for judgement, row in zip(block, rows, strict=True):
             query_id, doc_id, relevance = judgement
             if query_id not in query_ids:
-                found["unknown_queries"] += 1
+                counts["unknown_queries"] += 1
             elif row < 0:
-                found["unknown_documents"] += 1
+                counts["unknown_documents"] += 1
             elif (query_id, row) not in seen:
                 seen[query_id, row] = relevance
                 yield judgement
             elif seen[query_id, row] == relevance:
-                found["repeated"] += 1
+                counts["repeated"] += 1
             else:
                 reason = (
                     f"query {query_id}, document {doc_id}: judged both {seen[query_id, row]} and {relevance}; keep one"
@@ -207,15 +207,15 @@ def _known_judgements(
                 raise Unplaced("judgements that contradict each other", reason)
 
 
-def _described(split: str, found: Mapping[str, int]) -> list[str]:
+def _described(split: str, counts: Mapping[str, int]) -> list[str]:
     left_out = "judgement left out", "judgements left out"
-    told = {
+    phrases = {
         "unknown_queries": (*left_out, ": no such query in the split"),
         "unknown_documents": (*left_out, ": no such document in the corpus"),
         "repeated": (*left_out, ": there before, the same"),
         "without_relevant": ("query has", "queries have", " no relevant document"),
     }
-    known = [(found[name], *words) for name, words in told.items() if found.get(name)]
+    known = [(counts[name], *words) for name, words in phrases.items() if counts.get(name)]
     return [f"{split}: {counted(count, one, more)}{why}" for count, one, more, why in known]
 
 

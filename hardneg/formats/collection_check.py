@@ -13,8 +13,8 @@ from hardneg.formats.problems import Contents, Problem, SplitContents, Unplaced,
 from hardneg.formats.record_hashes import (
     Hashes,
     Judged,
+    Locations,
     Members,
-    Places,
     Seen,
     across_splits,
     among,
@@ -61,7 +61,7 @@ def check(
 class _Checker:
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
-        self._places = Places()
+        self._locations = Locations()
         self._asking: set[int] = set()
         self._documents = Seen()
         self._queries: dict[str | None, Seen] = {}
@@ -69,7 +69,7 @@ class _Checker:
         self._known: dict[str | None, Hashes] = {}
 
     def read(self, part: Part, task: Task) -> Iterator[Problem]:
-        base, count, empty = self._places.begin(part), 0, True
+        base, count, empty = self._locations.begin(part), 0, True
         if part.split is not None and part.split not in self._contents.splits:
             self._contents.splits[part.split] = SplitContents()
             if reason := split_problem(part.split):
@@ -89,21 +89,21 @@ class _Checker:
             yield _nothing_to_judge_by(part, "nothing in it that can be read")
 
     def _take(self, located: list[Located], part: Part) -> Iterator[Problem]:
-        documents = [(place, item) for place, item in located if isinstance(item, Document)]
-        queries = [(place, item) for place, item in located if isinstance(item, Query)]
-        judgements = [(place, item) for place, item in located if isinstance(item, Judgement)]
+        documents = [(location, item) for location, item in located if isinstance(item, Document)]
+        queries = [(location, item) for location, item in located if isinstance(item, Query)]
+        judgements = [(location, item) for location, item in located if isinstance(item, Judgement)]
         if documents:
             texts = [item.contents for _, item in documents]
-            self._documents.add((place for place, _ in documents), (item.doc_id for _, item in documents), texts)
+            self._documents.add((location for location, _ in documents), (item.doc_id for _, item in documents), texts)
         if queries:
-            self._asking.add(len(self._places.parts) - 1)
+            self._asking.add(len(self._locations.parts) - 1)
             seen = self._queries.setdefault(part.split, Seen())
             texts = [item.text for _, item in queries]
-            seen.add((place for place, _ in queries), (item.query_id for _, item in queries), texts)
-        for place, document in documents:
-            yield from self._text_problems(place, document)
-        for place, query in queries:
-            yield from self._text_problems(place, query)
+            seen.add((location for location, _ in queries), (item.query_id for _, item in queries), texts)
+        for location, document in documents:
+            yield from self._text_problems(location, document)
+        for location, query in queries:
+            yield from self._text_problems(location, query)
         if judgements:
             yield from self._judgements(judgements, part.split or "")
 
@@ -115,7 +115,7 @@ class _Checker:
         yield from self._repeated_ids(self._documents, "document")
         for seen in self._queries.values():
             yield from self._repeated_ids(seen, "query")
-        yield from across_splits(splits, self._places, self._asking)
+        yield from across_splits(splits, self._locations, self._asking)
         yield from self._repeated_texts([self._documents], "document", set())
         yield from self._repeated_texts(list(self._queries.values()), "query", leaked(splits))
         for judged in self._judged.values():
@@ -124,42 +124,44 @@ class _Checker:
 
     def _count(self, splits: dict[str, Members]) -> None:
         self._contents.documents = len(self._documents.ids)
-        for split, found in splits.items():
+        for split, own in splits.items():
             counts = self._contents.splits[split]
-            counts.queries = len(found.ids)
+            counts.queries = len(own.ids)
             relevance = np.array(self._judged[split].relevance if split in self._judged else [], np.int64)
             counts.relevant, counts.zero = int((relevance > 0).sum()), int((relevance == 0).sum())
             counts.negative = len(relevance) - counts.relevant - counts.zero
-        used = np.unique(np.concatenate([np.empty(0, np.uint64), *(found.places for found in splits.values())]))
-        lists = [as_array(seen.places) for seen in self._queries.values()]
-        self._contents.unjudged = sum(len(places) - int(among(used, places).sum()) for places in lists)
+        used = np.unique(np.concatenate([np.empty(0, np.uint64), *(own.locations for own in splits.values())]))
+        lists = [as_array(seen.locations) for seen in self._queries.values()]
+        self._contents.unjudged = sum(len(locations) - int(among(used, locations).sum()) for locations in lists)
 
     def _nothing(self) -> Iterator[Problem]:
         if not self._documents.ids:
-            yield Problem("nothing to search", self._places.parts[0].name, 0, "no document that can be read")
+            yield Problem("nothing to search", self._locations.parts[0].name, 0, "no document that can be read")
         for split, counts in self._contents.splits.items():
             if split in self._judged and not counts.relevant:
-                part = self._places.part_of(self._judged[split].places[0])
+                part = self._locations.part_of(self._judged[split].locations[0])
                 yield _nothing_to_judge_by(part, f"none of the {counts.zero + counts.negative} is above zero")
         if not self._judged and not self._contents.splits:
-            yield Problem("nothing to judge by", self._places.parts[-1].name, 0, "no split", warning=True)
+            yield Problem("nothing to judge by", self._locations.parts[-1].name, 0, "no split", warning=True)
 
-    def _text_problems(self, place: int, item: Document | Query) -> Iterator[Problem]:
+    def _text_problems(self, location: int, item: Document | Query) -> Iterator[Problem]:
         name, contents = item[0], item.contents if isinstance(item, Document) else item.text
         if not one_word(name):
-            yield self._places.problem("ids that are not one word", place, id_problem(name))
+            yield self._locations.problem("ids that are not one word", location, id_problem(name))
         elif not name.isprintable():
-            yield self._places.problem("ids with invisible characters", place, f"id {name!r:.80}", warning=True)
-        if name.lower() in _HEADS and self._places.split(place)[1] == 1:
-            yield self._places.problem("heads read as records", place, f"{name!r} is read as an id", warning=True)
+            yield self._locations.problem("ids with invisible characters", location, f"id {name!r:.80}", warning=True)
+        if name.lower() in _HEADS and self._locations.split(location)[1] == 1:
+            yield self._locations.problem("heads read as records", location, f"{name!r} is read as an id", warning=True)
         if not contents.strip():
-            yield self._places.problem("empty texts", place, f"{name} has no text")
+            yield self._locations.problem("empty texts", location, f"{name} has no text")
         elif not item.text.strip():
-            yield self._places.problem("titles without text", place, f"{name} has a title, but no text", warning=True)
+            yield self._locations.problem(
+                "titles without text", location, f"{name} has a title, but no text", warning=True
+            )
         strange = not contents.isprintable() or "\ufffd" in contents
-        if strange and (found := _STRANGE.search(contents)):
-            reason = f"{name} holds U+{ord(found[0]):04X}, at character {found.start() + 1}"
-            yield self._places.problem("control and replacement characters in texts", place, reason, warning=True)
+        if strange and (match := _STRANGE.search(contents)):
+            reason = f"{name} holds U+{ord(match[0]):04X}, at character {match.start() + 1}"
+            yield self._locations.problem("control and replacement characters in texts", location, reason, warning=True)
 
     def _judgements(self, block: list[tuple[int, Judgement]], split: str) -> Iterator[Problem]:
         queries = hash_texts(item.query_id for _, item in block)
@@ -168,44 +170,44 @@ class _Checker:
             self._known[split] = np.unique(joined([self._queries[n].ids for n in (split, None) if n in self._queries]))
         for i in np.flatnonzero(~among(self._known[split], queries)).tolist():
             reason = f"query {block[i][1].query_id!r} is not among the queries"
-            yield self._places.problem("judgements of unknown queries", block[i][0], reason)
+            yield self._locations.problem("judgements of unknown queries", block[i][0], reason)
         if None not in self._known:
             self._known[None] = np.unique(as_array(self._documents.ids))
         for i in np.flatnonzero(~among(self._known[None], documents)).tolist():
             reason = f"document {block[i][1].doc_id!r} is not in the corpus"
-            yield self._places.problem("judgements of unknown documents", block[i][0], reason)
+            yield self._locations.problem("judgements of unknown documents", block[i][0], reason)
         judged = self._judged.setdefault(split, Judged())
-        judged.add([place for place, _ in block], [item for _, item in block], queries)
+        judged.add([location for location, _ in block], [item for _, item in block], queries)
 
     def _repeated_ids(self, seen: Seen, what: str) -> Iterator[Problem]:
         for first, again in repeats(as_array(seen.ids)):
-            reason = f"the {what} id of {self._places.named(seen.places[first])} stands here again"
-            yield self._places.problem(f"{what} ids that stand twice", seen.places[again], reason)
+            reason = f"the {what} id of {self._locations.named(seen.locations[first])} stands here again"
+            yield self._locations.problem(f"{what} ids that stand twice", seen.locations[again], reason)
 
-    def _repeated_texts(self, lists: Sequence[Seen], what: str, told: set[int]) -> Iterator[Problem]:
-        ids, texts, folded, places = (
-            joined([getattr(seen, name) for seen in lists]) for name in ("ids", "texts", "folded", "places")
+    def _repeated_texts(self, lists: Sequence[Seen], what: str, reported: set[int]) -> Iterator[Problem]:
+        ids, texts, folded, locations = (
+            joined([getattr(seen, name) for seen in lists]) for name in ("ids", "texts", "folded", "locations")
         )
         same = f"{what} texts under two ids", "the same text as {}, under another id"
         alike = f"{what} texts that differ in case alone", "the text of {}, but for case and form, under another id"
-        told = set(told)
-        for (kind, reason), values in ((same, texts), (alike, folded)):
+        reported = set(reported)
+        for (category, reason), values in ((same, texts), (alike, folded)):
             for first, again in repeats(values):
-                place = int(places[again])
-                if values[again] and ids[first] != ids[again] and place not in told:
-                    told.add(place)
-                    there = self._places.named(int(places[first]))
-                    yield self._places.problem(kind, place, reason.format(there), warning=True)
+                location = int(locations[again])
+                if values[again] and ids[first] != ids[again] and location not in reported:
+                    reported.add(location)
+                    there = self._locations.named(int(locations[first]))
+                    yield self._locations.problem(category, location, reason.format(there), warning=True)
 
     def _judged_twice(self, judged: Judged) -> Iterator[Problem]:
         for first, again in repeats(as_array(judged.pairs)):
             before, now = judged.relevance[first], judged.relevance[again]
-            place, earlier = judged.places[again], self._places.named(judged.places[first])
+            location, earlier = judged.locations[again], self._locations.named(judged.locations[first])
             if before == now:
-                yield self._places.problem("judgements that stand twice", place, f"as at {earlier}", warning=True)
+                yield self._locations.problem("judgements that stand twice", location, f"as at {earlier}", warning=True)
             else:
                 reason = f"relevance {now}, but {before} at {earlier}"
-                yield self._places.problem("judgements that contradict each other", place, reason)
+                yield self._locations.problem("judgements that contradict each other", location, reason)
 
 
 def _nothing_to_judge_by(part: Part, reason: str) -> Problem:
@@ -229,7 +231,7 @@ def placed(collection: Collection) -> Iterator[None]:
     try:
         yield
     except Unplaced as error:
-        problem = next((each for each in check(parts_of(collection)) if each.kind == error.kind), None)
+        problem = next((each for each in check(parts_of(collection)) if each.category == error.category), None)
         if problem is None:
             raise
         raise DataError(f"{problem}; {error}") from error

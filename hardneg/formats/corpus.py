@@ -70,19 +70,19 @@ class Corpus:
 
     def contents(self, rows: NDArray[np.int64]) -> list[str]:
         """Title, space and text of the documents in `rows`: int64 [n], any order, repeats allowed."""
-        found: list[str] = []
+        texts: list[str] = []
         for batch, local in self._located(rows):
             title, text = (batch.column(i)[local].as_py() for i in (1, 2))
-            found.append(f"{title} {text}" if title else text)
-        return found
+            texts.append(f"{title} {text}" if title else text)
+        return texts
 
     def documents_at(self, rows: NDArray[np.int64]) -> list[Document]:
         """The documents in `rows`: int64 [n], any order, repeats allowed."""
-        found: list[Document] = []
+        documents: list[Document] = []
         for batch, local in self._located(rows):
             doc_id, title, text = (batch.column(i)[local].as_py() for i in (0, 1, 2))
-            found.append(Document(doc_id, text, title))
-        return found
+            documents.append(Document(doc_id, text, title))
+        return documents
 
     def blocks(self, start: int = 0, stop: int | None = None, size: int = 4096) -> Iterator[list[str]]:
         """The contents of rows `start` to `stop` in row order, `size` at a time."""
@@ -111,8 +111,8 @@ class Corpus:
         same = np.array([unique[i] == name for i, name in zip(owner, names, strict=True)], bool)
         result = np.full(len(unique), -1, np.int64)
         result[owner[same]] = candidates[same]
-        places: NDArray[np.int64] = encoded.indices.to_numpy(zero_copy_only=False)
-        return result[places]
+        indices: NDArray[np.int64] = encoded.indices.to_numpy(zero_copy_only=False)
+        return result[indices]
 
     def known_rows(self, doc_ids: Sequence[str], what: str, advice: str) -> NDArray[np.int64]:
         """As `rows`, for documents that must be there; `what` says what they are, `advice` what to do.

@@ -54,11 +54,11 @@ class DocIds(Sequence[str]):
     def _ends(self) -> NDArray[np.int64]:
         ends = np.flatnonzero(self._text == ord("\n"))
         unfinished = len(self._text) > (ends[-1] + 1 if len(ends) else 0)
-        found = np.append(ends, len(self._text)) if unfinished else ends
-        if self._count is not None and len(found) != self._count:
-            told = f"{len(found)} document ids for {self._count} vectors"
-            raise ArtifactError(f"{self._path}: {told}: copy the index again, or build it again")
-        return found
+        all_ends = np.append(ends, len(self._text)) if unfinished else ends
+        if self._count is not None and len(all_ends) != self._count:
+            reason = f"{len(all_ends)} document ids for {self._count} vectors"
+            raise ArtifactError(f"{self._path}: {reason}: copy the index again, or build it again")
+        return all_ends
 
     def __len__(self) -> int:
         return len(self._ends)

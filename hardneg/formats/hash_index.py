@@ -56,6 +56,6 @@ def known_to(wanted: NDArray[Any], known: NDArray[Any], owner: NDArray[np.int64]
         return np.zeros((queries, wanted.shape[-1]), bool)
     table = np.zeros((queries, len(distinct)), bool)
     table[owner, number] = True
-    place = np.minimum(np.searchsorted(distinct, wanted), len(distinct) - 1)
-    found: NDArray[np.bool_] = table[np.arange(queries)[:, None], place] & (distinct[place] == wanted)
-    return found
+    position = np.minimum(np.searchsorted(distinct, wanted), len(distinct) - 1)
+    known_to_query: NDArray[np.bool_] = table[np.arange(queries)[:, None], position] & (distinct[position] == wanted)
+    return known_to_query

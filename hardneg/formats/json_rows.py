@@ -35,11 +35,11 @@ def json_row(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
         row = _DECODER.decode(line)
     except (ValueError, RecursionError) as error:
-        raise DataError.at(path, number, f"not JSON: {_told(error, line)}") from error
+        raise DataError.at(path, number, f"not JSON: {_json_fault(error, line)}") from error
     return _object(path, number, row)
 
 
-def _told(error: Exception, line: str) -> str:
+def _json_fault(error: Exception, line: str) -> str:
     """What is wrong with a line that is not JSON."""
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
@@ -131,7 +131,7 @@ class _Array:
                     line = self._line + self._window.count("\n", self._at, error.pos)
                     raise DataError.at(self._path, line, f"not JSON: {error.msg}") from error
             except (ValueError, RecursionError) as error:
-                raise self._error(f"not JSON: {_told(error, '')}") from error
+                raise self._error(f"not JSON: {_json_fault(error, '')}") from error
 
     def _next(self) -> str:
         """The next character that is not white space, where the window then is; nothing at the end of the file."""
@@ -145,9 +145,9 @@ class _Array:
             if not self._more():
                 return ""
 
-    def _move(self, place: int) -> None:
-        self._line += self._window.count("\n", self._at, place)
-        self._at = place
+    def _move(self, position: int) -> None:
+        self._line += self._window.count("\n", self._at, position)
+        self._at = position
 
     def _more(self) -> bool:
         """Reads on, as much again as the window holds, and forgets what lies before it."""

@@ -39,8 +39,8 @@ def open_flat(sources: Sequence[Path]) -> list[FlatVectors]:
             problems.append(str(error))
     for vectors in opened[1:]:
         if vectors.dimension != (first := opened[0]).dimension:
-            told = f"{first.folder} has {first.dimension}: merge what one model encoded"
-            problems.append(f"{vectors.folder}: vectors of dimension {vectors.dimension}, and {told}")
+            reason = f"{first.folder} has {first.dimension}: merge what one model encoded"
+            problems.append(f"{vectors.folder}: vectors of dimension {vectors.dimension}, and {reason}")
     if problems:
         raise UsageError("\n".join(problems))
     _check_ids(opened)
@@ -53,8 +53,8 @@ def _open(source: Path) -> FlatVectors:
         raise ArtifactError(f"{source}: holds {what}: indexes of one vector a document can be merged")
     vectors = FlatVectors.open(source)
     if len(vectors.doc_ids) != len(vectors):
-        told = f"{len(vectors.doc_ids)} ids for {counted(len(vectors), 'vector')}"
-        raise ArtifactError(f"{source / DOC_IDS}: {told}: build the index again")
+        reason = f"{len(vectors.doc_ids)} ids for {counted(len(vectors), 'vector')}"
+        raise ArtifactError(f"{source / DOC_IDS}: {reason}: build the index again")
     return vectors
 
 
@@ -66,10 +66,10 @@ def _check_ids(opened: Sequence[FlatVectors]) -> None:
     suspects, seen, row = np.isin(hashes, values[counts > 1]), dict[str, str](), 0
     for vectors in opened:
         for line in np.flatnonzero(suspects[row : row + len(vectors)]).tolist():
-            name, place = vectors.doc_ids[line], f"{vectors.folder / DOC_IDS}:{line + 1}"
+            name, location = vectors.doc_ids[line], f"{vectors.folder / DOC_IDS}:{line + 1}"
             if name in seen:
-                raise DataError(f"{place}: document {name!r} stands in {seen[name]} too: keep one")
-            seen[name] = place
+                raise DataError(f"{location}: document {name!r} stands in {seen[name]} too: keep one")
+            seen[name] = location
         row += len(vectors)
 
 
@@ -110,31 +110,31 @@ def merge_in_shards(opened: Sequence[FlatVectors], folder: Path) -> int:
     """
     shards = list[Closed]()
     for vectors in opened:
-        given = Shards.of(vectors.folder)
-        for shard in given.listed if given else [Shard("", len(vectors), 0, "")]:
+        listed = Shards.of(vectors.folder)
+        for shard in listed.listed if listed else [Shard("", len(vectors), 0, "")]:
             own = folder / shard_name(len(shards))
-            shards.append(_far(shard) if is_url(shard.place) else _linked(vectors.folder / shard.place, own))
+            shards.append(_far(shard) if is_url(shard.location) else _linked(vectors.folder / shard.location, own))
     close_folder(folder, shards)
     return sum(shard.rows for shard in shards)
 
 
 def _far(shard: Shard) -> Closed:
     """The shard at a URL, if it is what a list says."""
-    found = Closed.find(shard.place)
-    if found is None:
-        raise ArtifactError(f"{shard.place}: the shard is not there, or not complete: encode the corpus again")
-    if found.listed(shard.place) != shard:
-        raise ArtifactError(f"{shard.place}: the shard is another one than was listed: encode the corpus again")
-    found.check_sizes()
-    return found
+    closed = Closed.find(shard.location)
+    if closed is None:
+        raise ArtifactError(f"{shard.location}: the shard is not there, or not complete: encode the corpus again")
+    if closed.listed(shard.location) != shard:
+        raise ArtifactError(f"{shard.location}: the shard is another one than was listed: encode the corpus again")
+    closed.check_sizes()
+    return closed
 
 
-def _linked(place: Path, own: Path) -> Closed:
+def _linked(source: Path, own: Path) -> Closed:
     """A shard made of the index in a folder."""
     for name in ("index", DOC_IDS):
-        link_file(place / name, own / name)
+        link_file(source / name, own / name)
     vectors = FlatVectors.open(own)
     close_shard(own, len(vectors), {"dimension": vectors.dimension})
-    found = Closed.find(str(own))
-    assert found is not None
-    return found
+    closed = Closed.find(str(own))
+    assert closed is not None
+    return closed

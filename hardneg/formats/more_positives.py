@@ -32,10 +32,10 @@ def extended(
         judged = list(iter_qrels(path))
         _check(path, judged, queries, collection)
         for _, (query_id, doc_id, relevance) in judged:
-            found = more.setdefault(query_id, {})
-            found[doc_id] = max(relevance, found.get(doc_id, relevance))
-    told = positives(more)
-    return {name: list(dict.fromkeys((*known.get(name, ()), *told.get(name, ())))) for name in {**known, **told}}
+            grades = more.setdefault(query_id, {})
+            grades[doc_id] = max(relevance, grades.get(doc_id, relevance))
+    added = positives(more)
+    return {name: list(dict.fromkeys((*known.get(name, ()), *added.get(name, ())))) for name in {**known, **added}}
 
 
 def _check(

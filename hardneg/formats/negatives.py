@@ -70,8 +70,8 @@ def with_positives(known: Mapping[str, Sequence[str]], path: Path) -> dict[str, 
     Raises:
         ArtifactError: the file is missing, cut off or foreign.
     """
-    told = read_negatives(path).positives
-    return {**known, **{name: list(dict.fromkeys((*known.get(name, ()), *more))) for name, more in told.items()}}
+    mined_with = read_negatives(path).positives
+    return {**known, **{name: list(dict.fromkeys((*known.get(name, ()), *more))) for name, more in mined_with.items()}}
 
 
 class NegativesFile(Sequence[Negatives]):
@@ -117,10 +117,10 @@ class NegativesFile(Sequence[Negatives]):
         lengths = [batch.column("negatives").value_lengths().to_numpy() for batch in self._batches]
         return np.concatenate([np.empty(0, np.int64), *lengths]).astype(np.int64)
 
-    def pick(self, row: int, places: NDArray[np.int64]) -> list[str]:
+    def pick(self, row: int, positions: NDArray[np.int64]) -> list[str]:
         """The negatives of one row at the given places, int64 [n], without reading the others."""
         batch, local = self._located(row)
-        picked: list[str] = batch.column("negatives")[local].values.take(pa.array(places)).to_pylist()
+        picked: list[str] = batch.column("negatives")[local].values.take(pa.array(positions)).to_pylist()
         return picked
 
     def firsts(self, count: int) -> tuple[list[str], NDArray[np.int64]]:

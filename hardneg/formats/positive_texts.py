@@ -52,8 +52,8 @@ def positive_texts(
     lists = [known.get(query_id, ()) for query_id in queries.query_ids]
     rows = corpus.rows([doc_id for doc_ids in lists for doc_id in doc_ids])
     owner = np.repeat(np.arange(len(lists)), [len(doc_ids) for doc_ids in lists])[rows >= 0]
-    places, first = np.unique(owner, return_index=True)
-    if left_out := len(lists) - len(places):
+    owners, first = np.unique(owner, return_index=True)
+    if left_out := len(lists) - len(owners):
         facts[WITHOUT] = left_out
-    query_ids = [queries.query_ids[place] for place in places.tolist()]
+    query_ids = [queries.query_ids[i] for i in owners.tolist()]
     return Queries(query_ids, DocumentTexts(corpus, rows[rows >= 0][first]))

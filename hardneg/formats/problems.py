@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hardneg.records.errors import DataError
 
-_KINDS = (
+_CATEGORIES = (
     ("not UTF-8", "bytes that are not UTF-8"),
     ("cannot be read", "files that are cut off or damaged"),
     ("cut off", "files that are cut off or damaged"),
@@ -26,9 +26,9 @@ _MOST = 100_000
 class Unplaced(DataError):
     """A mistake met among records, far from its file; `kind` is that of the `Problem` that tells where it stands."""
 
-    def __init__(self, kind: str, message: str) -> None:
+    def __init__(self, category: str, message: str) -> None:
         super().__init__(message)
-        self.kind = kind
+        self.category = category
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Problem:
     An error is what hardneg refuses, leaves out, or what makes figures wrong; a warning is what it takes as it is.
     """
 
-    kind: str
+    category: str
     file: str
     line: int
     reason: str
@@ -50,11 +50,11 @@ class Problem:
 
 def unreadable(error: DataError, file: str, line: int) -> Problem:
     """The problem that a reader's error is; the line is the one that the error names, where it names one."""
-    told = re.match(rf"{re.escape(file)}(?::(\d+))?: ", str(error))
-    reason = str(error)[told.end() :] if told else str(error)
-    line = int(told[1]) if told and told[1] else line
-    kind = next((kind for words, kind in _KINDS if words in reason), "lines that cannot be read")
-    return Problem(kind, file, line, reason)
+    match = re.match(rf"{re.escape(file)}(?::(\d+))?: ", str(error))
+    reason = str(error)[match.end() :] if match else str(error)
+    line = int(match[1]) if match and match[1] else line
+    category = next((category for words, category in _CATEGORIES if words in reason), "lines that cannot be read")
+    return Problem(category, file, line, reason)
 
 
 @dataclass
@@ -83,14 +83,14 @@ class Contents:
     def not_read(self, folder: Path) -> list[Path]:
         """The files in a folder, and in those in it, that are no part; hidden ones are not looked for."""
         read = {os.path.realpath(path) for path in self.files()}
-        found = (path for path in _files(folder) if os.path.realpath(path) not in read)
-        return sorted(found)
+        others = (path for path in _files(folder) if os.path.realpath(path) not in read)
+        return sorted(others)
 
 
 def _files(folder: Path) -> Iterator[Path]:
     def walk() -> Iterator[Path]:
-        for place, folders, names in os.walk(folder):
+        for path, folders, names in os.walk(folder):
             folders[:] = sorted(name for name in folders if not name.startswith("."))
-            yield from (Path(place, name) for name in sorted(names) if not name.startswith("."))
+            yield from (Path(path, name) for name in sorted(names) if not name.startswith("."))
 
     return islice(walk(), _MOST)

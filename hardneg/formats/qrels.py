@@ -47,8 +47,8 @@ def qrels_parser(path: Path) -> Callable[[int, str], Judgement | None]:
         first = not columns
         if first:
             if len(cells) not in (3, 4):
-                found = counted(len(cells), "column")
-                raise DataError.at(path, number, f"{found}; qrels have 4 (TREC) or 3 (BEIR), between blanks or tabs")
+                reason = f"{counted(len(cells), 'column')}; qrels have 4 (TREC) or 3 (BEIR), between blanks or tabs"
+                raise DataError.at(path, number, reason)
             columns = len(cells)
             if cells[-1].lower() in _HEADER:
                 return None

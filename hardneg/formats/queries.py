@@ -206,14 +206,14 @@ def _blocks(
 def _block_query(path: Path, number: int, block: str, field: str) -> Query:
     tags = [tag for tag in _TAG.finditer(block) if not tag[1]]
     ends = [tag.start() for tag in _TAG.finditer(block)]
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for tag in tags:
         end = next((end for end in ends if end > tag.start()), len(block))
-        found.setdefault(tag[2].lower(), " ".join(_LABEL.sub("", block[tag.end() : end]).split()))
-    missing = [f"<{name}>" for name in ("num", field) if not found.get(name)]
+        fields.setdefault(tag[2].lower(), " ".join(_LABEL.sub("", block[tag.end() : end]).split()))
+    missing = [f"<{name}>" for name in ("num", field) if not fields.get(name)]
     if missing:
         raise DataError.at(path, number, f"this <top> has no {' and no '.join(missing)}")
-    return Query(checked_id(path, number, found["num"]), found[field])
+    return Query(checked_id(path, number, fields["num"]), fields[field])
 
 
 def read_query_file(path: Path, known: Mapping[str, str], facts: Counter[str]) -> Iterator[Query]:
@@ -234,8 +234,8 @@ def read_query_file(path: Path, known: Mapping[str, str], facts: Counter[str]) -
     for number, record in topics_part(path).read():
         if not isinstance(record, Query):
             problems.append(str(record))
-        elif told := _problem(record, lines, known):
-            problems.append(f"{path}:{number}: {told}")
+        elif problem := _problem(record, lines, known):
+            problems.append(f"{path}:{number}: {problem}")
         elif record.query_id in known:
             facts[OWN] += 1
         else:
@@ -267,14 +267,15 @@ def read_sources(path: Path, query_ids: Sequence[str]) -> list[str]:
     Raises:
         DataError: a line is of another form, a query has two names, or one has none.
     """
-    found: dict[str, str] = {}
+    sources: dict[str, str] = {}
     for number, line in read_lines(path):
         query_id, _, name = (part.strip() for part in line.partition("\t"))
         if not (query_id and name) or "\t" in name:
             raise DataError.at(path, number, "a query's id, a tab and the name of its source are expected")
-        if found.setdefault(query_id, name) != name:
-            raise DataError.at(path, number, f"query {query_id!r} is of {found[query_id]!r} above: leave one line out")
-    if missing := [query_id for query_id in query_ids if query_id not in found]:
-        told = f"no source of {len(missing)} of {len(query_ids)} queries, such as {missing[0]!r}"
-        raise DataError(f"{path}: {told}: add a line with its id, a tab and a name")
-    return [found[query_id] for query_id in query_ids]
+        if sources.setdefault(query_id, name) != name:
+            reason = f"query {query_id!r} is of {sources[query_id]!r} above: leave one line out"
+            raise DataError.at(path, number, reason)
+    if missing := [query_id for query_id in query_ids if query_id not in sources]:
+        reason = f"no source of {len(missing)} of {len(query_ids)} queries, such as {missing[0]!r}"
+        raise DataError(f"{path}: {reason}: add a line with its id, a tab and a name")
+    return [sources[query_id] for query_id in query_ids]

@@ -26,7 +26,7 @@ Pairs = NDArray[np.int64]
 """Positions in one split and in another, int64 [n, 2]."""
 
 
-class Places:
+class Locations:
     """The parts that were read, in order; a place is a part's number and a line in it, as one integer."""
 
     def __init__(self) -> None:
@@ -37,32 +37,32 @@ class Places:
         self.parts.append(part)
         return len(self.parts) - 1 << _LINE_BITS
 
-    def split(self, place: int) -> tuple[str, int]:
+    def split(self, location: int) -> tuple[str, int]:
         """The part's name, and the line."""
-        return self.parts[place >> _LINE_BITS].name, place & (1 << _LINE_BITS) - 1
+        return self.parts[location >> _LINE_BITS].name, location & (1 << _LINE_BITS) - 1
 
-    def part_of(self, place: int) -> Part:
+    def part_of(self, location: int) -> Part:
         """The part that a place is in."""
-        return self.parts[place >> _LINE_BITS]
+        return self.parts[location >> _LINE_BITS]
 
-    def named(self, place: int) -> str:
+    def named(self, location: int) -> str:
         """`file:line`."""
-        name, line = self.split(place)
+        name, line = self.split(location)
         return f"{name}:{line}"
 
-    def problem(self, kind: str, place: int, reason: str, warning: bool = False) -> Problem:
+    def problem(self, category: str, location: int, reason: str, warning: bool = False) -> Problem:
         """A problem at a place."""
-        return Problem(kind, *self.split(place), reason, warning)
+        return Problem(category, *self.split(location), reason, warning)
 
     def query_ids(self, hashes: Hashes, parts: Iterable[int]) -> dict[int, str]:
         """The query ids that have these hashes, by hash: the parts of these numbers are read again."""
-        wanted, found = np.unique(hashes), dict[int, str]()
+        wanted, names_by_hash = np.unique(hashes), dict[int, str]()
         for number in sorted(parts) if len(wanted) else ():
             names = (item.query_id for _, item in self.parts[number].read() if isinstance(item, Query))
             while block := list(islice(names, _BLOCK)):
                 own = hash_texts(block)
-                found |= {int(own[i]): block[i] for i in np.flatnonzero(among(wanted, own)).tolist()}
-        return found
+                names_by_hash |= {int(own[i]): block[i] for i in np.flatnonzero(among(wanted, own)).tolist()}
+        return names_by_hash
 
 
 @dataclass
@@ -72,13 +72,13 @@ class Seen:
     ids: "array[int]" = field(default_factory=lambda: array("Q"))
     texts: "array[int]" = field(default_factory=lambda: array("Q"))
     folded: "array[int]" = field(default_factory=lambda: array("Q"))
-    places: "array[int]" = field(default_factory=lambda: array("Q"))
+    locations: "array[int]" = field(default_factory=lambda: array("Q"))
 
-    def add(self, places: Iterable[int], names: Iterable[str], texts: Sequence[str]) -> None:
+    def add(self, locations: Iterable[int], names: Iterable[str], texts: Sequence[str]) -> None:
         """Records in the order of their lines; texts count as the same where white space alone differs."""
         texts = [normalise(text) for text in texts]
         filled = np.array([bool(text) for text in texts])
-        self.places.extend(places)
+        self.locations.extend(locations)
         self.ids.frombytes(hash_texts(names).tobytes())
         for kept, forms in ((self.texts, texts), (self.folded, [fold(text) for text in texts])):
             kept.frombytes(np.where(filled, hash_texts(forms), np.uint64(0)).tobytes())
@@ -92,16 +92,16 @@ class Judged:
     firsts: "array[int]" = field(default_factory=lambda: array("Q"))
     pairs: "array[int]" = field(default_factory=lambda: array("Q"))
     relevance: "array[int]" = field(default_factory=lambda: array("q"))
-    places: "array[int]" = field(default_factory=lambda: array("Q"))
+    locations: "array[int]" = field(default_factory=lambda: array("Q"))
 
-    def add(self, places: Sequence[int], judgements: Sequence[Judgement], queries: Hashes) -> None:
+    def add(self, locations: Sequence[int], judgements: Sequence[Judgement], queries: Hashes) -> None:
         """A block in the order of its lines, and the hashes of its query ids; of each query the first line is kept."""
         unique, first = np.unique(queries, return_index=True)
         self.queries.frombytes(unique.tobytes())
-        self.firsts.extend(places[i] for i in first.tolist())
+        self.firsts.extend(locations[i] for i in first.tolist())
         self.pairs.frombytes(hash_texts(f"{item.query_id} {item.doc_id}" for item in judgements).tobytes())
         self.relevance.extend(item.relevance for item in judgements)
-        self.places.extend(places)
+        self.locations.extend(locations)
 
     def first_lines(self) -> tuple[Hashes, Hashes]:
         """The hashes of all query ids, ascending, and the place of the first judgement of each."""
@@ -115,22 +115,22 @@ class Members(NamedTuple):
     ids: Hashes
     texts: Hashes
     folded: Hashes
-    places: Hashes
+    locations: Hashes
     lines: Hashes
 
 
 def members(own: Seen | None, shared: Seen | None, judged: Judged | None) -> Members:
     """Of a split's own queries and those of all splits, the ones that it judges; without judgements, all of its own."""
     lists = [seen for seen in (own, shared if judged else None) if seen]
-    ids, texts, folded, places = (
-        joined([getattr(seen, name) for seen in lists]) for name in ("ids", "texts", "folded", "places")
+    ids, texts, folded, locations = (
+        joined([getattr(seen, name) for seen in lists]) for name in ("ids", "texts", "folded", "locations")
     )
     if judged is None:
-        return Members(ids, texts, folded, places, places)
+        return Members(ids, texts, folded, locations, locations)
     named, lines = judged.first_lines()
     kept = among(named, ids)
     lines = lines[np.searchsorted(named, ids[kept])]
-    return Members(ids[kept], texts[kept], folded[kept], places[kept], lines)
+    return Members(ids[kept], texts[kept], folded[kept], locations[kept], lines)
 
 
 def fold(text: str) -> str:
@@ -166,7 +166,7 @@ def repeats(hashes: Hashes) -> Iterator[tuple[int, int]]:
     return zip(order[first][by_position].tolist(), order[again][by_position].tolist(), strict=True)
 
 
-def across_splits(splits: Mapping[str, Members], places: Places, parts: Iterable[int]) -> Iterator[Problem]:
+def across_splits(splits: Mapping[str, Members], locations: Locations, parts: Iterable[int]) -> Iterator[Problem]:
     """The problems of each two splits, `dev` and `dev.small` aside, which may share theirs.
 
     Args:
@@ -175,9 +175,9 @@ def across_splits(splits: Mapping[str, Members], places: Places, parts: Iterable
         parts: the numbers of the parts that hold queries; they are read again for the ids of what is told.
     """
     parts = list(parts)
-    yield from _other_texts(splits, places)
+    yield from _other_texts(splits, locations)
     for pair in _pairs(splits):
-        yield from _shared(pair, places, parts)
+        yield from _shared(pair, locations, parts)
 
 
 class _Pair:
@@ -191,16 +191,16 @@ class _Pair:
         """Under different ids; a query that is in both splits is told by its id."""
         pairs = _matches(self.first.folded, self.second.folded, self.second.lines)
         new = ~among(np.sort(self.first.ids), self.second.ids[pairs[:, 1]])
-        found: Pairs = pairs[new & (self.second.folded[pairs[:, 1]] != 0)]
-        return found
+        new_pairs: Pairs = pairs[new & (self.second.folded[pairs[:, 1]] != 0)]
+        return new_pairs
 
 
 def leaked(splits: Mapping[str, Members]) -> set[int]:
     """The places of the queries that `across_splits` tells to have another split's text."""
-    found: set[int] = set()
+    leaking: set[int] = set()
     for pair in _pairs(splits):
-        found |= set(pair.second.places[pair.same_texts()[:, 1]].tolist())
-    return found
+        leaking |= set(pair.second.locations[pair.same_texts()[:, 1]].tolist())
+    return leaking
 
 
 def _pairs(splits: Mapping[str, Members]) -> Iterator[_Pair]:
@@ -209,39 +209,39 @@ def _pairs(splits: Mapping[str, Members]) -> Iterator[_Pair]:
             yield _Pair(one, splits[one], other, splits[other])
 
 
-def _shared(pair: _Pair, places: Places, parts: Iterable[int]) -> Iterator[Problem]:
+def _shared(pair: _Pair, locations: Locations, parts: Iterable[int]) -> Iterator[Problem]:
     first, second = pair.first, pair.second
     ids, texts = pair.same_ids(), pair.same_texts()
-    names = places.query_ids(
+    names = locations.query_ids(
         np.concatenate([first.ids[texts[:, 0]], second.ids[ids[:, 1]], second.ids[texts[:, 1]]]), parts
     )
     for a, b in ids.tolist():
-        there = places.named(int(first.lines[a]))
+        there = locations.named(int(first.lines[a]))
         reason = f"query {names[int(second.ids[b])]!r} is judged here, in {pair.other}, and in {pair.one} at {there}"
-        yield places.problem("queries in two splits", int(second.lines[b]), reason)
+        yield locations.problem("queries in two splits", int(second.lines[b]), reason)
     for a, b in texts.tolist():
         own, theirs = names[int(second.ids[b])], names[int(first.ids[a])]
         same = "the text" if first.texts[a] == second.texts[b] else "the text, but for case and form,"
-        there, read = places.named(int(first.lines[a])), (int(second.places[b]), int(first.places[a]))
+        there, read = locations.named(int(first.lines[a])), (int(second.locations[b]), int(first.locations[a]))
         reason = f"query {own!r} of {pair.other} has {same} of query {theirs!r} of {pair.one} at {there}"
-        texts_at = " and ".join(places.named(place) for place in read)
-        yield places.problem(
+        texts_at = " and ".join(locations.named(location) for location in read)
+        yield locations.problem(
             "leakage between splits", int(second.lines[b]), f"{reason}; texts at {texts_at}", warning=True
         )
 
 
-def _other_texts(splits: Mapping[str, Members], places: Places) -> Iterator[Problem]:
+def _other_texts(splits: Mapping[str, Members], locations: Locations) -> Iterator[Problem]:
     """Ids that splits give different texts."""
     if len(splits) < 2:
         return
     ids, texts, own = (
-        np.concatenate([getattr(each, name) for each in splits.values()]) for name in ("ids", "texts", "places")
+        np.concatenate([getattr(each, name) for each in splits.values()]) for name in ("ids", "texts", "locations")
     )
     owner = np.repeat(np.arange(len(splits)), [len(each.ids) for each in splits.values()])
     for first, again in repeats(ids):
         if owner[first] != owner[again] and texts[first] != texts[again]:
-            reason = f"another text than at {places.named(int(own[first]))}, under the same id"
-            yield places.problem("query ids with two texts", int(own[again]), reason)
+            reason = f"another text than at {locations.named(int(own[first]))}, under the same id"
+            yield locations.problem("query ids with two texts", int(own[again]), reason)
 
 
 def _matches(first: NDArray[np.uint64], second: NDArray[np.uint64], lines: NDArray[np.uint64]) -> Pairs:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.run_lines import RunLines, parse_lines
-from hardneg.formats.text_lines import one_word, other_kind, refuse_device
+from hardneg.formats.text_lines import one_word, other_format, refuse_device
 from hardneg.records.errors import DataError
 from hardneg.records.types import RankedList
 from hardneg.store.atomic_write import replacing
@@ -105,8 +105,8 @@ def _chunks(path: Path) -> Iterator[bytes]:
             packed = raw.peek(2)[:2] == b"\x1f\x8b"
             source: IO[bytes] = gzip.GzipFile(fileobj=raw) if packed else raw  # type: ignore[assignment]
             data = source.read(_CHUNK)
-            if kind := other_kind(data[:64]):
-                raise DataError(f"{path}: not a text file but {kind}")
+            if other := other_format(data[:64]):
+                raise DataError(f"{path}: not a text file but {other}")
             start = data.removeprefix(codecs.BOM_UTF8)
             line += start.count(b"\n")
             yield start
@@ -256,9 +256,9 @@ def strictly_decreasing(scores: NDArray[np.float32]) -> NDArray[np.float32]:
     bits = scores.view(np.int32).astype(np.int64)
     magnitude = np.maximum((bits & 0x7FFFFFFF) - _SUBNORMAL, 0)
     steps = np.where(bits < 0, -magnitude, magnitude)  # consecutive integers for consecutive normal numbers
-    place = np.arange(len(steps))
-    steps = np.minimum.accumulate(steps + place) - place
-    steps = np.maximum(steps, place[::-1] - _LARGEST)
+    position = np.arange(len(steps))
+    steps = np.minimum.accumulate(steps + position) - position
+    steps = np.maximum(steps, position[::-1] - _LARGEST)
     restored = np.where(steps == 0, 0, np.abs(steps) + _SUBNORMAL).astype(np.uint32)
     restored |= np.where(steps < 0, 0x80000000, 0).astype(np.uint32)
     return restored.view(np.float32)

@@ -35,14 +35,14 @@ class Segments:
 
     def problems(self) -> list[str]:
         """One line for each field that makes no sense."""
-        found = []
+        faults = []
         if not _SHORTEST <= self.length <= _LONGEST:
-            found.append(f"length is {self.length}: it can be {_SHORTEST} to {_LONGEST} tokens")
+            faults.append(f"length is {self.length}: it can be {_SHORTEST} to {_LONGEST} tokens")
         if self.stride is not None and not 1 <= self.stride <= self.length:
-            found.append(f"stride is {self.stride}: it can be 1 to {self.length}, or left out for no overlap")
+            faults.append(f"stride is {self.stride}: it can be 1 to {self.length}, or left out for no overlap")
         if not 1 <= self.count <= _MOST:
-            found.append(f"count is {self.count}: it can be 1 to {_MOST}")
-        return found
+            faults.append(f"count is {self.count}: it can be 1 to {_MOST}")
+        return faults
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,8 @@ def windows(lengths: NDArray[np.int64], size: NDArray[np.int64], stride: NDArray
     wanted = 1 + -(-np.maximum(lengths - size, 0) // stride)
     counts = np.minimum(wanted, count)
     document = np.repeat(np.arange(len(lengths)), counts)
-    place = np.arange(len(document)) - np.repeat(np.cumsum(counts) - counts, counts)
-    starts = place * stride[document]
+    number = np.arange(len(document)) - np.repeat(np.cumsum(counts) - counts, counts)
+    starts = number * stride[document]
     stops = np.minimum(starts + size[document], lengths[document])
     return Windows(starts, stops, document, counts, wanted > count)
 
@@ -105,8 +105,8 @@ def document_rows(folder: Path, doc_ids: Sequence[str]) -> NDArray[np.int64] | N
         return None
     first = first_rows(path)
     if len(first) - 1 != len(doc_ids):
-        told = f"segments of {counted(len(first) - 1, 'document')}, but the corpus has {len(doc_ids)}"
-        raise ArtifactError(f"{path}: {told}: encode the corpus again")
+        reason = f"segments of {counted(len(first) - 1, 'document')}, but the corpus has {len(doc_ids)}"
+        raise ArtifactError(f"{path}: {reason}: encode the corpus again")
     return first
 
 
@@ -116,7 +116,7 @@ def first_rows(path: Path) -> NDArray[np.int64]:
     Raises:
         ArtifactError: a line does not end in `#` and the number of its segment, counted from 0 within a document.
     """
-    found = [np.empty(0, np.int64)]
+    parts = [np.empty(0, np.int64)]
     row, begun = 0, -1
     for text in _whole_lines(path):
         numbers = _numbers(text)
@@ -128,9 +128,9 @@ def first_rows(path: Path) -> NDArray[np.int64]:
         if wrong.any():
             line = row + int(np.argmax(wrong)) + 1
             raise ArtifactError(f"{path}:{line}: ids of segments go D#0, D#1, ... without a gap: encode again")
-        found.append(begins)
+        parts.append(begins)
         row, begun = row + len(numbers), int(begins[-1]) if len(begins) else begun
-    return np.concatenate([*found, [row]])
+    return np.concatenate([*parts, [row]])
 
 
 def _whole_lines(path: Path) -> Iterator[NDArray[np.uint8]]:
@@ -155,9 +155,9 @@ def _numbers(text: NDArray[np.uint8]) -> NDArray[np.int64]:
     digits = ends - first
     fine = (first > begins) & (digits > 0) & (digits <= _DIGITS)
     numbers = np.zeros(len(ends), np.int64)
-    for place in range(int(digits[fine].max(initial=0))):
-        here = fine & (place < digits)
-        value = text[(first + place)[here]].astype(np.int64) - ord("0")
+    for digit in range(int(digits[fine].max(initial=0))):
+        here = fine & (digit < digits)
+        value = text[(first + digit)[here]].astype(np.int64) - ord("0")
         fine[here] &= (value >= 0) & (value <= 9)
         numbers[here] = 10 * numbers[here] + value
     return np.where(fine, numbers, -1)

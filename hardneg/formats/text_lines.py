@@ -19,7 +19,7 @@ _MAGIC = b"\x1f\x8b"
 _SAMPLE = 1 << 22
 LONGEST_LINE = 1 << 30
 """Bytes of a line; a pipe may send one that has no end."""
-_KINDS_OF_FILES = (
+_OTHER_FORMATS = (
     (b"PK\x03\x04", "a zip archive; unpack it"),
     (b"\x28\xb5\x2f\xfd", "packed with zstd; unpack it"),
     (b"BZh91AY&SY", "packed with bzip2; unpack it"),
@@ -47,12 +47,12 @@ def _opened(path: Path) -> Iterator[tuple[io.BufferedReader, io.BufferedReader]]
         yield raw, io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=raw))) if packed else raw
 
 
-def other_kind(start: bytes) -> str:
+def other_format(start: bytes) -> str:
     """What a file is that holds no lines of UTF-8, by its first bytes; empty where they are like text."""
     start = start[:64]
     if len(start) > 7 and not any(start[1::2]) and all(start[::2]):
         return "UTF-16; save it as UTF-8"
-    return next((kind for mark, kind in _KINDS_OF_FILES if start.lower().startswith(mark.lower())), "")
+    return next((format_ for mark, format_ in _OTHER_FORMATS if start.lower().startswith(mark.lower())), "")
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -78,8 +78,8 @@ def lines_or_errors(path: Path) -> Iterator[tuple[int, str | DataError]]:
     number = 0
     with _opened(path) as (_, file):
         try:
-            if kind := other_kind(file.peek(64)):
-                yield 0, DataError(f"{path}: not a text file but {kind}")
+            if other := other_format(file.peek(64)):
+                yield 0, DataError(f"{path}: not a text file but {other}")
                 return
             for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE + 2), b""), 1):
                 if len(line.rstrip(b"\r\n")) > LONGEST_LINE:
@@ -106,8 +106,8 @@ def read_chunks(path: Path, size: int = 1 << 20) -> Iterator[str]:
     decoder, line = codecs.getincrementaldecoder("utf-8-sig")(), 1
     with _opened(path) as (_, file):
         try:
-            if kind := other_kind(file.peek(64)):
-                raise DataError(f"{path}: not a text file but {kind}")
+            if other := other_format(file.peek(64)):
+                raise DataError(f"{path}: not a text file but {other}")
             while chunk := file.read(size):
                 text = decoder.decode(chunk)
                 line += text.count("\n")
@@ -147,14 +147,14 @@ def find_file(folder: Path, name: str) -> Path | None:
         if path.is_file():
             return path
         if os.path.lexists(path):
-            raise DataError(f"{path}: {_kind(path)}, where a file is expected")
+            raise DataError(f"{path}: {_file_type(path)}, where a file is expected")
     return None
 
 
 def no_folder(path: Path) -> DataError:
     """The error for a path that is none of a folder."""
-    told = f"{_kind(path)}, where a folder is expected" if os.path.lexists(path) else "no such folder"
-    return DataError(f"{path}: {told}")
+    reason = f"{_file_type(path)}, where a folder is expected" if os.path.lexists(path) else "no such folder"
+    return DataError(f"{path}: {reason}")
 
 
 def refuse_device(path: Path) -> None:
@@ -164,22 +164,22 @@ def refuse_device(path: Path) -> None:
     except OSError:
         return  # whoever opens it says so
     if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
-        raise DataError(f"{path}: {_kind(path)}, where a file is expected")
+        raise DataError(f"{path}: {_file_type(path)}, where a file is expected")
 
 
-def _kind(path: Path) -> str:
+def _file_type(path: Path) -> str:
     """What stands there in place of a file."""
     try:
         mode = path.stat().st_mode
     except OSError as error:
         return f"a link to {os.readlink(path)}, which cannot be followed ({error.strerror})"
-    kinds = {
+    types = {
         stat.S_IFREG: "a file",
         stat.S_IFDIR: "a folder",
         stat.S_IFIFO: "a pipe, which cannot be read twice",
         stat.S_IFSOCK: "a socket",
     }
-    return kinds.get(stat.S_IFMT(mode), "a device")
+    return types.get(stat.S_IFMT(mode), "a device")
 
 
 def one_word(text: str) -> bool:

@@ -61,7 +61,8 @@ def test_a_check_goes_on_after_a_mistake(folder: Path) -> None:
     )
     (folder / "corpus" / "x.json").write_text('[{"id": 1.5, "text": "t"},\n{"id": "a", "text": "s"}, 3]')
     told = [
-        (problem.kind, Path(problem.file).name, problem.line) for problem in check(Pyserini(str(folder)).load().parts())
+        (problem.category, Path(problem.file).name, problem.line)
+        for problem in check(Pyserini(str(folder)).load().parts())
     ]
     assert told == [
         ("lines that cannot be read", "one.jsonl", 1),

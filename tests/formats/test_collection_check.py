@@ -47,15 +47,15 @@ def test_a_good_collection_has_none(tmp_path: Path) -> None:
 def test_nine_faults_at_once(tmp_path: Path) -> None:
     write_broken(tmp_path)
     found = problems(tmp_path)
-    told = {(item.kind, Path(item.file).name, item.line) for item in found}
+    told = {(item.category, Path(item.file).name, item.line) for item in found}
     assert told >= FAULTS
     assert {kind for kind, _, _ in told} == {kind for kind, _, _ in FAULTS}
-    assert [item.kind for item in found if item.warning] == ["document texts under two ids"]
+    assert [item.category for item in found if item.warning] == ["document texts under two ids"]
 
 
 def test_judgements(tmp_path: Path) -> None:
     write(tmp_path, GOOD, ASKED, test="q1 0 d1 1\nq1 0 d1 1\nq1 0 d1 2\nq9 0 d2 1\nq1 0 d2 x\n")
-    assert [(item.kind, item.line, item.warning) for item in problems(tmp_path)] == [
+    assert [(item.category, item.line, item.warning) for item in problems(tmp_path)] == [
         ("relevance that is no whole number", 5, False),
         ("judgements of unknown queries", 4, False),
         ("judgements that stand twice", 2, True),
@@ -66,7 +66,7 @@ def test_judgements(tmp_path: Path) -> None:
 def test_texts(tmp_path: Path) -> None:
     rows = ['"_id": "d1", "text": " "', '"_id": "d2", "title": "t", "text": ""', '"_id": "d3", "text": "u"']
     write(tmp_path, "".join(f"{{{row}}}\n" for row in rows), ASKED, test="q1 0 d1 1\n")
-    assert [(item.kind, item.line, item.warning) for item in problems(tmp_path)] == [
+    assert [(item.category, item.line, item.warning) for item in problems(tmp_path)] == [
         ("empty texts", 1, False),
         ("titles without text", 2, True),
     ]
@@ -74,7 +74,7 @@ def test_texts(tmp_path: Path) -> None:
 
 def test_nothing_that_can_be_read(tmp_path: Path) -> None:
     write(tmp_path, "no\n", ASKED, test="query-id\tcorpus-id\tscore\n")
-    assert Counter(item.kind for item in problems(tmp_path)) == {
+    assert Counter(item.category for item in problems(tmp_path)) == {
         "lines that are not JSON objects": 1,
         "nothing to search": 1,
         "nothing to judge by": 1,
@@ -126,11 +126,11 @@ def test_damaged_gzip(tmp_path: Path, cut: int) -> None:
     write(tmp_path, GOOD, ASKED, test="q1 0 d1 1\n")
     (tmp_path / "corpus.jsonl").unlink()
     (tmp_path / "corpus.jsonl.gz").write_bytes(gzip.compress(GOOD.encode() * 40)[:-cut])
-    assert "files that are cut off or damaged" in {item.kind for item in problems(tmp_path)}
+    assert "files that are cut off or damaged" in {item.category for item in problems(tmp_path)}
 
 
 def told(folder: Path) -> list[tuple[str, str, bool]]:
-    return [(item.kind, str(item).replace(f"{folder}/", ""), item.warning) for item in problems(folder)]
+    return [(item.category, str(item).replace(f"{folder}/", ""), item.warning) for item in problems(folder)]
 
 
 def rows(**texts: str) -> str:
@@ -164,7 +164,7 @@ def test_texts_that_differ_in_case_alone(tmp_path: Path) -> None:
     corpus = rows(d1="The River", d2="the river", d3="the  RIVER", d4="the river ", d5="THE SEA")
     write(tmp_path, corpus, rows(q1="ask", q2="Ask", q3="ask"), test="q1 0 d1 1\nq2 0 d1 1\nq3 0 d1 1\n")
     alone, under_two = "texts that differ in case alone", "texts under two ids"
-    assert [(item.kind, item.line, item.reason) for item in problems(tmp_path)] == [
+    assert [(item.category, item.line, item.reason) for item in problems(tmp_path)] == [
         (f"document {under_two}", 4, f"the same text as {tmp_path}/corpus.jsonl:2, under another id"),
         (f"document {alone}", 2, f"the text of {tmp_path}/corpus.jsonl:1, but for case and form, under another id"),
         (f"document {alone}", 3, f"the text of {tmp_path}/corpus.jsonl:1, but for case and form, under another id"),
@@ -197,7 +197,7 @@ def test_heads_that_are_read_as_records(tmp_path: Path) -> None:
     (tmp_path / "queries.test.tsv").write_text("qid\tquery\n7\ta\n")
     (tmp_path / "qrels.test.tsv").write_text("7 0 1 1\n")
     found = list(check(parts_of(MsMarcoPassage(str(tmp_path)).load())))
-    assert [(item.kind, Path(item.file).name, item.line, item.reason) for item in found] == [
+    assert [(item.category, Path(item.file).name, item.line, item.reason) for item in found] == [
         ("heads read as records", "collection.tsv", 1, "'docid' is read as an id"),
         ("heads read as records", "queries.test.tsv", 1, "'qid' is read as an id"),
     ]
@@ -211,7 +211,7 @@ def test_an_empty_file_among_others(tmp_path: Path) -> None:
 def test_kinds_of_unreadable_lines(tmp_path: Path) -> None:
     corpus = GOOD + '{"_id": "d3", "text": "a", "_id": "d4"}\n[1,\n{\n'
     write(tmp_path, corpus, ASKED, test="q1,d1,1\n", train="q1 0 d1 1\n", dev="query\tdocument\tgrade\n")
-    found = {(item.kind, item.line): item.reason for item in problems(tmp_path)}
+    found = {(item.category, item.line): item.reason for item in problems(tmp_path)}
     assert found["lines that cannot be read", 3] == "the key '_id' stands twice in this object; keep one"
     assert found["lines that are not JSON objects", 4] == "not JSON: an array; write one object a line"
     assert "over several lines" in found["lines that are not JSON objects", 5]
@@ -291,5 +291,5 @@ def test_names_of_splits(tmp_path: Path, name: str) -> None:
     collection = beir(tmp_path, test=name)
     rule = f"split {name!r}: a name has letters, digits, '.', '_' and '-', and begins with a letter or digit; rename it"
     assert refused(collection, tmp_path) == rule
-    found = [problem for problem in check(parts_of(collection)) if problem.kind == "names of splits"]
+    found = [problem for problem in check(parts_of(collection)) if problem.category == "names of splits"]
     assert [str(problem) for problem in found] == [f"{tmp_path}/qrels/{name}.tsv: {rule}"]

@@ -137,7 +137,7 @@ class ShardWork:
         wanted = {"of": self.sharding.of, "first": own.start, "rows": len(own)}
         if found and any(found.said.get(name) != value for name, value in wanted.items()):
             told = "is a shard of another corpus, model or cut"
-            raise ArtifactError(f"{found.place}: {told}: name another place, or remove it")
+            raise ArtifactError(f"{found.location}: {told}: name another place, or remove it")
         if found:
             found.check_sizes()
         return found

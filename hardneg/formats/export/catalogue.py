@@ -87,8 +87,8 @@ def write_form(
         gathered = gather(negatives, source.queries, source.corpus, options, counts)
         rows = FORMS[form].write(path, gathered, options, counts)
     except NoRows as error:
-        told = ", ".join(f"{reason} ({count:,})" for reason, count in counts.items() if count)
-        raise DataError(f"form {form}: {error}{told and f': {told}'}; take more negatives, or write fewer") from None
+        lost = ", ".join(f"{reason} ({count:,})" for reason, count in counts.items() if count)
+        raise DataError(f"form {form}: {error}{lost and f': {lost}'}; take more negatives, or write fewer") from None
     return {"rows": rows, **{reason: count for reason, count in counts.items() if count}}
 
 

@@ -75,7 +75,7 @@ def gather(
             dict.fromkeys(i for item in block for i in (*item.positives, *item.negatives[: options.negatives]))
         )
         rows = corpus.known_rows(doc_ids, "the negatives' document", "give the corpus they are of")
-        found = dict(zip(doc_ids, corpus.documents_at(rows), strict=True))
+        documents = dict(zip(doc_ids, corpus.documents_at(rows), strict=True))
         for item in block:
             if item.query_id not in texts:
                 raise DataError(
@@ -84,7 +84,7 @@ def gather(
             if not item.positives:
                 counts["queries left out: no positive"] += 1
                 continue
-            yield _row(item, texts[item.query_id], found, options)
+            yield _row(item, texts[item.query_id], documents, options)
 
 
 def _row(item: Negatives, query: str, documents: Mapping[str, Document], options: WriteOptions) -> ExportRow:
@@ -136,9 +136,9 @@ class TextLookup:
         """For each text the id of the first document with these contents, white space aside."""
         wanted = [normalise(text) for text in texts]
         first, end = find_equal(self.corpus.content_hash, hash_texts(wanted), self.corpus.content_order)
-        found = [self._first(text, low, high) for text, low, high in zip(wanted, first, end, strict=True)]
-        self.counts["documents left out: their text is not in the corpus"] += found.count(None)
-        return found
+        matches = [self._first(text, low, high) for text, low, high in zip(wanted, first, end, strict=True)]
+        self.counts["documents left out: their text is not in the corpus"] += matches.count(None)
+        return matches
 
     def _first(self, text: str, low: int, high: int) -> str | None:
         rows = np.sort(self.corpus.content_order[low:high])
@@ -150,9 +150,9 @@ class TextLookup:
     def known(self, doc_ids: Sequence[str]) -> list[str | None]:
         """The ids themselves, None where the corpus has no such document."""
         rows = self.corpus.rows(doc_ids).tolist()
-        found = [doc_id if row >= 0 else None for doc_id, row in zip(doc_ids, rows, strict=True)]
-        self.counts["documents left out: their id is not in the corpus"] += found.count(None)
-        return found
+        in_corpus = [doc_id if row >= 0 else None for doc_id, row in zip(doc_ids, rows, strict=True)]
+        self.counts["documents left out: their id is not in the corpus"] += in_corpus.count(None)
+        return in_corpus
 
 
 def negatives_of(
@@ -163,7 +163,7 @@ def negatives_of(
 ) -> Negatives:
     """A record of what was found; the ids that are None are passed over with their scores."""
     values = np.full(len(negatives), np.nan, np.float32) if scores is None else np.asarray(scores, np.float32)
-    kept = [place for place, doc_id in enumerate(negatives) if doc_id is not None]
+    kept = [number for number, doc_id in enumerate(negatives) if doc_id is not None]
     doc_ids = [doc_id for doc_id in negatives if doc_id is not None]
     return Negatives(query_id, [i for i in positives if i is not None], doc_ids, values[kept])
 
@@ -261,26 +261,26 @@ def read_parquet(path: Path) -> Iterator[tuple[str, JsonObject]]:
         raise DataError(f"{path}: not a Parquet file: {reason}") from error
 
 
-def value(place: str, row: JsonObject, name: str, kind: type) -> Any:
+def value(where: str, row: JsonObject, name: str, type_: type) -> Any:
     """A field of a row that must be there and of one type."""
-    if not isinstance(found := row.get(name), kind):
-        raise DataError(f"{place}: field {name!r} must be of type {kind.__name__}, but is {found!r:.60}")
-    return found
+    if not isinstance(content := row.get(name), type_):
+        raise DataError(f"{where}: field {name!r} must be of type {type_.__name__}, but is {content!r:.60}")
+    return content
 
 
-def texts(place: str, row: JsonObject, name: str) -> list[str]:
+def texts(where: str, row: JsonObject, name: str) -> list[str]:
     """A field of a row that must be a list of strings."""
-    found: list[str] = value(place, row, name, list)
-    if not all(isinstance(item, str) for item in found):
-        raise DataError(f"{place}: field {name!r} must be a list of strings")
-    return found
+    items: list[str] = value(where, row, name, list)
+    if not all(isinstance(item, str) for item in items):
+        raise DataError(f"{where}: field {name!r} must be a list of strings")
+    return items
 
 
-def numbers(place: str, row: JsonObject, name: str, count: int) -> list[float]:
+def numbers(where: str, row: JsonObject, name: str, count: int) -> list[float]:
     """A field of a row that must be a list of `count` numbers."""
-    found: list[float] = value(place, row, name, list)
-    if not all(isinstance(item, int | float) for item in found):
-        raise DataError(f"{place}: field {name!r} must be a list of numbers")
-    if len(found) != count:
-        raise DataError(f"{place}: {len(found)} {name} for {count} documents")
-    return found
+    items: list[float] = value(where, row, name, list)
+    if not all(isinstance(item, int | float) for item in items):
+        raise DataError(f"{where}: field {name!r} must be a list of numbers")
+    if len(items) != count:
+        raise DataError(f"{where}: {len(items)} {name} for {count} documents")
+    return items

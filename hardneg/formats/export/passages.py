@@ -52,9 +52,9 @@ def _passage(document: Document) -> JsonObject:
 
 def read_tevatron_v1(path: Path, lookup: TextLookup) -> Iterator[Negatives]:
     """One record a row, by ids."""
-    for place, row in read_json_lines(path):
-        sides = [_ids(place, row, name, "docid") for name in ("positive_passages", "negative_passages")]
-        yield from _by_id(place, row, sides, lookup)
+    for where, row in read_json_lines(path):
+        sides = [_ids(where, row, name, "docid") for name in ("positive_passages", "negative_passages")]
+        yield from _by_id(where, row, sides, lookup)
 
 
 def write_tevatron_v2(path: Path, rows: Iterable[ExportRow], options: WriteOptions, counts: Counts) -> int:
@@ -75,9 +75,9 @@ def write_tevatron_v2(path: Path, rows: Iterable[ExportRow], options: WriteOptio
 
 def read_tevatron_v2(path: Path, lookup: TextLookup) -> Iterator[Negatives]:
     """One record a row, by ids."""
-    for place, row in read_json_lines(path):
-        sides = [texts(place, row, name) for name in ("positive_document_ids", "negative_document_ids")]
-        yield from _by_id(place, row, sides, lookup)
+    for where, row in read_json_lines(path):
+        sides = [texts(where, row, name) for name in ("positive_document_ids", "negative_document_ids")]
+        yield from _by_id(where, row, sides, lookup)
 
 
 def write_tevatron_corpus(path: Path, corpus: Corpus) -> int:
@@ -89,8 +89,8 @@ def write_tevatron_corpus(path: Path, corpus: Corpus) -> int:
     return write_json_lines(path, rows)
 
 
-def _by_id(place: str, row: JsonObject, sides: Sequence[list[str]], lookup: TextLookup) -> Iterator[Negatives]:
-    if lookup.has_query(query_id := value(place, row, "query_id", str)):
+def _by_id(where: str, row: JsonObject, sides: Sequence[list[str]], lookup: TextLookup) -> Iterator[Negatives]:
+    if lookup.has_query(query_id := value(where, row, "query_id", str)):
         positives, negatives = (lookup.known(side) for side in sides)
         yield negatives_of(query_id, positives, negatives)
 
@@ -123,15 +123,15 @@ def _contexts(documents: Sequence[Document], scores: Sequence[float], options: W
 
 def read_dpr(path: Path, lookup: TextLookup) -> Iterator[Negatives]:
     """One record an element, documents by ids, hard negatives before the other negatives; queries by their texts."""
-    for place, row in read_json_list(path):
-        query_id = lookup.query(value(place, row, "question", str))
+    for where, row in read_json_list(path):
+        query_id = lookup.query(value(where, row, "question", str))
         if query_id is not None:
-            hard, other = (_objects(place, row, name) for name in ("hard_negative_ctxs", "negative_ctxs"))
-            positives = _ids(place, row, "positive_ctxs", "passage_id")
-            found = [value(place, item, "passage_id", str) for item in (*hard, *other)]
-            given = [item.get("score") for item in (*hard, *other)]
-            scores = [float(score) if isinstance(score, int | float) else math.nan for score in given]
-            yield negatives_of(query_id, lookup.known(positives), lookup.known(found), scores)
+            hard, other = (_objects(where, row, name) for name in ("hard_negative_ctxs", "negative_ctxs"))
+            positives = _ids(where, row, "positive_ctxs", "passage_id")
+            negatives = [value(where, item, "passage_id", str) for item in (*hard, *other)]
+            listed = [item.get("score") for item in (*hard, *other)]
+            scores = [float(score) if isinstance(score, int | float) else math.nan for score in listed]
+            yield negatives_of(query_id, lookup.known(positives), lookup.known(negatives), scores)
 
 
 def write_flagembedding(path: Path, rows: Iterable[ExportRow], options: WriteOptions, counts: Counts) -> int:
@@ -155,12 +155,12 @@ def _flagembedding(rows: Iterable[ExportRow], options: WriteOptions, counts: Cou
 
 def read_flagembedding(path: Path, lookup: TextLookup) -> Iterator[Negatives]:
     """One record a row, queries and documents by their texts."""
-    for place, row in read_json_lines(path):
-        query_id = lookup.query(value(place, row, "query", str))
+    for where, row in read_json_lines(path):
+        query_id = lookup.query(value(where, row, "query", str))
         if query_id is not None:
-            positives, negatives = texts(place, row, "pos"), texts(place, row, "neg")
-            given = row.get("neg_scores") is not None
-            scores = numbers(place, row, "neg_scores", len(negatives)) if given else None
+            positives, negatives = texts(where, row, "pos"), texts(where, row, "neg")
+            scored = row.get("neg_scores") is not None
+            scores = numbers(where, row, "neg_scores", len(negatives)) if scored else None
             yield negatives_of(query_id, lookup.documents(positives), lookup.documents(negatives), scores)
 
 
@@ -172,12 +172,12 @@ def _with_negatives(rows: Iterable[ExportRow], counts: Counts) -> Iterator[Expor
             counts["queries left out: no negative"] += 1
 
 
-def _objects(place: str, row: JsonObject, name: str) -> list[JsonObject]:
-    found: list[JsonObject] = value(place, row, name, list)
-    if not all(isinstance(item, dict) for item in found):
-        raise DataError(f"{place}: field {name!r} must be a list of objects")
-    return found
+def _objects(where: str, row: JsonObject, name: str) -> list[JsonObject]:
+    objects: list[JsonObject] = value(where, row, name, list)
+    if not all(isinstance(item, dict) for item in objects):
+        raise DataError(f"{where}: field {name!r} must be a list of objects")
+    return objects
 
 
-def _ids(place: str, row: JsonObject, name: str, key: str) -> list[str]:
-    return [value(place, item, key, str) for item in _objects(place, row, name)]
+def _ids(where: str, row: JsonObject, name: str, key: str) -> list[str]:
+    return [value(where, item, key, str) for item in _objects(where, row, name)]

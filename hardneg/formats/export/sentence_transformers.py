@@ -135,35 +135,35 @@ _Documents = tuple[list[str], list[str], list[float] | None]
 
 
 def _read(path: Path, lookup: TextLookup, split: Callable[[str, JsonObject], _Documents]) -> Iterator[Negatives]:
-    for place, row in read_parquet(path) if path.suffix == ".parquet" else read_json_lines(path):
-        positives, negatives, scores = split(place, row)
-        query_id = lookup.query(value(place, row, "anchor", str))
+    for where, row in read_parquet(path) if path.suffix == ".parquet" else read_json_lines(path):
+        positives, negatives, scores = split(where, row)
+        query_id = lookup.query(value(where, row, "anchor", str))
         if query_id is not None:
-            found = lookup.documents([*positives, *negatives])
-            yield negatives_of(query_id, found[: len(positives)], found[len(positives) :], scores)
+            doc_ids = lookup.documents([*positives, *negatives])
+            yield negatives_of(query_id, doc_ids[: len(positives)], doc_ids[len(positives) :], scores)
 
 
-def _triplet_documents(place: str, row: JsonObject) -> _Documents:
-    texts_ = [value(place, row, "positive", str)], [value(place, row, "negative", str)]
-    return *texts_, _scores(place, row, 1)
+def _triplet_documents(where: str, row: JsonObject) -> _Documents:
+    texts_ = [value(where, row, "positive", str)], [value(where, row, "negative", str)]
+    return *texts_, _scores(where, row, 1)
 
 
-def _n_tuple_documents(place: str, row: JsonObject) -> _Documents:
+def _n_tuple_documents(where: str, row: JsonObject) -> _Documents:
     names = [name for name in row if name.startswith("negative_")]
-    negatives = [value(place, row, name, str) for name in names]
-    return [value(place, row, "positive", str)], negatives, _scores(place, row, len(negatives))
+    negatives = [value(where, row, name, str) for name in names]
+    return [value(where, row, "positive", str)], negatives, _scores(where, row, len(negatives))
 
 
-def _labeled_list_documents(place: str, row: JsonObject) -> _Documents:
-    documents = texts(place, row, "positive")
+def _labeled_list_documents(where: str, row: JsonObject) -> _Documents:
+    documents = texts(where, row, "positive")
     if "labels" not in row:
-        return documents[:1], documents[1:], _scores(place, row, len(documents) - 1)
-    labels = numbers(place, row, "labels", len(documents))
+        return documents[:1], documents[1:], _scores(where, row, len(documents) - 1)
+    labels = numbers(where, row, "labels", len(documents))
     pairs = list(zip(documents, labels, strict=True))
     return [text for text, label in pairs if label > 0], [text for text, label in pairs if not label > 0], None
 
 
-def _scores(place: str, row: JsonObject, negatives: int) -> list[float] | None:
+def _scores(where: str, row: JsonObject, negatives: int) -> list[float] | None:
     if row.get("scores") is None:
         return None
-    return numbers(place, row, "scores", negatives + 1)[1:]
+    return numbers(where, row, "scores", negatives + 1)[1:]

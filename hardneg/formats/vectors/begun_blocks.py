@@ -39,7 +39,7 @@ class BegunBlock:
     @property
     def missing(self) -> int:
         """How many items are not made."""
-        return self.count - sum(len(places) for places, _ in self._parts)
+        return self.count - sum(len(positions) for positions, _ in self._parts)
 
     def left(self, batches: Iterable[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
         """Those of the block's batches of places that are not made as a whole.
@@ -47,14 +47,14 @@ class BegunBlock:
         What is known of a place in these is forgotten. So each batch is computed as it is without a stop.
         """
         owner, left = np.full(self.count, -1), []
-        for number, (places, _) in enumerate(self._parts):
-            owner[places] = number
+        for number, (positions, _) in enumerate(self._parts):
+            owner[positions] = number
         for batch in batches:
             if (owner[batch] < 0).any():
                 owner[batch] = -1
                 left.append(batch)
-        taken = [np.flatnonzero(owner[places] == number) for number, (places, _) in enumerate(self._parts)]
-        self._parts = [(places[some], made[some]) for some, (places, made) in zip(taken, self._parts, strict=True)]
+        taken = [np.flatnonzero(owner[positions] == number) for number, (positions, _) in enumerate(self._parts)]
+        self._parts = [(rows[some], items[some]) for some, (rows, items) in zip(taken, self._parts, strict=True)]
         return left
 
     @property
@@ -62,9 +62,9 @@ class BegunBlock:
         """Whether what was made is to be added now."""
         return self._folder is not None and clock() - self._since >= SECONDS
 
-    def add(self, places: NDArray[np.int64], made: Encoded) -> None:
+    def add(self, positions: NDArray[np.int64], encoded: Encoded) -> None:
         """Adds what the items at some places became; where that is due, all that was added is kept."""
-        self._parts.append((places, made))
+        self._parts.append((positions, encoded))
         if self.due:
             self.keep()
 
@@ -79,16 +79,16 @@ class BegunBlock:
             return
         for own, of_them in self._parts[self._kept :]:
             with replacing(self._folder / f"{self._stem}.{uuid4().hex}.npz") as file:
-                np.savez(file, places=own, allow_pickle=False, **_arrays(of_them))
+                np.savez(file, allow_pickle=False, **{"places": own, **_arrays(of_them)})
         self._kept, self._since = len(self._parts), clock()
 
     def whole(self) -> Encoded | None:
         """All items in order; None where there are no parts."""
         if not self._parts:
             return None
-        made: list[Any] = [made for _, made in self._parts]
-        order = np.argsort(np.concatenate([places for places, _ in self._parts]))
-        joined = np.concatenate(made) if isinstance(made[0], np.ndarray) else type(made[0]).join(made)
+        encoded: list[Any] = [encoded for _, encoded in self._parts]
+        order = np.argsort(np.concatenate([positions for positions, _ in self._parts]))
+        joined = np.concatenate(encoded) if isinstance(encoded[0], np.ndarray) else type(encoded[0]).join(encoded)
         whole: Encoded = joined[order]
         return whole
 
@@ -99,10 +99,19 @@ def drop(folder: Path | None, name: str) -> None:
         path.unlink(missing_ok=True)
 
 
-def _arrays(made: Encoded) -> dict[str, NDArray[Any]]:
-    if isinstance(made, SparseRows):
-        return {"offsets": made.offsets, "terms": made.terms, "weights": made.weights, "width": np.array(made.width)}
-    return {"values": made} if isinstance(made, np.ndarray) else {"offsets": made.offsets, "vectors": made.vectors}
+def _arrays(encoded: Encoded) -> dict[str, NDArray[Any]]:
+    if isinstance(encoded, SparseRows):
+        return {
+            "offsets": encoded.offsets,
+            "terms": encoded.terms,
+            "weights": encoded.weights,
+            "width": np.array(encoded.width),
+        }
+    return (
+        {"values": encoded}
+        if isinstance(encoded, np.ndarray)
+        else {"offsets": encoded.offsets, "vectors": encoded.vectors}
+    )
 
 
 def _read(path: Path, count: int) -> _Part | None:
@@ -110,15 +119,15 @@ def _read(path: Path, count: int) -> _Part | None:
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = dict(file)
-        places, made = arrays.pop("places"), _made(arrays)
-        if len(places) == len(made) and (not len(places) or 0 <= places.min() <= places.max() < count):
-            return places, made
+        positions, encoded = arrays.pop("places"), _encoded(arrays)
+        if len(positions) == len(encoded) and (not len(positions) or 0 <= positions.min() <= positions.max() < count):
+            return positions, encoded
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         _log.warning("%s: cannot be read (%s)", path, error)
     return None
 
 
-def _made(arrays: dict[str, NDArray[Any]]) -> Encoded:
+def _encoded(arrays: dict[str, NDArray[Any]]) -> Encoded:
     if "values" in arrays:
         return arrays["values"]
     if "vectors" in arrays:

@@ -35,8 +35,8 @@ class BlockFolder:
 
     def write(self, number: int, part: BlockFiles) -> None:
         """Writes the files of a block, and marks it as finished."""
-        told = json.dumps(part.facts, sort_keys=True).encode()
-        for name, data in {**part.files, _FACTS: told}.items():
+        facts = json.dumps(part.facts, sort_keys=True).encode()
+        for name, data in {**part.files, _FACTS: facts}.items():
             with replacing(self._path(number, name)) as file:
                 file.write(data)
         if self._journal.file < 0:
@@ -70,6 +70,6 @@ class BlockFolder:
 
 def contiguous(numbers: Sequence[int]) -> Iterator[range]:
     """Ascending numbers as ranges of those that follow each other."""
-    begins = [place for place, number in enumerate(numbers) if not place or number != numbers[place - 1] + 1]
+    begins = [i for i, number in enumerate(numbers) if not i or number != numbers[i - 1] + 1]
     for begin, end in pairwise([*begins, len(numbers)]):
         yield range(numbers[begin], numbers[end - 1] + 1)

@@ -62,13 +62,13 @@ class FlatWriter:
     def _start(self) -> None:
         header = _HEADER.pack(FLAT, self.dimension, self.count, _UNUSED, _UNUSED, 1, 0, self.dimension * self.count)
         with (self.folder / "index").open("rb", buffering=0) as file:
-            found = file.read(len(header))
-        if found.strip(b"\0") and found != header:
+            existing = file.read(len(header))
+        if existing.strip(b"\0") and existing != header:
             raise ArtifactError(f"{self.folder / 'index'}: begun with another shape: delete the folder")
-        if found == header and not self._journal.begun:
+        if existing == header and not self._journal.begun:
             raise ArtifactError(f"{self.folder / 'index'}: already complete: delete the folder to write it anew")
         self._journal.start()
-        if found != header:
+        if existing != header:
             os.ftruncate(self._file, len(header) + self.dimension * self.count * _FLOAT)
             os.pwrite(self._file, header, 0)
 
@@ -126,10 +126,10 @@ def _write_all(file: int, data: memoryview, offset: int) -> None:
 def is_complete(folder: Path, dimension: int, count: int) -> bool:
     """Whether a folder holds all of so many vectors, as one that was stopped just after `FlatWriter.close` does."""
     try:
-        found = FlatVectors.open(folder)
+        vectors = FlatVectors.open(folder)
     except ArtifactError:
         return False
-    return (found.dimension, found.count) == (dimension, count)
+    return (vectors.dimension, vectors.count) == (dimension, count)
 
 
 class FlatVectors:
@@ -210,10 +210,10 @@ class FlatVectors:
         """An aligned copy of these rows, int64 [n]: float32 [n, d], through memory maps."""
         if len(self.shards.listed) == 1:
             return np.require(self.vectors[rows], np.float32, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"])
-        found = np.empty((len(rows), self.dimension), np.float32)
-        for number, mine, places in self._pieces.owned(rows):
-            found[mine] = self._mapped(number)[places]
-        return found
+        gathered = np.empty((len(rows), self.dimension), np.float32)
+        for number, mine, local in self._pieces.owned(rows):
+            gathered[mine] = self._mapped(number)[local]
+        return gathered
 
     def part(self, rows: range) -> "FlatVectors":
         """Some of the rows as if they were all; `doc_ids` and `folder` stay those of the whole."""
@@ -237,9 +237,9 @@ class FlatVectors:
             path = folder / "index"
             if number not in self._checked and len(self.shards.listed) > 1:
                 wanted = self.dimension, int(np.diff(self._pieces.first)[number])
-                if (found := _shape(path)) != wanted:
-                    told = f"{found[1]} vectors of dimension {found[0]} instead of {wanted[1]} of {wanted[0]}"
-                    raise ArtifactError(f"{path}: {told}: encode the corpus again")
+                if (shape := _shape(path)) != wanted:
+                    reason = f"{shape[1]} vectors of dimension {shape[0]} instead of {wanted[1]} of {wanted[0]}"
+                    raise ArtifactError(f"{path}: {reason}: encode the corpus again")
                 self._checked.add(number)
             yield path
 

@@ -76,12 +76,12 @@ def check_sizes(folder: Path, sizes: Sequence[int]) -> None:
     Raises:
         ArtifactError: the run had cut other blocks, so that its numbers mean others.
     """
-    path, told = folder / _SIZES, [len(sizes), max(sizes, default=0)]
+    path, wanted = folder / _SIZES, [len(sizes), max(sizes, default=0)]
     if not path.exists():
-        replace_text(path, json.dumps(told))
-    elif (found := json.loads(path.read_text(encoding="utf-8"))) != told:
-        begun = f"begun with {found[0]} blocks of {found[1]} at most, and this hardneg cuts {told[0]} of {told[1]}"
-        raise ArtifactError(f"{folder.parent}: {begun}: delete the folder, and run again")
+        replace_text(path, json.dumps(wanted))
+    elif (begun := json.loads(path.read_text(encoding="utf-8"))) != wanted:
+        cuts = f"{begun[0]} blocks of {begun[1]} at most, and this hardneg cuts {wanted[0]} of {wanted[1]}"
+        raise ArtifactError(f"{folder.parent}: begun with {cuts}: delete the folder, and run again")
 
 
 def first_missing(spans: Iterable[tuple[int, int]]) -> int:

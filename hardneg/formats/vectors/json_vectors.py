@@ -43,7 +43,7 @@ class JsonVectors:
                 raise DataError.at(self.path, number, f"'id' must be a string, but is {name!r:.40}")
             yield number, name
 
-    def place(self, number: int) -> str:
+    def where(self, number: int) -> str:
         """A line of the file."""
         return f"{self.path}:{number}"
 
@@ -52,7 +52,7 @@ class JsonVectors:
         lines = read_lines(self.path)
         while numbered := list(islice(lines, vector_files.ROWS)):
             block = np.stack([_vector(self.path, number, line, self.dimension) for number, line in numbered])
-            vector_files.check_finite(block, lambda row, numbered=numbered: self.place(numbered[row][0]))  # type: ignore[misc]
+            vector_files.check_finite(block, lambda row, numbered=numbered: self.where(numbered[row][0]))  # type: ignore[misc]
             yield block
 
 

@@ -52,7 +52,7 @@ class NpyVectors:
         if count != len(self.array):
             raise DataError(f"{self.id_path}: {counted(count, 'id')} for {counted(len(self.array), 'vector')}")
 
-    def place(self, number: int) -> str:
+    def where(self, number: int) -> str:
         """A line of the file of ids."""
         return f"{self.id_path}:{number}"
 
@@ -94,8 +94,8 @@ def _problem(file: IO[bytes], size: int) -> str:
     read_header = _HEADERS.get(npy.read_magic(file), npy.read_array_header_2_0)
     shape, _, dtype = read_header(file)
     if dtype.kind != "f" or len(shape) != 2 or shape[1] < 1:
-        found = "Python objects" if dtype.hasobject else f"{dtype} of shape {shape}"
-        return f"must be floating numbers of shape [vectors, dimension], but is {found}"
+        content = "Python objects" if dtype.hasobject else f"{dtype} of shape {shape}"
+        return f"must be floating numbers of shape [vectors, dimension], but is {content}"
     expected = file.tell() + math.prod(shape) * dtype.itemsize
     return f"cut off: {size} bytes, and its header says {expected}; write it again" if size < expected else ""
 

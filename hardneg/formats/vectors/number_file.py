@@ -17,14 +17,14 @@ from hardneg.store.atomic_write import replacing
 
 
 @contextmanager
-def writing_numbers(path: Path, kind: str, count: int) -> Iterator[Callable[[NDArray[Any]], None]]:
+def writing_numbers(path: Path, dtype: str, count: int) -> Iterator[Callable[[NDArray[Any]], None]]:
     """Writes a file of `count` numbers of a NumPy type such as `<f4`, with the function that it gives, part by part."""
     with replacing(path) as file:
-        header = {"descr": kind, "fortran_order": False, "shape": (count,)}
+        header = {"descr": dtype, "fortran_order": False, "shape": (count,)}
         np.lib.format.write_array_header_1_0(file, header)
 
         def write(part: NDArray[Any]) -> None:
-            file.write(np.ascontiguousarray(part, kind).data)
+            file.write(np.ascontiguousarray(part, dtype).data)
 
         yield write
 
@@ -34,7 +34,7 @@ class NumberFile:
     """A file of numbers of one NumPy type, such as `<f4`."""
 
     path: Path
-    kind: str
+    dtype: str
 
     @cached_property
     def mapped(self) -> np.memmap[Any, Any]:
@@ -49,7 +49,7 @@ class NumberFile:
             reason = str(error).split("\n")[0] if self.path.exists() else "no such file"
             raise ArtifactError(f"{self.path}: cannot be read ({reason}): make it again") from error
         whole = array.offset + array.nbytes == self.path.stat().st_size
-        if array.ndim != 1 or array.dtype != np.dtype(self.kind) or not whole:
+        if array.ndim != 1 or array.dtype != np.dtype(self.dtype) or not whole:
             raise ArtifactError(f"{self.path}: damaged: make it again")
         return array
 
@@ -62,8 +62,8 @@ class NumberFile:
         Raises:
             ArtifactError: the file became shorter.
         """
-        place = self.mapped.offset + start * self.mapped.itemsize
-        numbers = np.fromfile(self.path, self.kind, stop - start, offset=place)
+        offset = self.mapped.offset + start * self.mapped.itemsize
+        numbers = np.fromfile(self.path, self.dtype, stop - start, offset=offset)
         if len(numbers) != stop - start:
             raise ArtifactError(f"{self.path}: cut short while it was read")
         return numbers
@@ -75,13 +75,13 @@ class NumberLine:
 
     shards: Shards
     name: str
-    kind: str
+    dtype: str
     pieces: Pieces
 
     @property
     def sound(self) -> bool:
         """Whether the files that are here have as many numbers as the shards' rows."""
-        here = [number for number, shard in enumerate(self.shards.listed) if not is_url(shard.place)]
+        here = [number for number, shard in enumerate(self.shards.listed) if not is_url(shard.location)]
         return all(self._count(number) == np.diff(self.pieces.first)[number] for number in here)
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
@@ -95,15 +95,15 @@ class NumberLine:
         for number, begin, end in spans:
             with self._file(number) as file:
                 parts.append(file.read(begin, end))
-        return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, self.kind), *parts])
+        return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, self.dtype), *parts])
 
-    def take(self, places: NDArray[np.int64]) -> NDArray[Any]:
+    def take(self, positions: NDArray[np.int64]) -> NDArray[Any]:
         """A copy of the numbers at places, int64 [n], through memory maps."""
-        found = np.empty(len(places), self.kind)
-        for number, mine, there in self.pieces.owned(places):
+        taken = np.empty(len(positions), self.dtype)
+        for number, mine, there in self.pieces.owned(positions):
             with self._file(number) as file:
-                found[mine] = file.mapped[there]
-        return found
+                taken[mine] = file.mapped[there]
+        return taken
 
     def _count(self, number: int) -> int:
         with self._file(number) as file:
@@ -112,4 +112,4 @@ class NumberLine:
     @contextmanager
     def _file(self, number: int) -> Iterator[NumberFile]:
         with self.shards.here(number) as folder:
-            yield NumberFile(folder / self.name, self.kind)
+            yield NumberFile(folder / self.name, self.dtype)

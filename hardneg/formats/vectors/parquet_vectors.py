@@ -56,10 +56,10 @@ class ParquetVectors:
         columns = _read(self.path, self.id_column, vector_files.ROWS)
         for number, value in enumerate(chain.from_iterable(_texts(self.path, column) for column in columns)):
             if value is None:
-                raise DataError(f"{self.place(number)}: column {self.id_column!r} has no id")
+                raise DataError(f"{self.where(number)}: column {self.id_column!r} has no id")
             yield number, value
 
-    def place(self, number: int) -> str:
+    def where(self, number: int) -> str:
         """A row of the file."""
         return f"{self.path}: row {number}"
 
@@ -70,15 +70,15 @@ class ParquetVectors:
             lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
             if (other := lengths != self.dimension).any():
                 at = int(np.argmax(other))
-                told = f"a vector of dimension {lengths[at]}" if lengths[at] else "no vector"
-                raise DataError(f"{self.place(start + at)}: {told}; the first has {self.dimension}")
+                reason = f"a vector of dimension {lengths[at]}" if lengths[at] else "no vector"
+                raise DataError(f"{self.where(start + at)}: {reason}; the first has {self.dimension}")
             values = column.flatten()
             if values.null_count:
                 row = int(np.argmax(values.is_null().to_numpy(zero_copy_only=False))) // self.dimension
-                raise DataError(f"{self.place(start + row)}: the vector lacks a number")
+                raise DataError(f"{self.where(start + row)}: the vector lacks a number")
             with np.errstate(over="ignore"):
                 block = values.to_numpy(zero_copy_only=False).astype(np.float32).reshape(-1, self.dimension)
-            vector_files.check_finite(block, lambda row, start=start: self.place(start + row))  # type: ignore[misc]
+            vector_files.check_finite(block, lambda row, start=start: self.where(start + row))  # type: ignore[misc]
             yield block
             start += len(block)
 
@@ -105,15 +105,15 @@ def _texts(path: Path, column: Any) -> list[str | None]:
     return texts
 
 
-def _is_id(kind: Any) -> bool:
-    if pa.types.is_dictionary(kind):
-        return _is_id(kind.value_type)
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind))
+def _is_id(type_: Any) -> bool:
+    if pa.types.is_dictionary(type_):
+        return _is_id(type_.value_type)
+    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_integer(type_))
 
 
-def _is_vector(kind: Any) -> bool:
+def _is_vector(type_: Any) -> bool:
     lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-    return any(is_kind(kind) for is_kind in lists) and bool(pa.types.is_floating(kind.value_type))
+    return any(is_list(type_) for is_list in lists) and bool(pa.types.is_floating(type_.value_type))
 
 
 def _column(path: Path, schema: Any, fits: Callable[[Any], bool], names: Sequence[str], what: str) -> str:
@@ -122,6 +122,6 @@ def _column(path: Path, schema: Any, fits: Callable[[Any], bool], names: Sequenc
     named = [name for name in names if name in fitting]
     if len(named) == 1 or (not named and len(fitting) == 1):
         return str((named or fitting)[0])
-    told = f"{counted(len(fitting), 'column')} of {what}" if fitting else f"no column of {what}"
-    kinds = ", ".join(f"{field.name} ({field.type})" for field in schema)
-    raise DataError(f"{path}: {told}; call one of them {names[0]!r}; it has: {kinds}")
+    reason = f"{counted(len(fitting), 'column')} of {what}" if fitting else f"no column of {what}"
+    columns = ", ".join(f"{field.name} ({field.type})" for field in schema)
+    raise DataError(f"{path}: {reason}; call one of them {names[0]!r}; it has: {columns}")

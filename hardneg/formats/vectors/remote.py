@@ -12,9 +12,9 @@ _SCHEMES = ("file", "memory", "s3", "gs", "gcs", "hf", "az", "abfs", "hdfs", "sf
 _EXTRA = 'pip install "hardneg[remote]" for s3, or the package of fsspec for another'
 
 
-def is_url(place: str) -> bool:
+def is_url(path: str) -> bool:
     """Whether a place is a URL, not a path."""
-    return "://" in place or place.startswith("file:")
+    return "://" in path or path.startswith("file:")
 
 
 def joined(url: str, *names: str) -> str:
@@ -29,13 +29,13 @@ def put_file(path: Path, url: str) -> None:
         ArtifactError: it cannot be written.
         MissingDependency: the package of the URL's kind is not installed.
     """
-    with _opened(url) as (files, place):
+    with _opened(url) as (files, remote_path):
         if "file" in (files.protocol if isinstance(files.protocol, tuple) else (files.protocol,)):
-            files.makedirs(files._parent(place), exist_ok=True)
-            files.put_file(str(path), f"{place}.new")
-            files.mv(f"{place}.new", place)
+            files.makedirs(files._parent(remote_path), exist_ok=True)
+            files.put_file(str(path), f"{remote_path}.new")
+            files.mv(f"{remote_path}.new", remote_path)
         else:
-            files.put_file(str(path), place)
+            files.put_file(str(path), remote_path)
 
 
 def fetch_file(url: str, path: Path) -> None:
@@ -56,10 +56,10 @@ def find_file(url: str, path: Path) -> bool:
         ArtifactError: the URL cannot be read.
         MissingDependency: the package of the URL's kind is not installed.
     """
-    with _opened(url) as (files, place):
+    with _opened(url) as (files, remote_path):
         files.invalidate_cache()
         try:
-            files.get_file(place, str(path))
+            files.get_file(remote_path, str(path))
         except FileNotFoundError:
             return False
         return True
@@ -72,10 +72,10 @@ def file_size(url: str) -> int | None:
         ArtifactError: the URL cannot be read.
         MissingDependency: the package of the URL's kind is not installed.
     """
-    with _opened(url) as (files, place):
+    with _opened(url) as (files, remote_path):
         files.invalidate_cache()
         try:
-            return int(files.size(place))
+            return int(files.size(remote_path))
         except FileNotFoundError:
             return None
 
@@ -87,10 +87,10 @@ def read_json(url: str) -> Any:
         ArtifactError: the URL cannot be read.
         MissingDependency: the package of the URL's kind is not installed.
     """
-    with _opened(url) as (files, place):
+    with _opened(url) as (files, remote_path):
         files.invalidate_cache()
         try:
-            return json.loads(files.cat_file(place))
+            return json.loads(files.cat_file(remote_path))
         except (FileNotFoundError, ValueError):
             return None
 
@@ -121,5 +121,5 @@ def _opened(url: str) -> Iterator[tuple[Any, str]]:
     except FileNotFoundError as error:
         raise ArtifactError(f"{url}: is not there") from error
     except Exception as error:  # each kind of storage has its own
-        told = str(error).split("\n")[0] or type(error).__name__
-        raise ArtifactError(f"{url}: {told}: look to the URL and to your rights there") from error
+        reason = str(error).split("\n")[0] or type(error).__name__
+        raise ArtifactError(f"{url}: {reason}: look to the URL and to your rights there") from error

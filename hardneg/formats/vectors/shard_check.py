@@ -16,7 +16,7 @@ def far_shards(folder: Path) -> Sequence[Shard]:
         shards = Shards.of(folder)
     except ArtifactError:
         return ()
-    return [shard for shard in shards.listed if is_url(shard.place)] if shards else ()
+    return [shard for shard in shards.listed if is_url(shard.location)] if shards else ()
 
 
 def shard_problem(shard: Shard) -> str:
@@ -25,13 +25,13 @@ def shard_problem(shard: Shard) -> str:
     One of its files at a time is on this disk.
     """
     try:
-        found = Closed.find(shard.place)
-        if found is None:
-            return f"{shard.place}: the shard is not there, or not complete"
-        if digest(found.said["files"]) != shard.digest:
-            return f"{shard.place}: the shard is another one than was listed"
-        for name in found.said["files"]:
-            with found.file(name):
+        closed = Closed.find(shard.location)
+        if closed is None:
+            return f"{shard.location}: the shard is not there, or not complete"
+        if digest(closed.said["files"]) != shard.digest:
+            return f"{shard.location}: the shard is another one than was listed"
+        for name in closed.said["files"]:
+            with closed.file(name):
                 pass
     except ArtifactError as error:
         return str(error)

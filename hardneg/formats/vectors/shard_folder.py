@@ -32,21 +32,23 @@ _INT = "<i8"
 class Closed:
     """A complete shard, here or at a URL, and what its `shard.json` says of it."""
 
-    place: str
+    location: str
     said: dict[str, Any]
 
     @classmethod
-    def find(cls, place: str) -> "Closed | None":
+    def find(cls, location: str) -> "Closed | None":
         """The shard at a URL, or in a folder; None where it is not complete."""
-        if is_url(place):
-            said = read_json(joined(place, SHARD))
+        if is_url(location):
+            said = read_json(joined(location, SHARD))
         else:
-            path = Path(place) / SHARD
+            path = Path(location) / SHARD
             said = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
         files = said.get("files") if isinstance(said, dict) and isinstance(said.get("rows"), int) else None
-        told = files.values() if isinstance(files, dict) else ()
-        whole = bool(told) and all(isinstance(file, dict) and {"bytes", "digest"} <= file.keys() for file in told)
-        return cls(place, said) if whole else None
+        described = files.values() if isinstance(files, dict) else ()
+        whole = bool(described) and all(
+            isinstance(file, dict) and {"bytes", "digest"} <= file.keys() for file in described
+        )
+        return cls(location, said) if whole else None
 
     def check_sizes(self) -> None:
         """Compares the sizes of a far shard's files with what it says of them, without reading them.
@@ -54,11 +56,11 @@ class Closed:
         Raises:
             ArtifactError: one is not there, or was cut short.
         """
-        for name, told in self.said["files"].items() if is_url(self.place) else ():
-            url = joined(self.place, name)
-            if (size := file_size(url)) != told["bytes"]:
-                found = "is not there" if size is None else f"{size} bytes instead of {told['bytes']}"
-                raise ArtifactError(f"{url}: {found}: remove the shard there, and encode the corpus again")
+        for name, file in self.said["files"].items() if is_url(self.location) else ():
+            url = joined(self.location, name)
+            if (size := file_size(url)) != file["bytes"]:
+                reason = "is not there" if size is None else f"{size} bytes instead of {file['bytes']}"
+                raise ArtifactError(f"{url}: {reason}: remove the shard there, and encode the corpus again")
 
     @property
     def rows(self) -> int:
@@ -69,29 +71,29 @@ class Closed:
         """Whether it has such a file."""
         return name in self.said["files"]
 
-    def listed(self, place: str) -> Shard:
+    def listed(self, location: str) -> Shard:
         """How a list names it, at this place."""
         files = self.said["files"]
-        return Shard(place, self.rows, sum(file["bytes"] for file in files.values()), digest(files))
+        return Shard(location, self.rows, sum(file["bytes"] for file in files.values()), digest(files))
 
     @contextmanager
     def file(self, name: str) -> Iterator[Path]:
         """One of its files, on this machine inside the block."""
-        if not is_url(self.place):
-            yield Path(self.place) / name
+        if not is_url(self.location):
+            yield Path(self.location) / name
             return
         with TemporaryDirectory() as aside:
-            fetch_file(joined(self.place, name), Path(aside) / name)
+            fetch_file(joined(self.location, name), Path(aside) / name)
             if file_digest(Path(aside) / name) != self.said["files"][name]["digest"]:
-                raise ArtifactError(f"{joined(self.place, name)}: the bytes have changed: encode the corpus again")
+                raise ArtifactError(f"{joined(self.location, name)}: the bytes have changed: encode the corpus again")
             yield Path(aside) / name
 
 
-def close_shard(folder: Path, rows: int, told: dict[str, Any]) -> None:
+def close_shard(folder: Path, rows: int, facts: dict[str, Any]) -> None:
     """Says in `shard.json` what a finished index folder holds, and what else is `told` of it; call it last."""
     paths = sorted(path for path in folder.iterdir() if path.is_file() and path.name != SHARD)
     files = {path.name: {"bytes": path.stat().st_size, "digest": file_digest(path)} for path in paths}
-    write_json(folder / SHARD, {"version": 1, "rows": rows, **told, "files": files})
+    write_json(folder / SHARD, {"version": 1, "rows": rows, **facts, "files": files})
 
 
 def put_shard(folder: Path, url: str) -> None:
@@ -124,16 +126,16 @@ def close_folder(folder: Path, shards: Sequence[Closed]) -> None:
     if shards[0].has(TERMS):
         with shards[0].file(TERMS) as path:
             replace_text(folder / TERMS, path.read_text(encoding="utf-8"))
-    places = (shard.place if is_url(shard.place) else Path(shard.place).name for shard in shards)
-    listed = [shard.listed(place) for shard, place in zip(shards, places, strict=True)]
+    locations = (shard.location if is_url(shard.location) else Path(shard.location).name for shard in shards)
+    listed = [shard.listed(location) for shard, location in zip(shards, locations, strict=True)]
     Shards(folder, listed, 0 if width else dimension).write()
 
 
 def _same(shards: Sequence[Closed], name: str) -> int:
-    found = {int(shard.said.get(name, 0)) for shard in shards}
-    if len(found) > 1:
-        raise ArtifactError(f"{shards[0].place}: shards of {name} {sorted(found)}: encode them with one model")
-    return found.pop()
+    values = {int(shard.said.get(name, 0)) for shard in shards}
+    if len(values) > 1:
+        raise ArtifactError(f"{shards[0].location}: shards of {name} {sorted(values)}: encode them with one model")
+    return values.pop()
 
 
 def _join_ids(path: Path, shards: Sequence[Closed]) -> None:

@@ -65,9 +65,9 @@ class ShardsToWrite:
         """A shard that is written, complete and where it is to be."""
         own = self.folder / shard_name(number)
         close_shard(own, rows, {"first": first, "dimension": self.dimension})
-        made = Closed.find(str(own))
-        assert made is not None
-        return made if self.cut.url is None else _put(made, joined(self.cut.url, own.name))
+        closed = Closed.find(str(own))
+        assert closed is not None
+        return closed if self.cut.url is None else _put(closed, joined(self.cut.url, own.name))
 
 
 def _parts(blocks: Iterable[NDArray[np.float32]], pieces: Pieces) -> Iterator[tuple[int, int, NDArray[np.float32]]]:
@@ -80,12 +80,12 @@ def _parts(blocks: Iterable[NDArray[np.float32]], pieces: Pieces) -> Iterator[tu
             row += end - begin
 
 
-def _put(made: Closed, url: str) -> Closed:
+def _put(closed: Closed, url: str) -> Closed:
     """The shard at its URL, where an equal one may stand already."""
     if (there := Closed.find(url)) is None:
-        put_shard(Path(made.place), url)
-        there = Closed(url, made.said)
-    elif there.said["files"] != made.said["files"]:
+        put_shard(Path(closed.location), url)
+        there = Closed(url, closed.said)
+    elif there.said["files"] != closed.said["files"]:
         raise ArtifactError(f"{url}: is a shard of something else: name another place, or remove it")
-    shutil.rmtree(made.place)
+    shutil.rmtree(closed.location)
     return there

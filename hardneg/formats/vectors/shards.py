@@ -7,7 +7,7 @@ those lie in the shards, each of which can be opened by itself and says in `shar
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import astuple, dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -33,9 +33,9 @@ _VERSION = 1
 
 @dataclass(frozen=True)
 class Shard:
-    """place: a folder's name, or a URL. rows: documents or segments. bytes, digest: of the files that it names."""
+    """location: a folder's name, or a URL. rows: documents or segments. bytes, digest: of the files that it names."""
 
-    place: str
+    location: str
     rows: int
     bytes: int
     digest: str
@@ -81,7 +81,8 @@ class Shards:
         try:
             said = json.loads(path.read_text(encoding="utf-8"))
             version = int(said["version"])
-            listed = [Shard(**item) for item in said["shards"]] if version == _VERSION else []
+            items = said["shards"] if version == _VERSION else []
+            listed = [Shard(item["place"], item["rows"], item["bytes"], item["digest"]) for item in items]
             dimension = int(said.get("dimension", 0))
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise ArtifactError(f"{path}: damaged ({error!r}): encode the corpus again") from error
@@ -92,7 +93,8 @@ class Shards:
     def write(self) -> None:
         """Writes the list: the folder is complete. Call it last."""
         said = {"version": _VERSION, **({"dimension": self.dimension} if self.dimension else {})}
-        shards = [asdict(shard) for shard in self.listed]
+        names = ("place", "rows", "bytes", "digest")
+        shards = [dict(zip(names, astuple(shard), strict=True)) for shard in self.listed]
         replace_text(self.folder / SHARDS, json.dumps({**said, "shards": shards}, indent=1) + "\n")
 
     @cached_property
@@ -103,12 +105,12 @@ class Shards:
     @property
     def elsewhere(self) -> bool:
         """Whether some of the shards are at URLs."""
-        return any(is_url(shard.place) for shard in self.listed)
+        return any(is_url(shard.location) for shard in self.listed)
 
     def link(self, folder: Path, names: Sequence[str]) -> None:
         """Puts `names` and the shards that are here into another folder too, as hard links or copies; the list last."""
-        own = [self.folder / shard.place for shard in self.listed if shard.place and not is_url(shard.place)]
-        shards = [str(path.relative_to(self.folder)) for place in own for path in sorted(place.iterdir())]
+        own = [self.folder / shard.location for shard in self.listed if shard.location and not is_url(shard.location)]
+        shards = [str(path.relative_to(self.folder)) for shard in own for path in sorted(shard.iterdir())]
         folder.mkdir(parents=True, exist_ok=True)
         for name in (*names, *shards, SHARDS):
             if (self.folder / name).exists():
@@ -122,14 +124,16 @@ class Shards:
             ArtifactError: it cannot be had, or is not what the list says.
         """
         shard = self.listed[number]
-        if is_url(shard.place):
-            with ShardCache.own().folder(shard.place, shard.bytes, shard.digest) as fetched:
+        if is_url(shard.location):
+            with ShardCache.own().folder(shard.location, shard.bytes, shard.digest) as fetched:
                 yield fetched
             return
-        place = self.folder / shard.place
-        if shard.place and (place.parent != self.folder or place.name != shard.place):
-            raise ArtifactError(f"{self.folder / SHARDS}: {shard.place!r} is no folder's name: encode the corpus again")
-        yield place
+        folder = self.folder / shard.location
+        if shard.location and (folder.parent != self.folder or folder.name != shard.location):
+            raise ArtifactError(
+                f"{self.folder / SHARDS}: {shard.location!r} is no folder's name: encode the corpus again"
+            )
+        yield folder
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,18 +154,18 @@ class Pieces:
                 yield number, start - begin, end - begin
             start, number = end, number + 1
 
-    def owned(self, places: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
+    def owned(self, positions: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
         """Of places int64 [n]: the number of each piece that has some, which of them, and where they are in it."""
-        owner = np.searchsorted(self.first, places, "right") - 1
+        owner = np.searchsorted(self.first, positions, "right") - 1
         for number in np.unique(owner):
             mine = np.flatnonzero(owner == number)
-            yield int(number), mine, places[mine] - self.first[number]
+            yield int(number), mine, positions[mine] - self.first[number]
 
 
 def index_bytes(folder: Path) -> int:
     """What an index takes; the ids beside dense ones, which are the same for every kind, are left out."""
     aside = {DOC_IDS, MANIFEST, SHARDS, SHARD}
     shards = Shards.of(folder)
-    elsewhere = sum(shard.bytes for shard in shards.listed if is_url(shard.place)) if shards else 0
-    found = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name not in aside)
-    return found + elsewhere
+    elsewhere = sum(shard.bytes for shard in shards.listed if is_url(shard.location)) if shards else 0
+    here = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name not in aside)
+    return here + elsewhere

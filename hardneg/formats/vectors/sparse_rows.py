@@ -14,16 +14,16 @@ def fault(rows: SparseRows) -> str:
         return f"{len(rows.terms)} terms and {len(rows.weights)} weights where offsets end at {rows.offsets[-1]}"
     outside = (rows.terms < 0) | (rows.terms >= rows.width)
     if outside.any():
-        return _told(rows, outside, f"a term is outside 0 to {rows.width - 1}")
+        return _first_fault(rows, outside, f"a term is outside 0 to {rows.width - 1}")
     unordered = np.zeros(len(rows.terms), bool)
     unordered[1:] = rows.terms[1:] <= rows.terms[:-1]
     unordered[rows.offsets[:-1][np.diff(rows.offsets) > 0]] = False
     if unordered.any():
-        return _told(rows, unordered, "terms do not ascend")
+        return _first_fault(rows, unordered, "terms do not ascend")
     useless = ~np.isfinite(rows.weights) | (rows.weights == 0)
-    return _told(rows, useless, "a weight is 0 or not finite") if useless.any() else ""
+    return _first_fault(rows, useless, "a weight is 0 or not finite") if useless.any() else ""
 
 
-def _told(rows: SparseRows, wrong: NDArray[np.bool_], what: str) -> str:
-    place = int(np.flatnonzero(wrong)[0])
-    return f"text {int(np.searchsorted(rows.offsets, place, 'right')) - 1} (from 0): {what}"
+def _first_fault(rows: SparseRows, wrong: NDArray[np.bool_], what: str) -> str:
+    entry = int(np.flatnonzero(wrong)[0])
+    return f"text {int(np.searchsorted(rows.offsets, entry, 'right')) - 1} (from 0): {what}"

@@ -81,11 +81,11 @@ class SparseWriter:
             raise UsageError(f"block {number} has {rows.width} terms instead of {self.width}")
         if start_row < 0 or start_row + len(rows) > self.count:
             raise UsageError(f"block {number} ends at row {start_row + len(rows)} of {self.count}")
-        if told := fault(rows):
-            raise ArtifactError(f"weights from row {start_row} on, {told}: check the model")
+        if problem := fault(rows):
+            raise ArtifactError(f"weights from row {start_row} on, {problem}: check the model")
         with replacing(self._block(number)) as file:
-            for numbers, kind in ((np.diff(rows.offsets), "<i8"), (rows.terms, "<i4"), (rows.weights, "<f4")):
-                file.write(np.ascontiguousarray(numbers, kind).data)
+            for numbers, dtype in ((np.diff(rows.offsets), "<i8"), (rows.terms, "<i4"), (rows.weights, "<f4")):
+                file.write(np.ascontiguousarray(numbers, dtype).data)
         self._journal.add(number, start_row, len(rows), len(rows.terms))
 
     def _block(self, number: int) -> Path:
@@ -123,8 +123,8 @@ class SparseWriter:
 
     def _join(self, blocks: list[tuple[Path, int, int]]) -> None:
         """Blocks in the order of their rows, with the numbers of rows and terms of each."""
-        name, kind = _OFFSETS
-        with writing_numbers(self.folder / name, kind, self.count + 1) as write:
+        name, dtype = _OFFSETS
+        with writing_numbers(self.folder / name, dtype, self.count + 1) as write:
             end = np.zeros(1, np.int64)
             write(end)
             for path, rows, _ in blocks:
@@ -132,10 +132,10 @@ class SparseWriter:
                 write(ends)
                 end = ends[-1:] if rows else end
         total = sum(terms for _, _, terms in blocks)
-        for (name, kind), before in ((_TERMS, 0), (_WEIGHTS, 4)):
-            with writing_numbers(self.folder / name, kind, total) as write:
+        for (name, dtype), before in ((_TERMS, 0), (_WEIGHTS, 4)):
+            with writing_numbers(self.folder / name, dtype, total) as write:
                 for path, rows, terms in blocks:
-                    write(np.fromfile(path, kind, terms, offset=8 * rows + before * terms))
+                    write(np.fromfile(path, dtype, terms, offset=8 * rows + before * terms))
 
     def __enter__(self) -> "SparseWriter":
         return self
@@ -158,10 +158,10 @@ def _shape(folder: Path) -> tuple[int, int]:
 def is_complete(folder: Path, width: int, count: int) -> bool:
     """Whether a folder holds the weights of all of so many texts, as one that was stopped just after `close` does."""
     try:
-        found = SparseStore.open(folder)
+        store = SparseStore.open(folder)
     except ArtifactError:
         return False
-    return (found.width, found.count) == (width, count)
+    return (store.width, store.count) == (width, count)
 
 
 class SparseStore:
@@ -271,8 +271,8 @@ class SparseStore:
         where = "among the rows that were asked for"
         begins, ends = self.offsets[rows], self.offsets[rows + 1]
         self._check(begins, ends, where)
-        places, offsets = ranges(begins, ends)[0], np.append(0, np.cumsum(ends - begins))
-        terms, weights = self._terms.take(places), self._weights.take(places)
+        positions, offsets = ranges(begins, ends)[0], np.append(0, np.cumsum(ends - begins))
+        terms, weights = self._terms.take(positions), self._weights.take(positions)
         return self._sound(SparseRows(offsets, terms, weights, self.width), where)
 
     def _check(self, begins: NDArray[np.int64], ends: NDArray[np.int64], where: str) -> None:
@@ -280,6 +280,6 @@ class SparseStore:
             raise ArtifactError(f"{self.folder}: {where}, offsets do not ascend: encode the corpus again")
 
     def _sound(self, rows: SparseRows, where: str) -> SparseRows:
-        if told := fault(rows):
-            raise ArtifactError(f"{self.folder}: {where}, {told}: encode the corpus again")
+        if problem := fault(rows):
+            raise ArtifactError(f"{self.folder}: {where}, {problem}: encode the corpus again")
         return rows

@@ -18,7 +18,7 @@ from hardneg.formats.vectors.number_file import NumberFile, writing_numbers
 from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.records.types import TokenVectors
 
-_KIND = "<i8"
+_DTYPE = "<i8"
 
 
 class TokenWriter:
@@ -46,9 +46,9 @@ class TokenWriter:
     def _write_offsets(self) -> None:
         path = self.folder / TOKEN_OFFSETS
         if not path.exists():
-            with writing_numbers(path, _KIND, len(self.offsets)) as write:
+            with writing_numbers(path, _DTYPE, len(self.offsets)) as write:
                 write(self.offsets)
-        elif not np.array_equal(NumberFile(path, _KIND).mapped, self.offsets):
+        elif not np.array_equal(NumberFile(path, _DTYPE).mapped, self.offsets):
             raise ArtifactError(f"{path}: begun with documents of other lengths: delete the folder")
 
     def finished_blocks(self) -> set[int]:
@@ -67,11 +67,11 @@ class TokenWriter:
         stop, count = start_row + len(documents), len(self.offsets) - 1
         if start_row < 0 or stop > count:
             raise UsageError(f"block {number} ends at document {stop} of {count}")
-        said, given = np.diff(self.offsets[start_row : stop + 1]), np.diff(documents.offsets)
-        if len(other := np.flatnonzero(said != given)):
+        said, lengths = np.diff(self.offsets[start_row : stop + 1]), np.diff(documents.offsets)
+        if len(other := np.flatnonzero(said != lengths)):
             row = int(other[0])
-            told = f"document {start_row + row} has {given[row]} token vectors instead of {said[row]}"
-            raise ArtifactError(f"{self.folder}: {told}: texts or tokenizer have changed: delete the folder")
+            reason = f"document {start_row + row} has {lengths[row]} token vectors instead of {said[row]}"
+            raise ArtifactError(f"{self.folder}: {reason}: texts or tokenizer have changed: delete the folder")
         self._vectors.write_block(number, int(self.offsets[start_row]), documents.vectors)
 
     def write_doc_ids(self, doc_ids: Iterable[str]) -> None:
@@ -99,10 +99,10 @@ def offsets_fault(offsets: NDArray[np.int64]) -> str:
 def is_complete(folder: Path, dimension: int, offsets: NDArray[np.int64]) -> bool:
     """Whether a folder holds all vectors of such documents, as one that was stopped just after `close` does."""
     try:
-        found = TokenStore.open(folder)
+        store = TokenStore.open(folder)
     except ArtifactError:
         return False
-    return found.dimension == dimension and np.array_equal(found.offsets, offsets)
+    return store.dimension == dimension and np.array_equal(store.offsets, offsets)
 
 
 class TokenStore:
@@ -126,15 +126,15 @@ class TokenStore:
         """
         vectors = FlatVectors.of_tokens(folder)
         path = folder / TOKEN_OFFSETS
-        offsets = np.asarray(NumberFile(path, _KIND).mapped)
+        offsets = np.asarray(NumberFile(path, _DTYPE).mapped)
         if fault := offsets_fault(offsets):
             raise ArtifactError(f"{path}: its numbers {fault}: encode the corpus again")
         if offsets[-1] != len(vectors):
-            told = f"{offsets[-1]} vectors, but {folder / 'index'} holds {len(vectors)}"
-            raise ArtifactError(f"{path}: tells of {told}: encode the corpus again")
+            reason = f"{offsets[-1]} vectors, but {folder / 'index'} holds {len(vectors)}"
+            raise ArtifactError(f"{path}: tells of {reason}: encode the corpus again")
         if len(vectors.doc_ids) != len(offsets) - 1:
-            told = f"{len(vectors.doc_ids)} ids for {len(offsets) - 1} documents"
-            raise ArtifactError(f"{folder / DOC_IDS}: {told}: encode the corpus again")
+            reason = f"{len(vectors.doc_ids)} ids for {len(offsets) - 1} documents"
+            raise ArtifactError(f"{folder / DOC_IDS}: {reason}: encode the corpus again")
         return cls(folder, vectors, offsets)
 
     def __len__(self) -> int:
@@ -153,8 +153,8 @@ class TokenStore:
     def gather(self, rows: NDArray[np.int64]) -> TokenVectors:
         """A copy of the documents of these rows, int64 [n], through the memory map."""
         begins, ends = self.offsets[rows], self.offsets[rows + 1]
-        places, _ = ranges(begins, ends)
-        return TokenVectors(np.append(0, np.cumsum(ends - begins)), self.vectors.gather(places))
+        positions, _ = ranges(begins, ends)
+        return TokenVectors(np.append(0, np.cumsum(ends - begins)), self.vectors.gather(positions))
 
     def spans(self, size: int, within: range | None = None) -> Iterator[tuple[int, int]]:
         """Documents `start` to `stop` in turn with about `size` vectors together; a longer one is alone.

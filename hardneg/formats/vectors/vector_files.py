@@ -36,7 +36,7 @@ class VectorFile(Protocol):
     def ids(self) -> Iterator[tuple[int, str]]:
         """The id of each vector, behind the number of its line or row."""
 
-    def place(self, number: int) -> str:
+    def where(self, number: int) -> str:
         """The file, and in it the id of that number, in words."""
 
     def blocks(self) -> Iterator[NDArray[np.float32]]:
@@ -69,8 +69,8 @@ def open_vectors(path: Path, ids: Path | None = None) -> VectorFile:
 
 def _beginning(path: Path) -> bytes:
     if not path.is_file():
-        told = "not a file" if path.exists() else "no such file"
-        raise DataError(f"{path}: {told}; vectors are read from a .npy, Parquet or JSON Lines file")
+        reason = "not a file" if path.exists() else "no such file"
+        raise DataError(f"{path}: {reason}; vectors are read from a .npy, Parquet or JSON Lines file")
     try:
         with path.open("rb") as file:
             return file.read(8)
@@ -78,10 +78,10 @@ def _beginning(path: Path) -> bytes:
         raise DataError(f"{path}: cannot be opened: {error.strerror}") from error
 
 
-def check_finite(block: NDArray[np.float32], place: Callable[[int], str]) -> None:
+def check_finite(block: NDArray[np.float32], where: Callable[[int], str]) -> None:
     """Checks float32 [n, d]; `place` says where a row of it stands. Raises DataError where one is not finite."""
     if not (finite := np.isfinite(block).all(axis=1)).all():
-        raise DataError(f"{place(int(np.argmin(finite)))}: the vector is not finite; encode it again")
+        raise DataError(f"{where(int(np.argmin(finite)))}: the vector is not finite; encode it again")
 
 
 def check_ids(file: VectorFile) -> int:
@@ -103,14 +103,14 @@ def check_ids(file: VectorFile) -> int:
         for (count, title), suspect in zip(file.ids(), np.isin(hashes, values[counts > 1]), strict=True):
             if suspect and seen.setdefault(title, count) != count:
                 raise DataError(
-                    f"{file.place(count)}: id {title!r} stands in {file.unit} {seen[title]} already; keep one"
+                    f"{file.where(count)}: id {title!r} stands in {file.unit} {seen[title]} already; keep one"
                 )
     return len(hashes)
 
 
 def _checked(file: VectorFile, number: int, name: str) -> str:
     if not one_word(name):
-        raise DataError(f"{file.place(number)}: {id_problem(name)}")
+        raise DataError(f"{file.where(number)}: {id_problem(name)}")
     return name
 
 

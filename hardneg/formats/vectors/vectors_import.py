@@ -76,8 +76,8 @@ def arrange_vectors(
 
 def _rows(file: VectorFile, wanted: VectorOwners) -> NDArray[np.int64]:
     """The place of each of the file's ids among the wanted ones, int64 [N], -1 for others."""
-    found = [wanted.rows([name for _, name in block]) for block in in_blocks(file.ids())]
-    rows = np.concatenate([np.empty(0, np.int64), *found])
+    parts = [wanted.rows([name for _, name in block]) for block in in_blocks(file.ids())]
+    rows = np.concatenate([np.empty(0, np.int64), *parts])
     there = np.zeros(len(wanted.ids), bool)
     there[rows[rows >= 0]] = True
     if not there.all():
@@ -89,11 +89,11 @@ def _rows(file: VectorFile, wanted: VectorOwners) -> NDArray[np.int64]:
 
 def _blocks(file: VectorFile) -> Iterator[NDArray[np.float32]]:
     """The file's, of which one at least must tell texts apart."""
-    rows, told = 0, False
+    rows, distinct = 0, False
     for block in file.blocks():
-        rows, told = rows + len(block), told or bool(block.any())
+        rows, distinct = rows + len(block), distinct or bool(block.any())
         yield block
-    if rows and not told:
+    if rows and not distinct:
         raise DataError(f"{file.path}: {counted(rows, 'vector')}, all zero: every text would tie; encode them again")
 
 

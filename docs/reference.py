@@ -168,7 +168,7 @@ def _asked(field: Any) -> str:
     for mark in field.metadata:
         if type(mark).__name__ == "Reference":
             many = "mapping of " if get_origin(field.annotation) is dict else ""
-            return f"{many}stage that makes {' or '.join(mark.kinds)}"
+            return f"{many}stage that makes {' or '.join(mark.artifact_types)}"
         if type(mark).__name__ == "PluginKind":
             return f"[plugin](plugins.md#{mark.kind})"
     return _type(field.annotation)

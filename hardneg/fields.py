@@ -52,13 +52,13 @@ class Trait(StrEnum):
 
 @dataclass(frozen=True)
 class Reference:
-    """Marks a field as the name of a stage that makes one of `kinds`.
+    """Marks a field as the name of a stage that makes one of `artifact_types`.
 
     refuses: traits with which the artifact is of no use here, each with what to do instead. passes: traits that what is
     made here has from it. with_model: the model that encodes the queries of an index is read too.
     """
 
-    kinds: tuple[str, ...]
+    artifact_types: tuple[str, ...]
     refuses: Mapping[str, str] = field(default_factory=dict)
     passes: tuple[str, ...] = ()
     with_model: bool = False
@@ -73,11 +73,11 @@ MEASURED = Reference(("run",), refuses={Trait.ADDED_POSITIVES: "name one without
 class PluginKind:
     """Marks a field as the name (and options) of a plugin of `kind`.
 
-    places: options that say where the plugin's content lies; the digest of the content counts, and they do not.
+    location_options: options that locate the plugin's content; keys hold the digest of the content in their place.
     """
 
     kind: str
-    places: tuple[str, ...] = ()
+    location_options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,8 @@ def parse_setting(value: Any) -> Any:
             raise ValueError("a plugin needs its `name`")
         name, colon, source = value["name"].partition(":")
         if colon:
-            told = f"name {value['name']!r} is a name and a source: in a mapping each stands by itself"
-            raise ValueError(f"{told}; write name: {name}, source: {source}")
+            problem = f"name {value['name']!r} is a name and a source: in a mapping each stands by itself"
+            raise ValueError(f"{problem}; write name: {name}, source: {source}")
         return PluginSetting(value["name"], {str(key): item for key, item in value.items() if key != "name"})
     return value
 
@@ -143,8 +143,8 @@ def parse_model(value: Any) -> Any:
 
 def _check_prompts(model: Mapping[str, Any]) -> None:
     """ValueError on prompts that are neither texts nor names, all in one line."""
-    given = {field: model.get(field) for field in ("query_prompt", "document_prompt")}
-    wrong = {field: prompt for field, prompt in given.items() if not (prompt is None or _is_prompt(prompt))}
+    prompts = {field: model.get(field) for field in ("query_prompt", "document_prompt")}
+    wrong = {field: prompt for field, prompt in prompts.items() if not (prompt is None or _is_prompt(prompt))}
     wanted = "must be a text, in quotes where it has a colon, or {name: NAME} of one that the model has"
     if wrong:
         raise ValueError("; ".join(f"{field}: {wanted} (got {prompt!r:.60})" for field, prompt in wrong.items()))
@@ -208,8 +208,8 @@ _Mark = TypeVar("_Mark")
 
 def without_problems(options: _Options) -> _Options:
     """The options, unless they have problems of their own: then a ValueError with all of them."""
-    if found := options.problems():
-        raise ValueError("; ".join(found))
+    if problems := options.problems():
+        raise ValueError("; ".join(problems))
     return options
 
 

@@ -117,7 +117,7 @@ def stages_of(run_folder: Path, store: "Store") -> Stages:
     from hardneg.recipe.run_folder import artifacts_of
 
     found = artifacts_of(run_folder, store)
-    return {name: (artifact.kind, artifact.facts) for name, artifact in found.items()}
+    return {name: (artifact.artifact_type, artifact.facts) for name, artifact in found.items()}
 
 
 def _named(kind: type[Analysis], name: str, given: Any, store: "Store") -> Any:
@@ -125,7 +125,7 @@ def _named(kind: type[Analysis], name: str, given: Any, store: "Store") -> Any:
     marks = [mark for mark in kind.model_fields[name].metadata if isinstance(mark, Reference)]
     if not marks:
         return given
-    if "run" in marks[0].kinds and isinstance(given, list | tuple):
+    if "run" in marks[0].artifact_types and isinstance(given, list | tuple):
         return {label: str(path) for label, path in labelled_runs(given, store).items()}
     return _path(given, store)
 

@@ -217,6 +217,6 @@ class RunFolder:
     def _repr_html_(self) -> str:
         evaluation = self.evaluation
         if evaluation is None:
-            rows = [[name, each.kind, each.key] for name, each in self.artifacts.items()]
+            rows = [[name, each.artifact_type, each.key] for name, each in self.artifacts.items()]
             return caption(repr(self), Table(["step", "holds", "key"], rows, words=3))
         return evaluation._repr_html_()

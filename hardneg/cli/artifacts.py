@@ -44,7 +44,7 @@ def list_(store: Path | None = STORE, as_json: bool = JSON) -> None:
 def _row(item: "Artifact | ArtifactError") -> dict[str, Any]:
     if not isinstance(item, Exception):
         total = sum(path.stat().st_size for path in item.path.rglob("*") if path.is_file())
-        kind, name = item.kind, item.origin["name"]
+        kind, name = item.artifact_type, item.origin["name"]
         return {"key": item.key, "kind": kind, "name": name, "bytes": total, "path": str(item.path)}
     return {"damaged": str(item)}
 

@@ -146,7 +146,7 @@ def _trials() -> Finding:
         meaning = "precision and search engine are timed when first needed, a second each"
         return Finding("trials", "note", "none yet", meaning)
     meaning = "remembered for this user and machine; `hardneg doctor --forget-trials` has them timed again"
-    return Finding("trials", "ok", "; ".join(f"{trial.told} on {trial.machine}" for trial in known), meaning)
+    return Finding("trials", "ok", "; ".join(f"{trial.summary} on {trial.machine}" for trial in known), meaning)
 
 
 def _rates() -> Finding:

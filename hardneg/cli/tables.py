@@ -50,7 +50,7 @@ def result_table(folder: Path, artifacts: Mapping[str, Artifact]) -> None:
     from hardneg.evaluation.metrics_json import from_json
 
     console = stdout_console()
-    if any(artifact.kind == "metrics" for artifact in artifacts.values()):
+    if any(artifact.artifact_type == "metrics" for artifact in artifacts.values()):
         measured_tables(console, from_json(json.loads((folder / METRICS).read_text(encoding="utf-8"))))
     for path in sorted(folder.iterdir()):
         if not path.name.startswith("."):

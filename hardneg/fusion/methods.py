@@ -58,16 +58,18 @@ class Fusion:
 
     def problems(self) -> list[str]:
         """What these values cannot be for this method, one line each."""
-        found, name = [], PARAMETERS.get(self.method)
+        faults, name = [], PARAMETERS.get(self.method)
         if self.method not in WITH_WEIGHTS and set(self.weights) - {1.0}:
-            found.append(f"weights: {self.method} has none; leave them out, or take {', '.join(WITH_WEIGHTS)}")
+            faults.append(f"weights: {self.method} has none; leave them out, or take {', '.join(WITH_WEIGHTS)}")
         if self.norm is not None and self.method not in OF_RANX:
-            found.append(f"norm: {self.method} takes scores as they are; leave it out, or take a method of ranx (wsum)")
+            faults.append(
+                f"norm: {self.method} takes scores as they are; leave it out, or take a method of ranx (wsum)"
+            )
         if self.parameter is not None and name is None:
-            found.append(f"parameter: {self.method} has none; leave it out, or take {', '.join(PARAMETERS)}")
+            faults.append(f"parameter: {self.method} has none; leave it out, or take {', '.join(PARAMETERS)}")
         if self.parameter is None and name is not None and self.method not in DEFAULTS:
-            found.append(f"parameter: {self.method} needs its {name}; give a number")
-        return found
+            faults.append(f"parameter: {self.method} needs its {name}; give a number")
+        return faults
 
     def over(self, by_query: Iterable[Sequence[RankedList]]) -> Iterator[RankedList]:
         """One list for each query's lists, cut at the depth; scores float32 [n], descending."""
@@ -103,16 +105,16 @@ def weighted_sum(lists: Sequence[RankedList], weights: Sequence[float], missing:
     combination of BM25 and DPR.
     """
     doc_ids = sorted({doc_id for ranked in lists for doc_id in ranked.doc_ids})
-    places = {doc_id: place for place, doc_id in enumerate(doc_ids)}
+    columns = {doc_id: column for column, doc_id in enumerate(doc_ids)}
     total: NDArray[np.float64] = np.zeros(len(doc_ids))
     for ranked, weight in zip(lists, weights, strict=True):
         if len(ranked.doc_ids):
             values = np.full(len(doc_ids), float(ranked.scores.min()) if missing == "lowest" else 0.0)
-            values[[places[doc_id] for doc_id in ranked.doc_ids]] = ranked.scores
+            values[[columns[doc_id] for doc_id in ranked.doc_ids]] = ranked.scores
             total += weight * values
     scores = total.astype(np.float32)
     order = np.argsort(-scores, kind="stable")
-    return RankedList([doc_ids[place] for place in order.tolist()], scores[order])
+    return RankedList([doc_ids[column] for column in order.tolist()], scores[order])
 
 
 def reciprocal_ranks(lists: Sequence[RankedList], weights: Sequence[float], constant: int) -> RankedList:
@@ -157,11 +159,11 @@ def fused_by_ranx(
     except ImportError as error:
         raise MissingDependency(f'method {method} needs ranx ({error}); pip install "hardneg"') from error
     doc_ids = [sorted({doc_id for ranked in lists for doc_id in ranked.doc_ids}) for lists in by_query]
-    runs = [_as_ranx([lists[place] for lists in by_query], doc_ids) for place in range(len(by_query[0]))]
+    runs = [_as_ranx([lists[i] for lists in by_query], doc_ids) for i in range(len(by_query[0]))]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="unsafe cast", category=Warning)
-        found = fuse(runs, norm=None if norm == "none" else norm, method=method, params=dict(params))
-    return [_in_order(dict(found[str(number)]), known) for number, known in enumerate(doc_ids)]
+        fused = fuse(runs, norm=None if norm == "none" else norm, method=method, params=dict(params))
+    return [_in_order(dict(fused[str(number)]), known) for number, known in enumerate(doc_ids)]
 
 
 def _as_ranx(lists: Sequence[RankedList], doc_ids: Sequence[Sequence[str]]) -> Any:
@@ -174,14 +176,14 @@ def _as_ranx(lists: Sequence[RankedList], doc_ids: Sequence[Sequence[str]]) -> A
 
     queries = {}
     for number, (ranked, known) in enumerate(zip(lists, doc_ids, strict=True)):
-        names = {doc_id: _NAME.format(place) for place, doc_id in enumerate(known)}
+        names = {doc_id: _NAME.format(i) for i, doc_id in enumerate(known)}
         scores = strictly_decreasing(np.asarray(ranked.scores, np.float32)).tolist()
         queries[str(number)] = {names[doc_id]: score for doc_id, score in zip(ranked.doc_ids, scores, strict=True)}
     return Run(queries | {"none": {_NAME.format(0): 1.0}})
 
 
-def _in_order(found: Mapping[str, float], doc_ids: Sequence[str]) -> RankedList:
+def _in_order(scored: Mapping[str, float], doc_ids: Sequence[str]) -> RankedList:
     """ranx's scores as a list; equal ones go by id."""
-    scores = np.array([found[_NAME.format(place)] for place in range(len(doc_ids))], np.float32)
+    scores = np.array([scored[_NAME.format(i)] for i in range(len(doc_ids))], np.float32)
     order = np.argsort(-scores, kind="stable")
-    return RankedList([doc_ids[place] for place in order.tolist()], scores[order])
+    return RankedList([doc_ids[i] for i in order.tolist()], scores[order])

@@ -36,8 +36,8 @@ def tried(fusion: Fusion, labels: Sequence[str], grid: Grid, worth: Callable[[Fu
     Raises:
         UsageError: the grid names what the method does not have, or there is nothing to try.
     """
-    found = [Tried(each, worth(each)) for each in variants(fusion, labels, grid)]
-    return sorted(found, key=lambda each: -each.worth)
+    trials = [Tried(each, worth(each)) for each in variants(fusion, labels, grid)]
+    return sorted(trials, key=lambda each: -each.worth)
 
 
 def variants(fusion: Fusion, labels: Sequence[str], grid: Grid) -> Iterator[Fusion]:
@@ -97,9 +97,9 @@ def tune(
     with progress.task("tuning", None, "settings") as task:
 
         def worth(each: Fusion) -> float:
-            made = dict(zip(query_ids, each.over(lists), strict=True))
+            run = dict(zip(query_ids, each.over(lists), strict=True))
             task.advance()
-            return mean(made)
+            return mean(run)
 
         return tried(fusion, known.labels, dict(sorted(grid.items())), worth)
 
@@ -112,18 +112,18 @@ def lists_of(runs: Sequence[Run], query_ids: Sequence[str]) -> list[list[RankedL
 def check_development(known: Development, query_ids: Sequence[str]) -> None:
     """Refuses to tune on queries that are to be fused, or on runs of others than the judged ones. Raises DataError."""
     if shared := set(known.qrels).intersection(query_ids):
-        told = counted(len(shared), "query is", "queries are")
-        raise DataError(f"tuning: {told} among those that are fused, such as {min(shared)}; tune on other queries")
+        overlap = counted(len(shared), "query is", "queries are")
+        raise DataError(f"tuning: {overlap} among those that are fused, such as {min(shared)}; tune on other queries")
     for label, run in zip(known.labels, known.runs, strict=True):
         if not known.qrels.keys() & run.keys():
             raise DataError(f"tuning: no query of the run {label} is judged; give a run of the queries to tune on")
 
 
-def to_json(found: Sequence[Tried], known: Development) -> dict[str, Any]:
+def to_json(trials: Sequence[Tried], known: Development) -> dict[str, Any]:
     """What was tried, the best first."""
-    tried = [{**numbers(each.fusion, known.labels), "worth": each.worth} for each in found]
-    asked = {"metric": known.metric, "relevance_level": known.relevance_level, "queries": len(known.qrels)}
-    return {**asked, "tried": tried}
+    tried = [{**numbers(each.fusion, known.labels), "worth": each.worth} for each in trials]
+    settings = {"metric": known.metric, "relevance_level": known.relevance_level, "queries": len(known.qrels)}
+    return {**settings, "tried": tried}
 
 
 def numbers(fusion: Fusion, labels: Sequence[str]) -> Mapping[str, Any]:

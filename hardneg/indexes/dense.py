@@ -42,8 +42,8 @@ class DenseIndex:
         opened = _compressed(folder)
         doc_ids = DocIds(folder / "docid")
         if len(doc_ids) != opened.index.ntotal:
-            told = f"{len(doc_ids)} ids for {opened.index.ntotal} vectors"
-            raise ArtifactError(f"{folder / 'docid'}: {told}: build the index again")
+            counts = f"{len(doc_ids)} ids for {opened.index.ntotal} vectors"
+            raise ArtifactError(f"{folder / 'docid'}: {counts}: build the index again")
         return cls(folder, opened, int(opened.index.d), doc_ids)
 
 
@@ -53,8 +53,8 @@ def _begin(path: Path) -> bytes:
             return file.read(len(FLAT))
     except OSError as error:
         if at_url := _URL.fullmatch(str(path.parent)):
-            told = "an index is opened from a folder: fetch it, and name that; its shards alone may be at URLs"
-            raise ArtifactError(f"{at_url[1]}://{at_url[2]}: {told}") from None
+            advice = "an index is opened from a folder: fetch it, and name that; its shards alone may be at URLs"
+            raise ArtifactError(f"{at_url[1]}://{at_url[2]}: {advice}") from None
         wanted = "name a folder of `hardneg encode` or `hardneg index build`, with the files index and docid"
         raise ArtifactError(f"{path.parent}: no dense index ({error.strerror}: {path.name}): {wanted}") from error
 

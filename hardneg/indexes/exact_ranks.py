@@ -67,8 +67,8 @@ def pair_scores(
     _check_order(query)
     for start, stop, part, block in _products(corpus, queries, query, row, device, only_held=True):
         inside = np.flatnonzero((row[part] >= start) & (row[part] < stop)) + part.start
-        places = torch.from_numpy(query[inside] % _QUERIES), torch.from_numpy(row[inside] - start)
-        scores[inside] = block[places].cpu().numpy()
+        cells = torch.from_numpy(query[inside] % _QUERIES), torch.from_numpy(row[inside] - start)
+        scores[inside] = block[cells].cpu().numpy()
     return scores
 
 
@@ -100,16 +100,16 @@ def counts_above(
     return counts
 
 
-def _above(scores: Tensor, place: NDArray[np.int64], score: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Counts of each line [T, b] that are above `score` [T]; what stands before `place` [T] need only reach it."""
+def _above(scores: Tensor, column: NDArray[np.int64], score: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Counts of each line [T, b] that are above `score` [T]; what stands before `column` [T] need only reach it."""
     width = scores.shape[1]
     reach = np.nextafter(score, np.float32(-np.inf), dtype=np.float32)
-    bar = torch.from_numpy(np.where(place >= width, reach, score)).to(scores.device)
-    held = np.flatnonzero((place >= 0) & (place < width))
-    lines, places = torch.from_numpy(held).to(scores.device), torch.from_numpy(place[held]).to(scores.device)
-    scores[lines, places] = -torch.inf
+    bar = torch.from_numpy(np.where(column >= width, reach, score)).to(scores.device)
+    held = np.flatnonzero((column >= 0) & (column < width))
+    lines, columns = torch.from_numpy(held).to(scores.device), torch.from_numpy(column[held]).to(scores.device)
+    scores[lines, columns] = -torch.inf
     counts = (scores > bar[:, None]).sum(1)
-    before = torch.arange(width, device=scores.device) < places[:, None]
+    before = torch.arange(width, device=scores.device) < columns[:, None]
     counts[lines] += ((scores[lines] == bar[lines, None]) & before).sum(1)
     return counts.cpu().numpy()
 
@@ -150,9 +150,9 @@ def known_pairs(positives: Sequence[NDArray[np.int64]], copies: Sequence[NDArray
     A row that is both is a positive.
     """
     rows, marks = [], []
-    for place, found in enumerate(positives):
-        own = np.unique(found)
-        others = np.setdiff1d(copies[place], own) if copies is not None else own[:0]
+    for query_number, positive_rows in enumerate(positives):
+        own = np.unique(positive_rows)
+        others = np.setdiff1d(copies[query_number], own) if copies is not None else own[:0]
         rows.append(np.concatenate([own, others]).astype(np.int64))
         marks.append(np.arange(len(own) + len(others)) < len(own))
     query = np.repeat(np.arange(len(rows)), [len(part) for part in rows])
@@ -201,9 +201,9 @@ def overlap(static_rows: NDArray[np.int64], top_rows: NDArray[np.int64]) -> NDAr
     width = int(max(static_rows.max(initial=0), top_rows.max(initial=0))) + 1
     lines = np.arange(len(static_rows))[:, None] * width
     there = static_rows >= 0
-    found = there & np.isin(static_rows + lines, (top_rows + lines)[top_rows >= 0])
+    shared = there & np.isin(static_rows + lines, (top_rows + lines)[top_rows >= 0])
     shares = np.full(len(static_rows), np.nan)
-    np.divide(found.sum(1), there.sum(1), out=shares, where=there.any(1))
+    np.divide(shared.sum(1), there.sum(1), out=shares, where=there.any(1))
     return shares
 
 
@@ -224,12 +224,12 @@ def best_rank(
 
     Source: STAR/ADORE (Zhan et al., SIGIR 2021), equation 8.
     """
-    query, place = np.nonzero(static_rows >= 0)
-    row = static_rows[query, place]
+    query, column = np.nonzero(static_rows >= 0)
+    row = static_rows[query, column]
     score = pair_scores(corpus, queries, query, row, device)
     order = np.lexsort((row, -score, query))
-    asked, first = np.unique(query[order], return_index=True)
+    answered, first = np.unique(query[order], return_index=True)
     best = order[first]
     ranks = np.zeros(len(static_rows), np.int64)
-    ranks[asked] = counts_above(corpus, queries, (asked, row[best], score[best]), device) + 1
+    ranks[answered] = counts_above(corpus, queries, (answered, row[best], score[best]), device) + 1
     return ranks

@@ -19,12 +19,12 @@ PositiveScores = dict[str, NDArray[np.float32]]
 def scores_in_run(negatives: Iterable[Negatives], entries: Iterable[tuple[str, RankedList]]) -> PositiveScores:
     """float32 [positives] for each query of `negatives`: its positives' scores in the run, nan where it lacks them."""
     positives = {item.query_id: list(item.positives) for item in negatives}
-    found = {query_id: np.full(len(doc_ids), np.nan, np.float32) for query_id, doc_ids in positives.items()}
+    scores = {query_id: np.full(len(doc_ids), np.nan, np.float32) for query_id, doc_ids in positives.items()}
     for query_id, ranked in entries:
         if query_id in positives:
             known = dict(zip(ranked.doc_ids, ranked.scores.tolist(), strict=True))
-            found[query_id] = np.array([known.get(doc_id, np.nan) for doc_id in positives[query_id]], np.float32)
-    return found
+            scores[query_id] = np.array([known.get(doc_id, np.nan) for doc_id in positives[query_id]], np.float32)
+    return scores
 
 
 def fill_from_model(
@@ -52,7 +52,7 @@ def fill_from_model(
         hits = rank_candidates(
             searcher, encode([texts[query_id] for query_id in block]), candidates, len(candidates[0])
         )
-        for query_id, own, found, values in zip(block, rows, hits.rows, hits.scores, strict=True):
-            known = dict(zip(found.tolist(), values.tolist(), strict=True))
+        for query_id, own, hit_rows, values in zip(block, rows, hits.rows, hits.scores, strict=True):
+            known = dict(zip(hit_rows.tolist(), values.tolist(), strict=True))
             missing = np.isnan(scores[query_id])
             scores[query_id][missing] = [known.get(row, np.nan) for row in own[missing].tolist()]

@@ -82,16 +82,16 @@ class KeptLists:
         drop(self.folder, name)
 
 
-def _read(path: Path, name: str, place: str) -> Hits:
+def _read(path: Path, name: str, source: str) -> Hits:
     try:
-        with np.load(path, allow_pickle=False) as found:
-            told, hits = str(found["name"]), Hits(found["rows"], found["scores"])
+        with np.load(path, allow_pickle=False) as arrays:
+            stored_name, hits = str(arrays["name"]), Hits(arrays["rows"], arrays["scores"])
     except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
         raise ArtifactError(
-            f"{place}: damaged lists of a shard ({error}): remove the file, and search again"
+            f"{source}: damaged lists of a shard ({error}): remove the file, and search again"
         ) from error
-    if told != name or hits.rows.ndim != 2 or hits.rows.shape != hits.scores.shape:
-        raise ArtifactError(f"{place}: lists of another search or shard: remove the file, and search again")
+    if stored_name != name or hits.rows.ndim != 2 or hits.rows.shape != hits.scores.shape:
+        raise ArtifactError(f"{source}: lists of another search or shard: remove the file, and search again")
     return hits
 
 
@@ -134,18 +134,18 @@ class ShardedSearcher:
         """
         wanted = check_encoded("an index in shards is searched", queries)
         name = self._named(wanted, k)
-        if (found := KeptLists(self.kept.folder).find(name)) is not None:
-            return found
+        if (hits := KeptLists(self.kept.folder).find(name)) is not None:
+            return hits
         parts = self._parts(name, wanted, k)
         for part in parts:
             own = self._list(part) if self.several else part.search()
-            found = own if found is None else merged_lists(found, own)
-        assert found is not None
-        KeptLists(self.kept.folder).keep(name, found)
+            hits = own if hits is None else merged_lists(hits, own)
+        assert hits is not None
+        KeptLists(self.kept.folder).keep(name, hits)
         for part in parts:
             self.kept.drop(part.name)
             self.kept.drop_begun(part.name)
-        return found
+        return hits
 
     def search_some(self, queries: Encoded, k: int, taken: slice) -> set[int]:
         """Searches the shards that are taken; returns the numbers of those whose lists nobody has put yet."""
@@ -155,10 +155,10 @@ class ShardedSearcher:
         return {number for number, part in enumerate(parts) if self.kept.find(part.name) is None}
 
     def _list(self, part: "_ShardPart") -> Hits:
-        if (found := self.kept.find(part.name)) is None:
-            self.kept.keep(part.name, found := part.search())
+        if (hits := self.kept.find(part.name)) is None:
+            self.kept.keep(part.name, hits := part.search())
             self.kept.drop_begun(part.name)
-        return found
+        return hits
 
     def _named(self, queries: Encoded, k: int) -> str:
         shards = [shard.digest for shard in self.shards.listed]
@@ -189,7 +189,7 @@ class ShardedSearcher:
             edges = [min(-(-edge // cell) * cell, edges[-1]) for edge in edges] if alone else edges
             search = partial(_search_flat, replace(whole, options=options), vectors, k)
         named = [(f"{name}-{start}-{stop}", range(start, stop)) for start, stop in pairwise(edges)]
-        return [_ShardPart(told, partial(search, rows, self.kept.folder / told)) for told, rows in named]
+        return [_ShardPart(part_name, partial(search, rows, self.kept.folder / part_name)) for part_name, rows in named]
 
 
 @dataclass(frozen=True)
@@ -202,8 +202,8 @@ class _ShardPart:
 
 def _search_flat(searcher: FlatSearcher, queries: NDArray[np.float32], k: int, rows: range, begun: Path) -> Hits:
     options = replace(searcher.options or ExactOptions(), begun=begun)
-    found = search_exact(searcher.flat.part(rows), queries, k, options, searcher.progress)
-    return Hits(np.where(found.rows >= 0, found.rows + rows.start, -1), found.scores)
+    hits = search_exact(searcher.flat.part(rows), queries, k, options, searcher.progress)
+    return Hits(np.where(hits.rows >= 0, hits.rows + rows.start, -1), hits.scores)
 
 
 def _search_weights(searcher: SparseSearcher, queries: Encoded, k: int, rows: range, begun: Path) -> Hits:

@@ -38,12 +38,12 @@ def search_truncated(
         raise UsageError(f"dims: {too_many[0]} is more than the {width} dimensions of the vectors: give fewer")
     normalised = bool((np.abs(np.linalg.norm(queries, axis=1) - 1) < _ROUNDING).all())
     starts, held = range(0, len(queries), _QUERIES), torch.from_numpy(queries).to(device)
-    asked = {dim: [_cut(held[start : start + _QUERIES], dim, normalised) for start in starts] for dim in dims}
+    parts_by_dim = {dim: [_cut(held[start : start + _QUERIES], dim, normalised) for start in starts] for dim in dims}
     best: dict[int, list[Best | None]] = {dim: [None] * len(starts) for dim in dims}
     with torch.inference_mode():
         for start, block in corpus():
             vectors = torch.from_numpy(block).to(device)
-            for dim, parts in asked.items():
+            for dim, parts in parts_by_dim.items():
                 shorter = _cut(vectors, dim, normalised)
                 best[dim] = [
                     merged(kept, part @ shorter.T, start, k) for kept, part in zip(best[dim], parts, strict=True)

@@ -36,11 +36,11 @@ class MiningTexts:
     @property
     def facts(self) -> dict[str, int]:
         """How many queries have no answers, where any were asked for, and how many answers could not be used."""
-        found = Counter[str]()
+        counts = Counter[str]()
         for passages in self._passages.values():
-            found.update(passages.left_out)
-            found["queries without answers"] = len(self.collection.queries(self.split)) - len(passages.query_ids)
-        return dict(found)
+            counts.update(passages.left_out)
+            counts["queries without answers"] = len(self.collection.queries(self.split)) - len(passages.query_ids)
+        return dict(counts)
 
     @cached_property
     def _queries(self) -> dict[str, str]:

@@ -66,7 +66,7 @@ class Filters:
                 continue
             kept = [doc_id for doc_id, out in zip(item.negatives, bad.tolist(), strict=True) if not out]
             dropped = Counter(item.dropped)
-            dropped.update(against[item.negatives[place]] for place in np.flatnonzero(bad).tolist())
+            dropped.update(against[item.negatives[i]] for i in np.flatnonzero(bad).tolist())
             drops = item.drops and replace(item.drops, chosen=item.drops.chosen[~bad])
             yield replace(item, negatives=kept, scores=item.scores[~bad], dropped=dict(dropped), drops=drops)
 
@@ -95,12 +95,12 @@ def filtering_cost(filters: Iterable[PluginSetting], queries: float) -> FilterCo
 
 
 def _without(ranked: RankedList, against: Mapping[str, str]) -> RankedList:
-    kept = [place for place, doc_id in enumerate(ranked.doc_ids) if doc_id not in against]
-    return RankedList([ranked.doc_ids[place] for place in kept], ranked.scores[kept])
+    kept = [i for i, doc_id in enumerate(ranked.doc_ids) if doc_id not in against]
+    return RankedList([ranked.doc_ids[i] for i in kept], ranked.scores[kept])
 
 
 def _drawn(item: Negatives) -> Candidates:
     """What was drawn for a query as a list of its own, whose scores are nan."""
-    doc_ids = [item.negatives[place] for place in np.flatnonzero(np.isnan(item.scores)).tolist()]
+    doc_ids = [item.negatives[i] for i in np.flatnonzero(np.isnan(item.scores)).tolist()]
     drawn = RankedList(doc_ids, np.full(len(doc_ids), np.nan, np.float32))
     return Candidates(item.query_id, item.positives, {"drawn": drawn}, ())

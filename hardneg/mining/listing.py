@@ -54,8 +54,8 @@ def with_positives(
     """
     for start in range(0, len(known), _LISTS):
         part = slice(start, start + _LISTS)
-        given = rows_of(corpus, known[part])
-        own = rank_candidates(searcher, queries[part], given, max(1, given.shape[1]))
+        wanted = rows_of(corpus, known[part])
+        own = rank_candidates(searcher, queries[part], wanted, max(1, wanted.shape[1]))
         some = Hits(hits.rows[part], hits.scores[part])
         for (rows, scores), (others, theirs) in zip(listed(some), listed(own), strict=True):
             lacking = ~np.isin(others, rows)

@@ -15,7 +15,7 @@ from hardneg.recipe.load import Recipe
 from hardneg.recipe.run_folder import maker
 from hardneg.records.errors import ArtifactError, DataError, HardnegError, ModelError, UsageError
 from hardneg.registry.plugins import plugin_errors, suggestion
-from hardneg.registry.protocols import PLACES, TrainableReranker
+from hardneg.registry.protocols import LOCATION_OPTIONS, TrainableReranker
 from hardneg.rerankers.trained import check_trained
 from hardneg.store.artifacts import Artifact, Store
 from hardneg.store.digest import digest, file_digest
@@ -173,8 +173,8 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
         inputs["dataset"] = DATASET
     inputs |= spec.implied(recipe.view(name))
     plugins = {field: recipe.plugins[name, field] for field, _, _ in spec.plugins()}
-    places = {field: kind.places for field, kind, _ in marked_fields(spec, PluginKind)}
-    places |= {field: PLACES for field, plugin in plugins.items() if isinstance(plugin, TrainableReranker)}
+    places = {field: kind.location_options for field, kind, _ in marked_fields(spec, PluginKind)}
+    places |= {field: LOCATION_OPTIONS for field, plugin in plugins.items() if isinstance(plugin, TrainableReranker)}
     places |= {field: plugin.places for field, plugin in plugins.items() if isinstance(plugin, ReadsContent)}
     origin: dict[str, Any] = {
         "scheme": SCHEME,

@@ -25,8 +25,8 @@ class SparseRows:
         return len(self.offsets) - 1
 
     def __getitem__(self, rows: slice | NDArray[np.int64]) -> "SparseRows":
-        offsets, places = _taken(self.offsets, rows)
-        return SparseRows(offsets, self.terms[places], self.weights[places], self.width)
+        offsets, chosen = _taken(self.offsets, rows)
+        return SparseRows(offsets, self.terms[chosen], self.weights[chosen], self.width)
 
     @classmethod
     def join(cls, parts: "Sequence[SparseRows]") -> Self:
@@ -49,8 +49,8 @@ class TokenVectors:
         return len(self.offsets) - 1
 
     def __getitem__(self, rows: slice | NDArray[np.int64]) -> "TokenVectors":
-        offsets, places = _taken(self.offsets, rows)
-        return TokenVectors(offsets, self.vectors[places])
+        offsets, chosen = _taken(self.offsets, rows)
+        return TokenVectors(offsets, self.vectors[chosen])
 
     @classmethod
     def join(cls, parts: "Sequence[TokenVectors]") -> Self:
@@ -72,8 +72,8 @@ def _taken(
         return kept - kept[0], slice(int(kept[0]), int(kept[-1]))
     chosen = np.arange(len(offsets) - 1)[rows]
     lengths = offsets[chosen + 1] - offsets[chosen]
-    made = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return made, np.repeat(offsets[chosen] - made[:-1], lengths) + np.arange(made[-1])
+    begins = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return begins, np.repeat(offsets[chosen] - begins[:-1], lengths) + np.arange(begins[-1])
 
 
 def _joined(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:

@@ -27,20 +27,20 @@ class HardnegError(Exception):
     """The one exception to catch for anything hardneg reports.
 
     Args:
-        told: the message. An argument that it speaks of stands in braces, as `{depth}`.
-        names: the arguments that stand so. A function calls them by these names, a command by its flags (`called`).
+        message: what is wrong. An argument that it names stands in braces, as `{depth}`.
+        names: the arguments in braces. A function calls them by these names, a command by its flags (`called`).
     """
 
     exit_code = 1
     called: Callable[[str], str] = staticmethod(str)
 
-    def __init__(self, told: str = "", *names: str) -> None:
-        super().__init__(told, *names)
-        self.told, self.names = told, names
+    def __init__(self, message: str = "", *names: str) -> None:
+        super().__init__(message, *names)
+        self.message, self.names = message, names
 
     def __str__(self) -> str:
         return re.sub(
-            r"\{(\w+)\}", lambda found: self.called(found[1]) if found[1] in self.names else found[0], self.told
+            r"\{(\w+)\}", lambda match: self.called(match[1]) if match[1] in self.names else match[0], self.message
         )
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 _WHOLE, _NUMBER, _LIST, _MAPPING = "a whole number", "a number", "a list", "a mapping of names to values"
-_KINDS = {
+_RULES = {
     **dict.fromkeys(("int_type", "int_parsing", "int_parsing_size", "int_from_float"), _WHOLE),
     **dict.fromkeys(("float_type", "float_parsing"), _NUMBER),
     **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
@@ -39,20 +39,20 @@ _LENGTHS = {
 
 def complaint(item: Mapping[str, Any]) -> str:
     """One line on one item of `ValidationError.errors()`: what the value must be, and what it is."""
-    kind, context, got = item["type"], item.get("ctx", {}), item["input"]
-    if kind in ("missing", "missing_argument"):
+    error_type, context, got = item["type"], item.get("ctx", {}), item["input"]
+    if error_type in ("missing", "missing_argument"):
         return "missing"
-    if kind in _KINDS:
-        rule = f"must be {_KINDS[kind].format(**context)}"
-    elif kind in _LENGTHS:
+    if error_type in _RULES:
+        rule = f"must be {_RULES[error_type].format(**context)}"
+    elif error_type in _LENGTHS:
         counted_length = context.get("actual_length")  # None where there are too many to count
         length = len(got) if counted_length is None and hasattr(got, "__len__") else counted_length
-        rule = f"must {_LENGTHS[kind].format(**{**context, 'actual_length': length})}"
+        rule = f"must {_LENGTHS[error_type].format(**{**context, 'actual_length': length})}"
     else:
         rule = str(item["msg"]).removeprefix("Value error, ").replace("Input should ", "must ", 1)
-    if kind == "value_error" and isinstance(got, Mapping):
+    if error_type == "value_error" and isinstance(got, Mapping):
         return rule
-    hint = _nearest(str(got), str(context.get("expected", ""))) if kind in ("literal_error", "enum") else ""
+    hint = _nearest(str(got), str(context.get("expected", ""))) if error_type in ("literal_error", "enum") else ""
     return f"{rule} (got {got!r:.60}){hint}"
 
 
@@ -70,27 +70,27 @@ def not_finite(value: Any, path: str = "") -> Iterator[tuple[str, float]]:
             yield from not_finite(each, f"{path}.{number}")
 
 
-def not_numbers(given: Any, made: Any, path: str = "") -> Iterator[str]:
-    """A line on each `true` or `false` that was given where a number is wanted; `made`: what it was validated to."""
-    if isinstance(given, bool) and isinstance(made, int | float) and not isinstance(made, bool):
-        yield f"{path}: must be {_WHOLE if isinstance(made, int) else _NUMBER} (got {str(given).lower()})"
-    elif isinstance(given, Mapping):
-        for name, value in given.items():
-            inner = made.get(name) if isinstance(made, Mapping) else getattr(made, str(name), None)
+def not_numbers(raw: Any, validated: Any, path: str = "") -> Iterator[str]:
+    """A line on each `true` or `false` in place of a number; `validated`: what pydantic makes of `raw`."""
+    if isinstance(raw, bool) and isinstance(validated, int | float) and not isinstance(validated, bool):
+        yield f"{path}: must be {_WHOLE if isinstance(validated, int) else _NUMBER} (got {str(raw).lower()})"
+    elif isinstance(raw, Mapping):
+        for name, value in raw.items():
+            inner = validated.get(name) if isinstance(validated, Mapping) else getattr(validated, str(name), None)
             yield from not_numbers(value, inner, f"{path}.{name}" if path else str(name))
-    elif isinstance(given, list | tuple) and isinstance(made, list | tuple):
-        for number, (value, inner) in enumerate(zip(given, made, strict=False)):
+    elif isinstance(raw, list | tuple) and isinstance(validated, list | tuple):
+        for number, (value, inner) in enumerate(zip(raw, validated, strict=False)):
             yield from not_numbers(value, inner, f"{path}.{number}")
 
 
 def mistakes(error: "ValidationError") -> "list[ErrorDetails]":
     """What pydantic found, but for lists that are too short only because what they hold is wrong."""
-    found = error.errors()
+    errors = error.errors()
     return [
         item
-        for item in found
+        for item in errors
         if item["type"] != "too_short"
-        or not any(other is not item and other["loc"][: len(item["loc"])] == item["loc"] for other in found)
+        or not any(other is not item and other["loc"][: len(item["loc"])] == item["loc"] for other in errors)
     ]
 
 

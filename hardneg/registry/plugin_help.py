@@ -99,9 +99,9 @@ def _model_rows(plugin: type[Any]) -> Iterator[dict[str, str]]:
         yield {"name": name, "type": _type(field.annotation), "default": default, "meaning": field.description or ""}
 
 
-def _type(kind: Any) -> str:
+def _type(annotation: Any) -> str:
     """A type as it is written, without modules and marks."""
-    origin, inner = get_origin(kind), get_args(kind)
+    origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _type(inner[0])
     if origin in (Union, UnionType):
@@ -110,23 +110,23 @@ def _type(kind: Any) -> str:
         return f"Literal[{', '.join(map(repr, inner))}]"
     if origin is not None:
         return f"{origin.__name__}[{', '.join('...' if item is ... else _type(item) for item in inner)}]"
-    return kind if isinstance(kind, str) else "None" if kind is NoneType else kind.__name__
+    return annotation if isinstance(annotation, str) else "None" if annotation is NoneType else annotation.__name__
 
 
 def _meanings(plugin: type[Any], names: Iterable[str]) -> dict[str, str]:
     """What docstrings say of options, the bases' first: in an `Args:` section, or as `NAME: text.` among sentences."""
     from docstring_parser import google
 
-    found: dict[str, str] = {}
+    meanings: dict[str, str] = {}
     for base in reversed(plugin.__mro__):
         written = base.__dict__.get("__doc__") or ""
         listed = {one.arg_name: " ".join((one.description or "").split()) for one in google.parse(written).params}
         if listed or not hasattr(plugin, "model_fields"):
-            found |= listed
+            meanings |= listed
             continue
         _, *rest = _said_of(names).split(" ".join(written.split()))
-        found |= {name: meaning.strip() for name, meaning in zip(rest[::2], rest[1::2], strict=True)}
-    return found
+        meanings |= {name: meaning.strip() for name, meaning in zip(rest[::2], rest[1::2], strict=True)}
+    return meanings
 
 
 def _said_of(names: Iterable[str]) -> re.Pattern[str]:

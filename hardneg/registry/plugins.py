@@ -55,11 +55,11 @@ class Plugin:
 def list_plugins(kind: str | None = None) -> list[Plugin]:
     """All installed plugins, by kind and name, none of them imported; a broken one carries its reason."""
     kinds = KINDS if kind is None else (_known_kind(kind),)
-    found = [_describe(kind, point) for kind in kinds for point in entry_points(kind)]
+    plugins = [_describe(kind, point) for kind in kinds for point in entry_points(kind)]
     claims: dict[tuple[str, str], list[str]] = {}
-    for plugin in found:
+    for plugin in plugins:
         claims.setdefault((plugin.kind, plugin.name), []).append(plugin.package)
-    marked = [_mark_claimed_twice(plugin, claims[plugin.kind, plugin.name]) for plugin in found]
+    marked = [_mark_claimed_twice(plugin, claims[plugin.kind, plugin.name]) for plugin in plugins]
     return sorted(marked, key=lambda plugin: (KINDS.index(plugin.kind), plugin.name, plugin.package))
 
 
@@ -152,11 +152,11 @@ def plugin_errors(plugins: Iterable[Any]) -> Iterator[None]:
             package = _root(type(plugin).__module__)
             own = [(frame, line) for frame, line in frames if _root(frame.f_globals.get("__name__", "")) == package]
             if own and package != "hardneg":
-                place = f"{own[-1][0].f_code.co_filename}:{own[-1][1]}"
+                location = f"{own[-1][0].f_code.co_filename}:{own[-1][1]}"
                 reason = " ".join(f"{type(error).__name__}: {error}".split())
                 name = type(plugin).__name__
                 raise PluginError(
-                    f"the plugin {name} failed ({place}: {reason}); HARDNEG_DEBUG=1 shows more"
+                    f"the plugin {name} failed ({location}: {reason}); HARDNEG_DEBUG=1 shows more"
                 ) from error
         raise
 
@@ -194,8 +194,8 @@ def not_installed(kind: str, name: str) -> str:
 
 
 def _unknown(kind: str, name: str) -> str:
-    if told := not_installed(kind, name):
-        return f"the {kind} plugin {name!r} is {told}"
+    if where := not_installed(kind, name):
+        return f"the {kind} plugin {name!r} is {where}"
     names = plugin_names(kind)
     meant = _ELSEWHERE.get((kind, name.lower()))
     hint = f"; did you mean {meant!r}?" if meant in names else suggestion(name, names)

@@ -47,7 +47,7 @@ class StageBlocks(Protocol):
     def make(self, numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
         """Each of these blocks, ascending, with its number; writes no more than what an unfinished one goes on from."""
 
-    def write(self, number: int, made: Any) -> None:
+    def write(self, number: int, content: Any) -> None:
         """Puts a block that was made here or elsewhere safely on disk, and marks it as finished."""
 
     def finish(self) -> Mapping[str, Any]:
@@ -194,7 +194,7 @@ class IndexSize(NamedTuple):
     documents: float
     vectors: float
     dimension: int
-    asked: float = 1
+    query_vectors: float = 1
 
 
 class SearchCost(NamedTuple):
@@ -247,10 +247,10 @@ class TrainableReranker(Reranker, Protocol):
         """
 
     def fingerprint(self) -> str:
-        """A digest of the content that `load(None)` reads; the options in `PLACES` then only say where it lies."""
+        """A digest of the content that `load(None)` reads; the options in `LOCATION_OPTIONS` only say where it is."""
 
 
-PLACES = ("source", "revision")
+LOCATION_OPTIONS = ("source", "revision")
 
 
 class DatasetLoader(Protocol):

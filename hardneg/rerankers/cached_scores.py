@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.registry.protocols import PLACES, TrainableReranker
+from hardneg.registry.protocols import LOCATION_OPTIONS, TrainableReranker
 from hardneg.rerankers.scoring import Advance, PairScorer, Request, unheard
 from hardneg.store.digest import digest, tree_digest
 from hardneg.store.identity import plugin_identity
@@ -45,7 +45,7 @@ class CachedScores:
     @classmethod
     def of_plugin(cls, scorer: PairScorer, plugin: TrainableReranker, folder: Path | None) -> "CachedScores":
         """Those of a reranker's network, as it was saved in `folder`, or as the plugin's options make it."""
-        identity = plugin_identity(type(plugin).__qualname__, plugin, PLACES)
+        identity = plugin_identity(type(plugin).__qualname__, plugin, LOCATION_OPTIONS)
         return cls.of(scorer, {**identity, "content": tree_digest(folder) if folder else plugin.fingerprint()})
 
     @classmethod

@@ -37,13 +37,13 @@ EARLIER = "earlier seconds"
 class Artifact:
     """A finished artifact.
 
-    key: its identity. kind: what it holds (`index`, `run`, ...). facts: counts and measures told by the stage that
-    made it. origin: the identity payload that the key is the digest of, and the stage's name. files: the digest of
-    each file by its place; empty where an earlier hardneg noted none.
+    key: its identity. artifact_type: what it holds (`index`, `run`, ...). facts: counts and measures reported by its
+    stage. origin: the identity payload that the key is the digest of, and the stage's name. files: the digest of each
+    file by its path; empty where an earlier hardneg recorded none.
     """
 
     key: str
-    kind: str
+    artifact_type: str
     path: Path
     facts: Mapping[str, Any] = field(default_factory=dict)
     origin: Mapping[str, Any] = field(default_factory=dict)
@@ -72,11 +72,11 @@ class Store:
         folder = self.path(key)
         for name, size in manifest["files"].items():
             try:
-                found = (folder / name).stat().st_size
+                actual = (folder / name).stat().st_size
             except OSError:
                 raise ArtifactError(f"{folder}: damaged: {name} is missing") from None
-            if found != size:
-                raise ArtifactError(f"{folder}: damaged: {name} has {found} bytes, its manifest says {size}")
+            if actual != size:
+                raise ArtifactError(f"{folder}: damaged: {name} has {actual} bytes, its manifest says {size}")
         digests = manifest.get("digests", {})
         files = {name: digests.get(name, "") for name in manifest["files"]}
         return Artifact(key, manifest["kind"], folder, manifest["facts"], manifest["origin"], files)
@@ -94,11 +94,11 @@ class Store:
     @contextlib.contextmanager
     def lock(self, key: str, waiting: Callable[[], None] = lambda: None, shared: bool = False) -> Iterator[None]:
         """Holds the lock of `key`, alone or shared; calls `waiting` once if another process has it, then waits."""
-        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        operation = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         with self._lock_file(key) as handle:
-            if not _taken(handle, kind):
+            if not _taken(handle, operation):
                 waiting()
-                fcntl.flock(handle, kind)
+                fcntl.flock(handle, operation)
             yield
 
     @contextlib.contextmanager
@@ -130,7 +130,7 @@ class Store:
             partial.mkdir(parents=True, exist_ok=True)
             return partial
 
-    def commit(self, key: str, kind: str, facts: Mapping[str, Any], origin: Mapping[str, Any]) -> Artifact:
+    def commit(self, key: str, artifact_type: str, facts: Mapping[str, Any], origin: Mapping[str, Any]) -> Artifact:
         """Makes the workspace of `key` the finished artifact: files to disk, manifest last, one rename."""
         partial = self._partial(key)
         with disk_errors(self.root):
@@ -143,10 +143,10 @@ class Store:
                     name = path.relative_to(partial).as_posix()
                     files[name], digests[name] = path.stat().st_size, file_digest(path)
                 flush(path)
-            told = {"format": FORMAT, "key": key, "kind": kind, "facts": facts, "origin": origin}
-            write_json(partial / MANIFEST, {**told, "files": files, "digests": digests})
+            manifest = {"format": FORMAT, "key": key, "kind": artifact_type, "facts": facts, "origin": origin}
+            write_json(partial / MANIFEST, {**manifest, "files": files, "digests": digests})
         self.recover(key)
-        return Artifact(key, kind, self.path(key), facts, origin, digests)
+        return Artifact(key, artifact_type, self.path(key), facts, origin, digests)
 
     def recover(self, key: str) -> None:
         """Gives an artifact its name whose manifest is written: the rename, and all that a dead process left undone.
@@ -165,17 +165,17 @@ class Store:
 
     def artifacts(self) -> list[Artifact | ArtifactError]:
         """All finished artifacts; in place of a damaged one, its error."""
-        found: list[Artifact | ArtifactError] = []
+        finished: list[Artifact | ArtifactError] = []
         for path in sorted(self.root.glob("*/" + MANIFEST)):
             if "." in path.parent.name:
                 continue
             try:
                 artifact = self.find(path.parent.name)
             except ArtifactError as error:
-                found.append(error)
+                finished.append(error)
             else:
-                found += [artifact] if artifact else []
-        return found
+                finished += [artifact] if artifact else []
+        return finished
 
     @property
     def read_only(self) -> bool:
@@ -188,10 +188,10 @@ class Store:
         lock = self.root / "locks" / name
         if not lock.exists():
             return False
-        mode, kind = ("rb", fcntl.LOCK_SH) if self.read_only else ("r+b", fcntl.LOCK_EX)
+        mode, operation = ("rb", fcntl.LOCK_SH) if self.read_only else ("r+b", fcntl.LOCK_EX)
         with lock.open(mode) as handle:
             try:
-                fcntl.flock(handle, kind | fcntl.LOCK_NB)
+                fcntl.flock(handle, operation | fcntl.LOCK_NB)
             except BlockingIOError:
                 return True
         return False
@@ -208,10 +208,10 @@ class Store:
                 raise ArtifactError(f"{self.path(key)}: damaged: {MANIFEST} is missing") from None
             return None
         except PermissionError:
-            told = (
+            reason = (
                 "another user made it, and lets you not read it; ask for rights, or choose another place with {store}"
             )
-            raise ClosedArtifact(f"{path.parent}: {told}", "store") from None
+            raise ClosedArtifact(f"{path.parent}: {reason}", "store") from None
         except (OSError, ValueError) as error:
             raise ArtifactError(f"{path}: damaged: {error}") from None
         if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
@@ -225,10 +225,10 @@ class Store:
         return manifest
 
 
-def _taken(handle: int, kind: int) -> bool:
+def _taken(handle: int, operation: int) -> bool:
     """Whether a lock could be had at once."""
     try:
-        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+        fcntl.flock(handle, operation | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
@@ -266,5 +266,5 @@ def disk_errors(where: Path, option: str = "store") -> Iterator[None]:
     except OSError as error:
         if error.errno not in advice:
             raise
-        place = error.filename2 or error.filename or where  # of two, the second is the one that is written
-        raise ArtifactError(f"{place}: {advice[error.errno]}", option.strip("{}")) from error
+        path = error.filename2 or error.filename or where  # of two, the second is the one that is written
+        raise ArtifactError(f"{path}: {advice[error.errno]}", option.strip("{}")) from error

@@ -107,16 +107,16 @@ def system_errors() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if isinstance(error, OSError) or not (told := _SYSTEM_ERROR.search(str(error))):
+        if isinstance(error, OSError) or not (code := _SYSTEM_ERROR.search(str(error))):
             raise
-        raise OSError(int(told[1]), os.strerror(int(told[1]))) from error
+        raise OSError(int(code[1]), os.strerror(int(code[1]))) from error
 
 
 def link_folder(source: Path, target: Path, without: Collection[str] = ()) -> Path:
     """Puts the files below `source` at `target`, which is replaced whole; `without`: names that are left out."""
-    with replacing_folder(target) as place:
+    with replacing_folder(target) as folder:
         for path in sorted(path for path in source.rglob("*") if path.is_file() and path.name not in without):
-            link_file(path, place / path.relative_to(source))
+            link_file(path, folder / path.relative_to(source))
     return target
 
 

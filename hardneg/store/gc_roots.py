@@ -106,12 +106,12 @@ def laid_out(store: Store, command: str, owner: Path, keys: Sequence[str], tops:
 
 def files_of(owner: Path, tops: Sequence[Path]) -> dict[str, list[int]]:
     """The files at and below those of `tops` that are there, as `Files` has them."""
-    found = {}
+    states = {}
     for top in filter(os.path.lexists, tops):
         for path in sorted(top.rglob("*")) if top.is_dir() and not top.is_symlink() else [top]:
             if path.is_symlink() or not path.is_dir():
-                found[path.relative_to(owner).as_posix()] = _state(path)
-    return found
+                states[path.relative_to(owner).as_posix()] = _state(path)
+    return states
 
 
 def strangers(owner: Path, top: Path, known: Files) -> Iterator[Path]:
@@ -129,12 +129,12 @@ def record(store: Store, owner: Path) -> Record | None:
 
 def unfinished(store: Store) -> list[Unfinished]:
     """The runs that have begun and have not finished, the earliest first."""
-    found = []
+    runs = []
     for path in store.root.glob("roots/*-*.json"):
         if entry := _read(path):
             keys, owner = frozenset(entry["keys"]), Path(entry["owner"])
-            found.append(Unfinished(path, owner, entry["command"], entry["begun"], keys, store.held(path.stem)))
-    return sorted(found, key=lambda run: run.begun)
+            runs.append(Unfinished(path, owner, entry["command"], entry["begun"], keys, store.held(path.stem)))
+    return sorted(runs, key=lambda run: run.begun)
 
 
 def owners(store: Store, key: str) -> list[Path]:
@@ -252,5 +252,5 @@ def _is(state: Sequence[int] | None, noted: Sequence[int] | None) -> bool:
 
 
 def _state(path: Path) -> list[int]:
-    found = path.lstat()
-    return [found.st_size, found.st_mtime_ns, found.st_ino if found.st_nlink > 1 else 0]
+    status = path.lstat()
+    return [status.st_size, status.st_mtime_ns, status.st_ino if status.st_nlink > 1 else 0]

@@ -32,19 +32,19 @@ def options_in_key(options: Any, without: Collection[str] = ()) -> dict[str, Any
     """
     from pydantic import BaseModel, TypeAdapter
 
-    kind = type(options)
+    cls = type(options)
     if isinstance(options, BaseModel):
-        known = [(name, info.default, info.json_schema_extra) for name, info in kind.model_fields.items()]
+        known = [(name, info.default, info.json_schema_extra) for name, info in cls.model_fields.items()]
     else:
-        known = [(each.name, each.default, each.metadata) for each in fields(kind)]
+        known = [(each.name, each.default, each.metadata) for each in fields(cls)]
     marks = {name: (default, extra.get(_MARK)) for name, default, extra in known if isinstance(extra, Mapping)}
-    free = {*getattr(kind, "free", ()), *(name for name, (_, mark) in marks.items() if mark == FREE[_MARK])}
-    later = {name: getattr(kind, name) for name in getattr(kind, "later", ())}
+    free = {*getattr(cls, "free", ()), *(name for name, (_, mark) in marks.items() if mark == FREE[_MARK])}
+    later = {name: getattr(cls, name) for name in getattr(cls, "later", ())}
     later |= {name: default for name, (default, mark) in marks.items() if mark == LATER[_MARK]}
     unchanged = {name for name, default in later.items() if getattr(options, name) == default}
     left_out = {*without, *free, *unchanged}
-    found: dict[str, Any] = TypeAdapter(kind).dump_python(options, mode="json", exclude=left_out, warnings=False)
-    return found
+    counted: dict[str, Any] = TypeAdapter(cls).dump_python(options, mode="json", exclude=left_out, warnings=False)
+    return counted
 
 
 def plugin_identity(name: str, plugin: Any, without: Collection[str] = ()) -> dict[str, Any]:
@@ -54,8 +54,8 @@ def plugin_identity(name: str, plugin: Any, without: Collection[str] = ()) -> di
 
 def in_words_of_keys(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options of training under the names, and with the values, that they have in keys."""
-    found = {}
+    renamed = {}
     for name, value in options.items():
         word, values = _WORDS.get(name, (name, {}))
-        found[word] = values.get(value, value) if values else value
-    return found
+        renamed[word] = values.get(value, value) if values else value
+    return renamed

@@ -76,7 +76,7 @@ class Outputs:
         paths = [target.path.resolve() for target in self.targets]
         problems = [f"{path}: is given for two outputs" for path in set(paths) if paths.count(path) > 1]
         for target in self.targets:
-            problems += _kind_problems(target, self._another) or [
+            problems += _path_problems(target, self._another) or [
                 *self._input_problems(target),
                 *self._own_problems(target),
             ]
@@ -127,20 +127,20 @@ class Outputs:
         for source in filter(os.path.exists, [*self.inputs, self.store.root]):
             read = source.resolve()
             for top in target.tops:
-                place = top.resolve()
-                if place == read or (top.exists() and top.samefile(read)):
+                resolved = top.resolve()
+                if resolved == read or (top.exists() and top.samefile(read)):
                     yield f"{top}: is {source}, {advice}"
-                elif read.is_dir() and place.is_relative_to(read):
+                elif read.is_dir() and resolved.is_relative_to(read):
                     yield f"{top}: lies in {source}, {advice}"
-                elif read.is_relative_to(place):
+                elif read.is_relative_to(resolved):
                     yield f"{top}: holds {source}, {advice}"
 
     def _own_problems(self, target: Target) -> Iterator[str]:
         if self.overwrite:
             return
-        if found := self._strangers(target):
-            first = ", ".join(str(path) for path in found[:3])
-            more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+        if foreign := self._strangers(target):
+            first = ", ".join(str(path) for path in foreign[:3])
+            more = f" and {len(foreign) - 3} more" if len(foreign) > 3 else ""
             yield (
                 f"{first}{more}: there already, and not as `{self.words.writer.format(self.command)}` wrote it; "
                 f"{self._another}, or {self.words.overwrite} to replace it"
@@ -157,12 +157,12 @@ class Outputs:
             return [] if files is None else [path for top in there for path in strangers(target.path, top, files)]
         if target.marked_by and (target.path / target.marked_by).is_file():
             return []
-        found = [target.path / name for name in files_of(target.path, there)]
+        files_there = [target.path / name for name in files_of(target.path, there)]
         earlier = known is not None and not known.command and target.folder
-        return [] if earlier and {path.name for path in found} == {"index", "docid"} else found
+        return [] if earlier and {path.name for path in files_there} == {"index", "docid"} else files_there
 
 
-def _kind_problems(target: Target, another: str) -> list[str]:
+def _path_problems(target: Target, another: str) -> list[str]:
     path = target.path
     # the first folder before a `..` that is not there: once it is made, the path leads to something else
     ups = [number for number, part in enumerate(path.parts) if part == ".."]
@@ -178,8 +178,8 @@ def _kind_problems(target: Target, another: str) -> list[str]:
         return [f"{path}: is a folder; give the file to write"]
     if path.exists() and not path.is_dir() and not path.is_file():
         return [f"{path}: is no file that can be replaced; {another}"]
-    place = path.resolve()
-    if target.folder and any(kept.is_relative_to(place) for kept in (Path.cwd(), _home())):
+    resolved = path.resolve()
+    if target.folder and any(kept.is_relative_to(resolved) for kept in (Path.cwd(), _home())):
         return [f"{path}: is the folder you work in or your home, or holds it; give one of its own"]
     return []
 
@@ -193,8 +193,8 @@ def _run_folder_problems(target: Target, another: str) -> list[str]:
     for name, top in zip(target.names, target.tops, strict=True):
         wanted, is_wanted = ("folder", top.is_dir) if name.endswith("/") else ("file", top.is_file)
         if top.is_symlink() or (top.exists() and not is_wanted()):
-            found = "a symbolic link" if top.is_symlink() else f"no {wanted}"
-            problems.append(f"{top}: is {found}, where a {wanted} is to be; move it away, or {another}")
+            obstacle = "a symbolic link" if top.is_symlink() else f"no {wanted}"
+            problems.append(f"{top}: is {obstacle}, where a {wanted} is to be; move it away, or {another}")
     return problems
 
 

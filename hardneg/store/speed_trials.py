@@ -47,7 +47,7 @@ class Trial:
     milliseconds: Mapping[str, float]
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """The choice and its reason in words."""
         others = [f"{name} {taken:.3g} ms" for name, taken in self.milliseconds.items() if name != self.chosen]
         return f"{self.subject}: {self.chosen} ({self.milliseconds[self.chosen]:.3g} ms, {', '.join(others)})"
@@ -66,15 +66,15 @@ def choose(subject: str, machine: str, ways: Mapping[str, Way]) -> str:
     """
     chosen = _kept.get(subject, "")
     if chosen not in ways:
-        place = cache_folder() / _FOLDER / f"{digest([subject, machine])}.json"
-        if _known.get(place) not in ways:
-            _known[place] = from_whoever_asks_first(TRIAL + subject, lambda: _found(place, subject, machine, ways))
-        chosen = _known[place]
-    for told, file in _listening:
-        if told.get(subject) != chosen:
-            told[subject] = chosen
+        path = cache_folder() / _FOLDER / f"{digest([subject, machine])}.json"
+        if _known.get(path) not in ways:
+            _known[path] = from_whoever_asks_first(TRIAL + subject, lambda: _tried(path, subject, machine, ways))
+        chosen = _known[path]
+    for choices, file in _listening:
+        if choices.get(subject) != chosen:
+            choices[subject] = chosen
             if file is not None:
-                replace_text(file, json.dumps({TRIAL + name: way for name, way in told.items()}, indent=1) + "\n")
+                replace_text(file, json.dumps({TRIAL + name: way for name, way in choices.items()}, indent=1) + "\n")
     return chosen
 
 
@@ -84,24 +84,24 @@ def noted(kept: Mapping[str, str] | None = None, file: Path | None = None) -> It
 
     file: keeps them for a run that goes on; what an earlier run left in it holds too.
     """
-    before, told = dict(_kept), dict(kept or {})
+    before, choices = dict(_kept), dict(kept or {})
     with suppress(OSError, ValueError):
         left = json.loads(file.read_text(encoding="utf-8")) if file is not None else {}
-        told |= {name.removeprefix(TRIAL): str(way) for name, way in dict(left).items()}
-    _kept.update(told)
-    _listening.append((told, file))
+        choices |= {name.removeprefix(TRIAL): str(way) for name, way in dict(left).items()}
+    _kept.update(choices)
+    _listening.append((choices, file))
     try:
-        yield told
+        yield choices
     finally:
-        _listening[:] = [other for other in _listening if other[0] is not told]
+        _listening[:] = [other for other in _listening if other[0] is not choices]
         _kept.clear()
         _kept.update(before)
 
 
 def remembered() -> list[Trial]:
     """The trials of this user that are remembered, by subject."""
-    found = [_read(path) for path in sorted((cache_folder() / _FOLDER).glob("*.json"))]
-    return sorted((trial for trial in found if trial is not None), key=lambda trial: (trial.subject, trial.machine))
+    trials = [_read(path) for path in sorted((cache_folder() / _FOLDER).glob("*.json"))]
+    return sorted((trial for trial in trials if trial is not None), key=lambda trial: (trial.subject, trial.machine))
 
 
 def forget() -> int:
@@ -137,19 +137,19 @@ def cpu_name() -> str:
     return platform.machine()
 
 
-def _found(place: Path, subject: str, machine: str, ways: Mapping[str, Way]) -> str:
+def _tried(path: Path, subject: str, machine: str, ways: Mapping[str, Way]) -> str:
     """What is remembered, or comes out of a trial; what another process has remembered meanwhile goes before."""
-    if (old := _read(place)) is not None and old.chosen in ways and ways.keys() <= old.milliseconds.keys():
+    if (old := _read(path)) is not None and old.chosen in ways and ways.keys() <= old.milliseconds.keys():
         return old.chosen
     with suppress(OSError):  # it is damaged, or tells of other ways
-        place.unlink()
+        path.unlink()
     seconds = _fastest({name: way() for name, way in ways.items()})
     first, best = next(iter(ways)), min(seconds, key=lambda name: seconds[name])
     chosen = best if seconds[best] < _CLEARLY * seconds[first] else first
     if math.inf in seconds.values():
         return chosen
     trial = Trial(subject, machine, chosen, {name: round(1000 * taken, 4) for name, taken in seconds.items()})
-    return _remember(place, trial).chosen
+    return _remember(path, trial).chosen
 
 
 def _fastest(ways: Mapping[str, Callable[[], object]]) -> dict[str, float]:
@@ -176,26 +176,26 @@ def _seconds(run: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def _read(place: Path) -> Trial | None:
+def _read(path: Path) -> Trial | None:
     try:
-        content: Any = json.loads(place.read_text(encoding="utf-8"))
+        content: Any = json.loads(path.read_text(encoding="utf-8"))
         trial = Trial(**content)
-        return trial if trial.told else None
+        return trial if trial.summary else None
     except (OSError, ValueError, TypeError, AttributeError, KeyError):
         return None
 
 
-def _remember(place: Path, trial: Trial) -> Trial:
+def _remember(path: Path, trial: Trial) -> Trial:
     """Keeps a trial unless another process has kept one; returns the one that is kept."""
-    aside = place.with_name(f"{place.name}.{os.getpid()}")
+    aside = path.with_name(f"{path.name}.{os.getpid()}")
     with suppress(OSError):
         replace_text(aside, json.dumps(asdict(trial), indent=1) + "\n")
         try:
-            os.link(aside, place)
+            os.link(aside, path)
         except FileExistsError:
-            return _read(place) or trial
+            return _read(path) or trial
         except OSError:
-            os.replace(aside, place)
+            os.replace(aside, path)
         finally:
             aside.unlink(missing_ok=True)
     return trial

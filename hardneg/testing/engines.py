@@ -84,10 +84,10 @@ class SquareBlocks:
                 raise DataError(f"{self.context.name}: {spec.broken} cannot be squared")
             yield number, "".join(f"{value * value}\n" for value in values).encode()
 
-    def write(self, number: int, made: bytes) -> None:
+    def write(self, number: int, content: bytes) -> None:
         """Into a file of its own."""
         with replacing(self._folder / str(number)) as file:
-            file.write(made)
+            file.write(content)
         if self.journal.file < 0:
             self.journal.start()
         self.journal.add(number)

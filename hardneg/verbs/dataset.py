@@ -23,7 +23,7 @@ class ReadDataset(StageSpec):
     kind = "collection"
     purpose = "read the passages, queries and labels"
     stage: Literal["dataset"] = "dataset"
-    loader: Annotated[Setting, PluginKind("datasets", places=("source",))]
+    loader: Annotated[Setting, PluginKind("datasets", location_options=("source",))]
     withheld: Kept | None = Field(default=None, json_schema_extra=LATER)
 
     def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:

@@ -213,13 +213,13 @@ class EncodedBlocks:
         made = encoded_blocks(self.encoder, self.rows, wanted, sum(self.sizes), self.options, lambda rows: None)
         return ((number - first, (start, encoded)) for number, start, encoded in made)
 
-    def write(self, number: int, made: "tuple[int, Encoded]") -> None:
+    def write(self, number: int, content: "tuple[int, Encoded]") -> None:
         """Into the store."""
         from hardneg.encoders.corpus.stream import Layout
         from hardneg.formats.vectors.begun_blocks import drop
 
         block = self.store.numbers[number]
-        self.store.write(block, *made)
+        self.store.write(block, *content)
         drop(self.options.begun, Layout.of_encoder(self.encoder, self.rows).name(block))
 
     def finish(self) -> Facts:

@@ -126,7 +126,7 @@ class Evaluate(StageSpec):
             for spec in recipe.stages.values()
             if spec.kind == "report"
             for _, target, need in spec.references()
-            if self.kind in need.kinds
+            if self.kind in need.artifact_types
         }
         return {f"metrics-{recipe.name}.json" if shown and recipe.name not in shown else METRICS: METRICS}
 

@@ -60,7 +60,7 @@ class Report(StageSpec):
         """The runs that were evaluated, as `runs.LABEL`, and all steps that they come of, as `behind.NUMBER`."""
         evaluation = recipe.stages.get(self.evaluation)
         references = evaluation.references() if evaluation is not None else ()
-        runs = {path: target for path, target, need in references if "run" in need.kinds}
+        runs = {path: target for path, target, need in references if "run" in need.artifact_types}
         return runs | {f"behind.{at}": name for at, name in enumerate(steps_behind(runs.values(), recipe.stages))}
 
     def over_seeds(self, made: SeededStages) -> "Report":

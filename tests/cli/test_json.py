@@ -36,7 +36,7 @@ def test_artifacts_whole_and_damaged(tmp_path):
     (row,) = printed("artifacts", "list", "--store", store)
     (artifact,) = Store(store).artifacts()
     assert row.keys() == {"key", "kind", "name", "bytes", "path"}
-    assert (row["key"], row["kind"], row["path"]) == (artifact.key, artifact.kind, str(artifact.path))
+    assert (row["key"], row["kind"], row["path"]) == (artifact.key, artifact.artifact_type, str(artifact.path))
     assert row["bytes"] == sum(path.stat().st_size for path in artifact.path.rglob("*") if path.is_file())
     (artifact.path / "manifest.json").write_text("{")
     (row,) = printed("artifacts", "list", "--store", store)

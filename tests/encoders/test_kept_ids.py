@@ -77,7 +77,7 @@ def write(encoder: Encoder, corpus: Corpus, folder: Path, cut: Segments | None =
 
 def kept(corpus: Corpus) -> list[Artifact]:
     found = Store(corpus.folder.parent).artifacts()
-    return [item for item in found if isinstance(item, Artifact) and item.kind == "tokens"]
+    return [item for item in found if isinstance(item, Artifact) and item.artifact_type == "tokens"]
 
 
 def test_the_second_encoding_reads_no_text(

@@ -50,7 +50,7 @@ def test_an_artifact_is_finished_whose_maker_died_before_the_rename(tmp_path, mo
     monkeypatch.undo()
     assert store.find(key) is None and (store.workspace(key) / MANIFEST).exists()
     store.recover(key)
-    assert store.find(key).kind == "run" and not list(tmp_path.glob("*.partial"))
+    assert store.find(key).artifact_type == "run" and not list(tmp_path.glob("*.partial"))
 
 
 def test_a_trained_model_that_is_all_there_is_not_trained_again(recipe, tmp_path, monkeypatch):

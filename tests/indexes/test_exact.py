@@ -242,6 +242,6 @@ def test_places_of_true_values_are_the_same_eight_at_a_time(monkeypatch: pytest.
     mask = torch.zeros(4, width, dtype=torch.bool)
     mask[0, 0] = mask[1, 3] = mask[2, 0] = mask[3, width - 1] = True
     places = [0, width + 3, 2 * width, 4 * width - 1]
-    assert top_k.true_places(mask).tolist() == places
+    assert top_k.true_indices(mask).tolist() == places
     monkeypatch.setattr(top_k, "_MANY", 0)
-    assert top_k.true_places(mask).tolist() == places
+    assert top_k.true_indices(mask).tolist() == places

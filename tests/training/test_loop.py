@@ -268,7 +268,7 @@ def test_a_training_goes_on_in_the_precision_it_began_with(
     def remembering(way: str, folder: str, after: int | None = None) -> dict[str, torch.Tensor]:
         """The weights of a training on a machine that remembers this way as the faster one."""
         monkeypatch.setattr(speed_trials, "_known", {})
-        monkeypatch.setattr(speed_trials, "_found", lambda *_: way)
+        monkeypatch.setattr(speed_trials, "_tried", lambda *_: way)
         encoder = Encoder.load(spec, "cpu")
         progress = Silent() if after is None else Interrupted(after)
         train(encoder, toy_data(toy_folder), Star(), chosen, tmp_path / folder, progress=progress)

@@ -40,7 +40,7 @@ def test_a_sum_of_two_runs(tmp_path, tiny_model):
         assert ids == expected.doc_ids[:15] and scores == pytest.approx(expected.scores[:15].tolist(), rel=1e-5)
         assert ids[:5] == long[query_id][0][:5] == short[query_id][0]
     assert lists_of(artifacts["ranks"]).keys() == made.keys() == long.keys()
-    assert artifacts["sum"].facts["queries"] == 14 and artifacts["sum"].kind == "run"
+    assert artifacts["sum"].facts["queries"] == 14 and artifacts["sum"].artifact_type == "run"
 
 
 def test_what_may_be_said(tmp_path, tiny_model):

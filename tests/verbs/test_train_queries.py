@@ -163,7 +163,7 @@ def test_trained_centroids_are_an_index_that_a_search_may_name(made: tuple[Path,
     assert 1e-4 < np.abs(start.centroids() - trained.centroids()).max() < 0.1
     plan = make_plan(load_recipe(path))
     assert plan.steps["joint-test"].inputs == {"index": "joint", "dataset": "dataset", "model": "joint"}
-    assert outcome.artifacts["joint-test"].kind == "run"
+    assert outcome.artifacts["joint-test"].artifact_type == "run"
 
 
 def test_such_an_index_goes_where_any_index_does(made: tuple[Path, Store, Outcome], tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_a_trained_reranker_reranks_and_opens_elsewhere(planned, tmp_path):
     assert {row.step.verb for row in estimate(plan, store)} >= {"train-reranker", "rerank"}
     artifacts = execute(plan, store, Options(device="cpu"), Watcher()).artifacts
     judge, reranked = artifacts["judge"], artifacts["reranked"]
-    assert judge.kind == "reranker" and judge.facts["steps"] == 3 and judge.facts["best step"] == 3
+    assert judge.artifact_type == "reranker" and judge.facts["steps"] == 3 and judge.facts["best step"] == 3
     history = [json.loads(line) for line in (judge.path / "history.jsonl").read_text().splitlines()]
     assert [record["step"] for record in history] == [1, 2, 3, 3] and "dev" in history[-1]
     run = read_run(reranked.path / "run.trec.gz")

@@ -131,7 +131,7 @@ class RecordedRun:
     def references(self, stage: str, kind: str) -> list[str]:
         """The stages that a stage names and that make this kind."""
         spec = self._stages.get(stage)
-        named = [target for _, target, need in spec.references() if kind in need.kinds] if spec else []
+        named = [target for _, target, need in spec.references() if kind in need.artifact_types] if spec else []
         return [target for target in dict.fromkeys(named) if target in self._stages or target == START]
 
     def query_model(self, index: str) -> str | None:

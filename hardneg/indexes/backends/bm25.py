@@ -82,10 +82,10 @@ class Bm25:
             progress.note(
                 f"bm25: {counted(blank, 'document without text is', 'documents without text are')} not in the index"
             )
-        found = open_lucene(path, "SimpleSearcher").get_total_num_docs()
-        if found != indexed:
+        total = open_lucene(path, "SimpleSearcher").get_total_num_docs()
+        if total != indexed:
             raise ArtifactError(
-                f"{path}: Lucene holds {found} of {indexed} documents: is the disk full? Build it again"
+                f"{path}: Lucene holds {total} of {indexed} documents: is the disk full? Build it again"
             )
         return indexed
 
@@ -138,10 +138,10 @@ class Bm25Searcher:
         for start in range(0, len(queries), size):
             texts = queries[start : start + size]
             lists = ranked(self.lucene, _in_java(texts), len(texts), k)
-            found = self.rows([hit["docid"] for hits in lists for hit in hits])
-            if (found < 0).any():
+            rows = self.rows([hit["docid"] for hits in lists for hit in hits])
+            if (rows < 0).any():
                 raise ArtifactError(f"{self.path}: holds documents that are not in the corpus: build the index again")
-            fill(lists, found, hits.rows[start : start + size], hits.scores[start : start + size])
+            fill(lists, rows, hits.rows[start : start + size], hits.scores[start : start + size])
         return in_order(hits.rows, hits.scores)
 
 

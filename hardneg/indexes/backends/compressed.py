@@ -19,7 +19,14 @@ from hardneg.indexes.kernels.faiss.compression import (
     train,
     write_folder,
 )
-from hardneg.indexes.kernels.faiss.on_gpus import GpuCopy, InPlace, encoder_of, gpus, searched_on_gpus, trained_on_gpus
+from hardneg.indexes.kernels.faiss.on_gpus import (
+    CodeSearcher,
+    GpuCopy,
+    encoder_of,
+    gpus,
+    searched_on_gpus,
+    trained_on_gpus,
+)
 from hardneg.records.errors import ArtifactError
 from hardneg.records.types import BuildCost, Encoded, Hits
 from hardneg.registry.protocols import IndexSize, RowLookup, SearchCost
@@ -39,7 +46,7 @@ class CompressedSearcher:
 
     path: Path
     index: Any
-    copy: InPlace | None = None
+    copy: CodeSearcher | None = None
 
     @classmethod
     def open(cls, path: Path) -> "CompressedSearcher":
@@ -83,8 +90,8 @@ class CompressedSearcher:
         faiss, inner = load_faiss(), innermost(self.index)
         if isinstance(inner, faiss.IndexIVF) and inner.direct_map.no():
             inner.make_direct_map()  # where each row is among the lists, kept from now on
-        found: NDArray[np.float32] = self.index.reconstruct_batch(np.ascontiguousarray(rows, np.int64))
-        return found
+        decoded: NDArray[np.float32] = self.index.reconstruct_batch(np.ascontiguousarray(rows, np.int64))
+        return decoded
 
     def using(self, options: "ExactOptions", progress: Progress | None) -> Self:
         """The same, searched on the GPUs that `options.device` names, where faiss has them and such an index.
@@ -219,8 +226,8 @@ class Fp16(Narrow):
         return _build("QT_fp16", source, path, progress)
 
 
-def _build(kind: str, source: Path, path: Path, progress: Progress, training: Training | None = None) -> int:
+def _build(quantiser: str, source: Path, path: Path, progress: Progress, training: Training | None = None) -> int:
     faiss, vectors = load_faiss(), FlatVectors.open(source)
-    code = getattr(faiss.ScalarQuantizer, kind)
+    code = getattr(faiss.ScalarQuantizer, quantiser)
     index = faiss.IndexScalarQuantizer(vectors.dimension, code, faiss.METRIC_INNER_PRODUCT)
     return build(index, vectors, path, progress, training)

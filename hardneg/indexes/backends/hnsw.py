@@ -17,7 +17,7 @@ from hardneg.registry.protocols import IndexSize, SearchCost
 from hardneg.runtime.progress import Progress
 from hardneg.runtime.seeding import SEED
 
-_PLACES = 12  # bytes a vector: its level, and where its links begin
+_LEVEL_BYTES = 12  # a vector: its level, and where its links begin
 _SCATTERED = 6.0  # times as long as in a product of matrices, by the core
 _WALK = 8e9  # multiplications and additions a second, on one thread and all over the memory; as measured
 
@@ -51,7 +51,7 @@ class Hnsw(Compressed):
 
     def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
         """Vectors and links, all in memory; a new vector is compared with about `ef_construction` times m."""
-        disk = vectors * (4 * dimension + 8 * self.m + 4 * self.m // (self.m - 1) + _PLACES)
+        disk = vectors * (4 * dimension + 8 * self.m + 4 * self.m // (self.m - 1) + _LEVEL_BYTES)
         walked = 2.0 * dimension * vectors * self.ef_construction * self.m
         return BuildCost(disk, memory=disk, seconds=walked / _WALK / self.threads)
 

@@ -74,10 +74,10 @@ class Impact:
         link_file(source / DOC_IDS, path / DOC_IDS)
         if lost:
             progress.note(f"impact: {lost} of {counted(store.size, 'weight')} round to 0 with scale {self.scale:g}")
-        found = int(open_lucene(path, _SEARCHER).get_total_num_docs())
-        if found != len(store):
-            raise ArtifactError(f"{path}: Lucene holds {found} of {len(store)} documents: build the index again")
-        return found
+        total = int(open_lucene(path, _SEARCHER).get_total_num_docs())
+        if total != len(store):
+            raise ArtifactError(f"{path}: Lucene holds {total} of {len(store)} documents: build the index again")
+        return total
 
     def impacts(self, rows: SparseRows, whose: str) -> NDArray[np.int64]:
         """The whole numbers that weights stand as: int64 [weights]; `whose` begins messages.
@@ -134,8 +134,8 @@ class ImpactSearcher:
         for start in range(0, len(queries), size):
             part = queries[start : start + size]
             lists = ranked(self.lucene, self._in_java(part), len(part), k)
-            found = np.array([hit["lucene_docid"] for hits in lists for hit in hits], np.int64)
-            fill(lists, found, hits.rows[start : start + size], hits.scores[start : start + size])
+            rows = np.array([hit["lucene_docid"] for hits in lists for hit in hits], np.int64)
+            fill(lists, rows, hits.rows[start : start + size], hits.scores[start : start + size])
         sums = np.rint(hits.scores)  # Anserini sets equal ones apart by less than 1
         return in_order(hits.rows, (sums / self.backend.scale**2).astype(np.float32))
 

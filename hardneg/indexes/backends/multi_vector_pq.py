@@ -82,8 +82,8 @@ class MultiVectorPq:
         """All centroids with each of the query's vectors, the lists of some, then MaxSim with decoded candidates."""
         lists = self.centroids or _usual(int(size.vectors))
         decoded = min(self.candidates, size.documents) * size.vectors / max(1, size.documents)
-        visited = size.asked * size.vectors * min(1, self.probes / lists)
-        compared = size.asked * (lists + decoded)
+        visited = size.query_vectors * size.vectors * min(1, self.probes / lists)
+        compared = size.query_vectors * (lists + decoded)
         return SearchCost(2.0 * size.dimension * compared, visited + decoded * self.subvectors)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "CodedSearcher":

@@ -56,8 +56,8 @@ class MultiVectorTwoStage:
 
     def search_cost(self, size: IndexSize) -> SearchCost:
         """Single vectors, or all of them with each of the query's, then MaxSim with the candidates' own."""
-        first = size.documents if self.by == "pooled" else size.asked * size.vectors
-        second = size.asked * min(self.candidates, size.documents) * size.vectors / max(1, size.documents)
+        first = size.documents if self.by == "pooled" else size.query_vectors * size.vectors
+        second = size.query_vectors * min(self.candidates, size.documents) * size.vectors / max(1, size.documents)
         return SearchCost(2.0 * size.dimension * (first + second))
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "TwoStageSearcher":

@@ -183,8 +183,8 @@ class PqSearcher(CompressedSearcher):
             return super().using(options, progress)
         starts = range(0, self.index.ntotal, _ROWS)
         blocks = ((start, self.codes(np.arange(start, min(start + _ROWS, self.index.ntotal)))) for start in starts)
-        made = CodeLookup.of(blocks, self.index.ntotal, self.centroids(), self.rotation(), options.where)
-        return replace(self, copy=made)
+        lookup = CodeLookup.of(blocks, self.index.ntotal, self.centroids(), self.rotation(), options.where)
+        return replace(self, copy=lookup)
 
     def _packed(self) -> NDArray[np.uint8]:
         """All codes as they are stored, uint8 [N, bytes a vector]; a view."""

@@ -48,8 +48,8 @@ def rank_candidates(
     step = max(1, at_once // rows.shape[1])
     for start in range(0, len(queries), step):
         owner, column = np.nonzero(rows[start : start + step] >= 0)
-        asked, given = wanted[start + owner], rows[start + owner, column]
-        scores[start + owner, column] = _scores(stored, asked, given, first, at_once)
+        part, chosen = wanted[start + owner], rows[start + owner, column]
+        scores[start + owner, column] = _scores(stored, part, chosen, first, at_once)
     rows[np.isneginf(scores)] = -1
     hits = in_order(rows, scores)
     return Hits(hits.rows[:, :k], hits.scores[:, :k])
@@ -65,9 +65,9 @@ def _scores(
     """Each query's score with the row beside it, float32 [n]; with a document's best vector, given `first`."""
     if first is None or not len(rows):
         return _pairs(stored, queries, rows, at_once)
-    place, owner = ranges(first[rows], first[rows + 1])
+    vectors, owner = ranges(first[rows], first[rows + 1])
     begins = np.searchsorted(owner, np.arange(len(rows)))
-    best: NDArray[np.float32] = np.maximum.reduceat(_pairs(stored, queries[owner], place, at_once), begins)
+    best: NDArray[np.float32] = np.maximum.reduceat(_pairs(stored, queries[owner], vectors, at_once), begins)
     return best
 
 

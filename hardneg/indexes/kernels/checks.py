@@ -11,16 +11,16 @@ from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.records.types import Encoded, Hits, SparseRows, TokenVectors
 
 
-def check_vectors(kind: str, queries: Sequence[str] | Encoded) -> NDArray[np.float32]:
-    """The queries, which must be one vector each; `kind` names the index.
+def check_vectors(index_type: str, queries: Sequence[str] | Encoded) -> NDArray[np.float32]:
+    """The queries, which must be one vector each; `index_type` names the index in messages.
 
     Raises:
         UsageError: they are texts, or what an encoder of another kind makes of them.
     """
     if isinstance(queries, SparseRows | TokenVectors):
-        raise UsageError(f"a {kind} index searches with one vector a query: use the model that encoded it")
+        raise UsageError(f"a {index_type} index searches with one vector a query: use the model that encoded it")
     if not isinstance(queries, np.ndarray):
-        raise UsageError(f"a {kind} index searches with vectors, not texts: encode the queries first")
+        raise UsageError(f"a {index_type} index searches with vectors, not texts: encode the queries first")
     return queries
 
 

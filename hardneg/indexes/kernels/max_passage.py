@@ -53,21 +53,21 @@ class PooledSearcher:
         wanted = check_encoded("an index of segments is searched", queries)
         most = max(1, min(k * self._most, int(self.first[-1])))
         depth = min(most, k * _EACH) if k < len(self.first) - 1 else most
-        found = self._search(wanted, k, depth)
-        while depth < most and len(short := np.flatnonzero(found.rows[:, -1] < 0)):
+        hits = self._search(wanted, k, depth)
+        while depth < most and len(short := np.flatnonzero(hits.rows[:, -1] < 0)):
             depth = min(2 * depth, most)
             more = self._search(wanted[short], k, depth)
-            found.rows[short], found.scores[short] = more.rows, more.scores
-        return found
+            hits.rows[short], hits.scores[short] = more.rows, more.scores
+        return hits
 
     def _search(self, queries: Encoded, k: int, depth: int) -> Hits:
         """The documents of the best `depth` vectors, the first k of them."""
-        found = no_hits(len(queries), k)
+        pooled = no_hits(len(queries), k)
         step = max(1, _HITS // depth)
         for start in range(0, len(queries), step):
             hits = self.searcher.search(queries[start : start + step], depth)
-            self._pool(hits, Hits(found.rows[start : start + step], found.scores[start : start + step]))
-        return found
+            self._pool(hits, Hits(pooled.rows[start : start + step], pooled.scores[start : start + step]))
+        return pooled
 
     @cached_property
     def _most(self) -> int:
@@ -90,9 +90,9 @@ def first_of_each(hits: Hits, k: int) -> Hits:
     new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
     keep = np.zeros_like(new)
     np.put_along_axis(keep, order, new & (ordered >= 0), 1)
-    place = np.cumsum(keep, 1) - 1
-    line, column = np.nonzero(keep & (place < k))
-    found = no_hits(len(hits.rows), k)
-    found.rows[line, place[line, column]] = hits.rows[line, column]
-    found.scores[line, place[line, column]] = hits.scores[line, column]
-    return found
+    rank = np.cumsum(keep, 1) - 1
+    line, column = np.nonzero(keep & (rank < k))
+    first = no_hits(len(hits.rows), k)
+    first.rows[line, rank[line, column]] = hits.rows[line, column]
+    first.scores[line, rank[line, column]] = hits.scores[line, column]
+    return first

@@ -21,8 +21,8 @@ def check_weights(queries: SparseRows, width: int, k: int = 1) -> None:
     if queries.width != width:
         raise UsageError(f"queries have {queries.width} terms instead of {width}: use the index's model")
     check_depth(k)
-    if told := fault(queries):
-        raise UsageError(f"queries: {told}: check the model")
+    if problem := fault(queries):
+        raise UsageError(f"queries: {problem}: check the model")
 
 
 def as_matrix(rows: SparseRows) -> Any:

@@ -32,6 +32,6 @@ class AnswerFilter:
         waiting, answers = iter(candidates), texts.answers(self.match)
         while block := list(islice(waiting, _QUERIES)):
             lists = [query.listed for query in block]
-            found = answers.in_lists([query.query_id for query in block], lists)
-            for doc_ids, row in zip(lists, found.tolist(), strict=True):
+            matches = answers.in_lists([query.query_id for query in block], lists)
+            for doc_ids, row in zip(lists, matches.tolist(), strict=True):
                 yield {doc_id: REASON for doc_id, has in zip(doc_ids, row, strict=False) if has}

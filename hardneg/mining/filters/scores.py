@@ -53,7 +53,7 @@ class ScoreFilter:
             against: dict[str, str] = {}
             for label, ranked in query.hits.items():
                 if label != SCORES:
-                    doc_ids = [ranked.doc_ids[place] for place in np.flatnonzero(~np.isnan(ranked.scores)).tolist()]
+                    doc_ids = [ranked.doc_ids[i] for i in np.flatnonzero(~np.isnan(ranked.scores)).tolist()]
                     scored = query.hits.get(SCORES, ranked)
                     _, verdicts, noted = judged(query, doc_ids, scored, rule, self.compares)
                     named = zip(doc_ids, verdicts, strict=True)

@@ -17,12 +17,12 @@ from hardneg.runtime.seeding import generator
 
 FILLED = "random negatives"
 _Item = TypeVar("_Item")
-_Made = TypeVar("_Made")
+_Result = TypeVar("_Result")
 
 
 def paired(
-    items: Iterable[_Item], through: Callable[[Iterator[_Item]], Iterator[_Made]]
-) -> Iterator[tuple[_Item, _Made]]:
+    items: Iterable[_Item], through: Callable[[Iterator[_Item]], Iterator[_Result]]
+) -> Iterator[tuple[_Item, _Result]]:
     """Each item with what a plugin's stream makes of it; only what the plugin reads ahead is held.
 
     Raises:
@@ -36,10 +36,10 @@ def paired(
             yield item
 
     reading = read()
-    for made in through(reading):
+    for result in through(reading):
         if not ahead:
             raise PluginError("a miner or filter gave more answers than it was given queries: one a query is needed")
-        yield ahead.popleft(), made
+        yield ahead.popleft(), result
     if ahead or next(reading, None) is not None:
         raise PluginError("a miner or filter gave fewer answers than it was given queries: one a query is needed")
 

@@ -17,7 +17,7 @@ SCORES = "scores"
 """The label of the run whose scores decide; without one, those of the list itself do."""
 
 SCORE, UNSCORED, NO_POSITIVE = "score", "unscored", "no scored positive"
-Places = NDArray[np.int64]
+Positions = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -68,24 +68,24 @@ class Filtered:
         if self.fill == "random":
             behind = draws.permutation(np.arange(len(top), len(ranking.doc_ids))).tolist()
             chosen += _first_fit(ranking.doc_ids, behind, self.count - len(chosen), refused, dropped)
-        out = [place for place, reason in enumerate(reasons) if reason]
+        out = [i for i, reason in enumerate(reasons) if reason]
         ranks = np.array(out, np.int32) + 1
-        told = [reasons[place] for place in out]
+        left_out = [reasons[i] for i in out]
         return Negatives(
             query.query_id,
             query.positives,
-            [ranking.doc_ids[place] for place in chosen],
+            [ranking.doc_ids[i] for i in chosen],
             np.asarray(ranking.scores, np.float32)[chosen],
             dict(dropped),
-            Drops(len(top), [top[place] for place in out], ranks, told, scores[out], np.array(chosen, np.int32) + 1),
+            Drops(len(top), [top[i] for i in out], ranks, left_out, scores[out], np.array(chosen, np.int32) + 1),
             noted,
         )
 
-    def _ordered(self, places: Places, scores: NDArray[np.float32], draws: np.random.Generator) -> Places:
+    def _ordered(self, fit: Positions, scores: NDArray[np.float32], draws: np.random.Generator) -> Positions:
         """Places int64 [n] that are fit, in the order in which they are taken."""
         if self.order == "random":
-            return draws.permutation(places)
-        return places[np.argsort(-scores[places], kind="stable")] if self.order == "scored" else places
+            return draws.permutation(fit)
+        return fit[np.argsort(-scores[fit], kind="stable")] if self.order == "scored" else fit
 
 
 def judged(
@@ -101,18 +101,18 @@ def judged(
 
 def _first_fit(
     doc_ids: Sequence[str],
-    places: Iterable[int],
+    positions: Iterable[int],
     count: int,
     refused: Callable[[str], str | None],
     dropped: Counter[str],
 ) -> list[int]:
     """The first `count` places of documents that may be negatives; the others are counted."""
-    found: list[int] = []
-    for place in places:
-        if len(found) >= count:
+    fit: list[int] = []
+    for position in positions:
+        if len(fit) >= count:
             break
-        if (why := refused(doc_ids[place])) is None:
-            found.append(place)
+        if (why := refused(doc_ids[position])) is None:
+            fit.append(position)
         else:
             dropped[why] += 1
-    return found
+    return fit

@@ -152,4 +152,4 @@ def _interleaved(top: Negatives, drawn: Negatives) -> Negatives:
     order = evenly([len(top.negatives), len(drawn.negatives)])
     scores = np.concatenate([top.scores, drawn.scores])[order]
     dropped = dict(Counter(top.dropped) + Counter(drawn.dropped))
-    return Negatives(top.query_id, top.positives, [doc_ids[place] for place in order.tolist()], scores, dropped)
+    return Negatives(top.query_id, top.positives, [doc_ids[i] for i in order.tolist()], scores, dropped)

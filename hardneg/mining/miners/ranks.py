@@ -66,6 +66,6 @@ class Window:
         """The negatives of each query, best first; nothing is drawn, so `seed` has no effect."""
         for query in candidates:
             length = len(query.ranking.doc_ids)
-            found = select(query, range(self.skip, min(self.depth, length)), self.depth, self.exclude_copies)
+            negatives = select(query, range(self.skip, min(self.depth, length)), self.depth, self.exclude_copies)
             skipped = {"skipped": min(self.skip, length)} if self.skip and length else {}
-            yield replace(found, dropped={**skipped, **found.dropped})
+            yield replace(negatives, dropped={**skipped, **negatives.dropped})

@@ -37,17 +37,19 @@ def refusal(query: Candidates, exclude_copies: bool, taken: Iterable[str] = ()) 
     return reason
 
 
-def fit_places(doc_ids: Sequence[str], reason: Callable[[str], str | None]) -> tuple[NDArray[np.int64], Counter[str]]:
+def fit_positions(
+    doc_ids: Sequence[str], reason: Callable[[str], str | None]
+) -> tuple[NDArray[np.int64], Counter[str]]:
     """The places of the documents that `reason` has nothing against, int64 [n], ascending; others by its word."""
-    told = [reason(doc_id) for doc_id in doc_ids]
-    places = np.array([place for place, why in enumerate(told) if why is None], np.int64)
-    return places, Counter(why for why in told if why is not None)
+    reasons = [reason(doc_id) for doc_id in doc_ids]
+    positions = np.array([i for i, why in enumerate(reasons) if why is None], np.int64)
+    return positions, Counter(why for why in reasons if why is not None)
 
 
 def evenly(sizes: Sequence[int]) -> NDArray[np.int64]:
     """An order, int64 [sum of sizes], of lists that stand one after the other: each spread evenly over the whole."""
-    places = [(np.arange(size) + 0.5) / size for size in sizes if size]
-    return np.concatenate(places or [np.empty(0)]).argsort(kind="stable")
+    shares = [(np.arange(size) + 0.5) / size for size in sizes if size]
+    return np.concatenate(shares or [np.empty(0)]).argsort(kind="stable")
 
 
 def select(query: Candidates, ranks: Sequence[int], count: int, exclude_copies: bool) -> Negatives:
@@ -56,9 +58,9 @@ def select(query: Candidates, ranks: Sequence[int], count: int, exclude_copies: 
     doc_ids = [ranking.doc_ids[rank] for rank in ranks]
     kept = _fit(query, doc_ids, exclude_copies)[:count]
     looked_at = kept[-1] + 1 if len(kept) == count else len(doc_ids)
-    left_out = [doc_ids[place] for place in sorted(set(range(looked_at)).difference(kept))]
-    scores = np.asarray(ranking.scores, np.float32)[[ranks[place] for place in kept]]
-    chosen = [doc_ids[place] for place in kept]
+    left_out = [doc_ids[i] for i in sorted(set(range(looked_at)).difference(kept))]
+    scores = np.asarray(ranking.scores, np.float32)[[ranks[i] for i in kept]]
+    chosen = [doc_ids[i] for i in kept]
     reason = refusal(query, exclude_copies)
     reasons = dict(Counter(reason(doc_id) or "repeated" for doc_id in left_out))
     return Negatives(query.query_id, query.positives, chosen, scores, reasons)
@@ -68,9 +70,9 @@ def _fit(query: Candidates, doc_ids: Sequence[str], exclude_copies: bool) -> lis
     """Places of documents that may be negatives, each document once."""
     if len(set(doc_ids)) < len(doc_ids):
         reason = refusal(query, exclude_copies)
-        return [place for place, doc_id in enumerate(doc_ids) if reason(doc_id) is None]
+        return [i for i, doc_id in enumerate(doc_ids) if reason(doc_id) is None]
     excluded = query.duplicates.union(query.positives) if exclude_copies else frozenset(query.positives)
-    return [place for place, doc_id in enumerate(doc_ids) if doc_id not in excluded]
+    return [i for i, doc_id in enumerate(doc_ids) if doc_id not in excluded]
 
 
 def below(threshold: float) -> Rule:

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.mining.miners.selection import fit_places, refusal, scores_of
+from hardneg.mining.miners.selection import fit_positions, refusal, scores_of
 from hardneg.records.errors import PluginError
 from hardneg.records.types import Candidates, Negatives
 from hardneg.runtime.seeding import generator
@@ -83,7 +83,7 @@ class SimAns:
 
     def _mined(self, query: Candidates, draws: np.random.Generator) -> Negatives:
         top, reason = query.ranking.doc_ids[: self.depth], refusal(query, self.exclude_copies)
-        ranks, dropped = fit_places(top, reason)
+        ranks, dropped = fit_positions(top, reason)
         scores = np.asarray(query.ranking.scores, np.float32)[ranks]
         positive = self._positive_score(query, draws)
         if positive is None:
@@ -103,8 +103,8 @@ class SimAns:
 
     def _positive_score(self, query: Candidates, draws: np.random.Generator) -> float | None:
         """What candidates are held against; None where the list has no positive."""
-        found = scores_of(query.positives, query.ranking)
-        known = found[~np.isnan(found)]
+        scores = scores_of(query.positives, query.ranking)
+        known = scores[~np.isnan(scores)]
         if not len(known):
             return None
         if self.positive == "drawn":

@@ -15,7 +15,7 @@ from hardneg.records.errors import PluginError
 from hardneg.records.types import Candidates, Negatives, RankedList
 from hardneg.runtime.seeding import generator
 
-_Places = NDArray[np.int64]
+_Positions = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -76,16 +76,16 @@ class Union:
 
     def _mined(self, query: Candidates, seed: int) -> Negatives:
         reason, dropped = refusal(query, self.exclude_copies), Counter[str]()
-        taken: list[tuple[RankedList, _Places]] = []
+        taken: list[tuple[RankedList, _Positions]] = []
         for label, count in self.counts(list(query.hits)).items():
             ranked = query.hits[label]
             order = self._order(ranked, seed, label, query.query_id)
             taken.append((ranked, _first(ranked.doc_ids, order, count, reason, dropped)))
-        doc_ids = [ranked.doc_ids[place] for ranked, places in taken for place in places.tolist()]
-        scores = [np.asarray(ranked.scores, np.float32)[places] for ranked, places in taken]
-        order = evenly([len(places) for _, places in taken])
+        doc_ids = [ranked.doc_ids[i] for ranked, positions in taken for i in positions.tolist()]
+        scores = [np.asarray(ranked.scores, np.float32)[positions] for ranked, positions in taken]
+        order = evenly([len(positions) for _, positions in taken])
         joined = np.concatenate([np.empty(0, np.float32), *scores])[order]
-        negatives = [doc_ids[place] for place in order.tolist()]
+        negatives = [doc_ids[i] for i in order.tolist()]
         return Negatives(query.query_id, query.positives, negatives, joined, dict(dropped))
 
     def counts(self, labels: Sequence[str]) -> dict[str, int]:
@@ -99,7 +99,7 @@ class Union:
         whole[more] += 1
         return dict(zip(labels, whole.tolist(), strict=True))
 
-    def _order(self, ranked: RankedList, seed: int, label: str, query_id: str) -> _Places:
+    def _order(self, ranked: RankedList, seed: int, label: str, query_id: str) -> _Positions:
         """The places of the top of a run, int64 [n], in the order in which they are taken."""
         length = min(self.depth, len(ranked.doc_ids))
         if self.choice == "top":
@@ -108,14 +108,14 @@ class Union:
 
 
 def _first(
-    doc_ids: Sequence[str], order: _Places, count: int, reason: Callable[[str], str | None], dropped: Counter[str]
-) -> _Places:
+    doc_ids: Sequence[str], order: _Positions, count: int, reason: Callable[[str], str | None], dropped: Counter[str]
+) -> _Positions:
     """The first `count` places of an order that `reason` has nothing against; the others are counted."""
 
     def fit() -> Iterator[int]:
-        for place in order.tolist():
-            if (why := reason(doc_ids[place])) is None:
-                yield place
+        for position in order.tolist():
+            if (why := reason(doc_ids[position])) is None:
+                yield position
             else:
                 dropped[why] += 1
 

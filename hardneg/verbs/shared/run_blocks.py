@@ -45,9 +45,9 @@ class QueryBlocks:
         """By the journals of all writers."""
         return self.files.finished()
 
-    def write(self, number: int, made: BlockFiles) -> None:
+    def write(self, number: int, content: BlockFiles) -> None:
         """Into files of its own."""
-        self.files.write(number, made)
+        self.files.write(number, content)
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ class Sizes:
         if self.form == "weights":
             return EstimatedSeconds.of(queries * self.documents / _SPARSE_SCORES)
         if (cost := self.search_cost()) is None:
-            return self.machine.searching(queries * size.asked, size.vectors, self.dimension, batch)
+            return self.machine.searching(queries * size.query_vectors, size.vectors, self.dimension, batch)
         return self.machine.products(queries * cost.operations) + self.machine.codes(queries * cost.codes)
 
     @property

@@ -63,8 +63,8 @@ class BegunPass:
         except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
             _log.warning("%s: cannot be read (%s)", path, error)
             return
-        for told, array in arrays.items():
-            part, _, name = told.partition("/")
+        for key, array in arrays.items():
+            part, _, name = key.partition("/")
             self._states.setdefault(int(part), {})[name] = array
         self.done = done
 

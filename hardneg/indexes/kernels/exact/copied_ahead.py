@@ -43,11 +43,11 @@ def copied_ahead(
         return there
 
     with ThreadPoolExecutor(1) as reader:
-        waiting = [reader.submit(copy, number, _given_until_now(device)) for number, _ in enumerate(starts[:1])]
+        waiting = [reader.submit(copy, number, _queued_work(device)) for number, _ in enumerate(starts[:1])]
         for number, start in enumerate(starts):
             block = waiting.pop().result()
             if number + 1 < len(starts):
-                waiting.append(reader.submit(copy, number + 1, _given_until_now(device)))
+                waiting.append(reader.submit(copy, number + 1, _queued_work(device)))
             yield start, block
 
 
@@ -58,7 +58,7 @@ def _read(vectors: NDArray[np.float32] | FlatVectors, start: int, stop: int, int
         into[:] = vectors[start:stop]
 
 
-def _given_until_now(device: torch.device) -> torch.cuda.Event | None:
+def _queued_work(device: torch.device) -> torch.cuda.Event | None:
     """When the device has done what this thread has given it; None where it has done it already."""
     if device.type != "cuda":
         return None

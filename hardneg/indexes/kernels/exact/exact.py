@@ -120,10 +120,10 @@ def search_exact(
     check_queries(queries, vectors.shape[1] if isinstance(vectors, np.ndarray) else vectors.dimension, k)
     engine = _engine(options, len(vectors) * queries.size, queries.shape[1])
     blocks = _blocks(options, engine, queries.shape[1])
-    told = (progress or Silent()).task("search", len(vectors), "passages")
+    tracked = (progress or Silent()).task("search", len(vectors), "passages")
     devices = options.everywhere
     several = len(devices) > 1 and engine != "faiss" and len(vectors) > blocks.corpus
-    with told as task, float32_products(blocks.device):
+    with tracked as task, float32_products(blocks.device):
         if several and isinstance(vectors, FlatVectors):
             return search_on(devices, _SEARCHES[engine], vectors, queries, k)(blocks, task)
         return _SEARCHES[engine](vectors, queries, k, blocks, task)

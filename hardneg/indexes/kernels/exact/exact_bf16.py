@@ -43,7 +43,7 @@ class _Queries:
     least: Tensor
     best: RunningBest
     met: Tensor
-    given_up: Tensor
+    abandoned: Tensor
 
     @classmethod
     def of(cls, queries: Tensor, sample: list[Tile], rank: int, k: int, space: Tensor) -> "_Queries":
@@ -54,38 +54,38 @@ class _Queries:
 
     def state(self) -> State:
         """What `going_on` takes up: all that tells which candidates are scored anew, so that the same ones are."""
-        own = {"met": self.met.cpu().numpy(), "given_up": self.given_up.cpu().numpy()}
+        own = {"met": self.met.cpu().numpy(), "given_up": self.abandoned.cpu().numpy()}
         return {**own, **self.best.state()}
 
     def going_on(self, state: State | None) -> "_Queries":
         """The same as far as a stopped search was."""
         if not state:
             return self
-        met, given_up = (torch.from_numpy(state[name]).to(self.met.device) for name in ("met", "given_up"))
+        met, abandoned = (torch.from_numpy(state[name]).to(self.met.device) for name in ("met", "given_up"))
         self.best.restore(state)
-        return replace(self, met=met, given_up=given_up)
+        return replace(self, met=met, abandoned=abandoned)
 
     def look(self, tile: Tile, k: int, space: Tensor) -> None:
         """Takes up what a tile holds of the best."""
         bound = error_bounds(self.rounded, tile.rounded)
-        self.given_up |= ~(bound < _RANGE)
-        bar = rounded_down(torch.maximum(self.best.bar, self.least) - bound).masked_fill(self.given_up, torch.inf)
+        self.abandoned |= ~(bound < _RANGE)
+        bar = rounded_down(torch.maximum(self.best.bar, self.least) - bound).masked_fill(self.abandoned, torch.inf)
         query, row, rough = reaching(tile.scores(self.rounded, space), bar, len(tile.vectors))
         if not len(query):
             return
         counts = torch.bincount(query, minlength=len(self.met))
         self.met += counts
-        self.given_up |= self.met > _FIRST * k + (tile.start + len(tile.vectors)) // _SHARE
+        self.abandoned |= self.met > _FIRST * k + (tile.start + len(tile.vectors)) // _SHARE
         scores = pair_products(self.queries, tile.vectors, counts, query, row)
         apart = (scores - rough).abs() - rough.abs() * 2.0**-8
-        self.given_up |= (apart > bound.index_select(0, query)).any()
+        self.abandoned |= (apart > bound.index_select(0, query)).any()
         self.best.add(counts, query, row + tile.start, scores)
 
     def unproven(self, hits: Hits) -> NDArray[np.bool_]:
         """bool [q], of which queries the lists, [q, k], may lack something."""
         missed = torch.from_numpy(hits.scores[:, -1]).to(self.least.device) < self.least
-        found: NDArray[np.bool_] = (missed | self.given_up).cpu().numpy()
-        return found
+        unsure: NDArray[np.bool_] = (missed | self.abandoned).cpu().numpy()
+        return unsure
 
 
 def search_rounded(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks: Blocks, task: Task) -> Hits:
@@ -103,8 +103,8 @@ def search_rounded(vectors: Vectors, queries: NDArray[np.float32], k: int, block
     if len(again := np.flatnonzero(unproven)):
         with Silent().task("", None, "") as unseen:
             aside = None if blocks.begun is None else blocks.begun.with_name(f"{blocks.begun.name}.again")
-            found = search_blocks(vectors, queries[again], k, replace(blocks, begun=aside), unseen)
-        hits.rows[again], hits.scores[again] = found.rows, found.scores
+            redone = search_blocks(vectors, queries[again], k, replace(blocks, begun=aside), unseen)
+        hits.rows[again], hits.scores[again] = redone.rows, redone.scores
     return hits
 
 
@@ -125,13 +125,13 @@ def _searched(
         sample.clear()
         begun.tell(task)
         for start, block in device_blocks(vectors, blocks, begun.done):
-            for place in range(0, len(block), size):
-                tile = Tile.of(start + place, block[place : place + size])
+            for offset in range(0, len(block), size):
+                tile = Tile.of(start + offset, block[offset : offset + size])
                 for part in parts:
                     part.look(tile, k, space)
             begun.at(start + len(block), lambda: (part.state() for part in parts))
             task.advance(len(block))
-        found = [best_hits([part.best.best()], len(part.queries), k) for part in parts]
-        unproven = np.concatenate([part.unproven(hits) for part, hits in zip(parts, found, strict=True)])
-    rows, scores = (np.concatenate([getattr(hits, name) for hits in found]) for name in ("rows", "scores"))
+        lists = [best_hits([part.best.best()], len(part.queries), k) for part in parts]
+        unproven = np.concatenate([part.unproven(hits) for part, hits in zip(parts, lists, strict=True)])
+    rows, scores = (np.concatenate([getattr(hits, name) for hits in lists]) for name in ("rows", "scores"))
     return Hits(rows, scores), unproven

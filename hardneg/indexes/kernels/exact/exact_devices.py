@@ -27,8 +27,8 @@ def spans(count: int, block: int, devices: int) -> list[range]:
     """
     blocks = -(-count // block)
     edges = [blocks * number // devices * block for number in range(devices)]
-    found = (range(start, min(stop, count)) for start, stop in zip(edges, [*edges[1:], count], strict=True))
-    return [rows for rows in found if len(rows)]
+    ranges = (range(start, min(stop, count)) for start, stop in zip(edges, [*edges[1:], count], strict=True))
+    return [rows for rows in ranges if len(rows)]
 
 
 def search_on(
@@ -40,18 +40,18 @@ def search_on(
     """
 
     def on(blocks: Blocks, task: Task) -> Hits:
-        dealt, told = spans(len(vectors), blocks.corpus, len(devices)), _Together(task)
+        dealt, shared = spans(len(vectors), blocks.corpus, len(devices)), _Together(task)
 
         def part(rows: range, device: torch.device) -> Hits:
-            found = search(vectors.part(rows), queries, k, replace(blocks, device=device), told)
-            return Hits(np.where(found.rows >= 0, found.rows + rows.start, -1), found.scores)
+            hits = search(vectors.part(rows), queries, k, replace(blocks, device=device), shared)
+            return Hits(np.where(hits.rows >= 0, hits.rows + rows.start, -1), hits.scores)
 
         with ThreadPoolExecutor(len(dealt)) as threads, sums_in_float32():  # the rule is one of all threads
             waiting = [threads.submit(part, rows, device) for rows, device in zip(dealt, devices, strict=False)]
             try:
                 return reduce(merged_lists, [one.result() for one in waiting])
             except BaseException:
-                told.stopped.set()
+                shared.stopped.set()
                 raise
 
     return on

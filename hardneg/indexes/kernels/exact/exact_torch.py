@@ -40,8 +40,8 @@ class DeviceVectors:
 
     def gather(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """A copy of these rows, int64 [n]: float32 [n, d]."""
-        found: NDArray[np.float32] = self.rows[torch.from_numpy(rows).to(self.rows.device)].cpu().numpy()
-        return found
+        copied: NDArray[np.float32] = self.rows[torch.from_numpy(rows).to(self.rows.device)].cpu().numpy()
+        return copied
 
     @property
     def dimension(self) -> int:

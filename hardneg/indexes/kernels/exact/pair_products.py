@@ -24,8 +24,8 @@ def pair_products(queries: Tensor, documents: Tensor, counts: Tensor, query: Ten
     first = torch.zeros(len(queries) + 1, dtype=torch.int64)
     torch.cumsum(counts, 0, out=first[1:])
     chosen = _pairs(first, row, (len(queries), len(documents)))
-    found: Tensor = torch.sparse.sampled_addmm(chosen, queries, documents.T, beta=0.0).values()
-    return found
+    products: Tensor = torch.sparse.sampled_addmm(chosen, queries, documents.T, beta=0.0).values()
+    return products
 
 
 def gathered_products(queries: Tensor, documents: Tensor, query: Tensor, row: Tensor) -> Tensor:

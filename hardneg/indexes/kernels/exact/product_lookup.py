@@ -53,10 +53,10 @@ class CodeLookup:
         """The best `depth` vectors of each query: scores float32 and rows int64 [Q, depth], -1 where there is none."""
         best: Best | None = None
         with torch.inference_mode(), float32_products(self.codes.device):
-            asked = to_device(queries, self.codes.device)
-            turned = asked if self.rotation is None else asked @ self.rotation.T
-            products = torch.einsum("qmd,mcd->mqc", turned.view(len(asked), len(self.codes), -1), self.centroids)
-            step = max(1, _SCORES // max(1, len(asked)))
+            wanted = to_device(queries, self.codes.device)
+            turned = wanted if self.rotation is None else wanted @ self.rotation.T
+            products = torch.einsum("qmd,mcd->mqc", turned.view(len(wanted), len(self.codes), -1), self.centroids)
+            step = max(1, _SCORES // max(1, len(wanted)))
             for start in range(0, self.codes.shape[1], step):
                 best = merged(best, _sums(products, self.codes[:, start : start + step]), start, depth)
             hits = best_hits([best], len(queries), depth)
@@ -65,7 +65,7 @@ class CodeLookup:
 
 def _sums(products: Tensor, codes: Tensor) -> Tensor:
     """float32 [Q, n], the sum over M parts; products: float32 [M, Q, C], codes: uint8 [M, n]."""
-    found = torch.zeros((products.shape[1], codes.shape[1]), device=products.device)
+    sums = torch.zeros((products.shape[1], codes.shape[1]), device=products.device)
     for table, code in zip(products, codes, strict=True):
-        found += table.index_select(1, code.int())
-    return found
+        sums += table.index_select(1, code.int())
+    return sums

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from hardneg.indexes.kernels.exact.rounding import Rounded
-from hardneg.indexes.kernels.exact.top_k import true_places
+from hardneg.indexes.kernels.exact.top_k import true_indices
 
 GROUP = 16
 """Neighbouring vectors, of whose scores the largest is compared with the bar first."""
@@ -53,25 +53,25 @@ def reaching(scores: Tensor, bar: Tensor, count: int) -> tuple[Tensor, Tensor, T
         count: how many vectors the tile has; the others are zeros.
     """
     if scores.device.type == "cpu" and bool((bar > 0).all()):  # numbers above zero are in the order of their bits
-        query, row, kept = _places(scores.view(torch.int16), bar.view(torch.int16), count)
+        query, row, kept = _reaching(scores.view(torch.int16), bar.view(torch.int16), count)
     else:
-        query, row, kept = _places(scores, bar, count)
+        query, row, kept = _reaching(scores, bar, count)
     return query, row, scores.view(-1).index_select(0, kept).float()
 
 
-def _places(scores: Tensor, bar: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+def _reaching(scores: Tensor, bar: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """Of what reaches the bar the queries, the rows, and the places in `scores`."""
     columns = scores.shape[1]
     groups = columns // GROUP
-    some = true_places(group_maxima(scores) >= bar[:, None])
+    some = true_indices(group_maxima(scores) >= bar[:, None])
     query = some.div(groups, rounding_mode="floor")
     first = some + query * (columns - groups)
-    places = (first[:, None] + torch.arange(GROUP, device=scores.device) * groups).view(-1)
+    members = (first[:, None] + torch.arange(GROUP, device=scores.device) * groups).view(-1)
     least = bar.index_select(0, query)[:, None]
-    found = true_places(scores.view(-1).index_select(0, places).view(-1, GROUP) >= least)
-    kept = places.index_select(0, found)
+    entering = true_indices(scores.view(-1).index_select(0, members).view(-1, GROUP) >= least)
+    kept = members.index_select(0, entering)
     query = kept.div(columns, rounding_mode="floor")
-    row = (kept - query * columns) % groups * GROUP + (found & (GROUP - 1))
+    row = (kept - query * columns) % groups * GROUP + (entering & (GROUP - 1))
     if columns > count:
         real = row < count
         return query[real], row[real], kept[real]

@@ -36,8 +36,8 @@ class Rounded:
 
 
 def _norms(vectors: Tensor) -> Tensor:
-    found: Tensor = torch.linalg.vector_norm(vectors, dim=1)
-    return found
+    norms: Tensor = torch.linalg.vector_norm(vectors, dim=1)
+    return norms
 
 
 def error_bounds(queries: Rounded, documents: Rounded) -> Tensor:

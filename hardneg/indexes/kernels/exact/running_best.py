@@ -33,9 +33,9 @@ class RunningBest:
             self._widen(int((self._filled + counts).amax()) - self._scores.shape[1])
         first = torch.arange(len(counts), device=query.device) * self._scores.shape[1] + self._filled
         first += counts - counts.cumsum(0)
-        place = torch.arange(len(query), device=query.device) + first.index_select(0, query)
-        self._scores.view(-1).scatter_(0, place, scores)
-        self._rows.view(-1).scatter_(0, place, row)
+        slot = torch.arange(len(query), device=query.device) + first.index_select(0, query)
+        self._scores.view(-1).scatter_(0, slot, scores)
+        self._rows.view(-1).scatter_(0, slot, row)
         self._filled += counts
         if not self._begun and int(self._filled.amin()) >= self._k:
             self._select()
@@ -50,8 +50,8 @@ class RunningBest:
             "rows": self._rows[:, :width],
             "bar": self.bar,
         }
-        told = {name: found.cpu().numpy() for name, found in tensors.items()}
-        return {**told, "room": np.array(self._scores.shape[1]), "begun": np.array(self._begun)}
+        arrays = {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
+        return {**arrays, "room": np.array(self._scores.shape[1]), "begun": np.array(self._begun)}
 
     def restore(self, state: State) -> None:
         """Becomes the one whose state that is."""

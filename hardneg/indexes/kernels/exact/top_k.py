@@ -43,16 +43,16 @@ def merged(best: Best | None, scores: Tensor, start: int, k: int) -> Best:
         if best is not None:
             scores, rows = torch.cat([best.scores, scores], 1), torch.cat([best.rows, rows], 1)
         return selected(scores, rows, k)
-    found = true_places(scores > best.bar)
-    if not len(found):
+    entering = true_indices(scores > best.bar)
+    if not len(entering):
         return best
-    query = found.div(scores.shape[1], rounding_mode="floor")
-    row = found - query * scores.shape[1] + start
-    longer = _appended(best, query, row, _at(scores, found))
+    query = entering.div(scores.shape[1], rounding_mode="floor")
+    row = entering - query * scores.shape[1] + start
+    longer = _appended(best, query, row, _at(scores, entering))
     return selected(longer.scores, longer.rows, k) if longer.scores.shape[1] > max(2 * k, k + _SLACK) else longer
 
 
-def true_places(mask: Tensor) -> Tensor:
+def true_indices(mask: Tensor) -> Tensor:
     """Flat places of the true values, ascending; of many, eight are looked at in one step, as most are false."""
     flat = mask.view(-1)
     if mask.device.type == "cpu" and len(flat) < _MANY:
@@ -63,20 +63,20 @@ def true_places(mask: Tensor) -> Tensor:
     return (words * 8 + torch.arange(8, device=mask.device))[inside]
 
 
-def _at(values: Tensor, places: Tensor) -> Tensor:
-    return values.view(-1).index_select(0, places)
+def _at(values: Tensor, indices: Tensor) -> Tensor:
+    return values.view(-1).index_select(0, indices)
 
 
 def _appended(best: Best, query: Tensor, row: Tensor, score: Tensor) -> Best:
     """`best` with more candidates (sorted by query, then row) behind it."""
     counts = torch.bincount(query, minlength=len(best.scores))
     first = counts.cumsum(0) - counts
-    place = torch.arange(len(query), device=query.device) - first[query] + best.scores.shape[1]
+    column = torch.arange(len(query), device=query.device) - first[query] + best.scores.shape[1]
     padding = (0, int(counts.max()))
     scores = torch.nn.functional.pad(best.scores, padding, value=-torch.inf)
     rows = torch.nn.functional.pad(best.rows, padding, value=-1)
-    scores[query, place] = score
-    rows[query, place] = row
+    scores[query, column] = score
+    rows[query, column] = row
     return Best(scores, rows, best.bar)
 
 
@@ -97,15 +97,15 @@ def _largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
         lines, least = scores[too_many], bar[too_many]
         above, equal = lines > least, lines == least
         keep[too_many] = above | (equal & (equal.cumsum(1, dtype=torch.int32) <= k - above.sum(1, keepdim=True)))
-    return bar, true_places(keep)
+    return bar, true_indices(keep)
 
 
 def kth_largest(scores: Tensor, k: int) -> Tensor:
     """The k-th largest of each line: float32 [q, n] to [q]; numpy's partition is several times as fast on a CPU."""
     if scores.device.type != "cpu":
         return scores.topk(k, sorted=False).values.amin(1)
-    place = scores.shape[1] - k
-    return torch.from_numpy(np.partition(scores.numpy(), place, axis=1)[:, place].copy())
+    position = scores.shape[1] - k
+    return torch.from_numpy(np.partition(scores.numpy(), position, axis=1)[:, position].copy())
 
 
 def best_hits(best: Sequence[Best | None], count: int, k: int) -> Hits:

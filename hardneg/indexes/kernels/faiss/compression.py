@@ -86,8 +86,8 @@ def train(index: Any, vectors: FlatVectors, training: Training, progress: Progre
         )
     rows = sample_rows(len(vectors), training.sample, training.seed)
     block = np.empty((len(rows), vectors.dimension), np.float32)
-    for place, row in enumerate(rows):  # not by the memory map, which would keep what lies around each row
-        vectors.read(int(row), int(row) + 1, block[place : place + 1])
+    for position, row in enumerate(rows):  # not by the memory map, which would keep what lies around each row
+        vectors.read(int(row), int(row) + 1, block[position : position + 1])
     check_finite(block, rows)
     with progress.task("train", len(rows), "passages") as task, threads(1):
         index.train(block)
@@ -165,8 +165,8 @@ def save(index: Any, rows: int, source: Path, path: Path) -> int:
     path.mkdir(parents=True, exist_ok=True)
     with replacing(path / "index") as file:
         faiss.write_index(index, faiss.PyCallbackIOWriter(file.write))
-    if (found := read_index(path / "index", mapped=True).ntotal) != rows:
-        raise ArtifactError(f"{path}: faiss reads {found} of {rows} vectors: install another faiss")
+    if (written := read_index(path / "index", mapped=True).ntotal) != rows:
+        raise ArtifactError(f"{path}: faiss reads {written} of {rows} vectors: install another faiss")
     link_file(source / "docid", path / "docid")
     return rows
 

@@ -26,8 +26,8 @@ def gpus(device: str | None = None) -> Sequence[int]:
     count = load_faiss().get_num_gpus()
     if device is None or device == "cuda":
         return range(count)
-    kind, _, number = device.partition(":")
-    return [int(number)] if kind == "cuda" and int(number) < count else []
+    device_type, _, number = device.partition(":")
+    return [int(number)] if device_type == "cuda" and int(number) < count else []
 
 
 def searched_on_gpus(index: Any) -> bool:
@@ -38,7 +38,7 @@ def searched_on_gpus(index: Any) -> bool:
     return isinstance(inner, faiss.IndexPQ)
 
 
-class InPlace(Protocol):
+class CodeSearcher(Protocol):
     """What searches in place of a faiss index."""
 
     def search(self, queries: NDArray[np.float32], depth: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -63,16 +63,16 @@ class GpuCopy:
         Raises:
             UsageError: faiss refuses.
         """
-        made = cls(index, devices)
+        new = cls(index, devices)
         try:
-            made._copy = made._made()
+            new._copy = new._on_devices()
         except RuntimeError as error:
             raise UsageError(
                 f"{path}: faiss cannot copy this index to a GPU ({error}), and to search it in every step on the CPU "
                 "would take many times as long: build it as pq, opq-pq or ivf-flat, with other subvectors or 8 bits, "
                 "or train on the CPU"
             ) from error
-        return made
+        return new
 
     def search(self, queries: NDArray[np.float32], depth: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """What faiss's own search gives: scores float32 and rows int64 [Q, depth], -1 where there is none."""
@@ -87,25 +87,25 @@ class GpuCopy:
     def _on_gpus(self) -> Any:
         if self._copy is None:
             try:
-                self._copy = self._made()
+                self._copy = self._on_devices()
             except RuntimeError as error:
                 _log.warning("this index is searched on the CPU: faiss cannot copy it to a GPU: %s", error)
                 self.devices = ()
                 return self.index
         return self._copy
 
-    def _made(self) -> Any:
+    def _on_devices(self) -> Any:
         lists = _in_lists(self.index)
         try:
             return _copied(lists, self.devices, shard=True)
         except RuntimeError:
             if not isinstance(innermost(lists), load_faiss().IndexIVFPQ):
                 raise
-            found = _copied(lists, self.devices, shard=True, half=True)
+            copied = _copied(lists, self.devices, shard=True, half=True)
         _log.warning(
             "this index is searched with tables of half precision on the GPU, as those of float32 do not fit there"
         )
-        return found
+        return copied
 
 
 def _copied(index: Any, devices: Sequence[int], shard: bool, half: bool = False) -> Any:

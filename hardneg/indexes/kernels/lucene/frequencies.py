@@ -39,8 +39,8 @@ def frequency_texts(
     """
     kept = frequencies > 0
     bounds = np.concatenate([[0], np.cumsum(kept)])[offsets].tolist()
-    numbers, place = np.unique(frequencies[kept], return_inverse=True)
-    pieces = (terms[kept] + numbers.astype(str).astype(object)[place]).tolist()
+    numbers, inverse = np.unique(frequencies[kept], return_inverse=True)
+    pieces = (terms[kept] + numbers.astype(str).astype(object)[inverse]).tolist()
     return [APART + APART.join(pieces[begin:end]) for begin, end in pairwise(bounds)]
 
 
@@ -96,11 +96,11 @@ class FrequencyWriter:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         from jnius import JavaException
 
-        if kind is not None:
+        if error_type is not None:
             with suppress(JavaException):
                 self._writer.rollback()
             return
@@ -118,6 +118,6 @@ def _refused(folder: Path, error: Any) -> ArtifactError:
 def _java_map(name: str, value: str) -> Any:
     from jnius import autoclass
 
-    made = autoclass("java.util.HashMap")()
-    made.put(name, value)
-    return made
+    mapping = autoclass("java.util.HashMap")()
+    mapping.put(name, value)
+    return mapping

@@ -40,13 +40,13 @@ def find_java() -> Java:
     Raises:
         MissingDependency: where there is none of version 21 or later; names those that are too old.
     """
-    asked = os.environ.get("HARDNEG_JAVA_HOME")
-    homes = [Path(asked)] if asked else list(dict.fromkeys(_homes()))
-    found = [java for home in homes if (java := inspect_java(home))]
-    fit = [java for java in found if java.version >= OLDEST]
+    configured = os.environ.get("HARDNEG_JAVA_HOME")
+    homes = [Path(configured)] if configured else list(dict.fromkeys(_homes()))
+    runtimes = [java for home in homes if (java := inspect_java(home))]
+    fit = [java for java in runtimes if java.version >= OLDEST]
     if not fit:
-        seen = ", ".join(f"version {java.version} in {java.home}" for java in found) or "none found"
-        where = f" in HARDNEG_JAVA_HOME={asked}" if asked else ""
+        seen = ", ".join(f"version {java.version} in {java.home}" for java in runtimes) or "none found"
+        where = f" in HARDNEG_JAVA_HOME={configured}" if configured else ""
         raise MissingDependency(f"Lucene needs Java {OLDEST} or later{where} ({seen}): {_ADVICE}")
     return next((java for java in fit if java.has_vector), fit[0])
 

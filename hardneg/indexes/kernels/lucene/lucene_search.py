@@ -56,20 +56,20 @@ def ranked(lucene: Any, queries: Any, count: int, k: int) -> list[list[dict[str,
     names = autoclass("java.util.ArrayList")()
     for i in range(count):
         names.add(str(i))
-    found = lucene.batch_search(queries, names, k, threads())
+    results = lucene.batch_search(queries, names, k, threads())
     mapper = autoclass("com.fasterxml.jackson.databind.ObjectMapper")()
     true = autoclass("java.lang.Boolean")("true")  # Python's True would arrive as an Integer
     stored = mapper.configOverride(find_javaclass("org.apache.lucene.document.Document"))
     stored.setIsIgnoredType(true)
     mapper.getFactory().enable(autoclass("com.fasterxml.jackson.core.JsonGenerator$Feature").ESCAPE_NON_ASCII)
-    lists = json.loads(mapper.writeValueAsString(found))
+    lists = json.loads(mapper.writeValueAsString(results))
     return [lists.get(str(i), []) for i in range(count)]
 
 
 def fill(
-    lists: list[list[dict[str, Any]]], found: NDArray[np.int64], rows: NDArray[np.int64], scores: NDArray[np.float32]
+    lists: list[list[dict[str, Any]]], hit_rows: NDArray[np.int64], rows: NDArray[np.int64], scores: NDArray[np.float32]
 ) -> None:
-    """Writes lists of hits, whose rows are `found` in their order, over the pads in rows and scores [Q, k]."""
+    """Write lists of hits, whose rows in their order are `hit_rows`, over the pads in rows and scores [Q, k]."""
     filled = np.arange(rows.shape[1]) < np.array([len(hits) for hits in lists])[:, None]
-    rows[filled] = found
+    rows[filled] = hit_rows
     scores[filled] = [hit["score"] for hits in lists for hit in hits]

@@ -35,7 +35,7 @@ _LISTS, _LIST_OFFSETS = "lists.npy", "lists_offsets.npy"
 _TOKENS = 1 << 20  # whose lists are made at a time
 
 
-def _kind(centroids: int) -> str:
+def _number_format(centroids: int) -> str:
     return "<u2" if centroids <= 1 << 16 else "<u4"
 
 
@@ -62,7 +62,7 @@ def write_codes(
         file.write(save({"centroids": centroids, "codebooks": codebooks}))
     tokens, parts = len(source.vectors), len(codebooks)
     with ExitStack() as stack:
-        nearest = stack.enter_context(writing_numbers(path / _NEAREST, _kind(len(centroids)), tokens))
+        nearest = stack.enter_context(writing_numbers(path / _NEAREST, _number_format(len(centroids)), tokens))
         residuals = stack.enter_context(writing_numbers(path / _RESIDUALS, "|u1", tokens * parts))
         for block in coded:
             numbers, codes = np.split(block, [block.shape[1] - parts], axis=1)
@@ -75,7 +75,7 @@ def write_codes(
 
 def write_lists(path: Path, centroids: int, store: TokenStore) -> None:
     """Writes the documents of each centroid, ascending, each once; memory: a number a centroid, and a block."""
-    nearest = NumberFile(path / _NEAREST, _kind(centroids))
+    nearest = NumberFile(path / _NEAREST, _number_format(centroids))
     counts = np.zeros(centroids, np.int64)
     for owner, _ in _listed(store, nearest):
         counts += np.bincount(owner, minlength=centroids)
@@ -135,8 +135,15 @@ class TokenCodes:
             ArtifactError: a file is missing, cut short, or does not belong to the others.
         """
         centroids, codebooks = _read_books(path / _BOOKS)
-        kinds = {TOKEN_OFFSETS: "<i8", _NEAREST: _kind(len(centroids)), _RESIDUALS: "|u1", _LIST_OFFSETS: "<i8"}
-        offsets, nearest, codes, begins = (NumberFile(path / name, kind).mapped for name, kind in kinds.items())
+        formats = {
+            TOKEN_OFFSETS: "<i8",
+            _NEAREST: _number_format(len(centroids)),
+            _RESIDUALS: "|u1",
+            _LIST_OFFSETS: "<i8",
+        }
+        offsets, nearest, codes, begins = (
+            NumberFile(path / name, number_format).mapped for name, number_format in formats.items()
+        )
         lists = NumberFile(path / _LISTS, "<i4").mapped
         sound = not offsets_fault(offsets) and not offsets_fault(begins) and (path / DOC_IDS).exists()
         fits = (len(nearest), len(codes), len(begins), len(lists), len(DocIds(path / DOC_IDS)) if sound else -1)
@@ -154,23 +161,23 @@ class TokenCodes:
 
     def gather(self, rows: NDArray[np.int64]) -> TokenVectors:
         """The documents of these rows, int64 [n], decoded."""
-        places, offsets = self.places(rows)
-        codes = self.codes[places].astype(np.int64) + CODES * np.arange(len(self.codebooks))
+        tokens, offsets = self.tokens(rows)
+        codes = self.codes[tokens].astype(np.int64) + CODES * np.arange(len(self.codebooks))
         parts = self.codebooks.reshape(-1, self.codebooks.shape[2])[codes]
-        return TokenVectors(offsets, self.centroids[self.numbers(places)] + parts.reshape(len(places), -1))
+        return TokenVectors(offsets, self.centroids[self.numbers(tokens)] + parts.reshape(len(tokens), -1))
 
-    def places(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def tokens(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Where the tokens of these documents lie, int64 [T], and where each document's begin, int64 [n + 1]."""
         begins, ends = self.offsets[rows], self.offsets[rows + 1]
         return ranges(begins, ends)[0], np.concatenate([[0], np.cumsum(ends - begins)])
 
-    def numbers(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    def numbers(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
         """The centroid of each of these tokens.
 
         Raises:
             ArtifactError: there is no such centroid.
         """
-        numbers = self.nearest[places].astype(np.int64)
+        numbers = self.nearest[tokens].astype(np.int64)
         if numbers.max(initial=0) >= len(self.centroids):
             raise ArtifactError(f"{self.path / _NEAREST}: damaged: build the index again")
         return numbers
@@ -181,8 +188,8 @@ def _read_books(path: Path) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     from safetensors.numpy import load_file
 
     try:
-        found = load_file(path)
-        centroids, codebooks = found["centroids"], found["codebooks"]
+        arrays = load_file(path)
+        centroids, codebooks = arrays["centroids"], arrays["codebooks"]
     except (OSError, SafetensorError, KeyError) as error:
         raise ArtifactError(f"{path}: cannot be read ({str(error).splitlines()[0]}): build the index again") from error
     shaped = centroids.ndim == 2 and codebooks.ndim == 3 and codebooks.shape[1] == CODES

@@ -90,12 +90,12 @@ class _Sizes:
     queries: int
 
     @classmethod
-    def of(cls, options: ExactOptions, asked: int) -> "_Sizes":
-        """For `asked` tokens of queries: few of them take longer blocks of documents, within the same memory."""
+    def of(cls, options: ExactOptions, query_tokens: int) -> "_Sizes":
+        """For `query_tokens` in all: few of them take longer blocks of documents, within the same memory."""
         cpu = options.where.type == "cpu"
         products, most, queries = (1 << 22, 1 << 15, 1024) if cpu else (1 << 28, 1 << 18, 8192)
         queries = options.query_block or queries
-        fitting = min(most, max(products // most, products // max(1, min(asked, queries))))
+        fitting = min(most, max(products // most, products // max(1, min(query_tokens, queries))))
         return cls(options.corpus_block or fitting, queries)
 
 
@@ -122,9 +122,9 @@ def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) 
         ArtifactError: for vectors, or scores, that are not finite.
     """
     store, options, held = searcher.store, searcher.settings, searcher.held
-    asked = np.flatnonzero(np.diff(queries.offsets))
+    answered = np.flatnonzero(np.diff(queries.offsets))
     sizes = _Sizes.of(options, len(queries.vectors))
-    parts = list(_parts(queries[asked], sizes.queries, options.where))
+    parts = list(_parts(queries[answered], sizes.queries, options.where))
     cells = _cells(store, searcher.searched)
     spans = [span for cell in cells for span in store.spans(sizes.documents, cell)]
     total = sum(stop - start for start, stop in spans)
@@ -133,8 +133,8 @@ def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) 
     first = spans[0][0] if spans else 0
     spans = [span for span in spans if span[0] >= first + begun.done]
     done = int(np.count_nonzero(np.diff(store.offsets[: first + begun.done + 1])))
-    told = (searcher.progress or Silent()).task("search", total, "passages")
-    with torch.inference_mode(), float32_products(options.where), told as task:
+    tracked = (searcher.progress or Silent()).task("search", total, "passages")
+    with torch.inference_mode(), float32_products(options.where), tracked as task:
         begun.tell(task)
         for start, stop in spans:
             lengths = np.diff(store.offsets[start : stop + 1])
@@ -142,15 +142,15 @@ def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) 
             if len(counts):
                 block = _block(store, start, stop, held, options.where)
                 scores = (block_scores(block, counts, part.vectors, part.counts) for part in parts)
-                best[:] = [merged(mine, found, done, k) for mine, found in zip(best, scores, strict=True)]
+                best[:] = [merged(mine, own, done, k) for mine, own in zip(best, scores, strict=True)]
             done += len(counts)
             begun.at(stop - first, lambda: (kept_best(mine, k) for mine in best))
             task.advance(stop - start)
-        found = best_hits(best, len(asked), k)
+        top = best_hits(best, len(answered), k)
     hits = no_hits(len(queries), k)
     # the numbers count the documents that have tokens; -1 stays
-    hits.rows[asked] = np.append(np.flatnonzero(np.diff(store.offsets)), -1)[found.rows]
-    hits.scores[asked] = found.scores
+    hits.rows[answered] = np.append(np.flatnonzero(np.diff(store.offsets)), -1)[top.rows]
+    hits.scores[answered] = top.scores
     return hits
 
 

@@ -33,8 +33,8 @@ def search_candidates(searcher: StoredSearcher, queries: TokenVectors, k: int, c
     hits = no_hits(len(queries), k)
     for start in range(0, len(queries) if count else 0, _QUERIES):
         part = queries[start : start + _QUERIES]
-        found = rank_candidates(searcher, part, find(part, count), k)
-        hits.rows[start : start + len(part)], hits.scores[start : start + len(part)] = found.rows, found.scores
+        ranked = rank_candidates(searcher, part, find(part, count), k)
+        hits.rows[start : start + len(part)], hits.scores[start : start + len(part)] = ranked.rows, ranked.scores
     return hits
 
 
@@ -60,7 +60,7 @@ class TwoStageSearcher:
         """
         wanted = check_tokens(queries, self.exact.store.dimension, k)
         count = min(max(k, self.candidates), len(self.exact.store))
-        return search_candidates(self.exact, wanted, k, count, self._found)
+        return search_candidates(self.exact, wanted, k, count, self._find)
 
     @property
     def at_once(self) -> int:
@@ -79,7 +79,7 @@ class TwoStageSearcher:
         """The same with these options, and telling of progress."""
         return replace(self, options=options, progress=progress)
 
-    def _found(self, queries: TokenVectors, count: int) -> NDArray[np.int64]:
+    def _find(self, queries: TokenVectors, count: int) -> NDArray[np.int64]:
         options = self.options or ExactOptions()
         if self.pooled is not None:
             return by_pooled(self.pooled, queries, count, options, self.progress)
@@ -90,8 +90,8 @@ def pooled_vectors(texts: TokenVectors) -> NDArray[np.float32]:
     """The mean of each text's token vectors at length one: float32 [n, d]; zeros where there are no tokens."""
     lengths = torch.from_numpy(np.diff(texts.offsets))
     sums = torch.segment_reduce(tensor(texts.vectors), "sum", lengths=lengths, axis=0, unsafe=True)
-    found: NDArray[np.float32] = torch.nn.functional.normalize(sums, dim=1).numpy()
-    return found
+    means: NDArray[np.float32] = torch.nn.functional.normalize(sums, dim=1).numpy()
+    return means
 
 
 def write_pooled(store: TokenStore, folder: Path, progress: Progress) -> None:
@@ -128,7 +128,7 @@ def by_tokens(
     Source: Khattab and Zaharia, ColBERT (2020), section 3.6, for the union; J. Lee et al., Rethinking the Role of Token
     Retrieval in Multi-Vector Retrieval (2023), section 3.2, for what is not among the nearest.
     """
-    found = np.full((len(queries), count), -1, np.int64)
+    candidates = np.full((len(queries), count), -1, np.int64)
     step = max(1, _TOKENS // max(1, int(np.diff(queries.offsets).max(initial=0))))
     for start in range(0, len(queries), step):
         part = queries[start : start + step]
@@ -138,19 +138,19 @@ def by_tokens(
         largest = first_of_each(Hits(documents, hits.scores), hits.rows.shape[1])
         last = np.maximum((hits.rows >= 0).sum(1) - 1, 0)
         floors: NDArray[np.float32] = np.take_along_axis(hits.scores, last[:, None], 1)[:, 0]
-        found[start : start + step] = _ranked(largest, floors, part.offsets, count)
-    return found
+        candidates[start : start + step] = _ranked(largest, floors, part.offsets, count)
+    return candidates
 
 
 def _ranked(largest: Hits, floors: NDArray[np.float32], offsets: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     """The `count` best documents of each query, from the best score of each with each of its tokens."""
-    token, place = np.nonzero(largest.rows >= 0)
+    token, slot = np.nonzero(largest.rows >= 0)
     owner = np.searchsorted(offsets, token, "right") - 1
-    documents = largest.rows[token, place]
+    documents = largest.rows[token, slot]
     width = int(documents.max(initial=0)) + 1
     keys, pair = np.unique(owner * width + documents, return_inverse=True)
     gains = np.zeros(len(keys), np.float64)
-    np.add.at(gains, pair, largest.scores[token, place] - floors[token])
+    np.add.at(gains, pair, largest.scores[token, slot] - floors[token])
     return best_of_each(keys // width, keys % width, gains, (len(offsets) - 1, count))
 
 
@@ -162,6 +162,6 @@ def best_of_each(
     owner = owner[order]
     rank = np.arange(len(owner)) - np.searchsorted(owner, owner)
     kept = rank < shape[1]
-    found = np.full(shape, -1, np.int64)
-    found[owner[kept], rank[kept]] = documents[order][kept]
-    return found
+    lists = np.full(shape, -1, np.int64)
+    lists[owner[kept], rank[kept]] = documents[order][kept]
+    return lists

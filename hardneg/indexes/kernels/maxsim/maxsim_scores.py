@@ -45,20 +45,20 @@ def documents_at_once(offsets: NDArray[np.int64]) -> int:
     return max(1, _HELD // int(np.diff(offsets).max(initial=1)))
 
 
-def block_scores(documents: Tensor, counts: Tensor, queries: Tensor, asked: Tensor) -> Tensor:
+def block_scores(documents: Tensor, counts: Tensor, queries: Tensor, query_counts: Tensor) -> Tensor:
     """The score of each query with each document.
 
     Args:
         documents: float32 [T, d], the tokens of one document after the other.
         counts: int64 [D], how many each has, 1 at least.
         queries: float32 [d, S], the tokens of one query after the other, as columns.
-        asked: int64 [Q], how many each has, 1 at least.
+        query_counts: int64 [Q], how many each has, 1 at least.
 
     Returns:
         float32 [Q, D].
     """
     nearest = torch.segment_reduce(documents @ queries, "max", lengths=counts, axis=0, unsafe=True)
-    return torch.segment_reduce(nearest.T.contiguous(), "sum", lengths=asked, axis=0, unsafe=True)
+    return torch.segment_reduce(nearest.T.contiguous(), "sum", lengths=query_counts, axis=0, unsafe=True)
 
 
 def maxsim_matrix(queries: TokenVectors, documents: TokenVectors) -> NDArray[np.float32]:
@@ -69,13 +69,13 @@ def maxsim_matrix(queries: TokenVectors, documents: TokenVectors) -> NDArray[np.
     """
     check_tokens(queries, documents.vectors.shape[1])
     scores = np.full((len(queries), len(documents)), -np.inf, np.float32)
-    asked, there = np.diff(queries.offsets), np.diff(documents.offsets)
+    query_lengths, lengths = np.diff(queries.offsets), np.diff(documents.offsets)
     if len(queries.vectors) and len(documents.vectors):
-        found = block_scores(
-            tensor(documents.vectors), torch.from_numpy(there[there > 0]),
-            tensor(queries.vectors).T, torch.from_numpy(asked[asked > 0]),
+        products = block_scores(
+            tensor(documents.vectors), torch.from_numpy(lengths[lengths > 0]),
+            tensor(queries.vectors).T, torch.from_numpy(query_lengths[query_lengths > 0]),
         )  # fmt: skip
-        scores[np.ix_(asked > 0, there > 0)] = found.numpy()
+        scores[np.ix_(query_lengths > 0, lengths > 0)] = products.numpy()
     return scores
 
 
@@ -101,9 +101,9 @@ def maxsim_pairs(
     scores = np.full(len(queries), -np.inf, np.float32)
     with torch.inference_mode(), float32_products(device):
         for rows in _alike(lengths, tokens):
-            asked, there = (_padded(texts[rows], device) for texts in (queries, documents))
-            marked = torch.from_numpy(np.arange(asked.shape[1]) < lengths[0, rows, None]).to(device)
-            nearest = torch.bmm(there, asked.transpose(1, 2)).amax(1)
+            query_vectors, document_vectors = (_padded(texts[rows], device) for texts in (queries, documents))
+            marked = torch.from_numpy(np.arange(query_vectors.shape[1]) < lengths[0, rows, None]).to(device)
+            nearest = torch.bmm(document_vectors, query_vectors.transpose(1, 2)).amax(1)
             scores[rows] = torch.where(marked, nearest, 0).sum(1).cpu().numpy()
     return scores
 
@@ -125,8 +125,8 @@ def _alike(lengths: NDArray[np.int64], tokens: int) -> Iterator[NDArray[np.int64
 def _padded(texts: TokenVectors, device: torch.device) -> Tensor:
     """float32 [n, T, d]: the last vector of each again behind a shorter one, which changes no maximum."""
     lengths = np.diff(texts.offsets)[:, None]
-    places = texts.offsets[:-1, None] + np.minimum(np.arange(lengths.max(initial=0)), lengths - 1)
-    return tensor(texts.vectors[places]).to(device)
+    positions = texts.offsets[:-1, None] + np.minimum(np.arange(lengths.max(initial=0)), lengths - 1)
+    return tensor(texts.vectors[positions]).to(device)
 
 
 def tensor(vectors: NDArray[np.float32]) -> Tensor:

@@ -40,7 +40,7 @@ class CodedSearcher:
         """
         wanted = check_tokens(queries, self.codes.dimension, k)
         count = min(max(k, self.candidates), len(self.codes))
-        return search_candidates(self, wanted, k, count, self._found)
+        return search_candidates(self, wanted, k, count, self._find)
 
     @cached_property
     def at_once(self) -> int:
@@ -56,7 +56,7 @@ class CodedSearcher:
         check_rows(rows, len(self.codes))
         return self.codes.gather(rows)
 
-    def _found(self, queries: TokenVectors, count: int) -> NDArray[np.int64]:
+    def _find(self, queries: TokenVectors, count: int) -> NDArray[np.int64]:
         return by_centroids(self.codes, queries, self.probes, count)
 
 
@@ -68,7 +68,7 @@ def by_centroids(codes: TokenCodes, queries: TokenVectors, probes: int, count: i
     Returns:
         int64 [Q, count], padded with -1.
     """
-    found = np.full((len(queries), count), -1, np.int64)
+    candidates = np.full((len(queries), count), -1, np.int64)
     centroids = tensor(codes.centroids)
     size = max(1, _PRODUCTS // (len(centroids) * max(1, int(np.diff(queries.offsets).max(initial=0)))))
     with torch.inference_mode():
@@ -82,8 +82,8 @@ def by_centroids(codes: TokenCodes, queries: TokenVectors, probes: int, count: i
                 owner, documents = _listed(codes, offsets, probed[inside])
                 scores = _scored(codes, offsets, products[inside], owner, documents)
                 ranked = best_of_each(owner, documents, scores, (last - first, count))
-                found[start + first : start + last] = ranked
-    return found
+                candidates[start + first : start + last] = ranked
+    return candidates
 
 
 def _together(codes: TokenCodes, queries: TokenVectors, probed: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
@@ -103,9 +103,9 @@ def _listed(
     """Queries, ascending, and a document in one of their lists, each pair once; probed: int64 [T, probes]."""
     centroid = probed.reshape(-1)
     token = np.repeat(np.arange(len(probed)), probed.shape[1])
-    place, owner = ranges(codes.list_offsets[centroid], codes.list_offsets[centroid + 1])
+    listed, owner = ranges(codes.list_offsets[centroid], codes.list_offsets[centroid + 1])
     query = np.searchsorted(offsets, token, "right") - 1
-    keys = np.unique(query[owner] * len(codes) + codes.lists[place])
+    keys = np.unique(query[owner] * len(codes) + codes.lists[listed])
     return keys // len(codes), keys % len(codes)
 
 
@@ -126,9 +126,9 @@ def _scored(
     start = 0
     while start < len(owner):
         stop = max(start + 1, int(np.searchsorted(ends, ends[start] + _TOKENS, "right")) - 1)
-        places, begins = codes.places(documents[start:stop])
+        tokens, begins = codes.tokens(documents[start:stop])
         lengths = np.diff(begins)
-        lines = np.repeat(owner[start:stop], lengths) * len(codes.centroids) + codes.numbers(places)
+        lines = np.repeat(owner[start:stop], lengths) * len(codes.centroids) + codes.numbers(tokens)
         near = torch.segment_reduce(
             table.index_select(0, torch.from_numpy(lines)), "max", lengths=torch.from_numpy(lengths), axis=0
         )

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from hardneg.encoders.open.source import locate as locate_model
     from hardneg.encoders.protocol import EncoderFamily, Form, StoredRows, StoreWriter, TextEncoder, TextWindows
     from hardneg.encoders.representation import Representation
-    from hardneg.encoders.spec import FullSpec, ModelSpec, spec_from
-    from hardneg.encoders.spec import Kind as Side
+    from hardneg.encoders.spec import FullSpec, ModelSpec, Side, spec_from
     from hardneg.encoders.speed.fastest import takes_bf16
     from hardneg.encoders.speed.fastest import usual_budget as usual_tokens_per_batch
     from hardneg.encoders.speed.passes import one_ahead
@@ -151,7 +150,7 @@ if TYPE_CHECKING:
     from hardneg.report.numbers import signed as format_difference
     from hardneg.report.table import Section, Table
     from hardneg.rerankers.cached_scores import CachedScorer, CachedScores
-    from hardneg.rerankers.scoring import PairScorer
+    from hardneg.rerankers.pair_scoring import PairScorer
     from hardneg.runtime.distributed import World, gather, settle_by, world
     from hardneg.runtime.model_server import Endpoint, ModelServer
     from hardneg.runtime.model_server import key_of as server_key

@@ -13,7 +13,7 @@ from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.rerankers.network import PairNetwork
-from hardneg.rerankers.scoring import PairScorer
+from hardneg.rerankers.pair_scoring import PairScorer
 
 _LEFT = 3 << 30  # bytes that a ballast leaves free
 _TOKENS = 2000  # that a pass may have where memory is played

@@ -24,7 +24,7 @@ from hardneg.runtime.progress import Progress, Silent
 from hardneg.runtime.seeding import SEED
 
 if TYPE_CHECKING:
-    from hardneg.encoders.spec import Kind
+    from hardneg.encoders.spec import Side
     from hardneg.evaluation.metrics import Scores
     from hardneg.registry.protocols import DenseSearcher
 
@@ -271,7 +271,7 @@ class Files(AnalysisInputs):
             sizes = f"{opened.dimension} numbers a vector, the model's {encoder.dimension}"
             raise UsageError(f"{opened.folder}: {sizes}: give the model that encoded the index")
 
-        def encode(kind: "Kind", texts: Sequence[str]) -> NDArray[np.float32]:
+        def encode(kind: "Side", texts: Sequence[str]) -> NDArray[np.float32]:
             vectors: NDArray[np.float32] = encoder.encode(texts, kind, EncodeOptions(precision="fp32"), self.progress)
             return vectors
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from hardneg.batches.batch_order import TrainingQueries
 from hardneg.batches.clusters import k_means, path_through
-from hardneg.batches.packing import in_any_order, in_batches, members
+from hardneg.batches.equal_batches import in_any_order, in_batches, members
 from hardneg.runtime.seeding import generator
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.batches.batch_order import TrainingQueries
-from hardneg.batches.packing import in_any_order, in_batches
+from hardneg.batches.equal_batches import in_any_order, in_batches
 from hardneg.records.errors import PluginError
 from hardneg.runtime.seeding import generator
 

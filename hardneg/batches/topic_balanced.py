@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from hardneg.batches.batch_order import TrainingQueries
 from hardneg.batches.clusters import joined, k_means
-from hardneg.batches.packing import members
+from hardneg.batches.equal_batches import members
 from hardneg.records.errors import PluginError
 from hardneg.runtime.seeding import generator
 

@@ -19,7 +19,7 @@ from hardneg.encoders.open.save import save_module
 from hardneg.encoders.open.soundness import positions
 from hardneg.encoders.protocol import StoredRows, StoreWriter, TextWindows
 from hardneg.encoders.representation import Representation
-from hardneg.encoders.spec import FullSpec, Kind, ModelSpec
+from hardneg.encoders.spec import FullSpec, ModelSpec, Side
 from hardneg.encoders.speed.fastest import Precision
 from hardneg.encoders.tokens.backend import TokenSource, backend_of
 from hardneg.encoders.tokens.chats import has_chat_template, tokenise_chats
@@ -27,7 +27,7 @@ from hardneg.encoders.tokens.expansion import expanded
 from hardneg.encoders.tokens.segmenting import SegmentedCorpus, SegmentTokens, tokenise_segments
 from hardneg.encoders.tokens.tokens import Tokens, tokenise
 from hardneg.encoders.tokens.typed_tokens import typed
-from hardneg.encoders.towers import Cut, cut, has_twins, side, twins, with_own_queries
+from hardneg.encoders.towers import Cut, cut, has_twins, route, twins, with_own_queries
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.segments import Segments
 from hardneg.records.errors import ModelError
@@ -92,20 +92,20 @@ class Encoder:
         """Whether queries and documents have an encoder each."""
         return has_twins(self.module)
 
-    def parts(self, kind: Kind) -> list[Any]:
+    def parts(self, side: Side) -> list[Any]:
         """The modules that texts of a kind pass through, the transformer first, and what cuts their vectors last."""
-        parts, kept = side(self.module, kind), self.spec.truncate_dim
+        parts, kept = route(self.module, side), self.spec.truncate_dim
         return parts if kept is None else [*parts, Cut(kept, self.spec.similarity == "cosine")]
 
-    def tokenise(self, texts: Sequence[str], kind: Kind) -> Tokens:
+    def tokenise(self, texts: Sequence[str], side: Side) -> Tokens:
         """The texts behind their kind's prompt, cut to that kind's length."""
-        prompt, parts = self.spec.prompt(kind), self.parts(kind)
+        prompt, parts = self.spec.prompt(side), self.parts(side)
         if has_chat_template(parts[0]):
-            return tokenise_chats(parts[0], texts, prompt, kind, self.spec.length(kind))
+            return tokenise_chats(parts[0], texts, prompt, side, self.spec.length(side))
         prompted = [prompt + text for text in texts] if prompt else texts
-        tokens = tokenise(parts[0].tokenizer, prompted, self.spec.length(kind), _prompt_length(parts, prompt))
-        tokens = expanded(tokens, parts[0]) if kind == "query" else tokens
-        return typed(tokens, self.spec.token_type(kind)) if self.spec.typed else tokens
+        tokens = tokenise(parts[0].tokenizer, prompted, self.spec.length(side), _prompt_length(parts, prompt))
+        tokens = expanded(tokens, parts[0]) if side == "query" else tokens
+        return typed(tokens, self.spec.token_type(side)) if self.spec.typed else tokens
 
     def token_source(self) -> TokenSource | None:
         """What the ids of documents depend on; none for a slow tokenizer, and for messages of a chat."""
@@ -116,9 +116,9 @@ class Encoder:
         spec, side_of_cut = self.spec, first.tokenizer.truncation_side
         return backend.source(prompt=spec.prompt("document"), length=spec.length("document"), side=side_of_cut)
 
-    def features(self, texts: Sequence[str], kind: Kind) -> dict[str, Tensor]:
+    def features(self, texts: Sequence[str], side: Side) -> dict[str, Tensor]:
         """What `embed` takes: int64 tensors [n, longest text] on the CPU, by the model's input names."""
-        tokens = self.tokenise(texts, kind)
+        tokens = self.tokenise(texts, side)
         return tokens.batch(np.arange(len(tokens.lengths)))
 
     def segment(self, texts: Sequence[str], cut: Segments) -> SegmentTokens:
@@ -140,9 +140,9 @@ class Encoder:
             return found
         return replace(found, tokens=typed(found.tokens, self.spec.document_token_type))
 
-    def embed(self, features: dict[str, Tensor], kind: Kind) -> Tensor:
+    def embed(self, features: dict[str, Tensor], side: Side) -> Tensor:
         """The texts with gradients, as `Representation` has them; all behind the transformer runs in float32."""
-        return self.representation.run(self.parts(kind), features, self.device, kind)
+        return self.representation.run(self.parts(side), features, self.device, side)
 
     def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None = None) -> Tensor:
         """float [B, M] with gradients; columns: int64 [M], the document of each column; None: each one once."""
@@ -173,7 +173,7 @@ class Encoder:
         return cut(encoded, dimension, self.spec.similarity == "cosine")
 
     def encode(
-        self, texts: Sequence[str], kind: Kind, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT
+        self, texts: Sequence[str], side: Side, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT
     ) -> Any:
         """The texts in order, such as float32 [n, dimension]; an empty text is its special tokens alone.
 
@@ -182,8 +182,8 @@ class Encoder:
         """
         starts = range(0, len(texts), options.window)
         windows = TextWindows(((start, texts[start : start + options.window]) for start in starts), len(texts))
-        with progress.task(f"encode {kind} texts", len(texts), "texts") as task:
-            return self._joined([part for _, part in self.encode_windows(windows, kind, options, task.advance)])
+        with progress.task(f"encode {side} texts", len(texts), "texts") as task:
+            return self._joined([part for _, part in self.encode_windows(windows, side, options, task.advance)])
 
     def encode_segments(
         self, texts: Sequence[str], cut: Segments, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT
@@ -201,7 +201,7 @@ class Encoder:
     def encode_windows(
         self,
         windows: TextWindows,
-        kind: Kind,
+        side: Side,
         options: EncodeOptions,
         advance: Callable[[int], None],
         counted: Callable[[NDArray[np.int64]], None] | None = None,
@@ -216,12 +216,12 @@ class Encoder:
         cut = windows.cut
 
         def tokens(start: int, texts: Sequence[str]) -> Tokens | SegmentTokens:
-            return self.tokenise(texts, kind) if cut is None else self.segment(texts, cut)
+            return self.tokenise(texts, side) if cut is None else self.segment(texts, cut)
 
         made = windows.kept.through(tokens) if windows.kept else tokens
         texts = iter(windows.texts)
         first = list(islice(texts, 1))
-        inference = prepare(self, kind, options, windows.count, made, *first)
+        inference = prepare(self, side, options, windows.count, made, *first)
         for start, encoded, counts in encode_windows(inference, chain(first, texts), advance):
             if counts is not None and counted is not None:
                 counted(counts)
@@ -274,8 +274,8 @@ def split(encoder: Encoder) -> Encoder:
 
     An encoder that has two sides already gives one with the same document side and a copy of its query side.
     """
-    queries = with_own_queries(side(encoder.module, "query"))
-    modules = [twins(queries, side(encoder.module, "document"))]
+    queries = with_own_queries(route(encoder.module, "query"))
+    modules = [twins(queries, route(encoder.module, "document"))]
     whole = assembled(modules, encoder.spec, str(encoder.device), type(encoder.module))
     named = with_prompts(whole, encoder.module.prompts, encoder.module.default_prompt_name)
     return type(encoder)(named, encoder.spec, encoder.representation)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hardneg.encoders.representation import first_broken
-from hardneg.encoders.spec import Attention, Kind
+from hardneg.encoders.spec import Attention, Side
 from hardneg.encoders.speed.fastest import arranged, most_tokens, takes_bf16, token_budget
 from hardneg.encoders.speed.packing import batches, packing_of, packs, taken_packed
 from hardneg.encoders.speed.passes import Budget, ahead, gathered_in_parts, in_passes
@@ -71,7 +71,7 @@ class Inference:
     """
 
     encoder: "Encoder"
-    kind: Kind
+    side: Side
     parts: Sequence[nn.Module]
     budget: Budget
     tokens: Tokenise
@@ -82,7 +82,7 @@ class Inference:
 
 def prepare(
     encoder: "Encoder",
-    kind: Kind,
+    side: Side,
     options: EncodeOptions,
     count: int,
     tokens: Tokenise | None = None,
@@ -94,19 +94,19 @@ def prepare(
     timed where that is worth it.
     """
     device = encoder.device
-    transformer, *rest = encoder.parts(kind)
+    transformer, *rest = encoder.parts(side)
     whole = next(transformer.parameters()).dtype == torch.float32
     with float32_products(device, options.tf32):
         half = whole and takes_bf16(options.precision, transformer, "inference")
     packed = encoder.representation.form == "vectors" and taken_packed([transformer, *rest])
     parts = [arranged(transformer, options.attention, options.compile, half, packed), *rest]
-    plain = partial(encoder.tokenise, kind=kind)
+    plain = partial(encoder.tokenise, side=side)
     make = tokens or (lambda _, texts: plain(texts))
     lengths = None if first is None else partial(_lengths, make, *first)
     with _computing(encoder, parts, options.tf32):
-        found = options.tokens_per_batch or token_budget(parts, device, count, lengths, encoder.spec.length(kind))
+        found = options.tokens_per_batch or token_budget(parts, device, count, lengths, encoder.spec.length(side))
         budget = Budget(min(found, most_tokens(parts[0], device)))
-    return Inference(encoder, kind, parts, budget, make, device.type != "cpu", options.tf32, options.begun)
+    return Inference(encoder, side, parts, budget, make, device.type != "cpu", options.tf32, options.begun)
 
 
 @contextmanager
@@ -181,7 +181,7 @@ def _encoded(inference: Inference, tokens: Tokens, begun: BegunBlock, advance: C
     put = partial(tokens.batch if packing is None else partial(packing.features, tokens), device=encoder.device)
 
     def run(features: dict[str, Tensor]) -> Tensor:
-        return made.run(inference.parts, features, encoder.device, inference.kind)
+        return made.run(inference.parts, features, encoder.device, inference.side)
 
     def gathered(some: Iterable[tuple[NDArray[np.int64], Tensor]], count: int) -> Encoded:
         return made.gathered(some, count, encoder.dimension)
@@ -196,6 +196,6 @@ def _check(inference: Inference, start: int, encoded: Encoded, cut: bool) -> Non
     if broken is not None:
         position = f"{start} or one behind it" if cut else str(start + broken)
         raise ModelError(
-            f"model {inference.encoder.spec.name!r}: the vector of {inference.kind} text {position} (counted from 0) "
+            f"model {inference.encoder.spec.name!r}: the vector of {inference.side} text {position} (counted from 0) "
             "is not finite: check the model's weights, or encode with precision fp32"
         )

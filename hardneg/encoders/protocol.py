@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from hardneg.encoders.open.configuration import Shape
-from hardneg.encoders.spec import FullSpec, Kind
+from hardneg.encoders.spec import FullSpec, Side
 from hardneg.formats.segments import Segments
 from hardneg.records.types import Encoded, Lookup
 from hardneg.runtime.progress import Progress
@@ -86,12 +86,12 @@ class TextEncoder(Protocol):
         """Numbers of a vector, or how many terms there are."""
 
     def encode(
-        self, texts: Sequence[str], kind: Kind, options: "EncodeOptions" = ..., progress: Progress = ...
+        self, texts: Sequence[str], side: Side, options: "EncodeOptions" = ..., progress: Progress = ...
     ) -> Encoded:
         """The texts in order. Raises ModelError where one cannot be encoded."""
 
     def encode_windows(
-        self, windows: TextWindows, kind: Kind, options: "EncodeOptions", advance: Callable[[int], None]
+        self, windows: TextWindows, side: Side, options: "EncodeOptions", advance: Callable[[int], None]
     ) -> Iterator[tuple[int, Encoded]]:
         """For each window the number of its first text and what its texts are encoded into; few windows are held."""
 

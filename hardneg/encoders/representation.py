@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hardneg.encoders.protocol import Form, StoredRows, StoreWriter
-from hardneg.encoders.spec import Kind
+from hardneg.encoders.spec import Side
 from hardneg.formats.corpus import Corpus
 from hardneg.records.types import Encoded, SparseRows
 from hardneg.runtime.distributed import World
@@ -36,7 +36,7 @@ class Representation(Protocol):
     files: ClassVar[Sequence[str]]
     block: ClassVar[int]
 
-    def run(self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, kind: Kind) -> Tensor:
+    def run(self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, side: Side) -> Tensor:
         """The tensor of some texts: their features through the parts of an encoder."""
 
     def gathered(self, batches: Batches, count: int, dimension: int) -> Encoded:

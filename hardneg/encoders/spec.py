@@ -11,12 +11,12 @@ from hardneg.records.types import PluginSetting
 Pooling = Literal["own", "cls", "mean", "lasttoken"]
 Similarity = Literal["dot", "cosine", "maxsim", "meanmaxsim"]
 Activation = Literal["identity", "tanh"]
-Kind = Literal["query", "document"]
+Side = Literal["query", "document"]
 Attention = Literal["auto", "sdpa", "eager", "batched", "unpadded", "flash_attention_2", "flash_attention_3"]
 Weights = Literal["auto", "fp32", "bf16", "fp16"]
 
 SIMILARITIES = ("dot", "cosine", "maxsim", "meanmaxsim")
-KINDS: tuple[Kind, ...] = ("query", "document")
+SIDES: tuple[Side, ...] = ("query", "document")
 POOLINGS = ("own", "cls", "mean", "lasttoken")
 SHORTEST = 3
 
@@ -85,9 +85,9 @@ class ModelSpec:
         """Whether it says token types."""
         return bool(self.query_token_type or self.document_token_type)
 
-    def token_type(self, kind: Kind) -> int:
+    def token_type(self, side: Side) -> int:
         """The token type of every token of a text of this kind."""
-        return self.query_token_type if kind == "query" else self.document_token_type
+        return self.query_token_type if side == "query" else self.document_token_type
 
     def problems(self) -> list[str]:
         """One line for each field that no model can have."""
@@ -116,14 +116,14 @@ class ModelSpec:
         for field in ("query_length", "document_length"):
             if (value := getattr(self, field)) is not None and value < SHORTEST:
                 found.append(f"{field} is {value}: at least {SHORTEST} tokens are needed")
-        found += prompt_problems({f"{kind}_prompt": getattr(self, f"{kind}_prompt") for kind in KINDS}, self.task)
+        found += prompt_problems({f"{side}_prompt": getattr(self, f"{side}_prompt") for side in SIDES}, self.task)
         return found if self.adapter is None else [*found, *self.adapter.problems()]
 
 
 def spec_from(content: Mapping[str, Any]) -> ModelSpec:
     """The spec from the mapping that `asdict` makes of it."""
     made: dict[str, Any] = {"adapter": AdapterSpec, "encoder": PluginSetting}
-    made |= {f"{kind}_prompt": PromptName for kind in KINDS}
+    made |= {f"{side}_prompt": PromptName for side in SIDES}
     built = {name: made[name](**content[name]) for name in made if isinstance(content.get(name), Mapping)}
     return ModelSpec(**{**content, **built})
 
@@ -138,10 +138,10 @@ class FullSpec(ModelSpec):
     query_length: int = 64
     document_length: int = 256
 
-    def prompt(self, kind: Kind) -> str:
+    def prompt(self, side: Side) -> str:
         """What is put before each text of this kind."""
-        return self.query_prompt if kind == "query" else self.document_prompt
+        return self.query_prompt if side == "query" else self.document_prompt
 
-    def length(self, kind: Kind) -> int:
+    def length(self, side: Side) -> int:
         """How many tokens of a text of this kind are read, special ones included."""
-        return self.query_length if kind == "query" else self.document_length
+        return self.query_length if side == "query" else self.document_length

@@ -9,14 +9,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from hardneg.encoders.spec import Kind
+from hardneg.encoders.spec import Side
 from hardneg.records.errors import ModelError
 
 
-def side(module: nn.Module, kind: Kind) -> list[Any]:
+def route(module: nn.Module, side: Side) -> list[Any]:
     """The modules that texts of a kind pass through, the transformer first."""
     routes = _routes(module)
-    return list(module.children() if routes is None else routes[kind])
+    return list(module.children() if routes is None else routes[side])
 
 
 def has_twins(module: nn.Module) -> bool:
@@ -46,7 +46,7 @@ def twins(query: Sequence[nn.Module], document: Sequence[nn.Module]) -> nn.Modul
 
 def transformers(module: nn.Module) -> Iterable[Any]:
     """The first module of each side."""
-    return {id(first): first for first in (side(module, "query")[0], side(module, "document")[0])}.values()
+    return {id(first): first for first in (route(module, "query")[0], route(module, "document")[0])}.values()
 
 
 def _routes(module: nn.Module) -> Any:
@@ -54,7 +54,7 @@ def _routes(module: nn.Module) -> Any:
 
 
 def forward(
-    parts: Sequence[nn.Module], features: dict[str, Tensor], device: torch.device, kind: Kind = "document"
+    parts: Sequence[nn.Module], features: dict[str, Tensor], device: torch.device, side: Side = "document"
 ) -> dict[str, Tensor]:
     """What the last part makes, whatever autocast is on; all parts behind the first run in float32."""
     out: dict[str, Any] = {
@@ -62,13 +62,13 @@ def forward(
         for name, value in features.items()
     }
     try:
-        return _passed(parts, out, device, kind)
+        return _passed(parts, out, device, side)
     except (AttributeError, LookupError, TypeError, ValueError) as error:  # of modules whose files say what cannot be
         reason = " ".join((str(error) or type(error).__name__).split())
         raise ModelError(f"the model's modules do not fit together ({reason}): check its files") from error
 
 
-def _passed(parts: Iterable[nn.Module], out: dict[str, Tensor], device: torch.device, kind: Kind) -> dict[str, Tensor]:
+def _passed(parts: Iterable[nn.Module], out: dict[str, Tensor], device: torch.device, side: Side) -> dict[str, Tensor]:
     transformer, *rest = parts
     out = transformer(out)
     with torch.autocast(device.type, enabled=False):
@@ -76,7 +76,7 @@ def _passed(parts: Iterable[nn.Module], out: dict[str, Tensor], device: torch.de
             out[name] = out[name].float()
         for part in rest:
             asks = "task" in getattr(part, "forward_kwargs", ())
-            out = part(out, task=kind) if asks else part(out)
+            out = part(out, task=side) if asks else part(out)
     return out
 
 

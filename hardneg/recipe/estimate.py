@@ -8,7 +8,7 @@ from hardneg.costs.machine import Machine, this_machine
 from hardneg.datasets.held_out import UNLABELLED
 from hardneg.encoders.open.configuration import BASE, USUAL, Shape
 from hardneg.encoders.open.resolved import ResolvedModel, resolve
-from hardneg.encoders.spec import KINDS, FullSpec, ModelSpec
+from hardneg.encoders.spec import SIDES, FullSpec, ModelSpec
 from hardneg.fields import DATASET
 from hardneg.recipe.plan import Plan, Step, cached
 from hardneg.registry.plugins import plugin_errors
@@ -124,5 +124,5 @@ def _usual(model: ResolvedModel) -> FullSpec:
     stated = {name: value for name, value in vars(model.spec).items() if value is not None}
     if full is None:
         return FullSpec(**stated)
-    own = {f"{kind}_length": min(full.length(kind), USUAL) for kind in KINDS}
+    own = {f"{kind}_length": min(full.length(kind), USUAL) for kind in SIDES}
     return replace(full, **own | {name: value for name, value in stated.items() if name in own})

@@ -16,7 +16,7 @@ from hardneg.recipe.run_folder import maker
 from hardneg.records.errors import ArtifactError, DataError, HardnegError, ModelError, UsageError
 from hardneg.registry.plugins import plugin_errors, suggestion
 from hardneg.registry.protocols import LOCATION_OPTIONS, TrainableReranker
-from hardneg.rerankers.trained import check_trained
+from hardneg.rerankers.head_check import check_trained
 from hardneg.store.artifacts import Artifact, Store
 from hardneg.store.digest import digest, file_digest
 from hardneg.store.identity import plugin_identity

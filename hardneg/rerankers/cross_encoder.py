@@ -84,7 +84,7 @@ class CrossEncoder:
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
         """The score of each document, in the order given."""
-        from hardneg.rerankers.scoring import PairScorer
+        from hardneg.rerankers.pair_scoring import PairScorer
 
         yield from PairScorer.opened(self, None).rerank(requests)
 

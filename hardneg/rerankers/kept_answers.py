@@ -13,7 +13,7 @@ from hardneg.formats.vectors.begun_blocks import BegunBlock
 from hardneg.registry.protocols import Reranker
 
 if TYPE_CHECKING:
-    from hardneg.rerankers.scoring import Request
+    from hardneg.rerankers.pair_scoring import Request
 
 _Asked = tuple[BegunBlock, NDArray[np.int64], Sequence[float] | None]
 """The block of a request, the places of its pairs there, and its scores where they are known."""

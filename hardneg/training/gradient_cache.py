@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hardneg.encoders.spec import Kind
+from hardneg.encoders.spec import Side
 from hardneg.training.batches import Features, Parts
 
 Vectors = tuple[Tensor, ...]
@@ -32,7 +32,7 @@ class Towers:
     then adds up the gradients that all parts have left; the other parts go past it.
     """
 
-    one: Callable[[Features, Kind], Tensor]
+    one: Callable[[Features, Side], Tensor]
     both: Callable[[Features, Features], Vectors]
     context: Callable[[], AbstractContextManager[Any]]
 
@@ -51,7 +51,7 @@ def encode_twice(queries: Parts, documents: Parts, towers: Towers) -> tuple[Tens
     return queries.join([*found[:others], query]), documents.join([*found[others:], document])
 
 
-def _one_by_one(parts: Parts, kind: Kind, towers: Towers) -> list[_Pass]:
+def _one_by_one(parts: Parts, kind: Side, towers: Towers) -> list[_Pass]:
     def encode(features: Features) -> Vectors:
         return (towers.one(features, kind),)
 

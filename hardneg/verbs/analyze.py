@@ -13,7 +13,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from hardneg.analysis.base import Analysis, sections, write_analysis
 from hardneg.analysis.inputs import AnalysisInputs, Record, System
-from hardneg.encoders.spec import Kind
+from hardneg.encoders.spec import Side
 from hardneg.evaluation.metrics import Scores
 from hardneg.fields import Name, Reference, Trait
 from hardneg.formats.collection import StoredCollection
@@ -249,7 +249,7 @@ class Artifacts(AnalysisInputs):
         assert isinstance(searcher, DenseSearcher)
         opened = cache(partial(open_encoder, self._input(model), device, "fp32"))
 
-        def encode(kind: Kind, texts: Sequence[str]) -> NDArray[np.float32]:
+        def encode(kind: Side, texts: Sequence[str]) -> NDArray[np.float32]:
             return cast(NDArray[np.float32], opened().encode(texts, kind, EncodeOptions(precision="fp32"), progress))
 
         where, sides = str(ExactOptions(device=device).where), (partial(encode, "query"), partial(encode, "document"))

@@ -34,7 +34,7 @@ from hardneg.verbs.shared.stage_spec import PAIR_TOKENS, PROCESS_BYTES, RecipeVi
 
 if TYPE_CHECKING:
     from hardneg.rerankers.cached_scores import CachedScorer
-    from hardneg.rerankers.scoring import Advance, PairScorer, Request
+    from hardneg.rerankers.pair_scoring import Advance, PairScorer, Request
 
 _PAIRS = 4096  # of a block: what a process that is killed loses at most
 
@@ -174,7 +174,7 @@ class _Scoring:
         """The network, whose scores are kept where that is asked for."""
         from hardneg.encoders.inference import EncodeOptions
         from hardneg.rerankers.cached_scores import CachedScorer, CachedScores
-        from hardneg.rerankers.scoring import PairScorer
+        from hardneg.rerankers.pair_scoring import PairScorer
 
         source, spec, plugin = self.context.inputs.get("reranker"), self.context.spec, self._plugin
         assert isinstance(plugin, TrainableReranker)

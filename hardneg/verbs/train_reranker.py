@@ -92,7 +92,7 @@ class TrainReranker(Judging, Learning):
     def make(self, context: "StageContext[TrainReranker]") -> Facts:
         """Trains, saves the network with its card, and leaves the learning curve beside it."""
         from hardneg.rerankers.network import PairNetwork, reranker_card
-        from hardneg.rerankers.scoring import best_device
+        from hardneg.rerankers.pair_scoring import best_device
         from hardneg.training.methods.reranker import RerankerTraining
 
         collection = open_collection(context.inputs["dataset"])

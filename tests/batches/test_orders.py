@@ -8,9 +8,9 @@ import pytest
 from hardneg.batches.batch_order import TrainingQueries
 from hardneg.batches.clustered import Clustered
 from hardneg.batches.clusters import joined, k_means, path_through
+from hardneg.batches.equal_batches import in_batches, members
 from hardneg.batches.hardest_together import HardestTogether, nearest
 from hardneg.batches.one_source import OneSource
-from hardneg.batches.packing import in_batches, members
 from hardneg.batches.shuffled import Shuffled
 from hardneg.batches.topic_balanced import TopicBalanced
 from hardneg.records.errors import MissingDependency, PluginError, UsageError

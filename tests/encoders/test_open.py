@@ -45,13 +45,13 @@ def counted(monkeypatch: pytest.MonkeyPatch, module: object, name: str, users: l
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_opening_a_model_looks_for_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    from hardneg.encoders.families.adapters import adapter_base
     from hardneg.encoders.families.adapters import adapter_source as adapters
-    from hardneg.encoders.families.adapters import base
-    from hardneg.encoders.open import folder_kind
+    from hardneg.encoders.open import folder_family
 
     folder = MAKERS[name][0](tmp_path / "model")
-    looked = counted(monkeypatch, source, "locate", [opened, base, adapters, source])
-    read = counted(monkeypatch, contract, "read_contract", [contract, folder_kind])
+    looked = counted(monkeypatch, source, "locate", [opened, adapter_base, adapters, source])
+    read = counted(monkeypatch, contract, "read_contract", [contract, folder_family])
     load_encoder(ModelSpec(str(folder)), "cpu", "fp32")
     assert looked == [str(folder)] and read == [folder] * (name not in ("static", "model2vec"))
     model = resolve(str(folder))
@@ -60,7 +60,7 @@ def test_opening_a_model_looks_for_it_once(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_an_adapter_alone_brings_one_look_for_its_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hardneg.encoders.families.adapters import base as bases
+    from hardneg.encoders.families.adapters import adapter_base as bases
     from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
 
     base = tiny_encoder(tmp_path / "base")

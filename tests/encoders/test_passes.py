@@ -19,7 +19,7 @@ from hardneg.formats.vectors.begun_blocks import BegunBlock
 from hardneg.records.errors import ModelError
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.rerankers.network import PairNetwork
-from hardneg.rerankers.scoring import PairScorer
+from hardneg.rerankers.pair_scoring import PairScorer
 
 Rows = NDArray[np.int64]
 

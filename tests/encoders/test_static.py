@@ -13,7 +13,7 @@ from tiny import HIDDEN, tiny_encoder, tiny_model2vec, tiny_multi_vector, tiny_s
 from hardneg.cli.contracts import contract_lines
 from hardneg.encoders.encoder import Encoder, split
 from hardneg.encoders.families.static.static_family import Static
-from hardneg.encoders.families.static.table import principal, sif_weights, word_embeddings
+from hardneg.encoders.families.static.token_table import principal, sif_weights, word_embeddings
 from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.configuration import UNBOUNDED
 from hardneg.encoders.open.model_card import model_card

@@ -11,7 +11,7 @@ from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.speed.passes import one_ahead
 from hardneg.rerankers.cached_scores import CachedScorer, CachedScores
 from hardneg.rerankers.cross_encoder import CrossEncoder
-from hardneg.rerankers.scoring import PairScorer
+from hardneg.rerankers.pair_scoring import PairScorer
 
 FP32 = EncodeOptions(precision="fp32")
 REQUESTS = [("old river", ["a bridge", "the old river"]), ("none", []), ("river", ["the old river", "a bridge"])]

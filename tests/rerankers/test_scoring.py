@@ -14,7 +14,7 @@ from hardneg.formats.vectors import begun_blocks
 from hardneg.records.errors import ModelError, PluginError
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.rerankers.network import PairNetwork
-from hardneg.rerankers.scoring import PairScorer
+from hardneg.rerankers.pair_scoring import PairScorer
 
 WORDS = ["an", "old", "river", "ran", "past", "the", "quiet", "bridge", "and", "the", "blue", "harbor"]
 REQUESTS = [

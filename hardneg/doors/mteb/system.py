@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hardneg.doors.mteb.task_texts import TaskTexts
 from hardneg.encoders.open.prompts import TASK
-from hardneg.encoders.spec import KINDS, ModelSpec
+from hardneg.encoders.spec import SIDES, ModelSpec
 from hardneg.fields import DATASET
 from hardneg.recipe.load import Recipe, check_recipe
 from hardneg.recipe.settings import apply_settings
@@ -93,17 +93,17 @@ class TaskSystem:
         if self.model is None:
             return {}
         own = _own_prompts(ModelSpec(self.model, self.plain.model.revision))
-        found = {kind: _prompt_name(own, task, kind) for kind in KINDS}
+        found = {kind: _prompt_name(own, task, kind) for kind in SIDES}
         return {f"{kind}_prompt": {"name": name} for kind, name in found.items() if name is not None}
 
 
 def _has_task(model: Mapping[str, Any]) -> bool:
-    return any(TASK in str(model.get(f"{kind}_prompt", "")) for kind in KINDS)
+    return any(TASK in str(model.get(f"{kind}_prompt", "")) for kind in SIDES)
 
 
 def _own_prompts(spec: ModelSpec) -> Mapping[str, str]:
     """All prompts in a model's folder, by name; none where it lies elsewhere."""
-    from hardneg.encoders.open.folder_kind import FolderFamily
+    from hardneg.encoders.open.folder_family import FolderFamily
     from hardneg.encoders.open.resolved import resolve
 
     model = resolve(spec)

@@ -7,13 +7,13 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from hardneg.encoders.spec import Kind
+from hardneg.encoders.spec import Side
 from hardneg.records.types import Document, Judgement, Query
 
 _AT_ONCE = 4096
 
 
-def task_texts(rows: Any, task_metadata: Any, kind: Kind) -> Sequence[str]:
+def task_texts(rows: Any, task_metadata: Any, kind: Side) -> Sequence[str]:
     """The text of each row: of a document its title and its text, of a query its text and its instruction.
 
     Args:

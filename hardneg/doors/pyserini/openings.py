@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hardneg.encoders.open.contract import SPEC_FILE, overrides
-from hardneg.encoders.open.folder_kind import FolderFamily
+from hardneg.encoders.open.folder_family import FolderFamily
 from hardneg.encoders.open.model_files import sides
 from hardneg.encoders.open.pyserini_lines import ROUNDED, ModelPlace, Program, dense_encoder, quoted, sparse_encoder
 from hardneg.encoders.open.resolved import ResolvedModel

@@ -122,10 +122,10 @@ class ShardFolders:
         self.work.close_all()
 
     @contextmanager
-    def _locked(self, shard: int, kind: int) -> Iterator[None]:
+    def _locked(self, shard: int, mode: int) -> Iterator[None]:
         handle = os.open(self.work.folder / f"{shard_name(shard)}.lock", os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            fcntl.flock(handle, kind)
+            fcntl.flock(handle, mode)
             yield
         finally:
             os.close(handle)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hardneg.costs.rates import network_operations
-from hardneg.encoders.families.adapters.base import network_folder
+from hardneg.encoders.families.adapters.adapter_base import network_folder
 from hardneg.encoders.open.model_files import read_json, weight_files
 from hardneg.records.errors import HardnegError, ModelError
 
@@ -30,14 +30,14 @@ def transformer_options(place: Path) -> Mapping[str, Any]:
     return {}
 
 
-def own_length(place: Path, kind: str, trained: bool) -> tuple[int, str]:
+def own_length(place: Path, side: str, trained: bool) -> tuple[int, str]:
     """How many tokens of a text are read, and a remark where that is not what the files say ("" where it is).
 
     trained: the folder was saved by sentence-transformers; a bare transformer reads `USUAL` tokens at most.
 
     Source: `Transformer` of sentence-transformers 6, `__init__` and `preprocess`.
     """
-    said, bound = _said(place, kind) if trained else None, _positions(place)
+    said, bound = _said(place, side) if trained else None, _positions(place)
     asked = said or min(_tokenizer_bound(place), bound + _padding_offset(place))
     if asked >= UNBOUNDED:
         return USUAL, f"no bound of a text's length is told: {USUAL} tokens are read"
@@ -60,12 +60,12 @@ def mapping(path: Path) -> dict[str, Any]:
     return content
 
 
-def _said(place: Path, kind: str) -> int | None:
+def _said(place: Path, side: str) -> int | None:
     """What the options of sentence-transformers say, the most particular one first."""
     options = transformer_options(place)
     texts = _part(options, "processing_kwargs").get("text") or {}
     tokenizer = _part(options, "processor_kwargs") or _part(options, "tokenizer_args")
-    names = ((texts, "max_length"), (options, f"{kind}_length"), (tokenizer, "model_max_length"))
+    names = ((texts, "max_length"), (options, f"{side}_length"), (tokenizer, "model_max_length"))
     for content, name in (*names, (options, "max_seq_length")):
         if (value := content.get(name)) is not None:
             return _number(value, place, name)

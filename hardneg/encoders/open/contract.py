@@ -5,12 +5,12 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from hardneg.encoders.families.adapters.adapter_base import network_folder
 from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
-from hardneg.encoders.families.adapters.base import network_folder
 from hardneg.encoders.open.configuration import mapping, own_length, transformer_options
 from hardneg.encoders.open.model_files import check_files, module_folders, read_json, sides
 from hardneg.encoders.open.prompts import whole_prompts
-from hardneg.encoders.spec import KINDS, FullSpec, ModelSpec
+from hardneg.encoders.spec import SIDES, FullSpec, ModelSpec
 from hardneg.records.errors import ModelError
 
 SPEC_FILE = "hardneg.json"
@@ -71,19 +71,19 @@ def read_contract(folder: Path) -> Contract:
 def _contract(folder: Path) -> Contract:
     config, trained = mapping(folder / CONFIG), (folder / "modules.json").exists()
     config = config if trained else {}
-    kinds, places = list(module_folders(folder).values()), sides(folder)
-    lengths = {kind: own_length(places[kind][0], kind, trained) for kind in KINDS}
+    classes, places = list(module_folders(folder).values()), sides(folder)
+    lengths = {side: own_length(places[side][0], side, trained) for side in SIDES}
     prompts, head = own_prompts(config, folder), _Head.of(places["document"], folder)
     said, kept = own_similarity(config), _count(config.get("truncate_dim"), folder)
     cut = kept is not None and kept < (head.dimension or kept + 1)
     values: dict[str, Any] = {
         "similarity": "cosine" if said == "dot" and head.normalised and not cut else said,
-        **{f"{kind}_prompt": prompts[kind] for kind in KINDS},
-        **{f"{kind}_length": lengths[kind][0] for kind in KINDS},
+        **{f"{side}_prompt": prompts[side] for side in SIDES},
+        **{f"{side}_length": lengths[side][0] for side in SIDES},
         **saved_values(folder),
     }
     told = () if (folder / SPEC_FILE).is_file() else lengths.items()
-    remarks = [f"{kind}_length: {remark}" for kind, (_, remark) in told if remark]
+    remarks = [f"{side}_length: {remark}" for side, (_, remark) in told if remark]
     own = mapping(network_folder(places["document"][0]) / "config.json")
     return Contract(
         **values,
@@ -95,7 +95,7 @@ def _contract(folder: Path) -> Contract:
         truncate_dim=kept,
         dtype=str(own.get("dtype") or own.get("torch_dtype") or "float32"),
         chat="message" in (transformer_options(places["document"][0]).get("modality_config") or ()) and trained,
-        odd=(*_oddities(config, prompts, kinds), *_odd_similarity(said, head, cut), *remarks),
+        odd=(*_oddities(config, prompts, classes), *_odd_similarity(said, head, cut), *remarks),
     )
 
 
@@ -128,7 +128,7 @@ def filled_values(spec: ModelSpec, contract: Contract, adapter: AdapterSpec | No
     """The fields of the whole spec, whatever the similarity. Raises ModelError: there is no prompt of a name."""
     values = {field.name: getattr(spec, field.name) for field in fields(spec)}
     values |= {name: getattr(contract, name) for name in OWN if values[name] is None}
-    written = {f"{kind}_prompt": values[f"{kind}_prompt"] for kind in KINDS}
+    written = {f"{side}_prompt": values[f"{side}_prompt"] for side in SIDES}
     return values | {"adapter": adapter, "task": None, **whole_prompts(spec.name, written, spec.task, contract.prompts)}
 
 
@@ -202,8 +202,8 @@ def saved_values(folder: Path) -> dict[str, Any]:
     if lacking := set(OWN).difference(content if isinstance(content, dict) else ()):
         raise ModelError(f"{path}: lacks {', '.join(sorted(lacking))}: save the model again")
     values = {name: content[name] for name in OWN}
-    kinds = {field.name: str if "prompt" in field.name else int for field in fields(ModelSpec) if field.name in OWN[1:]}
-    if wrong := [name for name, kind in kinds.items() if not isinstance(values[name], kind)]:
+    types = {field.name: str if "prompt" in field.name else int for field in fields(ModelSpec) if field.name in OWN[1:]}
+    if wrong := [name for name, field_type in types.items() if not isinstance(values[name], field_type)]:
         raise ModelError(f"{path}: {', '.join(wrong)}: not of the right kind: save the model again")
     if problems := ModelSpec(str(folder), **values).problems():
         raise ModelError(f"{path}: {'; '.join(problems)}: save the model again")
@@ -216,14 +216,14 @@ def _count(value: Any, folder: Path) -> int | None:
     raise ModelError(f"model {folder}: {value!r} is no number of dimensions: copy the model again")
 
 
-def _oddities(config: Mapping[str, Any], prompts: Mapping[str, str], kinds: list[str]) -> list[str]:
+def _oddities(config: Mapping[str, Any], prompts: Mapping[str, str], classes: list[str]) -> list[str]:
     found = []
     unused = [name for name in ("passage", "corpus") if prompts.get(name) and not prompts["document"]]
     if unused:
         found.append(f"prompt {unused[0]!r} is not used for documents: set document_prompt to use it")
     if name := config.get("default_prompt_name"):
         found.append(f"default_prompt_name {name!r} is used neither for queries nor for documents")
-    if len(kinds) == 1:
+    if len(classes) == 1:
         found.append("has no pooling of its own: set pooling to cls, mean or lasttoken")
     return found
 

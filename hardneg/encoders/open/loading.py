@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from hardneg.encoders.families.adapters.adapter_base import network_folder
 from hardneg.encoders.families.adapters.adapter_source import put_adapters
-from hardneg.encoders.families.adapters.base import network_folder
 from hardneg.encoders.open.model_files import TRANSFORMERS, check_activations, load_options, module_folders, sides
 from hardneg.encoders.open.soundness import check_encoder, check_tokenizer, check_weights
-from hardneg.encoders.spec import KINDS, Activation, FullSpec
+from hardneg.encoders.spec import SIDES, Activation, FullSpec
 from hardneg.encoders.tokens.typed_tokens import check_token_types, joined
-from hardneg.encoders.towers import check_sides, has_twins, side, transformers, twins, with_own_queries
+from hardneg.encoders.towers import check_sides, has_twins, route, transformers, twins, with_own_queries
 from hardneg.records.errors import ModelError
 from hardneg.runtime.seeding import derive_seed
 
@@ -106,16 +106,16 @@ def library_transformer(folder: Path, weights: Mapping[str, Any], config: Mappin
     )
 
 
-def library_model(kind: Any, folder: Path, dtype: torch.dtype) -> Any:
+def library_model(model_class: Any, folder: Path, dtype: torch.dtype) -> Any:
     """A folder's model as a class of sentence-transformers opens it: on the CPU, by no code and no file but its own."""
     options = load_kwargs(folder, dtype)
-    return kind(str(folder), device="cpu", trust_remote_code=False, local_files_only=True, model_kwargs=options)
+    return model_class(str(folder), device="cpu", trust_remote_code=False, local_files_only=True, model_kwargs=options)
 
 
 def load_kwargs(folder: Path, dtype: torch.dtype) -> dict[str, Any]:
     """What transformers is told of the weights in a model's folder, and what to hold them in."""
-    options = {kind: load_options(network_folder(place)) for place, kind in module_folders(folder).items()}
-    return {"dtype": dtype, **next((options[kind] for kind in TRANSFORMERS if kind in options), {})}
+    options = {class_name: load_options(network_folder(place)) for place, class_name in module_folders(folder).items()}
+    return {"dtype": dtype, **next((options[class_name] for class_name in TRANSFORMERS if class_name in options), {})}
 
 
 def load_module(model: "ResolvedModel", device: str | None, precision: "Precision | None") -> "SentenceTransformer":
@@ -141,11 +141,11 @@ def load_module(model: "ResolvedModel", device: str | None, precision: "Precisio
 def check_sound(modules: list[nn.Module], folder: Path, spec: FullSpec) -> None:
     """Refuses transformers that are not those of whole models, or that cannot read what the spec says."""
     whole, places = nn.Sequential(*modules), sides(folder)
-    for kind in KINDS:
-        transformer = side(whole, kind)[0]
+    for side in SIDES:
+        transformer = route(whole, side)[0]
         check_encoder(transformer, spec)
         check_tokenizer(transformer, spec.name)
-        check_weights(transformer.model, network_folder(places[kind][0]), spec.name)
+        check_weights(transformer.model, network_folder(places[side][0]), spec.name)
 
 
 def _arranged(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
@@ -153,7 +153,7 @@ def _arranged(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
     for transformer in transformers(whole):
         check_token_types(transformer, spec)
     if has_twins(whole):
-        return [twins(arrange(side(whole, "query"), spec), arrange(side(whole, "document"), spec))]
+        return [twins(arrange(route(whole, "query"), spec), arrange(route(whole, "document"), spec))]
     arranged = arrange(modules, spec)
     return [twins(with_own_queries(arranged), arranged)] if spec.twins else arranged
 
@@ -181,9 +181,9 @@ def assembled(
 
 def _set_lengths(module: "SentenceTransformer", spec: FullSpec) -> None:
     """Has transformers cut texts at the spec's lengths; a table has its tokenizer do so."""
-    for kind in KINDS:
-        if hasattr(first := side(module, kind)[0], "query_length"):
-            first.max_seq_length = spec.length(kind)  # of documents, where they share one
+    for side in SIDES:
+        if hasattr(first := route(module, side)[0], "query_length"):
+            first.max_seq_length = spec.length(side)  # of documents, where they share one
     for first in (each for each in transformers(module) if hasattr(each, "query_length")):
         shorter = spec.query_length if first.max_seq_length != spec.query_length and not has_twins(module) else None
         first.query_length, first.document_length = shorter, None

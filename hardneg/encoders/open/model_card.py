@@ -11,7 +11,7 @@ from hardneg.encoders.open.source import HUB_ID, ON_HUB
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
 
-_KINDS = {"vectors": "dense", "weights": "sparse", "token-vectors": "late-interaction"}
+_FAMILIES = {"vectors": "dense", "weights": "sparse", "token-vectors": "late-interaction"}
 _Scores = Mapping[str, Mapping[str, float]]
 
 
@@ -22,9 +22,9 @@ def model_card(encoder: "Encoder", facts: Mapping[str, object]) -> str:
         path is cut to its last part.
     """
     shown = {name: without_place(value) for name, value in facts.items()}
-    kind = _KINDS[encoder.representation.form]
-    title = f"# {kind.capitalize()} retriever trained with hard negatives"
-    parts = [_front_matter(shown, kind), title, _facts(encoder, shown), "## Use"]
+    family = _FAMILIES[encoder.representation.form]
+    title = f"# {family.capitalize()} retriever trained with hard negatives"
+    parts = [_front_matter(shown, family), title, _facts(encoder, shown), "## Use"]
     return "\n\n".join([*parts, _sentence_transformers(encoder), _pyserini(encoder)]) + "\n"
 
 
@@ -40,13 +40,13 @@ def without_place(value: object) -> str:
     return PurePath(text).name if PurePath(text).is_absolute() else text
 
 
-def _front_matter(facts: Mapping[str, str], kind: str) -> str:
+def _front_matter(facts: Mapping[str, str], family: str) -> str:
     lines = ["library_name: sentence-transformers", "pipeline_tag: sentence-similarity"]
     base = facts.get("Base model", "")
     base = ON_HUB.get(base, base)
     if "/" in base and HUB_ID.fullmatch(base):
         lines.append(f"base_model: {base}")
-    lines.append(f"tags: [sentence-transformers, {kind}-retrieval, hard-negatives, hardneg]")
+    lines.append(f"tags: [sentence-transformers, {family}-retrieval, hard-negatives, hardneg]")
     return "\n".join(["---", *lines, "---"])
 
 

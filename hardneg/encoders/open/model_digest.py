@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from hardneg.encoders.families.adapters.adapter_base import network_folder
 from hardneg.encoders.families.adapters.adapter_files import adapter_content
 from hardneg.encoders.families.adapters.adapter_source import adapter_identity
-from hardneg.encoders.families.adapters.base import network_folder
 from hardneg.encoders.open.configuration import mapping
 from hardneg.encoders.open.model_files import (
     TRANSFORMERS,
@@ -83,8 +83,8 @@ def model_content(location: Location) -> list[Any]:
     folder = location.path
     check_files(folder)
     check_activations(folder)
-    for place, kind in module_folders(folder).items():
-        if kind in TRANSFORMERS:
+    for place, class_name in module_folders(folder).items():
+        if class_name in TRANSFORMERS:
             check_headers(network_folder(place))
     return module_contents(folder)
 

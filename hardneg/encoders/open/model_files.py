@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hardneg.encoders.spec import KINDS, Kind
+from hardneg.encoders.spec import SIDES, Side
 from hardneg.records.errors import ModelError
 
 ROUTER = "router_config.json"
@@ -43,20 +43,20 @@ def routes(folder: Path) -> list[Any]:
     raise ModelError(f"{path}: not a Router's modules and routes: copy the model again")
 
 
-def sides(folder: Path) -> dict[Kind, list[Path]]:
+def sides(folder: Path) -> dict[Side, list[Path]]:
     """The folders of the modules that queries and documents pass through, in order."""
     places = list(module_folders(folder))
     structure = next(iter(routes(folder)), None) or {}
     by_name = {place.name: place for place in places}
-    own = {kind: [by_name[name] for name in structure.get(kind, ()) if name in by_name] for kind in KINDS}
-    return {kind: own[kind] or places for kind in KINDS}
+    own = {side: [by_name[name] for name in structure.get(side, ()) if name in by_name] for side in SIDES}
+    return {side: own[side] or places for side in SIDES}
 
 
 def _routed(folder: Path) -> dict[Path, str]:
     """The folders of the modules on both routes; they must lie in the model's own."""
     path = folder / ROUTER
     try:
-        modules = {folder / name: kind.rsplit(".")[-1] for name, kind in read_json(path)["types"].items()}
+        modules = {folder / name: class_path.rsplit(".")[-1] for name, class_path in read_json(path)["types"].items()}
     except (OSError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(f"{path}: not a Router's modules and routes: copy the model again") from error
     if any(place.parent != folder or place.name == ".." for place in modules):
@@ -67,14 +67,14 @@ def _routed(folder: Path) -> dict[Path, str]:
 def check_files(folder: Path) -> None:
     """Refuses a folder without configuration, tokenizer or all of its weights, be they those of an adapter."""
     places = module_folders(folder)
-    encoders = [place for place, kind in places.items() if kind in TRANSFORMERS] or [folder]
+    encoders = [place for place, class_name in places.items() if class_name in TRANSFORMERS] or [folder]
     for encoder in encoders:
         adapted = (encoder / "adapter_config.json").is_file()
         if not adapted and not (encoder / "config.json").is_file():
             raise ModelError(f"model {encoder}: no config.json there: name a folder that holds a model")
         check_tokenizer_files(encoder)
-    for place, kind in places.items():
-        if not weight_files(place) and (place in encoders or kind in _WEIGHED):
+    for place, class_name in places.items():
+        if not weight_files(place) and (place in encoders or class_name in _WEIGHED):
             raise ModelError(f"model {place}: no weights there: neither *.safetensors nor {PICKLED}")
 
 
@@ -95,9 +95,9 @@ def check_tokenizer_files(folder: Path) -> None:
 
 def check_activations(folder: Path) -> None:
     """Refuses activations that are not torch's own, which sentence-transformers would replace by tanh."""
-    for place, kind in module_folders(folder).items():
+    for place, class_name in module_folders(folder).items():
         path = place / "config.json"
-        content = read_json(path) if kind not in (*TRANSFORMERS, "SpladePooling") and path.is_file() else {}
+        content = read_json(path) if class_name not in (*TRANSFORMERS, "SpladePooling") and path.is_file() else {}
         name = content.get("activation_function") if isinstance(content, dict) else None
         if name is not None and not str(name).startswith("torch.nn."):
             raise ModelError(f"model {place}: activation {name} is code of its own, which is not run: use another one")

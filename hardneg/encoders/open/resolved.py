@@ -11,13 +11,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from hardneg.encoders.families.adapters.base import with_base
+from hardneg.encoders.families.adapters.adapter_base import with_base
 from hardneg.encoders.open.configuration import Shape
 from hardneg.encoders.open.contract import Contract
-from hardneg.encoders.open.folder_kind import FolderFamily
+from hardneg.encoders.open.folder_family import FolderFamily
 from hardneg.encoders.open.source import Location, locate
 from hardneg.encoders.protocol import EncoderFamily, TextEncoder
-from hardneg.encoders.spec import KINDS, FullSpec, ModelSpec
+from hardneg.encoders.spec import SIDES, FullSpec, ModelSpec
 from hardneg.records.errors import HardnegError, ModelError, PluginError
 from hardneg.records.types import Lookup, PluginSetting
 from hardneg.registry.plugins import configure, load_plugin, plugin_names
@@ -239,7 +239,7 @@ def _check_fit(encoder: TextEncoder) -> None:
         return
     made = encoder.representation
     with evaluating(encoder.module), torch.inference_mode():
-        for side in KINDS:
+        for side in SIDES:
             encoded = made.run(encoder.parts(side), encoder.features(["a trial"], side), encoder.device, side)
             made.gathered([(np.zeros(1, np.int64), encoded)], 1, encoder.dimension)
 

@@ -14,9 +14,9 @@ from hardneg.encoders.open.contract import OWN, SPEC_FILE, saved_values
 from hardneg.encoders.open.loading import assembled, with_prompts
 from hardneg.encoders.open.model_files import read_json
 from hardneg.encoders.open.resolved import quiet
-from hardneg.encoders.spec import KINDS, FullSpec, ModelSpec
+from hardneg.encoders.spec import SIDES, FullSpec, ModelSpec
 from hardneg.encoders.tokens.typed_tokens import with_token_type
-from hardneg.encoders.towers import evaluating, side, transformers, twins
+from hardneg.encoders.towers import evaluating, route, transformers, twins
 from hardneg.records.errors import ModelError
 from hardneg.store.atomic_write import replacing_folder, system_errors
 
@@ -79,7 +79,7 @@ def read_spec(folder: Path) -> ModelSpec:
 
 def _typed(module: "SentenceTransformer", spec: FullSpec) -> "SentenceTransformer":
     """The same weights behind a tokenizer a side, which gives that side's token types wherever the model is opened."""
-    query, document = (with_token_type(side(module, kind), spec.token_type(kind)) for kind in KINDS)
+    query, document = (with_token_type(route(module, side), spec.token_type(side)) for side in SIDES)
     typed = assembled([twins(query, document)], spec, str(module.device), type(module))
     return with_prompts(typed, module.prompts, module.default_prompt_name)
 
@@ -127,8 +127,8 @@ def export_ance(encoder: "Encoder", folder: Path) -> None:
 
 def _check_ance(encoder: "Encoder") -> None:
     transformer, *rest = encoder.parts("query")
-    kind, names = transformer.model.config.model_type, [type(part).__name__ for part in rest]
-    lacking = [] if kind == "roberta" else [f"a RoBERTa, and it is a {kind}"]
+    architecture, names = transformer.model.config.model_type, [type(part).__name__ for part in rest]
+    lacking = [] if architecture == "roberta" else [f"a RoBERTa, and it is a {architecture}"]
     if names != ["Pooling", "Dense", "LayerNorm"] or not _is_head(*rest):
         lacking.append(f"pooling cls, projection {DIMENSION}, layer_norm true and similarity dot")
     if encoder.spec.query_prompt:

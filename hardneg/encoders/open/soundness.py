@@ -8,7 +8,7 @@ from typing import Any
 
 from hardneg.encoders.open.configuration import mapping
 from hardneg.encoders.open.model_files import SAFE, load_options
-from hardneg.encoders.spec import KINDS, FullSpec
+from hardneg.encoders.spec import SIDES, FullSpec
 from hardneg.records.errors import ModelError
 
 _LAYER = re.compile(r"^(.*?\b(?:layers?|h|blocks?))\.(\d+)\.")
@@ -94,17 +94,21 @@ def check_encoder(encoder: Any, spec: FullSpec) -> None:
     """Refuses a first module that does not read plain text, or not as much of it as the spec says."""
     if getattr(encoder, "tokenizer", None) is None or getattr(encoder, "model", None) is None:
         raise ModelError(f"model {spec.name!r} does not begin with a transformer: use another model")
-    kinds = getattr(encoder, "modality_config", {"text": {}})
-    outputs = [[kinds[kind].get(name) for name in _OUTPUT] for kind in ("text", "message") if kind in kinds]
-    if "text" not in kinds or any(output != outputs[0] for output in outputs):
+    modalities = getattr(encoder, "modality_config", {"text": {}})
+    outputs = [
+        [modalities[modality].get(name) for name in _OUTPUT]
+        for modality in ("text", "message")
+        if modality in modalities
+    ]
+    if "text" not in modalities or any(output != outputs[0] for output in outputs):
         raise ModelError(f"model {spec.name!r} is not made for plain text: use another model")
     _check_processing(encoder.processing_kwargs, spec.name)
     most = positions(encoder.model)
-    for kind in KINDS:
-        if (asked := spec.length(kind)) < _LEAST:
-            raise ModelError(f"model {spec.name!r} says that it reads {asked} token of a text: give {kind}_length")
+    for side in SIDES:
+        if (asked := spec.length(side)) < _LEAST:
+            raise ModelError(f"model {spec.name!r} says that it reads {asked} token of a text: give {side}_length")
         if most is not None and asked > most:
-            raise ModelError(f"model {spec.name!r} reads at most {most} tokens: {kind}_length is {asked}, lower it")
+            raise ModelError(f"model {spec.name!r} reads at most {most} tokens: {side}_length is {asked}, lower it")
 
 
 def _check_processing(options: Mapping[str, Any], name: str) -> None:

@@ -87,7 +87,11 @@ class Location:
         folder = self.download(HUB_FILES)
         if not self.on_hub:
             return self
-        bare = [place for place, kind in module_folders(folder).items() if kind not in _BARE and not has_weights(place)]
+        bare = [
+            place
+            for place, class_name in module_folders(folder).items()
+            if class_name not in _BARE and not has_weights(place)
+        ]
         if patterns := [(place / name).relative_to(folder).as_posix() for place in bare for name in PICKLES]:
             self.download(patterns)
         self._remember()

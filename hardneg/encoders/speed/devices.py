@@ -2,7 +2,7 @@
 
 from hardneg.records.errors import UsageError
 
-_KINDS = ("cpu", "cuda", "mps", "xpu")
+_TYPES = ("cpu", "cuda", "mps", "xpu")
 
 
 def check_device(device: str, place: str = "device") -> None:
@@ -19,15 +19,15 @@ def check_device(device: str, place: str = "device") -> None:
         return
     from hardneg.registry.plugins import suggestion
 
-    kind = device.partition(":")[0]
-    if kind not in _KINDS:
-        reason = f"no such device{suggestion(kind, _KINDS)}"
-    elif kind in known:
+    type = device.partition(":")[0]
+    if type not in _TYPES:
+        reason = f"no such device{suggestion(type, _TYPES)}"
+    elif type in known:
         reason = f"this machine has no {device}"
     else:
         import torch
 
-        reason = f"torch {torch.__version__} finds no {kind} device here"
+        reason = f"torch {torch.__version__} finds no {type} device here"
     where = f"{{{place}}}" if place.isidentifier() else place
     raise UsageError(f"{where} {device}: {reason}; there is: {', '.join(known)}", place)
 
@@ -38,5 +38,5 @@ def known_devices() -> list[str]:
 
     if not torch.accelerator.is_available():
         return ["cpu"]
-    kind = str(torch.accelerator.current_accelerator()).partition(":")[0]
-    return ["cpu", kind, *(f"{kind}:{number}" for number in range(torch.accelerator.device_count()))]
+    type = str(torch.accelerator.current_accelerator()).partition(":")[0]
+    return ["cpu", type, *(f"{type}:{number}" for number in range(torch.accelerator.device_count()))]

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.encoders.tokens.frame import Frame
+from hardneg.encoders.tokens.special_tokens import Frame
 from hardneg.encoders.tokens.word_ids import Ids, WordIds, encoded, goes_by_words
 from hardneg.store.digest import digest
 

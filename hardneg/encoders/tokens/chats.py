@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from hardneg.encoders.spec import Kind
+from hardneg.encoders.spec import Side
 from hardneg.encoders.tokens.tokens import Tokens, padding_of
 
 _TEXTS = 64  # padded to the longest of them for a moment
@@ -16,14 +16,14 @@ def has_chat_template(transformer: Any) -> bool:
     return "message" in getattr(transformer, "modality_config", ())
 
 
-def tokenise_chats(transformer: Any, texts: Sequence[str], prompt: str, kind: Kind, length: int) -> Tokens:
+def tokenise_chats(transformer: Any, texts: Sequence[str], prompt: str, side: Side, length: int) -> Tokens:
     """The texts in the template, cut to `length` tokens; sentence-transformers renders, cuts and mends the end."""
     options = {"text": {"max_length": length}}
     columns: dict[str, list[Any]] = {"input_ids": [], "attention_mask": []}
     lengths: list[Any] = [0]
     for start in range(0, len(texts), _TEXTS):
         part = list(texts[start : start + _TEXTS])
-        made = transformer.preprocess(part, prompt=prompt or None, task=kind, processing_kwargs=options)
+        made = transformer.preprocess(part, prompt=prompt or None, task=side, processing_kwargs=options)
         real = made["attention_mask"].bool()
         lengths += real.sum(1).tolist()
         for name in columns:

@@ -6,7 +6,7 @@ import numpy as np
 
 from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.protocol import TextEncoder, TextWindows
-from hardneg.encoders.spec import Kind
+from hardneg.encoders.spec import Side
 from hardneg.formats.vectors.begun_blocks import BegunBlock, drop
 from hardneg.records.types import Encoded
 from hardneg.runtime.progress import Progress
@@ -15,7 +15,7 @@ _ALL = "texts"
 
 
 def encode_kept(
-    encoder: TextEncoder, texts: Sequence[str], kind: Kind, options: EncodeOptions, progress: Progress, keep: bool
+    encoder: TextEncoder, texts: Sequence[str], side: Side, options: EncodeOptions, progress: Progress, keep: bool
 ) -> Encoded:
     """What `encoder.encode` makes of the texts; whole windows that a stopped run has kept are not encoded again.
 
@@ -35,12 +35,12 @@ def encode_kept(
     begun = BegunBlock(options.begun, _ALL, len(texts))
     left = begun.left(np.arange(start, min(start + options.window, len(texts))) for start in starts)
     done = len(texts) - begun.missing
-    with progress.task(f"encode {kind} texts", len(texts), "texts", done) as task:
+    with progress.task(f"encode {side} texts", len(texts), "texts", done) as task:
         windows = TextWindows(((int(rows[0]), texts[rows[0] : rows[-1] + 1]) for rows in left), len(texts))
-        for start, made in encoder.encode_windows(windows, kind, options, task.advance) if left else ():
+        for start, made in encoder.encode_windows(windows, side, options, task.advance) if left else ():
             begun.add(np.arange(start, start + len(made)), made)
             drop(options.begun, str(start))
     if left and (keep or begun.is_kept):
         begun.keep()
     whole = begun.whole()
-    return encoder.encode(texts, kind, options, progress) if whole is None else whole
+    return encoder.encode(texts, side, options, progress) if whole is None else whole

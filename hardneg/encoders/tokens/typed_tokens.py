@@ -11,7 +11,7 @@ from torch import nn
 
 from hardneg.encoders.spec import FullSpec
 from hardneg.encoders.tokens.tokens import Tokens
-from hardneg.encoders.towers import has_twins, side
+from hardneg.encoders.towers import has_twins, route
 from hardneg.records.errors import ModelError
 
 _INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
@@ -44,8 +44,8 @@ def joined(modules: list[nn.Module]) -> list[nn.Module]:
     whole = nn.Sequential(*modules)
     if not has_twins(whole):
         return modules
-    document = side(whole, "document")
-    theirs, ours = (nn.Sequential(*parts).state_dict() for parts in (side(whole, "query"), document))
+    document = route(whole, "document")
+    theirs, ours = (nn.Sequential(*parts).state_dict() for parts in (route(whole, "query"), document))
     same = theirs.keys() == ours.keys() and all(torch.equal(theirs[name], ours[name]) for name in ours)
     return document if same else modules
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.spec import Kind
+from hardneg.encoders.spec import Side
 from hardneg.encoders.towers import placed
 from hardneg.records.errors import UsageError
 from hardneg.records.types import ScoreBatch
@@ -47,9 +47,9 @@ class TwoTowers(nn.Module):
         """What a short pass takes."""
         return self._features(["a"], "query"), self._features(["a"], "document")
 
-    def _one_side(self, features: Features, kind: Kind) -> Tensor:
+    def _one_side(self, features: Features, side: Side) -> Tensor:
         parts = in_passes(features, PASS_TOKENS) if self._by_length else Parts([features], None)
-        return parts.through(partial(self._embed, kind=kind))
+        return parts.through(partial(self._embed, side=side))
 
 
 PASS_TOKENS = 2048

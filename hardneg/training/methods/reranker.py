@@ -17,7 +17,7 @@ from hardneg.records.errors import TrainingError
 from hardneg.records.types import ScoreBatch
 from hardneg.registry.protocols import Loss
 from hardneg.rerankers.network import PairNetwork
-from hardneg.rerankers.scoring import PairScorer
+from hardneg.rerankers.pair_scoring import PairScorer
 from hardneg.runtime.distributed import gather, world
 from hardneg.store.digest import digest
 from hardneg.training.batches import Parts, in_parts, own_share

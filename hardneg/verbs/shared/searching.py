@@ -32,7 +32,7 @@ from hardneg.verbs.shared.searched_queries import given_vectors
 
 if TYPE_CHECKING:
     from hardneg.encoders.protocol import TextEncoder
-    from hardneg.encoders.spec import Kind
+    from hardneg.encoders.spec import Side
     from hardneg.registry.protocols import Searcher
     from hardneg.verbs.search import Search
 
@@ -163,7 +163,7 @@ class Searching:
         with self.seconds.of("encode queries"):
             begun = context.folder / SCRATCH / "queries" / f"{window.start}-{window.stop}"
             options = EncodeOptions(precision=context.spec.precision, begun=begun)
-            side: Kind = "query" if context.spec.text_of == "query" else "document"
+            side: Side = "query" if context.spec.text_of == "query" else "document"
             return encode_kept(encoder, texts, side, options, context.progress, keep)
 
     def _hits(self, searcher: "Searcher", wanted: Wanted, lists: Iterator[RankedList] | None, window: slice) -> Hits:

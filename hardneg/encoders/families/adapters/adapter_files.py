@@ -46,9 +46,9 @@ def adapter_weights(folder: Path) -> Path:
 def check_adapter(folder: Path) -> None:
     """Refuses what is no adapter, and adapters that are not weights beside those of linear layers alone."""
     config = adapter_config(folder)
-    kind = config.get("peft_type")
-    if kind not in _TYPES:
-        raise ModelError(f"adapter {folder}: of type {kind}, which is not known here: use LoRA, LoHa or LoKr")
+    peft_type = config.get("peft_type")
+    if peft_type not in _TYPES:
+        raise ModelError(f"adapter {folder}: of type {peft_type}, which is not known here: use LoRA, LoHa or LoKr")
     if found := [name for name in _MORE if config.get(name)]:
         raise ModelError(f"adapter {folder}: has {', '.join(found)}, which is not known here: use another one")
     adapter_weights(folder)
@@ -67,13 +67,13 @@ def settings_in(folder: Path) -> AdapterSpec:
     """The settings that a trained adapter was made with."""
     config = adapter_config(folder)
     check_adapter(folder)
-    kind = str(config["peft_type"]).lower()
-    if kind == "lora":
-        kind = "dora" if config.get("use_dora") else "rslora" if config.get("use_rslora") else kind
+    peft_type = str(config["peft_type"]).lower()
+    if peft_type == "lora":
+        peft_type = "dora" if config.get("use_dora") else "rslora" if config.get("use_rslora") else peft_type
     targets, alpha = config.get("target_modules"), config.get("lora_alpha", config.get("alpha"))
     dropout = config.get("lora_dropout", config.get("module_dropout"))
     return AdapterSpec(
-        type=kind,  # type: ignore[arg-type]
+        type=peft_type,  # type: ignore[arg-type]
         rank=int(config.get("r") or 8),
         alpha=float(alpha or 8),
         dropout=float(dropout or 0),

@@ -15,7 +15,7 @@ from hardneg.encoders.families.adapters.adapter_files import (
 from hardneg.encoders.families.adapters.adapter_spec import AUTO, AdapterSpec
 from hardneg.encoders.open.model_files import sides
 from hardneg.encoders.open.source import Location, locate
-from hardneg.encoders.spec import KINDS, FullSpec
+from hardneg.encoders.spec import SIDES, FullSpec
 from hardneg.records.errors import ModelError
 from hardneg.records.types import Lookup
 
@@ -83,7 +83,7 @@ def put_adapters(whole: "nn.Module", spec: FullSpec, location: Location, learns:
         ModelError: the adapter does not fit the model, or peft is not there.
     """
     from hardneg.encoders.families.adapters.layers import fill, has_adapter, put_in
-    from hardneg.encoders.towers import has_twins, side
+    from hardneg.encoders.towers import has_twins, route
 
     adapter = spec.adapter
     if adapter is None:
@@ -93,8 +93,8 @@ def put_adapters(whole: "nn.Module", spec: FullSpec, location: Location, learns:
         raise ModelError(f"model {spec.name!r}: adapter.save apart: {told}: say save: merged")
     place = adapter_folder(adapter)
     done = set[int]()
-    for kind in KINDS:
-        transformer, own = side(whole, kind)[0], sides(location.path)[kind][0]
+    for side in SIDES:
+        transformer, own = route(whole, side)[0], sides(location.path)[side][0]
         if not hasattr(getattr(transformer, "model", None), "add_adapter"):
             raise ModelError(f"model {spec.name!r} has no transformer to put an adapter in: leave model.adapter out")
         if id(transformer) in done:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from hardneg.encoders.open.folder_kind import FolderFamily
+from hardneg.encoders.open.folder_family import FolderFamily
 from hardneg.encoders.open.model_files import module_folders
 from hardneg.encoders.protocol import Form
 from hardneg.records.errors import ModelError
@@ -28,7 +28,7 @@ class Dense(FolderFamily):
     def check_class(self, folder: Path) -> None:
         """Refuses a folder of another family, be it one that does not say so."""
         super().check_class(folder)
-        if found := [_OTHERS[kind] for kind in module_folders(folder).values() if kind in _OTHERS]:
+        if found := [_OTHERS[class_name] for class_name in module_folders(folder).values() if class_name in _OTHERS]:
             raise ModelError(f"model {folder}: its modules are those of a {found[0]} encoder: say encoder: {found[0]}")
 
     def load(

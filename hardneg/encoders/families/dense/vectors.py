@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hardneg.encoders.protocol import Form, StoredRows
 from hardneg.encoders.representation import Batches, at_least_float32, list_products
-from hardneg.encoders.spec import Kind
+from hardneg.encoders.spec import Side
 from hardneg.encoders.towers import forward, placed
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.vectors.flat_vectors import FlatWriter, is_complete
@@ -29,9 +29,9 @@ class OneVector:
     files: ClassVar[Sequence[str]] = ("index", "docid")
     block: ClassVar[int] = 4096
 
-    def run(self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, kind: Kind) -> Tensor:
+    def run(self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, side: Side) -> Tensor:
         """float32 [n, d]."""
-        return forward(parts, features, device, kind)["sentence_embedding"]
+        return forward(parts, features, device, side)["sentence_embedding"]
 
     def gathered(self, batches: Batches, count: int, dimension: int) -> NDArray[np.float32]:
         """float32 [count, dimension]; copied from the device once."""

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from hardneg.encoders.families.adapters.base import adapter_of
+from hardneg.encoders.families.adapters.adapter_base import adapter_of
 from hardneg.encoders.families.multi_vector.multi_vector_contract import (
     SIMILARITIES,
     STANFORD,
@@ -13,9 +13,9 @@ from hardneg.encoders.families.multi_vector.multi_vector_contract import (
 )
 from hardneg.encoders.open.configuration import Shape
 from hardneg.encoders.open.contract import Contract, filled_values, saved_values
-from hardneg.encoders.open.folder_kind import FolderFamily
+from hardneg.encoders.open.folder_family import FolderFamily
 from hardneg.encoders.protocol import Form
-from hardneg.encoders.spec import KINDS, SHORTEST, FullSpec, ModelSpec
+from hardneg.encoders.spec import SHORTEST, SIDES, FullSpec, ModelSpec
 from hardneg.records.errors import ModelError
 from hardneg.records.types import PluginSetting
 from hardneg.store.digest import digest
@@ -80,8 +80,8 @@ class LateInteraction(FolderFamily):
         told = read_late_interaction(folder)
         own = {
             "similarity": told.similarity,
-            **{f"{kind}_prompt": told.prompts[kind] for kind in KINDS},
-            **{f"{kind}_length": told.lengths[kind] for kind in KINDS},
+            **{f"{side}_prompt": told.prompts[side] for side in SIDES},
+            **{f"{side}_length": told.lengths[side] for side in SIDES},
             **saved_values(folder),
         }
         return replace(super().contract(folder), **own, prompts=told.prompts, pooling="", odd=())
@@ -104,7 +104,7 @@ class LateInteraction(FolderFamily):
             found.append(f"{', '.join(asked)}: not for token vectors, leave that out")
         if full.similarity not in SIMILARITIES:
             found.append(f"similarity is {full.similarity!r}: token vectors have maxsim or meanmaxsim")
-        if asked := [f"{kind}_length is {full.length(kind)}" for kind in KINDS if full.length(kind) < SHORTEST]:
+        if asked := [f"{side}_length is {full.length(side)}" for side in SIDES if full.length(side) < SHORTEST]:
             found.append(f"{', '.join(asked)}: at least {SHORTEST} tokens are needed")
         if full.query_length < self.filled(told):
             found.append(f"query_length is {full.query_length}: queries are filled up to {self.filled(told)} tokens")

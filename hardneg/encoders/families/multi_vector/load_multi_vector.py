@@ -20,8 +20,8 @@ from hardneg.encoders.open.loading import (
     with_prompts,
 )
 from hardneg.encoders.open.model_files import check_activations
-from hardneg.encoders.spec import KINDS, FullSpec
-from hardneg.encoders.towers import has_twins, side, transformers, twins
+from hardneg.encoders.spec import SIDES, FullSpec
+from hardneg.encoders.towers import has_twins, route, transformers, twins
 from hardneg.records.errors import ModelError
 from hardneg.runtime.seeding import derive_seed
 
@@ -38,7 +38,7 @@ _KNOWN = {"Dense", _SCORED, "Normalize"}
 
 
 def load_multi_vector(
-    kind: "LateInteraction", model: "ResolvedModel", device: str | None, precision: "Precision | None"
+    options: "LateInteraction", model: "ResolvedModel", device: str | None, precision: "Precision | None"
 ) -> "SentenceTransformer":
     """The model in evaluation mode.
 
@@ -57,20 +57,20 @@ def load_multi_vector(
     _check_known(modules, spec)
     if spec.adapter is not None:
         put_adapters(nn.Sequential(*modules), spec, model.location, learns=precision is None)
-    modules = _arranged(modules, kind)
+    modules = _arranged(modules, options)
     expansion = _without_expansion(modules)
     for first in transformers(nn.Sequential(*modules)):
         hold_in(first.model, weights_dtype(spec, precision))
     module = with_prompts(assembled(modules, spec, device, MultiVectorEncoder), told.prompts, None)
-    if filled := kind.filled(told):
+    if filled := options.filled(told):
         strategy = "fixed" if filled == spec.query_length else "min"
-        side(module, "query")[0].query_expansion = {**expansion, "strategy": strategy, "length": filled}
+        route(module, "query")[0].query_expansion = {**expansion, "strategy": strategy, "length": filled}
     return module
 
 
 def _without_expansion(modules: list[nn.Module]) -> Mapping[str, Any]:
     """Takes out how queries are filled, which lengths are checked against, and gives it back."""
-    first = side(nn.Sequential(*modules), "query")[0]
+    first = route(nn.Sequential(*modules), "query")[0]
     expansion, first.query_expansion = first.query_expansion, None
     return expansion or {}
 
@@ -84,14 +84,14 @@ def _own_modules(folder: Path) -> list[nn.Module]:
 
 def _of_others(folder: Path) -> list[nn.Module]:
     """The transformer of a model that was made for other things; nothing that comes behind it."""
-    return side(nn.Sequential(*read_modules(folder, torch.float32)), "document")[:1]
+    return route(nn.Sequential(*read_modules(folder, torch.float32)), "document")[:1]
 
 
 def _check_known(modules: list[nn.Module], spec: FullSpec) -> None:
     """Refuses modules whose work is not known here."""
     whole = nn.Sequential(*modules)
-    for kind in KINDS:
-        rest = side(whole, kind)[1:]
+    for side in SIDES:
+        rest = route(whole, side)[1:]
         if others := [name for part in rest if (name := type(part).__name__) not in _KNOWN]:
             raise ModelError(f"model {spec.name!r}: has {', '.join(others)} behind its transformer: use another model")
         if odd := [name for part in rest for name in _vectors(part) if name != _TOKENS]:
@@ -106,14 +106,14 @@ def _vectors(part: nn.Module) -> list[Any]:
     return [name for name in found if name is not None]
 
 
-def _arranged(modules: list[nn.Module], kind: "LateInteraction") -> list[nn.Module]:
+def _arranged(modules: list[nn.Module], options: "LateInteraction") -> list[nn.Module]:
     whole = nn.Sequential(*modules)
     if has_twins(whole):
-        return [twins(*(_one_side(side(whole, one), kind) for one in KINDS))]
-    return _one_side(modules, kind)
+        return [twins(*(_one_side(route(whole, side), options) for side in SIDES))]
+    return _one_side(modules, options)
 
 
-def _one_side(parts: list[Any], kind: "LateInteraction") -> list[nn.Module]:
+def _one_side(parts: list[Any], options: "LateInteraction") -> list[nn.Module]:
     """The transformer, what projects its vectors, what says which are scored, and a normalisation."""
     from sentence_transformers.base.modules import Normalize
     from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
@@ -121,11 +121,11 @@ def _one_side(parts: list[Any], kind: "LateInteraction") -> list[nn.Module]:
     transformer, *rest = parts
     of_type = {name: [part for part in rest if type(part).__name__ == name] for name in _KNOWN}
     heads, masks, norms = of_type["Dense"], of_type[_SCORED], of_type["Normalize"]
-    if kind.dimension is not None:
-        heads = [_projection(transformer, kind.dimension)]
-    words = list(string.punctuation) if kind.skiplist == "punctuation" else []
-    masks = masks if masks and kind.skiplist == "own" else [MultiVectorMask(skiplist_words=words)]
-    normalised = kind.normalise if kind.normalise is not None else bool(norms) or len(parts) == 1
+    if options.dimension is not None:
+        heads = [_projection(transformer, options.dimension)]
+    words = list(string.punctuation) if options.skiplist == "punctuation" else []
+    masks = masks if masks and options.skiplist == "own" else [MultiVectorMask(skiplist_words=words)]
+    normalised = options.normalise if options.normalise is not None else bool(norms) or len(parts) == 1
     return [transformer, *heads, *masks, *([Normalize(module_input_name="token_embeddings")] if normalised else [])]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from hardneg.encoders.open.configuration import mapping, own_length, transformer_options
 from hardneg.encoders.open.contract import CONFIG, own_prompts
 from hardneg.encoders.open.model_files import sides
-from hardneg.encoders.spec import KINDS, Kind
+from hardneg.encoders.spec import SIDES, Side
 from hardneg.records.errors import ModelError
 
 SIMILARITIES = ("maxsim", "meanmaxsim")
@@ -17,7 +17,7 @@ STANFORD = "HF_ColBERT"
 """The architecture that a folder of Stanford's ColBERT names."""
 
 _FILLED = 32  # what sentence-transformers fills queries of the older forms up to, where they do not say
-_OLDER = [f"{kind}_{name}" for kind in KINDS for name in ("length", "prefix")]
+_OLDER = [f"{side}_{name}" for side in SIDES for name in ("length", "prefix")]
 _OLDER += ["query_expansion", "do_query_expansion", "attend_to_expansion_tokens", "attend_to_mask_tokens"]
 _OLDER += ["skiplist_words"]
 
@@ -36,7 +36,7 @@ class LateInteractionContract:
     form: str
     similarity: str
     prompts: Mapping[str, str]
-    lengths: Mapping[Kind, int]
+    lengths: Mapping[Side, int]
     filled: int
     options: Mapping[str, Any]
 
@@ -59,7 +59,7 @@ def read_late_interaction(folder: Path) -> LateInteractionContract:
     own = transformer_options(place) if form else {}
     expansion = own["query_expansion"] if "query_expansion" in own else _older_expansion(options)
     filled = _count(expansion.get("length"), folder) if isinstance(expansion, dict) else 0
-    lengths = {kind: _length(folder, kind, options) for kind in KINDS}
+    lengths = {side: _length(folder, side, options) for side in SIDES}
     if filled:
         fixed = isinstance(expansion, dict) and expansion.get("strategy") == "fixed"
         lengths["query"] = filled if fixed else max(filled, lengths["query"])
@@ -87,19 +87,19 @@ def _older_expansion(options: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return {"strategy": "fixed", "length": options.get("query_length") or _FILLED}
 
 
-def _length(folder: Path, kind: Kind, options: Mapping[str, Any]) -> int:
-    place, said = sides(folder)[kind][0], options.get(f"{kind}_length")
-    if said is not None and transformer_options(place).get(f"{kind}_length") is None:
+def _length(folder: Path, side: Side, options: Mapping[str, Any]) -> int:
+    place, said = sides(folder)[side][0], options.get(f"{side}_length")
+    if said is not None and transformer_options(place).get(f"{side}_length") is None:
         return _count(said, folder)
-    return own_length(place, kind, (folder / "modules.json").exists())[0]
+    return own_length(place, side, (folder / "modules.json").exists())[0]
 
 
 def _prompts(config: Mapping[str, Any], folder: Path) -> dict[str, str]:
     """By name; PyLate's markers stand before the prompts of queries and documents."""
     prompts = own_prompts(config, folder)
-    for kind in KINDS:
-        if (marker := config.get(f"{kind}_prefix")) is not None:
-            prompts[kind] = str(marker) + prompts[kind].removeprefix(str(marker))
+    for side in SIDES:
+        if (marker := config.get(f"{side}_prefix")) is not None:
+            prompts[side] = str(marker) + prompts[side].removeprefix(str(marker))
     return prompts
 
 

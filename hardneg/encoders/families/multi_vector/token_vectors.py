@@ -14,7 +14,7 @@ from hardneg.encoders.families.multi_vector.counting import count_tokens
 from hardneg.encoders.families.multi_vector.maxsim import collected, marked, maxsim, maxsim_of_lists, padded
 from hardneg.encoders.protocol import Form
 from hardneg.encoders.representation import Batches
-from hardneg.encoders.spec import Kind
+from hardneg.encoders.spec import Side
 from hardneg.encoders.towers import forward
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.vectors.token_store import TokenWriter, is_complete
@@ -55,9 +55,9 @@ class VectorAToken:
     files: ClassVar[Sequence[str]] = ("index", "docid", "offsets.npy")
     block: ClassVar[int] = 1024
 
-    def run(self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, kind: Kind) -> Tensor:
+    def run(self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, side: Side) -> Tensor:
         """float32 [n, T, d + 1]."""
-        features = forward(parts, features, device, kind)
+        features = forward(parts, features, device, side)
         return marked(features["token_embeddings"], features["attention_mask"])
 
     def gathered(self, batches: Batches, count: int, dimension: int) -> TokenVectors:

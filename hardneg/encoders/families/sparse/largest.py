@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hardneg.encoders.spec import Kind
+from hardneg.encoders.spec import Side
 from hardneg.encoders.towers import forward
 
 _TERMS = 1024  # whose logits are held at a time
@@ -31,12 +31,12 @@ def can_be_narrow(parts: Sequence[Any]) -> bool:
     return pooled and getattr(config, "model_type", "") in _PLAIN
 
 
-def narrow(parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, kind: Kind) -> Tensor:
+def narrow(parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, side: Side) -> Tensor:
     """float32 [n, V], the weights of all terms, as the parts themselves would give them."""
     first, pooling, *rest = parts
     output = first.model.get_output_embeddings()
     with _passing(output):
-        made = forward([first], features, device, kind)
+        made = forward([first], features, device, side)
     with torch.autocast(device.type, enabled=False):
         weight, bias = output.weight.float(), None if output.bias is None else output.bias.float()
         vectors, there = made["token_embeddings"].float(), made["attention_mask"].bool()

@@ -22,7 +22,7 @@ from hardneg.encoders.open.loading import (
 from hardneg.encoders.open.model_files import check_activations, module_folders, sides
 from hardneg.encoders.open.soundness import check_encoder, check_found, check_tokenizer, check_weights, differences
 from hardneg.encoders.spec import FullSpec
-from hardneg.encoders.towers import check_sides, has_twins, side, twins, with_own_queries
+from hardneg.encoders.towers import check_sides, has_twins, route, twins, with_own_queries
 from hardneg.records.errors import ModelError
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def load_module(
 
 def terms_of(module: Any) -> Sequence[str]:
     """What each term is, in the order of their numbers; those that the tokenizer has no word for by their number."""
-    tokenizer, width = side(module, "document")[0].tokenizer, int(module.get_embedding_dimension())
+    tokenizer, width = route(module, "document")[0].tokenizer, int(module.get_embedding_dimension())
     found = tokenizer.convert_ids_to_tokens(range(min(width, len(tokenizer))))
     return [token or f"[{number}]" for number, token in enumerate(found)] + [
         f"[{number}]" for number in range(len(found), width)
@@ -75,7 +75,7 @@ def _own(folder: Path, spec: FullSpec, dtype: torch.dtype) -> tuple[nn.Module, i
     found = library_model(SparseEncoder, folder, dtype)
     whole = nn.Sequential(*found.children())
     check_sides(list(whole), spec.name)
-    transformer, *rest = side(whole, "document")
+    transformer, *rest = route(whole, "document")
     names = [type(part).__name__ for part in rest]
     if names not in (["SpladePooling"], ["SpladePooling", "Normalize"]):
         raise ModelError(f"model {spec.name!r}: {', '.join(names)} behind its transformer: only SpladePooling is known")
@@ -91,7 +91,7 @@ def _new(folder: Path, spec: FullSpec, dtype: torch.dtype) -> nn.Module:
     """The folder's transformer with a head of masked words, its own or a new one, and SPLADE's pooling."""
     from sentence_transformers.sparse_encoder.modules import SpladePooling
 
-    places = [place for place, kind in module_folders(folder).items() if kind == "Transformer"]
+    places = [place for place, class_name in module_folders(folder).items() if class_name == "Transformer"]
     if len(places) != 1:
         raise ModelError(f"model {spec.name!r}: {len(places)} transformers in it: name a model that has one")
     weights = load_kwargs(folder, torch.float32)
@@ -115,28 +115,28 @@ def _with_head(model: Any, place: Path, name: str) -> None:
     new_head(model, lacking, name)
 
 
-def _arranged(kind: "Splade", spec: FullSpec, whole: nn.Module) -> list[nn.Module]:
+def _arranged(options: "Splade", spec: FullSpec, whole: nn.Module) -> list[nn.Module]:
     """The modules with the pooling, the queries and the normalisation that are asked for."""
-    documents = _pooled(kind, spec, side(whole, "document"))
-    queries = side(whole, "query")
-    if kind.queries == "terms" or (kind.queries == "own" and not hasattr(queries[0], "model")):
+    documents = _pooled(options, spec, route(whole, "document"))
+    queries = route(whole, "query")
+    if options.queries == "terms" or (options.queries == "own" and not hasattr(queries[0], "model")):
         ours = queries[0] if not hasattr(queries[0], "model") else None
         return [twins([query_terms(documents[0].tokenizer, spec, ours), *documents[2:]], documents)]
     if not hasattr(queries[0], "model"):
         raise ModelError(f"model {spec.name!r} has no encoder of queries: leave `queries` out, or name another model")
     if has_twins(whole):
-        return [twins(_pooled(kind, spec, queries), documents)]
+        return [twins(_pooled(options, spec, queries), documents)]
     return [twins(with_own_queries(documents), documents)] if spec.twins else documents
 
 
-def _pooled(kind: "Splade", spec: FullSpec, parts: Sequence[Any]) -> list[nn.Module]:
+def _pooled(options: "Splade", spec: FullSpec, parts: Sequence[Any]) -> list[nn.Module]:
     from sentence_transformers.base.modules import Normalize
     from sentence_transformers.sparse_encoder.modules import SpladePooling
 
     transformer, own = parts[0], parts[1]
     pooling = SpladePooling(
-        pooling_strategy=own.pooling_strategy if kind.pooling == "own" else kind.pooling,
-        activation_function=own.activation_function if kind.activation == "own" else kind.activation,
+        pooling_strategy=own.pooling_strategy if options.pooling == "own" else options.pooling,
+        activation_function=own.activation_function if options.activation == "own" else options.activation,
         embedding_dimension=transformer.model.config.vocab_size,
         chunk_size=_CHUNK,
     )

@@ -27,8 +27,8 @@ def query_terms(tokenizer: Any, spec: FullSpec, own: Any = None) -> nn.Module:
 
 def check_query_terms(folder: Path) -> None:
     """Refuses weights of queries' terms that lie outside of the model."""
-    for place, kind in module_folders(folder).items():
-        if kind == "SparseStaticEmbedding" and (said := mapping(place / "config.json").get("path")):
+    for place, class_name in module_folders(folder).items():
+        if class_name == "SparseStaticEmbedding" and (said := mapping(place / "config.json").get("path")):
             raise ModelError(f"model {place}: its weights are in another place, {said}: save them with the model")
 
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from hardneg.encoders.families.adapters.base import adapter_of
+from hardneg.encoders.families.adapters.adapter_base import adapter_of
 from hardneg.encoders.open.configuration import VOCABULARY, Shape, mapping
 from hardneg.encoders.open.contract import CONFIG, filled, made_as
-from hardneg.encoders.open.folder_kind import FolderFamily
+from hardneg.encoders.open.folder_family import FolderFamily
 from hardneg.encoders.open.model_digest import digest_of, model_content
 from hardneg.encoders.protocol import Form
 from hardneg.encoders.spec import FullSpec, ModelSpec

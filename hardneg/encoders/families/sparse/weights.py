@@ -12,7 +12,7 @@ from torch import Tensor
 from hardneg.encoders.families.sparse.largest import can_be_narrow, narrow
 from hardneg.encoders.protocol import Form, StoredRows
 from hardneg.encoders.representation import Batches, at_least_float32
-from hardneg.encoders.spec import Kind
+from hardneg.encoders.spec import Side
 from hardneg.encoders.towers import forward
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.vectors.sparse_store import FILES, SparseWriter, is_complete
@@ -40,11 +40,11 @@ class TermWeights:
     terms: Sequence[str]
     most: int | None = None
 
-    def run(self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, kind: Kind) -> Tensor:
+    def run(self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, side: Side) -> Tensor:
         """float32 [n, V]."""
         if can_be_narrow(parts):
-            return narrow(parts, features, device, kind)
-        return forward(parts, features, device, kind)["sentence_embedding"]
+            return narrow(parts, features, device, side)
+        return forward(parts, features, device, side)["sentence_embedding"]
 
     def gathered(self, batches: Batches, count: int, dimension: int) -> SparseRows:
         """The texts in order; of each batch no more than the weights that are not 0 are held."""

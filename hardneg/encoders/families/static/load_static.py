@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from hardneg.encoders.families.static.encoder import StaticEncoder, bound, table_module
+from hardneg.encoders.families.static.static_encoder import StaticEncoder, bound, table_module
 from hardneg.encoders.families.static.static_files import TableFiles
-from hardneg.encoders.families.static.table import read_table, table_of, word_embeddings
+from hardneg.encoders.families.static.token_table import read_table, table_of, word_embeddings
 from hardneg.encoders.open.loading import assembled, with_head, with_prompts
 from hardneg.encoders.open.model_files import load_options
 from hardneg.encoders.open.soundness import check_ids
-from hardneg.encoders.spec import KINDS, FullSpec
-from hardneg.encoders.towers import check_sides, has_twins, side, twins, with_own_queries
+from hardneg.encoders.spec import SIDES, FullSpec
+from hardneg.encoders.towers import check_sides, has_twins, route, twins, with_own_queries
 from hardneg.records.errors import ModelError
 
 if TYPE_CHECKING:
@@ -68,12 +68,12 @@ def _packed(files: TableFiles) -> nn.Module:
 def _encoder(modules: list[nn.Module], spec: FullSpec, device: str | None) -> StaticEncoder:
     check_sides(modules, spec.name)
     whole = nn.Sequential(*modules)
-    sides = {kind: side(whole, kind) for kind in KINDS}
+    sides = {side: route(whole, side) for side in SIDES}
     for table, *_ in sides.values():
         check_ids(max(table.tokenizer.get_vocab().values()), table.num_embeddings, repr(spec.name))
-        bound(table.tokenizer, [spec.length(kind) for kind in KINDS])
+        bound(table.tokenizer, [spec.length(side) for side in SIDES])
     if has_twins(whole):
-        arranged = [twins(*(with_head(sides[kind], spec) for kind in KINDS))]
+        arranged = [twins(*(with_head(sides[side], spec) for side in SIDES))]
     else:
         arranged = with_head(modules, spec)
         arranged = [twins(with_own_queries(arranged), arranged)] if spec.twins else arranged

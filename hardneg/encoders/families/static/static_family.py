@@ -14,7 +14,7 @@ from hardneg.encoders.families.static.static_files import (
 )
 from hardneg.encoders.open.configuration import Shape
 from hardneg.encoders.open.contract import Contract, filled
-from hardneg.encoders.open.folder_kind import FolderFamily
+from hardneg.encoders.open.folder_family import FolderFamily
 from hardneg.encoders.open.model_digest import digest_of, file_identity, model_content, module_contents
 from hardneg.encoders.protocol import Form
 from hardneg.encoders.spec import FullSpec, ModelSpec

@@ -8,7 +8,7 @@ from hardneg.encoders.open.configuration import UNBOUNDED, mapping
 from hardneg.encoders.open.contract import CONFIG, Contract, own_prompts, own_similarity, saved_values
 from hardneg.encoders.open.model_files import module_folders, sides, weight_files
 from hardneg.encoders.open.soundness import read_shapes
-from hardneg.encoders.spec import KINDS
+from hardneg.encoders.spec import SIDES
 from hardneg.records.errors import ModelError
 
 CLASS = "StaticEmbedding"
@@ -37,7 +37,7 @@ def table_files(folder: Path) -> TableFiles | None:
     Known are folders of sentence-transformers, those of model2vec, and the package wordllama.
     """
     if (folder / "modules.json").is_file():
-        found = [place for place, kind in module_folders(folder).items() if kind == CLASS]
+        found = [place for place, class_name in module_folders(folder).items() if class_name == CLASS]
         if not found:
             return None
         place = found[0]
@@ -95,8 +95,8 @@ def static_contract(files: TableFiles) -> Contract:
     said = own_similarity(config)
     own: dict[str, Any] = {
         "similarity": "cosine" if said == "dot" and normalised else said,
-        **{f"{kind}_prompt": prompts[kind] for kind in KINDS},
-        **{f"{kind}_length": length for kind in KINDS},
+        **{f"{side}_prompt": prompts[side] for side in SIDES},
+        **{f"{side}_length": length for side in SIDES},
         **saved_values(files.folder),
     }
     told: dict[str, Any] = {

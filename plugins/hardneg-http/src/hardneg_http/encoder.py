@@ -49,18 +49,18 @@ class HttpEncoder:
     block = OneVector.block
     device = torch.device("cpu")
 
-    def __init__(self, kind: "Http", spec: FullSpec, client: EmbeddingClient, kept: VectorCache | None) -> None:
+    def __init__(self, family: "Http", spec: FullSpec, client: EmbeddingClient, kept: VectorCache | None) -> None:
         self.spec = spec
-        self._kind, self._client, self._kept = kind, client, kept
+        self._family, self._client, self._kept = family, client, kept
         self._dimension = self._probed()
 
     @classmethod
-    def opened(cls, kind: "Http", spec: FullSpec) -> "HttpEncoder":
+    def opened(cls, family: "Http", spec: FullSpec) -> "HttpEncoder":
         """The model that a spec describes. Raises ModelError as `Http.load`."""
-        client = kind.client(spec)
-        path = cache_folder() / "vectors" / f"{digest(kind.content(spec))}.sqlite"
-        kept = VectorCache(path, int(kind.cache * 1e9)) if kind.cache else None
-        return cls(kind, spec, client, kept)
+        client = family.client(spec)
+        path = cache_folder() / "vectors" / f"{digest(family.content(spec))}.sqlite"
+        kept = VectorCache(path, int(family.cache * 1e9)) if family.cache else None
+        return cls(family, spec, client, kept)
 
     @property
     def dimension(self) -> int:
@@ -68,14 +68,14 @@ class HttpEncoder:
         return min(self._dimension, self.spec.truncate_dim or self._dimension)
 
     def encode(
-        self, texts: Sequence[str], kind: Side, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT
+        self, texts: Sequence[str], side: Side, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT
     ) -> Vector:
         """float32 [n, dimension]. Raises ModelError where the server gives none."""
         starts = range(0, len(texts), options.window)
         windows = TextWindows(((start, texts[start : start + options.window]) for start in starts), len(texts))
-        found = np.empty((len(texts), self.dimension), np.float32)
+        vectors = np.empty((len(texts), self.dimension), np.float32)
         began, done = time.monotonic(), 0
-        with progress.task(f"encode {kind} texts", len(texts), "texts") as task:
+        with progress.task(f"encode {side} texts", len(texts), "texts") as task:
 
             def advance(count: int) -> None:
                 nonlocal done
@@ -83,16 +83,16 @@ class HttpEncoder:
                 task.advance(count)
                 task.describe(f"{done / max(time.monotonic() - began, 1e-3):.0f} texts/s")
 
-            for start, part in self.encode_windows(windows, kind, options, advance):
-                found[start : start + len(part)] = part
-        return found
+            for start, part in self.encode_windows(windows, side, options, advance):
+                vectors[start : start + len(part)] = part
+        return vectors
 
     def encode_windows(
-        self, windows: TextWindows, kind: Side, options: EncodeOptions, advance: Callable[[int], None]
+        self, windows: TextWindows, side: Side, options: EncodeOptions, advance: Callable[[int], None]
     ) -> Iterator[tuple[int, Vector]]:
         """For each window the number of its first text and its vectors, float32 [n, dimension]; one window is held."""
         for start, texts in windows.texts:
-            sent = [self._sent(text, kind) for text in texts]
+            sent = [self._sent(text, side) for text in texts]
             vectors = self._vectors(sent, advance)
             yield start, self._finished(np.stack([vectors[text] for text in sent])) if sent else self._none()
 
@@ -113,9 +113,9 @@ class HttpEncoder:
     def _none(self) -> Vector:
         return np.empty((0, self.dimension), np.float32)
 
-    def _sent(self, text: str, kind: Side) -> str:
-        whole = self.spec.prompt(kind) + text
-        return whole[: self._kind.characters] or " "
+    def _sent(self, text: str, side: Side) -> str:
+        whole = self.spec.prompt(side) + text
+        return whole[: self._family.characters] or " "
 
     def _finished(self, vectors: Vector) -> Vector:
         """What the model's vectors are for a search: cut, and for cosines of length one."""
@@ -135,8 +135,8 @@ class HttpEncoder:
         if self._kept is not None and key not in known:
             self._kept.keep({key: answer})
         elif key in known and not _alike(known[key], answer):
-            told = "its vectors are no longer those that are kept on this machine: its weights have changed"
-            raise self._error(f"{told}; give model.revision another name")
+            problem = "its vectors are no longer those that are kept on this machine: its weights have changed"
+            raise self._error(f"{problem}; give model.revision another name")
         return len(answer)
 
     def _vectors(self, sent: Sequence[str], advance: Callable[[int], None]) -> dict[str, Vector]:
@@ -146,26 +146,26 @@ class HttpEncoder:
             counts[text] += 1
         keys = {text: text_key(text) for text in counts}
         known = {} if self._kept is None else self._kept.find(list(keys.values()))
-        found = {text: known[key] for text, key in keys.items() if key in known}
-        advance(sum(counts[text] for text in found))
-        lacking = sorted((text for text in counts if text not in found), key=len, reverse=True)
-        for texts, vectors in self._asked(lacking):
-            found.update(zip(texts, vectors, strict=True))
+        vectors_of = {text: known[key] for text, key in keys.items() if key in known}
+        advance(sum(counts[text] for text in vectors_of))
+        lacking = sorted((text for text in counts if text not in vectors_of), key=len, reverse=True)
+        for texts, vectors in self._embedded(lacking):
+            vectors_of.update(zip(texts, vectors, strict=True))
             if self._kept is not None:
-                self._kept.keep({keys[text]: found[text] for text in texts})
+                self._kept.keep({keys[text]: vectors_of[text] for text in texts})
             advance(sum(counts[text] for text in texts))
-        if other := next((vector for vector in found.values() if len(vector) != self._dimension), None):
+        if other := next((vector for vector in vectors_of.values() if len(vector) != self._dimension), None):
             raise self._error(f"a vector of {len(other)} numbers, the first had {self._dimension}")
-        if len(found) > 1 and not any(vector.any() for vector in found.values()):
-            raise self._error(f"the vectors of {len(found)} texts are all zero; look at the server")
-        return found
+        if len(vectors_of) > 1 and not any(vector.any() for vector in vectors_of.values()):
+            raise self._error(f"the vectors of {len(vectors_of)} texts are all zero; look at the server")
+        return vectors_of
 
-    def _error(self, told: str) -> ModelError:
-        return ModelError(f"model {self.spec.name!r} at {self._kind.url}: {told}")
+    def _error(self, problem: str) -> ModelError:
+        return ModelError(f"model {self.spec.name!r} at {self._family.url}: {problem}")
 
-    def _asked(self, texts: Sequence[str]) -> Iterator[tuple[Sequence[str], Vector]]:
+    def _embedded(self, texts: Sequence[str]) -> Iterator[tuple[Sequence[str], Vector]]:
         """Batches of texts with their vectors, as they come; so many requests are under way at a time."""
-        pool, ended = ThreadPoolExecutor(self._kind.in_flight), Event()
+        pool, ended = ThreadPoolExecutor(self._family.in_flight), Event()
         try:
             waiting = {pool.submit(self._client.embed, batch, ended): batch for batch in self._batches(texts)}
             for answer in as_completed(waiting):
@@ -178,7 +178,7 @@ class HttpEncoder:
         batch: list[str] = []
         characters = 0
         for text in texts:
-            if batch and (len(batch) == self._kind.batch or characters + len(text) > self._kind.batch_characters):
+            if batch and (len(batch) == self._family.batch or characters + len(text) > self._family.batch_characters):
                 yield batch
                 batch, characters = [], 0
             batch.append(text)

@@ -20,7 +20,7 @@ from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.contract import read_contract
 from hardneg.encoders.open.resolved import open_encoder, resolve
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.towers import side
+from hardneg.encoders.towers import route
 from hardneg.records.errors import ModelError, PluginError
 from hardneg.records.types import PluginSetting
 
@@ -74,7 +74,7 @@ def test_a_saved_folder_opens_in_sentence_transformers(folder: Path, tmp_path: P
 def test_weights_by_hand(folder: Path) -> None:
     """The largest, or the sum, over tokens of log(1 + relu(logit)): SPLADE v2, Eq. 6 and 1."""
     encoder = Encoder.load(sparse(folder), "cpu")
-    features, transformer = encoder.features(["ab cd"], "document"), side(encoder.module, "document")[0]
+    features, transformer = encoder.features(["ab cd"], "document"), route(encoder.module, "document")[0]
     poolings = [encoder, Encoder.load(sparse(folder, pooling="sum"), "cpu")]
     with torch.inference_mode():
         logits = transformer.model(**features).logits[0].tolist()
@@ -109,7 +109,7 @@ def test_a_router_of_sentence_transformers(folder: Path, tmp_path: Path) -> None
     made.save(str(tmp_path / "router"))
     encoder = Encoder.load(ModelSpec(str(tmp_path / "router")), "cpu")
     check_equal(encoder, SparseEncoder(str(tmp_path / "router"), device="cpu"))
-    assert not side(encoder.module, "query")[0].weight.requires_grad
+    assert not route(encoder.module, "query")[0].weight.requires_grad
     with pytest.raises(ModelError, match="has no encoder of queries"):
         Encoder.load(sparse(tmp_path / "router", queries="encoder"), "cpu")
     next((tmp_path / "router").glob("query*/config.json")).write_text('{"path": "../idf.json"}')
@@ -133,14 +133,14 @@ def test_a_folder_of_older_versions(folder: Path, tmp_path: Path) -> None:
 def test_weights_of_a_querys_terms_learn(folder: Path) -> None:
     encoder = Encoder.load(sparse(folder, queries="terms"), "cpu")
     encoder.embed(encoder.features(["ab"], "query"), "query").sum().backward()
-    gradient = side(encoder.module, "query")[0].weight.grad
+    gradient = route(encoder.module, "query")[0].weight.grad
     assert gradient is not None and int((gradient != 0).sum()) == int(gradient.sum()) > 0
 
 
 def test_a_dense_model_gets_a_head(dense: Path) -> None:
     """Logits are inner products of the layer-normed outputs with the embeddings, less 4.5 times the mean norm."""
     encoder = Encoder.load(sparse(dense), "cpu")
-    model = side(encoder.module, "document")[0].model
+    model = route(encoder.module, "document")[0].model
     features = encoder.features(["ab cd"], "document")
     with torch.inference_mode():
         hidden = model.bert(**features).last_hidden_state
@@ -165,7 +165,7 @@ def test_a_folder_tells_pooling_and_terms(folder: Path) -> None:
 
 def test_a_head_that_is_there_is_kept(tmp_path: Path) -> None:
     base = tiny_masked_lm(tmp_path / "base")
-    model = side(Encoder.load(sparse(base), "cpu").module, "document")[0].model
+    model = route(Encoder.load(sparse(base), "cpu").module, "document")[0].model
     assert set(model.cls.predictions.decoder.bias.tolist()) == {-5.0}
 
 

@@ -43,8 +43,8 @@ def with_base(spec: ModelSpec, location: Location, fetch: bool = False) -> tuple
         base = _base(folder, fetch)
         adapter = AdapterSpec(spec.name, spec.revision, save=spec.adapter.save if spec.adapter else "merged")
         return replace(spec, name=base.name, revision=base.revision, adapter=adapter), base
-    for place, kind in module_folders(folder).items() if fetch else ():
-        if kind == "Transformer" and (place / CONFIG).is_file():
+    for place, class_name in module_folders(folder).items() if fetch else ():
+        if class_name == "Transformer" and (place / CONFIG).is_file():
             check_adapter(place)
             _base(place, fetch)
     return spec, location
@@ -56,7 +56,7 @@ def adapter_of(spec: ModelSpec, folder: Path) -> AdapterSpec | None:
     Raises:
         ModelError: both say how one is made, and not the same.
     """
-    places = [place for place, kind in module_folders(folder).items() if kind == "Transformer"]
+    places = [place for place, class_name in module_folders(folder).items() if class_name == "Transformer"]
     inside = next((place for place in places if (place / CONFIG).is_file()), None)
     if inside is None:
         return spec.adapter

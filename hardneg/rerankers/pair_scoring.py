@@ -21,8 +21,8 @@ from hardneg.formats.vectors.begun_blocks import BegunBlock
 from hardneg.records.encoded import Encoded
 from hardneg.records.errors import ModelError
 from hardneg.registry.protocols import TrainableReranker
+from hardneg.rerankers.head_check import check_trained
 from hardneg.rerankers.network import PairNetwork
-from hardneg.rerankers.trained import check_trained
 from hardneg.runtime.float32_products import float32_products
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ class Frame:
     @property
     def one_type(self) -> int | None:
         """The type of all tokens; none where there are several."""
-        found = {*self.types, *(kind for beside in self.around for _, kind in beside)}
+        found = {*self.types, *(token_type for beside in self.around for _, token_type in beside)}
         return found.pop() if len(found) == 1 else None
 
     @classmethod
@@ -49,8 +49,8 @@ class Frame:
         ids, types = np.empty(offsets[-1], np.int32), np.empty(offsets[-1], np.int32)
         here = offsets[:-1].copy()
         for number, beside in enumerate(self.around):
-            for token, kind in beside:
-                ids[here], types[here] = token, kind
+            for token, token_type in beside:
+                ids[here], types[here] = token, token_type
                 here += 1
             if number < len(parts):
                 values, begins = parts[number]

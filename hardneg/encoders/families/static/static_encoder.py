@@ -8,11 +8,11 @@ from torch import Tensor, nn
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.configuration import UNBOUNDED
-from hardneg.encoders.spec import Kind
+from hardneg.encoders.spec import Side
 from hardneg.encoders.tokens.backend import WHOLE, TokenSource, cut, own_backend
 from hardneg.encoders.tokens.segmenting import SegmentTokens, tokenise_segments
 from hardneg.encoders.tokens.tokens import Tokens
-from hardneg.encoders.towers import side
+from hardneg.encoders.towers import route
 from hardneg.formats.segments import Segments
 
 if TYPE_CHECKING:
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 class StaticEncoder(Encoder):
     """A `StaticEmbedding` of sentence-transformers, one for both kinds of texts or one each."""
 
-    def parts(self, kind: Kind) -> list[Any]:
+    def parts(self, side: Side) -> list[Any]:
         """As of any encoder; the table takes padded texts."""
-        table, *rest = super().parts(kind)
+        table, *rest = super().parts(side)
         return [Bag(table.embedding), *rest]
 
-    def tokenise(self, texts: Sequence[str], kind: Kind) -> Tokens:
+    def tokenise(self, texts: Sequence[str], side: Side) -> Tokens:
         """The texts behind their kind's prompt, cut to that kind's length; an empty text has no token."""
-        prompt = self.spec.prompt(kind)
+        prompt = self.spec.prompt(side)
         prompted = [prompt + text for text in texts] if prompt else list(texts)
-        return tokenise(side(self.module, kind)[0].tokenizer, prompted, self.spec.length(kind))
+        return tokenise(route(self.module, side)[0].tokenizer, prompted, self.spec.length(side))
 
     def token_source(self) -> TokenSource:
         """As of any encoder, with nothing around a text."""
-        tokenizer = side(self.module, "document")[0].tokenizer
+        tokenizer = route(self.module, "document")[0].tokenizer
         prompt, length = self.spec.prompt("document"), self.spec.length("document")
         plain = own_backend(tokenizer, tokenizer)
         return plain.source(prompt=prompt, length=length, left=_keeps_the_end(tokenizer), framed=False)
@@ -46,7 +46,7 @@ class StaticEncoder(Encoder):
         Raises:
             ModelError: a segment is too short for any text behind the prompt.
         """
-        tokenizer = _plain(side(self.module, "document")[0].tokenizer)
+        tokenizer = _plain(route(self.module, "document")[0].tokenizer)
         return tokenise_segments(tokenizer, texts, cut, self.spec.prompt("document"))
 
 

@@ -4,8 +4,8 @@ from collections.abc import Set
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from hardneg.encoders.families.adapters.adapter_base import adapter_of
 from hardneg.encoders.families.adapters.adapter_source import look_up_adapter
-from hardneg.encoders.families.adapters.base import adapter_of
 from hardneg.encoders.families.static.static_files import table_files
 from hardneg.encoders.open.configuration import Shape, mapping, model_shape
 from hardneg.encoders.open.contract import CONFIG, Contract, filled, made_as, read_contract

@@ -110,10 +110,12 @@ if TYPE_CHECKING:
         Encoded,
         EncodedBatch,
         HasAnswers,
+        HasGroups,
         HasWithheld,
         Hits,
         Judgement,
         Lookup,
+        Membership,
         Negatives,
         PluginSetting,
         Query,
@@ -193,11 +195,13 @@ __all__ = [  # noqa: RUF022
     "Encoded",  # what an encoder makes of texts: vectors, weights of terms, or a vector a token
     "EncodedBatch",  # what a regularizer sees of a batch
     "HasAnswers",  # a collection that has answers too
+    "HasGroups",  # a collection whose documents and queries belong to groups
     "HasParts",  # a collection that is read part by part, past its mistakes
     "HasWithheld",  # a collection that keeps judgements from training
     "Hits",  # the rows and scores of the best k documents of each query
     "Judgement",  # how relevant one document is to one query
     "Lookup",  # bytes of a source on this machine, and bytes to download
+    "Membership",  # the group of one document or query
     "Negatives",  # what a miner chose for one query
     "PluginSetting",  # a plugin's name with its options, as a recipe has them
     "Query",  # one query

@@ -4,16 +4,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 from hardneg.datasets.topic_files import PartedCollection
+from hardneg.formats.groups import read_groups
 from hardneg.formats.json_rows import id_field, json_row, text_field, texts_field
 from hardneg.formats.qrels import iter_qrels
 from hardneg.formats.source_files import line_part, order_splits, qrels_part
 from hardneg.formats.text_lines import estimate_lines, find_file, no_folder, read_lines
 from hardneg.records.errors import DataError
-from hardneg.records.types import Answers, Document, Query
-from hardneg.store.digest import digest
+from hardneg.records.types import Answers, Document, Membership, Query, Side
+from hardneg.store.digest import digest, file_digest
 
 _SAMPLED = 50_000
 """How many judgements are read to tell how many a query has."""
@@ -23,7 +24,8 @@ _SAMPLED = 50_000
 class Beir:
     """A folder in BEIR's form. The queries of a split are those that its qrels name.
 
-    A query that also has `answers`, a list of texts, keeps them.
+    A query that also has `answers`, a list of texts, keeps them. `groups.tsv` has the group of each passage and query,
+    as `id<TAB>group`; where a passage and a query have the same id, `document-groups.tsv` and `query-groups.tsv` do.
 
     Source: Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval
     Models", 2021.
@@ -53,6 +55,7 @@ class Beir:
         """A digest of the bytes of the files that are read."""
         collection = self.load()
         marks = ["answers"] if collection.with_answers() else []
+        marks += [file_digest(path) for side in get_args(Side) if (path := collection.groups_file(side))]
         return digest(["beir", self.version, collection.digest(Path(self.source).expanduser()), *marks])
 
     def size_hint(self) -> int:
@@ -78,6 +81,16 @@ class BeirCollection(PartedCollection):
         """The answers to the queries of all splits: which are of this one, their ids say."""
         rows = (_answers(self._query_file, *line) for line in read_lines(self._query_file))
         return rows if self.with_answers() else iter(())
+
+    def groups(self, side: Side) -> Iterator[Membership]:
+        """The lines of the file of groups, those of ids on the other side too."""
+        path = self.groups_file(side)
+        return read_groups(path) if path else iter(())
+
+    def groups_file(self, side: Side) -> Path | None:
+        """The file that has the groups of documents or of queries, if there is one."""
+        folder = self._query_file.parent
+        return find_file(folder, f"{side}-groups.tsv") or find_file(folder, "groups.tsv")
 
     @property
     def _query_file(self) -> Path:

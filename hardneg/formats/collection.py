@@ -10,13 +10,14 @@ from typing import Any
 
 from hardneg.formats.collection_check import placed
 from hardneg.formats.corpus import Corpus, write_corpus
+from hardneg.formats.groups import read_groups, write_groups
 from hardneg.formats.hash_index import normalise
 from hardneg.formats.problems import Unplaced
 from hardneg.formats.qrels import Qrels, iter_qrels, positives, write_qrels
 from hardneg.formats.queries import Queries, read_answers, write_answers, write_queries
 from hardneg.formats.source_files import split_problem
 from hardneg.records.errors import ArtifactError, DataError
-from hardneg.records.types import Collection, HasAnswers, HasWithheld, Judgement
+from hardneg.records.types import Collection, HasAnswers, HasGroups, HasWithheld, Judgement, Membership, Side
 from hardneg.records.wording import counted
 from hardneg.runtime.progress import Progress
 from hardneg.store.atomic_write import replace_text
@@ -84,11 +85,20 @@ class StoredCollection:
         path = self.folder / _WITHHELD
         return _qrels(path) if path.exists() else {}
 
+    def groups(self, side: Side) -> dict[str, str]:
+        """The group of each document, or of each query, that has one, by its id; maybe none."""
+        path = _groups_file(self.folder, side)
+        return dict(read_groups(path)) if path.exists() else {}
+
     def _known(self, split: str) -> str:
         if split not in self.splits:
             known = ", ".join(self.splits) or "none"
             raise DataError(f"no split {split!r} in this collection; it has {known}")
         return split
+
+
+def _groups_file(folder: Path, side: Side) -> Path:
+    return folder / "groups" / f"{side}.tsv"
 
 
 def _qrels(path: Path) -> Qrels:
@@ -112,7 +122,8 @@ def write_collection(collection: Collection, folder: Path, progress: Progress) -
         `documents`; `splits`: for each split `queries`, `judgements`, their `highest_grade`, by reason how many were
         left out or stand without a relevant document, and `with_answers` where there are some; `withheld`, where
         judgements are kept from training: the same of them, and `hidden`: by split, their positives of queries that
-        keep others; `notes`: all that was noted, in words.
+        keep others; `groups`, where there are some: how many documents and queries have one; `notes`: all that was
+        noted, in words.
 
     Raises:
         DataError: ids are repeated, empty or hold white space, or one pair is judged in two ways.
@@ -150,6 +161,8 @@ def _write(collection: Collection, splits: Sequence[str], folder: Path, progress
         hidden = {split: sum(len(withheld.get(query_id, ())) for query_id in ids) for split, ids in kept}
         counts["withheld"] = {**tally, "hidden": {split: count for split, count in hidden.items() if count}}
         notes += _described_withheld(counts["withheld"])
+    if isinstance(collection, HasGroups) and (groups := _write_groups(collection, corpus, frozenset(texts), folder)):
+        counts["groups"] = groups
     return {**counts, "notes": [*collection.notes(), *notes]}
 
 
@@ -174,6 +187,23 @@ def _write_split(collection: Collection, split: str, corpus: Corpus, folder: Pat
         if count := write_answers(folder / "answers" / f"{split}.jsonl", known):
             counts["with_answers"] = count
     return dict(counts)
+
+
+def _write_groups(collection: HasGroups, corpus: Corpus, query_ids: frozenset[str], folder: Path) -> dict[str, int]:
+    """How many documents and queries have a group, where some have."""
+    documents = _of_corpus(collection.groups("document"), corpus)
+    queries = (member for member in collection.groups("query") if member.member_id in query_ids)
+    counts = {
+        "documents": write_groups(_groups_file(folder, "document"), documents),
+        "queries": write_groups(_groups_file(folder, "query"), queries),
+    }
+    return counts if any(counts.values()) else {}
+
+
+def _of_corpus(members: Iterator[Membership], corpus: Corpus) -> Iterator[Membership]:
+    while block := list(islice(members, _BLOCK)):
+        rows = corpus.rows([member.member_id for member in block]).tolist()
+        yield from (member for member, row in zip(block, rows, strict=True) if row >= 0)
 
 
 def _described_withheld(counts: dict[str, Any]) -> Iterator[str]:

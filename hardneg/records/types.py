@@ -5,7 +5,7 @@ A plugin needs nothing of hardneg but this module.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,6 +97,27 @@ class HasWithheld(Protocol):
 
     def withheld(self) -> Iterator[Judgement]:
         """Judgements that no split has, about queries of some split."""
+
+
+Side = Literal["document", "query"]
+
+
+class Membership(NamedTuple):
+    """The group that a document or a query belongs to, such as what it is about."""
+
+    member_id: str
+    group: str
+
+
+@runtime_checkable
+class HasGroups(Protocol):
+    """What a collection may give besides: groups of its documents and queries.
+
+    The other documents of a document's group are its siblings: near to it, and not relevant where it is.
+    """
+
+    def groups(self, side: Side) -> Iterator[Membership]:
+        """The group of each document, or of each query of all splits; some may have none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,3 +202,40 @@ def test_a_query_without_text_is_refused_with_its_line(folder: Path, tmp_path: P
     (folder / "queries.jsonl").write_text(QUERIES.replace('"a"', '" "'))
     with pytest.raises(DataError, match=r"queries.jsonl:2: q1 has no text; query 'q1' has no text"):
         write_collection(Beir(str(folder)).load(), tmp_path / "out", Silent())
+
+
+def stored_groups(folder: Path, target: Path) -> tuple[dict[str, str], dict[str, str]]:
+    counts = write_collection(Beir(str(folder)).load(), target, Silent())
+    stored = StoredCollection.open(target)
+    groups = stored.groups("document"), stored.groups("query")
+    assert counts.get("groups", {"documents": 0, "queries": 0}) == {
+        "documents": len(groups[0]),
+        "queries": len(groups[1]),
+    }
+    return groups
+
+
+def test_groups_of_passages_and_queries(folder: Path, tmp_path: Path) -> None:
+    before = Beir(str(folder)).fingerprint()
+    (folder / "groups.tsv").write_text(
+        "id\tfocus\ttype\nd1\ta  disease\tcause\nd2\t\t\nq1\ta  disease\t\nq2\tb\nd9\tb\n"
+    )
+    assert stored_groups(folder, tmp_path / "one") == ({"d1": "a disease"}, {"q1": "a disease"})
+    (folder / "query-groups.tsv").write_text("q1\tc\nd2\td\n")
+    assert stored_groups(folder, tmp_path / "two") == ({"d1": "a disease"}, {"q1": "c"})
+    assert Beir(str(folder)).fingerprint() != before
+
+
+def test_without_groups(folder: Path, tmp_path: Path) -> None:
+    assert stored_groups(folder, tmp_path / "stored") == ({}, {})
+    assert not (tmp_path / "stored" / "groups").exists()
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [("d1\ta\nd1\tb\n", "d1 is in two groups, 'a' and 'b'"), ("d1\ta\nd2 a\n", "groups.tsv:2: no tab")],
+)
+def test_groups_that_cannot_be(folder: Path, tmp_path: Path, lines: str, message: str) -> None:
+    (folder / "groups.tsv").write_text(lines)
+    with pytest.raises(DataError, match=message):
+        stored_groups(folder, tmp_path / "stored")

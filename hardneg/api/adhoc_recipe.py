@@ -53,7 +53,7 @@ class AdhocRecipe:
         tree = {"dataset": self.dataset, "model": model, "seed": self.seed, "stages": dict(self.stages)}
         changed, problems = apply_settings(tree, self.settings)
         changed = with_prompts_of(changed, problems)
-        checked = check_recipe(changed, Path(f"hardneg {self.command}"), found=problems)
+        checked = check_recipe(changed, Path(f"hardneg {self.command}"), earlier=problems)
         for note in checked.notes:
             tell(note)
         return checked

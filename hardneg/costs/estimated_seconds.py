@@ -20,9 +20,9 @@ class EstimatedSeconds(float):
 
     def __new__(cls, parts: Mapping[str, float]) -> Self:
         """So many seconds from each basis."""
-        made = super().__new__(cls, sum(parts.values()))
-        made.parts = parts
-        return made
+        seconds = super().__new__(cls, sum(parts.values()))
+        seconds.parts = parts
+        return seconds
 
     @classmethod
     def of(cls, seconds: float) -> "EstimatedSeconds":
@@ -57,8 +57,8 @@ class EstimatedSeconds(float):
         """What a tenth of the time or more is estimated from, the most of it first; `unknown` alone where it is NaN."""
         if math.isnan(self):
             return ("unknown",)
-        told = [name for name, seconds in self.parts.items() if seconds and seconds >= _WORTH_TELLING * self]
-        return tuple(sorted(told, key=lambda name: -self.parts[name]))
+        names = [name for name, seconds in self.parts.items() if seconds and seconds >= _WORTH_TELLING * self]
+        return tuple(sorted(names, key=lambda name: -self.parts[name]))
 
 
 class Rate(NamedTuple):

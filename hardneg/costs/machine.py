@@ -91,7 +91,7 @@ class Machine:
 
 def this_machine(processes: int = 1) -> Machine:
     """The machine that this process is on, as measured where it was; its graphics cards are asked for without torch."""
-    return Machine(_own(), processes)
+    return Machine(_own_rates(), processes)
 
 
 def named(rates: str | None, machines: int = 1, gpus: int | None = None) -> Machine:
@@ -101,15 +101,15 @@ def named(rates: str | None, machines: int = 1, gpus: int | None = None) -> Mach
         UsageError: there are no rates of that name, or they are not of a GPU where GPUs are asked for.
         DataError: the file cannot be read, or holds something else.
     """
-    found = _own() if rates is None else _of_name(rates)
-    if gpus and not found.gpu:
+    of_each = _own_rates() if rates is None else _of_name(rates)
+    if gpus and not of_each.gpu:
         source = "this machine has no GPU" if rates is None else f"{rates} holds rates of a CPU"
         raise UsageError(
-            f"{{gpus}} {gpus}: {source}, and a CPU's rates tell nothing of GPUs: say {{rates}} NAME, {_told()}",
+            f"{{gpus}} {gpus}: {source}, and a CPU's rates tell nothing of GPUs: say {{rates}} NAME, {_known_rates()}",
             "gpus",
             "rates",
         )
-    return Machine(found, machines * (gpus or 1), machines)
+    return Machine(of_each, machines * (gpus or 1), machines)
 
 
 def _of_name(name: str) -> Rates:
@@ -118,11 +118,11 @@ def _of_name(name: str) -> Rates:
     if (sheet := known.get(name.lower().replace("-", " "))) is not None:
         return by_sheet(sheet)
     if not Path(name).exists():
-        raise UsageError(f"{{rates}} {name}: no file of that name; say {_told()}", "rates")
+        raise UsageError(f"{{rates}} {name}: no file of that name; say {_known_rates()}", "rates")
     return read_rates(Path(name)).rates("stated")
 
 
-def _told() -> str:
+def _known_rates() -> str:
     return f"one of {', '.join(sorted(name.lower() for name in SHEETS))}, or a file of rates"
 
 
@@ -132,11 +132,11 @@ def this_device() -> Device:
     return this_cpu() if name is None else Device(name, True)
 
 
-def _own() -> Rates:
+def _own_rates() -> Rates:
     """Rates of this machine: those that were measured on the same kind of device, a data sheet's, or guesses."""
     device = this_device()
-    if (found := measured(device)) is not None:
-        return found.rates("measured")
+    if (own := measured(device)) is not None:
+        return own.rates("measured")
     return by_sheet(device.name) if device.gpu else guessed(_in_bf16())
 
 

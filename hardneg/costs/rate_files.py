@@ -78,7 +78,7 @@ class Device(NamedTuple):
     gpu: bool
 
     @property
-    def place(self) -> Path:
+    def path(self) -> Path:
         """The file of its rates."""
         return cache_folder() / _FOLDER / f"{digest([self.name, self.gpu])}.json"
 
@@ -98,14 +98,14 @@ def threads() -> int:
 def measured(device: Device) -> RateFile | None:
     """What was measured of a device of this machine; None where nothing was, or where it cannot be read."""
     try:
-        return read_rates(device.place)
+        return read_rates(device.path)
     except DataError:
         return None
 
 
-def remember(device: Device, found: RateFile) -> None:
+def remember(device: Device, rates: RateFile) -> None:
     """Keeps it, in place of what was kept."""
-    replace_text(device.place, json.dumps(found.model_dump(mode="json", exclude_defaults=True), indent=1) + "\n")
+    replace_text(device.path, json.dumps(rates.model_dump(mode="json", exclude_defaults=True), indent=1) + "\n")
 
 
 def forget_rates() -> int:

@@ -85,11 +85,11 @@ class Rates:
         return Rate(max(paces), self.basis) if paces else self.tokenise
 
 
-def _between(known: Sequence[tuple[float, float]], place: float) -> float:
+def _between(known: Sequence[tuple[float, float]], at: float) -> float:
     """On a straight line between neighbours, both axes logarithmic; beyond the ends as at the ends."""
-    right = bisect_left(known, (place,))
+    right = bisect_left(known, (at,))
     if right in (0, len(known)):
         return known[min(right, len(known) - 1)][1]
     (below, low), (above, high) = known[right - 1], known[right]
-    share = math.log(place / below) / math.log(above / below)
+    share = math.log(at / below) / math.log(above / below)
     return float(low * (high / low) ** share)

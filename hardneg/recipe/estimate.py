@@ -55,13 +55,13 @@ def estimate(
 
     documents: as if the dataset had so many; then nothing that the store holds is of it.
     """
-    where, found = machine or this_machine(), store if documents is None else None
-    sizes, shapes = plan_sizes(plan, found, where), {name: resolve(spec).shape for name, spec in networks(plan)}
+    where, known_store = machine or this_machine(), store if documents is None else None
+    sizes, shapes = plan_sizes(plan, known_store, where), {name: resolve(spec).shape for name, spec in networks(plan)}
     sizes = replace(sizes, documents=documents or sizes.documents)
     steps = list(plan.until(until))
     with plugin_errors(step.spec for step in steps):
         rows = [step.spec.estimate(step_sizes(sizes, plan, step, shapes)) for step in steps]
-    return [_estimate(step, row, where, found) for step, row in zip(steps, rows, strict=True)]
+    return [_estimate(step, row, where, known_store) for step, row in zip(steps, rows, strict=True)]
 
 
 def _estimate(step: Step, row: Row, machine: Machine, store: Store | None) -> Estimate:
@@ -124,5 +124,5 @@ def _usual(model: ResolvedModel) -> FullSpec:
     stated = {name: value for name, value in vars(model.spec).items() if value is not None}
     if full is None:
         return FullSpec(**stated)
-    own = {f"{kind}_length": min(full.length(kind), USUAL) for kind in SIDES}
+    own = {f"{side}_length": min(full.length(side), USUAL) for side in SIDES}
     return replace(full, **own | {name: value for name, value in stated.items() if name in own})

@@ -75,7 +75,9 @@ def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Out
     ran: list[str] = []
     _check_processes(steps)
     ahead = [step for step in steps if step.name in again or not store.path(step.key).exists()]
-    _check_devices(ahead)
+    for step in ahead:
+        for field_path, device in step.spec.named_devices():
+            check_device(device, f"stages.{step.name}.{field_path}")
     check_packages(ahead, plan)
     if not world().first:
         return _help(steps, plan, store, options)
@@ -94,12 +96,12 @@ def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Out
     return Outcome(artifacts, tuple(ran))
 
 
-def _compare_sizes(made: Step, artifact: Artifact, plan: Plan, watcher: Watcher) -> None:
+def _compare_sizes(step: Step, artifact: Artifact, plan: Plan, watcher: Watcher) -> None:
     """A line where the collection is not of the size that the recipe tells."""
-    told, found = plan.recipe.sizes.documents, int(artifact.facts.get("documents", 0))
-    if made.name == DATASET and told and told != found:
+    expected, actual = plan.recipe.sizes.documents, int(artifact.facts.get("documents", 0))
+    if step.name == DATASET and expected and expected != actual:
         watcher.progress.note(
-            f"{found:,} documents, where the recipe's sizes.documents says {told:,}: is all of it there?"
+            f"{actual:,} documents, where the recipe's sizes.documents says {expected:,}: is all of it there?"
         )
 
 
@@ -108,8 +110,8 @@ def _help(steps: Sequence[Step], plan: Plan, store: Store, options: Options) -> 
     artifacts: dict[str, Artifact] = {}
     ran: list[str] = []
     for step in steps:
-        told = from_first(None)
-        if told != _DONE:
+        message = from_first(None)
+        if message != _DONE:
             ran.append(step.name)
             context = _context(step, store.workspace(step.key), plan, artifacts, Watcher(), options)
             _run_stage(step, context, options.engine)
@@ -119,9 +121,9 @@ def _help(steps: Sequence[Step], plan: Plan, store: Store, options: Options) -> 
     return Outcome(artifacts, tuple(ran))
 
 
-def _check_collection(made: Step, steps: Sequence[Step], artifact: Artifact, plan: Plan) -> None:
+def _check_collection(done: Step, steps: Sequence[Step], artifact: Artifact, plan: Plan) -> None:
     """As soon as the collection is there: whether it has what the other steps need of it."""
-    if made.name != DATASET:
+    if done.name != DATASET:
         return
     of_splits = [step for step in steps if Trait.OWN_QUERIES not in step.spec.traits(plan.recipe.view(step.name))]
     problems = [f"stages.{step.name}.{line}" for step in of_splits for line in step.spec.missing(artifact.facts)]
@@ -132,11 +134,11 @@ def _check_collection(made: Step, steps: Sequence[Step], artifact: Artifact, pla
 def _appears(step: Step, store: Store) -> Artifact:
     """What another process has finished; on a network file system it may take a minute until it is seen."""
     end = time.monotonic() + _PATIENCE
-    while not (found := cached(step, store)):
+    while not (artifact := cached(step, store)):
         if time.monotonic() > end:
             raise ArtifactError(f"{store.path(step.key)}: not all processes see it: put the store where they all do")
         time.sleep(0.2)
-    return found
+    return artifact
 
 
 def _check_processes(steps: Sequence[Step]) -> None:
@@ -146,13 +148,6 @@ def _check_processes(steps: Sequence[Step]) -> None:
                 raise UsageError(
                     f"{step.name}: stage {step.verb} trains in one process; leave out {{processes}}", "processes"
                 )
-
-
-def _check_devices(steps: Sequence[Step]) -> None:
-    """Of stages that name devices in the recipe: whether this machine has them."""
-    for step in steps:
-        for place, device in step.spec.named_devices():
-            check_device(device, f"stages.{step.name}.{place}")
 
 
 @dataclass(frozen=True)
@@ -181,8 +176,8 @@ def _make(
     with store.lock(step.key, waiting):
         if not run.forced:
             store.recover(step.key)
-        if not run.forced and (made := cached(step, store)):
-            return made, None
+        if not run.forced and (artifact := cached(step, store)):
+            return artifact, None
         if run.forced or store.path(step.key).exists():
             store.discard(step.key)
         run.watcher.begins(step)
@@ -238,8 +233,8 @@ def _freed() -> Iterator[None]:
 
 def _check_inputs(context: StageContext[StageSpec], error: Exception) -> None:
     """Raises ArtifactError where a stage has failed on an input that is not, byte for byte, as it was written."""
-    told = isinstance(error, HardnegError) and not isinstance(error, (ArtifactError, DataError, ModelError))
-    if told or getattr(error.__cause__ or error, "errno", None):
+    expected = isinstance(error, HardnegError) and not isinstance(error, (ArtifactError, DataError, ModelError))
+    if expected or getattr(error.__cause__ or error, "errno", None):
         return
     for item in context.inputs.values():
         if item.path is not None and (problem := damage(item.path)):
@@ -248,14 +243,14 @@ def _check_inputs(context: StageContext[StageSpec], error: Exception) -> None:
 
 
 def _inputs(step: Step, plan: Plan, artifacts: Mapping[str, Artifact]) -> dict[str, ArtifactInput]:
-    found = {}
+    inputs = {}
     for path, name in step.inputs.items():
         if name == START:
-            found[path] = ArtifactInput(START, plan.start, None, model=plan.recipe.model)
+            inputs[path] = ArtifactInput(START, plan.start, None, model=plan.recipe.model)
         else:
-            made, source = artifacts[name], plan.steps[name]
-            traits = frozenset(source.spec.traits(plan.recipe.view(name)))
-            found[path] = ArtifactInput(
-                name, made.key, made.path, source.spec, facts=made.facts, plugins=source.plugins, traits=traits
+            done, spec, plugins = artifacts[name], plan.steps[name].spec, plan.steps[name].plugins
+            traits = frozenset(spec.traits(plan.recipe.view(name)))
+            inputs[path] = ArtifactInput(
+                name, done.key, done.path, spec, facts=done.facts, plugins=plugins, traits=traits
             )
-    return found
+    return inputs

@@ -38,30 +38,30 @@ class Grids:
     def unroll(self, tree: Mapping[str, Any]) -> dict[str, Any]:
         """A recipe's tree with every `for` in its stages, or at its top, unrolled."""
         rest = {key: value for key, value in tree.items() if key != FOR}
-        given = tree.get(FOR)
-        scope = {} if is_removed(given) else self._named(given, (FOR,))
+        names = tree.get(FOR)
+        scope = {} if is_removed(names) else self._named(names, (FOR,))
         stages = rest.get("stages")
         if isinstance(stages, Mapping):
             rest["stages"] = self._mapping(stages, scope, {}, ("stages",), ("stages",))
         return rest
 
-    def _named(self, given: Any, path: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    def _named(self, names: Any, path: tuple[str, ...]) -> dict[str, dict[str, Any]]:
         """The words of each name, each with its attributes."""
-        if not isinstance(given, Mapping) or not given:
+        if not isinstance(names, Mapping) or not names:
             self._complain(path, "must map a name to the words that it stands for")
             return {}
         return {
-            str(name): self._words(words, (*path, str(name))) for name, words in given.items() if not is_removed(words)
+            str(name): self._words(words, (*path, str(name))) for name, words in names.items() if not is_removed(words)
         }
 
     def _words(self, words: Any, path: tuple[str, ...]) -> dict[str, Any]:
         if not _WORD.fullmatch(path[-1]):
             self._complain(path, "a name has letters, digits, '-' and '_'")
         if isinstance(words, list) and words and all(map(_is_plain, words)):
-            found = {str(word): {"": word} for word in words}
-            if len(found) < len(words):
+            known = {str(word): {"": word} for word in words}
+            if len(known) < len(words):
                 self._complain(path, "a word stands here twice")
-            return found
+            return known
         if isinstance(words, Mapping) and any(not is_removed(item) for item in words.values()):
             kept = {str(word): item for word, item in words.items() if not is_removed(item)}
             return {
@@ -90,16 +90,16 @@ class Grids:
             inner = self._inner(value, scope, (*written, str(key)))
             if isinstance(value, Mapping) and isinstance(value.get(FOR), Mapping):
                 value = {name: item for name, item in value.items() if name != FOR}
-            for made, now in self._keys(key, inner, bound, (*written, str(key))):
-                place = (*path, str(made))
-                item = self._value(value, inner, now, place, (*written, str(key)))
-                if made == key and now is bound:
-                    plain[made] = item
-                elif made in generated:
-                    self._complain((*written, str(key)), f"gives {made!r}, which {sources[made]!r} gives too")
+            for new_key, now in self._keys(key, inner, bound, (*written, str(key))):
+                location = (*path, str(new_key))
+                item = self._value(value, inner, now, location, (*written, str(key)))
+                if new_key == key and now is bound:
+                    plain[new_key] = item
+                elif new_key in generated:
+                    self._complain((*written, str(key)), f"gives {new_key!r}, which {sources[new_key]!r} gives too")
                 else:
-                    generated[made], sources[made] = item, str(key)
-                    self.origins[place] = ".".join((*written, str(key)))
+                    generated[new_key], sources[new_key] = item, str(key)
+                    self.origins[location] = ".".join((*written, str(key)))
         return _in_order(node, plain, generated, sources)
 
     def _inner(self, value: Any, scope: _Scope, written: tuple[str, ...]) -> _Scope:
@@ -130,7 +130,7 @@ class Grids:
         if whole is None or whole[1] is None:
             return self._text(text, bound, written, "a text")
         try:
-            return _found(whole[1], bound)
+            return _looked_up(whole[1], bound)
         except _Unknown as error:
             self._complain(written, str(error))
             return text
@@ -139,10 +139,10 @@ class Grids:
         def word(match: re.Match[str]) -> str:
             if match[1] is None:
                 return match[0][0]
-            found = _found(match[1], bound)
-            if not _is_plain(found):
+            value = _looked_up(match[1], bound)
+            if not _is_plain(value):
                 raise _Unknown(f"{{{match[1]}}} is no word or number, which it must be within {what}")
-            return str(found)
+            return str(value)
 
         try:
             filled = _PLACEHOLDER.sub(word, text)
@@ -160,8 +160,8 @@ class Grids:
             self._complain(written[:2], f"over {_MOST} values come out of `for` in all")
         return self.count > _MOST
 
-    def _complain(self, path: tuple[str, ...], told: str) -> None:
-        line = f"{'.'.join(path)}: {told}"
+    def _complain(self, path: tuple[str, ...], reason: str) -> None:
+        line = f"{'.'.join(path)}: {reason}"
         if line not in self.problems:
             self.problems.append(line)
 
@@ -170,16 +170,16 @@ def _in_order(
     node: Mapping[str, Any], plain: Mapping[str, Any], generated: Mapping[str, Any], sources: Mapping[str, str]
 ) -> dict[str, Any]:
     """Plain keys and generated ones in the order of the file, the plain ones laid over."""
-    made: dict[str, Any] = {}
+    ordered: dict[str, Any] = {}
     for key in node:
-        made |= {name: item for name, item in generated.items() if sources[name] == key}
-        made |= {key: plain[key]} if key in plain and key not in made else {}
+        ordered |= {name: item for name, item in generated.items() if sources[name] == key}
+        ordered |= {key: plain[key]} if key in plain and key not in ordered else {}
     for key in {*plain} & {*generated}:
-        made[key] = merge({key: generated[key]}, {key: plain[key]})[key]
-    return {key: REMOVED if item is None and key in generated else item for key, item in made.items()}
+        ordered[key] = merge({key: generated[key]}, {key: plain[key]})[key]
+    return {key: REMOVED if item is None and key in generated else item for key, item in ordered.items()}
 
 
-def _found(placeholder: str, bound: _Bound) -> Any:
+def _looked_up(placeholder: str, bound: _Bound) -> Any:
     name, dot, attribute = placeholder.partition(".")
     if name not in bound:
         known = ", ".join(bound) or "none"

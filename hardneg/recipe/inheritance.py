@@ -94,15 +94,15 @@ def apply_preset(tree: Mapping[str, Any], preset: str | None) -> tuple[dict[str,
         return base, "", []
     if chosen not in presets:
         names = ", ".join(map(str, presets)) or "none"
-        told = f"presets: no preset {chosen!r}{suggestion(chosen, map(str, presets))}; there are: {names}"
-        return base, chosen, [told]
+        problem = f"presets: no preset {chosen!r}{suggestion(chosen, map(str, presets))}; there are: {names}"
+        return base, chosen, [problem]
     if not NAME.fullmatch(chosen):
         return base, "", [f"presets: {chosen!r:.60}: a preset's name {NAME_RULE}"]
     if not isinstance(changes := presets[chosen] or {}, Mapping):
         return base, chosen, [f"presets.{chosen}: must be a mapping of the values that it changes"]
-    told = f"{PRESETS}.{chosen}.{PRESETS}: a preset cannot hold it; it stands at the top of a recipe"
+    problem = f"{PRESETS}.{chosen}.{PRESETS}: a preset cannot hold it; it stands at the top of a recipe"
     own = {key: value for key, value in changes.items() if key != PRESETS}
-    return merge(base, own), chosen, [told] * (PRESETS in changes)
+    return merge(base, own), chosen, [problem] * (PRESETS in changes)
 
 
 @dataclass(frozen=True)
@@ -134,13 +134,13 @@ def read_whole_tree(path: Path) -> dict[str, Any]:
 
 def _changes(base: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
     """What is to be laid over `base` so that `changed` comes out."""
-    found: dict[str, Any] = {key: REMOVED for key in base if key not in (*changed, PRESETS)}
+    changes: dict[str, Any] = {key: REMOVED for key in base if key not in (*changed, PRESETS)}
     for key, value in changed.items():
         if isinstance(value, Mapping) and isinstance(base.get(key), Mapping):
-            found |= {key: inner} if (inner := _changes(base[key], value)) else {}
+            changes |= {key: inner} if (inner := _changes(base[key], value)) else {}
         elif key not in base or value != base[key]:
-            found[key] = value
-    return found
+            changes[key] = value
+    return changes
 
 
 def read_layers(path: Path, preset: str | None = None) -> list[Mapping[str, Any]]:
@@ -164,8 +164,8 @@ def _layers(path: Path, trail: tuple[Path, ...], chosen: tuple[str, ...]) -> lis
 
     chosen: the preset that is asked for, then those that recipes which extend this one have chosen of it.
     """
-    place = path.resolve()
-    if place in trail or len(trail) >= _DEEPEST:
+    file = path.resolve()
+    if file in trail or len(trail) >= _DEEPEST:
         raise RecipeError(str(trail[0]), [f"{EXTENDS}: a circle, or over {_DEEPEST} deep: {path.name} comes again"])
     tree = read_tree(path)
     names = tree.pop(EXTENDS, None)
@@ -176,9 +176,9 @@ def _layers(path: Path, trail: tuple[Path, ...], chosen: tuple[str, ...]) -> lis
         names = next((extended[name] for name in chosen if name in extended), names)
     layers: list[_Layer] = []
     for parent, preset in _parents(names, path):
-        below = _layers(parent, (*trail, place), (*chosen, preset) if preset else chosen)
+        below = _layers(parent, (*trail, file), (*chosen, preset) if preset else chosen)
         layers += _as_preset(below, preset, path) if preset else below
-    return [*dict.fromkeys(layers), _Layer(place, tree)]
+    return [*dict.fromkeys(layers), _Layer(file, tree)]
 
 
 def _as_preset(layers: list[_Layer], preset: str, path: Path) -> list[_Layer]:
@@ -187,14 +187,13 @@ def _as_preset(layers: list[_Layer], preset: str, path: Path) -> list[_Layer]:
     _, _, problems = apply_preset(whole, preset)
     if problems:
         raise RecipeError(str(path), [f"{EXTENDS}: {problem}" for problem in problems])
-    chosen = [_chosen(item, preset) if preset in (item.tree.get(PRESETS) or {}) else item for item in layers]
+    chosen = list[_Layer]()
+    for layer in layers:
+        if preset in (presets := layer.tree.get(PRESETS) or {}):  # another layer than where the preset is not chosen
+            tree = {**layer.tree, PRESETS: {name: changes for name, changes in presets.items() if name != preset}}
+            layer = replace(layer, tree=tree, as_preset=(*layer.as_preset, preset))
+        chosen.append(layer)
     return [*chosen, _Layer(layers[-1].path, whole[PRESETS][preset] or {}, preset)]
-
-
-def _chosen(layer: _Layer, preset: str) -> _Layer:
-    """The layer without a preset that it has: another one than where the preset is not chosen."""
-    presets = {name: changes for name, changes in layer.tree[PRESETS].items() if name != preset}
-    return replace(layer, tree={**layer.tree, PRESETS: presets}, as_preset=(*layer.as_preset, preset))
 
 
 def _parents(names: Any, path: Path) -> list[tuple[Path, str]]:
@@ -203,18 +202,16 @@ def _parents(names: Any, path: Path) -> list[tuple[Path, str]]:
     if not all(isinstance(name, str) for name in listed):
         raise RecipeError(str(path), [f"{EXTENDS}: must be a recipe's name or path, or a list of them"])
     named = [(name, "") if Path(name).suffix in _SUFFIXES else name.partition(":")[::2] for name in listed]
-    found = [(_parent(name, path), preset) for name, preset in named]
-    seen = [(parent.resolve(), preset) for parent, preset in found]
+    parents: list[tuple[Path, str]] = []
+    for name, preset in named:
+        try:
+            parents.append((find_recipe(str(path.parent / name) if Path(name).suffix in _SUFFIXES else name), preset))
+        except HardnegError as error:
+            raise RecipeError(str(path), [f"{EXTENDS}: {error}"]) from None
+    seen = [(parent.resolve(), preset) for parent, preset in parents]
     if again := [name for at, name in enumerate(listed) if seen[at] in seen[:at]]:
         raise RecipeError(str(path), [f"{EXTENDS}: {name} stands here twice; each is laid once" for name in again])
-    return found
-
-
-def _parent(name: str, path: Path) -> Path:
-    try:
-        return find_recipe(str(path.parent / name) if Path(name).suffix in _SUFFIXES else name)
-    except HardnegError as error:
-        raise RecipeError(str(path), [f"{EXTENDS}: {error}"]) from None
+    return parents
 
 
 def _laid_over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

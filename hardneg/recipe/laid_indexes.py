@@ -40,10 +40,10 @@ def laid_indexes(folder: Path, store: Store) -> list[LaidIndex]:
         RecipeError: the recipe is not one of this hardneg's.
     """
     recipe, keys = _locked(folder)
-    found = {name: artifact for name, key in keys.items() if (artifact := store.find(key))}
-    made = dict(_indexes(recipe, folder, found))
+    artifacts = {name: artifact for name, key in keys.items() if (artifact := store.find(key))}
+    indexes = dict(_indexes(recipe, folder, artifacts))
     first = recipe.outputs.get("index", "")
-    return [made[name] for name in sorted(made, key=lambda name: name != first)]
+    return [indexes[name] for name in sorted(indexes, key=lambda name: name != first)]
 
 
 def _locked(folder: Path) -> tuple[Recipe, dict[str, str]]:
@@ -59,35 +59,23 @@ def _locked(folder: Path) -> tuple[Recipe, dict[str, str]]:
     return check_recipe(tree, path, preset), keys
 
 
-def _indexes(recipe: Recipe, folder: Path, found: Mapping[str, Artifact]) -> Iterator[tuple[str, LaidIndex]]:
+def _indexes(recipe: Recipe, folder: Path, artifacts: Mapping[str, Artifact]) -> Iterator[tuple[str, LaidIndex]]:
     for name, spec in recipe.stages.items():
-        place = _part(recipe, folder, found, name, INDEX_FOLDER) if "index" in spec.makes else None
-        if place is None:
+        index_folder = _part(recipe, folder, artifacts, name, INDEX_FOLDER) if "index" in spec.makes else None
+        if index_folder is None:
             continue
         view = recipe.view(name)
-        model = view.query_model(name)
-        yield (
-            name,
-            LaidIndex(
-                name,
-                place,
-                view.plugin("backend"),
-                None if model is None else _model(recipe, folder, found, model),
-                Trait.SEGMENTS in spec.traits(view),
-            ),
-        )
+        maker, model = view.query_model(name), None
+        if maker == START:
+            model = recipe.model
+        elif maker and (model_folder := _part(recipe, folder, artifacts, maker, MODEL_FOLDER)):
+            model = read_spec(model_folder)
+        yield name, LaidIndex(name, index_folder, view.plugin("backend"), model, Trait.SEGMENTS in spec.traits(view))
 
 
-def _model(recipe: Recipe, folder: Path, found: Mapping[str, Artifact], name: str) -> ModelSpec | None:
-    if name == START:
-        return recipe.model
-    place = _part(recipe, folder, found, name, MODEL_FOLDER)
-    return None if place is None else read_spec(place)
-
-
-def _part(recipe: Recipe, folder: Path, found: Mapping[str, Artifact], name: str, kind: str) -> Path | None:
+def _part(recipe: Recipe, folder: Path, artifacts: Mapping[str, Artifact], name: str, output: str) -> Path | None:
     """Where what a stage makes of a kind is: in the run folder, or in the store; None where in neither."""
-    if recipe.outputs.get(kind) == name and (folder / kind).is_dir():
-        return folder / kind
-    inner = recipe.stages[name].parts.get(kind, ".")
-    return found[name].path / inner if name in found else None
+    if recipe.outputs.get(output) == name and (folder / output).is_dir():
+        return folder / output
+    inner = recipe.stages[name].parts.get(output, ".")
+    return artifacts[name].path / inner if name in artifacts else None

@@ -55,12 +55,12 @@ class Expanded:
         """A problem of the plain stages with the path that was written."""
         for name, own in self.own.items():
             path = problem.removeprefix(f"{_STAGES}.{name}.")
-            place, *told = path.split(": ")
-            keys, verb = [*place.split("."), *told[: len(told) - 1][:1]], own["stage"]
+            field_path, *rest = path.split(": ")
+            keys, verb = [*field_path.split("."), *rest[: len(rest) - 1][:1]], own["stage"]
             if path != problem and _depth(self.defaults[verb], keys) > _depth(own, keys):
                 return f"{DEFAULTS}.{verb}.{path}"
-        made = [path for path in self.origins if problem.startswith((f"{'.'.join(path)}.", f"{'.'.join(path)}:"))]
-        return f"{problem} (comes of {self.origins[max(made, key=len)]})" if made else problem
+        origins = [path for path in self.origins if problem.startswith((f"{'.'.join(path)}.", f"{'.'.join(path)}:"))]
+        return f"{problem} (comes of {self.origins[max(origins, key=len)]})" if origins else problem
 
 
 def expand(path: Path, preset: str | None, settings: Sequence[str], checked: bool = True) -> Expanded:
@@ -76,18 +76,18 @@ def expand(path: Path, preset: str | None, settings: Sequence[str], checked: boo
     tree, chosen, problems = apply_preset(laid(layers), preset)
     first = [setting for setting in settings if _reaches_into_short_forms(setting)]
     tree, more = apply_settings(tree, first)
-    found = Expanded(tree, chosen, [*problems, *more])
-    found.tree = without_removed(_plain(tree, found, RowOrder(layers, chosen), checked))
+    expanded = Expanded(tree, chosen, [*problems, *more])
+    expanded.tree = without_removed(_plain(tree, expanded, RowOrder(layers, chosen), checked))
     later = [setting for setting in settings if setting not in first]
-    found.tree, more = apply_settings(found.tree, later)
-    found.problems += more
-    found.tree = with_prompts_of(found.tree, found.problems)
+    expanded.tree, more = apply_settings(expanded.tree, later)
+    expanded.problems += more
+    expanded.tree = with_prompts_of(expanded.tree, expanded.problems)
     if not is_shipped(path):
-        found.notes += _taken(apply_preset(layers[-1], chosen)[0], found)
-    return found
+        expanded.notes += _taken(apply_preset(layers[-1], chosen)[0], expanded)
+    return expanded
 
 
-def _taken(file: Mapping[str, Any], found: Expanded) -> Iterator[str]:
+def _taken(file: Mapping[str, Any], expanded: Expanded) -> Iterator[str]:
     """A line on each stage of a file without short forms that has options of the defaults of what the file extends."""
     stages = file.get(_STAGES)
     if not isinstance(stages, Mapping) or {DEFAULTS, FOR} & {*file}:
@@ -95,11 +95,11 @@ def _taken(file: Mapping[str, Any], found: Expanded) -> Iterator[str]:
     added = {name for name, stage in stages.items() if isinstance(stage, Mapping) and "stage" in stage}
     if any(SYSTEM in stages[name] for name in added):
         return
-    for name, own in found.own.items():
-        options = list(_below(found.defaults[own["stage"]], own)) if name in added else []
+    for name, own in expanded.own.items():
+        options = list(_below(expanded.defaults[own["stage"]], own)) if name in added else []
         if options:
-            told = f"takes {', '.join(options)} from the `{DEFAULTS}` of a recipe that this one extends"
-            yield f"{_STAGES}.{name}: {told}; write your own, or null for none"
+            reason = f"takes {', '.join(options)} from the `{DEFAULTS}` of a recipe that this one extends"
+            yield f"{_STAGES}.{name}: {reason}; write your own, or null for none"
 
 
 def _below(defaults: Mapping[str, Any], own: Mapping[str, Any], path: str = "") -> Iterator[str]:
@@ -112,55 +112,51 @@ def _below(defaults: Mapping[str, Any], own: Mapping[str, Any], path: str = "") 
             yield from sorted(_below(defaults[key], own[key], f"{path}{key}."))
 
 
-def _plain(tree: Mapping[str, Any], found: Expanded, order: RowOrder, checked: bool) -> dict[str, Any]:
-    plain = Grids(found.origins, found.problems).unroll(tree)
-    found.defaults = dict(_defaults(plain.pop(DEFAULTS, None), found, checked))
-    systems = Systems(found.defaults.pop(SYSTEM, {}), order, found.origins, found.problems)
+def _plain(tree: Mapping[str, Any], expanded: Expanded, order: RowOrder, checked: bool) -> dict[str, Any]:
+    plain = Grids(expanded.origins, expanded.problems).unroll(tree)
+    expanded.defaults = dict(_defaults(plain.pop(DEFAULTS, None), expanded, checked))
+    systems = Systems(expanded.defaults.pop(SYSTEM, {}), order, expanded.origins, expanded.problems)
     if isinstance(stages := plain.get(_STAGES), Mapping):
         stages = {name: stage for name, stage in systems.expand(stages).items() if not is_removed(stage)}
-        plain[_STAGES] = {name: _with_defaults(name, stage, found) for name, stage in stages.items()}
+        for name, stage in stages.items():
+            verb = stage.get("stage") if isinstance(stage, Mapping) else None
+            if isinstance(verb, str) and (defaults := expanded.defaults.get(verb)):
+                expanded.own[name], stages[name] = stage, lay_under(defaults, stage)
+        plain[_STAGES] = stages
     return plain
 
 
-def _defaults(given: Any, found: Expanded, checked: bool) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _defaults(by_verb: Any, expanded: Expanded, checked: bool) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The defaults of each verb, checked as far as they can be without a stage."""
-    if is_removed(given):
+    if is_removed(by_verb):
         return
-    if not isinstance(given, Mapping):
-        found.problems.append(f"{DEFAULTS}: must map a verb to options of its stages")
+    if not isinstance(by_verb, Mapping):
+        expanded.problems.append(f"{DEFAULTS}: must map a verb to options of its stages")
         return
-    known = [*(plugin_names(_STAGES) if checked else given), SYSTEM]
-    for verb, options in given.items():
+    known = [*(plugin_names(_STAGES) if checked else by_verb), SYSTEM]
+    for verb, options in by_verb.items():
         path = f"{DEFAULTS}.{verb}"
         if checked and not_installed(_STAGES, str(verb)):
             continue  # the stages of this verb say what to install
         if verb not in known:
             hint = suggestion(str(verb), known)
-            found.problems.append(f"{path}: no stage {verb!r}{hint}; one of: {', '.join(known)}")
+            expanded.problems.append(f"{path}: no stage {verb!r}{hint}; one of: {', '.join(known)}")
         elif isinstance(options, Mapping) and "stage" in options:
-            found.problems.append(f"{path}.stage: leave it out; the defaults are those of stage {verb!r}")
+            expanded.problems.append(f"{path}.stage: leave it out; the defaults are those of stage {verb!r}")
         elif isinstance(options, Mapping):
             yield verb, without_removed(options)
         elif not is_removed(options):
-            found.problems.append(f"{path}: must be a mapping of options")
+            expanded.problems.append(f"{path}: must be a mapping of options")
 
 
-def _with_defaults(name: str, stage: Any, found: Expanded) -> Any:
-    verb = stage.get("stage") if isinstance(stage, Mapping) else None
-    if not isinstance(verb, str) or not (defaults := found.defaults.get(verb)):
-        return stage
-    found.own[name] = stage
-    return lay_under(defaults, stage)
-
-
-def unknown_options(found: Expanded) -> Iterator[tuple[str, ErrorDetails, type[BaseModel]]]:
+def unknown_options(expanded: Expanded) -> Iterator[tuple[str, ErrorDetails, type[BaseModel]]]:
     """Options that no stage has, of the verbs that the recipe has no stage of: path, mistake, class of options."""
-    for verb in found.defaults.keys() - {own["stage"] for own in found.own.values()}:
+    for verb in expanded.defaults.keys() - {own["stage"] for own in expanded.own.values()}:
         try:
             spec: type[BaseModel] = load_plugin(_STAGES, verb)
-            spec.model_validate({"stage": verb, **found.defaults[verb]})
+            spec.model_validate({"stage": verb, **expanded.defaults[verb]})
         except PluginError as error:
-            found.problems.append(f"{DEFAULTS}.{verb}: {error}")
+            expanded.problems.append(f"{DEFAULTS}.{verb}: {error}")
         except ValidationError as error:
             wrong = [item for item in error.errors() if item["type"] in _UNKNOWN]
             yield from ((f"{DEFAULTS}.{verb}", item, spec) for item in wrong)

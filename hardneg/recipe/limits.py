@@ -25,8 +25,8 @@ def too_large(rows: Sequence[Estimate], machine: Machine, room: Room) -> Iterato
     limit = MEMORY_PART * machine.rates.capacity
     for each in ahead:
         if limit and each.gpu_memory > limit:
-            told = f"{size(each.gpu_memory)} on each GPU, of which {size(limit)} can be counted on"
-            yield f"{each.step.name}: {told}; take smaller batches or chunks, gradient_checkpointing, or a larger GPU"
+            reason = f"{size(each.gpu_memory)} on each GPU, of which {size(limit)} can be counted on"
+            yield f"{each.step.name}: {reason}; take smaller batches or chunks, gradient_checkpointing, or a larger GPU"
     yield from _on_machines(ahead, machine, room)
     for row in ahead:
         hours = (row.gpu_hours if row.gpus else machine.machines * row.seconds / 3600) if row.seconds else 0.0
@@ -38,13 +38,13 @@ def too_large(rows: Sequence[Estimate], machine: Machine, room: Room) -> Iterato
 def _on_machines(ahead: Sequence[Estimate], machine: Machine, room: Room) -> Iterator[str]:
     disk = sum(row.disk for row in ahead)
     if room.disk is not None and disk > room.disk:
-        told = f"{size(disk)}, {size(room.disk)} are free in the store"
-        yield f"disk: {told}; name a store with more room, shards on several machines, or pq, opq-pq or ivfpq indexes"
+        reason = f"{size(disk)}, {size(room.disk)} are free in the store"
+        yield f"disk: {reason}; name a store with more room, shards on several machines, or pq, opq-pq or ivfpq indexes"
     for row in ahead:
         each = row.memory / machine.machines
         if room.memory is not None and each > room.memory:
-            told = f"{size(each)} of memory, of which this machine has {size(room.memory)}"
-            yield f"{row.step.name}: {told}; take fewer processes, more machines, or an index of smaller codes"
+            reason = f"{size(each)} of memory, of which this machine has {size(room.memory)}"
+            yield f"{row.step.name}: {reason}; take fewer processes, more machines, or an index of smaller codes"
 
 
 def _less(row: Estimate) -> str:

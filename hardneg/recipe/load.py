@@ -98,17 +98,17 @@ def load_recipe(path: Path, preset: str | None = None, settings: Sequence[str] =
     Raises:
         RecipeError: it has mistakes; all of them are in the message, each with its path.
     """
-    found = expand(path, preset, settings)
-    unknown = [_problem(place, item, spec) for place, item, spec in unknown_options(found)]
-    recipe = check_recipe(found.tree, path, found.preset, [*found.problems, *unknown], found.located)
-    return dataclasses.replace(recipe, notes=(*found.notes, *recipe.notes))
+    expanded = expand(path, preset, settings)
+    unknown = [_problem(location, item, spec) for location, item, spec in unknown_options(expanded)]
+    recipe = check_recipe(expanded.tree, path, expanded.preset, [*expanded.problems, *unknown], expanded.located)
+    return dataclasses.replace(recipe, notes=(*expanded.notes, *recipe.notes))
 
 
 def check_recipe(
     tree: Mapping[str, Any],
     source: Path,
     preset: str = "",
-    found: Sequence[str] = (),
+    earlier: Sequence[str] = (),
     located: Callable[[str], str] = str,
 ) -> Recipe:
     """A recipe from its tree, be it read from `source` or made in memory.
@@ -125,13 +125,13 @@ def check_recipe(
     view = RecipeView("", stages, plugins, _model(top, problems))
     with plugin_errors(stages.values()):
         problems += reference_problems(view, set(written) if isinstance(written, Mapping) else set())
-        problems += [f"stages.{name}.{told}" for name, spec in stages.items() for told in spec.problems(view.at(name))]
-        notes = [f"stages.{name}.{told}" for name, spec in stages.items() for told in spec.remarks(view.at(name))]
+        problems += [f"stages.{name}.{line}" for name, spec in stages.items() for line in spec.problems(view.at(name))]
+        notes = [f"stages.{name}.{line}" for name, spec in stages.items() for line in spec.remarks(view.at(name))]
     problems += seed_problems(stages, tree, top.seeds) if top and top.seeds else []
     outputs = _outputs(stages, top.outputs if top else {}, problems)
-    if found or problems or top is None:
-        told = dict.fromkeys([*found, *map(located, problems)])
-        raise RecipeError(f"{source}{f' (preset {preset})' if preset else ''}", list(told))
+    if earlier or problems or top is None:
+        line = dict.fromkeys([*earlier, *map(located, problems)])
+        raise RecipeError(f"{source}{f' (preset {preset})' if preset else ''}", list(line))
     stages = {name: spec.handing_out(outputs, view.at(name)) for name, spec in stages.items()}
     name, title = source.stem, top.title or source.stem
     recipe = Recipe(
@@ -164,8 +164,8 @@ def _check_stages(stages: Any, top: _Top | None, problems: list[str]) -> Iterato
             )
         elif not isinstance(value, Mapping) or not isinstance(value.get("stage"), str):
             problems.append(f"{path}.stage: missing; one of: {', '.join(verbs)}")
-        elif told := not_installed("stages", value["stage"]):
-            outside.setdefault(told, []).append(name)
+        elif reason := not_installed("stages", value["stage"]):
+            outside.setdefault(reason, []).append(name)
         elif value["stage"] not in verbs:
             verb = value["stage"]
             problems.append(f"{path}.stage: no stage {verb!r}{suggestion(verb, verbs)}; one of: {', '.join(verbs)}")
@@ -176,14 +176,14 @@ def _check_stages(stages: Any, top: _Top | None, problems: list[str]) -> Iterato
                 problems.append(f"{path}.stage: {error}")
                 continue
             try:
-                made = spec.model_validate(_with_defaults(spec, value, top) if top else value)
-                problems += not_numbers(value, made, path)
-                yield str(name), made
+                built = spec.model_validate(_with_defaults(spec, value, top) if top else value)
+                problems += not_numbers(value, built, path)
+                yield str(name), built
             except ValidationError as error:
                 problems += _problems(path, error, spec)
-    for told, (first, *others) in outside.items():
+    for reason, (first, *others) in outside.items():
         also = f" (and of {', '.join(others)})" if others else ""
-        problems.append(f"stages.{first}.stage{also}: {stages[first]['stage']} is {told}")
+        problems.append(f"stages.{first}.stage{also}: {stages[first]['stage']} is {reason}")
 
 
 def _problems(path: str, error: ValidationError, spec: type[BaseModel]) -> list[str]:
@@ -203,13 +203,13 @@ def _problem(path: str, item: Mapping[str, Any], spec: type[BaseModel]) -> str:
 
 def _known_names(spec: type[BaseModel], location: Sequence[Any]) -> list[str]:
     """The options of the innermost part of the spec on the way to a location."""
-    kind: type[Any] = spec
+    options: type[Any] = spec
     for name in location[:-1]:
-        fields = kind.model_fields if issubclass(kind, BaseModel) else {}
-        kind = next(parts(fields[name].annotation), kind) if name in fields else kind
-    if issubclass(kind, BaseModel):
-        return [*kind.model_fields, *(SHORT_FORMS if kind is _Top else ())]
-    return [field.name for field in dataclasses.fields(kind)]
+        fields = options.model_fields if issubclass(options, BaseModel) else {}
+        options = next(parts(fields[name].annotation), options) if name in fields else options
+    if issubclass(options, BaseModel):
+        return [*options.model_fields, *(SHORT_FORMS if options is _Top else ())]
+    return [field.name for field in dataclasses.fields(options)]
 
 
 def _with_defaults(spec: type[StageSpec], value: Mapping[str, Any], top: _Top) -> dict[str, Any]:
@@ -223,9 +223,9 @@ def _with_defaults(spec: type[StageSpec], value: Mapping[str, Any], top: _Top) -
 def _configure_all(stages: Mapping[str, StageSpec], problems: list[str]) -> dict[tuple[str, str], Any]:
     plugins = {}
     for name, spec in stages.items():
-        for field, kind, setting in spec.plugins():
+        for field, plugin_kind, setting in spec.plugins():
             try:
-                plugins[name, field] = configure(kind, setting)
+                plugins[name, field] = configure(plugin_kind, setting)
             except PluginError as error:
                 problems.append(f"{'dataset' if name == DATASET else f'stages.{name}.{field}'}: {error}")
     return plugins
@@ -241,18 +241,18 @@ def _model(top: _Top | None, problems: list[str]) -> ModelSpec:
         return dataclasses.replace(spec, encoder=None)
 
 
-def _outputs(stages: Mapping[str, StageSpec], given: Mapping[str, str], problems: list[str]) -> dict[str, str]:
+def _outputs(stages: Mapping[str, StageSpec], named: Mapping[str, str], problems: list[str]) -> dict[str, str]:
     outputs: dict[str, str] = {}
-    for kind in ("model", "index"):
-        names = [name for name, spec in stages.items() if kind in spec.parts]
-        if kind in given and given[kind] not in names:
-            told = f"{given[kind]!r} is no stage that makes a {kind}{suggestion(given[kind], names)}"
-            problems.append(f"outputs.{kind}: {told}")
-        elif own := [given[kind]] if kind in given else [name for name in names if stages[name].kind == kind]:
-            outputs[kind] = own[-1]
+    for name in ("model", "index"):
+        makers = [stage for stage, spec in stages.items() if name in spec.parts]
+        if name in named and named[name] not in makers:
+            reason = f"{named[name]!r} is no stage that makes a {name}{suggestion(named[name], makers)}"
+            problems.append(f"outputs.{name}: {reason}")
+        elif own := [named[name]] if name in named else [stage for stage in makers if stages[stage].kind == name]:
+            outputs[name] = own[-1]
     problems += [
-        f"outputs.{kind}: no such output{suggestion(kind, ['model', 'index'])}; it has: model, index"
-        for kind in given
-        if kind not in {"model", "index"}
+        f"outputs.{name}: no such output{suggestion(name, ['model', 'index'])}; it has: model, index"
+        for name in named
+        if name not in {"model", "index"}
     ]
     return outputs

@@ -59,8 +59,9 @@ def needs(plan: Plan) -> Iterator[Need]:
 def packages(plan: Plan) -> Iterator[Need]:
     """The optional parts of hardneg that the steps need; told without the network and without importing any."""
     for extra in extras(plan.steps.values(), plan):
-        told = absent(extra)
-        yield Need("package", f"hardneg[{extra}]", missing=told, exit_code=MissingDependency.exit_code if told else 0)
+        reason = absent(extra)
+        code = MissingDependency.exit_code if reason else 0
+        yield Need("package", f"hardneg[{extra}]", missing=reason, exit_code=code)
 
 
 def _looked_up(kind: str, subject: str, find: Callable[[], Lookup]) -> Need:
@@ -69,8 +70,8 @@ def _looked_up(kind: str, subject: str, find: Callable[[], Lookup]) -> Need:
     except HardnegError as error:
         return Need(kind, subject, missing=str(error), exit_code=error.exit_code)
     except OSError as error:
-        told = f"{error.filename}: cannot be read: {error.strerror}"
-        return Need(kind, subject, missing=told, exit_code=DataError.exit_code)
+        reason = f"{error.filename}: cannot be read: {error.strerror}"
+        return Need(kind, subject, missing=reason, exit_code=DataError.exit_code)
     return Need(kind, subject, there, ahead, note)
 
 
@@ -89,10 +90,10 @@ def _data(loader: object) -> Lookup:
     return Lookup(note=f"about {documents:,} documents" if documents else "")
 
 
-def _file(place: str, file: str) -> Lookup:
+def _file(field_path: str, file: str) -> Lookup:
     path = Path(file).expanduser()
     if not path.is_file():
-        raise DataError(f"{place}: no file {file}: put it there, or set {place}=FILE")
+        raise DataError(f"{field_path}: no file {file}: put it there, or set {field_path}=FILE")
     return Lookup(there=path.stat().st_size)
 
 

@@ -74,8 +74,8 @@ class OpenedIndex:
 def _searcher(laid: LaidIndex, device: str | None, numbered: _Numbered) -> Searcher:
     options = ExactOptions(device=device)
     if laid.backend is not None:
-        found: Searcher = laid.backend.open(laid.folder, numbered)
-        return found.using(options, None) if isinstance(found, ExactSearcher) else found
+        searcher: Searcher = laid.backend.open(laid.folder, numbered)
+        return searcher.using(options, None) if isinstance(searcher, ExactSearcher) else searcher
     if form_in(laid.folder) == "vectors" and not (laid.folder / SHARDS).exists():
         dense = DenseIndex.open(laid.folder).searcher
         return dense.using(options, None) if isinstance(dense, ExactSearcher) else dense

@@ -157,7 +157,13 @@ def explain(step: Step, store: Store) -> list[str]:
     if not others:
         return [*lines, f"no artifact of stage {step.verb} is there to compare with"]
     wanted = dict(_flat(step.origin))
-    nearest = max(others, key=lambda item: _likeness(wanted, dict(_flat(item.origin))))
+
+    def likeness(item: Artifact) -> float:
+        there = dict(_flat(item.origin))
+        same = sum(1 for path in wanted if wanted[path] == there.get(path))
+        return same + difflib.SequenceMatcher(None, str(sorted(wanted)), str(sorted(there))).quick_ratio()
+
+    nearest = max(others, key=likeness)
     there = dict(_flat(nearest.origin))
     lines.append(f"the most like artifact of stage {step.verb} is {nearest.key}; it differs in:")
     for path in sorted(wanted.keys() | there.keys()):
@@ -173,16 +179,16 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
         inputs["dataset"] = DATASET
     inputs |= spec.implied(recipe.view(name))
     plugins = {field: recipe.plugins[name, field] for field, _, _ in spec.plugins()}
-    places = {field: kind.location_options for field, kind, _ in marked_fields(spec, PluginKind)}
-    places |= {field: LOCATION_OPTIONS for field, plugin in plugins.items() if isinstance(plugin, TrainableReranker)}
-    places |= {field: plugin.places for field, plugin in plugins.items() if isinstance(plugin, ReadsContent)}
+    locations = {field: mark.location_options for field, mark, _ in marked_fields(spec, PluginKind)}
+    locations |= {field: LOCATION_OPTIONS for field, plugin in plugins.items() if isinstance(plugin, TrainableReranker)}
+    locations |= {field: plugin.places for field, plugin in plugins.items() if isinstance(plugin, ReadsContent)}
     origin: dict[str, Any] = {
         "scheme": SCHEME,
         "stage": spec.verb,
         "version": spec.version,
         "options": spec.identity(),
         "plugins": {
-            field: plugin_identity(setting.name, plugins[field], places.get(field, ()))
+            field: plugin_identity(setting.name, plugins[field], locations.get(field, ()))
             for field, _, setting in spec.plugins()
         },
         "inputs": {path: sources.start if target == START else steps[target].key for path, target in inputs.items()},
@@ -208,10 +214,10 @@ def _network_content(plugin: TrainableReranker, is_taught: bool) -> str:
     return plugin.fingerprint()
 
 
-def _file_digest(place: str, file: str, form: str) -> str:
+def _file_digest(field_path: str, file: str, form: str) -> str:
     path = Path(file).expanduser()
     if not path.is_file():
-        raise DataError(f"{place}: no file {file}: set {place}=FILE, {form}")
+        raise DataError(f"{field_path}: no file {file}: set {field_path}=FILE, {form}")
     return file_digest(path)
 
 
@@ -231,11 +237,11 @@ def _order(stages: Mapping[str, StageSpec]) -> list[str]:
 
 
 def _ancestors(steps: Mapping[str, Step], name: str) -> set[str]:
-    found = {name}
+    names = {name}
     for target in steps[name].inputs.values():
-        if target != START and target not in found:
-            found |= _ancestors(steps, target)
-    return found
+        if target != START and target not in names:
+            names |= _ancestors(steps, target)
+    return names
 
 
 def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -244,9 +250,3 @@ def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield from _flat(item, f"{path}.{key}" if path else str(key))
     else:
         yield path, value
-
-
-def _likeness(wanted: Mapping[str, Any], there: Mapping[str, Any]) -> float:
-    same = sum(1 for path in wanted if wanted[path] == there.get(path))
-    text = difflib.SequenceMatcher(None, str(sorted(wanted)), str(sorted(there))).quick_ratio()
-    return same + text

@@ -18,20 +18,16 @@ def reference_problems(view: RecipeView, written: set[str]) -> list[str]:
     for name, spec in stages.items():
         for field, target, need in spec.references():
             where = f"stages.{name}.{field}"
-            made = ("model",) if target == START else stages[target].makes if target in stages else ()
-            fitting = [
-                other for other, item in stages.items() if {*item.makes} & {*need.artifact_types} and other != name
-            ]
-            if not made and target not in written:
+            makes = ("model",) if target == START else stages[target].makes if target in stages else ()
+            needed = {*need.artifact_types}
+            fitting = [other for other, item in stages.items() if {*item.makes} & needed and other != name]
+            wanted = " or ".join(need.artifact_types)
+            if not makes and target not in written:
                 hint = suggestion(target, fitting) or suggestion(target, stages)
-                problems.append(
-                    f"{where}: no stage {target!r}{hint}; it needs one that makes {' or '.join(need.artifact_types)}"
-                )
-            elif made and not {*made} & {*need.artifact_types}:
+                problems.append(f"{where}: no stage {target!r}{hint}; it needs one that makes {wanted}")
+            elif makes and not {*makes} & needed:
                 hint = f"; such are: {', '.join(fitting)}" if fitting else ""
-                problems.append(
-                    f"{where}: {target!r} makes {made[0]}, but {' or '.join(need.artifact_types)} is needed{hint}"
-                )
+                problems.append(f"{where}: {target!r} makes {makes[0]}, but {wanted} is needed{hint}")
             traits = view.at(name).traits(target)
             for trait, advice in need.refuses.items():
                 if trait in traits:

@@ -34,9 +34,9 @@ def default_folder(recipe: str, preset: str) -> Path:
     return Path("runs") / "-".join(filter(None, [recipe, preset]))
 
 
-def maker(place: str) -> str | None:
+def maker(folder: str) -> str | None:
     """The command that makes what lies at `place`, in a shipped recipe's default run folder; None where none does."""
-    parts = Path(place).parts
+    parts = Path(folder).parts
     for recipe, path in shipped_recipes().items() if len(parts) > 2 else ():
         for preset in read_whole_tree(path).get("presets") or () if parts[1].startswith(recipe) else ():
             if parts[:2] == default_folder(recipe, preset).parts:
@@ -58,12 +58,12 @@ def artifacts_of(folder: Path, store: Store) -> dict[str, Artifact]:
         raise DataError(f"{path}: cannot be read ({error.strerror}): give the folder of a finished recipe") from None
     except (yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError):
         raise DataError(f"{path}: damaged: run the recipe again") from None
-    found = {name: artifact for name, key in named.items() if key.isalnum() and (artifact := store.find(key))}
-    if not found:
+    artifacts = {name: artifact for name, key in named.items() if key.isalnum() and (artifact := store.find(key))}
+    if not artifacts:
         raise DataError(
             f"{folder}: none of its steps is in the store {store.root}; name the right one with {{store}}", "store"
         )
-    return found
+    return artifacts
 
 
 COMMAND = "recipe run"
@@ -98,26 +98,26 @@ def publish(plan: "Plan", artifacts: Mapping[str, Artifact], store: Store, out: 
 
 def inputs_of(recipe: "Recipe") -> list[Path]:
     """The files and folders that a recipe reads: itself, its dataset, its models; some may be no paths at all."""
-    found = [str(recipe.source), recipe.model.name]
+    inputs = [str(recipe.source), recipe.model.name]
     for plugin in recipe.plugins.values():
         values = {field.name: getattr(plugin, field.name) for field in fields(plugin)}
-        found += [str(value) for name, value in values.items() if name == "source" or isinstance(value, Path)]
+        inputs += [str(value) for name, value in values.items() if name == "source" or isinstance(value, Path)]
     for name, spec in recipe.stages.items():
         network = spec.network(recipe.view(name))
-        found += [network.name] if network else []
-        found += [file for _, _, file in input_files(spec)]
-    return [Path(name).expanduser() for name in dict.fromkeys(found) if name]
+        inputs += [network.name] if network else []
+        inputs += [file for _, _, file in input_files(spec)]
+    return [Path(name).expanduser() for name in dict.fromkeys(inputs) if name]
 
 
 def names(plan: "Plan") -> list[str]:
     """What `publish` may write into a run folder, by name, whichever steps are made. Folders end in "/"."""
-    found = {METRICS, LOCK, *(f"{kind}/" for kind in plan.recipe.outputs)}
+    written = {METRICS, LOCK, *(f"{output}/" for output in plan.recipe.outputs)}
     for name, step in plan.steps.items():
         alone = replace(plan.recipe.view(name), stages={name: step.spec})
         for view in (alone, plan.recipe.view(name)):
-            places = step.spec.publishes(view).items()
-            found |= {place if Path(source).suffix else f"{place}/" for place, source in places}
-    return sorted(found)
+            published = step.spec.publishes(view).items()
+            written |= {target if Path(source).suffix else f"{target}/" for target, source in published}
+    return sorted(written)
 
 
 def lock_content(plan: "Plan") -> dict[str, Any]:
@@ -134,12 +134,12 @@ def lock_content(plan: "Plan") -> dict[str, Any]:
 
 def _published(plan: "Plan", artifacts: Mapping[str, Artifact]) -> dict[str, Path]:
     """Place in the run folder to what is there of an artifact, as the stages that were made say, then the outputs."""
-    recipe, found = plan.recipe, dict[str, Path]()
-    made = {name: recipe.stages[name] for name in artifacts}
+    recipe, paths = plan.recipe, dict[str, Path]()
+    stages = {name: recipe.stages[name] for name in artifacts}
     for name, artifact in artifacts.items():
-        places = recipe.stages[name].publishes(replace(recipe.view(name), stages=made))
-        found |= {place: artifact.path / source for place, source in places.items()}
-    for kind, name in recipe.outputs.items():
+        published = recipe.stages[name].publishes(replace(recipe.view(name), stages=stages))
+        paths |= {target: artifact.path / source for target, source in published.items()}
+    for artifact_type, name in recipe.outputs.items():
         if output := artifacts.get(name):
-            found[kind] = output.path / recipe.stages[name].parts[kind]
-    return found
+            paths[artifact_type] = output.path / recipe.stages[name].parts[artifact_type]
+    return paths

@@ -56,18 +56,18 @@ Seeds = Annotated[_Seeds, BeforeValidator(_listed)]
 def seed_problems(stages: Mapping[str, StageSpec], tree: Mapping[str, Any], seeds: _Seeds) -> list[str]:
     """What is wrong with `seeds` beside these stages, one line each; `tree`: what is written of them."""
     problems = []
-    for place, name in enumerate(seeds.stages):
+    for number, name in enumerate(seeds.stages):
         if name not in stages:
-            problems.append(f"seeds.stages.{place}: no stage {name!r}{suggestion(name, stages)}")
+            problems.append(f"seeds.stages.{number}: no stage {name!r}{suggestion(name, stages)}")
         elif _seed_path(stages[name]) is None:
-            problems.append(f"seeds.stages.{place}: {name!r} (stage {stages[name].verb}) draws nothing: leave it out")
+            problems.append(f"seeds.stages.{number}: {name!r} (stage {stages[name].verb}) draws nothing: leave it out")
     drawing = _drawing(stages, seeds)
     if not drawing and not problems:
         problems.append("seeds: no stage of this recipe trains: leave it out")
     for name in drawing:
         if _is_written(tree["stages"].get(name), path := _seed_path(stages[name])):
-            told = "`seeds` gives this stage its seed: leave this out, or name the stages to seed in seeds.stages"
-            problems.append(f"stages.{name}.{path}: {told}")
+            reason = "`seeds` gives this stage its seed: leave this out, or name the stages to seed in seeds.stages"
+            problems.append(f"stages.{name}.{path}: {reason}")
     return problems + list(_name_problems(stages, _seeded(stages, seeds)))
 
 
@@ -77,18 +77,25 @@ def over_seeds(recipe: "Recipe", seeds: _Seeds) -> "Recipe":
     Raises:
         RecipeError: a verb keeps the name of another stage where it does not say so.
     """
-    made = _seeded(recipe.stages, seeds)
-    stages = dict(_copied(recipe.stages, made, _drawing(recipe.stages, seeds)))
-    if lost := list(_left_behind(stages, made)):
+    seeded = _seeded(recipe.stages, seeds)
+    stages = dict(_copied(recipe.stages, seeded, _drawing(recipe.stages, seeds)))
+    # a verb, or a row of one seed, cannot name all that is made once a seed
+    lost = [
+        f"stages.{name}.{path}: {target!r} is made once a seed, which cannot stand here"
+        for name, spec in stages.items()
+        for path, target, _ in spec.references()
+        if target in seeded.copies
+    ]
+    if lost:
         raise RecipeError(str(recipe.source), lost)
     plugins = {
         (copy, field): plugin
         for (name, field), plugin in recipe.plugins.items()
-        for copy in made.copies.get(name, {0: name}).values()
+        for copy in seeded.copies.get(name, {0: name}).values()
     }
-    first = {name: next(iter(copies.values())) for name, copies in made.copies.items()}
-    outputs = {kind: first.get(name, name) for kind, name in recipe.outputs.items()}
-    return replace(recipe, stages=stages, plugins=plugins, outputs=outputs, copies=made.copies)
+    first = {name: next(iter(copies.values())) for name, copies in seeded.copies.items()}
+    outputs = {output: first.get(name, name) for output, name in recipe.outputs.items()}
+    return replace(recipe, stages=stages, plugins=plugins, outputs=outputs, copies=seeded.copies)
 
 
 def _seed_path(spec: StageSpec) -> str | None:
@@ -114,54 +121,44 @@ def _is_written(stage: Any, path: str | None) -> bool:
 
 
 def _seeded(stages: Mapping[str, StageSpec], seeds: _Seeds) -> SeededStages:
-    drawing, found = set(_drawing(stages, seeds)), dict[str, frozenset[str]]()
+    drawing, known = set(_drawing(stages, seeds)), dict[str, frozenset[str]]()
 
     def trainings(name: str, trail: frozenset[str] = frozenset()) -> frozenset[str]:
         if name not in stages or name in trail:
             return frozenset()
-        if name not in found:
+        if name not in known:
             reads_all = type(stages[name]).over_seeds is not StageSpec.over_seeds
             named = () if reads_all else (target for _, target, _ in stages[name].references())
             own = frozenset({name} & drawing)
-            found[name] = own.union(*(trainings(target, trail | {name}) for target in named))
-        return found[name]
+            known[name] = own.union(*(trainings(target, trail | {name}) for target in named))
+        return known[name]
 
     decided = {name: by for name in stages if (by := trainings(name))}
     return SeededStages({name: {seed: f"{name}-seed-{seed}" for seed in seeds.values} for name in decided}, decided)
 
 
-def _name_problems(stages: Mapping[str, StageSpec], made: SeededStages) -> Iterator[str]:
-    for name, copies in made.copies.items():
+def _name_problems(stages: Mapping[str, StageSpec], seeded: SeededStages) -> Iterator[str]:
+    for name, copies in seeded.copies.items():
         for copy in copies.values():
             if copy in stages or not NAME.fullmatch(copy):
                 why = "a stage of that name is there already" if copy in stages else "that is too long"
                 yield f"stages.{name}: with a seed it is called {copy!r}, and {why}: name it otherwise"
-    if (count := sum(map(len, made.copies.values())) + len(stages) - len(made.copies)) > _MOST_STAGES:
+    if (count := sum(map(len, seeded.copies.values())) + len(stages) - len(seeded.copies)) > _MOST_STAGES:
         yield f"seeds: comes to {counted(count, 'stage')}; {_MOST_STAGES:,} is the most"
 
 
 def _copied(
-    stages: Mapping[str, StageSpec], made: SeededStages, drawing: Iterable[str]
+    stages: Mapping[str, StageSpec], seeded: SeededStages, drawing: Iterable[str]
 ) -> Iterator[tuple[str, StageSpec]]:
     """All stages in their order, the copies of one behind each other."""
     for name, spec in stages.items():
-        if name not in made.copies:
-            named = any(target in made.copies for _, target, _ in spec.references())
-            yield name, spec.over_seeds(made) if named else spec
-        for seed, copy in made.copies.get(name, {}).items():
-            renamed = with_references(spec, {other: copies[seed] for other, copies in made.copies.items()})
-            yield copy, _with_seed(renamed, seed) if name in drawing else renamed
-
-
-def _with_seed(spec: StageSpec, seed: int) -> StageSpec:
-    options = getattr(spec, "options", None)
-    changed = {"seed": seed} if options is None else {"options": replace(options, seed=seed)}
-    return spec.model_copy(update=changed)
-
-
-def _left_behind(stages: Mapping[str, StageSpec], made: SeededStages) -> Iterator[str]:
-    """References that still name what is made once a seed: where a verb, or a row of one seed, cannot name it all."""
-    for name, spec in stages.items():
-        for path, target, _ in spec.references():
-            if target in made.copies:
-                yield f"stages.{name}.{path}: {target!r} is made once a seed, which cannot stand here"
+        if name not in seeded.copies:
+            named = any(target in seeded.copies for _, target, _ in spec.references())
+            yield name, spec.over_seeds(seeded) if named else spec
+        for seed, copy in seeded.copies.get(name, {}).items():
+            renamed = with_references(spec, {other: copies[seed] for other, copies in seeded.copies.items()})
+            if name in drawing:
+                options = getattr(renamed, "options", None)
+                own = {"seed": seed} if options is None else {"options": replace(options, seed=seed)}
+                renamed = renamed.model_copy(update=own)
+            yield copy, renamed

@@ -7,7 +7,7 @@ from hardneg.recipe.yaml_load import parse_setting
 from hardneg.registry.plugins import suggestion
 
 _MOST_DOTS = 20
-_IN_PLACE_OF = {
+_REPLACES = {
     "epochs": {"max_steps", "stop_at"},
     "max_steps": {"epochs", "stop_at"},
     "warmup_ratio": {"warmup_steps"},
@@ -40,8 +40,8 @@ def apply_settings(tree: Mapping[str, Any], settings: Sequence[str]) -> tuple[di
 
 def replaced(changes: Mapping[str, Any]) -> set[str]:
     """The keys that a mapping sets back, as it says the same in another way."""
-    given = {key for key, value in changes.items() if isinstance(value, int | float | str)}
-    return set().union(*(_IN_PLACE_OF[key] for key in given & _IN_PLACE_OF.keys())) - changes.keys()
+    written = {key for key, value in changes.items() if isinstance(value, int | float | str)}
+    return set().union(*(_REPLACES[key] for key in written & _REPLACES.keys())) - changes.keys()
 
 
 def _without_strays(
@@ -56,14 +56,17 @@ def _without_strays(
         top, _, rest = path.partition(".")
         name, inside, _ = rest.partition(".")
         if top == "stages" and inside and name not in known and "stage" not in (stages.get(name) or ()):
-            told = f"no stage {name!r}{suggestion(name, known)}; there are: {', '.join(map(str, known))}"
-            problems.append(f"set {path}: {told}")
+            reason = f"no stage {name!r}{suggestion(name, known)}; there are: {', '.join(map(str, known))}"
+            problems.append(f"set {path}: {reason}")
             strays.add(name)
     return {**changed, "stages": {name: value for name, value in stages.items() if name not in strays}}
 
 
 def _set(tree: Any, path: list[str], value: Any) -> dict[str, Any]:
-    branch = dict(tree) if isinstance(tree, Mapping) else _as_mapping(tree)
+    branch: dict[str, Any] = dict(tree) if isinstance(tree, Mapping) else {}
+    if isinstance(tree, str):  # a short form (`star`, `beir:PATH`, a model's name) becomes its long form
+        name, colon, source = tree.partition(":")
+        branch = {"name": tree} if not colon or name == "packaged" else {"name": name, "source": source}
     branch[path[0]] = _set(branch.get(path[0]), path[1:], value) if len(path) > 1 else value
     return branch
 
@@ -73,11 +76,3 @@ def _without(tree: Any, path: list[str]) -> Any:
         return tree
     rest = {key: value for key, value in tree.items() if key != path[0]}
     return rest if len(path) == 1 else {**tree, path[0]: _without(tree[path[0]], path[1:])}
-
-
-def _as_mapping(value: Any) -> dict[str, Any]:
-    """A short form (`star`, `beir:PATH`, a model's name) in its long form, so that an option can be set in it."""
-    if not isinstance(value, str):
-        return {}
-    name, colon, source = value.partition(":")
-    return {"name": value} if not colon or name == "packaged" else {"name": name, "source": source}

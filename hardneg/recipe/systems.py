@@ -102,7 +102,7 @@ class _Row:
     label: str
     stage: str
     where: str
-    asked: bool
+    stated: bool
 
 
 @dataclass
@@ -120,26 +120,26 @@ class Systems:
 
     def expand(self, stages: Mapping[str, Any]) -> dict[str, Any]:
         """The stages, and behind each with a `system` those that it stands for; what is written is laid over them."""
-        made: dict[str, Any] = {}
+        expanded: dict[str, Any] = {}
         rows: list[_Row] = []
         for name, stage in stages.items():
             if not isinstance(stage, Mapping) or SYSTEM not in stage:
-                made.setdefault(name, stage)
+                expanded.setdefault(name, stage)
                 continue
             where = f"{_STAGES}.{name}.{SYSTEM}"
-            made[name] = {key: value for key, value in stage.items() if key != SYSTEM}
+            expanded[name] = {key: value for key, value in stage.items() if key != SYSTEM}
             if system := self._read(stage[SYSTEM], where):
                 behind = _behind(name, stage.get("index"), system)
-                made |= {other: self._laid(other, value, stages, where) for other, value in behind.items()}
+                expanded |= {other: self._laid(other, value, stages, where) for other, value in behind.items()}
                 rows += _rows(name, system, where)
-        self._add(rows, made)
-        return made
+        self._add(rows, expanded)
+        return expanded
 
-    def _read(self, given: Any, where: str) -> _System | None:
+    def _read(self, setting: Any, where: str) -> _System | None:
         """A system with the defaults; None where there is none, or a mistake."""
-        if is_removed(given):
+        if is_removed(setting):
             return None
-        own = given if isinstance(given, Mapping) else {"name": given}
+        own = setting if isinstance(setting, Mapping) else {"name": setting}
         defaults = self.defaults if isinstance(self.defaults, Mapping) else {}
         whole = without_removed(lay_under({"searches": {"test": {}}}, lay_under(defaults, own)))
         if isinstance(searches := whole.get("searches"), Mapping):
@@ -166,22 +166,22 @@ class Systems:
             if is_removed(stages.get(row.stage)):
                 continue
             if not isinstance(table, Mapping):
-                if row.asked:
+                if row.stated:
                     hint = suggestion(row.table, stages)
                     self.problems.append(f"{row.where}: no stage {row.table!r}{hint}, for {row.label!r} to stand in")
                 continue
             others = added.setdefault((row.table, row.field), {})
             if other := others.get(row.label):
                 advice = "give the search a `row` of its own" if row.owner == other.owner else "name one otherwise"
-                told = f"{row.label!r} in {row.table!r} is a row of {other.where} already"
-                self.problems.append(f"{row.where}: {told}; {advice}")
+                reason = f"{row.label!r} in {row.table!r} is a row of {other.where} already"
+                self.problems.append(f"{row.where}: {reason}; {advice}")
             others[row.label] = row
         for (name, field), own in added.items():
             stages[name] = {**stages[name], field: self._labels(name, field, stages[name].get(field), own)}
 
-    def _labels(self, name: str, field: str, given: Any, own: Mapping[str, _Row]) -> dict[str, Any]:
+    def _labels(self, name: str, field: str, setting: Any, own: Mapping[str, _Row]) -> dict[str, Any]:
         """Those that are written of a table and those of systems, in order."""
-        written = given if isinstance(given, Mapping) else {}
+        written = setting if isinstance(setting, Mapping) else {}
         labels = lay_under({label: row.stage for label, row in own.items()}, written)
 
         def rank(label: str) -> Rank:
@@ -192,30 +192,30 @@ class Systems:
         return {label: labels[label] for label in sorted(labels, key=rank)}
 
     def _written(self, *path: str) -> str:
-        place = (_STAGES, *map(str, path))
-        return self.origins.get(place, ".".join(place))
+        location = (_STAGES, *map(str, path))
+        return self.origins.get(location, ".".join(location))
 
 
 def _behind(name: str, index: Any, system: _System) -> dict[str, dict[str, Any]]:
     """The stages that a system stands for, by name: its index where it has its own, and its searches."""
-    made: dict[str, dict[str, Any]] = {}
+    stages: dict[str, dict[str, Any]] = {}
     searched = {"index": system.index or f"{name}-index"}
     if system.index is None and isinstance(index, str):
         searched = {"index": index, "model": name}
     elif system.index is None:
-        made[searched["index"]] = {"stage": "encode", "model": name, **system.encode}
+        stages[searched["index"]] = {"stage": "encode", "model": name, **system.encode}
     for end, search in system.searches.items():
-        made[f"{name}-{end}"] = {"stage": "search", **searched, **(search.model_extra or {})}
-    return made
+        stages[f"{name}-{end}"] = {"stage": "search", **searched, **(search.model_extra or {})}
+    return stages
 
 
 def _rows(name: str, system: _System, where: str) -> Iterator[_Row]:
     for end, search in system.searches.items():
         table = system.evaluation if search.evaluation is None else search.evaluation
-        asked = search.evaluation is not None or "evaluation" in system.model_fields_set
+        stated = search.evaluation is not None or "evaluation" in system.model_fields_set
         if table and search.row:
             yield _Row(
-                name, end, table, "runs", search.row.replace("{name}", system.name), f"{name}-{end}", where, asked
+                name, end, table, "runs", search.row.replace("{name}", system.name), f"{name}-{end}", where, stated
             )
     if system.report:
         yield _Row(name, "", system.report, "training", system.name, name, where, "report" in system.model_fields_set)

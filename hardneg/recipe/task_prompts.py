@@ -37,14 +37,14 @@ def dataset_names(dataset: Any) -> list[str]:
 
 
 def _one(value: Mapping[str, Any], names: list[str], path: str, problems: list[str]) -> Any:
-    given = value[BY_DATASET]
-    if len(value) > 1 or not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+    by_dataset = value[BY_DATASET]
+    if len(value) > 1 or not isinstance(by_dataset, Mapping) or not all(isinstance(name, str) for name in by_dataset):
         problems.append(f"{path}.{BY_DATASET}: must map names of datasets to prompts, and stand alone")
         return None
     for name in (*names, _OTHERS):
-        if name in given:
-            return given[name]
+        if name in by_dataset:
+            return by_dataset[name]
     called = " or ".join(map(repr, names)) or "not told"
-    hint = suggestion(names[0], list(given)) if names else ""
+    hint = suggestion(names[0], list(by_dataset)) if names else ""
     problems.append(f"{path}.{BY_DATASET}: none for this dataset, which is called {called}{hint}; add it, or `default`")
     return None

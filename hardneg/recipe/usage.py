@@ -20,15 +20,15 @@ def usage(processes: int) -> Iterator[dict[str, Any]]:
     the most that this process held in main memory meanwhile (where the system cannot tell, since it began).
     peak_gpu_memory: bytes, on a GPU only.
     """
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     with suppress(OSError):
         (_PROC / "clear_refs").write_text("5", encoding="ascii")
     if gpu := _cuda():
         gpu.reset_peak_memory_stats()
-    yield found
-    found |= {"processes": processes, "device": "cpu", "processor": this_cpu().name, "peak_memory": _peak_memory()}
+    yield facts
+    facts |= {"processes": processes, "device": "cpu", "processor": this_cpu().name, "peak_memory": _peak_memory()}
     if (cuda := _cuda()) and (peak := int(cuda.max_memory_allocated())):
-        found |= {"device": str(cuda.get_device_name()), "peak_gpu_memory": peak}
+        facts |= {"device": str(cuda.get_device_name()), "peak_gpu_memory": peak}
 
 
 def _peak_memory() -> int:

@@ -41,8 +41,8 @@ class _Loader(yaml.SafeLoader):
         text = str(node.value)
         if ":" in text or (whole and _LEADING_ZERO.match(text)):
             why = "colons for base 60" if ":" in text else "a leading 0 for base 8"
-            told = f"{text} is {value} to YAML, which takes {why}; write {value}, or quote it as a text"
-            raise _OtherNumber(None, None, told, node.start_mark)
+            reason = f"{text} is {value} to YAML, which takes {why}; write {value}, or quote it as a text"
+            raise _OtherNumber(None, None, reason, node.start_mark)
         return value
 
 
@@ -95,8 +95,8 @@ def find_recipe(name: str) -> Path:
         raise UsageError(f"no recipe file {name}")
     recipes = shipped_recipes() | shipped_bases()
     if name not in recipes:
-        told = f"no recipe is called {name!r}{suggestion(name, recipes)}; the nearest are: "
-        raise UsageError(f"{told}{', '.join(nearest(name, recipes))}; `hardneg recipe list` shows all; or give a path")
+        near = f"{suggestion(name, recipes)}; the nearest are: {', '.join(nearest(name, recipes))}"
+        raise UsageError(f"no recipe is called {name!r}{near}; `hardneg recipe list` shows all; or give a path")
     return recipes[name]
 
 
@@ -216,7 +216,7 @@ def check_values(value: Any, known: dict[int, int] | None = None, depth: int = 0
 
 def _check_scalar(value: Any) -> None:
     if isinstance(value, str):
-        if "\0" in value or not _is_unicode(value):
+        if "\0" in value or value.encode(errors="ignore").decode() != value:
             raise ValueError(f"{value!r:.40} holds a character that is none")
     elif isinstance(value, float):
         if not math.isfinite(value):
@@ -226,11 +226,3 @@ def _check_scalar(value: Any) -> None:
             raise ValueError(f"a whole number of {value.bit_length()} bits; 64 is the most")
     elif value is not None:
         raise ValueError(f"{value!r:.40} is a {type(value).__name__}; a text needs quotes here")
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -103,7 +103,7 @@ def _meet(here: World) -> "Store":
 
     if here.several_machines and "GLOO_SOCKET_IFNAME" not in os.environ and (name := _interface()):
         os.environ["GLOO_SOCKET_IFNAME"] = name
-    place = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+    address = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
     minutes = f"within {MEETING.total_seconds() / 60:g} minutes"
     end = time.monotonic() + MEETING.total_seconds()
     came = 0
@@ -114,9 +114,9 @@ def _meet(here: World) -> "Store":
             time.sleep(0.05)
     except (RuntimeError, ValueError) as error:
         reason = str(error).split("\n")[0]
-        raise UsageError(f"process 0 at {place} was not met {minutes} ({reason})") from error
+        raise UsageError(f"process 0 at {address} was not met {minutes} ({reason})") from error
     if came < here.size:
-        raise UsageError(f"{came} of {here.size} processes came to {place} {minutes}; start them on every machine")
+        raise UsageError(f"{came} of {here.size} processes came to {address} {minutes}; start them on every machine")
     store.set_timeout(PATIENCE)
     return store
 
@@ -127,12 +127,12 @@ def _interface() -> str | None:
 
     host, port = os.environ.get("MASTER_ADDR", ""), int(os.environ.get("MASTER_PORT", "0"))
     with suppress(OSError):
-        family, kind, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, kind) as probe:
+        family, socket_type, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket_type) as probe:
             probe.connect(address)
             own = probe.getsockname()[0]
-        for name, found in psutil.net_if_addrs().items():
-            if own in {item.address for item in found} and not own.startswith("127.") and own != "::1":
+        for name, addresses in psutil.net_if_addrs().items():
+            if own in {item.address for item in addresses} and not own.startswith("127.") and own != "::1":
                 return str(name)
     return None
 
@@ -252,9 +252,9 @@ def _largest(size: int, device: "torch.device") -> int:
     """The largest of all processes' sizes."""
     import torch
 
-    told = torch.tensor(size, device=device)
-    torch.distributed.all_reduce(told, torch.distributed.ReduceOp.MAX)
-    return int(told)
+    largest = torch.tensor(size, device=device)
+    torch.distributed.all_reduce(largest, torch.distributed.ReduceOp.MAX)
+    return int(largest)
 
 
 @cache
@@ -285,11 +285,11 @@ def _store() -> "Store":
     return PrefixStore("hardneg", _get_default_store())
 
 
-def _next_key(kind: str) -> str:
+def _next_key(operation: str) -> str:
     """Names one meeting of the processes: they come to their meetings in the same order."""
     global _calls
     _calls += 1
-    return f"{kind}/{_calls}"
+    return f"{operation}/{_calls}"
 
 
 def _wait(done: Any) -> None:

@@ -32,8 +32,8 @@ _log = logging.getLogger(__name__)
 class _Passing(Exception):
     """What may be otherwise at the next attempt; after: the seconds that the server asks to wait."""
 
-    def __init__(self, told: str, after: float = 0.0) -> None:
-        super().__init__(told)
+    def __init__(self, reason: str, after: float = 0.0) -> None:
+        super().__init__(reason)
         self.after = after
 
 
@@ -76,8 +76,8 @@ def key_of(model: str, variable: str | None) -> str | None:
     if not (key := os.environ.get(variable, "").strip()):
         raise ModelError(f"model {model!r}: no API key: set the environment variable {variable}")
     if not (key.isascii() and key.isprintable()):
-        told = f"the environment variable {variable} has characters that no HTTP header takes"
-        raise ModelError(f"model {model!r}: {told}: set it to the API key alone")
+        reason = f"the environment variable {variable} has characters that no HTTP header takes"
+        raise ModelError(f"model {model!r}: {reason}: set it to the API key alone")
     return key
 
 
@@ -127,9 +127,9 @@ class ModelServer:
         """Ends the connections."""
         self._http.close()
 
-    def error(self, told: str) -> ModelError:
+    def error(self, reason: str) -> ModelError:
         """An error that names the model and where it is; without the key."""
-        return ModelError(f"model {self.endpoint.said['model']!r} at {self.endpoint.url}: {self.without_key(told)}")
+        return ModelError(f"model {self.endpoint.said['model']!r} at {self.endpoint.url}: {self.without_key(reason)}")
 
     def without_key(self, text: str) -> str:
         """The text without the key, which a server may repeat."""
@@ -141,8 +141,8 @@ class ModelServer:
         pause = max(error.after, random.uniform(0.5, 1.0) * longest)
         if time.monotonic() + pause > request.end:
             attempts = f"{request.attempts} attempt{'s' if request.attempts > 1 else ''}"
-            told = f"given up after {attempts} in {self.endpoint.deadline:g} s"
-            raise self.error(f"{told}; the last one: {error}") from None
+            reason = f"given up after {attempts} in {self.endpoint.deadline:g} s"
+            raise self.error(f"{reason}; the last one: {error}") from None
         _log.info("%s: %s; asked again in %.1f s", self.endpoint.url, self.without_key(str(error)), pause)
         return pause
 
@@ -161,10 +161,10 @@ class ModelServer:
             raise self.error(self._reason(error)) from None
         if response.status_code != 200:
             line = self._shown(_first_line(self.without_key(content.decode("utf-8", "replace"))))
-            told = f"status {response.status_code}{f': {line}' if line else ''}"
+            reason = f"status {response.status_code}{f': {line}' if line else ''}"
             if response.status_code in _PASSING:
-                raise _Passing(told, _seconds(response.headers.get("Retry-After"), response.headers.get("Date")))
-            raise self.error("; ".join(filter(None, (told, _REFUSED.get(response.status_code)))))
+                raise _Passing(reason, _seconds(response.headers.get("Retry-After"), response.headers.get("Date")))
+            raise self.error("; ".join(filter(None, (reason, _REFUSED.get(response.status_code)))))
         return content
 
     def _read(self, response: "httpx.Response", request: _Request) -> bytes:
@@ -188,8 +188,8 @@ class ModelServer:
 def _first_line(text: str) -> str:
     """What a body says first, in printable characters: `error.message`, `message`, `detail`, or the line itself."""
     try:
-        found = json.loads(text)
-        error = found.get("error", found.get("message", found.get("detail", text)))
+        body = json.loads(text)
+        error = body.get("error", body.get("message", body.get("detail", text)))
         text = str(error.get("message", error) if isinstance(error, dict) else error)
     except (ValueError, AttributeError, RecursionError):
         pass

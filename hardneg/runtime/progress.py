@@ -59,7 +59,7 @@ class Lines:
     """
 
     def __init__(self, tell: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
-        self.tell, self.clock, self.told = tell, clock, clock()
+        self.tell, self.clock, self.reported = tell, clock, clock()
 
     @contextmanager
     def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Task]:
@@ -88,14 +88,14 @@ class _LinesTask:
     def advance(self, count: int = 1) -> None:
         self.done += count
         now = self.lines.clock()
-        if now - self.lines.told >= EVERY:
-            self.lines.told = now
-            self.lines.tell(f"{self.title}: {', '.join(self._told(now - self.began))}")
+        if now - self.lines.reported >= EVERY:
+            self.lines.reported = now
+            self.lines.tell(f"{self.title}: {', '.join(self._line_parts(now - self.began))}")
 
     def describe(self, text: str) -> None:
         self.note = text
 
-    def _told(self, seconds: float) -> Iterator[str]:
+    def _line_parts(self, seconds: float) -> Iterator[str]:
         yield f"{self.done:,}{'' if self.total is None else f' of {self.total:,}'} {self.unit}"
         rate = (self.done - self.before) / seconds if seconds and seconds >= EVERY else 0.0
         if rate:

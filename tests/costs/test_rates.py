@@ -130,7 +130,7 @@ def test_a_file_with_mistakes_is_told_line_by_line(content: str, told: list[str]
 
 
 def test_a_kept_file_that_is_damaged_counts_for_nothing() -> None:
-    place: Any = this_cpu().place
-    place.parent.mkdir(parents=True)
-    place.write_text("{")
+    path: Any = this_cpu().path
+    path.parent.mkdir(parents=True)
+    path.write_text("{")
     assert measured(this_cpu()) is None and not named(None).rates.encode

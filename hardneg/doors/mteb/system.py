@@ -79,7 +79,7 @@ class TaskSystem:
         model = changed["model"]
         if isinstance(model, Mapping) and "task" not in model and _has_task(model):
             changed = {**changed, "model": {**model, "task": instruction(task) if task is not None else _NONE}}
-        return check_recipe(changed, Path("mteb"), found=problems)
+        return check_recipe(changed, Path("mteb"), earlier=problems)
 
     @property
     def _stages(self) -> dict[str, Any]:

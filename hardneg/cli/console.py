@@ -132,7 +132,7 @@ def _shown(item: Any) -> Any:
 def measured_tables(console: "Console", measured: "Measured") -> None:
     """Prints one row a system, best in bold, significant differences marked, and one row a paired test."""
     from hardneg.report.content import BRACKETS, ReportContent, systems_section, tests_by_metric
-    from hardneg.report.seeds import seed_tests_by_metric
+    from hardneg.report.seed_section import seed_tests_by_metric
 
     section = systems_section(ReportContent.of("", measured))
     [systems] = section.tables

@@ -59,7 +59,7 @@ def _write_report(output: Path, judging: RunsToScore, title: str, system: str, o
     """Measures the runs and writes the page, which is about the run `system`."""
     from hardneg.report.content import ReportContent
     from hardneg.report.page import NAMES, write_report
-    from hardneg.report.queries import Passages
+    from hardneg.report.query_section import Passages
 
     judge, runs = judging.judge, judging.files
     source = (judge.dataset or "").partition(":")[2]

@@ -1,8 +1,11 @@
-"""An axis of a figure that is drawn into a page: where values stand on it, and round numbers to mark it by."""
+"""The axes of a figure that is drawn into a page, with round numbers as marks, grid, and names that stand apart."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import ceil, floor, log10
+
+from hardneg.report.svg import line, words
 
 _ROUND = (1.0, 2.0, 2.5, 5.0, 10.0)
 _MOST_MARKS = 5
@@ -52,6 +55,30 @@ def wide_axis(values: Iterable[float], ends: tuple[float, float]) -> Axis:
 def mark_of(value: float) -> str:
     """A mark's value as it stands beside an axis."""
     return f"{value:,.6g}".replace("-", "−")
+
+
+def frame(across: Axis, upright: Axis) -> Iterator[str]:
+    """Grid and marks of both axes; that from top to bottom ends where the other one's marks stand."""
+    for value in upright.marks:
+        yield line(across.ends, (upright.place(value),) * 2, "grid")
+        yield words(0, upright.place(value) + 4, mark_of(value), kind="mark")
+    bottom, top = upright.ends
+    for value in across.marks:
+        yield line((across.place(value),) * 2, (top, bottom), "grid")
+        yield words(across.place(value), bottom + 16, mark_of(value), "middle", "mark")
+
+
+def spread(places: Sequence[float], gap: float, ends: tuple[float, float]) -> list[float]:
+    """Places at least `gap` apart and between the ends where there is room, in the same order, moved little."""
+    order = sorted(range(len(places)), key=places.__getitem__)
+    found = list(places)
+    for before, after in pairwise(order):
+        found[after] = max(found[after], found[before] + gap)
+    if order:
+        found[order[-1]] = min(found[order[-1]], max(ends[1], ends[0] + gap * (len(order) - 1)))
+    for after, before in pairwise(reversed(order)):
+        found[before] = min(found[before], found[after] - gap)
+    return found
 
 
 def _marks(low: float, high: float) -> list[float]:

@@ -16,7 +16,7 @@ from hardneg.evaluation.two_level import TwoLevel
 from hardneg.records.wording import counted
 from hardneg.report.curve import History
 from hardneg.report.numbers import bounds, number, p_value, signed, within
-from hardneg.report.seeds import interval_over_seeds
+from hardneg.report.seed_section import interval_over_seeds
 from hardneg.report.table import Cell, Section, Table
 
 BRACKETS = "Brackets: 95 % confidence interval of the mean over queries (Student's t, cut at 0 and 1)."

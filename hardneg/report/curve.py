@@ -7,9 +7,8 @@ from statistics import fmean
 from typing import Any
 
 from hardneg.evaluation.metrics import is_metric
-from hardneg.report.axis import axis
+from hardneg.report.axis import axis, frame, spread
 from hardneg.report.figure import COLOURS, Points
-from hardneg.report.frame import frame, spread
 from hardneg.report.numbers import number
 from hardneg.report.svg import Graphic, dot, drawing, fitted, line, words
 

@@ -9,7 +9,7 @@ from hardneg.evaluation.significance import Interval, interval_of
 from hardneg.report.axis import Axis, axis, mark_of
 from hardneg.report.content import ReportContent, Test, p_of
 from hardneg.report.numbers import bounds, equation, number, p_value, signed, within
-from hardneg.report.seeds import outcome
+from hardneg.report.seed_section import outcome
 from hardneg.report.svg import Graphic, box, dot, drawing, fitted, line, words
 from hardneg.report.table import Cell, Section, Table
 

@@ -7,7 +7,7 @@ from hardneg.report.content import ReportContent, systems_section, tests_section
 from hardneg.report.curve import History, learning_graphics, measurements
 from hardneg.report.intervals import comparison_section
 from hardneg.report.numbers import number
-from hardneg.report.seeds import seed_section
+from hardneg.report.seed_section import seed_section
 from hardneg.report.table import Section, Table
 
 

@@ -14,12 +14,12 @@ from hardneg.evaluation.metrics_json import Measured
 from hardneg.records.layout import QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN
 from hardneg.report.content import ReportContent
 from hardneg.report.figure import COLOURS
-from hardneg.report.gains import gains_section
+from hardneg.report.gain_section import gains_section
 from hardneg.report.order import sections
-from hardneg.report.queries import Passages, query_section, write_query_table
+from hardneg.report.query_section import Passages, query_section, write_query_table
+from hardneg.report.summary import summary
 from hardneg.report.svg import CONTROLS
 from hardneg.report.table import cell
-from hardneg.report.verdict import summary
 from hardneg.store.atomic_write import replace_text
 
 if TYPE_CHECKING:

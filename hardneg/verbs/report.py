@@ -85,7 +85,7 @@ class Report(StageSpec):
         from hardneg.evaluation.metrics_json import read_metrics
         from hardneg.report.content import ReportContent
         from hardneg.report.page import write_report
-        from hardneg.report.queries import Passages
+        from hardneg.report.query_section import Passages
 
         evaluation, trained = context.inputs["evaluation"], _by_label(context, "training")
         measured, split = read_metrics(evaluation.folder / METRICS), getattr(evaluation.spec, "split", "test")
@@ -132,7 +132,7 @@ def _runs(context: StageContext[Report]) -> dict[str, ArtifactInput]:
 def _costs(context: StageContext[Report], measured: "Measured") -> "Section | None":
     """What each row took, beside its mean by the first metric."""
     from hardneg.evaluation.metrics import means
-    from hardneg.report.costs import costs_section
+    from hardneg.report.cost_section import costs_section
 
     evaluation = context.inputs["evaluation"].spec
     made = {item.name: item for item in context.inputs_of("behind").values()}

@@ -9,14 +9,14 @@ import pytest
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.evaluation.significance import Comparison, Interval
 from hardneg.evaluation.two_level import TwoLevel
+from hardneg.report.axis import spread
 from hardneg.report.content import MeanScore, ReportContent
-from hardneg.report.costs import SystemCosts, costs_section
-from hardneg.report.frame import spread
-from hardneg.report.gains import QueryGains, gains_section
+from hardneg.report.cost_section import SystemCosts, costs_section
+from hardneg.report.gain_section import QueryGains, gains_section
 from hardneg.report.intervals import comparison_section
 from hardneg.report.order import sections
 from hardneg.report.page import html, markdown, write_report
-from hardneg.report.queries import ByQuery, Passages
+from hardneg.report.query_section import ByQuery, Passages
 from hardneg.report.svg import clean, fitted
 from hardneg.report.table import Section
 

@@ -9,9 +9,9 @@ from chromium import chromium
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.evaluation.significance import compare_all
 from hardneg.report.content import ReportContent
-from hardneg.report.costs import SystemCosts, costs_section
+from hardneg.report.cost_section import SystemCosts, costs_section
 from hardneg.report.page import HEAD, write_report
-from hardneg.report.queries import Passages
+from hardneg.report.query_section import Passages
 
 pytestmark = pytest.mark.slow
 

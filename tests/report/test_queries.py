@@ -10,7 +10,7 @@ from hardneg.evaluation.metrics_json import Measured
 from hardneg.evaluation.significance import Comparison
 from hardneg.report.content import ReportContent
 from hardneg.report.page import html, markdown, write_report
-from hardneg.report.queries import ByQuery, Passages, query_section, shortened, write_query_table
+from hardneg.report.query_section import ByQuery, Passages, query_section, shortened, write_query_table
 from hardneg.report.table import Cell
 
 RESULTS = {

@@ -7,7 +7,7 @@ from hardneg.evaluation.significance import Comparison, Interval
 from hardneg.report.content import MeanScore, ReportContent, difference_bounds, estimates, legend, marks_of
 from hardneg.report.curve import learning_graphics, measurements
 from hardneg.report.page import html, markdown
-from hardneg.report.verdict import summary
+from hardneg.report.summary import summary
 
 HISTORY = [
     {"step": 1, "loss": 2.0, "lr": 1e-5},

@@ -11,7 +11,7 @@ from hardneg.evaluation.two_level import compare_over_seeds
 from hardneg.report.content import ReportContent, estimates, legend, marks_of
 from hardneg.report.order import sections
 from hardneg.report.page import html, markdown
-from hardneg.report.seeds import outcome
+from hardneg.report.seed_section import outcome
 
 
 def seeded(effects: dict[str, list[float]], queries: int = 40) -> Measured:

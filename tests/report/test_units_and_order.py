@@ -3,7 +3,7 @@
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.yaml_load import find_recipe
 from hardneg.report.content import MeanScore, ReportContent
-from hardneg.report.costs import SystemCosts, costs_section
+from hardneg.report.cost_section import SystemCosts, costs_section
 from hardneg.report.order import sections
 
 

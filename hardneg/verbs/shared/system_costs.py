@@ -9,7 +9,7 @@ from hardneg.verbs.shared.context import ArtifactInput
 from hardneg.verbs.shared.stage_spec import StageSpec
 
 if TYPE_CHECKING:
-    from hardneg.report.costs import SystemCosts
+    from hardneg.report.cost_section import SystemCosts
 
 _TRAINED = ("model", "reranker")
 
@@ -28,7 +28,7 @@ def steps_behind(names: Iterable[str], stages: Mapping[str, StageSpec]) -> Itera
 
 def system_costs(runs: Sequence[str], made: Mapping[str, ArtifactInput]) -> "SystemCosts":
     """What a row's run took, or each of its runs with several seeds on average; made: all steps behind them."""
-    from hardneg.report.costs import SystemCosts
+    from hardneg.report.cost_section import SystemCosts
 
     found = [_costs(name, made) for name in runs]
     devices = dict.fromkeys(device for each in found for device in each.devices)
@@ -38,7 +38,7 @@ def system_costs(runs: Sequence[str], made: Mapping[str, ArtifactInput]) -> "Sys
 
 
 def _costs(run: str, made: Mapping[str, ArtifactInput]) -> "SystemCosts":
-    from hardneg.report.costs import SystemCosts
+    from hardneg.report.cost_section import SystemCosts
 
     specs = {name: item.spec for name, item in made.items() if item.spec is not None}
     behind = [made[name] for name in steps_behind([run], specs)]

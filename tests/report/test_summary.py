@@ -6,10 +6,10 @@ from pathlib import Path
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.evaluation.significance import Comparison, Interval
 from hardneg.report.content import ReportContent, legend, marks_of
-from hardneg.report.gains import gains_section
+from hardneg.report.gain_section import gains_section
 from hardneg.report.page import write_report
-from hardneg.report.queries import ByQuery, Passages
-from hardneg.report.verdict import summary
+from hardneg.report.query_section import ByQuery, Passages
+from hardneg.report.summary import summary
 
 RESULTS = {
     "BM25": {"mrr": {"q1": 1.0, "q2": 0.5, "q3": 1.0}},

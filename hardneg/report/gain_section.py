@@ -8,7 +8,7 @@ from statistics import fmean
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.report.axis import Axis, axis, mark_of
 from hardneg.report.numbers import signed
-from hardneg.report.queries import QUERIES, ByQuery
+from hardneg.report.query_section import QUERIES, ByQuery
 from hardneg.report.svg import Graphic, box, drawing, fitted, line, words
 from hardneg.report.table import Cell, Section, Table
 

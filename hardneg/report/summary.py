@@ -1,12 +1,13 @@
-"""The report in one sentence: what was compared on what, and which differences from the baseline hold."""
+"""The report in one sentence: what was compared on what, and which differences hold."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
+from hardneg.evaluation.significance import Interval
 from hardneg.records.wording import counted, joined
 from hardneg.report.content import ReportContent, Test, p_of
 from hardneg.report.numbers import difference, equation, number
-from hardneg.report.seeds import NOT_TOLD, WITHIN, outcome
-from hardneg.report.story import quoted, story
+from hardneg.report.seed_section import NOT_TOLD, WITHIN, outcome
 
 _NAMED = 3  # systems of one outcome that are told by name
 _HOLD = {
@@ -16,6 +17,9 @@ _HOLD = {
     WITHIN: (f"differs {WITHIN}", f"differ {WITHIN}"),
 }
 _BEYOND = ("better", "worse")
+
+_MOST_FACED = 4  # systems of one outcome that are told by name
+_FACED = {"better": "better than", "worse": "worse than", WITHIN: f"{WITHIN} of", NOT_TOLD: "not told apart from"}
 
 
 def summary(report: ReportContent) -> str:
@@ -63,3 +67,49 @@ def _held_by(tests: Sequence[Test], held: str, level: float) -> str:
     p = max(map(p_of, tests)) if held in _BEYOND else min(map(p_of, tests))
     above = " or more" if len(tests) > 1 and held not in _BEYOND else ""
     return f"{told} {_HOLD[held][len(tests) > 1].format(level=level)} (corrected {equation('p', p)}{above})"
+
+
+def story(report: ReportContent, over: str) -> str:
+    """How the system compares with each one that it was tested against; empty where there is no such test.
+
+    over: the queries and the collection.
+    """
+    tests = list(facing(report))
+    found = {word: [test for test in tests if outcome(test, report.level) == word] for word in _FACED}
+    told = [_faced(report, word, each) for word, each in found.items() if each]
+    if not told:
+        return ""
+    holm = f"p after Holm's correction, level {report.level:g}"
+    return f"{quoted(report.system)} is {joined(told)}, by {report.metrics[0]} on {over} ({holm})."
+
+
+def facing(report: ReportContent) -> Iterator[Test]:
+    """The tests of the report's system by the first metric, each as its difference from the other system."""
+    for test in report.tests:
+        if test.metric in report.metrics[:1] and report.system in (test.system, test.baseline):
+            yield test if test.system == report.system else _turned(test)
+
+
+def quoted(name: str) -> str:
+    """A name of several words as one."""
+    return f"“{name}”" if " " in name else name
+
+
+def _turned(test: Test) -> Test:
+    ends = test.interval and Interval(-test.interval.high, -test.interval.low)
+    return replace(test, system=test.baseline, baseline=test.system, difference=-test.difference, interval=ends)
+
+
+def _faced(report: ReportContent, word: str, tests: Sequence[Test]) -> str:
+    """Systems of one outcome, the largest differences first."""
+    ordered = sorted(tests, key=lambda test: -abs(test.difference))
+    named = [
+        f"{_name(report, test.baseline)} ({difference(test.difference, test.interval)}, {equation('p', p_of(test))})"
+        for test in ordered[:_MOST_FACED]
+    ]
+    more = len(ordered) - _MOST_FACED
+    return f"{_FACED[word]} {joined([*named, *([f'{more} more'] if more > 0 else [])])}"
+
+
+def _name(report: ReportContent, system: str) -> str:
+    return f"the model it began from, {quoted(system)}" if system == report.began else quoted(system)

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from hardneg.report.axis import axis, wide_axis
-from hardneg.report.frame import frame, spread
+from hardneg.report.axis import axis, frame, spread, wide_axis
 from hardneg.report.numbers import number
 from hardneg.report.svg import Graphic, dot, drawing, fitted, line, words
 from hardneg.report.table import Cell, Section, Table

@@ -26,7 +26,7 @@ from hardneg.encoders.open.resolved import load_encoder
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.types import RankedList
 from hardneg.runtime.seeding import generator
-from hardneg.training.drawing import by_margin, margin_bins
+from hardneg.training.negative_draws import by_margin, margin_bins
 
 DEPTH, TOPICS, BLOCK = 100, 64, 1024
 

@@ -40,7 +40,10 @@ PARTS = {
         "hardneg/training/scoring.py",
         [f"tests/training/test_{name}.py" for name in ("scoring", "segment_scores", "loss_terms")],
     ),
-    "drawing": ("hardneg/training/drawing.py", ["tests/training/test_drawing.py", "tests/training/test_examples.py"]),
+    "drawing": (
+        "hardneg/training/negative_draws.py",
+        ["tests/training/test_negative_draws.py", "tests/training/test_examples.py"],
+    ),
     "merging": ("hardneg/formats/merging.py", ["tests/formats/test_merging.py"]),
     "journals": (
         "hardneg/formats/vectors/journal.py",

@@ -43,8 +43,8 @@ def browse(
 
     Example: hardneg browse mined.arrow --dataset beir:FOLDER --run bm25.trec.gz --export page.html
     """
+    from hardneg.doors.browse.arguments import Beside, given_sources
     from hardneg.doors.browse.browsed import opened
-    from hardneg.doors.browse.given import Beside, given_sources
     from hardneg.doors.browse.marks import Marks
     from hardneg.doors.browse.serving import check_installed
 
@@ -61,7 +61,7 @@ def browse(
 
 
 def _export(browsed: "Browsed", marks: "Marks", target: Path, overwrite: bool) -> None:
-    from hardneg.doors.browse.export import export_page
+    from hardneg.doors.browse.exported_page import export_page
 
     outputs = store_outputs("browse", [Target(target)], browsed.sources.reads, overwrite)
     with outputs.begun(), outputs.laid_out():

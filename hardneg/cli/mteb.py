@@ -15,7 +15,7 @@ from hardneg.records.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from hardneg.cli.adhoc_recipe import TerminalWorkplace
-    from hardneg.doors.mteb.comparison import Compared
+    from hardneg.doors.mteb.task_comparison import Compared
     from hardneg.evaluation.metrics_json import Measured
     from hardneg.records.types import PluginSetting
 
@@ -124,8 +124,8 @@ class OnTasks:
             HardnegError: a model cannot be evaluated; the next call goes on from there.
         """
         from hardneg.cli.adhoc_recipe import Place
-        from hardneg.doors.mteb.comparison import TaskComparison
         from hardneg.doors.mteb.model import require_mteb
+        from hardneg.doors.mteb.task_comparison import TaskComparison
 
         if self.at.output is None:
             raise UsageError("evaluate --mteb: give --output FOLDER, where the results are kept")
@@ -147,9 +147,9 @@ class OnTasks:
                 yield from comparison.measured(task)
 
     def _evaluated(self, place: "TerminalWorkplace", baselines: Sequence[str]) -> "Iterator[Compared]":
-        from hardneg.doors.mteb.comparison import Compared
         from hardneg.doors.mteb.model import TaskSearcher
         from hardneg.doors.mteb.system import TaskSystem
+        from hardneg.doors.mteb.task_comparison import Compared
 
         known = {*self.given.models, *_labels(self.given.models).values()}
         known |= {name for path in self.given.predictions for name in (str(path), _prediction_label(path))}
@@ -190,7 +190,7 @@ class OnTasks:
 
 
 def _given(folders: Sequence[Path]) -> "Iterator[Compared]":
-    from hardneg.doors.mteb.comparison import Compared
+    from hardneg.doors.mteb.task_comparison import Compared
 
     for folder in folders:
         if not folder.is_dir():

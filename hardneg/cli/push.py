@@ -50,7 +50,7 @@ def push(
 
     Example: hardneg push runs/star-passage-demo --repo org/name
     """
-    from hardneg.doors.hub.negatives import Rows
+    from hardneg.doors.hub.negatives_upload import Rows
     from hardneg.doors.hub.preparing import Wanted, prepare
     from hardneg.doors.hub.push import planned
 

@@ -14,8 +14,8 @@ from hardneg.formats.segments import Segments
 from hardneg.records.errors import TrainingError
 from hardneg.runtime.seeding import generator
 from hardneg.store.digest import digest
-from hardneg.training.drawing import Drawing, by_margin, uniformly
 from hardneg.training.guide import Guide
+from hardneg.training.negative_draws import Drawing, by_margin, uniformly
 from hardneg.training.query_order import QueryOrder
 from hardneg.training.teacher import Teacher
 

@@ -26,12 +26,12 @@ from hardneg.store.identity import options_in_key
 from hardneg.store.speed_trials import noted
 from hardneg.training.activations import compute_twice, transformers_of
 from hardneg.training.checkpoint import CheckpointClock, Checkpoints, Elapsed, KeptModels, TrainState, weights_digest
-from hardneg.training.figures import Unread
 from hardneg.training.history import HISTORY, History, Record
 from hardneg.training.method import Network, Objective, TrainingMethod
 from hardneg.training.optimizers import layer_groups, make_optimizer, schedule_factor
 from hardneg.training.options import LearningOptions
 from hardneg.training.step import Learner, update
+from hardneg.training.step_values import Unread
 from hardneg.training.tracking import accelerated, logged, numbers, shared
 
 if TYPE_CHECKING:

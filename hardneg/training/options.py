@@ -14,7 +14,7 @@ from pydantic import ConfigDict
 from hardneg.runtime.distributed import world
 from hardneg.runtime.seeding import SEED
 from hardneg.store.identity import FREE, LATER, in_words_of_keys, options_in_key
-from hardneg.training.drawing import Drawing, Drawn, Windows
+from hardneg.training.negative_draws import Drawing, Drawn, Windows
 from hardneg.training.option_groups import again, gathered, option, out_of_bounds
 
 

@@ -12,10 +12,10 @@ from torch import Tensor
 from hardneg.runtime.distributed import gather, world
 from hardneg.runtime.seeding import derive_seed
 from hardneg.training.dropout import dropout_of
-from hardneg.training.figures import TakenStep
 from hardneg.training.method import Objective, TrainingMethod
 from hardneg.training.optimizers import Groups, gradient_norms
 from hardneg.training.options import LearningOptions
+from hardneg.training.step_values import TakenStep
 
 if TYPE_CHECKING:
     from accelerate import Accelerator

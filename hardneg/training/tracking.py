@@ -10,7 +10,7 @@ from torch import nn
 
 from hardneg.records.errors import MissingDependency, UsageError
 from hardneg.runtime.distributed import from_first, join, world
-from hardneg.training.reached import never_reached, unreached
+from hardneg.training.unused_weights import never_reached, unreached
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -55,7 +55,7 @@ def shared(module: nn.Module) -> Iterator[nn.Module]:
     """The module with its gradients averaged over all processes, each on the device that its weights are on.
 
     accelerate would take the GPU of the process's number for every one. Every step looks for weights without a gradient
-    only where the first process cannot tell them beforehand (`hardneg.training.reached`).
+    only where the first process cannot tell them beforehand (`hardneg.training.unused_weights`).
     """
     if world().size == 1:
         yield module

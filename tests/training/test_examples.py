@@ -11,8 +11,8 @@ from toy import toy_data
 from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.records.errors import DataError, TrainingError
 from hardneg.records.types import Negatives
-from hardneg.training.drawing import Drawing
 from hardneg.training.examples import Examples, SampledBatch
+from hardneg.training.negative_draws import Drawing
 from hardneg.training.options import TrainOptions
 from hardneg.training.scoring import BatchColumns, masked
 

@@ -11,8 +11,8 @@ from hardneg.api.given_dataset import Dataset
 from hardneg.api.given_run import AnyRun, run_file
 from hardneg.api.mined import MinedNegatives
 from hardneg.api.workplace import Where, Workplace, taken
+from hardneg.doors.browse.arguments import Beside, given_sources, mined_sources
 from hardneg.doors.browse.browsed import opened
-from hardneg.doors.browse.given import Beside, given_sources, mined_sources
 from hardneg.doors.browse.marks import Marks
 from hardneg.doors.browse.serving import BrowseServer, check_installed, listening
 

@@ -8,7 +8,7 @@ import yaml
 
 import hardneg
 from hardneg.doors.hub.privacy import without_places
-from hardneg.doors.hub.recorded import MeasuredModel, RecordedRun
+from hardneg.doors.hub.recorded_run import MeasuredModel, RecordedRun
 from hardneg.encoders.open.source import first_line
 from hardneg.records.errors import DataError
 from hardneg.records.layout import LOCK

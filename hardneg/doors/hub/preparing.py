@@ -3,14 +3,14 @@
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from hardneg.doors.hub.index import index_upload, is_index, run_index_upload
-from hardneg.doors.hub.model import model_upload, run_model_upload
-from hardneg.doors.hub.negatives import Rows, negatives_upload, run_negatives_upload
+from hardneg.doors.hub.index_upload import index_upload, is_index, run_index_upload
+from hardneg.doors.hub.model_upload import model_upload, run_model_upload
+from hardneg.doors.hub.negatives_upload import Rows, negatives_upload, run_negatives_upload
 from hardneg.doors.hub.privacy import check, private_texts
-from hardneg.doors.hub.recorded import RecordedRun
+from hardneg.doors.hub.pushed_folder import StoredThing
+from hardneg.doors.hub.recorded_run import RecordedRun
 from hardneg.doors.hub.repository import check_name
-from hardneg.doors.hub.runs import runs_upload
-from hardneg.doors.hub.stored import StoredThing
+from hardneg.doors.hub.runs_upload import runs_upload
 from hardneg.doors.hub.upload import Upload
 from hardneg.records.errors import DataError, UsageError
 from hardneg.records.layout import INDEX_FOLDER, LOCK, MODEL_FOLDER, NEGATIVES

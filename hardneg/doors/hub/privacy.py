@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from hardneg.doors.hub.answers import TOKEN
+from hardneg.doors.hub.hub_errors import TOKEN
 from hardneg.doors.hub.ids import id_texts, place_in
 from hardneg.doors.hub.upload import HubFile
 from hardneg.encoders.open.source import HUB_ID

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from hardneg.doors.hub.answers import explained
+from hardneg.doors.hub.hub_errors import explained
 from hardneg.doors.hub.upload import HubFile, Upload
 from hardneg.encoders.open.source import HUB_ID
 from hardneg.records.errors import HubError, UsageError

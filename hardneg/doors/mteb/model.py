@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from hardneg.api.workplace import Where, Workplace
-from hardneg.doors.mteb.identity import model_meta
-from hardneg.doors.mteb.listed import listed_rows, rank_by_texts
+from hardneg.doors.mteb.candidate_ranking import listed_rows, rank_by_texts
+from hardneg.doors.mteb.model_meta import model_meta
 from hardneg.doors.mteb.system import TaskSystem
 from hardneg.doors.mteb.task_texts import TaskTexts, task_texts
 from hardneg.fields import DATASET

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import hardneg as hn
 from hardneg.cli.main import app
-from hardneg.doors.browse.given import Beside
+from hardneg.doors.browse.arguments import Beside
 from hardneg.doors.browse.sources import of_run_folder
 from hardneg.records.errors import DataError, UsageError
 from hardneg.records.layout import LOCK

@@ -12,7 +12,7 @@ import pytest
 from doors.browse.material import DOCUMENTS, QUERIES, small_sources
 
 from hardneg.doors.browse.browsed import opened
-from hardneg.doors.browse.export import export_page
+from hardneg.doors.browse.exported_page import export_page
 from hardneg.doors.browse.guard import FORM_BYTES
 from hardneg.doors.browse.marks import Marks
 from hardneg.doors.browse.serving import listening

@@ -14,7 +14,7 @@ from hub_server import Hub
 import hardneg as hn
 from hardneg.api.beir_folder import write_beir
 from hardneg.api.memory_collection import MemoryCollection
-from hardneg.doors.hub.negatives import Rows
+from hardneg.doors.hub.negatives_upload import Rows
 from hardneg.doors.hub.preparing import Wanted, prepare
 from hardneg.doors.hub.push import planned
 from hardneg.formats.negatives import write_negatives

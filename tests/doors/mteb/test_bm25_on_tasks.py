@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from made_tasks import animals, evaluated, made_task
 
-from hardneg.doors.mteb.listed import listed_rows
+from hardneg.doors.mteb.candidate_ranking import listed_rows
 from hardneg.doors.mteb.model import mteb_model
 from hardneg.doors.mteb.task_texts import task_texts
 from hardneg.indexes.backends.bm25 import Bm25

@@ -11,8 +11,8 @@ from mteb.abstasks.aggregate_task_metadata import AggregateTaskMetadata
 from mteb.abstasks.aggregated_task import AbsTaskAggregate
 from tiny import tiny_static
 
-from hardneg.doors.mteb.comparison import Compared, TaskComparison
 from hardneg.doors.mteb.model import TaskSearcher, mteb_model
+from hardneg.doors.mteb.task_comparison import Compared, TaskComparison
 from hardneg.doors.mteb.task_runs import read_predictions, task_run, word
 from hardneg.doors.mteb.tasks import load_data
 from hardneg.records.errors import DataError

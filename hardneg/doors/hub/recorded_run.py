@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from hardneg.doors.hub.allowed import listed_files
 from hardneg.doors.hub.privacy import dataset_name, without_places
+from hardneg.doors.hub.pushable_files import listed_files
 from hardneg.doors.hub.upload import HubFile
 from hardneg.evaluation.metrics import Scores, means
 from hardneg.evaluation.metrics_json import Measured, read_metrics

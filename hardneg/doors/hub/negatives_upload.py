@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
-from hardneg.doors.hub.allowed import check_listed
 from hardneg.doors.hub.cards import listed, made_section, mined_by, with_metadata
-from hardneg.doors.hub.recorded import RecordedRun
-from hardneg.doors.hub.stored import StoredThing
+from hardneg.doors.hub.pushable_files import check_listed
+from hardneg.doors.hub.pushed_folder import StoredThing
+from hardneg.doors.hub.recorded_run import RecordedRun
 from hardneg.doors.hub.upload import CARD, HubFile, Upload, in_order
 from hardneg.fields import DATASET
 from hardneg.formats.collection import StoredCollection

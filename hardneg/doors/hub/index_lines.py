@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from hardneg.doors.hub.recorded import RecordedRun
+from hardneg.doors.hub.recorded_run import RecordedRun
 from hardneg.doors.pyserini.folders import Named, openings
 from hardneg.doors.pyserini.openings import QuerySide, opening
 from hardneg.encoders.open.pyserini_lines import quoted

@@ -9,9 +9,9 @@ from toy import BagEncoder, options, toy_data
 from hardneg.losses.star import Star
 from hardneg.records.errors import TrainingError
 from hardneg.runtime.progress import Silent
-from hardneg.training import figures
-from hardneg.training.figures import TakenStep, Unread
+from hardneg.training import step_values
 from hardneg.training.methods.dual_encoder import train
+from hardneg.training.step_values import TakenStep, Unread
 
 CPU = torch.device("cpu")
 
@@ -62,7 +62,7 @@ def test_steps_before_the_first_bad_one_are_told_and_it_is_named() -> None:
 def test_reading_later_changes_no_history(toy_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen, found = options(max_steps=7, checkpoint_every=5, accumulate=2), []
     for most in (1, 3):
-        monkeypatch.setattr(figures, "_AHEAD", {"cpu": most})
+        monkeypatch.setattr(step_values, "_AHEAD", {"cpu": most})
         folder = tmp_path / str(most)
         train(BagEncoder(), toy_data(toy_folder), Star(), chosen, folder, progress=Silent())
         found.append((folder / "history.jsonl").read_bytes())
@@ -71,7 +71,7 @@ def test_reading_later_changes_no_history(toy_folder: Path, tmp_path: Path, monk
 
 def test_nothing_bad_is_saved(toy_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The third step is bad, and noticed where a checkpoint is to be written, after the fourth."""
-    monkeypatch.setattr(figures, "_AHEAD", {"cpu": 100})
+    monkeypatch.setattr(step_values, "_AHEAD", {"cpu": 100})
     encoder, chosen = BagEncoder(), options(max_steps=8, checkpoint_every=2, accumulate=1)
     calls: list[int] = []
 

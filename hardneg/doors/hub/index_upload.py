@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from hardneg.doors.hub.allowed import listed_files, some_files
 from hardneg.doors.hub.cards import listed, made_section, with_metadata
-from hardneg.doors.hub.opened import lines_of
-from hardneg.doors.hub.recorded import RecordedRun
-from hardneg.doors.hub.stored import StoredThing
+from hardneg.doors.hub.index_lines import lines_of
+from hardneg.doors.hub.pushable_files import listed_files, some_files
+from hardneg.doors.hub.pushed_folder import StoredThing
+from hardneg.doors.hub.recorded_run import RecordedRun
 from hardneg.doors.hub.upload import CARD, HubFile, Upload, in_order
 from hardneg.formats.doc_ids import DOC_IDS
 from hardneg.formats.vectors.shards import SHARDS, Shards

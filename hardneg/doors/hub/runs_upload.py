@@ -1,8 +1,8 @@
 """Runs for the hub: the ranked lists of a finished recipe, as TREC has them, and their scores."""
 
-from hardneg.doors.hub.allowed import some_files
 from hardneg.doors.hub.cards import listed, with_metadata
-from hardneg.doors.hub.recorded import RecordedRun
+from hardneg.doors.hub.pushable_files import some_files
+from hardneg.doors.hub.recorded_run import RecordedRun
 from hardneg.doors.hub.upload import CARD, HubFile, Upload, in_order
 from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.records.layout import LOCK, METRICS, RUN

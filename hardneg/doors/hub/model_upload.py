@@ -3,10 +3,10 @@
 import json
 from pathlib import Path
 
-from hardneg.doors.hub.allowed import listed_files, model_files
 from hardneg.doors.hub.cards import pushed_model_card
-from hardneg.doors.hub.recorded import RecordedRun
-from hardneg.doors.hub.stored import StoredThing
+from hardneg.doors.hub.pushable_files import listed_files, model_files
+from hardneg.doors.hub.pushed_folder import StoredThing
+from hardneg.doors.hub.recorded_run import RecordedRun
 from hardneg.doors.hub.upload import CARD, HubFile, Upload, in_order
 from hardneg.encoders.open.contract import SPEC_FILE
 from hardneg.records.errors import ModelError, UsageError

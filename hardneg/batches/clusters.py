@@ -30,13 +30,13 @@ def k_means(
         raise UsageError(f"{name}: {count} clusters of {len(vectors)} queries cannot be: give 1 to {len(vectors)}")
     faiss = _faiss(name)
     on_gpus = faiss.get_num_gpus() > 0
-    found = faiss.Kmeans(
+    clustering = faiss.Kmeans(
         vectors.shape[1], count, niter=ROUNDS, seed=seed % (1 << 31), min_points_per_centroid=1, gpu=on_gpus
     )
-    found.train(np.ascontiguousarray(vectors, np.float32))
+    clustering.train(np.ascontiguousarray(vectors, np.float32))
     blocks = (np.ascontiguousarray(vectors[start : start + _BLOCK]) for start in range(0, len(vectors), _BLOCK))
-    cluster = np.concatenate([found.index.search(block, 1)[1][:, 0] for block in blocks])
-    return cluster.astype(np.int64), np.asarray(found.centroids, np.float32).reshape(count, -1)
+    cluster = np.concatenate([clustering.index.search(block, 1)[1][:, 0] for block in blocks])
+    return cluster.astype(np.int64), np.asarray(clustering.centroids, np.float32).reshape(count, -1)
 
 
 def _faiss(name: str) -> Any:
@@ -81,10 +81,10 @@ def path_through(centroids: NDArray[np.float32]) -> NDArray[np.int64]:
     Returns:
         int64 [k], the place of each cluster on the way.
     """
-    place, left, here = np.full(len(centroids), -1, np.int64), np.ones(len(centroids), bool), 0
+    position, left, here = np.full(len(centroids), -1, np.int64), np.ones(len(centroids), bool), 0
     squares = (centroids**2).sum(1)
     for step in range(len(centroids)):
-        place[here], left[here] = step, False
+        position[here], left[here] = step, False
         distance = squares - 2 * (centroids @ centroids[here])
         here = int(np.where(left, distance, np.inf).argmin())
-    return place
+    return position

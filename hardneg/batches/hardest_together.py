@@ -42,10 +42,10 @@ class HardestTogether:
 
     def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> NDArray[np.int64]:
         """The neighbours of each query, best first: int64 [Q, neighbours], -1 pads."""
-        found = array("q")
+        triples = array("q")
         for pair in _ranked_positives(queries, self.depth):
-            found.extend(pair)
-        pairs = np.frombuffer(found, np.int64).reshape(-1, 3)
+            triples.extend(pair)
+        pairs = np.frombuffer(triples, np.int64).reshape(-1, 3)
         return nearest(pairs, len(queries.query_ids), self.neighbours)
 
     def order(
@@ -61,14 +61,14 @@ def _ranked_positives(queries: TrainingQueries, depth: int) -> Iterator[tuple[in
     """A query, another one a positive of which is in its list, and the rank, from 0."""
     assert queries.run is not None
     owners: dict[str, list[int]] = defaultdict(list)
-    for place, query_id in enumerate(queries.query_ids):
+    for number, query_id in enumerate(queries.query_ids):
         for doc_id in queries.positives.get(query_id, ()):
-            owners[doc_id].append(place)
-    for place, ranked in enumerate(queries.run):
+            owners[doc_id].append(number)
+    for number, ranked in enumerate(queries.run):
         for rank, doc_id in enumerate(ranked.doc_ids[:depth]):
             others = owners.get(doc_id, ())
-            if place not in others:
-                yield from ((place, other, rank) for other in others)
+            if number not in others:
+                yield from ((number, other, rank) for other in others)
 
 
 def nearest(pairs: NDArray[np.int64], queries: int, count: int) -> NDArray[np.int64]:
@@ -89,9 +89,9 @@ def nearest(pairs: NDArray[np.int64], queries: int, count: int) -> NDArray[np.in
     both = both[first]
     both = both[np.lexsort((both[:, 1], both[:, 2], both[:, 0]))]
     number = np.arange(len(both)) - np.searchsorted(both[:, 0], both[:, 0])
-    found, kept = np.full((queries, count), -1, np.int64), number < count
-    found[both[kept, 0], number[kept]] = both[kept, 1]
-    return found
+    neighbours, kept = np.full((queries, count), -1, np.int64), number < count
+    neighbours[both[kept, 0], number[kept]] = both[kept, 1]
+    return neighbours
 
 
 def _packed(neighbours: NDArray[np.int64], shuffled: NDArray[np.int64], size: int) -> NDArray[np.int64]:

@@ -135,10 +135,10 @@ class Encoder:
             raise ModelError(
                 f"model {self.spec.name!r} reads at most {most} tokens: segments of {cut.length} are longer"
             )
-        found = tokenise_segments(parts[0].tokenizer, texts, cut, prompt, _prompt_length(parts, prompt))
+        segmented = tokenise_segments(parts[0].tokenizer, texts, cut, prompt, _prompt_length(parts, prompt))
         if not self.spec.typed:
-            return found
-        return replace(found, tokens=typed(found.tokens, self.spec.document_token_type))
+            return segmented
+        return replace(segmented, tokens=typed(segmented.tokens, self.spec.document_token_type))
 
     def embed(self, features: dict[str, Tensor], side: Side) -> Tensor:
         """The texts with gradients, as `Representation` has them; all behind the transformer runs in float32."""
@@ -195,8 +195,8 @@ class Encoder:
         parts = ((start, texts[start : start + step]) for start in starts)
         windows = TextWindows(parts, len(texts) * cut.count, cut)
         with progress.task("encode segments", None, "segments") as task:
-            found = [part for _, part in self.encode_windows(windows, "document", options, task.advance, counts.append)]
-        return self._joined(found), np.concatenate(counts)
+            encoded = self.encode_windows(windows, "document", options, task.advance, counts.append)
+            return self._joined([part for _, part in encoded]), np.concatenate(counts)
 
     def encode_windows(
         self,
@@ -218,10 +218,10 @@ class Encoder:
         def tokens(start: int, texts: Sequence[str]) -> Tokens | SegmentTokens:
             return self.tokenise(texts, side) if cut is None else self.segment(texts, cut)
 
-        made = windows.kept.through(tokens) if windows.kept else tokens
+        make = windows.kept.through(tokens) if windows.kept else tokens
         texts = iter(windows.texts)
         first = list(islice(texts, 1))
-        inference = prepare(self, side, options, windows.count, made, *first)
+        inference = prepare(self, side, options, windows.count, make, *first)
         for start, encoded, counts in encode_windows(inference, chain(first, texts), advance):
             if counts is not None and counted is not None:
                 counted(counts)

@@ -104,8 +104,8 @@ def prepare(
     make = tokens or (lambda _, texts: plain(texts))
     lengths = None if first is None else partial(_lengths, make, *first)
     with _computing(encoder, parts, options.tf32):
-        found = options.tokens_per_batch or token_budget(parts, device, count, lengths, encoder.spec.length(side))
-        budget = Budget(min(found, most_tokens(parts[0], device)))
+        most = options.tokens_per_batch or token_budget(parts, device, count, lengths, encoder.spec.length(side))
+        budget = Budget(min(most, most_tokens(parts[0], device)))
     return Inference(encoder, side, parts, budget, make, device.type != "cpu", options.tf32, options.begun)
 
 
@@ -135,15 +135,15 @@ def encode_windows(
     with ThreadPoolExecutor(threads) as tokenisers:
         pending = ((start, tokenisers.submit(inference.tokens, start, texts)) for start, texts in windows)
         for window in _joined(inference, ahead(pending, threads)):
-            tokens = [rows_of(made) for _, made in window]
+            tokens = [rows_of(result) for _, result in window]
             joined, stop = Tokens.join(tokens), 0
             begun = BegunBlock(inference.begun if len(window) == 1 else None, str(window[0][0]), len(joined.lengths))
             encoded = _encoded(inference, joined, begun, advance)
-            for (start, made), own in zip(window, tokens, strict=True):
+            for (start, result), own in zip(window, tokens, strict=True):
                 first, stop = stop, stop + len(own.lengths)
                 part = encoded if len(window) == 1 else encoded[first:stop]
-                _check(inference, start, part, isinstance(made, SegmentTokens))
-                yield start, part, made.counts if isinstance(made, SegmentTokens) else None
+                _check(inference, start, part, isinstance(result, SegmentTokens))
+                yield start, part, result.counts if isinstance(result, SegmentTokens) else None
 
 
 def tokenising_threads() -> int:
@@ -154,19 +154,19 @@ def tokenising_threads() -> int:
     return min(4, os.cpu_count() or 1) if cores() == 1 else 2
 
 
-_Made = tuple[int, Tokens | SegmentTokens]
+_Tokenised = tuple[int, Tokens | SegmentTokens]
 
 
 def _joined(
     inference: Inference, pending: Iterator[tuple[int, "Future[Tokens | SegmentTokens]"]]
-) -> Iterator[list[_Made]]:
+) -> Iterator[list[_Tokenised]]:
     """Windows with their tokens, one by one or, where they are joined, as many as a few passes take."""
-    held: list[_Made] = []
+    held: list[_Tokenised] = []
     tokens = 0
     for start, waiting in pending:
-        made = waiting.result()
-        held.append((start, made))
-        tokens += int(rows_of(made).offsets[-1])
+        result = waiting.result()
+        held.append((start, result))
+        tokens += int(rows_of(result).offsets[-1])
         if not inference.joins or tokens >= _PASSES * inference.budget.tokens:
             yield held
             held, tokens = [], 0
@@ -176,15 +176,15 @@ def _joined(
 
 def _encoded(inference: Inference, tokens: Tokens, begun: BegunBlock, advance: Callable[[int], None]) -> Encoded:
     """What the rows become; `begun` is what is made of them already, and what comes is added to it."""
-    encoder, made = inference.encoder, inference.encoder.representation
+    encoder, representation = inference.encoder, inference.encoder.representation
     packing = packing_of(inference.parts[0]) if packs(tokens) else None
     put = partial(tokens.batch if packing is None else partial(packing.features, tokens), device=encoder.device)
 
     def run(features: dict[str, Tensor]) -> Tensor:
-        return made.run(inference.parts, features, encoder.device, inference.side)
+        return representation.run(inference.parts, features, encoder.device, inference.side)
 
     def gathered(some: Iterable[tuple[NDArray[np.int64], Tensor]], count: int) -> Encoded:
-        return made.gathered(some, count, encoder.dimension)
+        return representation.gathered(some, count, encoder.dimension)
 
     with _computing(encoder, inference.parts, inference.tf32):
         passes = in_passes(tokens.lengths, inference.budget, partial(batches, packing=packing), put, run, begun)

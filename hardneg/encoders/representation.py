@@ -73,8 +73,8 @@ def first_broken(encoded: Encoded) -> int | None:
         broken = np.flatnonzero(~np.isfinite(encoded).all(axis=1))
         return int(broken[0]) if len(broken) else None
     finite = np.isfinite(encoded.weights) if isinstance(encoded, SparseRows) else np.isfinite(encoded.vectors).all(1)
-    places = np.flatnonzero(~finite)
-    return int(np.searchsorted(encoded.offsets, places[0], "right")) - 1 if len(places) else None
+    positions = np.flatnonzero(~finite)
+    return int(np.searchsorted(encoded.offsets, positions[0], "right")) - 1 if len(positions) else None
 
 
 def at_least_float32(tensor: Tensor) -> Tensor:

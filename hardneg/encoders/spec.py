@@ -91,40 +91,40 @@ class ModelSpec:
 
     def problems(self) -> list[str]:
         """One line for each field that no model can have."""
-        found = []
+        lines = []
         if not self.name.strip():
-            found.append("name is empty: give a folder, a hub id or packaged:all-MiniLM-L6-v2")
+            lines.append("name is empty: give a folder, a hub id or packaged:all-MiniLM-L6-v2")
         if self.pooling not in POOLINGS:
-            found.append(f"pooling is {self.pooling!r}: it can be own, cls, mean or lasttoken")
+            lines.append(f"pooling is {self.pooling!r}: it can be own, cls, mean or lasttoken")
         if self.similarity not in (None, *SIMILARITIES):
-            found.append(
+            lines.append(
                 f"similarity is {self.similarity!r}: it can be dot or cosine, of token vectors maxsim or meanmaxsim"
             )
         if self.projection is not None and self.projection < 1:
-            found.append(f"projection is {self.projection}: give a number of dimensions, or leave it out")
+            lines.append(f"projection is {self.projection}: give a number of dimensions, or leave it out")
         if self.activation not in ("identity", "tanh"):
-            found.append(f"activation is {self.activation!r}: it can be identity or tanh")
+            lines.append(f"activation is {self.activation!r}: it can be identity or tanh")
         elif self.activation != "identity" and self.projection is None:
-            found.append(f"activation is {self.activation!r} with no projection before it: give one, or leave it out")
+            lines.append(f"activation is {self.activation!r} with no projection before it: give one, or leave it out")
         for field in ("query_token_type", "document_token_type"):
             if (value := getattr(self, field)) < 0:
-                found.append(f"{field} is {value}: types are counted from 0")
+                lines.append(f"{field} is {value}: types are counted from 0")
         if self.truncate_dim is not None and self.truncate_dim < 1:
-            found.append(f"truncate_dim is {self.truncate_dim}: give a number of dimensions, or leave it out")
+            lines.append(f"truncate_dim is {self.truncate_dim}: give a number of dimensions, or leave it out")
         if self.dtype not in ("auto", "fp32", "bf16", "fp16"):
-            found.append(f"dtype is {self.dtype!r}: it can be auto, fp32, bf16 or fp16")
+            lines.append(f"dtype is {self.dtype!r}: it can be auto, fp32, bf16 or fp16")
         for field in ("query_length", "document_length"):
             if (value := getattr(self, field)) is not None and value < SHORTEST:
-                found.append(f"{field} is {value}: at least {SHORTEST} tokens are needed")
-        found += prompt_problems({f"{side}_prompt": getattr(self, f"{side}_prompt") for side in SIDES}, self.task)
-        return found if self.adapter is None else [*found, *self.adapter.problems()]
+                lines.append(f"{field} is {value}: at least {SHORTEST} tokens are needed")
+        lines += prompt_problems({f"{side}_prompt": getattr(self, f"{side}_prompt") for side in SIDES}, self.task)
+        return lines if self.adapter is None else [*lines, *self.adapter.problems()]
 
 
 def spec_from(content: Mapping[str, Any]) -> ModelSpec:
     """The spec from the mapping that `asdict` makes of it."""
-    made: dict[str, Any] = {"adapter": AdapterSpec, "encoder": PluginSetting}
-    made |= {f"{side}_prompt": PromptName for side in SIDES}
-    built = {name: made[name](**content[name]) for name in made if isinstance(content.get(name), Mapping)}
+    classes: dict[str, Any] = {"adapter": AdapterSpec, "encoder": PluginSetting}
+    classes |= {f"{side}_prompt": PromptName for side in SIDES}
+    built = {name: classes[name](**content[name]) for name in classes if isinstance(content.get(name), Mapping)}
     return ModelSpec(**{**content, **built})
 
 

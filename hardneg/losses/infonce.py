@@ -60,8 +60,8 @@ class InfoNCE:
         if self.negatives == "own" and self.hardness_of == "others":
             raise PluginError("infonce: hardness_of others has none to weigh where negatives are own: leave one out")
         if "query-document" not in self.directions or len({*self.directions}) < len(self.directions):
-            told = ", ".join(self.directions) or "none"
-            raise PluginError(f"infonce: directions must have query-document, and each one once, not: {told}")
+            named = ", ".join(self.directions) or "none"
+            raise PluginError(f"infonce: directions must have query-document, and each one once, not: {named}")
 
     @property
     def needs(self) -> tuple[str, ...]:

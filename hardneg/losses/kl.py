@@ -45,9 +45,9 @@ class KL:
         """
         teacher, taught = taught_scores("kl", batch, self.probabilities)
         taught = taught & batch.valid
-        wanted = _log_softmax(teacher / self.teacher_temperature, taught)
-        found = _log_softmax(safe_scores(batch) / self.temperature, taught)
-        terms = (wanted.exp() * (wanted - found)).masked_fill(~taught, 0.0)
+        taught_log = _log_softmax(teacher / self.teacher_temperature, taught)
+        student = _log_softmax(safe_scores(batch) / self.temperature, taught)
+        terms = (taught_log.exp() * (taught_log - student)).masked_fill(~taught, 0.0)
         return weighted_mean(terms.sum(1), taught.sum(1) > 1, batch.weights)
 
 

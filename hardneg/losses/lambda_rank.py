@@ -41,8 +41,8 @@ class LambdaLoss:
 
     def __post_init__(self) -> None:
         if self.cut is None or self.cut < 1:
-            given = "is missing" if self.cut is None else f"must be 1 or above, not {self.cut}"
-            raise PluginError(f"lambda: cut {given}: say how many ranks the metric looks at, such as cut: 200")
+            problem = "is missing" if self.cut is None else f"must be 1 or above, not {self.cut}"
+            raise PluginError(f"lambda: cut {problem}: say how many ranks the metric looks at, such as cut: 200")
         check_temperature("lambda", self.temperature)
 
     def __call__(self, batch: ScoreBatch) -> Tensor:
@@ -72,7 +72,7 @@ class LambdaLoss:
         held = held.masked_fill(~present, 0.0)
         if self.weight == "published":
             return (held[:, :, None] - worth[:, None, :]).abs()
-        best, place = held.max(1, keepdim=True)
-        second = held.scatter(1, place, 0.0).amax(1, keepdim=True)
-        others = best.expand_as(held).scatter(1, place, second)
+        best, column = held.max(1, keepdim=True)
+        second = held.scatter(1, column, 0.0).amax(1, keepdim=True)
+        others = best.expand_as(held).scatter(1, column, second)
         return (best[:, :, None] - torch.maximum(worth[:, None, :], others[:, :, None])).abs()

@@ -67,12 +67,12 @@ class MarginMSE:
         Raises:
             TrainingError: the batch has no teacher's scores, or they are not what they should be.
         """
-        found = self._margins(batch, *taught_scores("margin-mse", batch, self.probabilities))
+        loss = self._margins(batch, *taught_scores("margin-mse", batch, self.probabilities))
         if not self.in_batch:
-            return found
+            return loss
         scores, taught = taught_scores("margin-mse", replace(batch, teacher=batch.guide))
         taught = taught if self.in_batch_own else taught & ~batch.own
-        return found + self.in_batch * self._margins(batch, scores, taught)
+        return loss + self.in_batch * self._margins(batch, scores, taught)
 
     def _margins(self, batch: ScoreBatch, teacher: Tensor, taught: Tensor) -> Tensor:
         gaps = safe_scores(batch) / self.temperature - teacher

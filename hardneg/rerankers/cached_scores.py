@@ -100,21 +100,21 @@ class _Looked:
     requests: Sequence[Request]
     pairs: Sequence[bytes]
     scores: NDArray[np.float32]
-    asked: NDArray[np.bool_]
+    pending: NDArray[np.bool_]
 
     def lacking(self) -> Iterator[Request]:
         """All requests, with the documents alone that are to be scored."""
         start = 0
         for query, documents in self.requests:
-            wanted = self.asked[start : start + len(documents)].tolist()
+            wanted = self.pending[start : start + len(documents)].tolist()
             start += len(documents)
             yield query, [text for text, new in zip(documents, wanted, strict=True) if new]
 
-    def finished(self, found: Sequence[float], before: Mapping[bytes, float]) -> Iterator[Sequence[float]]:
+    def finished(self, new_scores: Sequence[float], before: Mapping[bytes, float]) -> Iterator[Sequence[float]]:
         """The scores of each request, with those `found` for this block and for the one `before` it."""
-        self.scores[self.asked] = found
-        for place in np.flatnonzero(np.isnan(self.scores)).tolist():
-            self.scores[place] = before[self.pairs[place]]
+        self.scores[self.pending] = new_scores
+        for position in np.flatnonzero(np.isnan(self.scores)).tolist():
+            self.scores[position] = before[self.pairs[position]]
         ends = np.cumsum([len(documents) for _, documents in self.requests])
         return (part.tolist() for part in np.split(self.scores, ends)[:-1])
 
@@ -137,9 +137,9 @@ class CachedScorer:
         answers = self.scorer.rerank_blocks((block.lacking() for block in ahead), advance)
         before: dict[bytes, float] = {}
         for block in looked:
-            found = [score for scores in islice(answers, len(block.requests)) for score in scores]
-            done = block.finished(found, before)
-            before = dict(zip(compress(block.pairs, block.asked), found, strict=True))
+            new_scores = [score for scores in islice(answers, len(block.requests)) for score in scores]
+            done = block.finished(new_scores, before)
+            before = dict(zip(compress(block.pairs, block.pending), new_scores, strict=True))
             if before:
                 self.kept.keep(list(before), list(before.values()))
             yield from done
@@ -149,9 +149,9 @@ class CachedScorer:
         for requests in map(list, blocks):
             pairs = [_pair(query, text) for query, documents in requests for text in documents]
             scores = self.kept.find(pairs)
-            asked = np.isnan(scores) & np.array([pair not in under_way for pair in pairs], bool)
-            yield _Looked(requests, pairs, scores, asked)
-            under_way = set(compress(pairs, asked))
+            pending = np.isnan(scores) & np.array([pair not in under_way for pair in pairs], bool)
+            yield _Looked(requests, pairs, scores, pending)
+            under_way = set(compress(pairs, pending))
 
 
 def _pair(query: str, text: str) -> bytes:

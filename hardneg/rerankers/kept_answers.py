@@ -15,7 +15,7 @@ from hardneg.registry.protocols import Reranker
 if TYPE_CHECKING:
     from hardneg.rerankers.pair_scoring import Request
 
-_Asked = tuple[BegunBlock, NDArray[np.int64], Sequence[float] | None]
+_Waiting = tuple[BegunBlock, NDArray[np.int64], Sequence[float] | None]
 """The block of a request, the places of its pairs there, and its scores where they are known."""
 
 
@@ -32,14 +32,14 @@ def kept_answers(
         blocks: the name of each, which is the same after a stop, and its requests.
         folder: keeps what a stopped run was told of blocks that it did not finish.
     """
-    waiting = deque[_Asked]()
+    waiting = deque[_Waiting]()
     left = _unanswered(blocks, folder, waiting)
     for scores in reranker.rerank(left):
         yield from _known(waiting)
         if waiting:
-            begun, places, _ = waiting.popleft()
-            if len(scores) == len(places):
-                begun.add(places, np.asarray(scores, np.float32))
+            begun, positions, _ = waiting.popleft()
+            if len(scores) == len(positions):
+                begun.add(positions, np.asarray(scores, np.float32))
         yield scores
     for _ in left:  # a reranker may stop before the last
         pass
@@ -47,23 +47,23 @@ def kept_answers(
 
 
 def _unanswered(
-    blocks: "Iterable[tuple[str, Sequence[Request]]]", folder: Path, waiting: deque[_Asked]
+    blocks: "Iterable[tuple[str, Sequence[Request]]]", folder: Path, waiting: deque[_Waiting]
 ) -> "Iterator[Request]":
     """The requests that are left; those that it passes are noted in `waiting`, in order."""
     for name, requests in blocks:
         edges = np.cumsum([0, *(len(documents) for _, documents in requests)])
-        places = [np.arange(*edge) for edge in pairwise(edges)]
+        positions = [np.arange(*edge) for edge in pairwise(edges)]
         begun = BegunBlock(folder, name, int(edges[-1]))
-        left = {int(some[0]) for some in begun.left(places)}
-        known = iter(np.asarray(() if (made := begun.whole()) is None else made).tolist())
-        for some, request in zip(places, requests, strict=True):
+        left = {int(some[0]) for some in begun.left(positions)}
+        known = iter(np.asarray(() if (whole := begun.whole()) is None else whole).tolist())
+        for some, request in zip(positions, requests, strict=True):
             new = len(some) > 0 and int(some[0]) in left
             waiting.append((begun, some, None if new else [next(known) for _ in some]))
             if new:
                 yield request
 
 
-def _known(waiting: deque[_Asked]) -> Iterator[Sequence[float]]:
+def _known(waiting: deque[_Waiting]) -> Iterator[Sequence[float]]:
     """The scores that are known, up to the first request that is not."""
     while waiting and (scores := waiting[0][2]) is not None:
         waiting.popleft()

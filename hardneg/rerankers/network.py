@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from hardneg.encoders.open.loading import library_transformer
-from hardneg.encoders.open.model_card import without_place
+from hardneg.encoders.open.model_card import without_folder
 from hardneg.encoders.open.model_files import check_files, load_options, read_json
 from hardneg.encoders.open.resolved import opening
 from hardneg.encoders.open.save import forget_last_call, written_whole
-from hardneg.encoders.open.soundness import check_found, differences
+from hardneg.encoders.open.soundness import check_missing, differences
 from hardneg.encoders.tokens.tokens import Tokens, tokenise
 from hardneg.encoders.towers import sharing
 from hardneg.records.errors import ModelError
@@ -46,7 +46,7 @@ def load_classifier(folder: Path, length: int, outputs: int | None = None, seed:
         task = {"transformer_task": "sequence-classification"}
         transformer = library_transformer(folder, weights, {"num_labels": labels}, **task)
         if whole:
-            check_found(differences(transformer.model, folder, unused=None)[0], str(folder))
+            check_missing(differences(transformer.model, folder, unused=None)[0], str(folder))
     network: CrossEncoder = CrossEncoder(modules=[transformer], device="cpu", activation_fn=nn.Sigmoid())
     most = network.max_seq_length
     if most is not None and most < length:
@@ -155,10 +155,10 @@ class PairNetwork:
 
     def save(self, folder: Path, card: str) -> None:
         """Writes a folder that `sentence_transformers.CrossEncoder(folder)` opens; `card` becomes its README.md."""
-        with written_whole(folder) as place:
+        with written_whole(folder) as draft:
             forget_last_call(self.module[0].tokenizer)
-            self.module.save_pretrained(str(place), create_model_card=False, safe_serialization=True)
-            (place / "README.md").write_text(card, encoding="utf-8")
+            self.module.save_pretrained(str(draft), create_model_card=False, safe_serialization=True)
+            (draft / "README.md").write_text(card, encoding="utf-8")
 
 
 def _head(module: Any) -> Iterator[nn.Module]:
@@ -177,7 +177,7 @@ def _widened(part: nn.Module, values: tuple[Any, ...]) -> tuple[Any, ...]:
 def reranker_card(network: PairNetwork, facts: Mapping[str, object]) -> str:
     """Markdown with what the network was made from, and how to open it; facts: in the order to be shown."""
     own = {"Tokens read": f"{network.module.max_seq_length} of a query and a document together"}
-    shown = "\n".join(f"- {name}: {without_place(value)}" for name, value in {**facts, **own}.items())
+    shown = "\n".join(f"- {name}: {without_folder(value)}" for name, value in {**facts, **own}.items())
     return f"""\
 ---
 library_name: sentence-transformers

@@ -130,17 +130,17 @@ class PairScorer:
 
         def gathered(batches: Iterable[tuple[NDArray[np.int64], Tensor]], count: int) -> Encoded:
             scores = torch.empty(count, device=device)
-            for places, logits in batches:
-                scores[placed(places, device)] = network.activated(logits)
+            for positions, logits in batches:
+                scores[placed(positions, device)] = network.activated(logits)
             return scores.cpu().numpy()
 
         put, products = partial(tokens.batch, device=device), float32_products(device, self.options.tf32)
         with evaluating(network.module), torch.inference_mode(), products:
             passes = in_passes(tokens.lengths, self.budget, token_batches, put, network.logits, begun)
-            found = np.asarray(gathered_in_parts(passes, begun, gathered, advance))
-        if not np.isfinite(found).all():
+            values = np.asarray(gathered_in_parts(passes, begun, gathered, advance))
+        if not np.isfinite(values).all():
             raise ModelError("the reranker gives a score that is not finite: check its weights, or use precision fp32")
-        return found
+        return values
 
 
 def best_device() -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hardneg.encoders.open.contract import SPEC_FILE, overrides
 from hardneg.encoders.open.folder_family import FolderFamily
 from hardneg.encoders.open.model_files import sides
-from hardneg.encoders.open.pyserini_lines import ROUNDED, ModelPlace, Program, dense_encoder, quoted, sparse_encoder
+from hardneg.encoders.open.pyserini_lines import ROUNDED, ModelReference, Program, dense_encoder, quoted, sparse_encoder
 from hardneg.encoders.open.resolved import ResolvedModel
 from hardneg.encoders.open.source import HUB_ID
 from hardneg.encoders.spec import FullSpec, ModelSpec
@@ -38,7 +38,7 @@ class QuerySide:
     """What encodes the queries of an index: the opened model and where it is; or, without one, why it has none."""
 
     encoder: "Encoder | None" = None
-    place: ModelPlace = field(default_factory=lambda: ModelPlace(""))
+    place: ModelReference = field(default_factory=lambda: ModelReference(""))
     told: str = "no model is named: name the one that encoded the index with --model"
 
     def program(self, form: str, scale: float = 1.0) -> Program | None:
@@ -123,29 +123,29 @@ _OF_SEGMENTS = (
 )
 
 
-def place_of(model: ResolvedModel) -> ModelPlace:
+def place_of(model: ResolvedModel) -> ModelReference:
     """Where a model is, and what its folder does not say of it."""
     spec, full, folder, family = model.spec, model.full, model.folder, model.family
     if folder is None or not isinstance(family, FolderFamily):
-        return ModelPlace(spec.name, lacking=f"no files of the model {spec.name!r} are here")
+        return ModelReference(spec.name, lacking=f"no files of the model {spec.name!r} are here")
     on_hub = HUB_ID.fullmatch(spec.name) and spec.revision is None and not Path(spec.name).expanduser().is_dir()
     name = spec.name if on_hub else str(folder)
     first = sides(folder)["query"][0]
     transformer = name if first == folder else str(first)
     if (folder / SPEC_FILE).is_file():
-        return ModelPlace(name, transformer)
+        return ModelReference(name, transformer)
     others = overrides(full, model.contract)
     if not family.opens_alone(folder, others.keys()):
         plain = asdict(ModelSpec(""))
         told = {name: value for name, value in asdict(spec).items() if value != plain[name]}
         path = Path(spec.name).expanduser()
-        return ModelPlace(name, spec={**told, "name": str(path.absolute())} if path.is_dir() else told)
+        return ModelReference(name, spec={**told, "name": str(path.absolute())} if path.is_dir() else told)
     options: dict[str, object] = {"prompts": {"query": full.query_prompt}} if "query_prompt" in others else {}
     options |= {"truncate_dim": full.truncate_dim} if "truncate_dim" in others else {}
     options |= {ROUNDED: {"dtype": "float32"}} if model.contract.dtype != "float32" else {}
     lengths = {"max_seq_length": full.query_length} if "query_length" in others else {}
     lacking = others.keys() | ({"head of masked words"} if family.remarks(folder) else set())
-    return ModelPlace(name, transformer, options, lengths, _added(spec, full, lacking))
+    return ModelReference(name, transformer, options, lengths, _added(spec, full, lacking))
 
 
 def _added(spec: ModelSpec, full: FullSpec, others: Set[str]) -> str:

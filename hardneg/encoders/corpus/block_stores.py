@@ -85,15 +85,15 @@ class ShardFolders:
 
     def finished(self) -> set[int]:
         """Those of shards that are complete, wherever these are, and by the journals."""
-        found = set[int]()
+        numbers = set[int]()
         for shard in self.work.taken:
             if self.work.find(shard) is not None:
-                found.update(self.work.blocks(shard))
+                numbers.update(self.work.blocks(shard))
             elif self.work.own(shard).exists():
                 with self._locked(shard, fcntl.LOCK_EX):
                     closed = self.work.find(shard) is not None  # since it was looked for
-                    found.update(self.work.blocks(shard) if closed else self._written(shard))
-        return found
+                    numbers.update(self.work.blocks(shard) if closed else self._written(shard))
+        return numbers
 
     def _written(self, shard: int) -> set[int]:
         """The finished blocks of a shard that is not closed; its lock is held alone."""

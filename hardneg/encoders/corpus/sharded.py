@@ -49,7 +49,7 @@ def _make(work: ShardWork, number: int, options: EncodeOptions, progress: Progre
         total, left = work.layout.sizes(numbers), work.layout.sizes(missing)
         label = f"encode shard {number} of {len(work.cut) - 1}"
         with progress.task(label, total, "passages", total - left) as task:
-            made = encoded_blocks(work.encoder, work.rows, missing, total, options, task.advance)
-            own_rows = ((block, start - part.rows.start, encoded) for block, start, encoded in made)
+            blocks = encoded_blocks(work.encoder, work.rows, missing, total, options, task.advance)
+            own_rows = ((block, start - part.rows.start, encoded) for block, start, encoded in blocks)
             for block in written(own_rows, writer.write_block):
                 drop(options.begun, work.layout.name(block))

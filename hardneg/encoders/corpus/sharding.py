@@ -79,8 +79,8 @@ class ShardRows:
     def blocks(self, start: int, stop: int, size: int) -> Iterable[Sequence[str]]:
         """The texts of the shard's documents `start` to `stop`, so many at a time."""
         first = self.documents.start
-        found: Iterable[Sequence[str]] = self.whole.blocks(first + start, first + stop, size)
-        return found
+        texts: Iterable[Sequence[str]] = self.whole.blocks(first + start, first + stop, size)
+        return texts
 
 
 @dataclass(frozen=True)
@@ -106,8 +106,8 @@ class ShardWork:
         """The numbers of the shards that are made now. Raises UsageError where there is none."""
         numbers = range(len(self.cut) - 1)
         if not (own := numbers[self.sharding.taken]):
-            told = f"there are {counted(len(numbers), 'shard')}, counted from 0: none is among those taken"
-            raise UsageError(f"take: {told}")
+            problem = f"there are {counted(len(numbers), 'shard')}, counted from 0: none is among those taken"
+            raise UsageError(f"take: {problem}")
         return own
 
     def blocks(self, number: int) -> range:
@@ -118,7 +118,7 @@ class ShardWork:
         """The folder that a shard is made in."""
         return self.folder / shard_name(number)
 
-    def place(self, number: int) -> str:
+    def location(self, number: int) -> str:
         """Where a complete shard is to be."""
         url = self.sharding.url
         return joined(url, shard_name(number)) if url else str(self.own(number))
@@ -133,14 +133,14 @@ class ShardWork:
 
     def find(self, number: int) -> Closed | None:
         """The shard, if it is complete. Raises ArtifactError where it is one of something else, or was cut short."""
-        found, own = Closed.find(self.place(number)), self.part(number).rows
+        closed, own = Closed.find(self.location(number)), self.part(number).rows
         wanted = {"of": self.sharding.of, "first": own.start, "rows": len(own)}
-        if found and any(found.said.get(name) != value for name, value in wanted.items()):
-            told = "is a shard of another corpus, model or cut"
-            raise ArtifactError(f"{found.location}: {told}: name another place, or remove it")
-        if found:
-            found.check_sizes()
-        return found
+        if closed and any(closed.said.get(name) != value for name, value in wanted.items()):
+            problem = "is a shard of another corpus, model or cut"
+            raise ArtifactError(f"{closed.location}: {problem}: name another place, or remove it")
+        if closed:
+            closed.check_sizes()
+        return closed
 
     def close(self, number: int) -> None:
         """Completes a shard all of whose blocks are there, and puts it where it is to be; one process does."""
@@ -153,18 +153,18 @@ class ShardWork:
         size: Mapping[str, Any] = {"terms" if (own / SHAPE).exists() else "dimension": self.encoder.dimension}
         close_shard(own, len(part), {"first": part.rows.start, "of": sharding.of, **size})
         if sharding.url:
-            put_shard(own, self.place(number))
+            put_shard(own, self.location(number))
             shutil.rmtree(own)
 
     def close_all(self) -> None:
         """Closes the folder. Raises PartDone where shards are still to be made, elsewhere."""
-        found = [self.find(number) for number in range(len(self.cut) - 1)]
-        missing = [number for number, shard in enumerate(found) if shard is None]
+        shards = [self.find(number) for number in range(len(self.cut) - 1)]
+        missing = [number for number, shard in enumerate(shards) if shard is None]
         if missing:
-            told = f"{len(found) - len(missing)} of {counted(len(found), 'shard')} are at {self.sharding.url}"
+            finished = f"{len(shards) - len(missing)} of {counted(len(shards), 'shard')} are at {self.sharding.url}"
             first = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
-            raise PartDone(f"{told}; {first} are still to be made: take them, here or on another machine")
-        close_folder(self.folder, [shard for shard in found if shard is not None])
+            raise PartDone(f"{finished}; {first} are still to be made: take them, here or on another machine")
+        close_folder(self.folder, [shard for shard in shards if shard is not None])
 
 
 def _begun(folder: Path, cut: list[int]) -> list[int]:

@@ -71,9 +71,9 @@ def write_index(
         return
 
     def part(number: int) -> None:
-        place = World(here.rank * len(encoders) + number, here.size * len(encoders))
-        with encoders[number].writer(folder, rows, place.rank) as writer:
-            encode_blocks(encoders[number], rows, writer, options, progress, place)
+        share = World(here.rank * len(encoders) + number, here.size * len(encoders))
+        with encoders[number].writer(folder, rows, share.rank) as writer:
+            encode_blocks(encoders[number], rows, writer, options, progress, share)
 
     if len(encoders) == 1:
         part(0)
@@ -112,12 +112,12 @@ def encode_blocks(
     total, left = layout.sizes(mine), layout.sizes(missing)
     unit = "segments" if isinstance(rows, SegmentedCorpus) else "passages"
     with progress.task("encode corpus", total, unit, total - left) as task:
-        made = encoded_blocks(encoder, rows, missing, total, options, task.advance)
-        for number in written(made, writer.write_block):
+        blocks = encoded_blocks(encoder, rows, missing, total, options, task.advance)
+        for number in written(blocks, writer.write_block):
             drop(options.begun, layout.name(number))
 
 
-def written(made: Iterable[tuple[int, int, Encoded]], write: Callable[[int, int, Encoded], None]) -> Iterator[int]:
+def written(blocks: Iterable[tuple[int, int, Encoded]], write: Callable[[int, int, Encoded], None]) -> Iterator[int]:
     """The number of each block when it is written, in a thread, while the next one is made."""
     with ThreadPoolExecutor(1) as disk:
 
@@ -126,7 +126,7 @@ def written(made: Iterable[tuple[int, int, Encoded]], write: Callable[[int, int,
             return block[0]
 
         under_way: Future[int] | None = None
-        for block in made:
+        for block in blocks:
             if under_way is not None:
                 yield under_way.result()
             under_way = disk.submit(put, block)
@@ -150,8 +150,8 @@ def encoded_blocks(
     spans = (layout.documents[number : number + 2].tolist() for number in numbers)
     texts = ((start, _BlockTexts(rows, start, stop)) for start, stop in spans)
     with kept_ids(encoder, rows, layout.documents[:-1]) if options.keep_tokens else nullcontext() as kept:
-        found = encoder.encode_windows(TextWindows(texts, count, cut, kept), "document", options, advance)
-        for number, (_, encoded) in zip(numbers, found, strict=True):
+        windows = encoder.encode_windows(TextWindows(texts, count, cut, kept), "document", options, advance)
+        for number, (_, encoded) in zip(numbers, windows, strict=True):
             yield number, int(layout.rows[number]), encoded
 
 
@@ -176,8 +176,8 @@ class _BlockTexts(Sequence[str]):
     def __len__(self) -> int:
         return self.stop - self.start
 
-    def __getitem__(self, place: Any) -> Any:
-        return self._read[place]
+    def __getitem__(self, index: Any) -> Any:
+        return self._read[index]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._read)

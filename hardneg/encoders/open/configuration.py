@@ -21,30 +21,30 @@ _AFTER_PADDING = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpne
 _AFTER_PADDING |= {"roberta-prelayernorm", "ibert", "xmod", "esm", "luke", "mluke"}
 
 
-def transformer_options(place: Path) -> Mapping[str, Any]:
+def transformer_options(folder: Path) -> Mapping[str, Any]:
     """What sentence-transformers has written of a transformer; empty where there is nothing."""
     for name in _OPTIONS:
-        path = place / f"sentence_{name}_config.json"
+        path = folder / f"sentence_{name}_config.json"
         if path.is_file() and (content := mapping(path)):
             return content
     return {}
 
 
-def own_length(place: Path, side: str, trained: bool) -> tuple[int, str]:
+def own_length(folder: Path, side: str, trained: bool) -> tuple[int, str]:
     """How many tokens of a text are read, and a remark where that is not what the files say ("" where it is).
 
     trained: the folder was saved by sentence-transformers; a bare transformer reads `USUAL` tokens at most.
 
     Source: `Transformer` of sentence-transformers 6, `__init__` and `preprocess`.
     """
-    said, bound = _said(place, side) if trained else None, _positions(place)
-    asked = said or min(_tokenizer_bound(place), bound + _padding_offset(place))
-    if asked >= UNBOUNDED:
+    said, bound = _said(folder, side) if trained else None, _positions(folder)
+    length = said or min(_tokenizer_bound(folder), bound + _padding_offset(folder))
+    if length >= UNBOUNDED:
         return USUAL, f"no bound of a text's length is told: {USUAL} tokens are read"
-    if not trained and min(asked, bound) > USUAL:
-        return USUAL, f"could read {min(asked, bound)} tokens: {USUAL} are read unless a length is given"
-    remark = f"says {asked} tokens and has positions for {bound}: those are read" if said and asked > bound else ""
-    return min(asked, bound), remark
+    if not trained and min(length, bound) > USUAL:
+        return USUAL, f"could read {min(length, bound)} tokens: {USUAL} are read unless a length is given"
+    remark = f"says {length} tokens and has positions for {bound}: those are read" if said and length > bound else ""
+    return min(length, bound), remark
 
 
 def tokens_read(length: int) -> str:
@@ -60,15 +60,15 @@ def mapping(path: Path) -> dict[str, Any]:
     return content
 
 
-def _said(place: Path, side: str) -> int | None:
+def _said(folder: Path, side: str) -> int | None:
     """What the options of sentence-transformers say, the most particular one first."""
-    options = transformer_options(place)
+    options = transformer_options(folder)
     texts = _part(options, "processing_kwargs").get("text") or {}
     tokenizer = _part(options, "processor_kwargs") or _part(options, "tokenizer_args")
     names = ((texts, "max_length"), (options, f"{side}_length"), (tokenizer, "model_max_length"))
     for content, name in (*names, (options, "max_seq_length")):
         if (value := content.get(name)) is not None:
-            return _number(value, place, name)
+            return _number(value, folder, name)
     return None
 
 
@@ -77,27 +77,27 @@ def _part(options: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return part if isinstance(part, dict) else {}
 
 
-def _tokenizer_bound(place: Path) -> int:
-    value = mapping(place / "tokenizer_config.json").get("model_max_length")
-    return UNBOUNDED if value is None else _number(value, place, "model_max_length")
+def _tokenizer_bound(folder: Path) -> int:
+    value = mapping(folder / "tokenizer_config.json").get("model_max_length")
+    return UNBOUNDED if value is None else _number(value, folder, "model_max_length")
 
 
-def _positions(place: Path) -> int:
-    most = mapping(network_folder(place) / "config.json").get("max_position_embeddings")
+def _positions(folder: Path) -> int:
+    most = mapping(network_folder(folder) / "config.json").get("max_position_embeddings")
     if not isinstance(most, int) or most < 1:
         return UNBOUNDED
-    return most - _padding_offset(place)
+    return most - _padding_offset(folder)
 
 
-def _padding_offset(place: Path) -> int:
-    config = mapping(network_folder(place) / "config.json")
+def _padding_offset(folder: Path) -> int:
+    config = mapping(network_folder(folder) / "config.json")
     padding = config.get("pad_token_id", 1)
     return int(padding) + 1 if str(config.get("model_type")) in _AFTER_PADDING and isinstance(padding, int) else 0
 
 
-def _number(value: Any, place: Path, name: str) -> int:
+def _number(value: Any, folder: Path, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 1:
-        raise ModelError(f"model {place}: {name} is {value!r}: must be a number of tokens")
+        raise ModelError(f"model {folder}: {name} is {value!r}: must be a number of tokens")
     return min(int(value), UNBOUNDED)
 
 

@@ -71,9 +71,9 @@ def read_contract(folder: Path) -> Contract:
 def _contract(folder: Path) -> Contract:
     config, trained = mapping(folder / CONFIG), (folder / "modules.json").exists()
     config = config if trained else {}
-    classes, places = list(module_folders(folder).values()), sides(folder)
-    lengths = {side: own_length(places[side][0], side, trained) for side in SIDES}
-    prompts, head = own_prompts(config, folder), _Head.of(places["document"], folder)
+    classes, folders = list(module_folders(folder).values()), sides(folder)
+    lengths = {side: own_length(folders[side][0], side, trained) for side in SIDES}
+    prompts, head = own_prompts(config, folder), _Head.of(folders["document"], folder)
     said, kept = own_similarity(config), _count(config.get("truncate_dim"), folder)
     cut = kept is not None and kept < (head.dimension or kept + 1)
     values: dict[str, Any] = {
@@ -82,9 +82,9 @@ def _contract(folder: Path) -> Contract:
         **{f"{side}_length": lengths[side][0] for side in SIDES},
         **saved_values(folder),
     }
-    told = () if (folder / SPEC_FILE).is_file() else lengths.items()
-    remarks = [f"{side}_length: {remark}" for side, (_, remark) in told if remark]
-    own = mapping(network_folder(places["document"][0]) / "config.json")
+    checked = () if (folder / SPEC_FILE).is_file() else lengths.items()
+    remarks = [f"{side}_length: {remark}" for side, (_, remark) in checked if remark]
+    own = mapping(network_folder(folders["document"][0]) / "config.json")
     return Contract(
         **values,
         prompts=prompts,
@@ -94,12 +94,12 @@ def _contract(folder: Path) -> Contract:
         dimension=head.dimension,
         truncate_dim=kept,
         dtype=str(own.get("dtype") or own.get("torch_dtype") or "float32"),
-        chat="message" in (transformer_options(places["document"][0]).get("modality_config") or ()) and trained,
+        chat="message" in (transformer_options(folders["document"][0]).get("modality_config") or ()) and trained,
         odd=(*_oddities(config, prompts, classes), *_odd_similarity(said, head, cut), *remarks),
     )
 
 
-def made_as(folder: Path) -> str:
+def saved_class(folder: Path) -> str:
     """The class of sentence-transformers that a folder was saved by; `SentenceTransformer` where it does not say."""
     config = mapping(folder / CONFIG) if (folder / "modules.json").exists() else {}
     return str(config.get("model_type", "SentenceTransformer"))
@@ -148,23 +148,23 @@ class _Head:
     dimension: int | None
 
     @classmethod
-    def of(cls, places: list[Path], folder: Path) -> "_Head":
+    def of(cls, folders: list[Path], folder: Path) -> "_Head":
         names = module_folders(folder)
-        network = mapping(network_folder(places[0]) / "config.json")
-        pooling, dimension = "", _count(network.get("hidden_size"), places[0])
-        for place in places[1:]:
-            content = mapping(place / "config.json")
-            if names[place] == "Pooling":
+        network = mapping(network_folder(folders[0]) / "config.json")
+        pooling, dimension = "", _count(network.get("hidden_size"), folders[0])
+        for path in folders[1:]:
+            content = mapping(path / "config.json")
+            if names[path] == "Pooling":
                 modes = _modes(content)
-                size = _count(content.get("embedding_dimension", content.get("word_embedding_dimension")), place)
+                size = _count(content.get("embedding_dimension", content.get("word_embedding_dimension")), path)
                 pooling, dimension = "+".join(modes), (size or 0) * len(modes) or None
-            elif names[place] == "SpladePooling":
+            elif names[path] == "SpladePooling":
                 pooling, dimension = (
                     str(content.get("pooling_strategy", "max")),
-                    _count(network.get("vocab_size"), places[0]),
+                    _count(network.get("vocab_size"), folders[0]),
                 )
-            dimension = _count(content.get("out_features"), place) or dimension
-        return cls(pooling, names[places[-1]] == "Normalize", dimension)
+            dimension = _count(content.get("out_features"), path) or dimension
+        return cls(pooling, names[folders[-1]] == "Normalize", dimension)
 
 
 _MODES = ("cls", "max", "mean", "mean_sqrt_len", "weightedmean", "lasttoken")
@@ -217,15 +217,15 @@ def _count(value: Any, folder: Path) -> int | None:
 
 
 def _oddities(config: Mapping[str, Any], prompts: Mapping[str, str], classes: list[str]) -> list[str]:
-    found = []
+    remarks = []
     unused = [name for name in ("passage", "corpus") if prompts.get(name) and not prompts["document"]]
     if unused:
-        found.append(f"prompt {unused[0]!r} is not used for documents: set document_prompt to use it")
+        remarks.append(f"prompt {unused[0]!r} is not used for documents: set document_prompt to use it")
     if name := config.get("default_prompt_name"):
-        found.append(f"default_prompt_name {name!r} is used neither for queries nor for documents")
+        remarks.append(f"default_prompt_name {name!r} is used neither for queries nor for documents")
     if len(classes) == 1:
-        found.append("has no pooling of its own: set pooling to cls, mean or lasttoken")
-    return found
+        remarks.append("has no pooling of its own: set pooling to cls, mean or lasttoken")
+    return remarks
 
 
 def _odd_similarity(said: str, head: _Head, cut: bool) -> list[str]:

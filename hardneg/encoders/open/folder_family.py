@@ -8,7 +8,7 @@ from hardneg.encoders.families.adapters.adapter_base import adapter_of
 from hardneg.encoders.families.adapters.adapter_source import look_up_adapter
 from hardneg.encoders.families.static.static_files import table_files
 from hardneg.encoders.open.configuration import Shape, mapping, model_shape
-from hardneg.encoders.open.contract import CONFIG, Contract, filled, made_as, read_contract
+from hardneg.encoders.open.contract import CONFIG, Contract, filled, read_contract, saved_class
 from hardneg.encoders.open.model_digest import digest_of, model_content
 from hardneg.encoders.spec import FullSpec
 from hardneg.records.errors import ModelError
@@ -41,9 +41,9 @@ class FolderFamily:
     def check_class(self, folder: Path) -> None:
         """Refuses a folder that was saved by a class of another family."""
         table = not self.tables and table_files(folder) is not None
-        if table or made_as(folder) not in ("SentenceTransformer", *self.own):
-            made = "a static model" if table else f"a {made_as(folder)}"
-            raise ModelError(f"model {folder}: {made}, not a {self.called} encoder: use another model or encoder")
+        if table or saved_class(folder) not in ("SentenceTransformer", *self.own):
+            other = "static model" if table else saved_class(folder)
+            raise ModelError(f"model {folder}: a {other}, not a {self.called} encoder: use another model or encoder")
 
     def contract(self, folder: Path) -> Contract:
         """What a folder says. Raises ModelError where it holds no whole model."""

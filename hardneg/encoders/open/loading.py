@@ -73,8 +73,8 @@ def _unround(model: Any, names: set[str]) -> None:
 
 def _networks(modules: list[nn.Module]) -> list[nn.Module]:
     """The networks of transformers inside the modules, on all sides."""
-    found = (getattr(part, "model", None) for part in nn.Sequential(*modules).modules() if hasattr(part, "tokenizer"))
-    return [model for model in found if isinstance(model, nn.Module)]
+    parts: Iterator[Any] = (part for part in nn.Sequential(*modules).modules() if hasattr(part, "tokenizer"))
+    return [part.model for part in parts if isinstance(getattr(part, "model", None), nn.Module)]
 
 
 def _modules(folder: Path, dtype: torch.dtype) -> list[nn.Module]:
@@ -87,9 +87,9 @@ def _modules(folder: Path, dtype: torch.dtype) -> list[nn.Module]:
     whole = library_model(SentenceTransformer, folder, dtype)
     modules: list[Any] = list(whole.children())
     if dtype != torch.float32 and not has_twins(whole):  # what comes behind was rounded with the transformer
-        for number, place in enumerate(module_folders(folder)):
+        for number, path in enumerate(module_folders(folder)):
             if number and any(True for _ in modules[number].parameters()):
-                modules[number] = type(modules[number]).load(str(folder), subfolder=place.name, local_files_only=True)
+                modules[number] = type(modules[number]).load(str(folder), subfolder=path.name, local_files_only=True)
     return modules
 
 
@@ -114,7 +114,7 @@ def library_model(model_class: Any, folder: Path, dtype: torch.dtype) -> Any:
 
 def load_kwargs(folder: Path, dtype: torch.dtype) -> dict[str, Any]:
     """What transformers is told of the weights in a model's folder, and what to hold them in."""
-    options = {class_name: load_options(network_folder(place)) for place, class_name in module_folders(folder).items()}
+    options = {class_name: load_options(network_folder(path)) for path, class_name in module_folders(folder).items()}
     return {"dtype": dtype, **next((options[class_name] for class_name in TRANSFORMERS if class_name in options), {})}
 
 
@@ -140,12 +140,12 @@ def load_module(model: "ResolvedModel", device: str | None, precision: "Precisio
 
 def check_sound(modules: list[nn.Module], folder: Path, spec: FullSpec) -> None:
     """Refuses transformers that are not those of whole models, or that cannot read what the spec says."""
-    whole, places = nn.Sequential(*modules), sides(folder)
+    whole, folders = nn.Sequential(*modules), sides(folder)
     for side in SIDES:
         transformer = route(whole, side)[0]
         check_encoder(transformer, spec)
         check_tokenizer(transformer, spec.name)
-        check_weights(transformer.model, network_folder(places[side][0]), spec.name)
+        check_weights(transformer.model, network_folder(folders[side][0]), spec.name)
 
 
 def _arranged(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
@@ -159,7 +159,7 @@ def _arranged(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
 
 
 def assembled(
-    modules: list[nn.Module], spec: FullSpec, device: str | None, made: "type[Any] | None" = None
+    modules: list[nn.Module], spec: FullSpec, device: str | None, model_class: "type[Any] | None" = None
 ) -> "SentenceTransformer":
     """The modules as one model with the spec's prompts, lengths and similarity, in evaluation mode.
 
@@ -168,7 +168,7 @@ def assembled(
     from sentence_transformers import SentenceTransformer
 
     with _unrounded(modules[1:]):
-        module: SentenceTransformer = (made or SentenceTransformer)(
+        module: SentenceTransformer = (model_class or SentenceTransformer)(
             modules=modules,
             device=device,
             prompts={"query": spec.query_prompt, "document": spec.document_prompt},

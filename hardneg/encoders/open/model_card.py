@@ -5,7 +5,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from hardneg.encoders.open.configuration import tokens_read
-from hardneg.encoders.open.pyserini_lines import ModelPlace, dense_encoder, sparse_encoder
+from hardneg.encoders.open.pyserini_lines import ModelReference, dense_encoder, sparse_encoder
 from hardneg.encoders.open.source import HUB_ID, ON_HUB
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def model_card(encoder: "Encoder", facts: Mapping[str, object]) -> str:
     facts: in the order to be shown, such as `Base model`, `Dataset`, `Loss`, `Negatives`; an absolute
         path is cut to its last part.
     """
-    shown = {name: without_place(value) for name, value in facts.items()}
+    shown = {name: without_folder(value) for name, value in facts.items()}
     family = _FAMILIES[encoder.representation.form]
     title = f"# {family.capitalize()} retriever trained with hard negatives"
     parts = [_front_matter(shown, family), title, _facts(encoder, shown), "## Use"]
@@ -34,7 +34,7 @@ def with_scores(card: str, scores: _Scores) -> str:
     return f"{before}## Scores\n\n{scores_table(scores)}\n\n{heading}{after}"
 
 
-def without_place(value: object) -> str:
+def without_folder(value: object) -> str:
     """The value as text; an absolute path is cut to its last part."""
     text = str(value)
     return PurePath(text).name if PurePath(text).is_absolute() else text
@@ -75,12 +75,12 @@ def scores_table(scores: _Scores) -> str:
 
 
 def _sentence_transformers(encoder: "Encoder") -> str:
-    made = type(encoder.module).__name__
+    class_name = type(encoder.module).__name__
     return f"""\
 ```python
-from sentence_transformers import {made}
+from sentence_transformers import {class_name}
 
-model = {made}("path/to/this/folder")
+model = {class_name}("path/to/this/folder")
 queries = model.encode_query(["a question"])  # hardneg reads {tokens_read(encoder.spec.query_length)} tokens of them
 documents = model.encode_document(["a passage"])
 scores = model.similarity(queries, documents)
@@ -92,13 +92,13 @@ _SCALE = 100.0  # of the index `impact`, where a recipe says no other one
 
 
 def _pyserini(encoder: "Encoder") -> str:
-    form, place = encoder.representation.form, ModelPlace("path/to/this/folder")
-    program = dense_encoder(encoder, place) if form == "vectors" else sparse_encoder(place, _SCALE)
+    form, model = encoder.representation.form, ModelReference("path/to/this/folder")
+    program = dense_encoder(encoder, model) if form == "vectors" else sparse_encoder(model, _SCALE)
     if form == "token-vectors" or program is None:
         return _TOKEN_VECTORS
-    found = "from pyserini.search.faiss import FaissSearcher", 'FaissSearcher("path/to/its/index", encoder)'
+    imports, searcher = "from pyserini.search.faiss import FaissSearcher", 'FaissSearcher("path/to/its/index", encoder)'
     if form == "weights":
-        made = 'LuceneImpactSearcher("path/to/its/index", encoder, min_idf=-1)'
-        found = "from pyserini.search.lucene import LuceneImpactSearcher", made
-    lines = program.then(found[0], f"searcher = {found[1]}", 'hits = searcher.search("a question", k=10)')
+        imports = "from pyserini.search.lucene import LuceneImpactSearcher"
+        searcher = 'LuceneImpactSearcher("path/to/its/index", encoder, min_idf=-1)'
+    lines = program.then(imports, f"searcher = {searcher}", 'hits = searcher.search("a question", k=10)')
     return f"```python\n{lines.text()}\n```"

@@ -1,6 +1,5 @@
 """A model's name by content: another whenever its vectors may differ, the same wherever it lies."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -83,27 +82,27 @@ def model_content(location: Location) -> list[Any]:
     folder = location.path
     check_files(folder)
     check_activations(folder)
-    for place, class_name in module_folders(folder).items():
+    for path, class_name in module_folders(folder).items():
         if class_name in TRANSFORMERS:
-            check_headers(network_folder(place))
+            check_headers(network_folder(path))
     return module_contents(folder)
 
 
 def module_contents(folder: Path) -> list[Any]:
     """The bytes of the files of a model's modules, with their classes and routes."""
     modules = module_folders(folder)
-    found: list[Any] = [list(modules.values()), *routes(folder)]
-    for place in modules:
-        found.append([[path.name, file_identity(path)] for path in sorted(_files(place))])
-        if (base := network_folder(place)) != place:
-            found.append([adapter_content(place), [[path.name, file_identity(path)] for path in sorted(_files(base))]])
-    return found
+    contents: list[Any] = [list(modules.values()), *routes(folder)]
+    for module in modules:
+        contents.append(_files(module))
+        if (base := network_folder(module)) != module:
+            contents.append([adapter_content(module), _files(base)])
+    return contents
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    yield from weight_files(folder)
-    for pattern in (*_PATTERNS, *_CONFIGS):
-        yield from (path for path in folder.glob(pattern) if path.is_file())
+def _files(folder: Path) -> list[Any]:
+    """The name and content of each file that counts."""
+    paths = [path for pattern in (*_PATTERNS, *_CONFIGS) for path in folder.glob(pattern) if path.is_file()]
+    return [[path.name, file_identity(path)] for path in sorted([*weight_files(folder), *paths])]
 
 
 def file_identity(path: Path) -> Any:

@@ -24,10 +24,10 @@ def module_folders(folder: Path) -> dict[Path, str]:
         modules = {folder / module["path"]: module["type"].rsplit(".")[-1] for module in read_json(path)}
     except (KeyError, TypeError, AttributeError) as error:
         raise ModelError(f"{path}: not a list of modules with path and type: copy the model again") from error
-    found = _routed(folder) if "Router" in modules.values() else modules
-    if not found:
+    folders = _routed(folder) if "Router" in modules.values() else modules
+    if not folders:
         raise ModelError(f"{path}: names no modules: copy the model again")
-    return found
+    return folders
 
 
 def routes(folder: Path) -> list[Any]:
@@ -45,11 +45,11 @@ def routes(folder: Path) -> list[Any]:
 
 def sides(folder: Path) -> dict[Side, list[Path]]:
     """The folders of the modules that queries and documents pass through, in order."""
-    places = list(module_folders(folder))
+    paths = list(module_folders(folder))
     structure = next(iter(routes(folder)), None) or {}
-    by_name = {place.name: place for place in places}
+    by_name = {path.name: path for path in paths}
     own = {side: [by_name[name] for name in structure.get(side, ()) if name in by_name] for side in SIDES}
-    return {side: own[side] or places for side in SIDES}
+    return {side: own[side] or paths for side in SIDES}
 
 
 def _routed(folder: Path) -> dict[Path, str]:
@@ -59,23 +59,23 @@ def _routed(folder: Path) -> dict[Path, str]:
         modules = {folder / name: class_path.rsplit(".")[-1] for name, class_path in read_json(path)["types"].items()}
     except (OSError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(f"{path}: not a Router's modules and routes: copy the model again") from error
-    if any(place.parent != folder or place.name == ".." for place in modules):
+    if any(module.parent != folder or module.name == ".." for module in modules):
         raise ModelError(f"{path}: names folders outside the model: do not use it")
     return modules
 
 
 def check_files(folder: Path) -> None:
     """Refuses a folder without configuration, tokenizer or all of its weights, be they those of an adapter."""
-    places = module_folders(folder)
-    encoders = [place for place, class_name in places.items() if class_name in TRANSFORMERS] or [folder]
+    folders = module_folders(folder)
+    encoders = [path for path, class_name in folders.items() if class_name in TRANSFORMERS] or [folder]
     for encoder in encoders:
         adapted = (encoder / "adapter_config.json").is_file()
         if not adapted and not (encoder / "config.json").is_file():
             raise ModelError(f"model {encoder}: no config.json there: name a folder that holds a model")
         check_tokenizer_files(encoder)
-    for place, class_name in places.items():
-        if not weight_files(place) and (place in encoders or class_name in _WEIGHED):
-            raise ModelError(f"model {place}: no weights there: neither *.safetensors nor {PICKLED}")
+    for path, class_name in folders.items():
+        if not weight_files(path) and (path in encoders or class_name in _WEIGHED):
+            raise ModelError(f"model {path}: no weights there: neither *.safetensors nor {PICKLED}")
 
 
 _WEIGHED = {"Dense", "LayerNorm", "SparseStaticEmbedding"}
@@ -86,8 +86,8 @@ _OF_BYTES = {"ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer"}  # they h
 def check_tokenizer_files(folder: Path) -> None:
     """Refuses a transformer's folder without a tokenizer: an empty one would be made, to which all texts are equal."""
     config = folder / "tokenizer_config.json"
-    made = read_json(config) if config.is_file() else {}
-    if isinstance(made, dict) and str(made.get("tokenizer_class")) in _OF_BYTES:
+    options = read_json(config) if config.is_file() else {}
+    if isinstance(options, dict) and str(options.get("tokenizer_class")) in _OF_BYTES:
         return
     if not any(True for pattern in _TOKENIZERS for _ in folder.glob(pattern)):
         raise ModelError(f"model {folder}: no tokenizer there: copy the model again, with its tokenizer's files")
@@ -95,12 +95,12 @@ def check_tokenizer_files(folder: Path) -> None:
 
 def check_activations(folder: Path) -> None:
     """Refuses activations that are not torch's own, which sentence-transformers would replace by tanh."""
-    for place, class_name in module_folders(folder).items():
-        path = place / "config.json"
+    for module, class_name in module_folders(folder).items():
+        path = module / "config.json"
         content = read_json(path) if class_name not in (*TRANSFORMERS, "SpladePooling") and path.is_file() else {}
         name = content.get("activation_function") if isinstance(content, dict) else None
         if name is not None and not str(name).startswith("torch.nn."):
-            raise ModelError(f"model {place}: activation {name} is code of its own, which is not run: use another one")
+            raise ModelError(f"model {module}: activation {name} is code of its own, which is not run: use another one")
 
 
 def read_json(path: Path) -> Any:
@@ -117,47 +117,47 @@ INDEX = "pytorch_model.bin.index.json"
 PICKLES = ["pytorch_model.bin", "pytorch_model-*.bin"]
 
 
-def weight_files(place: Path) -> list[Path]:
+def weight_files(folder: Path) -> list[Path]:
     """The files of a folder's weights; those of PyTorch only where there are no safetensors; none where it has none.
 
     Raises:
         ModelError: a file that the index names is missing, or is no file of the folder.
     """
-    if safe := sorted(path for path in place.glob(SAFE) if path.is_file()):
+    if safe := sorted(path for path in folder.glob(SAFE) if path.is_file()):
         return safe
-    if (place / PICKLED).is_file():
-        return [place / PICKLED]
-    return _shards(place) if (place / INDEX).is_file() else []
+    if (folder / PICKLED).is_file():
+        return [folder / PICKLED]
+    return _shards(folder) if (folder / INDEX).is_file() else []
 
 
-def has_weights(place: Path) -> bool:
+def has_weights(folder: Path) -> bool:
     """Whether a folder has the files of its weights, all of them."""
     try:
-        return bool(weight_files(place))
+        return bool(weight_files(folder))
     except ModelError:
         return False
 
 
 def weights_in(paths: Iterable[str]) -> list[str]:
     """Of the paths of a repository, those of the weights that would be read: by folder, as `weight_files` does."""
-    found: dict[str, tuple[list[str], list[str]]] = {}
+    by_folder: dict[str, tuple[list[str], list[str]]] = {}
     for path in paths:
         folder, _, name = path.rpartition("/")
-        safe, pickled = found.setdefault(folder, ([], []))
+        safe, pickled = by_folder.setdefault(folder, ([], []))
         if name.endswith(".safetensors"):
             safe.append(path)
         elif any(Path(name).match(pattern) for pattern in PICKLES):
             pickled.append(path)
-    return [path for safe, pickled in found.values() for path in (safe or pickled)]
+    return [path for safe, pickled in by_folder.values() for path in (safe or pickled)]
 
 
-def load_options(place: Path) -> dict[str, Any]:
+def load_options(folder: Path) -> dict[str, Any]:
     """What transformers is told of the kind of weights in a folder.
 
     Raises:
         ModelError: PyTorch's files there hold anything but tensors by name; nothing in them is executed.
     """
-    files = weight_files(place)
+    files = weight_files(folder)
     safe = not files or files[0].suffix == ".safetensors"
     for path in files if not safe else ():
         _check_tensors(path)
@@ -180,16 +180,16 @@ def _check_tensors(path: Path) -> None:
         raise ModelError(f"model {path}: holds no tensors by their names: {advice}")
 
 
-def _shards(place: Path) -> list[Path]:
-    path = place / INDEX
+def _shards(folder: Path) -> list[Path]:
+    path = folder / INDEX
     try:
         names = sorted(set(read_json(path)["weight_map"].values()))
-        shards = [place / name for name in names]
+        shards = [folder / name for name in names]
     except (KeyError, TypeError, AttributeError) as error:
         raise ModelError(f"{path}: not an index of weights: copy the model again") from error
     for shard in shards:
-        if shard.parent != place or shard.name in ("", ".."):
+        if shard.parent != folder or shard.name in ("", ".."):
             raise ModelError(f"{path}: names files outside the model: do not use it")
         if not shard.is_file():
-            raise ModelError(f"model {place}: {shard.name} is missing, which {INDEX} names: copy the model again")
+            raise ModelError(f"model {folder}: {shard.name} is missing, which {INDEX} names: copy the model again")
     return shards

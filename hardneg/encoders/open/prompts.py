@@ -22,13 +22,13 @@ Prompt = str | PromptName | None
 
 def prompt_problems(prompts: Mapping[str, Prompt], task: str | None) -> list[str]:
     """One line for each prompt, by its field, that lacks a task, or a name; and for a task that no prompt can take."""
-    found = [f"{field}.name is empty" for field, prompt in prompts.items() if prompt == PromptName("")]
+    problems = [f"{field}.name is empty" for field, prompt in prompts.items() if prompt == PromptName("")]
     templates = [field for field, prompt in prompts.items() if isinstance(prompt, str) and TASK in prompt]
     if task is None:
-        return [*found, *(f"{field} has {TASK} and there is no task: give model.task" for field in templates)]
+        return [*problems, *(f"{field} has {TASK} and there is no task: give model.task" for field in templates)]
     if not templates and all(isinstance(prompt, str) for prompt in prompts.values()):
-        found.append(f"task is given, and no prompt has {TASK}: write it where the task goes, or leave task out")
-    return found
+        problems.append(f"task is given, and no prompt has {TASK}: write it where the task goes, or leave task out")
+    return problems
 
 
 def whole_prompts(
@@ -39,13 +39,13 @@ def whole_prompts(
     Raises:
         ModelError: the model has no prompt of that name, or the task has no place in any.
     """
-    found = {field: _text(name, prompt, own) for field, prompt in prompts.items()}
+    texts = {field: _text(name, prompt, own) for field, prompt in prompts.items()}
     if task is None:
-        return found
-    if not any(TASK in text for text in found.values()):
-        told = 'query_prompt: "Instruct: {task}\\nQuery: "'
-        raise ModelError(f"model {name!r}: task is given, and none of its prompts has {TASK}: write one, as {told}")
-    return {field: text.replace(TASK, task) for field, text in found.items()}
+        return texts
+    if not any(TASK in text for text in texts.values()):
+        example = 'query_prompt: "Instruct: {task}\\nQuery: "'
+        raise ModelError(f"model {name!r}: task is given, and none of its prompts has {TASK}: write one, as {example}")
+    return {field: text.replace(TASK, task) for field, text in texts.items()}
 
 
 def _text(name: str, prompt: str | PromptName, own: Mapping[str, str]) -> str:

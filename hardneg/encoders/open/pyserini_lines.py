@@ -37,7 +37,7 @@ class Program:
 
 
 @dataclass(frozen=True)
-class ModelPlace:
+class ModelReference:
     """Where a model's folder is, as the lines name it, and what it does not say of the model.
 
     transformer: the folder of the transformer that reads queries, or the same. options: what the model's class is to be
@@ -53,21 +53,21 @@ class ModelPlace:
     spec: Mapping[str, object] = field(default_factory=dict)
 
 
-def dense_encoder(encoder: "Encoder", place: ModelPlace) -> Program | None:
+def dense_encoder(encoder: "Encoder", model: ModelReference) -> Program | None:
     """The lines for `FaissSearcher`: Pyserini's own encoder where it gives the same vectors; None where none does."""
-    pooling = None if ROUNDED in place.options else _plain_pooling(encoder)
+    pooling = None if ROUNDED in model.options else _plain_pooling(encoder)
     if pooling is not None:
-        return _auto(encoder, place, pooling)
-    if place.spec:
-        return _of_hardneg(place.spec)
-    return None if place.lacking else _of_sentence_transformers(encoder, place)
+        return _auto(encoder, model, pooling)
+    if model.spec:
+        return _of_hardneg(model.spec)
+    return None if model.lacking else _of_sentence_transformers(encoder, model)
 
 
-def sparse_encoder(place: ModelPlace, scale: float) -> Program | None:
+def sparse_encoder(model: ModelReference, scale: float) -> Program | None:
     """The lines for `LuceneImpactSearcher` over an index of weights times `scale`, rounded; None where none do."""
-    if place.lacking:
+    if model.lacking:
         return None
-    given = _given(place.options)
+    keywords = _keywords(model.options)
     return Program(
         ("from pyserini.encode import QueryEncoder", "from sentence_transformers import SparseEncoder"),
         (
@@ -78,8 +78,8 @@ def sparse_encoder(place: ModelPlace, scale: float) -> Program | None:
             "",
             "",
             "encoder = Weights()",
-            f'encoder.model = SparseEncoder({quoted(place.folder)}, device="cpu"{given})',
-            *_set("encoder.model", place.attributes),
+            f'encoder.model = SparseEncoder({quoted(model.folder)}, device="cpu"{keywords})',
+            *_set("encoder.model", model.attributes),
         ),
     )
 
@@ -109,7 +109,7 @@ def quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _auto(encoder: "Encoder", place: ModelPlace, pooling: str) -> Program:
+def _auto(encoder: "Encoder", model: ModelReference, pooling: str) -> Program:
     spec = encoder.spec
     options = f'pooling="{pooling}", l2_norm={spec.similarity == "cosine"}'
     if spec.query_prompt:
@@ -117,13 +117,13 @@ def _auto(encoder: "Encoder", place: ModelPlace, pooling: str) -> Program:
     return Program(
         ("from pyserini.encode import AutoQueryEncoder",),
         (
-            f"encoder = AutoQueryEncoder({quoted(place.transformer or place.folder)}, {options})",
+            f"encoder = AutoQueryEncoder({quoted(model.transformer or model.folder)}, {options})",
             f"encoder.tokenizer.model_max_length = {spec.query_length}  # tokens of a query that are read",
         ),
     )
 
 
-def _of_sentence_transformers(encoder: "Encoder", place: ModelPlace) -> Program:
+def _of_sentence_transformers(encoder: "Encoder", model: ModelReference) -> Program:
     normalised = ", normalize_embeddings=True" if encoder.spec.similarity == "cosine" else ""
     return Program(
         ("from pyserini.encode import QueryEncoder", "from sentence_transformers import SentenceTransformer"),
@@ -134,14 +134,14 @@ def _of_sentence_transformers(encoder: "Encoder", place: ModelPlace) -> Program:
             "",
             "",
             "encoder = Vectors()",
-            f'encoder.model = SentenceTransformer({quoted(place.folder)}, device="cpu"{_given(place.options)})',
-            *_set("encoder.model", place.attributes),
+            f'encoder.model = SentenceTransformer({quoted(model.folder)}, device="cpu"{_keywords(model.options)})',
+            *_set("encoder.model", model.attributes),
         ),
     )
 
 
 def _of_hardneg(spec: Mapping[str, object]) -> Program:
-    told = ", ".join(f"{quoted(name)}: {_literal(value)}" for name, value in spec.items())
+    values = ", ".join(f"{quoted(name)}: {_literal(value)}" for name, value in spec.items())
     return Program(
         ("from hardneg.plugin import load_encoder, spec_from", "from pyserini.encode import QueryEncoder"),
         (
@@ -151,7 +151,7 @@ def _of_hardneg(spec: Mapping[str, object]) -> Program:
             "",
             "",
             "encoder = Vectors()",
-            f'encoder.model = load_encoder(spec_from({{{told}}}), "cpu", "fp32")',
+            f'encoder.model = load_encoder(spec_from({{{values}}}), "cpu", "fp32")',
         ),
     )
 
@@ -160,7 +160,7 @@ def _literal(value: object) -> str:
     return quoted(value) if isinstance(value, str) else repr(value)
 
 
-def _given(options: Mapping[str, object]) -> str:
+def _keywords(options: Mapping[str, object]) -> str:
     return "".join(f", {name}={value!r}" for name, value in options.items())
 
 

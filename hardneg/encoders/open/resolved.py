@@ -237,11 +237,11 @@ def _check_fit(encoder: TextEncoder) -> None:
 
     if not isinstance(encoder, Encoder):
         return
-    made = encoder.representation
+    representation = encoder.representation
     with evaluating(encoder.module), torch.inference_mode():
         for side in SIDES:
-            encoded = made.run(encoder.parts(side), encoder.features(["a trial"], side), encoder.device, side)
-            made.gathered([(np.zeros(1, np.int64), encoded)], 1, encoder.dimension)
+            encoded = representation.run(encoder.parts(side), encoder.features(["a trial"], side), encoder.device, side)
+            representation.gathered([(np.zeros(1, np.int64), encoded)], 1, encoder.dimension)
 
 
 def learner(encoder: TextEncoder) -> "Encoder":

@@ -32,17 +32,17 @@ _READABLE = 0o444
 
 def save_module(module: "SentenceTransformer", spec: FullSpec, folder: Path, card: str | None) -> None:
     """Writes the model, what of `spec` its modules do not carry, and the card; replaces what was in `folder`."""
-    with written_whole(folder) as place, evaluating(module):
+    with written_whole(folder) as draft, evaluating(module):
         whole = _typed(module, spec) if spec.typed else module
         whole = with_saved_adapter(whole, spec)
         for transformer in transformers(whole):
             forget_last_call(transformer.tokenizer)
-        whole.save(str(place), create_model_card=False, safe_serialization=True)
+        whole.save(str(draft), create_model_card=False, safe_serialization=True)
         options = {name: getattr(spec, name) for name in (*OWN, *(_TYPES if spec.typed else ()))}
         options |= {} if spec.adapter is None else {"adapter": noted(spec.adapter)}
-        (place / SPEC_FILE).write_text(json.dumps(options, indent=2) + "\n", encoding="utf-8")
+        (draft / SPEC_FILE).write_text(json.dumps(options, indent=2) + "\n", encoding="utf-8")
         if card is not None:
-            (place / "README.md").write_text(card, encoding="utf-8")
+            (draft / "README.md").write_text(card, encoding="utf-8")
 
 
 @contextmanager
@@ -53,12 +53,12 @@ def written_whole(folder: Path) -> Iterator[Path]:
         ModelError: the folder cannot be written.
     """
     try:
-        with replacing_folder(folder) as place, quiet(), system_errors():
-            yield place
+        with replacing_folder(folder) as draft, quiet(), system_errors():
+            yield draft
             # safetensors writes for the owner alone: every file becomes readable by whom the folder is
-            for path in place.rglob("*"):
+            for path in draft.rglob("*"):
                 if path.is_file():
-                    path.chmod(path.stat().st_mode | (place.stat().st_mode & _READABLE))
+                    path.chmod(path.stat().st_mode | (draft.stat().st_mode & _READABLE))
     except OSError as error:
         raise ModelError(f"model {folder} cannot be written ({error}): check disk and permissions") from error
 
@@ -117,12 +117,12 @@ def export_ance(encoder: "Encoder", folder: Path) -> None:
         for name, module in named.items()
         for inner, tensor in module.state_dict().items()
     }
-    with written_whole(folder) as place:
+    with written_whole(folder) as draft:
         forget_last_call(transformer.tokenizer)
-        transformer.model.config.save_pretrained(place)
-        transformer.tokenizer.save_pretrained(place)
-        transformer.tokenizer.backend_tokenizer.model.save(str(place))  # vocab.json and merges.txt, for transformers 4
-        torch.save(weights, place / _ANCE_WEIGHTS)
+        transformer.model.config.save_pretrained(draft)
+        transformer.tokenizer.save_pretrained(draft)
+        transformer.tokenizer.backend_tokenizer.model.save(str(draft))  # vocab.json and merges.txt, for transformers 4
+        torch.save(weights, draft / _ANCE_WEIGHTS)
 
 
 def _check_ance(encoder: "Encoder") -> None:

@@ -15,7 +15,7 @@ _LAYER = re.compile(r"^(.*?\b(?:layers?|h|blocks?))\.(\d+)\.")
 _EMBEDDINGS = re.compile(r"(^|\.)(word_embeddings|embed_tokens|tok_embeddings|wte)\.weight$")
 _NUMBER = re.compile(r"\.\d+\.")
 _UNUSED = re.compile(r"(^|\.)(pooler|position_ids|token_type_ids)(\.|$)")  # an encoder's vectors do without them
-_TOLD = 3
+_SHOWN = 3
 _LEAST = 2
 _OUTPUT = ("method", "method_output_name")
 
@@ -64,8 +64,8 @@ def read_shapes(folder: Path) -> Shapes:
 
 def _check_layers(folder: Path, shapes: Shapes, count: Any) -> None:
     stacks: defaultdict[str, set[int]] = defaultdict(set)
-    for found in filter(None, map(_LAYER.match, shapes)):
-        stacks[found[1]].add(int(found[2]))
+    for match in filter(None, map(_LAYER.match, shapes)):
+        stacks[match[1]].add(int(match[2]))
     if len(stacks) != 1 or not isinstance(count, int):
         return
     (name, have), want = next(iter(stacks.items())), set(range(count))
@@ -105,18 +105,18 @@ def check_encoder(encoder: Any, spec: FullSpec) -> None:
     _check_processing(encoder.processing_kwargs, spec.name)
     most = positions(encoder.model)
     for side in SIDES:
-        if (asked := spec.length(side)) < _LEAST:
-            raise ModelError(f"model {spec.name!r} says that it reads {asked} token of a text: give {side}_length")
-        if most is not None and asked > most:
-            raise ModelError(f"model {spec.name!r} reads at most {most} tokens: {side}_length is {asked}, lower it")
+        if (length := spec.length(side)) < _LEAST:
+            raise ModelError(f"model {spec.name!r} says that it reads {length} token of a text: give {side}_length")
+        if most is not None and length > most:
+            raise ModelError(f"model {spec.name!r} reads at most {most} tokens: {side}_length is {length}, lower it")
 
 
 def _check_processing(options: Mapping[str, Any], name: str) -> None:
     """Refuses options of the tokenizer's calls that are not read here; a text's length and a template's options are."""
-    asked = [(part, option) for part in options if part != "chat_template" for option in options[part]]
-    if found := [f"{part}.{option}" for part, option in asked if (part, option) != ("text", "max_length")]:
-        told = f"processing_kwargs {', '.join(found)}"
-        raise ModelError(f"model {name!r}: has {told}, which are not known here: use another model")
+    settings = [(part, option) for part in options if part != "chat_template" for option in options[part]]
+    if unknown := [f"{part}.{option}" for part, option in settings if (part, option) != ("text", "max_length")]:
+        problem = f"processing_kwargs {', '.join(unknown)}"
+        raise ModelError(f"model {name!r}: has {problem}, which are not known here: use another model")
 
 
 def positions(model: Any) -> int | None:
@@ -142,13 +142,13 @@ def check_tokenizer(transformer: Any, name: str) -> None:
     check_ids(max(ids), rows, repr(name))
 
 
-def check_weights(model: Any, place: Path, name: str) -> None:
+def check_weights(model: Any, folder: Path, name: str) -> None:
     """Refuses weights that lack layers, which would be drawn at random, or that have layers of another model.
 
     Unused heads, such as poolers and those of language models, may be missing or extra.
     """
-    missing, unexpected = differences(model, place)
-    check_found(missing, name)
+    missing, unexpected = differences(model, folder)
+    check_missing(missing, name)
     own = {_stem(key) for key in model.state_dict()} - {None}
     if surplus := [key for key in unexpected if _stem(key) in own]:
         raise ModelError(
@@ -156,24 +156,24 @@ def check_weights(model: Any, place: Path, name: str) -> None:
         )
 
 
-def differences(model: Any, place: Path, unused: re.Pattern[str] | None = _UNUSED) -> tuple[list[str], list[str]]:
+def differences(model: Any, folder: Path, unused: re.Pattern[str] | None = _UNUSED) -> tuple[list[str], list[str]]:
     """The weights of a network that its files lack, and those that it has no place for; `unused` ones aside."""
-    _, found = type(model).from_pretrained(
-        str(place),
+    _, info = type(model).from_pretrained(
+        str(folder),
         config=model.config,
         output_loading_info=True,
         device_map="meta",
         local_files_only=True,
-        **load_options(place),
+        **load_options(folder),
     )
     missing, unexpected = (
-        [key for key in found[name] if unused is None or not unused.search(key)]
+        [key for key in info[name] if unused is None or not unused.search(key)]
         for name in ("missing_keys", "unexpected_keys")
     )
     return missing, unexpected
 
 
-def check_found(missing: Iterable[str], name: str) -> None:
+def check_missing(missing: Iterable[str], name: str) -> None:
     """Refuses a model whose files lack weights."""
     if lacking := list(missing):
         raise ModelError(f"model {name!r}: its weights lack {_first(lacking)}: copy the model again")
@@ -181,11 +181,11 @@ def check_found(missing: Iterable[str], name: str) -> None:
 
 def _stem(key: str) -> str | None:
     """The list of layers that a weight is in, without the number; None where it is in none."""
-    found = _NUMBER.search(key)
-    return key[: found.start()] if found else None
+    match = _NUMBER.search(key)
+    return key[: match.start()] if match else None
 
 
 def _first(keys: Iterable[str]) -> str:
     ordered = sorted(keys)
-    more = f" and {len(ordered) - _TOLD} more" if len(ordered) > _TOLD else ""
-    return ", ".join(ordered[:_TOLD]) + more
+    more = f" and {len(ordered) - _SHOWN} more" if len(ordered) > _SHOWN else ""
+    return ", ".join(ordered[:_SHOWN]) + more

@@ -87,12 +87,9 @@ class Location:
         folder = self.download(HUB_FILES)
         if not self.on_hub:
             return self
-        bare = [
-            place
-            for place, class_name in module_folders(folder).items()
-            if class_name not in _BARE and not has_weights(place)
-        ]
-        if patterns := [(place / name).relative_to(folder).as_posix() for place in bare for name in PICKLES]:
+        modules = module_folders(folder).items()
+        bare = [path for path, class_name in modules if class_name not in _BARE and not has_weights(path)]
+        if patterns := [(path / name).relative_to(folder).as_posix() for path in bare for name in PICKLES]:
             self.download(patterns)
         self._remember()
         return replace(self, folder=folder)
@@ -124,7 +121,7 @@ class Location:
         except ModelError:
             raise
         except Exception as error:  # the hub's client lets errors of several libraries through
-            raise ModelError(_told(self.name, error)) from error
+            raise ModelError(_hub_problem(self.name, error)) from error
 
 
 def locate(name: str, revision: str | None = None, fetch: bool = False) -> Location:
@@ -153,7 +150,7 @@ def _locate(name: str, revision: str | None) -> Location:
 
 def _has_weights(folder: Path) -> bool:
     try:
-        return any(has_weights(place) for place in module_folders(folder))
+        return any(has_weights(path) for path in module_folders(folder))
     except ModelError:  # fetching the model tells what is wrong with it
         return False
 
@@ -164,11 +161,11 @@ def _packaged(name: str, revision: str | None) -> Location:
         return Location(name, problem=f"model {name!r}: no such packaged model: {_known()} can be had")
     package, folder, distribution = known
     spec = importlib.util.find_spec(package)
-    for place in (spec.submodule_search_locations or ()) if spec else ():
-        if (path := Path(place) / folder).is_dir():
+    for root in (spec.submodule_search_locations or ()) if spec else ():
+        if (path := Path(root) / folder).is_dir():
             return Location(name, revision, path)
-    told = f"package {distribution} is not installed: pip install {distribution}"
-    return Location(name, problem=f"model {name!r}: {told}")
+    problem = f"package {distribution} is not installed: pip install {distribution}"
+    return Location(name, problem=f"model {name!r}: {problem}")
 
 
 def _known() -> str:
@@ -246,7 +243,7 @@ def _wanted(sizes: dict[str, int]) -> Iterator[str]:
             yield path
 
 
-def _told(repository: str, error: Exception) -> str:
+def _hub_problem(repository: str, error: Exception) -> str:
     from huggingface_hub import constants
 
     if "gated" in f"{type(error).__name__} {error}".lower():

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hardneg.encoders.spec import Attention
-from hardneg.encoders.speed.packing import Packing, made_up, padded_made_up
+from hardneg.encoders.speed.packing import Packing, packed_trial, padded_trial
 from hardneg.encoders.speed.unpadded import UNPADDED, by_sdpa, has_kernel, register
 from hardneg.encoders.towers import finish, in_mode, sharing
 from hardneg.records.errors import ModelError
@@ -26,7 +26,7 @@ _BYTES = 1 << 20  # of scores at a time, which stay in a core's cache
 _TRIAL = (8, 128)  # texts, and their tokens
 
 
-def check_attention(asked: Attention, transformer: Any, packed: bool = False) -> None:
+def check_attention(attention: Attention, transformer: Any, packed: bool = False) -> None:
     """Refuses an implementation that is not installed, or that this device or network has not.
 
     packed: whether the transformer may be given packed texts.
@@ -34,20 +34,20 @@ def check_attention(asked: Attention, transformer: Any, packed: bool = False) ->
     Raises:
         ModelError: names the implementation.
     """
-    if asked == "auto":
+    if attention == "auto":
         return
-    named, instead = f"attention is {asked}", "leave it out, or say auto"
-    device, (module, package) = transformer.device, _PACKAGES.get(asked, ("torch", ""))
-    if asked in _PACKAGES and device.type != "cuda":
+    named, instead = f"attention is {attention}", "leave it out, or say auto"
+    device, (module, package) = transformer.device, _PACKAGES.get(attention, ("torch", ""))
+    if attention in _PACKAGES and device.type != "cuda":
         raise ModelError(f"{named}, which needs a GPU by CUDA; this is {device.type}: {instead}")
     if find_spec(module) is None:
-        told = f"pip install {package}" if package else f"install what brings {module}"
-        raise ModelError(f"{named}, and {module} is not installed: {told}, or {instead}")
-    if asked == "batched" and device.type != "cpu":
+        advice = f"pip install {package}" if package else f"install what brings {module}"
+        raise ModelError(f"{named}, and {module} is not installed: {advice}, or {instead}")
+    if attention == "batched" and device.type != "cpu":
         raise ModelError(f"{named}, which is for CPUs; this is {device.type}: {instead}")
-    if asked == "unpadded":
+    if attention == "unpadded":
         _check_unpadded(transformer, packed)
-    if not transformer.is_backend_compatible() and transformer.config._attn_implementation != asked:
+    if not transformer.is_backend_compatible() and transformer.config._attn_implementation != attention:
         raise ModelError(f"{named}, and a {type(transformer).__name__} has its own attention alone: {instead}")
 
 
@@ -64,7 +64,7 @@ def _check_unpadded(transformer: Any, packed: bool) -> None:
         raise ModelError(f"{named}, which on a GPU takes bf16 or fp16, and this is fp32: precision bf16, or {instead}")
 
 
-def set_attention(transformer: Any, asked: Attention, packed: bool = False) -> None:
+def set_attention(transformer: Any, attention: Attention, packed: bool = False) -> None:
     """Has a transformer attend as asked for; `auto` by a trial in bfloat16, and as its library does elsewhere.
 
     packed: whether it may be given packed texts.
@@ -72,8 +72,8 @@ def set_attention(transformer: Any, asked: Attention, packed: bool = False) -> N
     Raises:
         ModelError: it cannot.
     """
-    check_attention(asked, transformer, packed)
-    chosen = _fastest(transformer, packed) if asked == "auto" else asked
+    check_attention(attention, transformer, packed)
+    chosen = _fastest(transformer, packed) if attention == "auto" else attention
     if chosen in _OURS:
         name, register_it = _OURS[chosen]
         register_it()
@@ -87,8 +87,8 @@ def _fastest(transformer: Any, packed: bool) -> Attention:
     if packed and transformer.device.type == "cuda" and has_kernel() and transformer.dtype != torch.float32:
         weights = sum(weight.numel() for weight in transformer.parameters())
         subject = f"attention in half precision on cuda, {weights:,} weights"
-        found = choose(subject, machine_of(transformer.device), _ways_of_texts(transformer))
-        return "unpadded" if found == "unpadded" else "auto"
+        way = choose(subject, machine_of(transformer.device), _ways_of_texts(transformer))
+        return "unpadded" if way == "unpadded" else "auto"
     config, device = transformer.config, transformer.device
     heads, width = int(getattr(config, "num_attention_heads", 0)), int(getattr(config, "hidden_size", 0))
     usual = transformer.is_backend_compatible() and config._attn_implementation == "sdpa"
@@ -106,7 +106,7 @@ def _ways(heads: int, size: int) -> dict[str, Way]:
     def ready(attend: Callable[..., object]) -> Callable[[], object]:
         parts = torch.arange(texts * length * 3 * heads * size) % 31 / 31 - 0.5
         qkv = parts.view(texts, length, 3, heads, size).bfloat16()
-        query, key, value = (qkv[:, :, place].transpose(1, 2) for place in range(3))
+        query, key, value = (qkv[:, :, part].transpose(1, 2) for part in range(3))
         mask = torch.ones(texts, 1, length, length, dtype=torch.bool)
         mask[-1, :, :, -1] = False
 
@@ -133,7 +133,7 @@ def _ways_of_texts(transformer: Any) -> dict[str, Way]:
         model: Any = sharing(transformer)
         if packed:
             set_attention(model, "unpadded", packed=True)
-        features = made_up(Packing.of(model), lengths) if packed else padded_made_up(lengths)
+        features = packed_trial(Packing.of(model), lengths) if packed else padded_trial(lengths)
         there = {
             name: value.to(model.device) if isinstance(value, Tensor) else value for name, value in features.items()
         }
@@ -170,9 +170,9 @@ def _forward(
     if _is_plain(module, (query, key, value), attention_mask, rest):
         scale = query.shape[-1] ** -0.5 if scaling is None else scaling
         hidden = None if attention_mask is None else ~attention_mask[:, 0, 0]
-        found = attended(query * scale, key, value, hidden)
-        if found is not None:
-            return found.transpose(1, 2), None
+        output = attended(query * scale, key, value, hidden)
+        if output is not None:
+            return output.transpose(1, 2), None
     return by_sdpa(module, query, key, value, attention_mask, scaling=scaling, **rest)
 
 
@@ -216,12 +216,12 @@ def attended(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor | None) -
         query = torch.cat([query, one, -shift], -1)
         key = torch.cat([key, far.expand_as(one), one], -1)
     query, key, value = (part.flatten(0, 1) for part in (query, key, value))
-    made, sums = torch.empty_like(value), value.new_empty(texts * heads, length, 1)
+    output, sums = torch.empty_like(value), value.new_empty(texts * heads, length, 1)
     step = max(1, _BYTES // (2 * length * length))
-    for part in (slice(start, start + step) for start in range(0, len(made), step)):
+    for part in (slice(start, start + step) for start in range(0, len(output), step)):
         weights = torch.bmm(query[part], key[part].transpose(1, 2)).exp_()
         torch.sum(weights, -1, keepdim=True, out=sums[part])
-        torch.bmm(weights, value[part], out=made[part])
+        torch.bmm(weights, value[part], out=output[part])
     if not bool((sums > _LEAST).all()):
         return None
-    return made.div_(sums).view(texts, heads, length, size)
+    return output.div_(sums).view(texts, heads, length, size)

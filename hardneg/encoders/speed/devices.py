@@ -2,10 +2,10 @@
 
 from hardneg.records.errors import UsageError
 
-_TYPES = ("cpu", "cuda", "mps", "xpu")
+_DEVICE_TYPES = ("cpu", "cuda", "mps", "xpu")
 
 
-def check_device(device: str, place: str = "device") -> None:
+def check_device(device: str, field: str = "device") -> None:
     """Makes sure that there is such a device; torch is imported for what is not `cpu`.
 
     Args:
@@ -19,17 +19,17 @@ def check_device(device: str, place: str = "device") -> None:
         return
     from hardneg.registry.plugins import suggestion
 
-    type = device.partition(":")[0]
-    if type not in _TYPES:
-        reason = f"no such device{suggestion(type, _TYPES)}"
-    elif type in known:
+    device_type = device.partition(":")[0]
+    if device_type not in _DEVICE_TYPES:
+        reason = f"no such device{suggestion(device_type, _DEVICE_TYPES)}"
+    elif device_type in known:
         reason = f"this machine has no {device}"
     else:
         import torch
 
-        reason = f"torch {torch.__version__} finds no {type} device here"
-    where = f"{{{place}}}" if place.isidentifier() else place
-    raise UsageError(f"{where} {device}: {reason}; there is: {', '.join(known)}", place)
+        reason = f"torch {torch.__version__} finds no {device_type} device here"
+    where = f"{{{field}}}" if field.isidentifier() else field
+    raise UsageError(f"{where} {device}: {reason}; there is: {', '.join(known)}", field)
 
 
 def known_devices() -> list[str]:
@@ -38,5 +38,5 @@ def known_devices() -> list[str]:
 
     if not torch.accelerator.is_available():
         return ["cpu"]
-    type = str(torch.accelerator.current_accelerator()).partition(":")[0]
-    return ["cpu", type, *(f"{type}:{number}" for number in range(torch.accelerator.device_count()))]
+    device_type = str(torch.accelerator.current_accelerator()).partition(":")[0]
+    return ["cpu", device_type, *(f"{device_type}:{number}" for number in range(torch.accelerator.device_count()))]

@@ -17,7 +17,7 @@ from hardneg.encoders.spec import Attention
 from hardneg.encoders.speed.attention import set_attention
 from hardneg.encoders.speed.compiling import set_compiled
 from hardneg.encoders.speed.onednn import multiply_fastest
-from hardneg.encoders.speed.packing import Packing, batches, made_up, packing_of, padded_made_up
+from hardneg.encoders.speed.packing import Packing, batches, packed_trial, packing_of, padded_trial
 from hardneg.encoders.towers import finish, forward, in_bfloat16, in_mode, sharing
 from hardneg.runtime.float32_products import rounds_to_tf32
 from hardneg.store.atomic_write import replace_text
@@ -163,15 +163,15 @@ def token_budget(
     which length texts are cut. Few texts are not worth timing. What is found goes into `token_budgets.json` in the
     user's cache folder.
     """
-    place, name = cache_folder() / "token_budgets.json", _setting(parts[0], device, longest)
-    known = _remembered(place)
+    path, name = cache_folder() / "token_budgets.json", _setting(parts[0], device, longest)
+    known = _remembered(path)
     if name in known:
         return known[name]
     if count < WORTH_TIMING:
         return usual_budget(device)
-    found = _timed(parts, device, most_tokens(parts[0], device), lengths() if lengths else None)
-    _remember(place, known | {name: found})
-    return found
+    budget = _timed(parts, device, most_tokens(parts[0], device), lengths() if lengths else None)
+    _remember(path, known | {name: budget})
+    return budget
 
 
 def _setting(first: Any, device: torch.device, longest: int) -> str:
@@ -179,19 +179,19 @@ def _setting(first: Any, device: torch.device, longest: int) -> str:
     weights = list(first.parameters())
     size, dtype = sum(weight.numel() for weight in weights), str(weights[0].dtype).removeprefix("torch.")
     attention = getattr(getattr(first, "config", None), "_attn_implementation", None) or "its own"
-    found = [machine_of(device), f"{size} weights in {dtype}", f"texts to {longest} tokens", f"attention {attention}"]
+    facts = [machine_of(device), f"{size} weights in {dtype}", f"texts to {longest} tokens", f"attention {attention}"]
     if any(part._compiled_call_impl is not None for part in first.modules()):
-        found.append("compiled")
+        facts.append("compiled")
     if device.type == "cuda":
         held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        found.append(f"2^{(_free(device) + held).bit_length() - 1} bytes free")
-    return ", ".join(found)
+        facts.append(f"2^{(_free(device) + held).bit_length() - 1} bytes free")
+    return ", ".join(facts)
 
 
 @cache
-def _remembered(place: Path) -> dict[str, int]:
+def _remembered(path: Path) -> dict[str, int]:
     try:
-        known = json.loads(place.read_text(encoding="utf-8"))
+        known = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     if not isinstance(known, dict):
@@ -199,10 +199,10 @@ def _remembered(place: Path) -> dict[str, int]:
     return {name: budget for name, budget in known.items() if isinstance(budget, int) and budget > 0}
 
 
-def _remember(place: Path, known: dict[str, int]) -> None:
+def _remember(path: Path, known: dict[str, int]) -> None:
     _remembered.cache_clear()
     try:
-        replace_text(place, json.dumps(known, indent=1, sort_keys=True) + "\n")
+        replace_text(path, json.dumps(known, indent=1, sort_keys=True) + "\n")
     except OSError:
         return  # a home that cannot be written costs a few seconds each time
 
@@ -257,7 +257,7 @@ def _speed(
     passes = _passes(
         budget, np.full(max(1, 8192 // _LENGTH, budget // _LENGTH), _LENGTH) if lengths is None else lengths, packing
     )
-    features = [padded_made_up(some) if packing is None else made_up(packing, some) for some in passes]
+    features = [padded_trial(some) if packing is None else packed_trial(packing, some) for some in passes]
     forward(parts, dict(features[0]), device)
     finish(device)
     start = time.perf_counter()
@@ -269,6 +269,6 @@ def _speed(
 
 def _passes(budget: int, lengths: NDArray[np.int64], packing: Packing | None = None) -> list[NDArray[np.int64]]:
     """The lengths of the texts of some passes, evenly taken from all that the texts make; about 8,192 tokens or one."""
-    found = [lengths[rows] for rows in batches(lengths, budget, packing)]
-    count = min(len(found), max(1, 8192 // budget))
-    return [found[len(found) * (2 * number + 1) // (2 * count)] for number in range(count)]
+    passes = [lengths[rows] for rows in batches(lengths, budget, packing)]
+    count = min(len(passes), max(1, 8192 // budget))
+    return [passes[len(passes) * (2 * number + 1) // (2 * count)] for number in range(count)]

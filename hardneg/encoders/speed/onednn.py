@@ -30,8 +30,8 @@ def multiply_fastest(network: nn.Module) -> None:
 
 
 def _product(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    made: Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "none", [], "")
-    return made
+    output: Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "none", [], "")
+    return output
 
 
 def _faster(layers: list[nn.Linear]) -> bool:

@@ -32,7 +32,7 @@ class Packing:
     def of(cls, transformer: nn.Module) -> "Packing":
         """That of a network."""
         tables = (part for name, part in transformer.named_modules() if name.endswith("position_embeddings"))
-        skipped = next((found for table in tables if (found := getattr(table, "padding_idx", None)) is not None), None)
+        skipped = next((token for table in tables if (token := getattr(table, "padding_idx", None)) is not None), None)
         return cls() if skipped is None else cls(skipped + 1, skipped)
 
     def features(self, tokens: Tokens, rows: NDArray[np.int64], device: torch.device) -> dict[str, Any]:
@@ -44,19 +44,19 @@ class Packing:
         same = {name: value for name, value in tokens.same.items() if name != "attention_mask"}
         columns |= {name: np.full(len(taken), value, np.int32) for name, value in same.items()}
         columns["position_ids"] = self._positions(columns["input_ids"], lengths)
-        made: dict[str, Any] = {name: placed(column, device).long()[None] for name, column in columns.items()}
+        batch: dict[str, Any] = {name: placed(column, device).long()[None] for name, column in columns.items()}
         begins, longest = placed(np.concatenate([[0], ends]).astype(np.int32), device), int(lengths.max(initial=0))
-        made |= dict(zip(BOUNDS, (begins, begins, longest, longest), strict=True))
+        batch |= dict(zip(BOUNDS, (begins, begins, longest, longest), strict=True))
         if tokens.prompt_length:
-            made["prompt_length"] = torch.full((len(rows),), tokens.prompt_length, device=device)
-        return made
+            batch["prompt_length"] = torch.full((len(rows),), tokens.prompt_length, device=device)
+        return batch
 
     def _positions(self, ids: NDArray[np.int32], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
         """int64 [sum of lengths], counted anew in each text."""
         counted = np.ones(len(ids), np.int64) if self.skipped is None else (ids != self.skipped).astype(np.int64)
         before = np.concatenate([[0], np.cumsum(counted)])
-        place = before[1:] - np.repeat(before[np.cumsum(lengths) - lengths], lengths) - 1 + self.first
-        return place if self.skipped is None else np.where(counted, place, self.skipped)
+        position = before[1:] - np.repeat(before[np.cumsum(lengths) - lengths], lengths) - 1 + self.first
+        return position if self.skipped is None else np.where(counted, position, self.skipped)
 
 
 def packs(tokens: Tokens) -> bool:
@@ -88,9 +88,9 @@ def taken_packed(parts: Sequence[Any]) -> bool:
 
     if len(parts) < 2 or not isinstance(parts[0], Transformer) or not isinstance(parts[1], Pooling):
         return False
-    given = inspect.signature(parts[0].model.forward).parameters
-    rest = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in given.values())
-    return bool(parts[0].model.is_backend_compatible() and "position_ids" in given and rest)
+    parameters = inspect.signature(parts[0].model.forward).parameters
+    rest = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
+    return bool(parts[0].model.is_backend_compatible() and "position_ids" in parameters and rest)
 
 
 def packing_of(first: Any) -> Packing | None:
@@ -102,13 +102,13 @@ def packing_of(first: Any) -> Packing | None:
     return Packing.of(first.model)
 
 
-def padded_made_up(lengths: NDArray[np.int64]) -> dict[str, Tensor]:
+def padded_trial(lengths: NDArray[np.int64]) -> dict[str, Tensor]:
     """Texts of one token again and again, padded, on the CPU: for timing."""
     mask = torch.arange(max(1, int(lengths.max()))) < torch.from_numpy(lengths)[:, None]
     return {"input_ids": torch.ones_like(mask, dtype=torch.int64), "attention_mask": mask.long()}
 
 
-def made_up(packing: Packing, lengths: NDArray[np.int64]) -> dict[str, Tensor]:
+def packed_trial(packing: Packing, lengths: NDArray[np.int64]) -> dict[str, Tensor]:
     """The same in one row."""
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     ids = {"input_ids": np.ones(offsets[-1], np.int32)}

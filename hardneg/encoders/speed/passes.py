@@ -19,7 +19,7 @@ Cut = Callable[[NDArray[np.int64], int], Iterable[NDArray[np.int64]]]
 
 _Item = TypeVar("_Item")
 _Features = TypeVar("_Features")
-_Made = TypeVar("_Made")
+_Output = TypeVar("_Output")
 _log = logging.getLogger(__name__)
 
 
@@ -35,9 +35,9 @@ def in_passes(
     budget: Budget,
     cut: Cut,
     put: Callable[[NDArray[np.int64]], _Features],
-    run: Callable[[_Features], _Made],
+    run: Callable[[_Features], _Output],
     begun: BegunBlock,
-) -> Iterator[tuple[NDArray[np.int64], _Made]]:
+) -> Iterator[tuple[NDArray[np.int64], _Output]]:
     """Of each pass its rows, int64 [b], and what is made of them; the next one is put on its device meanwhile.
 
     A pass that memory does not hold is cut in two, and so are all behind it.
@@ -62,10 +62,10 @@ def in_passes(
                 done += 1
         except torch.OutOfMemoryError as error:
             if len(passes[done]) == 1:
-                told = " ".join(str(error).split())
+                reason = " ".join(str(error).split())
                 raise ModelError(
                     f"a text of {lengths[passes[done][0]]} tokens alone does not fit the device's memory: let texts be "
-                    f"cut shorter, or free the device of other programs ({told:.200})"
+                    f"cut shorter, or free the device of other programs ({reason:.200})"
                 ) from None
         left = np.concatenate([left[:0], *passes[done:]])
         if len(left):  # what the pass held is free only here, where its exception is gone
@@ -73,9 +73,9 @@ def in_passes(
 
 
 def gathered_in_parts(
-    passes: Iterator[tuple[NDArray[np.int64], _Made]],
+    passes: Iterator[tuple[NDArray[np.int64], _Output]],
     begun: BegunBlock,
-    gathered: Callable[[Iterable[tuple[NDArray[np.int64], _Made]], int], Encoded],
+    gathered: Callable[[Iterable[tuple[NDArray[np.int64], _Output]], int], Encoded],
     advance: Callable[[int], None],
 ) -> Encoded:
     """What all texts become, in their order; whenever that is due, what is made of them is kept.
@@ -86,26 +86,26 @@ def gathered_in_parts(
         gathered: what texts become in order, on the host, of so many at most: their places, and what was made of them.
         advance: told how many texts each pass had, and at the end how many were made already.
     """
-    told = 0
+    reported = 0
 
-    def some(places: list[NDArray[np.int64]]) -> Iterator[tuple[NDArray[np.int64], _Made]]:
-        nonlocal told
-        first = told
-        for rows, made in passes:
-            yield np.arange(told - first, told - first + len(rows)), made
-            places.append(rows)
-            told += len(rows)
+    def some(positions: list[NDArray[np.int64]]) -> Iterator[tuple[NDArray[np.int64], _Output]]:
+        nonlocal reported
+        first = reported
+        for rows, output in passes:
+            yield np.arange(reported - first, reported - first + len(rows)), output
+            positions.append(rows)
+            reported += len(rows)
             advance(len(rows))
             if begun.due:
                 return
 
     while begun.missing:
-        places: list[NDArray[np.int64]] = []
-        found = gathered(some(places), begun.count)
-        own = np.concatenate(places)
-        begun.add(own, found[: len(own)])
-    if begun.count > told:
-        advance(begun.count - told)
+        positions: list[NDArray[np.int64]] = []
+        encoded = gathered(some(positions), begun.count)
+        own = np.concatenate(positions)
+        begun.add(own, encoded[: len(own)])
+    if begun.count > reported:
+        advance(begun.count - reported)
     whole = begun.whole()
     return gathered((), 0) if whole is None else whole
 

@@ -64,22 +64,22 @@ def _forward(
     attend = by_kernel if query.device.type == "cuda" else one_by_one
     flat = [part.transpose(1, 2).flatten(0, 1) for part in (query, key, value)]
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    found = attend(flat, _bounds(query, rest), scale, (reach, 0 if causal else reach))
-    return found.view(query.shape[0], query.shape[2], *found.shape[1:]), None
+    output = attend(flat, _bounds(query, rest), scale, (reach, 0 if causal else reach))
+    return output.view(query.shape[0], query.shape[2], *output.shape[1:]), None
 
 
-def by_sdpa(*given: Any, **rest: Any) -> tuple[Tensor, None]:
+def by_sdpa(*arguments: Any, **rest: Any) -> tuple[Tensor, None]:
     """What transformers does itself, of what it gives an attention."""
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-    made: tuple[Tensor, None] = sdpa_attention_forward(*given, **rest)
-    return made
+    output: tuple[Tensor, None] = sdpa_attention_forward(*arguments, **rest)
+    return output
 
 
 def _bounds(query: Tensor, rest: dict[str, Any]) -> Bounds:
     """Those that come with packed texts, or a text a row."""
-    if (told := rest.get("cu_seq_lens_q")) is not None:
-        return told, rest["max_length_q"]
+    if (begins := rest.get("cu_seq_lens_q")) is not None:
+        return begins, rest["max_length_q"]
     rows, length = query.shape[0], query.shape[2]
     return torch.arange(0, (rows + 1) * length, length, dtype=torch.int32, device=query.device), length
 
@@ -91,11 +91,11 @@ def by_kernel(qkv: list[Tensor], bounds: Bounds, scale: float, reach: tuple[int,
     query, key, value = qkv
     begins, longest = bounds
     fewer = key.shape[1] != query.shape[1]
-    found = varlen_attn(
+    output = varlen_attn(
         query, key, value, begins, begins, longest, longest, scale=scale, window_size=reach, enable_gqa=fewer
     )
-    assert isinstance(found, Tensor)
-    return found
+    assert isinstance(output, Tensor)
+    return output
 
 
 def one_by_one(qkv: list[Tensor], bounds: Bounds, scale: float, reach: tuple[int, int]) -> Tensor:
@@ -112,15 +112,15 @@ def one_by_one(qkv: list[Tensor], bounds: Bounds, scale: float, reach: tuple[int
     Returns:
         [tokens, heads, size].
     """
-    made = torch.empty_like(qkv[0])
+    outputs = torch.empty_like(qkv[0])
     begins = bounds[0].tolist()
     for start, stop in pairwise(begins):
         query, key, value = (part[start:stop].transpose(0, 1)[None] for part in qkv)
         seen = _seen(stop - start, reach, query.device)
         fewer = key.shape[1] != query.shape[1]
-        found = scaled_dot_product_attention(query, key, value, attn_mask=seen, scale=scale, enable_gqa=fewer)
-        made[start:stop] = found[0].transpose(0, 1)
-    return made
+        output = scaled_dot_product_attention(query, key, value, attn_mask=seen, scale=scale, enable_gqa=fewer)
+        outputs[start:stop] = output[0].transpose(0, 1)
+    return outputs
 
 
 def _seen(length: int, reach: tuple[int, int], device: torch.device) -> Tensor | None:
@@ -128,6 +128,6 @@ def _seen(length: int, reach: tuple[int, int], device: torch.device) -> Tensor |
     before, behind = (length if side < 0 else side for side in reach)
     if before >= length - 1 and behind >= length - 1:
         return None
-    places = torch.arange(length, device=device)
-    ahead = places - places[:, None]
+    positions = torch.arange(length, device=device)
+    ahead = positions - positions[:, None]
     return (ahead >= -before) & (ahead <= behind)

@@ -27,8 +27,8 @@ def cores() -> int:
     """On how many cores a tokenizer computes by itself: all that this process may use, unless it is told otherwise."""
     if os.environ.get("TOKENIZERS_PARALLELISM", "true").lower() in _OFF:
         return 1
-    told = os.environ.get("RAYON_NUM_THREADS", "")
-    return int(told) if told.isdigit() and int(told) else len(os.sched_getaffinity(0))
+    threads = os.environ.get("RAYON_NUM_THREADS", "")
+    return int(threads) if threads.isdigit() and int(threads) else len(os.sched_getaffinity(0))
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ class Backend:
         rows = np.fromiter((different[text] for text in texts), np.int64, len(texts))
         lengths = np.diff(offsets)[rows]
         ends = np.cumsum(lengths)
-        places = np.repeat(offsets[rows] - ends + lengths, lengths) + np.arange(lengths.sum())
-        return values[places], np.concatenate([[0], ends])
+        positions = np.repeat(offsets[rows] - ends + lengths, lengths) + np.arange(lengths.sum())
+        return values[positions], np.concatenate([[0], ends])
 
     def source(self, **options: object) -> TokenSource:
         """This tokenizer with what else its ids depend on, such as a prompt."""
@@ -86,8 +86,8 @@ def cut(ids: Ids, most: NDArray[np.int64] | int, left: bool = False) -> Ids:
         return ids
     begins = offsets[1:] - kept if left else offsets[:-1]
     ends = np.cumsum(kept)
-    places = np.repeat(begins - ends + kept, kept) + np.arange(kept.sum())
-    return values[places], np.concatenate([[0], ends])
+    positions = np.repeat(begins - ends + kept, kept) + np.arange(kept.sum())
+    return values[positions], np.concatenate([[0], ends])
 
 
 def cut_pairs(first: Ids, second: Ids, most: int, left: bool) -> tuple[Ids, Ids]:
@@ -121,7 +121,7 @@ def backend_of(tokenizer: Any, pairs: bool = False) -> Backend | None:
 def own_backend(holder: Any, tokenizer: Any) -> Backend:
     """The copy of a tokenizer that belongs to `holder`, for as long as that lives; a new one if it has new tokens."""
     state = (tokenizer.get_vocab_size(), tokenizer.encode_special_tokens)
-    found = _known.get(holder)
-    if found is None or found[0] != state:
-        found = _known[holder] = (state, Backend(tokenizer))
-    return found[1]
+    entry = _known.get(holder)
+    if entry is None or entry[0] != state:
+        entry = _known[holder] = (state, Backend(tokenizer))
+    return entry[1]

@@ -23,11 +23,11 @@ def tokenise_chats(transformer: Any, texts: Sequence[str], prompt: str, side: Si
     lengths: list[Any] = [0]
     for start in range(0, len(texts), _TEXTS):
         part = list(texts[start : start + _TEXTS])
-        made = transformer.preprocess(part, prompt=prompt or None, task=side, processing_kwargs=options)
-        real = made["attention_mask"].bool()
+        batch = transformer.preprocess(part, prompt=prompt or None, task=side, processing_kwargs=options)
+        real = batch["attention_mask"].bool()
         lengths += real.sum(1).tolist()
         for name in columns:
-            columns[name].append(made[name][real].numpy())
+            columns[name].append(batch[name][real].numpy())
     tokenizer = transformer.tokenizer
     return Tokens(
         {name: np.concatenate([*parts, []]).astype(np.int32) for name, parts in columns.items()},

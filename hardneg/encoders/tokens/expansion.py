@@ -62,5 +62,5 @@ class Expansion:
 def _filled(tokens: Tokens, column: NDArray[np.int32], missing: NDArray[np.int64], value: int) -> NDArray[np.int32]:
     """A column with `value` so many times beside each text's own values."""
     beside = tokens.offsets[:-1] if tokens.left else tokens.offsets[1:]
-    made: NDArray[np.int32] = np.insert(column, np.repeat(beside, missing), value)
-    return made
+    filled: NDArray[np.int32] = np.insert(column, np.repeat(beside, missing), value)
+    return filled

@@ -51,18 +51,18 @@ class KeptIds:
         self._dtype = np.dtype("<u2" if vocabulary <= _SMALL else "<i4")
         self._keeps = not (folder / MANIFEST).exists()
         self._file, self._writer, self._journal = -1, 0, Journal(folder, _JOURNAL)
-        self._places = {record[0]: record[1:] for record in self._journal.records()}
+        self._records = {record[0]: record[1:] for record in self._journal.records()}
 
     @property
     def blocks(self) -> set[int]:
         """The first document of each block that is there."""
-        return set(self._places)
+        return set(self._records)
 
     @property
     def facts(self) -> dict[str, int]:
         """How many rows and ids there are."""
-        places = self._places.values()
-        return {"rows": sum(place[2] for place in places), "tokens": sum(place[3] for place in places)}
+        records = self._records.values()
+        return {"rows": sum(record[2] for record in records), "tokens": sum(record[3] for record in records)}
 
     def through(self, make: _Make) -> _Make:
         """What makes tokens of a block's texts, read from here where they are known, and kept where they are not."""
@@ -71,23 +71,23 @@ class KeptIds:
             return make
 
         def tokens(start: int, texts: Sequence[str]) -> Tokens | SegmentTokens:
-            if (found := self.get(start)) is not None:
-                return replace(empty, columns={"input_ids": found[0]}, offsets=found[1])
-            made = make(start, texts)
-            rows = rows_of(made)
+            if (ids := self.get(start)) is not None:
+                return replace(empty, columns={"input_ids": ids[0]}, offsets=ids[1])
+            result = make(start, texts)
+            rows = rows_of(result)
             self.add(start, (rows.columns["input_ids"], rows.offsets))
-            return made
+            return result
 
         return tokens
 
     def get(self, start: int) -> Ids | None:
         """The ids of the block whose first document is `start`."""
-        if start not in self._places:
+        if start not in self._records:
             return None
-        writer, place, rows, size = self._places[start]
+        writer, start_byte, rows, size = self._records[start]
         path = self._folder / f"ids-{writer}"
-        lengths = np.fromfile(path, "<i4", rows, offset=place)
-        ids = np.fromfile(path, self._dtype, size, offset=place + 4 * rows).astype(np.int32)
+        lengths = np.fromfile(path, "<i4", rows, offset=start_byte)
+        ids = np.fromfile(path, self._dtype, size, offset=start_byte + 4 * rows).astype(np.int32)
         return (ids, np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])) if len(ids) == size else None
 
     def add(self, start: int, ids: Ids) -> None:
@@ -95,13 +95,13 @@ class KeptIds:
         values, offsets = ids
         written = np.diff(offsets).astype("<i4").tobytes() + values.astype(self._dtype).tobytes()
         with self._mutex:
-            if not self._keeps or start in self._places:
+            if not self._keeps or start in self._records:
                 return
             try:
-                place = self._append(written)
-                record = (self._writer, place, len(offsets) - 1, len(values))
+                start_byte = self._append(written)
+                record = (self._writer, start_byte, len(offsets) - 1, len(values))
                 self._journal.add(start, *record)
-                self._places[start] = record
+                self._records[start] = record
             except OSError as error:
                 _log.warning("%s: token ids are not kept (%s)", self._folder, error)
                 self._keeps = False
@@ -109,12 +109,12 @@ class KeptIds:
     def _append(self, written: bytes) -> int:
         if self._file < 0:
             self._open()
-        place = os.lseek(self._file, 0, os.SEEK_END)
+        start_byte = os.lseek(self._file, 0, os.SEEK_END)
         left = memoryview(written)
         while left:
             left = left[os.write(self._file, left) :]
         os.fdatasync(self._file)
-        return place
+        return start_byte
 
     def _open(self) -> None:
         """Takes the first file that no other writer holds, to write behind what is there."""

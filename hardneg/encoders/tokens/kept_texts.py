@@ -37,8 +37,8 @@ def encode_kept(
     done = len(texts) - begun.missing
     with progress.task(f"encode {side} texts", len(texts), "texts", done) as task:
         windows = TextWindows(((int(rows[0]), texts[rows[0] : rows[-1] + 1]) for rows in left), len(texts))
-        for start, made in encoder.encode_windows(windows, side, options, task.advance) if left else ():
-            begun.add(np.arange(start, start + len(made)), made)
+        for start, encoded in encoder.encode_windows(windows, side, options, task.advance) if left else ():
+            begun.add(np.arange(start, start + len(encoded)), encoded)
             drop(options.begun, str(start))
     if left and (keep or begun.is_kept):
         begun.keep()

@@ -36,9 +36,9 @@ class SegmentTokens:
     cut_off: NDArray[np.bool_]
 
 
-def rows_of(made: Tokens | SegmentTokens) -> Tokens:
+def rows_of(tokenised: Tokens | SegmentTokens) -> Tokens:
     """The rows to encode of texts that were tokenised, whole or in segments."""
-    return made.tokens if isinstance(made, SegmentTokens) else made
+    return tokenised.tokens if isinstance(tokenised, SegmentTokens) else tokenised
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class _Frame:
     def of(cls, tokenizer: Any) -> "_Frame":
         """Found out with a text of one letter."""
         probe = tokenizer("a", return_special_tokens_mask=True)
-        text = [place for place, special in enumerate(probe.pop("special_tokens_mask")) if not special]
+        text = [position for position, special in enumerate(probe.pop("special_tokens_mask")) if not special]
         return cls(
             {name: values[: text[0]] for name, values in probe.items()},
             {name: values[text[-1] + 1 :] for name, values in probe.items()},
@@ -98,11 +98,11 @@ def tokenise_segments(
     size = room - plain.prompts
     if (size < 1).any() or room < 1:
         raise ModelError(f"segments of {cut.length} tokens have no room for text behind the prompt: make them longer")
-    found = windows(np.diff(plain.offsets) - plain.prompts, size, np.minimum(stride, size), cut.count)
-    columns, offsets = _columns(frame, plain, found)
+    cuts = windows(np.diff(plain.offsets) - plain.prompts, size, np.minimum(stride, size), cut.count)
+    columns, offsets = _columns(frame, plain, cuts)
     left = tokenizer.padding_side == "left"
     tokens = Tokens(columns, offsets, padding_of(tokenizer), left, prompt_length, frame.same)
-    return SegmentTokens(tokens, found.counts, found.cut_off)
+    return SegmentTokens(tokens, cuts.counts, cuts.cut_off)
 
 
 def _plain(tokenizer: Any, texts: Sequence[str], prompt: str, longest: int) -> _Plain:
@@ -134,19 +134,19 @@ def _encoded(tokenizer: Any, texts: Sequence[str], prompt: str, longest: int) ->
         )
 
 
-def _columns(frame: _Frame, plain: _Plain, found: Windows) -> tuple[dict[str, NDArray[np.int32]], NDArray[np.int64]]:
+def _columns(frame: _Frame, plain: _Plain, cuts: Windows) -> tuple[dict[str, NDArray[np.int32]], NDArray[np.int64]]:
     """For each segment what goes before it, the prompt, its text, what goes behind: the columns, their offsets."""
     before, behind = frame.sizes
-    begins = plain.offsets[:-1][found.document] + before + behind
-    text = begins + plain.prompts[found.document]
+    begins = plain.offsets[:-1][cuts.document] + before + behind
+    text = begins + plain.prompts[cuts.document]
     zeros = np.zeros_like(begins)
-    first = np.column_stack([zeros, begins, text + found.starts, zeros + before])
-    end = np.column_stack([zeros + before, text, text + found.stops, zeros + before + behind])
-    places, _ = ranges(first.reshape(-1), end.reshape(-1))
+    first = np.column_stack([zeros, begins, text + cuts.starts, zeros + before])
+    end = np.column_stack([zeros + before, text, text + cuts.stops, zeros + before + behind])
+    positions, _ = ranges(first.reshape(-1), end.reshape(-1))
     columns = {}
     for name in frame.inside.keys() - frame.same.keys():
         values = plain.ids if name == "input_ids" else np.full(len(plain.ids), frame.inside[name], np.int32)
-        columns[name] = np.concatenate([frame.before[name], frame.behind[name], values]).astype(np.int32)[places]
+        columns[name] = np.concatenate([frame.before[name], frame.behind[name], values]).astype(np.int32)[positions]
     return columns, np.concatenate([[0], np.cumsum((end - first).sum(axis=1))])
 
 
@@ -200,7 +200,7 @@ def _counts(encoder: "Encoder", corpus: Corpus, cut: Segments, share: slice, pro
     counts = [np.empty(0, np.int32)]
     with progress.task("count segments", share.stop - share.start, "documents") as task:
         for texts in corpus.blocks(share.start, share.stop, _DOCUMENTS):
-            made = encoder.segment(texts, cut)
-            counts.append((made.counts + made.cut_off).astype(np.int32))
+            segments = encoder.segment(texts, cut)
+            counts.append((segments.counts + segments.cut_off).astype(np.int32))
             task.advance(len(texts))
     return np.concatenate(counts)

@@ -33,14 +33,14 @@ class Frame:
     @property
     def one_type(self) -> int | None:
         """The type of all tokens; none where there are several."""
-        found = {*self.types, *(token_type for beside in self.around for _, token_type in beside)}
-        return found.pop() if len(found) == 1 else None
+        types = {*self.types, *(token_type for beside in self.around for _, token_type in beside)}
+        return types.pop() if len(types) == 1 else None
 
     @classmethod
     def of(cls, tokenizer: Any, pair: bool) -> "Frame | None":
         """That of a tokenizer of the tokenizers library, seen at texts of one letter; none if those have no token."""
-        found = (_seen(tokenizer, [letter] * (1 + pair)) for letter in _LETTERS)
-        return next((frame for frame in found if frame is not None), None)
+        frames = (_seen(tokenizer, [letter] * (1 + pair)) for letter in _LETTERS)
+        return next((frame for frame in frames if frame is not None), None)
 
     def put(self, parts: Sequence[Ids]) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
         """Ids and types of n texts, int32 [sum of lengths], and where each text begins, int64 [n + 1]."""
@@ -54,20 +54,20 @@ class Frame:
                 here += 1
             if number < len(parts):
                 values, begins = parts[number]
-                places = np.arange(len(values)) + np.repeat(here - begins[:-1], lengths[number])
-                ids[places], types[places] = values, self.types[number]
+                positions = np.arange(len(values)) + np.repeat(here - begins[:-1], lengths[number])
+                ids[positions], types[positions] = values, self.types[number]
                 here += lengths[number]
         return ids, types, offsets
 
 
 def _seen(tokenizer: Any, letters: list[str]) -> Frame | None:
-    made = tokenizer.encode(*letters)
-    of_part = made.sequence_ids
-    places = [[place for place, part in enumerate(of_part) if part == number] for number in range(len(letters))]
-    if not all(places):
+    encoding = tokenizer.encode(*letters)
+    of_part = encoding.sequence_ids
+    positions = [[at for at, part in enumerate(of_part) if part == number] for number in range(len(letters))]
+    if not all(positions):
         return None
-    starts = [0, *(part[-1] + 1 for part in places)]
-    stops = [*(part[0] for part in places), len(of_part)]
-    tokens = list(zip(made.ids, made.type_ids, strict=True))
+    starts = [0, *(part[-1] + 1 for part in positions)]
+    stops = [*(part[0] for part in positions), len(of_part)]
+    tokens = list(zip(encoding.ids, encoding.type_ids, strict=True))
     around = tuple(tuple(tokens[start:stop]) for start, stop in zip(starts, stops, strict=True))
-    return Frame(around, tuple(made.type_ids[part[0]] for part in places))
+    return Frame(around, tuple(encoding.type_ids[part[0]] for part in positions))

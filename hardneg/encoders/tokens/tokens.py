@@ -55,8 +55,8 @@ class Tokens:
         taken = np.repeat(begins, lengths) + np.arange(lengths.sum())
         sizes = placed(lengths, device)
         longest = int(lengths.max(initial=0))
-        places = torch.arange(longest, device=sizes.device)
-        there = places >= longest - sizes[:, None] if self.left else places < sizes[:, None]
+        positions = torch.arange(longest, device=sizes.device)
+        there = positions >= longest - sizes[:, None] if self.left else positions < sizes[:, None]
         features = {}
         for name, column in self.columns.items():
             padded = torch.full(there.shape, self.padding.get(name, 0), device=device)

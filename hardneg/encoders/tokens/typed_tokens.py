@@ -32,9 +32,9 @@ def check_token_types(transformer: Any, spec: FullSpec) -> None:
     taken = "token_type_ids" in inspect.signature(model.forward).parameters
     known = int(getattr(model.config, "type_vocab_size", 0) or 0) if taken else 0
     for field in ("query_token_type", "document_token_type"):
-        if (asked := getattr(spec, field)) >= max(known, 1):
+        if (token_type := getattr(spec, field)) >= max(known, 1):
             has = f"has {known} token types, counted from 0" if known else "has no token types"
-            raise ModelError(f"model {spec.name!r} {has}: {field} is {asked}; {instead}")
+            raise ModelError(f"model {spec.name!r} {has}: {field} is {token_type}; {instead}")
     if getattr(transformer.tokenizer, "backend_tokenizer", None) is None:
         raise ModelError(f"model {spec.name!r} has a slow tokenizer, which cannot keep token types: {instead}")
 
@@ -77,7 +77,7 @@ def _template(tokenizer: Any, token_type: int) -> Any:
 
     probe = tokenizer("a", return_special_tokens_mask=True)
     names = tokenizer.convert_ids_to_tokens(probe["input_ids"])
-    text = [place for place, special in enumerate(probe["special_tokens_mask"]) if not special]
+    text = [position for position, special in enumerate(probe["special_tokens_mask"]) if not special]
     around = [*names[: text[0]], "$A", *names[text[-1] + 1 :]]
     special = {name: tokenizer.convert_tokens_to_ids(name) for name in around if name != "$A"}
     return TemplateProcessing(single=[f"{name}:{token_type}" for name in around], special_tokens=list(special.items()))

@@ -57,9 +57,9 @@ class WordIds:
         longer = [number for number, words in enumerate(parts) if len(words) > most]
         for number in longer:
             parts[number].pop()
-        found = self._of_words(parts)
-        if found is None or not longer or (np.diff(found[1])[longer] >= most).all():
-            return found
+        ids = self._of_words(parts)
+        if ids is None or not longer or (np.diff(ids[1])[longer] >= most).all():
+            return ids
         return self._of_words([text.replace("\n", " ").split(" ") for text in texts])
 
     def _of_words(self, parts: Sequence[Sequence[str]]) -> Ids | None:
@@ -77,8 +77,8 @@ class WordIds:
                 self._number = {}
                 self._ids, self._first = np.empty(0, np.int32), np.zeros(1, np.int64)
         ends = np.cumsum(lengths := np.diff(first)[words])
-        places = np.repeat(first[words] - ends + lengths, lengths) + np.arange(lengths.sum())
-        return ids[places], np.concatenate([[0], ends])[np.concatenate([[0], np.cumsum(counts)])]
+        positions = np.repeat(first[words] - ends + lengths, lengths) + np.arange(lengths.sum())
+        return ids[positions], np.concatenate([[0], ends])[np.concatenate([[0], np.cumsum(counts)])]
 
     def _add(self, words: Sequence[str]) -> None:
         ids, offsets = encoded(self._tokenizer, words)

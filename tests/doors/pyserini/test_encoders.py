@@ -9,7 +9,7 @@ import pytest
 from hardneg.doors.pyserini.openings import place_of
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.open.pyserini_lines import ModelPlace, Program, dense_encoder, sparse_encoder
+from hardneg.encoders.open.pyserini_lines import ModelReference, Program, dense_encoder, sparse_encoder
 from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.indexes.kernels.lucene.java import start_java
@@ -64,7 +64,7 @@ def test_a_saved_model_is_opened_by_its_folder(tmp_path: Path, said: str):
     spec = ModelSpec(str(tiny_encoder(tmp_path / "model")), **(_PLAIN | _OTHERS)[said])
     Encoder.load(spec, "cpu").save(tmp_path / "saved")
     encoder = Encoder.open(tmp_path / "saved", "cpu")
-    program = dense_encoder(encoder, ModelPlace(str(tmp_path / "saved")))
+    program = dense_encoder(encoder, ModelReference(str(tmp_path / "saved")))
     assert program is not None and ("AutoQueryEncoder" in program.text()) == (said in _PLAIN)
     _check(program, encoder)
 

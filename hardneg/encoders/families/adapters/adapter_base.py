@@ -11,19 +11,19 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.records.errors import ModelError
 
 
-def network_folder(place: Path) -> Path:
+def network_folder(folder: Path) -> Path:
     """Where a transformer's configuration and weights lie: in its folder, or in that of its adapter's base.
 
     Raises:
         ModelError: the base is not on this machine.
     """
-    if not (place / CONFIG).is_file():
-        return place
-    base = _base(place)
+    if not (folder / CONFIG).is_file():
+        return folder
+    base = _base(folder)
     if base.folder is None or not (base.folder / "config.json").is_file():
         raise ModelError(
-            f"model {place}: only an adapter, and its base {base.name!r} is not on this machine: put it there, "
-            "or say where it is: name: BASE, adapter: " + str(place)
+            f"model {folder}: only an adapter, and its base {base.name!r} is not on this machine: put it there, "
+            "or say where it is: name: BASE, adapter: " + str(folder)
         )
     return base.folder
 
@@ -43,10 +43,10 @@ def with_base(spec: ModelSpec, location: Location, fetch: bool = False) -> tuple
         base = _base(folder, fetch)
         adapter = AdapterSpec(spec.name, spec.revision, save=spec.adapter.save if spec.adapter else "merged")
         return replace(spec, name=base.name, revision=base.revision, adapter=adapter), base
-    for place, class_name in module_folders(folder).items() if fetch else ():
-        if class_name == "Transformer" and (place / CONFIG).is_file():
-            check_adapter(place)
-            _base(place, fetch)
+    for path, class_name in module_folders(folder).items() if fetch else ():
+        if class_name == "Transformer" and (path / CONFIG).is_file():
+            check_adapter(path)
+            _base(path, fetch)
     return spec, location
 
 
@@ -56,14 +56,14 @@ def adapter_of(spec: ModelSpec, folder: Path) -> AdapterSpec | None:
     Raises:
         ModelError: both say how one is made, and not the same.
     """
-    places = [place for place, class_name in module_folders(folder).items() if class_name == "Transformer"]
-    inside = next((place for place in places if (place / CONFIG).is_file()), None)
+    paths = [path for path, class_name in module_folders(folder).items() if class_name == "Transformer"]
+    inside = next((path for path in paths if (path / CONFIG).is_file()), None)
     if inside is None:
         return spec.adapter
-    found = settings_in(inside)
-    if spec.adapter is not None and spec.adapter.settings() != found.settings():
+    settings = settings_in(inside)
+    if spec.adapter is not None and spec.adapter.settings() != settings.settings():
         _refuse_settings(spec, inside)
-    return replace(found, save=spec.adapter.save if spec.adapter else "merged")
+    return replace(settings, save=spec.adapter.save if spec.adapter else "merged")
 
 
 def _refuse_settings(spec: ModelSpec, folder: Path) -> None:
@@ -72,9 +72,9 @@ def _refuse_settings(spec: ModelSpec, folder: Path) -> None:
         raise ModelError(f"model {spec.name!r}: {folder} has an adapter already: of adapter, say nothing but save")
 
 
-def _base(place: Path, fetch: bool = False) -> Location:
-    config = adapter_config(place)
+def _base(folder: Path, fetch: bool = False) -> Location:
+    config = adapter_config(folder)
     name, revision = config.get("base_model_name_or_path"), config.get("revision")
     if not isinstance(name, str) or not name.strip() or not isinstance(revision, str | None):
-        raise ModelError(f"model {place}: only an adapter that names no base: say name: BASE, adapter: {place}")
+        raise ModelError(f"model {folder}: only an adapter that names no base: say name: BASE, adapter: {folder}")
     return locate(name, revision, fetch)

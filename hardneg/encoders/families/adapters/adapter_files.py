@@ -49,8 +49,8 @@ def check_adapter(folder: Path) -> None:
     peft_type = config.get("peft_type")
     if peft_type not in _TYPES:
         raise ModelError(f"adapter {folder}: of type {peft_type}, which is not known here: use LoRA, LoHa or LoKr")
-    if found := [name for name in _MORE if config.get(name)]:
-        raise ModelError(f"adapter {folder}: has {', '.join(found)}, which is not known here: use another one")
+    if unknown := [name for name in _MORE if config.get(name)]:
+        raise ModelError(f"adapter {folder}: has {', '.join(unknown)}, which is not known here: use another one")
     adapter_weights(folder)
 
 

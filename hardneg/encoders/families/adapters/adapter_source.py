@@ -89,9 +89,9 @@ def put_adapters(whole: "nn.Module", spec: FullSpec, location: Location, learns:
     if adapter is None:
         return
     if adapter.save == "apart" and (spec.twins or has_twins(whole)):
-        told = "sentence-transformers opens no adapters of two encoders"
-        raise ModelError(f"model {spec.name!r}: adapter.save apart: {told}: say save: merged")
-    place = adapter_folder(adapter)
+        problem = "sentence-transformers opens no adapters of two encoders"
+        raise ModelError(f"model {spec.name!r}: adapter.save apart: {problem}: say save: merged")
+    folder = adapter_folder(adapter)
     done = set[int]()
     for side in SIDES:
         transformer, own = route(whole, side)[0], sides(location.path)[side][0]
@@ -102,9 +102,9 @@ def put_adapters(whole: "nn.Module", spec: FullSpec, location: Location, learns:
         done.add(id(transformer))
         if has_adapter(transformer.model):
             fill(transformer.model, own)
-        elif place is not None or learns:
+        elif folder is not None or learns:
             base = (location.name, location.commit) if location.on_hub else (str(own.resolve()), None)
-            put_in(transformer.model, adapter, place, *base)  # what others open the base by
+            put_in(transformer.model, adapter, folder, *base)  # what others open the base by
 
 
 def with_saved_adapter(module: "SentenceTransformer", spec: FullSpec) -> "SentenceTransformer":
@@ -121,8 +121,8 @@ def noted(adapter: AdapterSpec) -> dict[str, Any]:
     if adapter.save == "apart":
         return {"save": adapter.save}
     folder = adapter_folder(adapter)
-    found = adapter if folder is None else replace(settings_in(folder), save=adapter.save)
-    return {**found.settings(), "save": found.save}
+    settings = adapter if folder is None else replace(settings_in(folder), save=adapter.save)
+    return {**settings.settings(), "save": settings.save}
 
 
 def saved_adapter(content: Any, path: Path) -> AdapterSpec | None:

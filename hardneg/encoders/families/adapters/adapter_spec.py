@@ -52,22 +52,22 @@ class AdapterSpec:
 
     def problems(self) -> list[str]:
         """One line for each field that no adapter can have."""
-        found = []
+        lines = []
         if self.type not in TYPES:
-            found.append(f"adapter.type is {self.type!r}: it can be {', '.join(TYPES[:-1])} or {TYPES[-1]}")
+            lines.append(f"adapter.type is {self.type!r}: it can be {', '.join(TYPES[:-1])} or {TYPES[-1]}")
         if self.rank < 1:
-            found.append(f"adapter.rank is {self.rank}: at least 1 is needed")
+            lines.append(f"adapter.rank is {self.rank}: at least 1 is needed")
         if not self.alpha > 0:
-            found.append(f"adapter.alpha is {self.alpha:g}: it must be above 0")
+            lines.append(f"adapter.alpha is {self.alpha:g}: it must be above 0")
         if not 0 <= self.dropout < 1:
-            found.append(f"adapter.dropout is {self.dropout:g}: it must be at least 0 and below 1")
+            lines.append(f"adapter.dropout is {self.dropout:g}: it must be at least 0 and below 1")
         if self.targets is not None and not all(name.strip() for name in self.targets or ("",)):
-            found.append("adapter.target_modules names no layers: give ends of their names, or leave it out")
+            lines.append("adapter.target_modules names no layers: give ends of their names, or leave it out")
         if self.save not in ("merged", "apart"):
-            found.append(f"adapter.save is {self.save!r}: it can be merged or apart")
+            lines.append(f"adapter.save is {self.save!r}: it can be merged or apart")
         if self.save == "apart" and self.type not in _READ_BACK:
-            found.append(f"adapter.save is 'apart': transformers cannot read back {self.type}: say save: merged")
-        return [*found, *self._beside_source()]
+            lines.append(f"adapter.save is 'apart': transformers cannot read back {self.type}: say save: merged")
+        return [*lines, *self._beside_source()]
 
     def _beside_source(self) -> list[str]:
         """What is said of a new one beside the place of a trained one, and the other way round."""
@@ -75,8 +75,8 @@ class AdapterSpec:
             return ["adapter.revision is that of a source: give one, or leave it out"] if self.revision else []
         defaults = {field.name: field.default for field in fields(self)}
         said = [name for name, value in self.settings().items() if value != defaults[name]]
-        told = ", ".join(f"adapter.{name}" for name in said)
-        return [f"{told}: a trained adapter has its own: leave out, or leave out source"] if said else []
+        names = ", ".join(f"adapter.{name}" for name in said)
+        return [f"{names}: a trained adapter has its own: leave out, or leave out source"] if said else []
 
 
 _READ_BACK = ("lora", "rslora", "loha", "lokr")

@@ -119,12 +119,12 @@ def layer_targets(model: nn.Module) -> list[str]:
     Raises:
         ModelError: the model has no list of equal layers.
     """
-    found = dict.fromkeys(
+    names = dict.fromkeys(
         name for stack in _stacks(model) for name, part in stack[0].named_modules() if isinstance(part, nn.Linear)
     )
-    if not found:
+    if not names:
         raise ModelError("adapter.target_modules: the model has no layers to find them in: name them")
-    return list(found)
+    return list(names)
 
 
 def _stacks(model: nn.Module) -> Iterator[nn.ModuleList]:

@@ -28,8 +28,8 @@ class Dense(FolderFamily):
     def check_class(self, folder: Path) -> None:
         """Refuses a folder of another family, be it one that does not say so."""
         super().check_class(folder)
-        if found := [_OTHERS[class_name] for class_name in module_folders(folder).values() if class_name in _OTHERS]:
-            raise ModelError(f"model {folder}: its modules are those of a {found[0]} encoder: say encoder: {found[0]}")
+        if family := next((_OTHERS[name] for name in module_folders(folder).values() if name in _OTHERS), None):
+            raise ModelError(f"model {folder}: its modules are those of a {family} encoder: say encoder: {family}")
 
     def load(
         self, model: "ResolvedModel", device: str | None = None, precision: "Precision | None" = None

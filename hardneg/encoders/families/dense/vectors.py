@@ -39,13 +39,13 @@ class OneVector:
         for rows, part in batches:
             vectors = vectors if vectors.device == part.device else vectors.to(part.device)
             vectors[placed(rows, part.device)] = part
-        found: NDArray[np.float32] = vectors.cpu().numpy()
-        return found
+        array: NDArray[np.float32] = vectors.cpu().numpy()
+        return array
 
     def collect(self, tensor: Tensor) -> NDArray[np.float32]:
         """float32 [n, d]."""
-        found: NDArray[np.float32] = tensor.float().cpu().numpy()
-        return found
+        array: NDArray[np.float32] = tensor.float().cpu().numpy()
+        return array
 
     def tensor(self, encoded: NDArray[np.float32], device: torch.device) -> Tensor:
         """float32 [n, d]."""

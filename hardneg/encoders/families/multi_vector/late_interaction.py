@@ -62,29 +62,29 @@ class LateInteraction(FolderFamily):
             ModelError: the folder is not readable, or cannot be used as the spec says.
         """
         self.check_class(model.path)
-        spec, contract, told = model.spec, model.contract, read_late_interaction(model.path)
+        spec, contract, interaction = model.spec, model.contract, read_late_interaction(model.path)
         if self.query_expansion:
             contract = replace(contract, query_length=self.query_expansion)
         values = filled_values(spec, contract, adapter_of(spec, model.path))
         options = {name: value for name, value in asdict(self).items() if value != getattr(LateInteraction, name)}
-        if options.get("query_expansion") == told.filled:
+        if options.get("query_expansion") == interaction.filled:
             del options["query_expansion"]
-        setting = PluginSetting("multi-vector", options) if options or not told.form else None
+        setting = PluginSetting("multi-vector", options) if options or not interaction.form else None
         full = FullSpec(**values | {"encoder": setting})
-        if problems := self._problems(spec, full, told):
+        if problems := self._problems(spec, full, interaction):
             raise ModelError(f"model {spec.name!r}: " + "; ".join(problems))
         return full
 
     def contract(self, folder: Path) -> Contract:
         """What a folder says. Raises ModelError where it holds no whole model."""
-        told = read_late_interaction(folder)
+        interaction = read_late_interaction(folder)
         own = {
-            "similarity": told.similarity,
-            **{f"{side}_prompt": told.prompts[side] for side in SIDES},
-            **{f"{side}_length": told.lengths[side] for side in SIDES},
+            "similarity": interaction.similarity,
+            **{f"{side}_prompt": interaction.prompts[side] for side in SIDES},
+            **{f"{side}_length": interaction.lengths[side] for side in SIDES},
             **saved_values(folder),
         }
-        return replace(super().contract(folder), **own, prompts=told.prompts, pooling="", odd=())
+        return replace(super().contract(folder), **own, prompts=interaction.prompts, pooling="", odd=())
 
     def shape(self, model: "ResolvedModel") -> Shape:
         """By the configuration, and the size of what token vectors are projected to."""
@@ -94,26 +94,28 @@ class LateInteraction(FolderFamily):
             own = None
         return replace(super().shape(model), vector=self.dimension or own)
 
-    def filled(self, told: LateInteractionContract) -> int:
+    def filled(self, interaction: LateInteractionContract) -> int:
         """Up to how many tokens queries are filled; 0: they are not."""
-        return told.filled if self.query_expansion is None else self.query_expansion
+        return interaction.filled if self.query_expansion is None else self.query_expansion
 
-    def _problems(self, spec: ModelSpec, full: FullSpec, told: LateInteractionContract) -> list[str]:
-        found = []
-        if asked := [name for name in _OF_ONE_VECTOR if getattr(spec, name) != getattr(ModelSpec, name)]:
-            found.append(f"{', '.join(asked)}: not for token vectors, leave that out")
+    def _problems(self, spec: ModelSpec, full: FullSpec, interaction: LateInteractionContract) -> list[str]:
+        lines = []
+        if wrong := [name for name in _OF_ONE_VECTOR if getattr(spec, name) != getattr(ModelSpec, name)]:
+            lines.append(f"{', '.join(wrong)}: not for token vectors, leave that out")
         if full.similarity not in SIMILARITIES:
-            found.append(f"similarity is {full.similarity!r}: token vectors have maxsim or meanmaxsim")
-        if asked := [f"{side}_length is {full.length(side)}" for side in SIDES if full.length(side) < SHORTEST]:
-            found.append(f"{', '.join(asked)}: at least {SHORTEST} tokens are needed")
-        if full.query_length < self.filled(told):
-            found.append(f"query_length is {full.query_length}: queries are filled up to {self.filled(told)} tokens")
-        if self.dimension is not None and (told.form or self.dimension < 1):
-            says = "it has its own" if told.form else "give a number of dimensions"
-            found.append(f"encoder.dimension is {self.dimension}: {says}, or leave it out")
+            lines.append(f"similarity is {full.similarity!r}: token vectors have maxsim or meanmaxsim")
+        if wrong := [f"{side}_length is {full.length(side)}" for side in SIDES if full.length(side) < SHORTEST]:
+            lines.append(f"{', '.join(wrong)}: at least {SHORTEST} tokens are needed")
+        if full.query_length < self.filled(interaction):
+            lines.append(
+                f"query_length is {full.query_length}: queries are filled up to {self.filled(interaction)} tokens"
+            )
+        if self.dimension is not None and (interaction.form or self.dimension < 1):
+            says = "it has its own" if interaction.form else "give a number of dimensions"
+            lines.append(f"encoder.dimension is {self.dimension}: {says}, or leave it out")
         if self.query_expansion is not None and self.query_expansion < 0:
-            found.append(f"encoder.query_expansion is {self.query_expansion}: give a number of tokens, 0 is none")
-        return found
+            lines.append(f"encoder.query_expansion is {self.query_expansion}: give a number of tokens, 0 is none")
+        return lines
 
     def content_digest(self, model: "ResolvedModel") -> str:
         """By the files' content and the options, also those that the older forms keep outside of their modules."""

@@ -51,8 +51,8 @@ def load_multi_vector(
 
     spec, folder = model.full, model.path
     check_activations(folder)
-    told = read_late_interaction(folder)
-    modules = _own_modules(folder) if told.form else _of_others(folder)
+    interaction = read_late_interaction(folder)
+    modules = _own_modules(folder) if interaction.form else _of_others(folder)
     check_sound(modules, folder, spec)
     _check_known(modules, spec)
     if spec.adapter is not None:
@@ -61,8 +61,8 @@ def load_multi_vector(
     expansion = _without_expansion(modules)
     for first in transformers(nn.Sequential(*modules)):
         hold_in(first.model, weights_dtype(spec, precision))
-    module = with_prompts(assembled(modules, spec, device, MultiVectorEncoder), told.prompts, None)
-    if filled := options.filled(told):
+    module = with_prompts(assembled(modules, spec, device, MultiVectorEncoder), interaction.prompts, None)
+    if filled := options.filled(interaction):
         strategy = "fixed" if filled == spec.query_length else "min"
         route(module, "query")[0].query_expansion = {**expansion, "strategy": strategy, "length": filled}
     return module
@@ -102,8 +102,8 @@ def _check_known(modules: list[nn.Module], spec: FullSpec) -> None:
 
 def _vectors(part: nn.Module) -> list[Any]:
     """What a module says that it reads and makes, where it says so."""
-    found = (getattr(part, name, None) for name in ("module_input_name", "module_output_name"))
-    return [name for name in found if name is not None]
+    keys = (getattr(part, name, None) for name in ("module_input_name", "module_output_name"))
+    return [name for name in keys if name is not None]
 
 
 def _arranged(modules: list[nn.Module], options: "LateInteraction") -> list[nn.Module]:

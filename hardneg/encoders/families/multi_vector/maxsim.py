@@ -70,8 +70,8 @@ def padded(encoded: TokenVectors, device: torch.device) -> Tensor:
     """float32 [n, T, d + 1] of n texts' vectors, T those of the longest; zeros behind the others."""
     offsets = torch.from_numpy(encoded.offsets)
     lengths = offsets.diff()
-    place = torch.arange(int(lengths.max()) if len(lengths) else 0)
-    there = (place < lengths[:, None]).to(device)
+    positions = torch.arange(int(lengths.max()) if len(lengths) else 0)
+    there = (positions < lengths[:, None]).to(device)
     vectors = torch.from_numpy(encoded.vectors).to(device)
     tensor = vectors.new_zeros(*there.shape, vectors.shape[1] + 1)
     tensor[there] = torch.cat([vectors, vectors.new_ones(len(vectors), 1)], dim=1)

@@ -52,11 +52,11 @@ def read_late_interaction(folder: Path) -> LateInteractionContract:
     config = mapping(folder / CONFIG)
     if STANFORD in (mapping(folder / "config.json").get("architectures") or ()):
         return _stanford(folder)
-    made = config.get("model_type")
-    form = {"MultiVectorEncoder": "sentence-transformers", "ColBERT": "pylate"}.get(str(made), "")
+    model_type = config.get("model_type")
+    form = {"MultiVectorEncoder": "sentence-transformers", "ColBERT": "pylate"}.get(str(model_type), "")
     options = {name: config[name] for name in _OLDER if name in config} if form else {}
-    place = sides(folder)["query"][0]
-    own = transformer_options(place) if form else {}
+    transformer = sides(folder)["query"][0]
+    own = transformer_options(transformer) if form else {}
     expansion = own["query_expansion"] if "query_expansion" in own else _older_expansion(options)
     filled = _count(expansion.get("length"), folder) if isinstance(expansion, dict) else 0
     lengths = {side: _length(folder, side, options) for side in SIDES}
@@ -88,10 +88,10 @@ def _older_expansion(options: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _length(folder: Path, side: Side, options: Mapping[str, Any]) -> int:
-    place, said = sides(folder)[side][0], options.get(f"{side}_length")
-    if said is not None and transformer_options(place).get(f"{side}_length") is None:
+    transformer, said = sides(folder)[side][0], options.get(f"{side}_length")
+    if said is not None and transformer_options(transformer).get(f"{side}_length") is None:
         return _count(said, folder)
-    return own_length(place, side, (folder / "modules.json").exists())[0]
+    return own_length(transformer, side, (folder / "modules.json").exists())[0]
 
 
 def _prompts(config: Mapping[str, Any], folder: Path) -> dict[str, str]:

@@ -62,13 +62,13 @@ class VectorAToken:
 
     def gathered(self, batches: Batches, count: int, dimension: int) -> TokenVectors:
         """The texts in order; of the padding nothing is held."""
-        found: list[NDArray[np.float32]] = [np.empty((0, dimension), np.float32)] * count
+        vectors: list[NDArray[np.float32]] = [np.empty((0, dimension), np.float32)] * count
         for rows, tensor in batches:
             part = collected(tensor)
-            for place, start, stop in zip(rows.tolist(), part.offsets[:-1], part.offsets[1:], strict=True):
-                found[place] = part.vectors[start:stop]
-        offsets = np.cumsum([0, *map(len, found)], dtype=np.int64)
-        return TokenVectors(offsets, np.concatenate([np.empty((0, dimension), np.float32), *found]))
+            for row, start, stop in zip(rows.tolist(), part.offsets[:-1], part.offsets[1:], strict=True):
+                vectors[row] = part.vectors[start:stop]
+        offsets = np.cumsum([0, *map(len, vectors)], dtype=np.int64)
+        return TokenVectors(offsets, np.concatenate([np.empty((0, dimension), np.float32), *vectors]))
 
     def collect(self, tensor: Tensor) -> TokenVectors:
         """The scored vectors."""

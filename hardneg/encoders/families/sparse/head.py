@@ -27,11 +27,11 @@ def new_head(model: Any, missing: set[str], name: str) -> None:
     if output is None or output.weight is not inputs or getattr(output, "bias", None) is None:
         raise ModelError(f"model {name!r} has no head of masked words, and none can be made for it: use another model")
     with torch.no_grad():
-        for place, module in model.named_modules():
-            if isinstance(module, nn.Linear) and module is not output and f"{place}.weight" in missing:
+        for path, module in model.named_modules():
+            if isinstance(module, nn.Linear) and module is not output and f"{path}.weight" in missing:
                 module.weight.copy_(_SCALE * torch.eye(*module.weight.shape))
                 if module.bias is not None:
                     module.bias.zero_()
-            elif isinstance(module, nn.LayerNorm) and f"{place}.weight" in missing:
+            elif isinstance(module, nn.LayerNorm) and f"{path}.weight" in missing:
                 module.reset_parameters()
         output.bias.fill_(-_BAR * inputs.norm(dim=1).mean())

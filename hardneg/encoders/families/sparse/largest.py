@@ -36,13 +36,13 @@ def narrow(parts: Sequence[Any], features: dict[str, Tensor], device: torch.devi
     first, pooling, *rest = parts
     output = first.model.get_output_embeddings()
     with _passing(output):
-        made = forward([first], features, device, side)
+        hidden = forward([first], features, device, side)
     with torch.autocast(device.type, enabled=False):
         weight, bias = output.weight.float(), None if output.bias is None else output.bias.float()
-        vectors, there = made["token_embeddings"].float(), made["attention_mask"].bool()
+        vectors, there = hidden["token_embeddings"].float(), hidden["attention_mask"].bool()
         best: Tensor = _Largest.apply(vectors, there, weight, bias)  # type: ignore[no-untyped-call]
         weights = best.relu().log1p()
-        out = {**made, "sentence_embedding": weights.log1p() if pooling.activation_function != "relu" else weights}
+        out = {**hidden, "sentence_embedding": weights.log1p() if pooling.activation_function != "relu" else weights}
         for part in rest:
             out = part(out)
     return out["sentence_embedding"]
@@ -68,24 +68,24 @@ class _Largest(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, vectors: Tensor, there: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         best = vectors.new_empty(len(vectors), len(weight))
-        place = torch.empty(best.shape, dtype=torch.int32, device=best.device)
+        winners = torch.empty(best.shape, dtype=torch.int32, device=best.device)
         for start in range(0, len(weight), _TERMS):
             part = slice(start, start + _TERMS)
             logits = vectors @ weight[part].T
             logits.masked_fill_(~there[:, :, None], -torch.inf)
-            best[:, part], found = logits.max(1)
-            place[:, part] = found
-        ctx.save_for_backward(vectors, weight, place)
+            best[:, part], token = logits.max(1)
+            winners[:, part] = token
+        ctx.save_for_backward(vectors, weight, winners)
         return best if bias is None else best + bias
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, Tensor, Tensor | None]:
-        vectors, weight, place = ctx.saved_tensors
+        vectors, weight, winners = ctx.saved_tensors
         tokens, of_weight = vectors.flatten(0, 1), torch.zeros_like(weight)
         of_tokens = torch.zeros_like(tokens)
         for some in torch.split(gradient.nonzero(), _GRADIENTS):
             text, term = some.unbind(1)
-            token = text * vectors.shape[1] + place[text, term]
+            token = text * vectors.shape[1] + winners[text, term]
             share = gradient[text, term][:, None]
             of_tokens.index_add_(0, token, share * weight[term])
             of_weight.index_add_(0, term, share * tokens[token])

@@ -9,7 +9,7 @@ from torch import nn
 
 from hardneg.encoders.families.sparse.head import new_head
 from hardneg.encoders.families.sparse.query_terms import check_query_terms, query_terms
-from hardneg.encoders.open.contract import made_as
+from hardneg.encoders.open.contract import saved_class
 from hardneg.encoders.open.loading import (
     assembled,
     hold_in,
@@ -20,7 +20,7 @@ from hardneg.encoders.open.loading import (
     with_prompts,
 )
 from hardneg.encoders.open.model_files import check_activations, module_folders, sides
-from hardneg.encoders.open.soundness import check_encoder, check_found, check_tokenizer, check_weights, differences
+from hardneg.encoders.open.soundness import check_encoder, check_missing, check_tokenizer, check_weights, differences
 from hardneg.encoders.spec import FullSpec
 from hardneg.encoders.towers import check_sides, has_twins, route, twins, with_own_queries
 from hardneg.records.errors import ModelError
@@ -50,10 +50,10 @@ def load_module(
     spec, folder, contract = model.full, model.path, model.contract
     check_activations(folder)
     dtype = weights_dtype(spec, precision)
-    own = made_as(folder) == SparseEncoder.__name__
+    own = saved_class(folder) == SparseEncoder.__name__
     whole, most = _own(folder, spec, dtype) if own else (_new(folder, spec, dtype), None)
-    made = assembled(_arranged(options, spec, whole), spec, device, SparseEncoder)
-    module: Any = with_prompts(made, contract.prompts, contract.default_prompt_name)
+    assembly = assembled(_arranged(options, spec, whole), spec, device, SparseEncoder)
+    module: Any = with_prompts(assembly, contract.prompts, contract.default_prompt_name)
     module.max_active_dims = options.max_terms or most
     return module
 
@@ -61,9 +61,9 @@ def load_module(
 def terms_of(module: Any) -> Sequence[str]:
     """What each term is, in the order of their numbers; those that the tokenizer has no word for by their number."""
     tokenizer, width = route(module, "document")[0].tokenizer, int(module.get_embedding_dimension())
-    found = tokenizer.convert_ids_to_tokens(range(min(width, len(tokenizer))))
-    return [token or f"[{number}]" for number, token in enumerate(found)] + [
-        f"[{number}]" for number in range(len(found), width)
+    words = tokenizer.convert_ids_to_tokens(range(min(width, len(tokenizer))))
+    return [token or f"[{number}]" for number, token in enumerate(words)] + [
+        f"[{number}]" for number in range(len(words), width)
     ]
 
 
@@ -72,8 +72,8 @@ def _own(folder: Path, spec: FullSpec, dtype: torch.dtype) -> tuple[nn.Module, i
     from sentence_transformers import SparseEncoder
 
     check_query_terms(folder)
-    found = library_model(SparseEncoder, folder, dtype)
-    whole = nn.Sequential(*found.children())
+    module = library_model(SparseEncoder, folder, dtype)
+    whole = nn.Sequential(*module.children())
     check_sides(list(whole), spec.name)
     transformer, *rest = route(whole, "document")
     names = [type(part).__name__ for part in rest]
@@ -84,34 +84,34 @@ def _own(folder: Path, spec: FullSpec, dtype: torch.dtype) -> tuple[nn.Module, i
         raise ModelError(f"model {spec.name!r}: opened without its head of masked words: copy the model again")
     check_tokenizer(transformer, spec.name)
     check_weights(transformer.model, sides(folder)["document"][0], spec.name)
-    return whole, found.max_active_dims
+    return whole, module.max_active_dims
 
 
 def _new(folder: Path, spec: FullSpec, dtype: torch.dtype) -> nn.Module:
     """The folder's transformer with a head of masked words, its own or a new one, and SPLADE's pooling."""
     from sentence_transformers.sparse_encoder.modules import SpladePooling
 
-    places = [place for place, class_name in module_folders(folder).items() if class_name == "Transformer"]
-    if len(places) != 1:
-        raise ModelError(f"model {spec.name!r}: {len(places)} transformers in it: name a model that has one")
+    folders = [path for path, class_name in module_folders(folder).items() if class_name == "Transformer"]
+    if len(folders) != 1:
+        raise ModelError(f"model {spec.name!r}: {len(folders)} transformers in it: name a model that has one")
     weights = load_kwargs(folder, torch.float32)
-    transformer = library_transformer(places[0], weights, {}, transformer_task="fill-mask")
+    transformer = library_transformer(folders[0], weights, {}, transformer_task="fill-mask")
     check_encoder(transformer, spec)
     check_tokenizer(transformer, spec.name)
-    _with_head(transformer.model, places[0], spec.name)
+    _with_head(transformer.model, folders[0], spec.name)
     hold_in(transformer.model, dtype)
     return nn.Sequential(transformer, SpladePooling(embedding_dimension=transformer.model.config.vocab_size))
 
 
-def _with_head(model: Any, place: Path, name: str) -> None:
+def _with_head(model: Any, folder: Path, name: str) -> None:
     """Makes sure that the network is whole, and makes its head where the files have none of it."""
-    missing, _ = differences(model, place)
+    missing, _ = differences(model, folder)
     body = f"{model.base_model_prefix}."
     lacking = {key for key in missing if not key.startswith(body)}
     outside = {key for key, _ in model.named_parameters() if not key.startswith(body)}
     if not lacking or lacking < outside:
-        return check_weights(model, place, name)
-    check_found(set(missing) - lacking, name)
+        return check_weights(model, folder, name)
+    check_missing(set(missing) - lacking, name)
     new_head(model, lacking, name)
 
 

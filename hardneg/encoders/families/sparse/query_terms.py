@@ -27,9 +27,9 @@ def query_terms(tokenizer: Any, spec: FullSpec, own: Any = None) -> nn.Module:
 
 def check_query_terms(folder: Path) -> None:
     """Refuses weights of queries' terms that lie outside of the model."""
-    for place, class_name in module_folders(folder).items():
-        if class_name == "SparseStaticEmbedding" and (said := mapping(place / "config.json").get("path")):
-            raise ModelError(f"model {place}: its weights are in another place, {said}: save them with the model")
+    for path, class_name in module_folders(folder).items():
+        if class_name == "SparseStaticEmbedding" and (said := mapping(path / "config.json").get("path")):
+            raise ModelError(f"model {path}: its weights are in another place, {said}: save them with the model")
 
 
 def _plain(tokenizer: Any, spec: FullSpec) -> Any:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from hardneg.encoders.families.adapters.adapter_base import adapter_of
 from hardneg.encoders.open.configuration import VOCABULARY, Shape, mapping
-from hardneg.encoders.open.contract import CONFIG, filled, made_as
+from hardneg.encoders.open.contract import CONFIG, filled, saved_class
 from hardneg.encoders.open.folder_family import FolderFamily
 from hardneg.encoders.open.model_digest import digest_of, model_content
 from hardneg.encoders.protocol import Form
@@ -68,13 +68,13 @@ class Splade(FolderFamily):
         if self.queries == "terms" and spec.twins:
             raise ModelError(f"model {spec.name!r}: twins: queries of terms have no encoder, leave one of the two out")
         self.check_class(model.path)
-        started = spec if spec.similarity or made_as(model.path) == _CLASS else replace(spec, similarity="dot")
+        started = spec if spec.similarity or saved_class(model.path) == _CLASS else replace(spec, similarity="dot")
         return filled(started, model.contract, adapter_of(spec, model.path))
 
     def remarks(self, folder: Path) -> list[str]:
         """That a head is made, where there is none."""
         said = mapping(folder / "config.json").get("architectures") or []
-        if made_as(folder) == _CLASS or any(str(name).endswith("ForMaskedLM") for name in said):
+        if saved_class(folder) == _CLASS or any(str(name).endswith("ForMaskedLM") for name in said):
             return []
         return ["it has no head of masked words: a new one is made of its word embeddings"]
 
@@ -83,7 +83,7 @@ class Splade(FolderFamily):
         options: dict[str, Any] = {
             field.name: value for field in fields(self) if (value := getattr(self, field.name)) != field.default
         }
-        own = made_as(model.path) == _CLASS
+        own = saved_class(model.path) == _CLASS
         if own and (most := mapping(model.path / CONFIG).get("max_active_dims")) is not None:
             options.setdefault("max_terms", most)
         setting = None if own and not options else PluginSetting("sparse", options | {"version": self.version})

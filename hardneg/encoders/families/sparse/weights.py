@@ -48,11 +48,11 @@ class TermWeights:
 
     def gathered(self, batches: Batches, count: int, dimension: int) -> SparseRows:
         """The texts in order; of each batch no more than the weights that are not 0 are held."""
-        found = [(rows, self.collect(part)) for rows, part in batches]
-        if not found:
+        parts = [(rows, self.collect(tensor)) for rows, tensor in batches]
+        if not parts:
             return SparseRows(np.zeros(count + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), dimension)
-        places = np.argsort(np.concatenate([rows for rows, _ in found]), kind="stable")
-        return SparseRows.join([part for _, part in found])[places]
+        order = np.argsort(np.concatenate([rows for rows, _ in parts]), kind="stable")
+        return SparseRows.join([tensor for _, tensor in parts])[order]
 
     def collect(self, tensor: Tensor) -> SparseRows:
         """The weights that are not 0."""
@@ -66,9 +66,9 @@ class TermWeights:
     def tensor(self, encoded: SparseRows, device: torch.device) -> Tensor:
         """float32 [n, V]."""
         text = np.repeat(np.arange(len(encoded)), np.diff(encoded.offsets))
-        places = (torch.from_numpy(text).to(device), torch.from_numpy(encoded.terms.astype(np.int64)).to(device))
+        cells = (torch.from_numpy(text).to(device), torch.from_numpy(encoded.terms.astype(np.int64)).to(device))
         whole = torch.zeros((len(encoded), encoded.width), device=device)
-        return whole.index_put_(places, torch.from_numpy(encoded.weights).to(device))
+        return whole.index_put_(cells, torch.from_numpy(encoded.weights).to(device))
 
     def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None) -> Tensor:
         """Inner products, outside autocast."""

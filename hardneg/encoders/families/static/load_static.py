@@ -27,8 +27,8 @@ def open_static(model: "ResolvedModel", files: TableFiles, device: str | None) -
         ModelError: the files are not those of one whole model, or it cannot do what the spec says.
     """
     spec, contract = model.full, model.contract
-    for place in {path.parent for path in files.weights}:
-        load_options(place)  # refuses weights that are more than tensors
+    for folder in {path.parent for path in files.weights}:
+        load_options(folder)  # refuses weights that are more than tensors
     encoder = _encoder(_own_modules(files.folder) if files.modules else [_packed(files)], spec, device)
     with_prompts(encoder.module, contract.prompts, contract.default_prompt_name)
     return encoder

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from hardneg.encoders.families.static.static_files import (
     check_table,
-    made_contract,
+    derived_contract,
     static_contract,
     table_files,
     table_shape,
@@ -63,7 +63,7 @@ class Static(FolderFamily):
     def contract(self, folder: Path) -> Contract:
         """What the folder says. Raises ModelError where it has no whole model."""
         files = table_files(folder)
-        return made_contract(self.dimensions) if files is None else static_contract(files)
+        return derived_contract(self.dimensions) if files is None else static_contract(files)
 
     def opens_alone(self, folder: Path, others: Set[str]) -> bool:
         """A table of sentence-transformers' own form, whose library has no length to be set for it."""

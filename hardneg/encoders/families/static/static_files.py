@@ -37,11 +37,11 @@ def table_files(folder: Path) -> TableFiles | None:
     Known are folders of sentence-transformers, those of model2vec, and the package wordllama.
     """
     if (folder / "modules.json").is_file():
-        found = [place for place, class_name in module_folders(folder).items() if class_name == CLASS]
-        if not found:
+        tables = [path for path, class_name in module_folders(folder).items() if class_name == CLASS]
+        if not tables:
             return None
-        place = found[0]
-        return TableFiles(folder, tuple(weight_files(place)), place / "tokenizer.json", True)
+        path = tables[0]
+        return TableFiles(folder, tuple(weight_files(path)), path / "tokenizer.json", True)
     if mapping(folder / "config.json").get("model_type") == "model2vec":
         normalised = bool(mapping(folder / "config.json").get("normalize"))
         return TableFiles(folder, tuple(weight_files(folder)), folder / "tokenizer.json", False, normalised)
@@ -52,7 +52,7 @@ def table_files(folder: Path) -> TableFiles | None:
 def check_table(files: TableFiles) -> None:
     """Refuses a folder without weights or tokenizer, or where one side alone has a table."""
     names = module_folders(files.folder) if files.modules else {}
-    if any(names[places[0]] != CLASS for places in sides(files.folder).values() if files.modules):
+    if any(names[paths[0]] != CLASS for paths in sides(files.folder).values() if files.modules):
         raise ModelError(f"model {files.folder}: a table on one side and none on the other: use another model")
     if not files.weights:
         raise ModelError(f"model {files.folder}: no weights there: copy the model again")
@@ -63,8 +63,8 @@ def check_table(files: TableFiles) -> None:
 def table_shape(files: TableFiles) -> tuple[int, int] | None:
     """Rows and dimensions of the table; None where the files are not safetensors, which tell without being opened."""
     shapes = read_shapes(files.weights[0].parent) if files.weights else {}
-    found = [shapes[name] for name in _ROWS if name in shapes]
-    return (found[0][0], found[0][1]) if found and len(found[0]) == 2 else None
+    sizes = [shapes[name] for name in _ROWS if name in shapes]
+    return (sizes[0][0], sizes[0][1]) if sizes and len(sizes[0]) == 2 else None
 
 
 def _own_length(files: TableFiles) -> int:
@@ -99,14 +99,14 @@ def static_contract(files: TableFiles) -> Contract:
         **{f"{side}_length": length for side in SIDES},
         **saved_values(files.folder),
     }
-    told: dict[str, Any] = {
+    others: dict[str, Any] = {
         "default_prompt_name": config.get("default_prompt_name"),
         "truncate_dim": config.get("truncate_dim"),
     }
-    return Contract(**own, **told, **_COMMON, prompts=prompts, normalised=normalised, dimension=shape and shape[1])
+    return Contract(**own, **others, **_COMMON, prompts=prompts, normalised=normalised, dimension=shape and shape[1])
 
 
-def made_contract(dimension: int | None) -> Contract:
+def derived_contract(dimension: int | None) -> Contract:
     """That of a model made of a transformer: compared by cosine, without prompts, all of a text is read."""
     own: dict[str, Any] = {
         "query_prompt": "",
@@ -114,5 +114,5 @@ def made_contract(dimension: int | None) -> Contract:
         "query_length": UNBOUNDED,
         "document_length": UNBOUNDED,
     }
-    told: dict[str, Any] = {"default_prompt_name": None, "truncate_dim": None, "similarity": "cosine", "prompts": {}}
-    return Contract(**own, **told, **_COMMON, normalised=True, dimension=dimension)
+    others: dict[str, Any] = {"default_prompt_name": None, "truncate_dim": None, "similarity": "cosine", "prompts": {}}
+    return Contract(**own, **others, **_COMMON, normalised=True, dimension=dimension)

@@ -74,8 +74,8 @@ def principal(table: Tensor, dimensions: int) -> Tensor:
     _, directions = torch.linalg.eigh(centred.T @ centred / max(1, len(centred) - 1))
     chosen = directions.flip(1)[:, :dimensions]
     largest = chosen.gather(0, chosen.abs().argmax(0, keepdim=True))
-    made: Tensor = centred @ (chosen * largest.sign())
-    return made.float()
+    projected: Tensor = centred @ (chosen * largest.sign())
+    return projected.float()
 
 
 def sif_weights(rows: int, coefficient: float) -> Tensor:
@@ -92,7 +92,7 @@ def sif_weights(rows: int, coefficient: float) -> Tensor:
     return weights.float()
 
 
-def table_of(made: Tensor, dimensions: int | None, sif: float | None) -> Tensor:
+def table_of(vectors: Tensor, dimensions: int | None, sif: float | None) -> Tensor:
     """A table in fewer dimensions and weighted, as far as asked for; of few dimensions all are kept."""
-    table = made if dimensions is None else principal(made, min(dimensions, made.shape[1]))
+    table = vectors if dimensions is None else principal(vectors, min(dimensions, vectors.shape[1]))
     return table if sif is None else table * sif_weights(len(table), sif)[:, None]

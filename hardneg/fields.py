@@ -121,10 +121,6 @@ def parse_setting(value: Any) -> Any:
     return value
 
 
-def _show_setting(setting: PluginSetting) -> dict[str, Any]:
-    return {"name": setting.name, **setting.options}
-
-
 def parse_model(value: Any) -> Any:
     """A model from its name alone, or from a mapping.
 
@@ -142,17 +138,16 @@ def parse_model(value: Any) -> Any:
 
 
 def _check_prompts(model: Mapping[str, Any]) -> None:
-    """ValueError on prompts that are neither texts nor names, all in one line."""
-    prompts = {field: model.get(field) for field in ("query_prompt", "document_prompt")}
-    wrong = {field: prompt for field, prompt in prompts.items() if not (prompt is None or _is_prompt(prompt))}
+    """Raise ValueError for prompts that are neither texts nor names, all in one line."""
+    wrong = {}
+    for name in ("query_prompt", "document_prompt"):
+        prompt = model.get(name)
+        named = isinstance(prompt, Mapping) and {*prompt} == {"name"} and isinstance(prompt["name"], str)
+        if not named and not isinstance(prompt, str | PromptName | None):
+            wrong[name] = prompt
     wanted = "must be a text, in quotes where it has a colon, or {name: NAME} of one that the model has"
     if wrong:
-        raise ValueError("; ".join(f"{field}: {wanted} (got {prompt!r:.60})" for field, prompt in wrong.items()))
-
-
-def _is_prompt(prompt: Any) -> bool:
-    named = isinstance(prompt, Mapping) and {*prompt} == {"name"} and isinstance(prompt["name"], str)
-    return named or isinstance(prompt, str | PromptName)
+        raise ValueError("; ".join(f"{name}: {wanted} (got {prompt!r:.60})" for name, prompt in wrong.items()))
 
 
 def parse_dataset(value: Any) -> Any:
@@ -216,7 +211,11 @@ def without_problems(options: _Options) -> _Options:
 for _dataclass in (ModelSpec, AdapterSpec, Segments, Withheld):
     with_config(ConfigDict(extra="forbid"))(_dataclass)
 
-Setting = Annotated[PluginSetting, BeforeValidator(parse_setting), PlainSerializer(_show_setting)]
+Setting = Annotated[
+    PluginSetting,
+    BeforeValidator(parse_setting),
+    PlainSerializer(lambda setting: {"name": setting.name, **setting.options}, dict[str, Any]),
+]
 MinerSetting = Annotated[Setting, PluginKind("miners")]
 OwnMinerSetting = Annotated[Setting | None, PluginKind("miners")]
 FilterSettings = Annotated[tuple[Setting, ...], BeforeValidator(parse_names), PluginKind("filters")]

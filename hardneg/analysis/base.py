@@ -15,7 +15,8 @@ from hardneg.analysis.inputs import AnalysisInputs, Record
 from hardneg.fields import MEASURED, MetricName, Name, Reference, Trait, marked_fields, marked_references
 from hardneg.fields import Option as Option
 from hardneg.records.errors import DataError, UsageError
-from hardneg.registry.plugins import plugin_errors, suggestion
+from hardneg.records.wording import suggestion
+from hardneg.registry.plugins import plugin_errors
 from hardneg.report.curve import is_number
 from hardneg.report.figure import Points
 from hardneg.report.table import Section, Table

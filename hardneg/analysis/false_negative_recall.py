@@ -16,7 +16,7 @@ from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.fields import Name, Reference
 from hardneg.mining.miners.selection import RULES, lowest, scores_of
 from hardneg.records.types import Candidates
-from hardneg.registry.plugins import suggestion
+from hardneg.records.wording import suggestion
 from hardneg.report.figure import COLOURS, Points, figure, lines, plain_axes
 from hardneg.report.table import Table
 

@@ -19,7 +19,7 @@ from hardneg.formats.text_lines import read_lines
 from hardneg.records.errors import DataError, UsageError
 from hardneg.records.layout import NEGATIVES
 from hardneg.records.types import Document, Query, RankedList
-from hardneg.registry.plugins import suggestion
+from hardneg.records.wording import suggestion
 from hardneg.runtime.progress import Progress, Silent
 from hardneg.runtime.seeding import SEED
 

@@ -10,7 +10,7 @@ from hardneg.analysis.base import Analysis, Option, estimates_of
 from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.fields import Name, Reference
 from hardneg.records.errors import UsageError
-from hardneg.registry.plugins import suggestion
+from hardneg.records.wording import suggestion
 from hardneg.report.figure import figure, lines, plain_axes
 from hardneg.report.table import Table
 

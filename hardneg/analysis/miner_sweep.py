@@ -16,7 +16,7 @@ from hardneg.analysis.swept_miners import TOP, WINDOW, ChoiceRule, choice, evide
 from hardneg.fields import Name, Reference, Trait
 from hardneg.mining.miners.selection import RULES
 from hardneg.records.errors import DataError
-from hardneg.registry.plugins import suggestion
+from hardneg.records.wording import suggestion
 from hardneg.report.figure import COLOURS, figure, lines, plain_axes
 from hardneg.report.table import Table
 

@@ -11,7 +11,7 @@ from hardneg.analysis.base import Analysis, Option
 from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.fields import Name, Reference
 from hardneg.records.errors import UsageError
-from hardneg.registry.plugins import suggestion
+from hardneg.records.wording import suggestion
 from hardneg.report.figure import bar_width, bars, figure, plain_axes
 from hardneg.report.table import Table
 

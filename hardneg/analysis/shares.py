@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from hardneg.analysis.base import Option, percent
 from hardneg.fields import Name
 from hardneg.formats.negatives import NegativesFile
-from hardneg.registry.plugins import suggestion
+from hardneg.records.wording import suggestion
 from hardneg.report.figure import bar_width, bars, figure, plain_axes
 
 Lists = Mapping[str, Sequence[str]]

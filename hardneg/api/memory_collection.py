@@ -10,7 +10,7 @@ from hardneg.formats.source_files import order_splits, split_problem
 from hardneg.formats.text_lines import one_word
 from hardneg.records.errors import DataError
 from hardneg.records.types import Document, Judgement, Query
-from hardneg.registry.plugins import suggestion
+from hardneg.records.wording import suggestion
 
 PARTS = ("corpus", "queries", "qrels")
 ONLY = "train"

@@ -99,7 +99,7 @@ class Workplace:
         """Raises UsageError where something is given that no function takes, or a device that is not there."""
         for name in given:
             if name not in Where.__annotations__:
-                from hardneg.registry.plugins import suggestion
+                from hardneg.records.wording import suggestion
 
                 raise UsageError(f"no argument {name!r}{suggestion(name, Where.__annotations__)}")
         if (device := given.get("device")) is not None:

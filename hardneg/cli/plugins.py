@@ -50,7 +50,8 @@ def kind_of(word: str) -> str:
     Raises:
         UsageError: it names none.
     """
-    from hardneg.registry.plugins import KINDS, suggestion
+    from hardneg.records.wording import suggestion
+    from hardneg.registry.plugins import KINDS
 
     known = singulars()
     kind = known.get(word, word)

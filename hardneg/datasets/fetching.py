@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from hardneg.records.errors import DataError, UsageError
-from hardneg.registry.plugins import suggestion
+from hardneg.records.wording import suggestion
 from hardneg.runtime.progress import Progress
 
 _BLOCK = 1 << 20

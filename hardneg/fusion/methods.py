@@ -72,28 +72,26 @@ class Fusion:
         return faults
 
     def over(self, by_query: Iterable[Sequence[RankedList]]) -> Iterator[RankedList]:
-        """One list for each query's lists, cut at the depth; scores float32 [n], descending."""
-        fused = map(self._alone, by_query) if self.method not in OF_RANX else self._by_ranx(by_query)
-        for ranked in fused:
+        """Fuse each query's lists into one, cut at the depth; scores float32 [n], descending."""
+        for ranked in self._fused(by_query):
             yield RankedList(ranked.doc_ids[: self.depth], ranked.scores[: self.depth])
 
-    def _alone(self, lists: Sequence[RankedList]) -> RankedList:
+    def _fused(self, by_query: Iterable[Sequence[RankedList]]) -> Iterator[RankedList]:
         if self.method == "zip":
-            return zipped(lists, self.depth)
-        if self.method == "reciprocal-rank":
-            return reciprocal_ranks(lists, self.weights, self.constant)
-        return weighted_sum(lists, self.weights, self.missing)
-
-    def _by_ranx(self, by_query: Iterable[Sequence[RankedList]]) -> Iterator[RankedList]:
-        queries = iter(by_query)
-        while block := list(islice(queries, _AT_ONCE)):
-            yield from fused_by_ranx(block, self.method, self.norm or "min-max", self._params())
-
-    def _params(self) -> Mapping[str, object]:
-        if self.method in WEIGHTED:
-            return {"weights": list(self.weights)}
-        value = DEFAULTS.get(self.method) if self.parameter is None else self.parameter
-        return {PARAMETERS[self.method]: value} if self.method in PARAMETERS else {}
+            yield from (zipped(lists, self.depth) for lists in by_query)
+        elif self.method == "reciprocal-rank":
+            yield from (reciprocal_ranks(lists, self.weights, self.constant) for lists in by_query)
+        elif self.method == "weighted-sum":
+            yield from (weighted_sum(lists, self.weights, self.missing) for lists in by_query)
+        else:
+            queries, params = iter(by_query), dict[str, object]()
+            if self.method in WEIGHTED:
+                params = {"weights": list(self.weights)}
+            elif self.method in PARAMETERS:
+                value = DEFAULTS.get(self.method) if self.parameter is None else self.parameter
+                params = {PARAMETERS[self.method]: value}
+            while block := list(islice(queries, _AT_ONCE)):
+                yield from fused_by_ranx(block, self.method, self.norm or "min-max", params)
 
 
 def weighted_sum(lists: Sequence[RankedList], weights: Sequence[float], missing: Missing = "lowest") -> RankedList:
@@ -112,9 +110,7 @@ def weighted_sum(lists: Sequence[RankedList], weights: Sequence[float], missing:
             values = np.full(len(doc_ids), float(ranked.scores.min()) if missing == "lowest" else 0.0)
             values[[columns[doc_id] for doc_id in ranked.doc_ids]] = ranked.scores
             total += weight * values
-    scores = total.astype(np.float32)
-    order = np.argsort(-scores, kind="stable")
-    return RankedList([doc_ids[column] for column in order.tolist()], scores[order])
+    return _by_score(doc_ids, total.astype(np.float32))
 
 
 def reciprocal_ranks(lists: Sequence[RankedList], weights: Sequence[float], constant: int) -> RankedList:
@@ -163,7 +159,11 @@ def fused_by_ranx(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="unsafe cast", category=Warning)
         fused = fuse(runs, norm=None if norm == "none" else norm, method=method, params=dict(params))
-    return [_in_order(dict(fused[str(number)]), known) for number, known in enumerate(doc_ids)]
+    numbers = [_NAME.format(i) for i in range(max(map(len, doc_ids)))]
+    return [
+        _by_score(known, np.array([scores[number] for number in numbers[: len(known)]], np.float32))
+        for known, scores in zip(doc_ids, (dict(fused[str(i)]) for i in range(len(doc_ids))), strict=True)
+    ]
 
 
 def _as_ranx(lists: Sequence[RankedList], doc_ids: Sequence[Sequence[str]]) -> Any:
@@ -182,8 +182,7 @@ def _as_ranx(lists: Sequence[RankedList], doc_ids: Sequence[Sequence[str]]) -> A
     return Run(queries | {"none": {_NAME.format(0): 1.0}})
 
 
-def _in_order(scored: Mapping[str, float], doc_ids: Sequence[str]) -> RankedList:
-    """ranx's scores as a list; equal ones go by id."""
-    scores = np.array([scored[_NAME.format(i)] for i in range(len(doc_ids))], np.float32)
+def _by_score(doc_ids: Sequence[str], scores: NDArray[np.float32]) -> RankedList:
+    """Rank documents, which are in the order of their ids, by descending score; ties by id."""
     order = np.argsort(-scores, kind="stable")
     return RankedList([doc_ids[i] for i in order.tolist()], scores[order])

@@ -10,8 +10,7 @@ from hardneg.formats.runs import EMPTY, Run
 from hardneg.fusion.methods import PARAMETERS, WITH_WEIGHTS, Fusion
 from hardneg.records.errors import DataError, UsageError
 from hardneg.records.types import RankedList
-from hardneg.records.wording import counted
-from hardneg.registry.plugins import suggestion
+from hardneg.records.wording import counted, suggestion
 from hardneg.runtime.progress import Progress
 
 Grid = Mapping[str, Sequence[float]]

@@ -1,6 +1,6 @@
 """Exact ranks of chosen documents in the whole corpus, which is only ever seen block by block."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -40,12 +40,8 @@ def corpus_pass(searcher: DenseSearcher, count: int) -> Pass:
     """Passes over the `count` vectors that an index holds, in whole blocks."""
     if isinstance(searcher, FlatSearcher):
         return partial(vector_blocks, searcher.flat, _BLOCK)
-    return partial(_decoded, searcher, count)
-
-
-def _decoded(searcher: DenseSearcher, count: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    for start in range(0, count, _BLOCK):
-        yield start, searcher.vectors(np.arange(start, min(start + _BLOCK, count)))
+    starts = range(0, count, _BLOCK)
+    return lambda: ((start, searcher.vectors(np.arange(start, min(start + _BLOCK, count)))) for start in starts)
 
 
 def pair_scores(

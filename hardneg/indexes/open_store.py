@@ -32,5 +32,5 @@ def open_store(folder: Path, options: ExactOptions | None = None, progress: Prog
     if (folder / SHAPE).exists():
         return SparseSearcher(SparseStore.open(folder), progress)
     if (folder / TOKEN_OFFSETS).exists():
-        return MultiVectorSearcher(TokenStore.open(folder), options, progress)
-    return FlatSearcher(FlatVectors.open(folder), options, progress)
+        return MultiVectorSearcher(TokenStore.open(folder), options=options, progress=progress)
+    return FlatSearcher(FlatVectors.open(folder), options=options, progress=progress)

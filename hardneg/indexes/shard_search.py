@@ -174,44 +174,39 @@ class ShardedSearcher:
         return cast(int, getattr(self.whole, "at_once"))  # noqa: B009
 
     def _parts(self, name: str, queries: Encoded, k: int) -> "Sequence[_ShardPart]":
-        """What searches each shard's part for queries that are called `name`, in order: together they are all rows."""
+        """The searches of all shards, in order, for the queries called `name`: together they cover all rows."""
         whole, edges, alone = self.whole, self.shards.first.tolist(), self.kept.url is None
-        search: Callable[[range, Path], Hits]
-        if isinstance(whole, SparseSearcher):  # a score is the same in whatever block
-            search = partial(_search_weights, whole, queries, k)
-        elif isinstance(whole, MultiVectorSearcher):
+        if isinstance(whole, MultiVectorSearcher):
             edges = [*(cell_at(whole.store, edge) for edge in edges[:-1]), edges[-1]] if alone else edges
-            search = partial(_search_tokens, whole, queries, k)
-        else:
-            vectors, options = check_vectors("flat", queries), whole.options or ExactOptions()
+        elif isinstance(whole, FlatSearcher):
+            options, vectors = whole.options or ExactOptions(), check_vectors("flat", queries)
             options = settled(options if alone else replace(options, engine=_IN_PARTS), len(whole.flat), vectors)
             cell = _CELL if options.engine == _IN_PARTS else max(1, len(whole.flat))
             edges = [min(-(-edge // cell) * cell, edges[-1]) for edge in edges] if alone else edges
-            search = partial(_search_flat, replace(whole, options=options), vectors, k)
+            whole = FlatSearcher(whole.flat, options=options, progress=whole.progress)
         named = [(f"{name}-{start}-{stop}", range(start, stop)) for start, stop in pairwise(edges)]
+        search = partial(_search_rows, whole, queries, k)
         return [_ShardPart(part_name, partial(search, rows, self.kept.folder / part_name)) for part_name, rows in named]
 
 
 @dataclass(frozen=True)
 class _ShardPart:
-    """Some of the rows: what their lists are called, and what searches them."""
+    """A range of rows: the name of its lists, and their search."""
 
     name: str
     search: Callable[[], Hits]
 
 
-def _search_flat(searcher: FlatSearcher, queries: NDArray[np.float32], k: int, rows: range, begun: Path) -> Hits:
+def _search_rows(
+    searcher: FlatSearcher | SparseSearcher | MultiVectorSearcher, queries: Encoded, k: int, rows: range, begun: Path
+) -> Hits:
+    if isinstance(searcher, SparseSearcher):  # a score is the same in whatever block
+        return replace(searcher, rows=rows, begun=begun).search(queries, k)
     options = replace(searcher.options or ExactOptions(), begun=begun)
-    hits = search_exact(searcher.flat.part(rows), queries, k, options, searcher.progress)
+    if isinstance(searcher, MultiVectorSearcher):
+        return replace(searcher, rows=rows, options=options).search(queries, k)
+    hits = search_exact(searcher.flat.part(rows), check_vectors("flat", queries), k, options, searcher.progress)
     return Hits(np.where(hits.rows >= 0, hits.rows + rows.start, -1), hits.scores)
-
-
-def _search_weights(searcher: SparseSearcher, queries: Encoded, k: int, rows: range, begun: Path) -> Hits:
-    return replace(searcher, rows=rows, begun=begun).search(queries, k)
-
-
-def _search_tokens(searcher: MultiVectorSearcher, queries: Encoded, k: int, rows: range, begun: Path) -> Hits:
-    return replace(searcher, rows=rows, options=replace(searcher.settings, begun=begun)).search(queries, k)
 
 
 def _digest(queries: Encoded, k: int, shards: Sequence[str]) -> str:

@@ -24,7 +24,7 @@ def function_of(line: type[Line]) -> Callable[..., Any]:
         from hardneg.api.workplace import Workplace
 
         if unknown := [name for name in named if name not in asked.parameters]:
-            from hardneg.registry.plugins import suggestion
+            from hardneg.records.wording import suggestion
 
             raise UsageError(f"no argument {unknown[0]!r}{suggestion(unknown[0], asked.parameters)}")
         values = asked.bind(*given, **named).arguments

@@ -146,7 +146,7 @@ class _Fusing:
 
 def _weights(given: Mapping[str, float], labels: Sequence[str]) -> tuple[float, ...]:
     """A weight a run. Raises UsageError where no run has that label."""
-    from hardneg.registry.plugins import suggestion
+    from hardneg.records.wording import suggestion
 
     if unknown := [label for label in given if label not in labels]:
         told = f"no run is called {unknown[0]!r}{suggestion(unknown[0], labels)}; there are: {', '.join(labels)}"

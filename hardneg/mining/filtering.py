@@ -53,9 +53,11 @@ class Filters:
             known = frozenset(query.positives)
             against = {doc_id: reason for doc_id, reason in reasons.items() if doc_id not in known}
             seen = self._seen(query).hits if against else {}
-            for ranked in seen.values():
+            left = {}
+            for name, ranked in seen.items():
                 dropped.update(against[doc_id] for doc_id in ranked.doc_ids if doc_id in against)
-            left = {name: _without(ranked, against) for name, ranked in seen.items()}
+                kept = [i for i, doc_id in enumerate(ranked.doc_ids) if doc_id not in against]
+                left[name] = RankedList([ranked.doc_ids[i] for i in kept], ranked.scores[kept])
             yield replace(query, hits={**query.hits, **left}) if against else query
 
     def _left_of_drawn(self, mined: Iterable[Negatives], by: NegativeFilter) -> Iterator[Negatives]:
@@ -92,11 +94,6 @@ def filtering_cost(filters: Iterable[PluginSetting], queries: float) -> FilterCo
     plugins = [configure("filters", each) for each in filters]
     costs = [each.filtering_cost(queries) for each in plugins if isinstance(each, EstimatedFilter)]
     return FilterCost(sum(each.charge for each in costs), sum(each.seconds for each in costs))
-
-
-def _without(ranked: RankedList, against: Mapping[str, str]) -> RankedList:
-    kept = [i for i, doc_id in enumerate(ranked.doc_ids) if doc_id not in against]
-    return RankedList([ranked.doc_ids[i] for i in kept], ranked.scores[kept])
 
 
 def _drawn(item: Negatives) -> Candidates:

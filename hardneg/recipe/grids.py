@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 from hardneg.recipe.inheritance import REMOVED, is_removed, merge
-from hardneg.registry.plugins import suggestion
+from hardneg.records.wording import suggestion
 
 FOR = "for"
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")

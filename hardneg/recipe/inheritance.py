@@ -8,7 +8,7 @@ from typing import Any, Final
 from hardneg.recipe.settings import replaced
 from hardneg.recipe.yaml_load import NAME, NAME_RULE, find_recipe, read_tree
 from hardneg.records.errors import HardnegError, RecipeError
-from hardneg.registry.plugins import suggestion
+from hardneg.records.wording import suggestion
 
 DEFAULT_PRESET = "demo"
 PRESETS = "presets"

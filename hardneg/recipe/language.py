@@ -25,7 +25,8 @@ from hardneg.recipe.systems import SYSTEM, RowOrder, Systems
 from hardneg.recipe.task_prompts import with_prompts_of
 from hardneg.recipe.yaml_load import is_shipped
 from hardneg.records.errors import PluginError
-from hardneg.registry.plugins import load_plugin, not_installed, plugin_names, suggestion
+from hardneg.records.wording import suggestion
+from hardneg.registry.plugins import load_plugin, not_installed, plugin_names
 
 DEFAULTS = "defaults"
 SHORT_FORMS = (EXTENDS, PRESETS, DEFAULTS, FOR)

@@ -16,16 +16,8 @@ from hardneg.recipe.references import reference_problems
 from hardneg.recipe.seed_copies import Seeds, over_seeds, seed_problems
 from hardneg.recipe.yaml_load import NAME, NAME_RULE
 from hardneg.records.errors import PluginError, RecipeError
-from hardneg.records.wording import complaint, mistakes, not_numbers
-from hardneg.registry.plugins import (
-    configure,
-    load_plugin,
-    no_such_option,
-    not_installed,
-    plugin_errors,
-    plugin_names,
-    suggestion,
-)
+from hardneg.records.wording import complaint, mistakes, not_numbers, suggestion
+from hardneg.registry.plugins import configure, load_plugin, no_such_option, not_installed, plugin_errors, plugin_names
 from hardneg.runtime.seeding import SEED
 from hardneg.verbs.dataset import ReadDataset
 from hardneg.verbs.shared.stage_spec import RecipeView, StageSpec

@@ -14,7 +14,8 @@ from hardneg.mining.filter_protocol import ReadsContent
 from hardneg.recipe.load import Recipe
 from hardneg.recipe.run_folder import maker
 from hardneg.records.errors import ArtifactError, DataError, HardnegError, ModelError, UsageError
-from hardneg.registry.plugins import plugin_errors, suggestion
+from hardneg.records.wording import suggestion
+from hardneg.registry.plugins import plugin_errors
 from hardneg.registry.protocols import LOCATION_OPTIONS, TrainableReranker
 from hardneg.rerankers.head_check import check_trained
 from hardneg.store.artifacts import Artifact, Store

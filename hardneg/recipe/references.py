@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from hardneg.fields import START, Reference, marked_fields
-from hardneg.registry.plugins import suggestion
+from hardneg.records.wording import suggestion
 from hardneg.verbs.shared.stage_spec import RecipeView, StageSpec
 
 _Model = TypeVar("_Model", bound=BaseModel)

@@ -13,8 +13,7 @@ from hardneg.fields import Name
 from hardneg.recipe.references import with_references
 from hardneg.recipe.yaml_load import NAME
 from hardneg.records.errors import RecipeError
-from hardneg.records.wording import counted
-from hardneg.registry.plugins import suggestion
+from hardneg.records.wording import counted, suggestion
 from hardneg.verbs.shared.seeded import SeededStages
 from hardneg.verbs.shared.stage_spec import StageSpec
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hardneg.recipe.yaml_load import parse_setting
-from hardneg.registry.plugins import suggestion
+from hardneg.records.wording import suggestion
 
 _MOST_DOTS = 20
 _REPLACES = {

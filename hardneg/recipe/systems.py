@@ -7,8 +7,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hardneg.recipe.inheritance import is_removed, lay_under, without_removed
-from hardneg.records.wording import complaint
-from hardneg.registry.plugins import no_such_option, suggestion
+from hardneg.records.wording import complaint, suggestion
+from hardneg.registry.plugins import no_such_option
 
 SYSTEM = "system"
 _No = Literal[False]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
-from hardneg.registry.plugins import suggestion
+from hardneg.records.wording import suggestion
 
 BY_DATASET = "by_dataset"
 _FIELDS = ("query_prompt", "document_prompt", "task")

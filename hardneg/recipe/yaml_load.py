@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from hardneg.records.errors import RecipeError, UsageError
-from hardneg.registry.plugins import suggestion
+from hardneg.records.wording import suggestion
 
 SUFFIX = ".yaml"
 _MAX_BYTES = 1 << 20

@@ -1,7 +1,7 @@
 """Words of messages: counts, and what pydantic says of a wrong value as recipes and options are spoken of."""
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -52,7 +52,8 @@ def complaint(item: Mapping[str, Any]) -> str:
         rule = str(item["msg"]).removeprefix("Value error, ").replace("Input should ", "must ", 1)
     if error_type == "value_error" and isinstance(got, Mapping):
         return rule
-    hint = _nearest(str(got), str(context.get("expected", ""))) if error_type in ("literal_error", "enum") else ""
+    quoted = str(context.get("expected", "")).split("'")[1::2]
+    hint = suggestion(str(got), quoted) if error_type in ("literal_error", "enum") else ""
     return f"{rule} (got {got!r:.60}){hint}"
 
 
@@ -94,9 +95,9 @@ def mistakes(error: "ValidationError") -> "list[ErrorDetails]":
     ]
 
 
-def _nearest(word: str, expected: str) -> str:
-    """`; did you mean 'x'?` for the nearest of the words in quotes."""
-    close = difflib.get_close_matches(word, expected.split("'")[1::2], n=1, cutoff=0.6)
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?` for the known word nearest to `word`, or nothing."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
@@ -113,11 +114,8 @@ def counted(count: int, one: str, more: str = "") -> str:
         one: what one of them is called.
         more: what others are called; if empty, `one` with its last y as ies, or with an s.
     """
-    return f"{count:,} {one if count == 1 else more or _several(one)}"
-
-
-def _several(one: str) -> str:
-    return f"{one[:-1]}ies" if one.endswith("y") else f"{one}s"
+    more = more or (f"{one[:-1]}ies" if one.endswith("y") else f"{one}s")
+    return f"{count:,} {one if count == 1 else more}"
 
 
 def size(count: float) -> str:

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import difflib
 import functools
 import importlib.metadata
 import sys
@@ -11,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from hardneg.records.errors import HardnegError, PluginError, UsageError
-from hardneg.records.wording import complaint, not_finite, not_numbers
+from hardneg.records.wording import complaint, not_finite, not_numbers, suggestion
 from hardneg.registry.plugin_help import plugin_options, static_problem
 
 if TYPE_CHECKING:
@@ -55,12 +54,17 @@ class Plugin:
 def list_plugins(kind: str | None = None) -> list[Plugin]:
     """All installed plugins, by kind and name, none of them imported; a broken one carries its reason."""
     kinds = KINDS if kind is None else (_known_kind(kind),)
-    plugins = [_describe(kind, point) for kind in kinds for point in entry_points(kind)]
+    points = [(kind, point) for kind in kinds for point in entry_points(kind)]
     claims: dict[tuple[str, str], list[str]] = {}
-    for plugin in plugins:
-        claims.setdefault((plugin.kind, plugin.name), []).append(plugin.package)
-    marked = [_mark_claimed_twice(plugin, claims[plugin.kind, plugin.name]) for plugin in plugins]
-    return sorted(marked, key=lambda plugin: (KINDS.index(plugin.kind), plugin.name, plugin.package))
+    for kind, point in points:
+        claims.setdefault((kind, point.name), []).append(_package(point)[0])
+    plugins = []
+    for kind, point in points:
+        packages = claims[kind, point.name]
+        several = _claimed_twice(kind, point.name, packages) if len(packages) > 1 else ""
+        problem = several or static_problem(point.value)
+        plugins.append(Plugin(kind, point.name, point.value, *_package(point), problem))
+    return sorted(plugins, key=lambda plugin: (KINDS.index(plugin.kind), plugin.name, plugin.package))
 
 
 def load_plugin(kind: str, name: str) -> type[Any]:
@@ -165,12 +169,6 @@ def _root(module: str) -> str:
     return module.partition(".")[0]
 
 
-def suggestion(word: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for the known word nearest to `word`, or nothing."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f"; did you mean {close[0]!r}?" if close else ""
-
-
 def no_such_option(option: str, known: Collection[str]) -> str:
     """That there is no such option, what was probably meant, and which there are."""
     return f"no such option{suggestion(option, known)}; it has: {', '.join(known) or 'none'}"
@@ -217,17 +215,6 @@ def _all_entry_points(
 
 def _package(point: importlib.metadata.EntryPoint) -> tuple[str, str]:
     return (point.dist.name, point.dist.version) if point.dist else ("unknown", "")
-
-
-def _describe(kind: str, point: importlib.metadata.EntryPoint) -> Plugin:
-    package, version = _package(point)
-    return Plugin(kind, point.name, point.value, package, version, static_problem(point.value))
-
-
-def _mark_claimed_twice(plugin: Plugin, packages: list[str]) -> Plugin:
-    if len(packages) == 1:
-        return plugin
-    return dataclasses.replace(plugin, problem=_claimed_twice(plugin.kind, plugin.name, packages))
 
 
 def _claimed_twice(kind: str, name: str, packages: list[str]) -> str:

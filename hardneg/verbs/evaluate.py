@@ -13,8 +13,7 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.formats.runs import read_run
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import METRICS, RUN
-from hardneg.records.wording import counted, joined
-from hardneg.registry.plugins import suggestion
+from hardneg.records.wording import counted, joined, suggestion
 from hardneg.runtime.seeding import SEED
 from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
 from hardneg.verbs.shared.inputs import open_collection

@@ -17,7 +17,7 @@ from hardneg.fusion.tuning import Development, check_development, check_grid, nu
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import RUN, TUNING
 from hardneg.records.types import RankedList
-from hardneg.registry.plugins import suggestion
+from hardneg.records.wording import suggestion
 from hardneg.store.atomic_write import replace_text
 from hardneg.verbs.shared.context import Facts, StageContext
 from hardneg.verbs.shared.inputs import open_collection

@@ -69,7 +69,7 @@ class ImportVectors(IndexSpec):
         """A flat index."""
         from hardneg.indexes.backends.flat import FlatSearcher
 
-        return FlatSearcher(FlatVectors.open(source.folder), options, progress)
+        return FlatSearcher(FlatVectors.open(source.folder), options=options, progress=progress)
 
     def make(self, context: "StageContext[ImportVectors]") -> Facts:
         """Streams the vectors into the index; tells of those that are of no document."""

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
-from hardneg.indexes.kernels.exact import copied_ahead as module
 from hardneg.indexes.kernels.exact import exact_torch
 from hardneg.indexes.kernels.exact.copied_ahead import copied_ahead
 from hardneg.indexes.kernels.exact.exact_torch import Blocks, device_blocks
@@ -40,15 +39,17 @@ def test_all_rows_come_in_blocks(tmp_path: Path, size: int) -> None:
     assert list(copied_ahead(ROWS[:0], size, CPU)) == []
 
 
-def test_the_next_block_is_read_while_one_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_block_is_read_while_one_is_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
-    reading = module._read
-    monkeypatch.setattr(module, "_read", lambda of, start, *others: read.append(start) or reading(of, start, *others))
-    blocks = copied_ahead(ROWS, 3, CPU)
+    stored, reading = flat(tmp_path / "flat", ROWS), FlatVectors.read
+    monkeypatch.setattr(
+        FlatVectors, "read", lambda of, start, *others: read.append(start) or reading(of, start, *others)
+    )
+    blocks = copied_ahead(stored, 3, CPU)
     assert next(blocks)[0] == 0
     assert next(blocks)[1].tolist() == ROWS[3:6].tolist()
     assert next(blocks)[1].tolist() == ROWS[6:].tolist() and read == [0, 3, 6]
-    early = copied_ahead(ROWS, 3, CPU)
+    early = copied_ahead(stored, 3, CPU)
     next(early)
     early.close()  # waits for the thread: nothing is copied into memory that others have by then
     assert read[3:] in ([0], [0, 3])

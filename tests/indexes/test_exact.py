@@ -153,7 +153,9 @@ def test_a_small_index_stays_and_finds_the_same(tmp_path: Path, engine: Any, mon
     vectors = generator.integers(-3, 4, (700, 8)).astype(np.float32)
     queries = generator.integers(-2, 3, (9, 8)).astype(np.float32)
     flat = FlatVectors.open(_folder(tmp_path / "index", vectors))
-    held, read = (FlatSearcher(flat, ExactOptions(100, 4, engine=engine, resident=size)) for size in (4 * 700 * 8, 0))
+    held, read = (
+        FlatSearcher(flat, options=ExactOptions(100, 4, engine=engine, resident=size)) for size in (4 * 700 * 8, 0)
+    )
     assert _same(held.search(queries, 12), read.search(queries, 12))
     monkeypatch.setattr(FlatVectors, "read", None)
     assert _same(held.search(queries, 12), _naive(vectors, queries, 12))
@@ -164,7 +166,7 @@ def test_a_small_index_stays_and_finds_the_same(tmp_path: Path, engine: Any, mon
 @pytest.mark.parametrize("resident", [0, 100])
 def test_gives_the_vectors_of_rows(tmp_path: Path, resident: int) -> None:
     flat = FlatVectors.open(_folder(tmp_path / "index", np.array([[1.0, 2], [3, 4], [5, 6]], np.float32)))
-    searcher = FlatSearcher(flat, ExactOptions(resident=resident))
+    searcher = FlatSearcher(flat, options=ExactOptions(resident=resident))
     found = searcher.vectors(np.array([2, 0, 2]))
     assert found.tolist() == [[5, 6], [1, 2], [5, 6]]
     assert (found.dtype, found.flags.aligned) == (np.float32, True)
@@ -192,7 +194,7 @@ def test_a_large_search_takes_what_a_trial_finds(way: Any, monkeypatch: pytest.M
     search = exact._SEARCHES[way]
     calls: list[int] = []
     monkeypatch.setitem(exact._SEARCHES, way, lambda found, *rest: calls.append(len(found)) or search(found, *rest))
-    monkeypatch.setattr(exact, "_here", lambda *_: dict.fromkeys(["torch", "faiss", "bf16"], True))
+    monkeypatch.setattr(exact, "_engines", lambda device: ["torch", "faiss", "bf16"])
     large = search_exact(vectors, vectors[:20], 9, ExactOptions(device="cpu"))
     assert asked == ["exact search on cpu, 8 dimensions"]
     assert calls == [1024, 300]

@@ -105,7 +105,7 @@ def test_any_texts_in_any_blocks(
     store = TokenStore.open(stored(tmp_path_factory.mktemp("store"), documents))
     for resident in (0, 1 << 20):
         options = ExactOptions(corpus_block=block, query_block=part, device="cpu", resident=resident)
-        hits = MultiVectorSearcher(store, options).search(queries, k)
+        hits = MultiVectorSearcher(store, options=options).search(queries, k)
         rows, scores = best(expected, k)
         assert np.array_equal(hits.rows, rows)
         assert np.array_equal(hits.scores, scores)
@@ -152,7 +152,7 @@ def test_scores_are_of_whole_numbers_whatever_a_trainer_has_set(
         monkeypatch.setattr(module, "float32_products", products)
     monkeypatch.setattr(multi_vector_exact, "block_scores", guarded(multi_vector_exact.block_scores))
     monkeypatch.setattr(torch, "bmm", guarded(torch.bmm))
-    searcher = MultiVectorSearcher(TokenStore.open(stored(tmp_path, DOCUMENTS)), ExactOptions(device="cpu"))
+    searcher = MultiVectorSearcher(TokenStore.open(stored(tmp_path, DOCUMENTS)), options=ExactOptions(device="cpu"))
     assert searcher.search(QUERIES, 1).rows.tolist() == [[0], [1], [-1]]
     assert maxsim_pairs(QUERIES[:2], DOCUMENTS[:2], torch.device("cpu")).tolist() == [11, 3]
     assert not inside

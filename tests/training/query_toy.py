@@ -54,7 +54,7 @@ def write_index(folder: Path, data: TrainingData, encoder: Any) -> FlatSearcher:
 
 
 def open_index(folder: Path) -> FlatSearcher:
-    return FlatSearcher(FlatVectors.open(folder), ExactOptions(device="cpu"))
+    return FlatSearcher(FlatVectors.open(folder), options=ExactOptions(device="cpu"))
 
 
 def approach(

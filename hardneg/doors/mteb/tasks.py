@@ -5,7 +5,7 @@ from numbers import Integral
 from typing import Any
 
 from hardneg.records.errors import DataError, HardnegError, UsageError
-from hardneg.registry.plugins import suggestion
+from hardneg.records.wording import suggestion
 
 _TEXTS = {"string", "large_string"}
 

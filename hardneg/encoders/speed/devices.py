@@ -17,7 +17,7 @@ def check_device(device: str, field: str = "device") -> None:
     """
     if device == "cpu" or device in (known := known_devices()):
         return
-    from hardneg.registry.plugins import suggestion
+    from hardneg.records.wording import suggestion
 
     device_type = device.partition(":")[0]
     if device_type not in _DEVICE_TYPES:

@@ -1,7 +1,7 @@
 """The flat index: no structure but the vectors themselves, searched exactly."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.kernels.checks import check_rows, check_vectors
-from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
+from hardneg.indexes.kernels.exact.exact import ExactOptions, WithOptions, search_exact
 from hardneg.indexes.kernels.exact.exact_torch import DeviceVectors
 from hardneg.records.types import Encoded, Hits
 from hardneg.registry.protocols import RowLookup
@@ -37,15 +37,13 @@ class Flat:
 
 
 @dataclass(frozen=True)
-class FlatSearcher:
-    """Searches the vectors of a folder; `options` change the speed only, `progress` is told of each block.
+class FlatSearcher(WithOptions):
+    """Searches the vectors of a folder; `options` change the speed only, `progress` counts the blocks.
 
     An index of no more than `options.resident` bytes stays on the device from the first search on.
     """
 
     flat: FlatVectors
-    options: ExactOptions | None = None
-    progress: Progress | None = None
 
     def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
         """The best k vectors for queries float32 [Q, d], exactly; ties by ascending row.
@@ -66,13 +64,7 @@ class FlatSearcher:
             return self._held.gather(rows)
         return self.flat.gather(rows)
 
-    def encoded(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The same as `vectors`."""
-        return self.vectors(rows)
-
-    def using(self, options: ExactOptions, progress: Progress | None) -> "FlatSearcher":
-        """The same with these options, and telling of progress."""
-        return replace(self, options=options, progress=progress)
+    encoded = vectors
 
     @cached_property
     def _held(self) -> FlatVectors | DeviceVectors:

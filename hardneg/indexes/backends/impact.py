@@ -61,7 +61,9 @@ class Impact:
             ArtifactError: where Lucene holds another number in the end.
         """
         store = SparseStore.open(source)
-        words, lost = _words(store), 0
+        words, lost = store.terms or [str(number) for number in range(store.width)], 0
+        if odd := [word for word in words if APART in word or BEHIND_TERM in word]:
+            raise UsageError(f"{source}: the term {odd[0]!r} cannot stand in a Lucene index: use the sparse index")
         terms = np.array([word + BEHIND_TERM for word in words], object)
         with FrequencyWriter(path) as writer, progress.task("index", len(store), "passages") as task:
             for start, block in store.blocks(_ROWS, _WEIGHTS):
@@ -150,11 +152,3 @@ class ImpactSearcher:
         return autoclass("com.fasterxml.jackson.databind.ObjectMapper")().readValue(
             json.dumps(maps), find_javaclass("java.util.ArrayList")
         )
-
-
-def _words(store: SparseStore) -> Sequence[str]:
-    """What the terms stand as in Lucene."""
-    words = store.terms or [str(number) for number in range(store.width)]
-    if odd := [word for word in words if APART in word or BEHIND_TERM in word]:
-        raise UsageError(f"{store.folder}: the term {odd[0]!r} cannot stand in a Lucene index: use the sparse index")
-    return words

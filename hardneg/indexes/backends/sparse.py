@@ -7,10 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from hardneg.formats.vectors.sparse_store import SparseStore
-from hardneg.indexes.kernels.checks import check_rows
+from hardneg.indexes.kernels.checks import DecodedRows
 from hardneg.indexes.kernels.exact.begun_pass import BegunPass, best_of, kept_best
 from hardneg.indexes.kernels.exact.top_k import Best, best_hits, merged
 from hardneg.indexes.kernels.sparse_products import as_matrix, check_weights
@@ -42,10 +41,10 @@ class Sparse:
 
 
 @dataclass(frozen=True)
-class SparseSearcher:
-    """Searches the weights of a folder, on the CPU; `progress` is told of each block.
+class SparseSearcher(DecodedRows):
+    """Searches the weights of a folder, on the CPU; `progress` counts the blocks.
 
-    rows: these alone are searched. begun: as in `ExactOptions`.
+    rows: the only ones searched. begun: as in `ExactOptions`.
     """
 
     store: SparseStore
@@ -67,9 +66,11 @@ class SparseSearcher:
         check_weights(queries, self.store.width, k)
         starts = range(0, len(queries), _QUERIES)
         parts = [as_matrix(queries[start : start + _QUERIES]) for start in starts]
-        rows, device = self._searched, torch.device("cpu")
+        rows, device = range(len(self.store)) if self.rows is None else self.rows, torch.device("cpu")
         begun = BegunPass(self.begun, f"weights-{_QUERIES}-{rows.start}-{len(rows)}")
-        best = [best_of(begun.state(i), device) or _none_yet(part.shape[0], k) for i, part in enumerate(parts)]
+        sizes = [part.shape[0] for part in parts]  # what scores above 0 enters the lists
+        none = [Best(torch.zeros(n, k), torch.full((n, k), -1), torch.zeros(n, 1)) for n in sizes]
+        best = [best_of(begun.state(i), device) or each for i, each in enumerate(none)]
         with (self.progress or Silent()).task("search", len(rows), "passages") as task, torch.inference_mode():
             begun.tell(task)
             for start, block in self.store.blocks(_ROWS, _WEIGHTS, rows[begun.done :]):
@@ -81,22 +82,3 @@ class SparseSearcher:
             hits = best_hits(best, len(queries), k)
         hits.scores[hits.rows < 0] = -np.inf
         return hits
-
-    @property
-    def _searched(self) -> range:
-        return range(len(self.store)) if self.rows is None else self.rows
-
-    def encoded(self, rows: NDArray[np.int64]) -> SparseRows:
-        """The weights of these rows, int64 [n].
-
-        Raises:
-            UsageError: for rows that are not in the index.
-            ArtifactError: what is in the folder is damaged.
-        """
-        check_rows(rows, len(self.store))
-        return self.store.gather(rows)
-
-
-def _none_yet(queries: int, k: int) -> Best:
-    """Candidates that whatever scores above 0 pushes out."""
-    return Best(torch.zeros(queries, k), torch.full((queries, k), -1), torch.zeros(queries, 1))

@@ -1,7 +1,8 @@
-"""What indexes share: checks of what is asked and of the vectors that are read, block by block; lists of hits."""
+"""Shared by all indexes: checks of queries and of the vectors read, block by block; stored rows; lists of hits."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +68,34 @@ def check_rows(rows: NDArray[np.int64], count: int) -> None:
     """
     if rows.ndim != 1 or (len(rows) and (rows.min() < 0 or rows.max() >= count)):
         raise UsageError(f"rows must be a list of numbers from 0 to {count - 1}: take out the pads (-1) first")
+
+
+_Form = TypeVar("_Form", covariant=True)
+
+
+class _RowStore(Protocol[_Form]):
+    def __len__(self) -> int: ...
+
+    def gather(self, rows: NDArray[np.int64]) -> _Form: ...
+
+
+class _HasStore(Protocol[_Form]):
+    @property
+    def store(self) -> _RowStore[_Form]: ...
+
+
+class DecodedRows:
+    """A searcher that returns rows of its `store` (`hardneg.registry.protocols.StoredSearcher`)."""
+
+    def encoded(self: _HasStore[_Form], rows: NDArray[np.int64]) -> _Form:
+        """Return rows int64 [n] of the index, decoded.
+
+        Raises:
+            UsageError: a row is not in the index.
+            ArtifactError: the folder is damaged.
+        """
+        check_rows(rows, len(self.store))
+        return self.store.gather(rows)
 
 
 def vector_blocks(vectors: NDArray[np.float32] | FlatVectors, size: int) -> Iterator[tuple[int, NDArray[np.float32]]]:

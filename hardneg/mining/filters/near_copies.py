@@ -40,20 +40,16 @@ class NearCopyFilter:
     def reasons(self, candidates: Iterable[Candidates], texts: FilterTexts) -> Iterator[Mapping[str, str]]:
         """`near copy` for each document that resembles a positive."""
         for query in candidates:
-            known = [*map(self.runs, _contents(texts, query.positives))]
-            doc_ids = query.listed if known else []
-            contents = map(self.runs, _contents(texts, doc_ids))
-            yield {doc_id: REASON for doc_id, runs in zip(doc_ids, contents, strict=True) if self._near(runs, known)}
+            known = [self.runs(document.contents) for document in texts.documents(list(query.positives))]
+            reasons = {}
+            for document in texts.documents(query.listed if known else []):
+                runs = self.runs(document.contents)
+                if any(len(runs & other) >= self.resemblance * len(runs | other) for other in known):
+                    reasons[document.doc_id] = REASON
+            yield reasons
 
     def runs(self, text: str) -> frozenset[tuple[str, ...]]:
         """The runs of words in a text, case aside."""
         words = _WORD.findall(text.lower())
         starts = range(max(1, len(words) - self.words + 1))
         return frozenset(tuple(words[start : start + self.words]) for start in starts)
-
-    def _near(self, runs: frozenset[tuple[str, ...]], known: Iterable[frozenset[tuple[str, ...]]]) -> bool:
-        return any(len(runs & other) >= self.resemblance * len(runs | other) for other in known)
-
-
-def _contents(texts: FilterTexts, doc_ids: Iterable[str]) -> Iterator[str]:
-    return (document.contents for document in texts.documents(list(doc_ids)))

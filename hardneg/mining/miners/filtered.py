@@ -17,7 +17,6 @@ SCORES = "scores"
 """The label of the run whose scores decide; without one, those of the list itself do."""
 
 SCORE, UNSCORED, NO_POSITIVE = "score", "unscored", "no scored positive"
-Positions = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,11 @@ class Filtered:
         scores, verdicts, noted = judged(query, top, scored, rule, self.compares)
         reasons = [refused(doc_id) or verdict for doc_id, verdict in zip(top, verdicts, strict=True)]
         fit = np.flatnonzero([not reason for reason in reasons])
-        chosen = self._ordered(fit, scores, draws)[: self.count].tolist()
+        if self.order == "random":
+            fit = draws.permutation(fit)
+        elif self.order == "scored":
+            fit = fit[np.argsort(-scores[fit], kind="stable")]
+        chosen = fit[: self.count].tolist()
         dropped = Counter(filter(None, reasons))
         if self.fill == "random":
             behind = draws.permutation(np.arange(len(top), len(ranking.doc_ids))).tolist()
@@ -80,12 +83,6 @@ class Filtered:
             Drops(len(top), [top[i] for i in out], ranks, left_out, scores[out], np.array(chosen, np.int32) + 1),
             noted,
         )
-
-    def _ordered(self, fit: Positions, scores: NDArray[np.float32], draws: np.random.Generator) -> Positions:
-        """Places int64 [n] that are fit, in the order in which they are taken."""
-        if self.order == "random":
-            return draws.permutation(fit)
-        return fit[np.argsort(-scores[fit], kind="stable")] if self.order == "scored" else fit
 
 
 def judged(

@@ -79,7 +79,9 @@ class Union:
         taken: list[tuple[RankedList, _Positions]] = []
         for label, count in self.counts(list(query.hits)).items():
             ranked = query.hits[label]
-            order = self._order(ranked, seed, label, query.query_id)
+            order = np.arange(min(self.depth, len(ranked.doc_ids)))
+            if self.choice == "sampled":
+                order = generator(seed, "union", label, query.query_id).permutation(len(order))
             taken.append((ranked, _first(ranked.doc_ids, order, count, reason, dropped)))
         doc_ids = [ranked.doc_ids[i] for ranked, positions in taken for i in positions.tolist()]
         scores = [np.asarray(ranked.scores, np.float32)[positions] for ranked, positions in taken]
@@ -98,13 +100,6 @@ class Union:
         more = np.argsort(whole - exact, kind="stable")[: self.count - whole.sum()]
         whole[more] += 1
         return dict(zip(labels, whole.tolist(), strict=True))
-
-    def _order(self, ranked: RankedList, seed: int, label: str, query_id: str) -> _Positions:
-        """The places of the top of a run, int64 [n], in the order in which they are taken."""
-        length = min(self.depth, len(ranked.doc_ids))
-        if self.choice == "top":
-            return np.arange(length)
-        return generator(seed, "union", label, query_id).permutation(length)
 
 
 def _first(

@@ -33,7 +33,10 @@ def copied_ahead(
         """Block `number`, there; its room is free behind an event, as what was in it is multiplied until then."""
         start, stop = starts[number], min(starts[number] + size, len(vectors))
         host, there = (room[: stop - start] for room in rooms[number % 2])
-        _read(vectors, start, stop, host.numpy())
+        if isinstance(vectors, FlatVectors):
+            vectors.read(start, stop, host.numpy())
+        else:
+            host.numpy()[:] = vectors[start:stop]
         with torch.inference_mode(), torch.cuda.stream(side):
             if side is not None and free is not None:
                 side.wait_event(free)
@@ -49,13 +52,6 @@ def copied_ahead(
             if number + 1 < len(starts):
                 waiting.append(reader.submit(copy, number + 1, _queued_work(device)))
             yield start, block
-
-
-def _read(vectors: NDArray[np.float32] | FlatVectors, start: int, stop: int, into: NDArray[np.float32]) -> None:
-    if isinstance(vectors, FlatVectors):
-        vectors.read(start, stop, into)
-    else:
-        into[:] = vectors[start:stop]
 
 
 def _queued_work(device: torch.device) -> torch.cuda.Event | None:

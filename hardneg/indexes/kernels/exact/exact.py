@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
 import torch
@@ -89,10 +89,22 @@ class ExactOptions:
 
 @runtime_checkable
 class ExactSearcher(Searcher, Protocol):
-    """An opened index that can be told where and how to search."""
+    """An opened index that takes options of where and how to search."""
 
     def using(self, options: ExactOptions, progress: Progress | None) -> Searcher:
-        """The same, with these options, which change no result but the last bits of scores, and telling of progress."""
+        """Return the same searcher with these options, which change at most the last bits of scores, and a progress."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithOptions:
+    """A searcher with options of its speed and a progress (`ExactSearcher`)."""
+
+    options: ExactOptions | None = None
+    progress: Progress | None = None
+
+    def using(self, options: ExactOptions, progress: Progress | None) -> Self:
+        """Return the same searcher with these options and this progress."""
+        return replace(self, options=options, progress=progress)
 
 
 def search_exact(
@@ -153,25 +165,27 @@ def _blocks(options: ExactOptions, engine: Engine, dimension: int) -> Blocks:
 
 
 def _engine(options: ExactOptions, products: int, dimension: int) -> Engine:
-    installed = find_spec("faiss") is not None
-    if options.engine == "faiss" and not installed:
+    device = options.where
+    if options.engine == "faiss" and find_spec("faiss") is None:
         raise MissingDependency('exact search by faiss needs faiss: pip install "hardneg[cpu]", or engine torch')
     if options.engine != "auto":
         return options.engine
-    engines = [name for name, there in _here(options.where, installed).items() if there]
+    engines = _engines(device)
     if products < _WORTH_A_TRIAL or len(engines) == 1:
         return "torch"
-    subject = f"exact search on {options.where.type}, {dimension} dimensions"
-    ways: dict[str, Way] = {name: partial(_trial, name, dimension, options.where) for name in engines}
-    chosen = choose(subject, machine_of(options.where), ways)
+    subject = f"exact search on {device.type}, {dimension} dimensions"
+    ways: dict[str, Way] = {name: partial(_trial, name, dimension, device) for name in engines}
+    chosen = choose(subject, machine_of(device), ways)
     return next(name for name in engines if name == chosen)
 
 
-def _here(device: torch.device, faiss: bool) -> dict[Engine, bool]:
-    """Which engines are worth a trial on a device: faiss on a CPU, bf16 where there are units for it."""
-    if device.type == "cpu":
-        return {"torch": True, "faiss": faiss, "bf16": torch.ops.mkldnn._is_mkldnn_bf16_supported()}
-    return {"torch": True, "faiss": False, "bf16": device.type == "cuda" and torch.cuda.is_bf16_supported(False)}
+def _engines(device: torch.device) -> list[Engine]:
+    """Return the engines worth a trial on a device: faiss on a CPU, bf16 where the device has units for it."""
+    on_cpu, on_gpu = device.type == "cpu", device.type == "cuda"
+    engines: list[Engine] = ["torch", "faiss"] if on_cpu and find_spec("faiss") else ["torch"]
+    if (on_cpu and torch.ops.mkldnn._is_mkldnn_bf16_supported()) or (on_gpu and torch.cuda.is_bf16_supported(False)):
+        engines.append("bf16")
+    return engines
 
 
 def _trial(engine: Engine, dimension: int, device: torch.device) -> Callable[[], object]:

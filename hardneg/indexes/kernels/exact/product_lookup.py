@@ -58,14 +58,10 @@ class CodeLookup:
             products = torch.einsum("qmd,mcd->mqc", turned.view(len(wanted), len(self.codes), -1), self.centroids)
             step = max(1, _SCORES // max(1, len(wanted)))
             for start in range(0, self.codes.shape[1], step):
-                best = merged(best, _sums(products, self.codes[:, start : start + step]), start, depth)
+                codes = self.codes[:, start : start + step]
+                sums = torch.zeros((len(wanted), codes.shape[1]), device=codes.device)
+                for table, code in zip(products, codes, strict=True):
+                    sums += table.index_select(1, code.int())
+                best = merged(best, sums, start, depth)
             hits = best_hits([best], len(queries), depth)
         return hits.scores, hits.rows
-
-
-def _sums(products: Tensor, codes: Tensor) -> Tensor:
-    """float32 [Q, n], the sum over M parts; products: float32 [M, Q, C], codes: uint8 [M, n]."""
-    sums = torch.zeros((products.shape[1], codes.shape[1]), device=products.device)
-    for table, code in zip(products, codes, strict=True):
-        sums += table.index_select(1, code.int())
-    return sums

@@ -58,18 +58,14 @@ def sample_tiles(
         if isinstance(vectors, DeviceVectors):
             block = vectors.rows[torch.from_numpy(rows).to(vectors.rows.device)].to(device)
         else:
-            read = _read(vectors, numbers, rows)
-            check_finite(read, rows + (vectors.first_row if isinstance(vectors, FlatVectors) else 0))
+            if isinstance(vectors, FlatVectors):
+                first = vectors.first_row
+                read = np.concatenate([vectors.read(n * GROUP, (n + 1) * GROUP) for n in numbers.tolist()])
+            else:
+                first, read = 0, np.require(vectors[rows], np.float32, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"])
+            check_finite(read, rows + first)
             block = torch.from_numpy(read).to(device)
         yield Tile.of(0, block)
-
-
-def _read(
-    vectors: NDArray[np.float32] | FlatVectors, numbers: NDArray[np.int64], rows: NDArray[np.int64]
-) -> NDArray[np.float32]:
-    if not isinstance(vectors, FlatVectors):
-        return np.require(vectors[rows], np.float32, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"])
-    return np.concatenate([vectors.read(number * GROUP, (number + 1) * GROUP) for number in numbers.tolist()])
 
 
 def starting_bar(queries: Rounded, tiles: list[Tile], rank: int, space: Tensor) -> Tensor:

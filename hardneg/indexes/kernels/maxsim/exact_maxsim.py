@@ -1,41 +1,38 @@
 """Exact search among token vectors: MaxSim of all queries with every document, in one pass over the file."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from hardneg.formats.vectors.token_store import TokenStore
-from hardneg.indexes.kernels.checks import check_finite, check_rows, no_hits
+from hardneg.indexes.kernels.checks import DecodedRows, check_finite, no_hits
 from hardneg.indexes.kernels.exact.begun_pass import BegunPass, best_of, kept_best
-from hardneg.indexes.kernels.exact.exact import ExactOptions
+from hardneg.indexes.kernels.exact.exact import ExactOptions, WithOptions
 from hardneg.indexes.kernels.exact.exact_torch import DeviceVectors
 from hardneg.indexes.kernels.exact.top_k import best_hits, merged
 from hardneg.indexes.kernels.maxsim.maxsim_scores import block_scores, check_tokens, documents_at_once, tensor
 from hardneg.records.types import Encoded, Hits, TokenVectors
 from hardneg.runtime.float32_products import float32_products
-from hardneg.runtime.progress import Progress, Silent
+from hardneg.runtime.progress import Silent
 
 _CELL = 1 << 18
 """Tokens of documents: as many as the largest block of any device."""
 
 
 @dataclass(frozen=True)
-class MultiVectorSearcher:
-    """Searches the token vectors of a folder; `options` change the speed only, `progress` is told of each block.
+class MultiVectorSearcher(DecodedRows, WithOptions):
+    """Searches the token vectors of a folder; `options` change the speed only, `progress` counts the blocks.
 
-    Vectors of no more than `options.resident` bytes stay on the device from the first search on. rows: these alone are
-    searched; they begin where `cell_at` says.
+    Vectors of no more than `options.resident` bytes stay on the device from the first search on. rows: the only ones
+    searched; they begin at a row of `cell_at`.
     """
 
     store: TokenStore
-    options: ExactOptions | None = None
-    progress: Progress | None = None
     rows: range | None = None
 
     def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
@@ -60,19 +57,6 @@ class MultiVectorSearcher:
     def at_once(self) -> int:
         """How many documents may be asked for at a time."""
         return documents_at_once(self.store.offsets)
-
-    def encoded(self, rows: NDArray[np.int64]) -> TokenVectors:
-        """The token vectors of the documents of rows int64 [n].
-
-        Raises:
-            UsageError: for rows that are not in the index.
-        """
-        check_rows(rows, len(self.store))
-        return self.store.gather(rows)
-
-    def using(self, options: ExactOptions, progress: Progress | None) -> "MultiVectorSearcher":
-        """The same with these options, and telling of progress."""
-        return replace(self, options=options, progress=progress)
 
     @cached_property
     def held(self) -> DeviceVectors | None:
@@ -125,7 +109,9 @@ def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) 
     answered = np.flatnonzero(np.diff(queries.offsets))
     sizes = _Sizes.of(options, len(queries.vectors))
     parts = list(_parts(queries[answered], sizes.queries, options.where))
-    cells = _cells(store, searcher.searched)
+    rows, begins = searcher.searched, np.arange(0, int(store.offsets[-1]), _CELL)  # whole cells, or up to the end
+    edges = [*np.searchsorted(store.offsets, begins).tolist(), len(store)]
+    cells = [range(max(start, rows.start), min(stop, rows.stop)) for start, stop in pairwise(edges)]
     spans = [span for cell in cells for span in store.spans(sizes.documents, cell)]
     total = sum(stop - start for start, stop in spans)
     begun = BegunPass(options.begun, f"tokens-{sizes.documents}-{sizes.queries}-{searcher.searched.start}-{total}")
@@ -162,13 +148,6 @@ def cell_at(store: TokenStore, row: int) -> int:
     """
     token = -(-int(store.offsets[row]) // _CELL) * _CELL
     return min(int(np.searchsorted(store.offsets, token)), len(store))
-
-
-def _cells(store: TokenStore, rows: range) -> Iterator[range]:
-    """The cells of some rows that are whole ones, or end with the store."""
-    first = np.searchsorted(store.offsets, np.arange(0, int(store.offsets[-1]), _CELL))
-    for start, stop in pairwise([*first.tolist(), len(store)]):
-        yield range(max(start, rows.start), min(stop, rows.stop))
 
 
 def _parts(queries: TokenVectors, size: int, device: torch.device) -> Iterator[_QueryTokens]:

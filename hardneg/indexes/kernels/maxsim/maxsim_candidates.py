@@ -1,7 +1,7 @@
 """Candidates for MaxSim: documents that a search among single vectors finds, pooled ones or those of tokens."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
 from hardneg.formats.vectors.token_store import TokenStore
 from hardneg.indexes.kernels.candidate_scoring import rank_candidates
-from hardneg.indexes.kernels.checks import no_hits
-from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
+from hardneg.indexes.kernels.checks import DecodedRows, no_hits
+from hardneg.indexes.kernels.exact.exact import ExactOptions, WithOptions, search_exact
 from hardneg.indexes.kernels.max_passage import first_of_each
 from hardneg.indexes.kernels.maxsim.exact_maxsim import MultiVectorSearcher
 from hardneg.indexes.kernels.maxsim.maxsim_scores import check_tokens, tensor
@@ -39,8 +39,8 @@ def search_candidates(searcher: StoredSearcher, queries: TokenVectors, k: int, c
 
 
 @dataclass(frozen=True)
-class TwoStageSearcher:
-    """Finds `candidates` of a query, and ranks them by what `exact` holds.
+class TwoStageSearcher(DecodedRows, WithOptions):
+    """Finds `candidates` of a query, and ranks them by the token vectors of `exact`.
 
     They are those of the `pooled` vectors, or where there are none of the `nearest` vectors of each token.
     """
@@ -49,8 +49,6 @@ class TwoStageSearcher:
     pooled: FlatVectors | None
     candidates: int
     nearest: int
-    options: ExactOptions | None = None
-    progress: Progress | None = None
 
     def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
         """The k candidates of the largest MaxSim with each query; ties by ascending row.
@@ -63,21 +61,14 @@ class TwoStageSearcher:
         return search_candidates(self.exact, wanted, k, count, self._find)
 
     @property
+    def store(self) -> TokenStore:
+        """The token vectors of `exact`."""
+        return self.exact.store
+
+    @property
     def at_once(self) -> int:
-        """How many documents may be asked for at a time."""
+        """How many documents to decode at a time."""
         return self.exact.at_once
-
-    def encoded(self, rows: NDArray[np.int64]) -> TokenVectors:
-        """The token vectors of the documents of rows int64 [n].
-
-        Raises:
-            UsageError: for rows that are not in the index.
-        """
-        return self.exact.encoded(rows)
-
-    def using(self, options: ExactOptions, progress: Progress | None) -> "TwoStageSearcher":
-        """The same with these options, and telling of progress."""
-        return replace(self, options=options, progress=progress)
 
     def _find(self, queries: TokenVectors, count: int) -> NDArray[np.int64]:
         options = self.options or ExactOptions()

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hardneg.formats.hash_index import ranges
-from hardneg.indexes.kernels.checks import check_rows
+from hardneg.indexes.kernels.checks import DecodedRows
 from hardneg.indexes.kernels.maxsim.codes import TokenCodes
 from hardneg.indexes.kernels.maxsim.maxsim_candidates import best_of_each, search_candidates
 from hardneg.indexes.kernels.maxsim.maxsim_scores import check_tokens, documents_at_once, tensor
@@ -25,10 +25,10 @@ _TOKENS = 1 << 17  # of documents that are scored together
 
 
 @dataclass(frozen=True)
-class CodedSearcher:
+class CodedSearcher(DecodedRows):
     """Finds `candidates` of a query in the lists of `probes` centroids a token, and ranks them by decoded vectors."""
 
-    codes: TokenCodes
+    store: TokenCodes
     probes: int
     candidates: int
 
@@ -38,26 +38,16 @@ class CodedSearcher:
         Raises:
             UsageError: for texts, queries of another form or dimension or not finite, or k below 1.
         """
-        wanted = check_tokens(queries, self.codes.dimension, k)
-        count = min(max(k, self.candidates), len(self.codes))
-        return search_candidates(self, wanted, k, count, self._find)
+        wanted = check_tokens(queries, self.store.dimension, k)
+        count = min(max(k, self.candidates), len(self.store))
+        return search_candidates(
+            self, wanted, k, count, lambda part, size: by_centroids(self.store, part, self.probes, size)
+        )
 
     @cached_property
     def at_once(self) -> int:
-        """How many documents may be asked for at a time."""
-        return documents_at_once(self.codes.offsets)
-
-    def encoded(self, rows: NDArray[np.int64]) -> TokenVectors:
-        """The token vectors of the documents of rows int64 [n] as the codes give them.
-
-        Raises:
-            UsageError: for rows that are not in the index.
-        """
-        check_rows(rows, len(self.codes))
-        return self.codes.gather(rows)
-
-    def _find(self, queries: TokenVectors, count: int) -> NDArray[np.int64]:
-        return by_centroids(self.codes, queries, self.probes, count)
+        """How many documents to decode at a time."""
+        return documents_at_once(self.store.offsets)
 
 
 def by_centroids(codes: TokenCodes, queries: TokenVectors, probes: int, count: int) -> NDArray[np.int64]:

@@ -7,6 +7,7 @@ import importlib.metadata
 import sys
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from hardneg.records.errors import HardnegError, PluginError, UsageError
@@ -54,17 +55,16 @@ class Plugin:
 def list_plugins(kind: str | None = None) -> list[Plugin]:
     """All installed plugins, by kind and name, none of them imported; a broken one carries its reason."""
     kinds = KINDS if kind is None else (_known_kind(kind),)
-    points = [(kind, point) for kind in kinds for point in entry_points(kind)]
-    claims: dict[tuple[str, str], list[str]] = {}
-    for kind, point in points:
-        claims.setdefault((kind, point.name), []).append(_package(point)[0])
     plugins = []
-    for kind, point in points:
-        packages = claims[kind, point.name]
-        several = _claimed_twice(kind, point.name, packages) if len(packages) > 1 else ""
-        problem = several or static_problem(point.value)
-        plugins.append(Plugin(kind, point.name, point.value, *_package(point), problem))
-    return sorted(plugins, key=lambda plugin: (KINDS.index(plugin.kind), plugin.name, plugin.package))
+    for each in kinds:
+        points = sorted(entry_points(each), key=lambda point: (point.name, _package(point)))
+        for name, claims in groupby(points, key=lambda point: point.name):
+            claimed = list(claims)
+            twice = _claimed_twice(each, name, [_package(point)[0] for point in claimed]) if len(claimed) > 1 else ""
+            for point in claimed:
+                problem = twice or static_problem(point.value)
+                plugins.append(Plugin(each, name, point.value, *_package(point), problem))
+    return plugins
 
 
 def load_plugin(kind: str, name: str) -> type[Any]:

@@ -21,7 +21,7 @@ class Axis:
     ends: tuple[float, float] = (0.0, 100.0)
     logarithmic: bool = False
 
-    def place(self, value: float) -> float:
+    def at(self, value: float) -> float:
         """Where a value stands."""
         ends = self.low, self.high
         low, high, value = map(log10, (*ends, value)) if self.logarithmic else (*ends, value)
@@ -60,25 +60,25 @@ def mark_of(value: float) -> str:
 def frame(across: Axis, upright: Axis) -> Iterator[str]:
     """Grid and marks of both axes; that from top to bottom ends where the other one's marks stand."""
     for value in upright.marks:
-        yield line(across.ends, (upright.place(value),) * 2, "grid")
-        yield words(0, upright.place(value) + 4, mark_of(value), kind="mark")
+        yield line(across.ends, (upright.at(value),) * 2, "grid")
+        yield words(0, upright.at(value) + 4, mark_of(value), look="mark")
     bottom, top = upright.ends
     for value in across.marks:
-        yield line((across.place(value),) * 2, (top, bottom), "grid")
-        yield words(across.place(value), bottom + 16, mark_of(value), "middle", "mark")
+        yield line((across.at(value),) * 2, (top, bottom), "grid")
+        yield words(across.at(value), bottom + 16, mark_of(value), "middle", "mark")
 
 
-def spread(places: Sequence[float], gap: float, ends: tuple[float, float]) -> list[float]:
+def spread(positions: Sequence[float], gap: float, ends: tuple[float, float]) -> list[float]:
     """Places at least `gap` apart and between the ends where there is room, in the same order, moved little."""
-    order = sorted(range(len(places)), key=places.__getitem__)
-    found = list(places)
+    order = sorted(range(len(positions)), key=positions.__getitem__)
+    moved = list(positions)
     for before, after in pairwise(order):
-        found[after] = max(found[after], found[before] + gap)
+        moved[after] = max(moved[after], moved[before] + gap)
     if order:
-        found[order[-1]] = min(found[order[-1]], max(ends[1], ends[0] + gap * (len(order) - 1)))
+        moved[order[-1]] = min(moved[order[-1]], max(ends[1], ends[0] + gap * (len(order) - 1)))
     for after, before in pairwise(reversed(order)):
-        found[before] = min(found[before], found[after] - gap)
-    return found
+        moved[before] = min(moved[before], moved[after] - gap)
+    return moved
 
 
 def _marks(low: float, high: float) -> list[float]:
@@ -86,4 +86,4 @@ def _marks(low: float, high: float) -> list[float]:
     power = 10.0 ** floor(log10((high - low) / _MOST_MARKS))
     steps = (part * power for part in _ROUND)
     step = next(step for step in steps if floor(high / step) - ceil(low / step) < _MOST_MARKS)
-    return [place * step for place in range(ceil(low / step), floor(high / step) + 1)]
+    return [multiple * step for multiple in range(ceil(low / step), floor(high / step) + 1)]

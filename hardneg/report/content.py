@@ -66,7 +66,7 @@ class ReportContent:
     over: str = ""
     gains: Section | None = None
     costs: Section | None = None
-    made: Sequence[Table] = ()
+    settings_tables: Sequence[Table] = ()
     browse: str = ""
     over_seeds: Sequence[TwoLevel] = ()
     by_seed: Mapping[str, Mapping[int, Scores]] = field(default_factory=dict)
@@ -81,13 +81,13 @@ class ReportContent:
             label: estimates(scores, measured.by_seed.get(label, {})) for label, scores in measured.results.items()
         }
         sizes = [len(values) for scores in measured.results.values() for values in scores.values()]
-        found: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "by_seed": measured.by_seed,
             "over_seeds": measured.over_seeds,
             "marks": measured.marks,
         }
-        found |= {"level": measured.significance_level, "notes": measured.notes, **others}
-        return cls(title, systems, max(sizes, default=0), measured.comparisons, **found)
+        fields |= {"level": measured.significance_level, "notes": measured.notes, **others}
+        return cls(title, systems, max(sizes, default=0), measured.comparisons, **fields)
 
     @property
     def tests(self) -> "list[Test]":
@@ -98,8 +98,8 @@ class ReportContent:
     @property
     def main_tests(self) -> "dict[str, Test]":
         """By system the test against the first baseline by the first metric; empty where nothing was compared."""
-        found = [each for each in self.tests if each.metric in self.metrics[:1]]
-        return {each.system: each for each in found if each.baseline == found[0].baseline}
+        tests = [each for each in self.tests if each.metric in self.metrics[:1]]
+        return {each.system: each for each in tests if each.baseline == tests[0].baseline}
 
     @property
     def baseline(self) -> str:
@@ -151,8 +151,8 @@ def marks_of(report: ReportContent, system: str, metric: str) -> str:
 
 def best(report: ReportContent, metric: str) -> float | None:
     """The highest mean by a metric; None where there is nothing to choose from."""
-    found = [values[metric].mean for values in report.systems.values() if metric in values]
-    return max(found) if len(found) > 1 else None
+    scores = [values[metric].mean for values in report.systems.values() if metric in values]
+    return max(scores) if len(scores) > 1 else None
 
 
 def legend(report: ReportContent) -> list[str]:
@@ -204,21 +204,21 @@ def tests_by_metric(comparisons: Sequence[Comparison], level: float) -> list[Tab
     """The paired tests as a narrow screen takes them: a table a metric, p values after Holm's correction alone."""
     tables = []
     for metric in dict.fromkeys(c.metric for c in comparisons):
-        found = [(c, _test_row(c, level)) for c in comparisons if c.metric == metric]
+        tested = [(c, _test_row(c, level)) for c in comparisons if c.metric == metric]
         rows = [
             [Cell(f"{c.system} − {c.baseline}", c.significant(level)), row[3], row[4], row[6], row[8]]
-            for c, row in found
+            for c, row in tested
         ]
         tables.append(Table([metric, "difference", "95 % interval", "t-test p", "randomised p"], rows))
     return tables
 
 
 def _mean(report: ReportContent, system: str, metric: str, top: float | None) -> Cell:
-    found = report.systems[system].get(metric)
-    if found is None:
+    score = report.systems[system].get(metric)
+    if score is None:
         return Cell("–")
-    note = bounds(found.interval) if found.interval else ""
-    return Cell(number(found.mean), found.mean == top, marks_of(report, system, metric), note)
+    note = bounds(score.interval) if score.interval else ""
+    return Cell(number(score.mean), score.mean == top, marks_of(report, system, metric), note)
 
 
 def _tests(comparisons: Sequence[Comparison], level: float) -> Table:

@@ -11,7 +11,7 @@ from hardneg.report.table import Cell, Section, Table
 
 _ACROSS, _NAMES = (13.0, 56.0), 60.0
 _TOP, _FOOT, _GAP = 10.0, 24.0, 15.0
-_TOLD = 12
+_DESCRIBED = 12
 _DRAWN = ("training", "steps", "size", "query", "indexing")  # the first that tell systems apart
 _MOST = 4
 _UNITS = (("hours", 3600.0), ("minutes", 60.0))
@@ -38,7 +38,7 @@ class SystemCosts:
 
 
 @dataclass(frozen=True, slots=True)
-class CostKind:
+class Cost:
     """One kind of cost: its name, its unit, the field that has it, and what of the field is one of the unit."""
 
     name: str
@@ -48,8 +48,8 @@ class CostKind:
 
     def of(self, costs: SystemCosts) -> float | None:
         """In its unit; None where it is not known, or where it is nothing."""
-        found: float | None = getattr(costs, self.field)
-        return found / self.one if found else None
+        value: float | None = getattr(costs, self.field)
+        return value / self.one if value else None
 
 
 def costs_section(costs: Mapping[str, SystemCosts], means: Mapping[str, float], metric: str) -> Section | None:
@@ -57,39 +57,37 @@ def costs_section(costs: Mapping[str, SystemCosts], means: Mapping[str, float], 
 
     means: of each system by `metric`.
     """
-    kinds = [kind for kind in _kinds(costs) if any(kind.of(each) for each in costs.values())]
-    if not kinds:
+    shown = [cost for cost in _all_costs(costs) if any(cost.of(each) for each in costs.values())]
+    if not shown:
         return None
-    drawn = sorted(kinds, key=lambda kind: _DRAWN.index(kind.field))
+    drawn = sorted(shown, key=lambda cost: _DRAWN.index(cost.field))
     graphics = list(islice(_graphics(drawn, costs, means, metric), _MOST))
     devices = list(dict.fromkeys(device for each in costs.values() for device in each.devices))
     explained = f"{_EXPLAINED} Measured on: {', '.join(devices)}." if devices else _EXPLAINED
-    return Section("Cost beside quality", [_table(kinds, costs, means, metric)], explained, graphics=graphics)
+    return Section("Cost beside quality", [_table(shown, costs, means, metric)], explained, graphics=graphics)
 
 
-def _kinds(costs: Mapping[str, SystemCosts]) -> list[CostKind]:
+def _all_costs(costs: Mapping[str, SystemCosts]) -> list[Cost]:
     return [
         _time("training", "training", costs),
         _time("encoding, indexing", "indexing", costs),
-        CostKind("size of the index", "MB", "size", 1e6),
-        CostKind("search", "ms a query", "query"),
+        Cost("size of the index", "MB", "size", 1e6),
+        Cost("search", "ms a query", "query"),
         _time("all steps", "steps", costs),
     ]
 
 
-def _time(name: str, field: str, costs: Mapping[str, SystemCosts]) -> CostKind:
+def _time(name: str, field: str, costs: Mapping[str, SystemCosts]) -> Cost:
     """In the largest unit of which the shortest time has one at least."""
     shortest = min((value for each in costs.values() if (value := getattr(each, field))), default=0.0)
     unit, one = next(((unit, one) for unit, one in _UNITS if shortest >= one), ("seconds", 1.0))
-    return CostKind(name, unit, field, one)
+    return Cost(name, unit, field, one)
 
 
-def _table(
-    kinds: Sequence[CostKind], costs: Mapping[str, SystemCosts], means: Mapping[str, float], metric: str
-) -> Table:
-    columns = [Cell("system"), Cell(metric), *(Cell(kind.name, note=kind.unit) for kind in kinds)]
+def _table(shown: Sequence[Cost], costs: Mapping[str, SystemCosts], means: Mapping[str, float], metric: str) -> Table:
+    columns = [Cell("system"), Cell(metric), *(Cell(cost.name, note=cost.unit) for cost in shown)]
     rows = [
-        [name, number(means[name]) if name in means else "–", *(_figure(kind.of(each)) for kind in kinds)]
+        [name, number(means[name]) if name in means else "–", *(_figure(cost.of(each)) for cost in shown)]
         for name, each in costs.items()
     ]
     return Table(columns, rows)
@@ -103,20 +101,20 @@ def _figure(value: float | None) -> str:
 
 
 def _graphics(
-    kinds: Sequence[CostKind], costs: Mapping[str, SystemCosts], means: Mapping[str, float], metric: str
+    shown: Sequence[Cost], costs: Mapping[str, SystemCosts], means: Mapping[str, float], metric: str
 ) -> Iterator[Graphic]:
     upright = [means[name] for name in costs if name in means]
-    for kind in kinds:
-        points = {name: (x, means[name]) for name, each in costs.items() if (x := kind.of(each)) and name in means}
+    for cost in shown:
+        points = {name: (x, means[name]) for name, each in costs.items() if (x := cost.of(each)) and name in means}
         if len({f"{x:.2g}" for x, _ in points.values()}) > 1:
             without = [name for name in costs if name in means and name not in points]
             lacking = f" Not known, or no such step: {', '.join(without)}." if without else ""
             scale = " (logarithmic)" if wide_axis([x for x, _ in points.values()], _ACROSS).logarithmic else ""
-            caption = f"{metric} by {kind.name}, {kind.unit}{scale}.{lacking}"
-            yield Graphic(_scatter(kind, points, upright, metric), caption)
+            caption = f"{metric} by {cost.name}, {cost.unit}{scale}.{lacking}"
+            yield Graphic(_scatter(cost, points, upright, metric), caption)
 
 
-def _scatter(kind: CostKind, points: Mapping[str, tuple[float, float]], values: Sequence[float], metric: str) -> str:
+def _scatter(cost: Cost, points: Mapping[str, tuple[float, float]], values: Sequence[float], metric: str) -> str:
     """A dot a system, its name at the right, as high as the dot where there is room, and a line between the two.
 
     values: those of all systems, so that all figures have the same height.
@@ -124,11 +122,13 @@ def _scatter(kind: CostKind, points: Mapping[str, tuple[float, float]], values: 
     bottom = _TOP + max(150.0, _GAP * len(points))
     across = wide_axis([x for x, _ in points.values()], _ACROSS)
     upright = axis(values, (bottom, _TOP))
-    heights = spread([upright.place(y) for _, y in points.values()], _GAP, (_TOP, bottom))
+    heights = spread([upright.at(y) for _, y in points.values()], _GAP, (_TOP, bottom))
     parts = [*frame(across, upright)]
     for (name, (x, y)), height in zip(points.items(), heights, strict=True):
-        parts.append(line((across.place(x), _NAMES - 1), (upright.place(y), height), "lead-line"))
-        parts.append(words(_NAMES, height + 4, fitted(name, 20), kind="mark"))
-    parts += [dot(across.place(x), upright.place(y), "dot plain") for x, y in points.values()]
-    told = "; ".join(f"{name}: {_figure(x)} {kind.unit}, {number(y)}" for name, (x, y) in list(points.items())[:_TOLD])
-    return drawing(f"cost-{kind.field}", f"{metric} by {kind.name}", f"{told}.", bottom + _FOOT, parts)
+        parts.append(line((across.at(x), _NAMES - 1), (upright.at(y), height), "lead-line"))
+        parts.append(words(_NAMES, height + 4, fitted(name, 20), look="mark"))
+    parts += [dot(across.at(x), upright.at(y), "dot plain") for x, y in points.values()]
+    text = "; ".join(
+        f"{name}: {_figure(x)} {cost.unit}, {number(y)}" for name, (x, y) in list(points.items())[:_DESCRIBED]
+    )
+    return drawing(f"cost-{cost.field}", f"{metric} by {cost.name}", f"{text}.", bottom + _FOOT, parts)

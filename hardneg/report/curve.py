@@ -23,14 +23,14 @@ _TOP, _FOOT, _GAP = 10.0, 24.0, 15.0
 
 def measurements(history: History) -> dict[str, Points]:
     """The loss, then each dev metric, by step; rows without a step, and what is no number, do not count."""
-    found: dict[str, Points] = {"loss": []}
+    curves: dict[str, Points] = {"loss": []}
     for row in history:
         flat = {**row, **row["dev"]} if isinstance(row.get("dev"), Mapping) else row
         for key, value in flat.items():
             name = re.sub(r"^dev[_/. ]", "", str(key))
             if (name == "loss" or is_metric(name)) and is_number(value) and is_number(row.get("step")):
-                found.setdefault(name, []).append((float(row["step"]), float(value)))
-    return {name: points for name, points in found.items() if points}
+                curves.setdefault(name, []).append((float(row["step"]), float(value)))
+    return {name: points for name, points in curves.items() if points}
 
 
 def mean_history(histories: Sequence[History]) -> list[dict[str, Any]]:
@@ -42,7 +42,7 @@ def mean_history(histories: Sequence[History]) -> list[dict[str, Any]]:
         for name, points in measurements(history).items():
             for step, value in points:
                 values.setdefault(step, {}).setdefault(name, []).append(value)
-    return [{"step": step, **{name: fmean(found) for name, found in values[step].items()}} for step in sorted(values)]
+    return [{"step": step, **{name: fmean(each) for name, each in values[step].items()}} for step in sorted(values)]
 
 
 def panels(histories: Mapping[str, History]) -> list[str]:
@@ -54,33 +54,33 @@ def panels(histories: Mapping[str, History]) -> list[str]:
 
 def learning_graphics(histories: Mapping[str, History]) -> list[Graphic]:
     """One line a model and one figure a measurement; none where there is nothing to draw."""
-    found = {label: measurements(history) for label, history in histories.items()}
-    kinds = {label: f"c{place % len(COLOURS)}" for place, label in enumerate(histories)}
+    parts = {label: measurements(history) for label, history in histories.items()}
+    classes = {label: f"c{row % len(COLOURS)}" for row, label in enumerate(histories)}
     graphics = []
-    for place, name in enumerate(panels(histories)):
+    for row, name in enumerate(panels(histories)):
         title = "Training loss" if name == "loss" else f"{name} on the dev set"
-        curves = {label: thinned(measured[name], _DRAWN) for label, measured in found.items() if name in measured}
-        graphics.append(Graphic(_drawn(f"learning-{place}", title, curves, kinds), f"{title} by step."))
+        curves = {label: thinned(measured[name], _DRAWN) for label, measured in parts.items() if name in measured}
+        graphics.append(Graphic(_drawn(f"learning-{row}", title, curves, classes), f"{title} by step."))
     return graphics
 
 
-def _drawn(name: str, title: str, curves: Mapping[str, Points], kinds: Mapping[str, str]) -> str:
+def _drawn(name: str, title: str, curves: Mapping[str, Points], classes: Mapping[str, str]) -> str:
     """A line a model, and its name at the line's end, as high as that where there is room."""
     bottom = _TOP + max(150.0, _GAP * len(curves))
     across = axis([step for points in curves.values() for step, _ in points], _ACROSS)
     upright = axis([value for points in curves.values() for _, value in points], (bottom, _TOP))
     parts = [*frame(across, upright)]
-    heights = spread([upright.place(points[-1][1]) for points in curves.values()], _GAP, (_TOP, bottom))
+    heights = spread([upright.at(points[-1][1]) for points in curves.values()], _GAP, (_TOP, bottom))
     for (label, points), height in zip(curves.items(), heights, strict=True):
-        places = [(across.place(step), round(upright.place(value), 1)) for step, value in points]
+        dots = [(across.at(step), round(upright.at(value), 1)) for step, value in points]
         drawn = (
-            line((x, next_x), (y, next_y), f"curve {kinds[label]}") for (x, y), (next_x, next_y) in pairwise(places)
+            line((x, next_x), (y, next_y), f"curve {classes[label]}") for (x, y), (next_x, next_y) in pairwise(dots)
         )
-        parts += drawn if len(places) > 1 else [dot(*places[0], f"dot {kinds[label]}")]
-        parts.append(line((places[-1][0], _NAMES - 1), (places[-1][1], height), "lead-line"))
-        parts.append(words(_NAMES, height + 4, fitted(label, 20), kind="mark"))
-    told = "; ".join(f"{label}: {number(points[0][1])} to {number(points[-1][1])}" for label, points in curves.items())
-    return drawing(name, title, f"{told}.", bottom + _FOOT, parts)
+        parts += drawn if len(dots) > 1 else [dot(*dots[0], f"dot {classes[label]}")]
+        parts.append(line((dots[-1][0], _NAMES - 1), (dots[-1][1], height), "lead-line"))
+        parts.append(words(_NAMES, height + 4, fitted(label, 20), look="mark"))
+    text = "; ".join(f"{label}: {number(points[0][1])} to {number(points[-1][1])}" for label, points in curves.items())
+    return drawing(name, title, f"{text}.", bottom + _FOOT, parts)
 
 
 def thinned(points: Points, most: int = _MOST_POINTS) -> Points:

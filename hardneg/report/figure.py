@@ -57,7 +57,7 @@ def _canvas(panels: int, height: float, width: float) -> Iterator[tuple[Any, lis
         columns = -(-panels // rows)
         drawn = Figure(figsize=(width * columns, height * rows), layout="constrained")
         FigureCanvasAgg(drawn)
-        yield drawn, [drawn.add_subplot(rows, columns, place) for place in range(1, panels + 1)]
+        yield drawn, [drawn.add_subplot(rows, columns, number) for number in range(1, panels + 1)]
 
 
 def check_forms(paths: Sequence[Path]) -> None:
@@ -85,9 +85,9 @@ def bar_width(bars: int) -> float:
 def bars(axes: Any, values: Mapping[str, float], words: Mapping[str, str]) -> None:
     """One bar a label, from zero, with words above it."""
     axes.bar(range(len(values)), list(values.values()), color=COLOURS[0], width=0.65)
-    for place, (label, value) in enumerate(values.items()):
+    for position, (label, value) in enumerate(values.items()):
         look = {"xytext": (0, 3), "textcoords": "offset points", "ha": "center", "fontsize": 8}
-        axes.annotate(words[label], (place, value), **look)
+        axes.annotate(words[label], (position, value), **look)
     axes.set_xticks(range(len(values)), list(values), rotation=20, ha="right", fontsize=8)
     axes.margins(y=0.15)
 
@@ -112,10 +112,10 @@ def lines(axes: Any, series: Mapping[str, Points]) -> None:
 
     matplotlib keeps from the legend what begins with an underscore.
     """
-    for place, (label, points) in enumerate(series.items()):
+    for number, (label, points) in enumerate(series.items()):
         if points:
             x, y = zip(*points, strict=True)
-            look = {"color": COLOURS[place % len(COLOURS)], "marker": MARKERS[place % len(MARKERS)]}
+            look = {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
             axes.plot(
                 x,
                 y,

@@ -27,10 +27,10 @@ class QueryGains:
     differences: Sequence[float]
 
     @classmethod
-    def of(cls, found: ByQuery, system: str, baseline: str) -> "QueryGains":
+    def of(cls, ordered: ByQuery, system: str, baseline: str) -> "QueryGains":
         """By the metric that orders the queries."""
-        ours, theirs = (found.results[name][found.metric] for name in (system, baseline))
-        exact = [ours.get(query_id, 0.0) - theirs.get(query_id, 0.0) for query_id in found.query_ids]
+        ours, theirs = (ordered.results[name][ordered.metric] for name in (system, baseline))
+        exact = [ours.get(query_id, 0.0) - theirs.get(query_id, 0.0) for query_id in ordered.query_ids]
         return cls(system, sorted((x if abs(x) > _ROUNDING else 0.0 for x in exact), reverse=True))
 
     @property
@@ -51,18 +51,20 @@ class QueryGains:
 
 def gains_section(measured: Measured, system: str = "") -> Section | None:
     """Sorted differences of the pair that the table by query is about, and each system's counts; None where one is."""
-    found = ByQuery.of(measured, system)
-    if found.pair is None:
+    ordered = ByQuery.of(measured, system)
+    if ordered.pair is None:
         return None
-    first, baseline = found.pair
-    systems = [name for name, scores in measured.results.items() if name != baseline and found.metric in scores]
-    gains = [QueryGains.of(found, system, baseline) for system in systems]
+    first, baseline = ordered.pair
+    systems = [name for name, scores in measured.results.items() if name != baseline and ordered.metric in scores]
+    gains = [QueryGains.of(ordered, system, baseline) for system in systems]
     chosen = next(each for each in gains if each.system == first)
-    graphics = [Graphic(_curve(chosen, found.metric, baseline), _curve_caption(chosen, found.metric, baseline))]
+    graphics = [Graphic(_curve(chosen, ordered.metric, baseline), _curve_caption(chosen, ordered.metric, baseline))]
     if len(gains) > 1:
-        caption = f"From the left: queries on which each is better, equal and worse than {baseline} by {found.metric}."
+        caption = (
+            f"From the left: queries on which each is better, equal and worse than {baseline} by {ordered.metric}."
+        )
         graphics.append(Graphic(_shares(gains, baseline), caption))
-    lead = f"By {found.metric}, against {baseline}."
+    lead = f"By {ordered.metric}, against {baseline}."
     columns = ["system", "better", "equal", "worse", "mean gain", "mean loss", "difference"]
     table = Table(columns, [list(map(Cell, _figures(each))) for each in gains])
     return Section("Gains and losses by query", [table], lead=lead, graphics=graphics, see=QUERIES)
@@ -89,28 +91,28 @@ def _curve(each: QueryGains, metric: str, baseline: str) -> str:
     """A bar a query, or a group of neighbours, from the largest gain to the largest loss."""
     upright = axis([0.0, *each.differences], (_HEIGHT - 12.0, _TOP))
     parts = [*_scale(upright), *_bars(each.differences, upright)]
-    parts.append(line((_ENDS[0], _ENDS[1]), (upright.place(0.0),) * 2, "rule"))
-    parts.append(words(_ENDS[0], 13, f"{len(each.gains):,} better", kind="better"))
+    parts.append(line((_ENDS[0], _ENDS[1]), (upright.at(0.0),) * 2, "rule"))
+    parts.append(words(_ENDS[0], 13, f"{len(each.gains):,} better", look="better"))
     middle = (_ENDS[0] + _ENDS[1]) / 2
     parts.append(words(middle, 13, f"{each.equal:,} equal", "middle", "mark"))
     parts.append(words(100, 13, f"{len(each.losses):,} worse", "end", "worse"))
     title = f"Differences of {each.system} from {baseline} in {metric}, by query"
-    told = f"{len(each.gains)} queries better, {each.equal} equal, {len(each.losses)} worse."
-    return drawing("by-query", title, told, _HEIGHT, parts)
+    text = f"{len(each.gains)} queries better, {each.equal} equal, {len(each.losses)} worse."
+    return drawing("by-query", title, text, _HEIGHT, parts)
 
 
 def _scale(upright: Axis) -> Iterator[str]:
     for value in upright.marks:
-        yield line((_ENDS[0], _ENDS[1]), (upright.place(value),) * 2, "grid")
-        yield words(0, upright.place(value) + 4, mark_of(value), kind="mark")
+        yield line((_ENDS[0], _ENDS[1]), (upright.at(value),) * 2, "grid")
+        yield words(0, upright.at(value) + 4, mark_of(value), look="mark")
 
 
 def _bars(differences: Sequence[float], upright: Axis) -> Iterator[str]:
     """Bars that touch each other, so that many look like a curve; neighbours of one height are one bar."""
-    size, zero, begun = _group(len(differences)), upright.place(0.0), 0
+    size, zero, begun = _group(len(differences)), upright.at(0.0), 0
     groups = [differences[start : start + size] for start in range(0, len(differences), size)]
     wide = (_ENDS[1] - _ENDS[0]) / len(differences)
-    for end, alike in groupby(groups, key=lambda group: round(upright.place(fmean(group)), 1)):
+    for end, alike in groupby(groups, key=lambda group: round(upright.at(fmean(group)), 1)):
         ended = begun + sum(map(len, alike))
         x = (_ENDS[0] + wide * begun, _ENDS[0] + wide * ended)
         if height := round(abs(end - zero), 1):
@@ -121,20 +123,20 @@ def _bars(differences: Sequence[float], upright: Axis) -> Iterator[str]:
 def _shares(gains: Sequence[QueryGains], baseline: str) -> str:
     """A bar a system, divided into queries that are better, equal and worse."""
     parts: list[str] = []
-    for place, each in enumerate(gains):
-        top = 4 + _ROW * place
+    for row, each in enumerate(gains):
+        top = 4 + _ROW * row
         counts = {"better": len(each.gains), "equal": each.equal, "worse": len(each.losses)}
-        parts.append(words(0, top + 12, fitted(each.system), kind="name"))
+        parts.append(words(0, top + 12, fitted(each.system), look="name"))
         parts.append(words(100, top + 12, " : ".join(f"{count:,}" for count in counts.values()), "end", "value"))
         parts += _divided(counts, top + 18)
-    told = "; ".join(f"{each.system} {len(each.gains)} : {each.equal} : {len(each.losses)}" for each in gains[:12])
+    text = "; ".join(f"{each.system} {len(each.gains)} : {each.equal} : {len(each.losses)}" for each in gains[:12])
     title = f"Queries better : equal : worse than {baseline}"
-    return drawing("shares", title, f"{told}.", 4 + _ROW * len(gains), parts)
+    return drawing("shares", title, f"{text}.", 4 + _ROW * len(gains), parts)
 
 
 def _divided(counts: dict[str, int], top: float) -> Iterator[str]:
     begun, total = 0, max(1, sum(counts.values()))
-    for kind, count in counts.items():
+    for outcome, count in counts.items():
         if count:
-            yield box((100 * begun / total, 100 * (begun + count) / total), top, _BAR, kind)
+            yield box((100 * begun / total, 100 * (begun + count) / total), top, _BAR, outcome)
         begun += count

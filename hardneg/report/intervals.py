@@ -18,7 +18,7 @@ ROW = 38
 _TOP, _FOOT = 4, 26
 _STRIP = (18, 14)  # pixels from the top of a row, and its height
 _ENDS = (1.0, 99.0)
-_TOLD = 12
+_DESCRIBED = 12
 _SEEDS = "Thick: over queries; thin: over queries and seeds; short lines: the mean of each seed."
 
 
@@ -34,7 +34,7 @@ class Spot:
     value: float | None
     narrow: Interval | None = None
     wide: Interval | None = None
-    kind: str = "plain"
+    look: str = "plain"
     single: Sequence[float] = ()
     shown: str = "–"
     more: str = ""
@@ -100,16 +100,16 @@ def _means(report: ReportContent, metric: str) -> Iterator[Spot]:
     for name, values in report.systems.items():
         if metric not in values:
             continue
-        found, seeds = values[metric], list(report.by_seed.get(name, {}).values())
-        narrow = within(interval_of(averaged(seeds)[metric]), 0.0) if seeds else found.interval
+        mean, seeds = values[metric], list(report.by_seed.get(name, {}).values())
+        narrow = within(interval_of(averaged(seeds)[metric]), 0.0) if seeds else mean.interval
         yield Spot(
             name,
-            found.mean,
+            mean.mean,
             narrow,
-            found.interval if seeds else None,
+            mean.interval if seeds else None,
             "base" if name in baselines else "plain",
             [means(scores)[metric] for scores in seeds],
-            number(found.mean),
+            number(mean.mean),
         )
 
 
@@ -119,14 +119,14 @@ def _differences(report: ReportContent, tests: Mapping[str, Test], baseline: str
     by_query = {c.system: c for c in report.comparisons if (c.baseline, c.metric) == (baseline, metric)}
     for name, values in report.systems.items():
         if name == baseline:
-            yield Spot(name, 0.0, kind="base", shown="baseline")
+            yield Spot(name, 0.0, look="base", shown="baseline")
         elif test := tests.get(name):
-            told = outcome(test, report.level)
-            told = told if told in ("better", "worse") else "same"
+            look = outcome(test, report.level)
+            look = look if look in ("better", "worse") else "same"
             narrow = within(by_query[name].interval, -1.0)
             wide = None if test is by_query[name] else within(test.interval, -1.0)
             shown, more = signed(test.difference), equation("p", p_of(test))
-            yield Spot(name, test.difference, narrow, wide, told, shown=shown, more=more)
+            yield Spot(name, test.difference, narrow, wide, look, shown=shown, more=more)
         elif metric in values:
             yield Spot(name, None)
 
@@ -134,38 +134,38 @@ def _differences(report: ReportContent, tests: Mapping[str, Test], baseline: str
 def _drawn(name: str, title: str, spots: Sequence[Spot], mark: float | None) -> str:
     """A row a system, one below the other, on one axis; mark: where each row has a dashed line."""
     along = axis([end for spot in spots for end in spot.ends], _ENDS)
-    parts = [part for place, spot in enumerate(spots) for part in _row(spot, _TOP + ROW * place, along, mark)]
+    parts = [part for row, spot in enumerate(spots) for part in _row(spot, _TOP + ROW * row, along, mark)]
     foot = _TOP + ROW * len(spots)
-    parts += [words(along.place(value), foot + 16, mark_of(value), "middle", "mark") for value in along.marks]
-    return drawing(name, title, _told(spots), foot + _FOOT, parts)
+    parts += [words(along.at(value), foot + 16, mark_of(value), "middle", "mark") for value in along.marks]
+    return drawing(name, title, _description(spots), foot + _FOOT, parts)
 
 
 def _row(spot: Spot, top: float, along: Axis, mark: float | None) -> Iterator[str]:
     strip, middle = top + _STRIP[0], top + _STRIP[0] + _STRIP[1] / 2
     ends = (strip, strip + _STRIP[1])
-    yield words(0, top + 12, fitted(spot.name), kind="name base" if spot.kind == "base" else "name")
+    yield words(0, top + 12, fitted(spot.name), look="name base" if spot.look == "base" else "name")
     yield words(100, top + 12, spot.shown, "end", "value", spot.more)
     yield box((0, 100), strip, _STRIP[1], "strip")
-    yield from (line((along.place(value),) * 2, ends, "grid") for value in along.marks)
+    yield from (line((along.at(value),) * 2, ends, "grid") for value in along.marks)
     if mark is not None:
-        yield line((along.place(mark),) * 2, ends, "zero")
-    for interval, kind in ((spot.wide, "wide"), (spot.narrow, "narrow")):
+        yield line((along.at(mark),) * 2, ends, "zero")
+    for interval, width in ((spot.wide, "wide"), (spot.narrow, "narrow")):
         if interval:
-            thin = kind if spot.wide else "only"
-            low, high = along.place(interval.low), along.place(interval.high)
-            yield line((low, high), (middle, middle), f"{thin} {spot.kind}")
-            caps = (low, high) if kind == "wide" else ()
-            yield from (line((end, end), (middle - 4, middle + 4), f"wide {spot.kind}") for end in caps)
-    yield from (line((along.place(value),) * 2, (middle - 5, middle + 5), f"seed {spot.kind}") for value in spot.single)
+            thin = width if spot.wide else "only"
+            low, high = along.at(interval.low), along.at(interval.high)
+            yield line((low, high), (middle, middle), f"{thin} {spot.look}")
+            caps = (low, high) if width == "wide" else ()
+            yield from (line((end, end), (middle - 4, middle + 4), f"wide {spot.look}") for end in caps)
+    yield from (line((along.at(value),) * 2, (middle - 5, middle + 5), f"seed {spot.look}") for value in spot.single)
     if spot.value is not None:
-        yield dot(along.place(spot.value), middle, f"dot {spot.kind}")
+        yield dot(along.at(spot.value), middle, f"dot {spot.look}")
 
 
-def _told(spots: Sequence[Spot]) -> str:
+def _description(spots: Sequence[Spot]) -> str:
     """The figure in words: values and intervals of the first systems."""
-    told = [f"{spot.name} {spot.shown}{_ends(spot.wide or spot.narrow)}" for spot in spots[:_TOLD]]
-    rest = len(spots) - _TOLD
-    return "; ".join(told) + (f"; {rest} more in the tables" if rest > 0 else "") + "."
+    described = [f"{spot.name} {spot.shown}{_ends(spot.wide or spot.narrow)}" for spot in spots[:_DESCRIBED]]
+    rest = len(spots) - _DESCRIBED
+    return "; ".join(described) + (f"; {rest} more in the tables" if rest > 0 else "") + "."
 
 
 def _ends(interval: Interval | None) -> str:

@@ -20,8 +20,8 @@ def p_value(value: float) -> str:
 
 def equation(name: str, value: float) -> str:
     """A p value with its sign of comparison."""
-    told = p_value(value)
-    return f"{name} {told}" if told.startswith("<") else f"{name} = {told}"
+    shown = p_value(value)
+    return f"{name} {shown}" if shown.startswith("<") else f"{name} = {shown}"
 
 
 def bounds(interval: Interval | None, show: str = ".3f") -> str:
@@ -31,8 +31,8 @@ def bounds(interval: Interval | None, show: str = ".3f") -> str:
 
 def difference(value: float, interval: Interval | None) -> str:
     """A difference of means with its 95 % interval, where there is one."""
-    found = within(interval, -1.0)
-    ends = f", 95 % interval {found.low:+.3f} to {found.high:+.3f}".replace("-", "−") if found else ""
+    bounded = within(interval, -1.0)
+    ends = f", 95 % interval {bounded.low:+.3f} to {bounded.high:+.3f}".replace("-", "−") if bounded else ""
     return f"{signed(value)}{ends}"
 
 

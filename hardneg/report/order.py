@@ -18,7 +18,7 @@ def sections(report: ReportContent) -> list[Section]:
     queries, training, analyses, and how it was made.
     """
     seeds = seed_section(report.by_seed, report.over_seeds, report.level) if report.by_seed else None
-    found = (
+    all_sections = (
         comparison_section(report),
         report.gains,
         systems_section(report) if report.systems else None,
@@ -28,9 +28,9 @@ def sections(report: ReportContent) -> list[Section]:
         _query_section(report),
         _training_section(report.histories),
         *report.sections,
-        _made_section(report),
+        _settings_section(report),
     )
-    return [section for section in found if section is not None]
+    return [section for section in all_sections if section is not None]
 
 
 def _query_section(report: ReportContent) -> Section | None:
@@ -38,8 +38,8 @@ def _query_section(report: ReportContent) -> Section | None:
     section = report.by_query
     if section is None or not report.browse:
         return section
-    told = f"{section.explained} To search them all, and to see more of what was found: {report.browse}"
-    return replace(section, explained=told.strip())
+    explained = f"{section.explained} To search them all, and to see more of what was found: {report.browse}"
+    return replace(section, explained=explained.strip())
 
 
 def _training_section(histories: Mapping[str, History]) -> Section | None:
@@ -47,9 +47,9 @@ def _training_section(histories: Mapping[str, History]) -> Section | None:
     return Section("Training", [table], graphics=learning_graphics(histories)) if table.rows else None
 
 
-def _made_section(report: ReportContent) -> Section | None:
+def _settings_section(report: ReportContent) -> Section | None:
     rows = [[name, str(value)] for name, value in sorted(report.settings.items(), key=_of_all_first)]
-    tables = [*([Table(["setting", "value"], rows, words=2)] if rows else []), *report.made]
+    tables = [*([Table(["setting", "value"], rows, words=2)] if rows else []), *report.settings_tables]
     return Section("How it was made", tables) if tables else None
 
 

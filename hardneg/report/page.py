@@ -67,8 +67,8 @@ def markdown(report: ReportContent) -> str:
 def _content(report: ReportContent) -> dict[str, Any]:
     shown = sections(report)
     anchors = _anchors([section.title for section in shown])
-    found = {"title": report.title, "summary": summary(report), "sections": shown, "head": HEAD}
-    return found | {
+    fields = {"title": report.title, "summary": summary(report), "sections": shown, "head": HEAD}
+    return fields | {
         "anchors": anchors,
         "places": {section.title: at for section, at in zip(shown, anchors, strict=True)},
     }
@@ -76,11 +76,11 @@ def _content(report: ReportContent) -> dict[str, Any]:
 
 def _anchors(titles: Sequence[str]) -> list[str]:
     """By what a link leads to each section: its title's letters and digits, and a number where one has them already."""
-    found: list[str] = []
+    anchors: list[str] = []
     for title in titles:
         name = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "section"
-        found.append(name if name not in found else f"{name}-{len(found)}")
-    return found
+        anchors.append(name if name not in anchors else f"{name}-{len(anchors)}")
+    return anchors
 
 
 @cache
@@ -88,7 +88,7 @@ def _environment() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("hardneg.report")
-    made = Environment(
+    environment = Environment(
         loader=loader,
         autoescape=True,
         finalize=_printable,
@@ -96,8 +96,8 @@ def _environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"cell": cell, "base64": _base64, "drawn": _drawn}
-    return made
+    environment.filters |= {"cell": cell, "base64": _base64, "drawn": _drawn}
+    return environment
 
 
 def _script() -> dict[str, Any]:

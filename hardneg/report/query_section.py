@@ -45,8 +45,8 @@ class Passages:
         """The texts of the split's queries by id; empty where there is no collection."""
         if self.collection is None:
             return {}
-        found = self.collection.queries(self.split)
-        return dict(zip(found.query_ids, found.texts, strict=True))
+        split = self.collection.queries(self.split)
+        return dict(zip(split.query_ids, split.texts, strict=True))
 
     def ranked(self, system: str, query_ids: Sequence[str]) -> dict[str, Sequence[str]]:
         """The best documents of some queries, at most `RANKED`, best first."""
@@ -60,9 +60,9 @@ class Passages:
         if self.collection is None:
             return {}
         rows = self.collection.corpus.rows(doc_ids)
-        found = self.collection.corpus.contents(rows[rows >= 0])
+        contents = self.collection.corpus.contents(rows[rows >= 0])
         known = (doc_id for doc_id, row in zip(doc_ids, rows, strict=True) if row >= 0)
-        return {doc_id: shortened(text) for doc_id, text in zip(known, found, strict=True)}
+        return {doc_id: shortened(text) for doc_id, text in zip(known, contents, strict=True)}
 
 
 @dataclass(frozen=True)
@@ -112,37 +112,41 @@ def query_section(measured: Measured, passages: Passages, system: str = "") -> S
 
     system: the one that the report is about.
     """
-    found = ByQuery.of(measured, system)
-    shown = found.query_ids[:MOST_QUERIES]
+    ordered = ByQuery.of(measured, system)
+    shown = ordered.query_ids[:MOST_QUERIES]
     if not shown:
         return None
-    chosen = list(dict.fromkeys([*(found.pair or ()), *found.results]))[:_SYSTEMS]
-    systems = [name for name in found.results if name in chosen]
-    columns = found.columns(systems)[: max(_FIGURES // len(systems), 1) * len(systems)]
+    chosen = list(dict.fromkeys([*(ordered.pair or ()), *ordered.results]))[:_SYSTEMS]
+    systems = [name for name in ordered.results if name in chosen]
+    columns = ordered.columns(systems)[: max(_FIGURES // len(systems), 1) * len(systems)]
     heads = [Cell(system, note=metric) for metric, system in columns]
     rows = [
-        [query_id, *([signed(found.difference(query_id))] if found.pair else []), *_scores(found, columns, query_id)]
+        [
+            query_id,
+            *([signed(ordered.difference(query_id))] if ordered.pair else []),
+            *_scores(ordered, columns, query_id),
+        ]
         for query_id in shown
     ]
     details = _details(systems, shown, passages)
-    table = Table(["query", *(["difference"] if found.pair else []), *heads], rows, details=details)
-    return Section(QUERIES, [table], _explained(systems, found), lead=_lead(found, len(shown)))
+    table = Table(["query", *(["difference"] if ordered.pair else []), *heads], rows, details=details)
+    return Section(QUERIES, [table], _explained(systems, ordered), lead=_lead(ordered, len(shown)))
 
 
 def write_query_table(
     path: Path, measured: Measured, queries: Mapping[str, str] | None = None, system: str = ""
 ) -> None:
     """All queries in the same order, as tab-separated values: id, each metric of each system, difference, text."""
-    found, texts = ByQuery.of(measured, system), queries or {}
-    columns = found.columns(found.results)
+    ordered, texts = ByQuery.of(measured, system), queries or {}
+    columns = ordered.columns(ordered.results)
     names = ["query_id", *(f"{metric} {system}" for metric, system in columns)]
-    ends = [*(["difference"] if found.pair else []), *(["text"] if texts else [])]
+    ends = [*(["difference"] if ordered.pair else []), *(["text"] if texts else [])]
     with replacing(path) as file:
         file.write(_tab_separated([*names, *ends]))
-        for query_id in found.query_ids:
-            values = [found.results[system][metric].get(query_id) for metric, system in columns]
+        for query_id in ordered.query_ids:
+            values = [ordered.results[system][metric].get(query_id) for metric, system in columns]
             row = [query_id, *("" if value is None else f"{value:.6f}" for value in values)]
-            row += [f"{found.difference(query_id):.6f}"] if found.pair else []
+            row += [f"{ordered.difference(query_id):.6f}"] if ordered.pair else []
             row += [texts.get(query_id, "")] if texts else []
             file.write(_tab_separated(row))
 
@@ -151,26 +155,26 @@ def _tab_separated(row: Sequence[str]) -> bytes:
     return ("\t".join(map(_one_line, row)) + "\n").encode()
 
 
-def _scores(found: ByQuery, columns: Sequence[tuple[str, str]], query_id: str) -> list[str]:
-    values = (found.results[system][metric].get(query_id) for metric, system in columns)
+def _scores(ordered: ByQuery, columns: Sequence[tuple[str, str]], query_id: str) -> list[str]:
+    values = (ordered.results[system][metric].get(query_id) for metric, system in columns)
     return ["–" if value is None else number(value) for value in values]
 
 
-def _lead(found: ByQuery, shown: int) -> str:
-    count = counted(len(found.query_ids), "query", "queries")
-    if found.pair is None:
-        which = f"the {shown} with the lowest {found.metric} of {count}" if shown < len(found.query_ids) else count
-        return f"Shown: {which}; the lowest {found.metric} first. All of them are in queries.tsv."
-    told = f"{found.metric}, {found.pair[0]} minus {found.pair[1]}"
-    which = f"the {shown} largest of {count}" if shown < len(found.query_ids) else count
-    return f"Difference: {told}. Shown: {which}, the largest first. All of them are in queries.tsv."
+def _lead(ordered: ByQuery, shown: int) -> str:
+    count = counted(len(ordered.query_ids), "query", "queries")
+    if ordered.pair is None:
+        which = f"the {shown} with the lowest {ordered.metric} of {count}" if shown < len(ordered.query_ids) else count
+        return f"Shown: {which}; the lowest {ordered.metric} first. All of them are in queries.tsv."
+    pair = f"{ordered.metric}, {ordered.pair[0]} minus {ordered.pair[1]}"
+    which = f"the {shown} largest of {count}" if shown < len(ordered.query_ids) else count
+    return f"Difference: {pair}. Shown: {which}, the largest first. All of them are in queries.tsv."
 
 
-def _explained(systems: Sequence[str], found: ByQuery) -> str:
-    others = len(found.results) - len(systems)
-    told = f"A query opens to the best {_TOP} passages of each system and the first {_TOP} relevant ones. "
-    told += f"Ranks are told down to {RANKED}; – is unranked or, as relevance, not judged."
-    return told + (f" {counted(others, 'system')} more in queries.tsv." if others else "")
+def _explained(systems: Sequence[str], ordered: ByQuery) -> str:
+    others = len(ordered.results) - len(systems)
+    explained = f"A query opens to the best {_TOP} passages of each system and the first {_TOP} relevant ones. "
+    explained += f"Ranks are told down to {RANKED}; – is unranked or, as relevance, not judged."
+    return explained + (f" {counted(others, 'system')} more in queries.tsv." if others else "")
 
 
 def _details(systems: Sequence[str], query_ids: Sequence[str], passages: Passages) -> list[Detail]:
@@ -199,8 +203,8 @@ def _standing(
     doc_id: str, grades: Mapping[str, int], systems: Sequence[str], ranks: Sequence[Mapping[str, int]]
 ) -> Cell:
     """A passage's name, and below it its relevance and its rank in each system."""
-    places = (f"{system} {known.get(doc_id, '–')}" for system, known in zip(systems, ranks, strict=True))
-    return Cell(doc_id, note=f"relevance {grades.get(doc_id, '–')}; {', '.join(places)}")
+    ranked = (f"{system} {known.get(doc_id, '–')}" for system, known in zip(systems, ranks, strict=True))
+    return Cell(doc_id, note=f"relevance {grades.get(doc_id, '–')}; {', '.join(ranked)}")
 
 
 def _chosen(lists: Sequence[Sequence[str]], grades: Mapping[str, int]) -> list[str]:

@@ -11,7 +11,7 @@ from hardneg.evaluation.variance import spread
 from hardneg.report.numbers import bounds, number, p_value, signed, within
 from hardneg.report.table import Cell, Section, Table
 
-WITHIN, NOT_TOLD = "within the seeds' noise", "not told apart"
+WITHIN, NOT_APART = "within the seeds' noise", "not told apart"
 _EXPLAINED = (
     "Systems are compared as if both were trained anew, with other seeds, and measured on other queries. "
     "The t-test is quasi-F: its error has a part of queries and a part of seeds, its degrees of freedom are "
@@ -47,8 +47,8 @@ def seed_tests_by_metric(tests: Sequence[TwoLevel], level: float) -> list[Table]
     for each in tests:
         by_metric.setdefault(each.metric, []).append(each)
     return [
-        Table([f"{metric}, over seeds", *columns], [_short(each, level) for each in found], words=2)
-        for metric, found in by_metric.items()
+        Table([f"{metric}, over seeds", *columns], [_short(each, level) for each in metric_tests], words=2)
+        for metric, metric_tests in by_metric.items()
     ]
 
 
@@ -56,17 +56,17 @@ def outcome(test: TwoLevel | Comparison, level: float) -> str:
     """What a test says, in words."""
     if test.significant(level):
         return "better" if test.difference > 0 else "worse"
-    return WITHIN if isinstance(test, TwoLevel) and test.within_seeds else NOT_TOLD
+    return WITHIN if isinstance(test, TwoLevel) and test.within_seeds else NOT_APART
 
 
 def _systems(by_seed: Mapping[str, Mapping[int, Scores]]) -> Iterator[list[str]]:
     metrics = dict.fromkeys(name for seeds in by_seed.values() for scores in seeds.values() for name in scores)
     for metric in metrics:
         for system, seeds in by_seed.items():
-            found = np.array([means(scores)[metric] for scores in seeds.values()])
-            figures = [found.mean(), found.std(ddof=1), found.min(), found.max()]
+            scores_by_seed = np.array([means(scores)[metric] for scores in seeds.values()])
+            figures = [scores_by_seed.mean(), scores_by_seed.std(ddof=1), scores_by_seed.min(), scores_by_seed.max()]
             interval = bounds(within(interval_over_seeds(metric, seeds), 0.0))
-            yield [metric, system, str(len(found)), *(number(float(value)) for value in figures), interval]
+            yield [metric, system, str(len(scores_by_seed)), *(number(float(value)) for value in figures), interval]
 
 
 def _test(test: TwoLevel, level: float) -> list[Cell]:
@@ -92,9 +92,9 @@ def _lines(tests: Sequence[TwoLevel], level: float) -> list[str]:
     said = {outcome(each, level) for each in tests}
     meanings = {
         WITHIN: f"other seeds may turn the sign on these very queries (p ≥ {SEED_LEVEL:g} by seeds alone).",
-        NOT_TOLD: f"more than the seeds' noise on these queries, but p ≥ {level:g} where other queries count too.",
+        NOT_APART: f"more than the seeds' noise on these queries, but p ≥ {level:g} where other queries count too.",
     }
-    lines = [f"{word[:1].upper()}{word[1:]}: {told}" for word, told in meanings.items() if word in said]
+    lines = [f"{word[:1].upper()}{word[1:]}: {meaning}" for word, meaning in meanings.items() if word in said]
     counts = dict(pair for each in tests for pair in zip((each.system, each.baseline), each.seeds, strict=True))
     once = [name for name, count in counts.items() if count == 1]
     if once:

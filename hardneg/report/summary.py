@@ -7,19 +7,19 @@ from hardneg.evaluation.significance import Interval
 from hardneg.records.wording import counted, joined
 from hardneg.report.content import ReportContent, Test, p_of
 from hardneg.report.numbers import difference, equation, number
-from hardneg.report.seed_section import NOT_TOLD, WITHIN, outcome
+from hardneg.report.seed_section import NOT_APART, WITHIN, outcome
 
 _NAMED = 3  # systems of one outcome that are told by name
 _HOLD = {
     "better": ("is better", "are better"),
     "worse": ("is worse", "are worse"),
-    NOT_TOLD: ("does not differ beyond chance at {level:g}", "do not differ beyond chance at {level:g}"),
+    NOT_APART: ("does not differ beyond chance at {level:g}", "do not differ beyond chance at {level:g}"),
     WITHIN: (f"differs {WITHIN}", f"differ {WITHIN}"),
 }
 _BEYOND = ("better", "worse")
 
 _MOST_FACED = 4  # systems of one outcome that are told by name
-_FACED = {"better": "better than", "worse": "worse than", WITHIN: f"{WITHIN} of", NOT_TOLD: "not told apart from"}
+_FACED = {"better": "better than", "worse": "worse than", WITHIN: f"{WITHIN} of", NOT_APART: "not told apart from"}
 
 
 def summary(report: ReportContent) -> str:
@@ -29,11 +29,11 @@ def summary(report: ReportContent) -> str:
     tests, over = report.main_tests, report.over or counted(report.queries, "query", "queries")
     if not tests:
         return _without_tests(report, over)
-    if told := story(report, over):
-        return told
+    if facing_one := story(report, over):
+        return facing_one
     compared = joined(list(map(quoted, tests))) if len(tests) <= _NAMED else f"{len(tests)} systems"
-    asked = f"{compared} against the baseline {quoted(report.baseline)}, on {over}, by {report.metrics[0]}"
-    return f"{asked}: {_holding(tests, report.level)}."
+    compared_on = f"{compared} against the baseline {quoted(report.baseline)}, on {over}, by {report.metrics[0]}"
+    return f"{compared_on}: {_outcomes(tests, report.level)}."
 
 
 def _without_tests(report: ReportContent, over: str) -> str:
@@ -48,25 +48,25 @@ def _without_tests(report: ReportContent, over: str) -> str:
     return f"Of {len(ranked)} systems on {over}, {best} has the highest {metric}, {value}. No difference was tested."
 
 
-def _holding(tests: Mapping[str, Test], level: float) -> str:
+def _outcomes(tests: Mapping[str, Test], level: float) -> str:
     """Each outcome with the systems that have it, the largest differences first."""
-    found: dict[str, list[Test]] = {name: [] for name in _HOLD}
+    by_outcome: dict[str, list[Test]] = {name: [] for name in _HOLD}
     for test in sorted(tests.values(), key=lambda test: -abs(test.difference)):
-        found[outcome(test, level)].append(test)
-    return "; ".join(_held_by(tests, name, level) for name, tests in found.items() if tests)
+        by_outcome[outcome(test, level)].append(test)
+    return "; ".join(_held_by(tests, name, level) for name, tests in by_outcome.items() if tests)
 
 
 def _held_by(tests: Sequence[Test], held: str, level: float) -> str:
     """Systems of one outcome: the first with its interval; the p that all of them reach, or stay above."""
     named = [
-        f"{quoted(test.system)} ({difference(test.difference, None if place else test.interval)})"
-        for place, test in enumerate(tests[:_NAMED])
+        f"{quoted(test.system)} ({difference(test.difference, None if row else test.interval)})"
+        for row, test in enumerate(tests[:_NAMED])
     ]
     more = len(tests) - _NAMED
-    told = joined([*named, *([f"{more} more"] if more > 0 else [])])
+    systems = joined([*named, *([f"{more} more"] if more > 0 else [])])
     p = max(map(p_of, tests)) if held in _BEYOND else min(map(p_of, tests))
     above = " or more" if len(tests) > 1 and held not in _BEYOND else ""
-    return f"{told} {_HOLD[held][len(tests) > 1].format(level=level)} (corrected {equation('p', p)}{above})"
+    return f"{systems} {_HOLD[held][len(tests) > 1].format(level=level)} (corrected {equation('p', p)}{above})"
 
 
 def story(report: ReportContent, over: str) -> str:
@@ -75,12 +75,12 @@ def story(report: ReportContent, over: str) -> str:
     over: the queries and the collection.
     """
     tests = list(facing(report))
-    found = {word: [test for test in tests if outcome(test, report.level) == word] for word in _FACED}
-    told = [_faced(report, word, each) for word, each in found.items() if each]
-    if not told:
+    by_outcome = {word: [test for test in tests if outcome(test, report.level) == word] for word in _FACED}
+    outcomes = [_faced(report, word, each) for word, each in by_outcome.items() if each]
+    if not outcomes:
         return ""
     holm = f"p after Holm's correction, level {report.level:g}"
-    return f"{quoted(report.system)} is {joined(told)}, by {report.metrics[0]} on {over} ({holm})."
+    return f"{quoted(report.system)} is {joined(outcomes)}, by {report.metrics[0]} on {over} ({holm})."
 
 
 def facing(report: ReportContent) -> Iterator[Test]:

@@ -23,33 +23,33 @@ class Graphic:
     caption: str = ""
 
 
-def drawing(name: str, title: str, told: str, height: float, parts: Iterable[str]) -> str:
+def drawing(name: str, title: str, description: str, height: float, parts: Iterable[str]) -> str:
     """The element: `name` is its own in the page; `title` and `told` are what is read to who does not see it."""
-    head = f'<title id="{name}-title">{clean(title)}</title><desc id="{name}-desc">{clean(told)}</desc>'
+    head = f'<title id="{name}-title">{clean(title)}</title><desc id="{name}-desc">{clean(description)}</desc>'
     labels = f'role="img" aria-labelledby="{name}-title" aria-describedby="{name}-desc"'
     return f'<svg class="drawn" {labels} width="100%" height="{height:g}">{head}{"".join(parts)}</svg>'
 
 
-def words(x: float, y: float, text: str, anchor: str = "start", kind: str = "", small: str = "") -> str:
+def words(x: float, y: float, text: str, anchor: str = "start", look: str = "", small: str = "") -> str:
     """A text on its base line; `small`: what follows it where the page is wide enough."""
     more = f'<tspan class="more"> {clean(small)}</tspan>' if small else ""
-    return f'<text x="{_share(x)}" y="{y:g}" text-anchor="{anchor}"{_class(kind)}>{clean(text)}{more}</text>'
+    return f'<text x="{_share(x)}" y="{y:g}" text-anchor="{anchor}"{_class(look)}>{clean(text)}{more}</text>'
 
 
-def line(x: tuple[float, float], y: tuple[float, float], kind: str) -> str:
+def line(x: tuple[float, float], y: tuple[float, float], look: str) -> str:
     """From (x[0], y[0]) to (x[1], y[1])."""
-    return f'<line x1="{_share(x[0])}" y1="{y[0]:g}" x2="{_share(x[1])}" y2="{y[1]:g}"{_class(kind)}/>'
+    return f'<line x1="{_share(x[0])}" y1="{y[0]:g}" x2="{_share(x[1])}" y2="{y[1]:g}"{_class(look)}/>'
 
 
-def box(x: tuple[float, float], y: float, height: float, kind: str) -> str:
+def box(x: tuple[float, float], y: float, height: float, look: str) -> str:
     """A rectangle from x[0] to x[1], `height` pixels down from `y`."""
     width = _share(max(0.0, x[1] - x[0]))
-    return f'<rect x="{_share(x[0])}" y="{y:g}" width="{width}" height="{height:g}"{_class(kind)}/>'
+    return f'<rect x="{_share(x[0])}" y="{y:g}" width="{width}" height="{height:g}"{_class(look)}/>'
 
 
-def dot(x: float, y: float, kind: str, radius: float = 4.5) -> str:
+def dot(x: float, y: float, look: str, radius: float = 4.5) -> str:
     """A circle."""
-    return f'<circle cx="{_share(x)}" cy="{y:g}" r="{radius:g}"{_class(kind)}/>'
+    return f'<circle cx="{_share(x)}" cy="{y:g}" r="{radius:g}"{_class(look)}/>'
 
 
 def clean(text: str) -> str:
@@ -67,5 +67,5 @@ def _share(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".") + "%"
 
 
-def _class(kind: str) -> str:
-    return f' class="{kind}"' if kind else ""
+def _class(look: str) -> str:
+    return f' class="{look}"' if look else ""

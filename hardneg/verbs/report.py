@@ -97,7 +97,7 @@ class Report(StageSpec):
             histories=_histories(trained),
             settings=_settings(evaluation, trained),
             costs=_costs(context, measured),
-            made=[_steps(context)],
+            settings_tables=[_steps(context)],
             over=_over(evaluation),
             system=self.about,
             began=began_from(self.about, rows, stages) if self.about in rows else "",

@@ -13,7 +13,7 @@ _MOST_MARKS = 5
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """From `low` to `high`, which stand at `ends`; by logarithms where asked for. marks: round numbers, rising."""
+    """An axis from `low` to `high`, drawn at `ends`. marks: round numbers, rising."""
 
     low: float
     high: float
@@ -22,14 +22,14 @@ class Axis:
     logarithmic: bool = False
 
     def at(self, value: float) -> float:
-        """Where a value stands."""
+        """Return the position of a value."""
         ends = self.low, self.high
         low, high, value = map(log10, (*ends, value)) if self.logarithmic else (*ends, value)
         return self.ends[0] + (self.ends[1] - self.ends[0]) * ((value - low) / (high - low) if high > low else 0.5)
 
 
 def axis(values: Iterable[float], ends: tuple[float, float]) -> Axis:
-    """One that all values stand on, a little away from its ends, with five marks at most."""
+    """Return an axis for all values, with some room at its ends and five marks at most."""
     known = list(values)
     low, high = min(known), max(known)
     room = 0.06 * (high - low) or 0.06 * abs(high) or 1.0
@@ -38,7 +38,7 @@ def axis(values: Iterable[float], ends: tuple[float, float]) -> Axis:
 
 
 def wide_axis(values: Iterable[float], ends: tuple[float, float]) -> Axis:
-    """The same of values above zero, by logarithms where they differ by a factor of ten; else from zero on."""
+    """Return a logarithmic axis where positive values differ by a factor of ten, else one from zero."""
     known = list(values)
     if min(known) <= 0 or max(known) < 10 * min(known):
         high = 1.08 * max(known) or 1.0
@@ -53,12 +53,12 @@ def wide_axis(values: Iterable[float], ends: tuple[float, float]) -> Axis:
 
 
 def mark_of(value: float) -> str:
-    """A mark's value as it stands beside an axis."""
+    """Return a mark's value as text."""
     return f"{value:,.6g}".replace("-", "−")
 
 
 def frame(across: Axis, upright: Axis) -> Iterator[str]:
-    """Grid and marks of both axes; that from top to bottom ends where the other one's marks stand."""
+    """Yield grid and marks of both axes."""
     for value in upright.marks:
         yield line(across.ends, (upright.at(value),) * 2, "grid")
         yield words(0, upright.at(value) + 4, mark_of(value), look="mark")
@@ -69,7 +69,7 @@ def frame(across: Axis, upright: Axis) -> Iterator[str]:
 
 
 def spread(positions: Sequence[float], gap: float, ends: tuple[float, float]) -> list[float]:
-    """Places at least `gap` apart and between the ends where there is room, in the same order, moved little."""
+    """Return positions at least `gap` apart and between the ends if there is room, in the same order, moved little."""
     order = sorted(range(len(positions)), key=positions.__getitem__)
     moved = list(positions)
     for before, after in pairwise(order):
@@ -82,7 +82,7 @@ def spread(positions: Sequence[float], gap: float, ends: tuple[float, float]) ->
 
 
 def _marks(low: float, high: float) -> list[float]:
-    """Multiples of the least round step of which at most five lie between."""
+    """Multiples of the smallest round step with at most five of them between."""
     power = 10.0 ** floor(log10((high - low) / _MOST_MARKS))
     steps = (part * power for part in _ROUND)
     step = next(step for step in steps if floor(high / step) - ceil(low / step) < _MOST_MARKS)

@@ -1,6 +1,6 @@
-"""What is known at the end of a recipe, as a page to read: systems, paired tests, training, how it was made.
+"""The content of a report: systems, paired tests, training, settings.
 
-This module holds the `ReportContent`, and its words and tables; `page` lays them out.
+This module has the content's sentences and tables; `page` lays them out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,19 +38,18 @@ class MeanScore:
 
 @dataclass(frozen=True, slots=True)
 class ReportContent:
-    """All that a report page says.
+    """The content of a report page.
 
     systems: estimates by metric by system, in the order to show.
     histories: for each trained model the trainer's rows: `step`, `loss`, and measurements on the dev set.
-    settings: how it was made, name by name; values are shown as they print.
+    settings: by name, shown as `str` prints them. settings_tables: more tables, shown after the settings.
     marks: signs, and the systems that one must be better than to have it; empty: a sign for each baseline.
-    over: what was asked of what, such as "895 queries of split test"; empty: as many queries. gains, costs: what
-    systems gain and lose by query, and what they take beside their quality. by_query: the table by query.
-    browse: the command that shows what the systems found, or had for negatives, query by query; empty: none.
-    sections: analyses, shown before how it was made. made: the tables of how it was made, after the settings.
+    over: the queries, such as "895 queries of split test"; empty: their number. gains, costs: gains and losses by
+    query, and costs beside quality. by_query: the table by query.
+    browse: the command that shows hits and negatives of each query; empty: none.
+    sections: analyses, shown before the settings.
     system: the one that the page is about; empty: that with the highest mean. began: the system that it was trained
-    from; empty: none. notes: what must be known beside the means. level: below it corrected p values have a difference
-    marked.
+    from; empty: none. notes: remarks on the means. level: differences with a corrected p below it are marked.
     """
 
     title: str
@@ -76,7 +75,7 @@ class ReportContent:
 
     @classmethod
     def of(cls, title: str, measured: Measured, **others: Any) -> "ReportContent":
-        """The report of an evaluation; others: fields that it does not fill."""
+        """Return the report of an evaluation; others: more fields."""
         systems = {
             label: estimates(scores, measured.by_seed.get(label, {})) for label, scores in measured.results.items()
         }
@@ -91,7 +90,7 @@ class ReportContent:
 
     @property
     def tests(self) -> "list[Test]":
-        """The test of each pair that decides: over queries and seeds where there is one, else by query."""
+        """The deciding test of each pair: over queries and seeds where there is one, else by query."""
         known = {(each.system, each.baseline, each.metric): each for each in self.over_seeds}
         return [known.get((each.system, each.baseline, each.metric), each) for each in self.comparisons]
 
@@ -115,21 +114,21 @@ class ReportContent:
 def estimates(
     scores: Mapping[str, Mapping[str, float]], seeds: Mapping[int, Scores] | None = None
 ) -> dict[str, MeanScore]:
-    """One system's means and intervals from its scores by metric and query; intervals end where metrics do.
+    """Return one system's means and intervals from its scores by metric and query; intervals stay within [0, 1].
 
-    seeds: the same of each seed, where there are several: then intervals are over queries and seeds.
+    seeds: the scores of each seed, where there are several; intervals are then over queries and seeds.
     """
     intervals = {name: interval_over_seeds(name, seeds) if seeds else interval_of(scores[name]) for name in scores}
     return {name: MeanScore(mean, within(intervals[name], 0.0)) for name, mean in means(scores).items()}
 
 
 def p_of(test: Test) -> float:
-    """The p value that decides, after Holm's correction: of the two tests by query the larger one."""
+    """Return the deciding p value after Holm's correction: of the two tests by query, the larger one."""
     return test.t_holm if isinstance(test, TwoLevel) else max(test.t_holm, test.randomisation_holm)
 
 
 def baseline_marks(report: ReportContent) -> dict[str, str]:
-    """By what each baseline that something differs from significantly is told: a letter; nothing where it is alone."""
+    """Return the letter of each baseline with a significant difference; an empty text if there is one such baseline."""
     named = list(dict.fromkeys(c.baseline for c in report.tests if c.significant(report.level)))
     if len(named) == 1:
         return {named[0]: ""}
@@ -137,7 +136,7 @@ def baseline_marks(report: ReportContent) -> dict[str, str]:
 
 
 def marks_of(report: ReportContent, system: str, metric: str) -> str:
-    """Signs of the baselines that this system is better or worse than by this metric, or those that it has earned."""
+    """Return the signs of the baselines that this system is better or worse than by this metric, or its `marks`."""
     if report.marks:
         # a test may have been made the other way round
         tests = [c for c in report.tests if c.metric == metric and c.significant(report.level)]
@@ -150,18 +149,21 @@ def marks_of(report: ReportContent, system: str, metric: str) -> str:
 
 
 def best(report: ReportContent, metric: str) -> float | None:
-    """The highest mean by a metric; None where there is nothing to choose from."""
+    """Return the highest mean by a metric; None for a single system."""
     scores = [values[metric].mean for values in report.systems.values() if metric in values]
     return max(scores) if len(scores) > 1 else None
 
 
 def legend(report: ReportContent) -> list[str]:
-    """What bold, brackets and each sign of the first table mean, one sentence each; then what must be known besides."""
+    """Return what bold, brackets and each sign of the first table mean, one sentence each, then the notes."""
     signs = {} if report.marks else baseline_marks(report)
     proof = f"p < {report.level:g} in both paired tests after Holm's correction"
     proof += " (rows of several seeds: in the t-test over queries and seeds)" if report.over_seeds else ""
     lines = [f"{BETTER}{sign} better, {WORSE}{sign} worse than {name}: {proof}." for name, sign in signs.items()]
-    lines += [f"{sign} better than {_all_of(rows)}: {proof}." for sign, rows in report.marks.items()]
+    lines += [
+        f"{sign} better than {'each of ' if len(rows) > 1 else ''}{', '.join(rows)}: {proof}."
+        for sign, rows in report.marks.items()
+    ]
     if report.comparisons and not report.marks and not signs:
         lines.append(f"No difference has {proof}.")
     if len(report.systems) > 1:
@@ -184,14 +186,17 @@ def difference_bounds(comparison: Comparison) -> str:
 
 
 def tests_section(report: ReportContent) -> Section:
-    """The tests by query, and what they do not tell of systems with several seeds."""
+    """Return the section of the tests by query."""
     means_alone = " Scores of several seeds are their means: nothing is said here of other seeds."
     explained = _TESTS_EXPLAINED + (means_alone if report.by_seed else "")
-    return Section("Paired tests", [_tests(report.comparisons, report.level)], explained)
+    tests = ("t-test p", "Holm", "randomised p", "Holm")
+    columns = ["metric", "system", "baseline", "difference", "95 % interval", *tests]
+    rows = [_test_row(comparison, report.level) for comparison in report.comparisons]
+    return Section("Paired tests", [Table(columns, rows, words=3)], explained)
 
 
 def systems_section(report: ReportContent) -> Section:
-    """A row a system with its means; the highest stand out, significant differences have signs."""
+    """Return the table of means by system; the highest are bold, significant differences have signs."""
     tops = {metric: best(report, metric) for metric in report.metrics}
     rows = [
         [Cell(name), *(_mean(report, name, metric, top) for metric, top in tops.items())] for name in report.systems
@@ -201,7 +206,7 @@ def systems_section(report: ReportContent) -> Section:
 
 
 def tests_by_metric(comparisons: Sequence[Comparison], level: float) -> list[Table]:
-    """The paired tests as a narrow screen takes them: a table a metric, p values after Holm's correction alone."""
+    """Return the paired tests for a narrow screen: a table for each metric, with corrected p values alone."""
     tables = []
     for metric in dict.fromkeys(c.metric for c in comparisons):
         tested = [(c, _test_row(c, level)) for c in comparisons if c.metric == metric]
@@ -221,18 +226,8 @@ def _mean(report: ReportContent, system: str, metric: str, top: float | None) ->
     return Cell(number(score.mean), score.mean == top, marks_of(report, system, metric), note)
 
 
-def _tests(comparisons: Sequence[Comparison], level: float) -> Table:
-    tests = ("t-test p", "Holm", "randomised p", "Holm")
-    columns = ["metric", "system", "baseline", "difference", "95 % interval", *tests]
-    return Table(columns, [_test_row(comparison, level) for comparison in comparisons], words=3)
-
-
 def _test_row(comparison: Comparison, level: float) -> list[Cell]:
     c = comparison
     tests = [p_value(c.t_p), p_value(c.t_holm), p_value(c.randomisation_p), p_value(c.randomisation_holm)]
     texts = [c.metric, c.system, c.baseline, signed(c.difference), difference_bounds(c), *tests]
     return [Cell(text, strong=c.significant(level)) for text in texts]
-
-
-def _all_of(names: Sequence[str]) -> str:
-    return f"each of {', '.join(names)}" if len(names) > 1 else "".join(names)

@@ -1,4 +1,4 @@
-"""What systems take beside their quality: time to train, to encode, to search, and bytes of an index."""
+"""Costs beside quality: time to train, encode and search, and bytes of the index."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ _DRAWN = ("training", "steps", "size", "query", "indexing")  # the first that te
 _MOST = 4
 _UNITS = (("hours", 3600.0), ("minutes", 60.0))
 _EXPLAINED = (
-    "Wall time of whole stages, as their manifests tell it: a search opens its index and encodes its queries. All "
-    "steps: each once that the system's run comes of, mining among them. –: the recipe has no such step."
+    "Wall time of whole stages, from their manifests: a search opens its index and encodes its queries. All "
+    "steps: each stage that the system's run needs, mining included, once. –: the recipe has no such stage."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class SystemCosts:
-    """What one system takes, of several seeds each on average; None where that is not known.
+    """The costs of one system, the mean over its seeds; None if not known.
 
     training, indexing, steps: seconds of its trainings, of encoding and indexing the collection, and of all steps.
     size: bytes of its index. query: milliseconds of search for one of all queries at once. devices: where.
@@ -39,7 +39,7 @@ class SystemCosts:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """One kind of cost: its name, its unit, the field that has it, and what of the field is one of the unit."""
+    """A cost: its name, its unit, its field in `SystemCosts`, and `one` unit in what the field counts."""
 
     name: str
     unit: str
@@ -47,13 +47,13 @@ class Cost:
     one: float = 1.0
 
     def of(self, costs: SystemCosts) -> float | None:
-        """In its unit; None where it is not known, or where it is nothing."""
+        """Return the cost in its unit; None if it is not known or 0."""
         value: float | None = getattr(costs, self.field)
         return value / self.one if value else None
 
 
 def costs_section(costs: Mapping[str, SystemCosts], means: Mapping[str, float], metric: str) -> Section | None:
-    """A figure for each kind of cost in which systems differ, and all as a table; None where nothing is known.
+    """Return a figure of each cost in which systems differ, and a table of all; None if nothing is known.
 
     means: of each system by `metric`.
     """
@@ -78,7 +78,7 @@ def _all_costs(costs: Mapping[str, SystemCosts]) -> list[Cost]:
 
 
 def _time(name: str, field: str, costs: Mapping[str, SystemCosts]) -> Cost:
-    """In the largest unit of which the shortest time has one at least."""
+    """A time in the largest unit of which the shortest one has at least one."""
     shortest = min((value for each in costs.values() if (value := getattr(each, field))), default=0.0)
     unit, one = next(((unit, one) for unit, one in _UNITS if shortest >= one), ("seconds", 1.0))
     return Cost(name, unit, field, one)
@@ -94,7 +94,7 @@ def _table(shown: Sequence[Cost], costs: Mapping[str, SystemCosts], means: Mappi
 
 
 def _figure(value: float | None) -> str:
-    """Three digits at least."""
+    """With at least three digits."""
     if value is None:
         return "–"
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
@@ -115,7 +115,7 @@ def _graphics(
 
 
 def _scatter(cost: Cost, points: Mapping[str, tuple[float, float]], values: Sequence[float], metric: str) -> str:
-    """A dot a system, its name at the right, as high as the dot where there is room, and a line between the two.
+    """A dot for each system, its name at the right, level with the dot if there is room, and a line between them.
 
     values: those of all systems, so that all figures have the same height.
     """

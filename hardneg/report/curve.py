@@ -1,4 +1,4 @@
-"""The training curve: loss and dev metrics by step, drawn into the page as its other figures are."""
+"""The training curve: loss and dev metrics by step."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ _TOP, _FOOT, _GAP = 10.0, 24.0, 15.0
 
 
 def measurements(history: History) -> dict[str, Points]:
-    """The loss, then each dev metric, by step; rows without a step, and what is no number, do not count."""
+    """Return the loss, then each dev metric, by step; rows without a step and other values are left out."""
     curves: dict[str, Points] = {"loss": []}
     for row in history:
         flat = {**row, **row["dev"]} if isinstance(row.get("dev"), Mapping) else row
@@ -34,7 +34,7 @@ def measurements(history: History) -> dict[str, Points]:
 
 
 def mean_history(histories: Sequence[History]) -> list[dict[str, Any]]:
-    """One history of several of the same training: at each step the mean over those that have it; one is as it is."""
+    """Return the mean history of several seeds: at each step the mean over those that have it."""
     if len(histories) == 1:
         return [dict(row) for row in histories[0]]
     values: dict[float, dict[str, list[float]]] = {}
@@ -46,14 +46,14 @@ def mean_history(histories: Sequence[History]) -> list[dict[str, Any]]:
 
 
 def panels(histories: Mapping[str, History]) -> list[str]:
-    """What there is to draw, one panel each: the loss, then the first dev metric of any history."""
+    """Return the measurements to draw: the loss, then the first dev metric of any history."""
     names = dict.fromkeys(name for history in histories.values() for name in measurements(history))
     metrics = [name for name in names if name != "loss"]
     return (["loss"] if "loss" in names else []) + metrics[:1]
 
 
 def learning_graphics(histories: Mapping[str, History]) -> list[Graphic]:
-    """One line a model and one figure a measurement; none where there is nothing to draw."""
+    """Return a figure for each measurement, with a line for each model."""
     parts = {label: measurements(history) for label, history in histories.items()}
     classes = {label: f"c{row % len(COLOURS)}" for row, label in enumerate(histories)}
     graphics = []
@@ -65,7 +65,7 @@ def learning_graphics(histories: Mapping[str, History]) -> list[Graphic]:
 
 
 def _drawn(name: str, title: str, curves: Mapping[str, Points], classes: Mapping[str, str]) -> str:
-    """A line a model, and its name at the line's end, as high as that where there is room."""
+    """A line for each model, with its name at the end of the line if there is room."""
     bottom = _TOP + max(150.0, _GAP * len(curves))
     across = axis([step for points in curves.values() for step, _ in points], _ACROSS)
     upright = axis([value for points in curves.values() for _, value in points], (bottom, _TOP))
@@ -84,12 +84,12 @@ def _drawn(name: str, title: str, curves: Mapping[str, Points], classes: Mapping
 
 
 def thinned(points: Points, most: int = _MOST_POINTS) -> Points:
-    """At most `most` points, each the mean of as many neighbours."""
+    """Return at most `most` points, each the mean of as many neighbours."""
     size = -(-len(points) // most)
     groups = [points[start : start + size] for start in range(0, len(points), size or 1)]
     return [(sum(s for s, _ in group) / len(group), sum(v for _, v in group) / len(group)) for group in groups]
 
 
 def is_number(value: object) -> bool:
-    """Whether a value that was read from a file is a number; nan and truth values are none."""
+    """Return whether a value from a file is a number; nan and truth values are not."""
     return isinstance(value, int | float) and not isinstance(value, bool) and value == value

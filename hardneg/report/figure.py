@@ -1,4 +1,4 @@
-"""What all figures share: a canvas without a screen, colours, axes, and files that are equal for equal numbers."""
+"""Figures by matplotlib: a canvas without a screen, colours, axes, equal files for equal numbers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,10 +12,10 @@ Points = list[tuple[float, float]]
 """(step, value), in the order of the steps."""
 
 COLOURS = ("#3b82c4", "#d9722e", "#3a9d6a", "#b0589f", "#8a7a2f", "#c8464b", "#4aa0ad", "#7d6bd0")
-"""Line colours that can be told apart on white and on near-black; after the last the first comes again."""
+"""Line colours that differ on white and on near-black; after the last comes the first again."""
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-"""One a line, beside its colour: lines can be told apart without seeing colours."""
+"""Markers of lines, for readers who do not see colours."""
 
 _IN_A_ROW = 3
 
@@ -27,13 +27,13 @@ _DATES: dict[str, dict[str, None]] = {".svg": {"Date": None}, ".pdf": {"Creation
 
 @contextmanager
 def figure(paths: Sequence[Path], panels: int, height: float = 3.2, width: float = 4.6) -> Iterator[list[Any]]:
-    """The axes of `panels` panels, three in a row at most; on leaving, they are written to all `paths`.
+    """Yield the axes of `panels` panels, at most three in a row; on leaving, write the figure to all `paths`.
 
     height, width: of a panel, in inches.
 
     Raises:
         MissingDependency: matplotlib is not installed.
-        UsageError: a path ends in no known form.
+        UsageError: a path has another ending than `FORMS`.
     """
     check_forms(paths)
     with _canvas(panels, height, width) as (drawn, axes):
@@ -61,14 +61,14 @@ def _canvas(panels: int, height: float, width: float) -> Iterator[tuple[Any, lis
 
 
 def check_forms(paths: Sequence[Path]) -> None:
-    """Refuses a path whose ending names no form of picture. Raises UsageError."""
+    """Raise UsageError for a path without one of the endings `FORMS`."""
     for path in paths:
         if path.suffix not in FORMS:
             raise UsageError(f"{path}: a figure's name ends in {', '.join(FORMS)}")
 
 
 def plain_axes(axes: Any, title: str, x: str, y: str) -> None:
-    """Title and labels, two spines, a light grid behind."""
+    """Set title and labels, two spines and a light grid."""
     axes.set_title(title, fontsize=10, loc="left")
     axes.set_xlabel(x)
     axes.set_ylabel(y)
@@ -78,12 +78,12 @@ def plain_axes(axes: Any, title: str, x: str, y: str) -> None:
 
 
 def bar_width(bars: int) -> float:
-    """Inches of a panel of so many bars with words above and below them."""
+    """Return the width in inches of a panel with so many bars."""
     return max(4.6, 0.9 + 0.62 * bars)
 
 
 def bars(axes: Any, values: Mapping[str, float], words: Mapping[str, str]) -> None:
-    """One bar a label, from zero, with words above it."""
+    """Draw a bar for each label, from zero, with words above it."""
     axes.bar(range(len(values)), list(values.values()), color=COLOURS[0], width=0.65)
     for position, (label, value) in enumerate(values.items()):
         look = {"xytext": (0, 3), "textcoords": "offset points", "ha": "center", "fontsize": 8}
@@ -93,13 +93,13 @@ def bars(axes: Any, values: Mapping[str, float], words: Mapping[str, str]) -> No
 
 
 def by_measurement(curves: Mapping[str, Mapping[str, Points]]) -> dict[str, dict[str, Points]]:
-    """From curves by label and measurement, curves by measurement and label; empty where a label lacks one."""
+    """Turn curves by label and measurement into curves by measurement and label; a missing one is empty."""
     names = dict.fromkeys(name for measured in curves.values() for name in measured)
     return {name: {label: list(measured.get(name, [])) for label, measured in curves.items()} for name in names}
 
 
 def decades(axes: Any, series: Mapping[str, Points]) -> None:
-    """A logarithmic axis where values are above zero and differ by a factor of ten."""
+    """Make the axis logarithmic where values are positive and differ by a factor of ten."""
     values = [value for points in series.values() for _, value in points]
     if values and max(values) >= 10 * min(values) > 0:
         axes.set_yscale("log", subs=[2, 5])
@@ -108,7 +108,7 @@ def decades(axes: Any, series: Mapping[str, Points]) -> None:
 
 
 def lines(axes: Any, series: Mapping[str, Points]) -> None:
-    """One line a label, each with a colour and a marker of its own, 20 a line at most, and a legend.
+    """Draw a line for each label, with its own colour and marker (at most 20 on a line), and a legend.
 
     matplotlib keeps from the legend what begins with an underscore.
     """

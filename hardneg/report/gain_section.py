@@ -1,4 +1,4 @@
-"""What systems gain and lose by query against the baseline: how often, by how much, and on how many queries equal."""
+"""Gains and losses by query against the baseline: how many queries, and how much."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ _ROW, _BAR = 38.0, 14.0
 
 @dataclass(frozen=True)
 class QueryGains:
-    """How a system differs from the baseline by query: differences that are more than rounding, largest gain first."""
+    """A system's differences from the baseline by query, largest gain first; those of rounding are 0."""
 
     system: str
     differences: Sequence[float]
 
     @classmethod
     def of(cls, ordered: ByQuery, system: str, baseline: str) -> "QueryGains":
-        """By the metric that orders the queries."""
+        """Return the differences by the metric that orders the queries."""
         ours, theirs = (ordered.results[name][ordered.metric] for name in (system, baseline))
         exact = [ours.get(query_id, 0.0) - theirs.get(query_id, 0.0) for query_id in ordered.query_ids]
         return cls(system, sorted((x if abs(x) > _ROUNDING else 0.0 for x in exact), reverse=True))
@@ -40,17 +40,17 @@ class QueryGains:
 
     @property
     def losses(self) -> list[float]:
-        """Those below zero."""
+        """The differences below zero."""
         return [value for value in self.differences if value < 0]
 
     @property
     def equal(self) -> int:
-        """How many queries have no difference."""
+        """The number of queries without a difference."""
         return len(self.differences) - len(self.gains) - len(self.losses)
 
 
 def gains_section(measured: Measured, system: str = "") -> Section | None:
-    """Sorted differences of the pair that the table by query is about, and each system's counts; None where one is."""
+    """Return the sorted differences of the compared pair, and each system's counts; None for one system."""
     ordered = ByQuery.of(measured, system)
     if ordered.pair is None:
         return None
@@ -58,7 +58,7 @@ def gains_section(measured: Measured, system: str = "") -> Section | None:
     systems = [name for name, scores in measured.results.items() if name != baseline and ordered.metric in scores]
     gains = [QueryGains.of(ordered, system, baseline) for system in systems]
     chosen = next(each for each in gains if each.system == first)
-    graphics = [Graphic(_curve(chosen, ordered.metric, baseline), _curve_caption(chosen, ordered.metric, baseline))]
+    graphics = [_curve(chosen, ordered.metric, baseline)]
     if len(gains) > 1:
         caption = (
             f"From the left: queries on which each is better, equal and worse than {baseline} by {ordered.metric}."
@@ -76,21 +76,19 @@ def _figures(each: QueryGains) -> list[str]:
     return [each.system, *(f"{count:,}" for count in counts), *sides, signed(fmean(each.differences))]
 
 
-def _curve_caption(each: QueryGains, metric: str, baseline: str) -> str:
-    queries = len(each.differences)
-    grouped = f" Each bar is the mean of {_group(queries)} neighbours." if _group(queries) > 1 else ""
-    return f"{each.system} minus {baseline} in {metric}, each of {queries:,} queries, largest gain first.{grouped}"
-
-
 def _group(queries: int) -> int:
-    """How many queries a bar stands for."""
+    """The number of queries of a bar."""
     return -(-queries // _MOST_BARS)
 
 
-def _curve(each: QueryGains, metric: str, baseline: str) -> str:
-    """A bar a query, or a group of neighbours, from the largest gain to the largest loss."""
+def _curve(each: QueryGains, metric: str, baseline: str) -> Graphic:
+    """A bar for each query, or group of neighbours, from the largest gain to the largest loss."""
     upright = axis([0.0, *each.differences], (_HEIGHT - 12.0, _TOP))
-    parts = [*_scale(upright), *_bars(each.differences, upright)]
+    parts: list[str] = []
+    for value in upright.marks:
+        parts.append(line((_ENDS[0], _ENDS[1]), (upright.at(value),) * 2, "grid"))
+        parts.append(words(0, upright.at(value) + 4, mark_of(value), look="mark"))
+    parts += _bars(each.differences, upright)
     parts.append(line((_ENDS[0], _ENDS[1]), (upright.at(0.0),) * 2, "rule"))
     parts.append(words(_ENDS[0], 13, f"{len(each.gains):,} better", look="better"))
     middle = (_ENDS[0] + _ENDS[1]) / 2
@@ -98,17 +96,14 @@ def _curve(each: QueryGains, metric: str, baseline: str) -> str:
     parts.append(words(100, 13, f"{len(each.losses):,} worse", "end", "worse"))
     title = f"Differences of {each.system} from {baseline} in {metric}, by query"
     text = f"{len(each.gains)} queries better, {each.equal} equal, {len(each.losses)} worse."
-    return drawing("by-query", title, text, _HEIGHT, parts)
-
-
-def _scale(upright: Axis) -> Iterator[str]:
-    for value in upright.marks:
-        yield line((_ENDS[0], _ENDS[1]), (upright.at(value),) * 2, "grid")
-        yield words(0, upright.at(value) + 4, mark_of(value), look="mark")
+    queries = len(each.differences)
+    grouped = f" Each bar is the mean of {_group(queries)} neighbours." if _group(queries) > 1 else ""
+    caption = f"{each.system} minus {baseline} in {metric}, each of {queries:,} queries, largest gain first.{grouped}"
+    return Graphic(drawing("by-query", title, text, _HEIGHT, parts), caption)
 
 
 def _bars(differences: Sequence[float], upright: Axis) -> Iterator[str]:
-    """Bars that touch each other, so that many look like a curve; neighbours of one height are one bar."""
+    """Bars side by side; neighbours of one height are one bar."""
     size, zero, begun = _group(len(differences)), upright.at(0.0), 0
     groups = [differences[start : start + size] for start in range(0, len(differences), size)]
     wide = (_ENDS[1] - _ENDS[0]) / len(differences)
@@ -121,22 +116,18 @@ def _bars(differences: Sequence[float], upright: Axis) -> Iterator[str]:
 
 
 def _shares(gains: Sequence[QueryGains], baseline: str) -> str:
-    """A bar a system, divided into queries that are better, equal and worse."""
+    """A bar for each system, divided into queries that are better, equal and worse."""
     parts: list[str] = []
     for row, each in enumerate(gains):
         top = 4 + _ROW * row
         counts = {"better": len(each.gains), "equal": each.equal, "worse": len(each.losses)}
         parts.append(words(0, top + 12, fitted(each.system), look="name"))
         parts.append(words(100, top + 12, " : ".join(f"{count:,}" for count in counts.values()), "end", "value"))
-        parts += _divided(counts, top + 18)
+        begun, total = 0, max(1, sum(counts.values()))
+        for outcome, count in counts.items():
+            if count:
+                parts.append(box((100 * begun / total, 100 * (begun + count) / total), top + 18, _BAR, outcome))
+            begun += count
     text = "; ".join(f"{each.system} {len(each.gains)} : {each.equal} : {len(each.losses)}" for each in gains[:12])
     title = f"Queries better : equal : worse than {baseline}"
     return drawing("shares", title, f"{text}.", 4 + _ROW * len(gains), parts)
-
-
-def _divided(counts: dict[str, int], top: float) -> Iterator[str]:
-    begun, total = 0, max(1, sum(counts.values()))
-    for outcome, count in counts.items():
-        if count:
-            yield box((100 * begun / total, 100 * (begun + count) / total), top, _BAR, outcome)
-        begun += count

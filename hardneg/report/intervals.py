@@ -26,8 +26,8 @@ _SEEDS = "Thick: over queries; thin: over queries and seeds; short lines: the me
 class Spot:
     """One system's row in a figure.
 
-    value: None where nothing is known. narrow: its 95 % interval over queries; wide: over queries and seeds, None
-    where it has one seed. kind: how the dot looks. single: the value of each seed. more: said where there is room.
+    value: None if unknown. narrow: its 95 % interval over queries; wide: over queries and seeds, None with one seed.
+    look: the class of the dot. single: the value of each seed. more: shown on wide pages.
     """
 
     name: str
@@ -41,14 +41,14 @@ class Spot:
 
     @property
     def ends(self) -> Iterator[float]:
-        """All values that an axis must have room for."""
+        """All values on the axis."""
         yield from (() if self.value is None else (self.value,))
         yield from (end for each in (self.narrow, self.wide) if each for end in (each.low, each.high))
         yield from self.single
 
 
 def comparison_section(report: ReportContent) -> Section | None:
-    """Means and differences by the first metric; None where there are not two systems to compare."""
+    """Return means and differences by the first metric; None with fewer than two systems."""
     if not report.metrics or sum(report.metrics[0] in values for values in report.systems.values()) < 2:
         return None
     metric, tests, baseline = report.metrics[0], report.main_tests, report.baseline
@@ -64,15 +64,16 @@ def comparison_section(report: ReportContent) -> Section | None:
 
 
 def means_graphic(report: ReportContent, metric: str, name: str = "means") -> Graphic:
-    """Each system's mean with its interval; `name` is the figure's own in its page."""
+    """Return each system's mean with its interval; `name` is unique in the page."""
     spots, baseline = list(_means(report, metric)), report.baseline
     caption = f"Mean {metric} and its 95 % interval.{' Dashed: the baseline.' if baseline else ''}"
-    drawn = _drawn(name, f"Mean {metric} by system", spots, _value(spots, baseline))
+    mark = next((spot.value for spot in spots if spot.name == baseline), None)
+    drawn = _drawn(name, f"Mean {metric} by system", spots, mark)
     return Graphic(drawn, f"{caption} {_SEEDS}" if report.by_seed else caption)
 
 
 def _table(report: ReportContent) -> Table:
-    """What the figures show, a row a system."""
+    """The figures as a table, a row for each system."""
     metric, tests = report.metrics[0], report.main_tests
     baseline = report.baseline
     rows = []
@@ -89,10 +90,6 @@ def _tested(report: ReportContent, name: str) -> list[Cell]:
         return [Cell("–"), Cell("–"), Cell("baseline" if name == report.baseline else "–")]
     difference = Cell(signed(test.difference), note=bounds(within(test.interval, -1.0), "+.3f"))
     return [difference, Cell(p_value(p_of(test))), Cell(outcome(test, report.level))]
-
-
-def _value(spots: Sequence[Spot], name: str) -> float | None:
-    return next((spot.value for spot in spots if spot.name == name), None)
 
 
 def _means(report: ReportContent, metric: str) -> Iterator[Spot]:
@@ -114,7 +111,7 @@ def _means(report: ReportContent, metric: str) -> Iterator[Spot]:
 
 
 def _differences(report: ReportContent, tests: Mapping[str, Test], baseline: str) -> Iterator[Spot]:
-    """The other systems in the report's order, and the baseline at nothing."""
+    """The systems in the report's order, the baseline at 0."""
     metric = report.metrics[0]
     by_query = {c.system: c for c in report.comparisons if (c.baseline, c.metric) == (baseline, metric)}
     for name, values in report.systems.items():
@@ -132,12 +129,14 @@ def _differences(report: ReportContent, tests: Mapping[str, Test], baseline: str
 
 
 def _drawn(name: str, title: str, spots: Sequence[Spot], mark: float | None) -> str:
-    """A row a system, one below the other, on one axis; mark: where each row has a dashed line."""
+    """A row for each system on one axis; mark: the value of the dashed line."""
     along = axis([end for spot in spots for end in spot.ends], _ENDS)
     parts = [part for row, spot in enumerate(spots) for part in _row(spot, _TOP + ROW * row, along, mark)]
     foot = _TOP + ROW * len(spots)
     parts += [words(along.at(value), foot + 16, mark_of(value), "middle", "mark") for value in along.marks]
-    return drawing(name, title, _description(spots), foot + _FOOT, parts)
+    texts = [f"{spot.name} {spot.shown}{_ends(spot.wide or spot.narrow)}" for spot in spots[:_DESCRIBED]]
+    rest = f"; {len(spots) - _DESCRIBED} more in the tables" if len(spots) > _DESCRIBED else ""
+    return drawing(name, title, f"{'; '.join(texts)}{rest}.", foot + _FOOT, parts)
 
 
 def _row(spot: Spot, top: float, along: Axis, mark: float | None) -> Iterator[str]:
@@ -159,13 +158,6 @@ def _row(spot: Spot, top: float, along: Axis, mark: float | None) -> Iterator[st
     yield from (line((along.at(value),) * 2, (middle - 5, middle + 5), f"seed {spot.look}") for value in spot.single)
     if spot.value is not None:
         yield dot(along.at(spot.value), middle, f"dot {spot.look}")
-
-
-def _description(spots: Sequence[Spot]) -> str:
-    """The figure in words: values and intervals of the first systems."""
-    described = [f"{spot.name} {spot.shown}{_ends(spot.wide or spot.narrow)}" for spot in spots[:_DESCRIBED]]
-    rest = len(spots) - _DESCRIBED
-    return "; ".join(described) + (f"; {rest} more in the tables" if rest > 0 else "") + "."
 
 
 def _ends(interval: Interval | None) -> str:

@@ -1,4 +1,4 @@
-"""The order of a report: what is looked at first, first."""
+"""The sections of a report, in order."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,7 +12,7 @@ from hardneg.report.table import Section, Table
 
 
 def sections(report: ReportContent) -> list[Section]:
-    """All that stands below the title and the summary, in order; what there is nothing to say of is left out.
+    """Return the sections below the title and the summary, in order, without empty ones.
 
     Figures first: the main comparison, gains and losses by query. Then the tables, what the systems cost, single
     queries, training, analyses, and how it was made.
@@ -43,26 +43,19 @@ def _query_section(report: ReportContent) -> Section | None:
 
 
 def _training_section(histories: Mapping[str, History]) -> Section | None:
-    table = _training(histories)
-    return Section("Training", [table], graphics=learning_graphics(histories)) if table.rows else None
-
-
-def _settings_section(report: ReportContent) -> Section | None:
-    rows = [[name, str(value)] for name, value in sorted(report.settings.items(), key=_of_all_first)]
-    tables = [*([Table(["setting", "value"], rows, words=2)] if rows else []), *report.settings_tables]
-    return Section("How it was made", tables) if tables else None
-
-
-def _of_all_first(setting: tuple[str, object]) -> tuple[bool, str]:
-    """What holds for all systems, then what is one training's, each by its name."""
-    return ": " in setting[0], setting[0].casefold()
-
-
-def _training(histories: Mapping[str, History]) -> Table:
-    """For the loss and each dev metric of each model: first, last, best and its step."""
+    """First, last and best loss and dev metrics of each model; None where nothing was measured."""
     rows = []
     for model, history in histories.items():
         for name, points in measurements(history).items():
             step, value = (min if name == "loss" else max)(points, key=lambda point: point[1])
             rows.append([model, name, number(points[0][1]), number(points[-1][1]), number(value), f"{step:g}"])
-    return Table(["model", "measured", "first", "last", "best", "at step"], rows, words=2)
+    table = Table(["model", "measured", "first", "last", "best", "at step"], rows, words=2)
+    return Section("Training", [table], graphics=learning_graphics(histories)) if rows else None
+
+
+def _settings_section(report: ReportContent) -> Section | None:
+    # what holds for all systems, then what is one training's, each by its name
+    names = sorted(report.settings, key=lambda name: (": " in name, name.casefold()))
+    rows = [[name, str(report.settings[name])] for name in names]
+    tables = [*([Table(["setting", "value"], rows, words=2)] if rows else []), *report.settings_tables]
+    return Section("How it was made", tables) if tables else None

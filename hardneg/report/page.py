@@ -48,9 +48,9 @@ def write_report(folder: Path, report: ReportContent, measured: Measured, passag
 
 
 def html(report: ReportContent) -> str:
-    """One page: nothing fetched, light and dark, all text escaped; equal reports give equal text.
+    """Return the report as one self-contained page, light and dark; equal reports give equal text.
 
-    The browser runs no script but the page's own, which sorts tables and is there only where one can be sorted.
+    The page has no script but its own, which sorts tables, and that only where one can be sorted.
     """
     content = _content(report)
     sortable = any(table.details for section in content["sections"] for table in section.tables)
@@ -59,8 +59,10 @@ def html(report: ReportContent) -> str:
 
 
 def markdown(report: ReportContent) -> str:
-    """For a model card or a log: all that was given is escaped; equal reports give equal text."""
-    environment = _environment().overlay(autoescape=False, finalize=_as_markdown)
+    """Return the report as Markdown, for a model card or a log; equal reports give equal text."""
+    environment = _environment().overlay(
+        autoescape=False, finalize=lambda value: str(_printable(str(value))).translate(_SPECIAL)
+    )
     return environment.get_template("report.md.j2").render(_content(report)).strip() + "\n"
 
 
@@ -75,7 +77,7 @@ def _content(report: ReportContent) -> dict[str, Any]:
 
 
 def _anchors(titles: Sequence[str]) -> list[str]:
-    """By what a link leads to each section: its title's letters and digits, and a number where one has them already."""
+    """The anchor of each section: its title's letters and digits, and a number where that name is taken."""
     anchors: list[str] = []
     for title in titles:
         name = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "section"
@@ -86,6 +88,7 @@ def _anchors(titles: Sequence[str]) -> list[str]:
 @cache
 def _environment() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
 
     loader = PackageLoader("hardneg.report")
     environment = Environment(
@@ -96,12 +99,12 @@ def _environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"cell": cell, "base64": _base64, "drawn": _drawn}
+    environment.filters |= {"cell": cell, "base64": lambda svg: b64encode(str(svg).encode()).decode(), "drawn": Markup}
     return environment
 
 
 def _script() -> dict[str, Any]:
-    """The script that sorts, and its digest, by which the browser knows it."""
+    """The script that sorts tables, and its digest for the page's security policy."""
     from markupsafe import Markup
 
     text = (files("hardneg.report") / "templates" / "sort.js").read_text("utf-8")
@@ -109,20 +112,5 @@ def _script() -> dict[str, Any]:
 
 
 def _printable(value: Any) -> Any:
-    """A text whose control characters are replaced: a page must not have any."""
+    """Replace control characters, which no page may have."""
     return _CONTROLS.sub("\ufffd", value) if type(value) is str else value
-
-
-def _drawn(svg: str) -> Any:
-    """A figure's own text, in which all that was given is escaped."""
-    from markupsafe import Markup
-
-    return Markup(svg)
-
-
-def _base64(text: str) -> str:
-    return b64encode(text.encode()).decode()
-
-
-def _as_markdown(value: object) -> str:
-    return str(_printable(str(value))).translate(_SPECIAL)

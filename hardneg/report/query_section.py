@@ -1,4 +1,4 @@
-"""The table by query: where two systems differ most, what each of them found, and the whole as tab-separated values."""
+"""The table by query: where two systems differ most, with the hits of each, and all queries as tab-separated values."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ from hardneg.store.atomic_write import replacing
 QUERIES = "Queries"
 MOST_QUERIES = 500
 RANKED = 100
-"""How far down a ranked list a rank is told."""
+"""Ranks below this one are not shown."""
 
 _FIGURES = 12  # columns beside the query and the difference
 _SYSTEMS = 6
@@ -30,7 +30,7 @@ _TEXT = 200  # characters of a passage
 
 @dataclass(frozen=True)
 class Passages:
-    """What opens below a query: passages of runs, their grades, and, of a stored collection, their texts.
+    """The passages below a query: hits of runs, their relevance and, with a stored collection, their texts.
 
     runs: files by system; each is read once, and only the lists of queries that are shown are kept.
     """
@@ -49,14 +49,14 @@ class Passages:
         return dict(zip(split.query_ids, split.texts, strict=True))
 
     def ranked(self, system: str, query_ids: Sequence[str]) -> dict[str, Sequence[str]]:
-        """The best documents of some queries, at most `RANKED`, best first."""
+        """Return the first hits of some queries, at most `RANKED` each."""
         if system not in self.runs:
             return {}
         run = read_run(self.runs[system])
         return {query_id: run[query_id].doc_ids[:RANKED] for query_id in query_ids if query_id in run}
 
     def texts(self, doc_ids: Sequence[str]) -> dict[str, str]:
-        """The beginnings of the documents that the collection has, by id."""
+        """Return the beginnings of the documents that the collection has, by id."""
         if self.collection is None:
             return {}
         rows = self.collection.corpus.rows(doc_ids)
@@ -67,7 +67,7 @@ class Passages:
 
 @dataclass(frozen=True)
 class ByQuery:
-    """Scores by query, in the order to show: the largest difference first, or of a single system the lowest score.
+    """Scores by query in the order shown: the largest difference first; of a single system the lowest score.
 
     pair: the systems whose difference it is: the one that the report is about, or else the best, against the first
     baseline, or the best of the others.
@@ -80,7 +80,7 @@ class ByQuery:
 
     @classmethod
     def of(cls, measured: Measured, system: str = "") -> "ByQuery":
-        """The queries of an evaluation, ordered by its first metric; system: the one that the report is about."""
+        """Order the queries of an evaluation by its first metric; system: the one that the report is about."""
         results = measured.results
         metric = next((name for scores in results.values() for name in scores), "")
         averages = {name: means(scores)[metric] for name, scores in results.items() if metric in scores}
@@ -97,18 +97,18 @@ class ByQuery:
         return replace(unordered, query_ids=sorted(order, key=order.__getitem__))
 
     def difference(self, query_id: str) -> float:
-        """How much more the first system of the pair has for a query than the second; 0 where one lacks it."""
+        """Return the score of the pair's first system minus that of the second; a missing score is 0."""
         first, second = (self.results[name][self.metric] for name in self.pair or ())
         return first.get(query_id, 0.0) - second.get(query_id, 0.0)
 
     def columns(self, systems: Iterable[str]) -> list[tuple[str, str]]:
-        """(metric, system), one metric after the other."""
+        """Return the pairs (metric, system), one metric after the other."""
         names = dict.fromkeys(name for scores in self.results.values() for name in scores)
         return [(metric, system) for metric in names for system in systems if metric in self.results[system]]
 
 
 def query_section(measured: Measured, passages: Passages, system: str = "") -> Section | None:
-    """The queries with the largest differences, each with its passages; None where no query was scored.
+    """Return the table of the queries with the largest differences, each with its passages; None without queries.
 
     system: the one that the report is about.
     """
@@ -136,7 +136,7 @@ def query_section(measured: Measured, passages: Passages, system: str = "") -> S
 def write_query_table(
     path: Path, measured: Measured, queries: Mapping[str, str] | None = None, system: str = ""
 ) -> None:
-    """All queries in the same order, as tab-separated values: id, each metric of each system, difference, text."""
+    """Write all queries in this order as tab-separated values: id, each metric of each system, difference, text."""
     ordered, texts = ByQuery.of(measured, system), queries or {}
     columns = ordered.columns(ordered.results)
     names = ["query_id", *(f"{metric} {system}" for metric, system in columns)]
@@ -173,12 +173,12 @@ def _lead(ordered: ByQuery, shown: int) -> str:
 def _explained(systems: Sequence[str], ordered: ByQuery) -> str:
     others = len(ordered.results) - len(systems)
     explained = f"A query opens to the best {_TOP} passages of each system and the first {_TOP} relevant ones. "
-    explained += f"Ranks are told down to {RANKED}; – is unranked or, as relevance, not judged."
+    explained += f"Ranks are shown down to {RANKED}; – is unranked or, as relevance, unjudged."
     return explained + (f" {counted(others, 'system')} more in queries.tsv." if others else "")
 
 
 def _details(systems: Sequence[str], query_ids: Sequence[str], passages: Passages) -> list[Detail]:
-    """For each query its passages, whose texts are looked up at once."""
+    """The passages of each query; all texts are read at once."""
     lists = {system: passages.ranked(system, query_ids) for system in systems}
     chosen = {
         query_id: _chosen([lists[system].get(query_id, ()) for system in systems], passages.qrels.get(query_id, {}))
@@ -187,7 +187,7 @@ def _details(systems: Sequence[str], query_ids: Sequence[str], passages: Passage
     texts = passages.texts(list(dict.fromkeys(doc_id for doc_ids in chosen.values() for doc_id in doc_ids)))
     details = []
     for query_id, doc_ids in chosen.items():
-        ranks = [_ranks(lists[system].get(query_id, ())) for system in systems]
+        ranks = [dict(zip(lists[system].get(query_id, ()), range(1, RANKED + 1), strict=False)) for system in systems]
         grades = passages.qrels.get(query_id, {})
         rows: list[list[str | Cell]] = [
             [_standing(doc_id, grades, systems, ranks), *([texts.get(doc_id, "")] if texts else [])]
@@ -202,24 +202,20 @@ def _details(systems: Sequence[str], query_ids: Sequence[str], passages: Passage
 def _standing(
     doc_id: str, grades: Mapping[str, int], systems: Sequence[str], ranks: Sequence[Mapping[str, int]]
 ) -> Cell:
-    """A passage's name, and below it its relevance and its rank in each system."""
+    """A passage's id, and below it its relevance and its rank in each system."""
     ranked = (f"{system} {known.get(doc_id, '–')}" for system, known in zip(systems, ranks, strict=True))
     return Cell(doc_id, note=f"relevance {grades.get(doc_id, '–')}; {', '.join(ranked)}")
 
 
 def _chosen(lists: Sequence[Sequence[str]], grades: Mapping[str, int]) -> list[str]:
-    """The best of each list, system by system within a rank, and then the most relevant of the others."""
+    """The first hits of each list, rank by rank, then the most relevant of the other documents."""
     best = [doc_ids[rank] for rank in range(_TOP) for doc_ids in lists if rank < len(doc_ids)]
     relevant = sorted((doc_id for doc_id in grades if grades[doc_id] > 0), key=lambda doc_id: -grades[doc_id])
     return list(dict.fromkeys([*best, *islice((doc_id for doc_id in relevant if doc_id not in best), _TOP)]))
 
 
-def _ranks(doc_ids: Sequence[str]) -> dict[str, int]:
-    return {doc_id: rank for rank, doc_id in enumerate(doc_ids[:RANKED], 1)}
-
-
 def shortened(text: str, most: int = _TEXT) -> str:
-    """A text on one line, cut after a word where it is long."""
+    """Return a text on one line, cut after a word if it is long."""
     line = _one_line(text)
     return line if len(line) <= most else line[: most - 1].rsplit(" ", 1)[0] + "…"
 

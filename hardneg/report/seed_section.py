@@ -1,4 +1,4 @@
-"""What seeds come to in a report: means and deviations over seeds, tests over queries and seeds, and what they say."""
+"""Several seeds in a report: means and deviations over seeds, tests over queries and seeds, outcomes in words."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -16,20 +16,20 @@ _EXPLAINED = (
     "Systems are compared as if both were trained anew, with other seeds, and measured on other queries. "
     "The t-test is quasi-F: its error has a part of queries and a part of seeds, its degrees of freedom are "
     "Satterthwaite's. It is the test to go by; signs in tables are its. The bootstrap draws both, and needs "
-    "no normal distribution; of few seeds it tells less. Holm's correction is over all such comparisons by the metric."
+    "no normal distribution; with few seeds it is weak. Holm's correction is over all such comparisons by the metric."
 )
 
 
 def interval_over_seeds(metric: str, seeds: Mapping[int, Scores]) -> Interval | None:
-    """The 95 % interval of a system's mean over queries and seeds."""
+    """Return the 95 % interval of a system's mean over queries and seeds."""
     rows = [scores[metric] for scores in seeds.values()]
     return spread([np.array([[row[query_id] for query_id in rows[0]] for row in rows], np.float64)]).interval
 
 
 def seed_section(by_seed: Mapping[str, Mapping[int, Scores]], tests: Sequence[TwoLevel], level: float) -> Section:
-    """A row a metric and system with its mean and deviation over seeds, and a row a test with its outcome in words.
+    """Return a table of means and deviations over seeds, and one of the tests with their outcomes.
 
-    level: below this corrected p a difference is told.
+    level: differences with a corrected p below it are significant.
     """
     columns = ["metric", "system", "seeds", "mean", "deviation over seeds", "lowest", "highest", "95 % interval"]
     tables = [Table(columns, list(_systems(by_seed)), words=2)]
@@ -41,7 +41,7 @@ def seed_section(by_seed: Mapping[str, Mapping[int, Scores]], tests: Sequence[Tw
 
 
 def seed_tests_by_metric(tests: Sequence[TwoLevel], level: float) -> list[Table]:
-    """The tests as a narrow screen takes them: a table a metric, p values after Holm's correction alone."""
+    """Return the tests for a narrow screen: a table for each metric, with corrected p values alone."""
     columns = ["outcome", "difference", "95 % interval", "t-test p", "bootstrap p"]
     by_metric: dict[str, list[TwoLevel]] = {}
     for each in tests:
@@ -53,7 +53,7 @@ def seed_tests_by_metric(tests: Sequence[TwoLevel], level: float) -> list[Table]
 
 
 def outcome(test: TwoLevel | Comparison, level: float) -> str:
-    """What a test says, in words."""
+    """Return the outcome of a test in words."""
     if test.significant(level):
         return "better" if test.difference > 0 else "worse"
     return WITHIN if isinstance(test, TwoLevel) and test.within_seeds else NOT_APART
@@ -88,7 +88,7 @@ def _bounds(test: TwoLevel) -> str:
 
 
 def _lines(tests: Sequence[TwoLevel], level: float) -> list[str]:
-    """What the words of outcomes that are there mean, and what the tests cannot know."""
+    """What the outcomes shown mean, and what the tests cannot see."""
     said = {outcome(each, level) for each in tests}
     meanings = {
         WITHIN: f"other seeds may turn the sign on these very queries (p ≥ {SEED_LEVEL:g} by seeds alone).",

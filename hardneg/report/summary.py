@@ -1,6 +1,6 @@
 """The report in one sentence: what was compared on what, and which differences hold."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from hardneg.evaluation.significance import Interval
@@ -9,7 +9,7 @@ from hardneg.report.content import ReportContent, Test, p_of
 from hardneg.report.numbers import difference, equation, number
 from hardneg.report.seed_section import NOT_APART, WITHIN, outcome
 
-_NAMED = 3  # systems of one outcome that are told by name
+_NAMED = 3  # systems of one outcome that are named
 _HOLD = {
     "better": ("is better", "are better"),
     "worse": ("is worse", "are worse"),
@@ -18,12 +18,12 @@ _HOLD = {
 }
 _BEYOND = ("better", "worse")
 
-_MOST_FACED = 4  # systems of one outcome that are told by name
+_MOST_FACED = 4  # the same, where the report is about one system
 _FACED = {"better": "better than", "worse": "worse than", WITHIN: f"{WITHIN} of", NOT_APART: "not told apart from"}
 
 
 def summary(report: ReportContent) -> str:
-    """What was compared on what by the first metric, and what holds beyond chance; empty where there is no system."""
+    """Return one sentence: what was compared on what by the first metric, and the outcome; empty without systems."""
     if not report.metrics:
         return ""
     tests, over = report.main_tests, report.over or counted(report.queries, "query", "queries")
@@ -32,8 +32,12 @@ def summary(report: ReportContent) -> str:
     if facing_one := story(report, over):
         return facing_one
     compared = joined(list(map(quoted, tests))) if len(tests) <= _NAMED else f"{len(tests)} systems"
-    compared_on = f"{compared} against the baseline {quoted(report.baseline)}, on {over}, by {report.metrics[0]}"
-    return f"{compared_on}: {_outcomes(tests, report.level)}."
+    by_outcome: dict[str, list[Test]] = {name: [] for name in _HOLD}
+    for test in sorted(tests.values(), key=lambda test: -abs(test.difference)):
+        by_outcome[outcome(test, report.level)].append(test)
+    outcomes = [_held_by(each, name, report.level) for name, each in by_outcome.items() if each]
+    compared += f" against the baseline {quoted(report.baseline)}, on {over}, by {report.metrics[0]}"
+    return f"{compared}: {'; '.join(outcomes)}."
 
 
 def _without_tests(report: ReportContent, over: str) -> str:
@@ -48,16 +52,8 @@ def _without_tests(report: ReportContent, over: str) -> str:
     return f"Of {len(ranked)} systems on {over}, {best} has the highest {metric}, {value}. No difference was tested."
 
 
-def _outcomes(tests: Mapping[str, Test], level: float) -> str:
-    """Each outcome with the systems that have it, the largest differences first."""
-    by_outcome: dict[str, list[Test]] = {name: [] for name in _HOLD}
-    for test in sorted(tests.values(), key=lambda test: -abs(test.difference)):
-        by_outcome[outcome(test, level)].append(test)
-    return "; ".join(_held_by(tests, name, level) for name, tests in by_outcome.items() if tests)
-
-
 def _held_by(tests: Sequence[Test], held: str, level: float) -> str:
-    """Systems of one outcome: the first with its interval; the p that all of them reach, or stay above."""
+    """Systems of one outcome, the first with its interval, and the p that all of them reach, or stay above."""
     named = [
         f"{quoted(test.system)} ({difference(test.difference, None if row else test.interval)})"
         for row, test in enumerate(tests[:_NAMED])
@@ -70,7 +66,7 @@ def _held_by(tests: Sequence[Test], held: str, level: float) -> str:
 
 
 def story(report: ReportContent, over: str) -> str:
-    """How the system compares with each one that it was tested against; empty where there is no such test.
+    """Return how the report's system compares with each one that it was tested against; empty without such a test.
 
     over: the queries and the collection.
     """
@@ -84,20 +80,20 @@ def story(report: ReportContent, over: str) -> str:
 
 
 def facing(report: ReportContent) -> Iterator[Test]:
-    """The tests of the report's system by the first metric, each as its difference from the other system."""
+    """Yield the tests of the report's system by the first metric, each as its difference from the other system."""
     for test in report.tests:
         if test.metric in report.metrics[:1] and report.system in (test.system, test.baseline):
-            yield test if test.system == report.system else _turned(test)
+            if test.system != report.system:
+                ends = test.interval and Interval(-test.interval.high, -test.interval.low)
+                test = replace(
+                    test, system=test.baseline, baseline=test.system, difference=-test.difference, interval=ends
+                )
+            yield test
 
 
 def quoted(name: str) -> str:
-    """A name of several words as one."""
+    """Return a name of several words in quotes."""
     return f"“{name}”" if " " in name else name
-
-
-def _turned(test: Test) -> Test:
-    ends = test.interval and Interval(-test.interval.high, -test.interval.low)
-    return replace(test, system=test.baseline, baseline=test.system, difference=-test.difference, interval=ends)
 
 
 def _faced(report: ReportContent, word: str, tests: Sequence[Test]) -> str:

@@ -1,7 +1,7 @@
-"""Parts of a figure drawn into a page: as wide as the page lets it be, in letters that keep their size.
+"""Parts of a figure drawn into a page, as wide as the page, in letters that keep their size.
 
-Places from left to right are shares of the figure's width in percent, those from top to bottom are pixels. Colours and
-letters are those of the page, by the classes that its style sheet has.
+Horizontal positions are percent of the figure's width, vertical ones are pixels. Colours and letters are those of the
+page, by the classes of its style sheet (`look`).
 """
 
 import re
@@ -10,55 +10,55 @@ from dataclasses import dataclass
 from html import escape
 
 CONTROLS = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff"
-"""What no page may have: control characters, orders to turn the direction of writing, and what is no character."""
+"""Control characters, marks of writing direction and code points without a character, which no page may have."""
 
 _CONTROLS = re.compile(f"[{CONTROLS}]")
 
 
 @dataclass(frozen=True, slots=True)
 class Graphic:
-    """A figure as the text of an SVG element, and what stands below it."""
+    """A figure as the text of an SVG element, with its caption."""
 
     svg: str
     caption: str = ""
 
 
 def drawing(name: str, title: str, description: str, height: float, parts: Iterable[str]) -> str:
-    """The element: `name` is its own in the page; `title` and `told` are what is read to who does not see it."""
+    """Return the element: `name` is unique in the page; screen readers read `title` and `description`."""
     head = f'<title id="{name}-title">{clean(title)}</title><desc id="{name}-desc">{clean(description)}</desc>'
     labels = f'role="img" aria-labelledby="{name}-title" aria-describedby="{name}-desc"'
     return f'<svg class="drawn" {labels} width="100%" height="{height:g}">{head}{"".join(parts)}</svg>'
 
 
 def words(x: float, y: float, text: str, anchor: str = "start", look: str = "", small: str = "") -> str:
-    """A text on its base line; `small`: what follows it where the page is wide enough."""
+    """Return a text on its base line; `small` follows it on wide pages."""
     more = f'<tspan class="more"> {clean(small)}</tspan>' if small else ""
     return f'<text x="{_share(x)}" y="{y:g}" text-anchor="{anchor}"{_class(look)}>{clean(text)}{more}</text>'
 
 
 def line(x: tuple[float, float], y: tuple[float, float], look: str) -> str:
-    """From (x[0], y[0]) to (x[1], y[1])."""
+    """Return a line from (x[0], y[0]) to (x[1], y[1])."""
     return f'<line x1="{_share(x[0])}" y1="{y[0]:g}" x2="{_share(x[1])}" y2="{y[1]:g}"{_class(look)}/>'
 
 
 def box(x: tuple[float, float], y: float, height: float, look: str) -> str:
-    """A rectangle from x[0] to x[1], `height` pixels down from `y`."""
+    """Return a rectangle from x[0] to x[1], `height` pixels down from `y`."""
     width = _share(max(0.0, x[1] - x[0]))
     return f'<rect x="{_share(x[0])}" y="{y:g}" width="{width}" height="{height:g}"{_class(look)}/>'
 
 
 def dot(x: float, y: float, look: str, radius: float = 4.5) -> str:
-    """A circle."""
+    """Return a circle."""
     return f'<circle cx="{_share(x)}" cy="{y:g}" r="{radius:g}"{_class(look)}/>'
 
 
 def clean(text: str) -> str:
-    """A text as a page may have it: escaped, on one line, control characters replaced."""
+    """Return a text for a page: escaped, on one line, control characters replaced."""
     return escape(_CONTROLS.sub("\ufffd", " ".join(text.split())))
 
 
 def fitted(text: str, most: int = 30) -> str:
-    """A name with its middle left out where it is long: both ends tell names apart."""
+    """Return a name, its middle left out if it is long: both ends tell names apart."""
     kept = most - 1
     return text if len(text) <= most else f"{text[: kept - kept // 2]}…{text[-(kept // 2) :]}"
 

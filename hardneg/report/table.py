@@ -1,4 +1,4 @@
-"""What every table of a page or of the terminal is: words, then figures; laid out elsewhere, once for each form."""
+"""Tables and sections of a report, laid out elsewhere for pages, Markdown and the terminal."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from hardneg.report.svg import Graphic
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A text that stands out (strong), or has signs right after it (marks) or something smaller beside it (note)."""
+    """A text; strong: bold. marks: signs right after it. note: smaller, beside it."""
 
     text: str
     strong: bool = False
@@ -18,9 +18,9 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of texts below the names of their columns; the first `words` columns are words, the rest figures.
+    """Rows of texts with the names of their columns; the first `words` columns are words, the others numbers.
 
-    details: none, or for each row what it opens to. Such a table is sorted by a click on a column's name.
+    details: what each row opens to, or empty. A table with details is sorted by a click on a column's name.
     """
 
     columns: Sequence[str | Cell]
@@ -30,13 +30,13 @@ class Table:
 
     @property
     def signs(self) -> int:
-        """The most signs that stand after a figure."""
+        """The most signs after a number."""
         return max((len(each.marks) for row in self.rows for each in row if isinstance(each, Cell)), default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """What a row of a table opens to."""
+    """The table that a row opens to."""
 
     title: str
     table: Table
@@ -44,11 +44,10 @@ class Detail:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading with tables, what explains them, and a figure as the text of an SVG file (empty: none).
+    """A heading with tables, their explanation, and a figure as the text of an SVG file (empty: none).
 
-    graphics: figures drawn into the page, which come first. folded: the tables open by a click. see:
-    the title of the section that has more. lead: said before the tables; lines: a list after what
-    explains them.
+    graphics: figures drawn into the page, which come first. folded: the tables open by a click. see: the title of a
+    section with more. lead: a sentence before the tables; lines: a list after the explanation.
     """
 
     title: str
@@ -63,5 +62,5 @@ class Section:
 
 
 def cell(content: str | Cell) -> Cell:
-    """A cell from its text, or as it is."""
+    """Return a text as a cell, and a cell as it is."""
     return Cell(content) if isinstance(content, str) else content

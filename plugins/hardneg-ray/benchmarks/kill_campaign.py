@@ -33,7 +33,7 @@ ACTORS, RUNS = 3, 6
 VICTIMS = {"actor": "ray::BlockActor", "raylet": "raylet", "driver": ""}
 
 
-class Told(Silent):
+class Recorded(Silent):
     """Prints what a run says."""
 
     def note(self, text: str) -> None:
@@ -42,7 +42,7 @@ class Told(Silent):
 
 def context(folder: Path, pause: float = 0.0) -> StageContext[Squares]:
     """The stage's, in a folder."""
-    return StageContext("squares", STAGE.model_copy(update={"pause": pause}), folder, {}, {}, Told(), "cpu")
+    return StageContext("squares", STAGE.model_copy(update={"pause": pause}), folder, {}, {}, Recorded(), "cpu")
 
 
 def work(folder: Path, pause: float) -> None:
@@ -81,17 +81,17 @@ def killed_run(folder: Path, kind: str, draw: random.Random) -> str:
         while not (early or blocks_begun(folder)) and run.poll() is None:
             time.sleep(0.02)
         time.sleep(draw.uniform(0, 8 if early else 20 * PAUSES[kind]))
-        found = list(victims(driver, kind)) if run.poll() is None else []
-        told = "nothing"
-        if found:
-            victim = draw.choice(sorted(found, key=lambda process: process.pid))
+        processes = list(victims(driver, kind)) if run.poll() is None else []
+        outcome = "nothing"
+        if processes:
+            victim = draw.choice(sorted(processes, key=lambda process: process.pid))
             with suppress(psutil.Error):
                 victim.send_signal(signal.SIGKILL)
-                told = kind
+                outcome = kind
         output = run.communicate(timeout=300)[0]
     if run.returncode and kind != "driver":
-        told += f", ended with {run.returncode}: {output.strip().splitlines()[-1][:150]}"
-    return told
+        outcome += f", ended with {run.returncode}: {output.strip().splitlines()[-1][:150]}"
+    return outcome
 
 
 def runs_until_done(folder: Path) -> int:
@@ -124,21 +124,21 @@ def main() -> None:
     parser.add_argument("--only", choices=sorted(VICTIMS))
     parser.add_argument("--work", type=Path)
     parser.add_argument("--pause", type=float, default=0.0)
-    given = parser.parse_args()
-    if given.work is not None:
-        return work(given.work, given.pause)
-    draw, found = random.Random(given.seed), Counter[str]()
-    for number in range(given.rounds):
-        kind = given.only or draw.choice(sorted(VICTIMS))
+    options = parser.parse_args()
+    if options.work is not None:
+        return work(options.work, options.pause)
+    draw, processes = random.Random(options.seed), Counter[str]()
+    for number in range(options.rounds):
+        kind = options.only or draw.choice(sorted(VICTIMS))
         with tempfile.TemporaryDirectory() as name:
             began, folder = time.monotonic(), Path(name)
-            told = killed_run(folder, kind, draw)
+            outcome = killed_run(folder, kind, draw)
             again = runs_until_done(folder)
             blocks = check(folder)
-            found[told.partition(",")[0]] += 1
-            line = f"{number}: killed {told}; {again} more runs; {blocks} blocks, each finished once"
+            processes[outcome.partition(",")[0]] += 1
+            line = f"{number}: killed {outcome}; {again} more runs; {blocks} blocks, each finished once"
             print(f"{line}, {time.monotonic() - began:.0f} s", flush=True)
-    print(json.dumps({"rounds": given.rounds, "killed": found}))
+    print(json.dumps({"rounds": options.rounds, "killed": processes}))
 
 
 if __name__ == "__main__":

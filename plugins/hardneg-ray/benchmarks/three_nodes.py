@@ -22,7 +22,7 @@ STAGE = Squares(count=120, size=2, pause=0.5)
 NODE = {"num_cpus": 1, "object_store_memory": 80_000_000}
 
 
-class Told(Silent):
+class Recorded(Silent):
     """Prints what a run says."""
 
     def note(self, text: str) -> None:
@@ -56,7 +56,7 @@ def main() -> None:
     cluster.add_node(**NODE)
     cluster.wait_for_nodes()
     with tempfile.TemporaryDirectory() as name:
-        context = StageContext("squares", STAGE, Path(name), {}, {}, Told(), "cpu")
+        context = StageContext("squares", STAGE, Path(name), {}, {}, Recorded(), "cpu")
         with ThreadPoolExecutor(1) as beside:  # machines are added by the main thread only
             stage = beside.submit(Ray(address=cluster.address, num_cpus=1, losses=4).make, context)
             change_machines(cluster, lost, context)
@@ -65,9 +65,9 @@ def main() -> None:
         counts = Counter(number for number, *_ in blocks.journal.records())
         assert counts == Counter(range(len(blocks.sizes))), counts
         assert (Path(name) / "squares").read_text() == "".join(f"{number**2}\n" for number in range(STAGE.count))
-        made = dict(writers(context))
-        assert len(made) >= 3, made
-        print(f"{len(counts)} blocks, each finished once, by {sorted(made.values())} of {len(made)} actors")
+        counted = dict(writers(context))
+        assert len(counted) >= 3, counted
+        print(f"{len(counts)} blocks, each finished once, by {sorted(counted.values())} of {len(counted)} actors")
     cluster.shutdown()
 
 

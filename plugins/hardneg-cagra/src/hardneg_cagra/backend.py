@@ -24,7 +24,7 @@ from hardneg_cagra.graph import as_faiss
 if TYPE_CHECKING:
     from hardneg.plugin import ExactOptions
 
-_PLACES = 12  # bytes a vector: its level, and where its links begin
+_LEVEL_BYTES = 12  # bytes a vector: its level, and where its links begin
 
 
 @dataclass(frozen=True)
@@ -53,14 +53,14 @@ class Cagra:
 
     def __post_init__(self) -> None:
         if self.degree < 8 or self.degree % 2 or self.intermediate < self.degree:
-            told = f"degree is {self.degree} and intermediate is {self.intermediate}"
-            raise UsageError(f"cagra: {told}: degree must be even, at least 8, and no more than intermediate")
+            problem = f"degree is {self.degree} and intermediate is {self.intermediate}"
+            raise UsageError(f"cagra: {problem}: degree must be even, at least 8, and no more than intermediate")
         if not 1 <= self.width <= 512:
             raise UsageError(f"cagra: width is {self.width}: it must be from 1 to 512")
 
     def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
         """Vectors and links, all in memory, as on the GPU."""
-        disk = vectors * (4 * dimension + 4 * self.degree + 4 + _PLACES)
+        disk = vectors * (4 * dimension + 4 * self.degree + 4 + _LEVEL_BYTES)
         return BuildCost(disk, 2.0 * dimension * vectors * self.intermediate * 100, disk)
 
     def search_cost(self, size: IndexSize) -> SearchCost:
@@ -79,8 +79,8 @@ class Cagra:
         vectors = FlatVectors.open(source)
         load_faiss()
         if len(vectors) <= self.intermediate:
-            told = f"{source} holds {len(vectors)} vectors: intermediate must be less than that, or take flat"
-            raise UsageError(f"cagra: {told}")
+            problem = f"{source} holds {len(vectors)} vectors: intermediate must be less than that, or take flat"
+            raise UsageError(f"cagra: {problem}")
         graph = Links(self.degree, self.intermediate, self.algorithm).of(vectors)
         return save_index(as_faiss(graph, vectors, self.width, self.seed, progress), len(vectors), source, path)
 

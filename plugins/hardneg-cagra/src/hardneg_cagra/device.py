@@ -30,8 +30,8 @@ def load_cagra() -> Any:
     try:
         from cuvs.neighbors import cagra
     except ImportError as error:
-        told = 'cagra needs cuVS: pip install "hardneg-cagra[cuda12]", or "[cuda13]", as the GPU\'s driver has it'
-        raise MissingDependency(told) from error
+        advice = 'cagra needs cuVS: pip install "hardneg-cagra[cuda12]", or "[cuda13]", as the GPU\'s driver has it'
+        raise MissingDependency(advice) from error
     return cagra
 
 
@@ -56,8 +56,8 @@ class Links:
             build_algo=self.algorithm,
         )
         held = _on_gpu(vectors)
-        made = cagra.build(params, held)
-        return np.asarray(made.graph.copy_to_host()).astype(np.uint32, copy=False)
+        graph = cagra.build(params, held)
+        return np.asarray(graph.graph.copy_to_host()).astype(np.uint32, copy=False)
 
 
 def _on_gpu(vectors: FlatVectors) -> Any:
@@ -99,22 +99,24 @@ class GpuGraph:
         if depth > _MOST:
             scores, rows = self.index.search(queries, depth)
             return scores, rows
-        parts = [self._found(queries[start : start + _QUERIES], depth) for start in range(0, len(queries), _QUERIES)]
+        parts = [
+            self._search_part(queries[start : start + _QUERIES], depth) for start in range(0, len(queries), _QUERIES)
+        ]
         return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
-    def _found(self, queries: NDArray[np.float32], depth: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def _search_part(self, queries: NDArray[np.float32], depth: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         import torch
 
         cagra, (vectors, index) = load_cagra(), self._held
         with torch.cuda.device(self.device):
-            asked = torch.from_numpy(queries).to(self.device)
+            held = torch.from_numpy(queries).to(self.device)
             torch.cuda.synchronize()
             params = cagra.SearchParams(itopk_size=_held_by_a_search(self.width, depth))
-            found = np.asarray(cagra.search(params, index, asked, depth)[1].copy_to_host()).astype(np.int64)
-            found[found >= len(vectors)] = -1
-            rows = torch.from_numpy(found).to(self.device)
-            scores = (vectors[rows.clamp(min=0)] * asked[:, None]).sum(2)
-        return scores.cpu().numpy(), found
+            ranked = np.asarray(cagra.search(params, index, held, depth)[1].copy_to_host()).astype(np.int64)
+            ranked[ranked >= len(vectors)] = -1
+            rows = torch.from_numpy(ranked).to(self.device)
+            scores = (vectors[rows.clamp(min=0)] * held[:, None]).sum(2)
+        return scores.cpu().numpy(), ranked
 
 
 def _held_by_a_search(width: int, depth: int) -> int:

@@ -56,13 +56,13 @@ def _link(hnsw: Any, graph: NDArray[np.uint32], upper: NDArray[np.int64], small:
     starts, width = faiss.vector_to_array(hnsw.offsets).astype(np.int64), graph.shape[1]
     links = faiss.rev_swig_ptr(hnsw.neighbors.data(), hnsw.neighbors.size())
     links[starts[:-1, None] + np.arange(width)] = graph.astype(np.int32)
-    places = starts[upper, None] + width + np.arange(hnsw.nb_neighbors(1) * int(above.max()))
-    _link_upper(small.hnsw, upper, above, links, places.reshape(len(upper), -1, hnsw.nb_neighbors(1)))
+    slots = starts[upper, None] + width + np.arange(hnsw.nb_neighbors(1) * int(above.max()))
+    _link_upper(small.hnsw, upper, above, links, slots.reshape(len(upper), -1, hnsw.nb_neighbors(1)))
     hnsw.entry_point, hnsw.max_level = int(upper[small.hnsw.entry_point]), small.hnsw.max_level + 1
 
 
 def _link_upper(
-    small: Any, upper: NDArray[np.int64], above: NDArray[np.int32], links: NDArray[np.int32], places: NDArray[np.int64]
+    small: Any, upper: NDArray[np.int64], above: NDArray[np.int32], links: NDArray[np.int32], slots: NDArray[np.int64]
 ) -> None:
     """Copies links of `small`, in which vectors have other numbers and at most as many slots a level.
 
@@ -75,8 +75,8 @@ def _link_upper(
     for level in range(int(above.max())):
         there = np.flatnonzero(above > level)
         count = small.nb_neighbors(level)
-        found = theirs[begin[there, None] + small.cum_nb_neighbors(level) + np.arange(count)]
-        links[places[there, level, :count]] = np.where(found < 0, -1, upper[np.maximum(found, 0)])
+        neighbours = theirs[begin[there, None] + small.cum_nb_neighbors(level) + np.arange(count)]
+        links[slots[there, level, :count]] = np.where(neighbours < 0, -1, upper[np.maximum(neighbours, 0)])
 
 
 def links_of(index: Any) -> NDArray[np.uint32]:
@@ -84,5 +84,5 @@ def links_of(index: Any) -> NDArray[np.uint32]:
     faiss, hnsw = load_faiss(), index.hnsw
     starts, width = faiss.vector_to_array(hnsw.offsets).astype(np.int64), hnsw.nb_neighbors(0)
     links = faiss.rev_swig_ptr(hnsw.neighbors.data(), hnsw.neighbors.size())
-    found: NDArray[np.uint32] = links[starts[:-1, None] + np.arange(width)].astype(np.uint32)
-    return found
+    neighbours: NDArray[np.uint32] = links[starts[:-1, None] + np.arange(width)].astype(np.uint32)
+    return neighbours

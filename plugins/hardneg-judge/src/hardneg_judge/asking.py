@@ -27,8 +27,8 @@ REQUESTS, KEPT, READ, WRITTEN, UNREADABLE, UNCOUNTED = (
 )  # fmt: skip
 _log = logging.getLogger(__name__)
 _Verdicts = list[float | None]
-_Asked = tuple[Answer, bool, _Verdicts]
-_Ask = Callable[[str, int], "Future[_Asked]"]
+_Scored = tuple[Answer, bool, _Verdicts]
+_Ask = Callable[[str, int], "Future[_Scored]"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class _Part:
     """A message under way; again: another part has asked the same."""
 
     key: str
-    answer: "Future[_Asked]"
+    answer: "Future[_Scored]"
     again: bool
 
 
@@ -77,7 +77,7 @@ class Asking:
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[list[float]]:
         """The score of each passage. Raises ModelError as `ChatClient.ask`, and where no answer can be read."""
         pool, ended = ThreadPoolExecutor(self._chat.in_flight), Event()
-        ask = partial(self._asked, ended=ended)
+        ask = partial(self._ask_once, ended=ended)
         try:
             yield from self._in_order(requests, lambda message, count: pool.submit(ask, message, count))
         finally:
@@ -86,7 +86,7 @@ class Asking:
 
     def _in_order(self, requests: Iterable[tuple[str, Sequence[str]]], ask: _Ask) -> Iterator[list[float]]:
         waiting: deque[list[_Part]] = deque()
-        under_way: dict[str, Future[_Asked]] = {}
+        under_way: dict[str, Future[_Scored]] = {}
         ahead = 0
         for query, passages in requests:
             waiting.append(self._begun(query, passages, under_way, ask))
@@ -100,7 +100,7 @@ class Asking:
             yield self._scores(waiting.popleft())
 
     def _begun(
-        self, query: str, passages: Sequence[str], under_way: "dict[str, Future[_Asked]]", ask: _Ask
+        self, query: str, passages: Sequence[str], under_way: "dict[str, Future[_Scored]]", ask: _Ask
     ) -> list[_Part]:
         parts = []
         for start in range(0, len(passages), self._chat.batch):
@@ -113,15 +113,15 @@ class Asking:
             parts.append(_Part(key, under_way[key], again))
         return parts
 
-    def _asked(self, message: str, passages: int, ended: Event) -> _Asked:
+    def _ask_once(self, message: str, passages: int, ended: Event) -> _Scored:
         """The answer to a message, whether it was known, and what it says of each passage; one that can be read."""
         key = request_key(message)
-        if (known := self._journal.find(key)) is not None and None not in (found := self._verdicts(known, passages)):
-            return known, True, found
+        if (known := self._journal.find(key)) is not None and None not in (judged := self._verdicts(known, passages)):
+            return known, True, judged
         answer = self._client.ask(message, ended)
-        if None not in (found := self._verdicts(answer, passages)):
+        if None not in (judged := self._verdicts(answer, passages)):
             self._journal.keep(key, answer)
-        return answer, False, found
+        return answer, False, judged
 
     def _verdicts(self, answer: Answer, passages: int) -> _Verdicts:
         return verdicts(answer.text, passages, self._chat.scale, numbered=self._chat.batch > 1)
@@ -129,12 +129,12 @@ class Asking:
     def _scores(self, parts: Sequence[_Part]) -> list[float]:
         scores: list[float] = []
         for part in parts:
-            answer, known, found = part.answer.result()
+            answer, known, judged = part.answer.result()
             if not part.again:
                 self._count(answer, known)
-            self._passages += len(found)
-            self.counts[UNREADABLE] += found.count(None)
-            scores += [self._unread if score is None else score for score in found]
+            self._passages += len(judged)
+            self.counts[UNREADABLE] += judged.count(None)
+            scores += [self._unread if score is None else score for score in judged]
             if self._passages >= _SURELY:
                 self._refuse_silence(answer.text)
         return scores
@@ -142,15 +142,15 @@ class Asking:
     def _refuse_silence(self, said: str = "") -> None:
         if self._passages == self.counts[UNREADABLE] > 0:
             shown = f"; the last one is {' '.join(said.split())[:80]!r}" if said else ""
-            told = f"not one of {self._passages} passages has an answer that can be read{shown}"
-            raise self._client.error(f"{told}: look at the server, and at the options prompt, scale and tokens")
+            problem = f"not one of {self._passages} passages has an answer that can be read{shown}"
+            raise self._client.error(f"{problem}: look at the server, and at the options prompt, scale and tokens")
 
     def _check(self) -> None:
         """Raises ModelError where no answer could be read; tells it where many could not."""
         self._refuse_silence()
         if (unread := self.counts[UNREADABLE]) > _DOUBTFUL * self._passages:
-            told = f"of {self._passages} passages {unread} have no answer that can be read"
-            _log.warning("%s: %s; another prompt or more tokens may help", self._chat.model, told)
+            problem = f"of {self._passages} passages {unread} have no answer that can be read"
+            _log.warning("%s: %s; another prompt or more tokens may help", self._chat.model, problem)
 
     def _count(self, answer: Answer, known: bool) -> None:
         self.counts[REQUESTS] += 1

@@ -140,8 +140,8 @@ class Chat:
 
     def foretold(self, pairs: float, tokens: float) -> float:
         """About what so many pairs cost, of so many tokens each."""
-        asked = len(self.prompt) / _CHARACTERS_A_TOKEN / self.batch
-        return self.cost(pairs * (asked + tokens), pairs * (self.tokens or 0))
+        prompt_tokens = len(self.prompt) / _CHARACTERS_A_TOKEN / self.batch
+        return self.cost(pairs * (prompt_tokens + tokens), pairs * (self.tokens or 0))
 
     def _said(self) -> Mapping[str, Any]:
         """What a request says beside the message."""

@@ -29,8 +29,8 @@ class ChatFilter(Chat):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.relevant_from <= self.best:
-            told = f"{self.relevant_from:g} is not above 0 and at most {self.best:g}, the best"
-            raise ValueError(f"relevant_from: {told} score")
+            problem = f"{self.relevant_from:g} is not above 0 and at most {self.best:g}, the best"
+            raise ValueError(f"relevant_from: {problem} score")
         if self.depth < 1:
             raise ValueError(f"depth: {self.depth} must be above 0")
 

@@ -20,12 +20,12 @@ class ChatClient(ModelServer):
         """
         content = self.post("/chat/completions", {"messages": [{"role": "user", "content": message}]}, _MOST, ended)
         try:
-            found = json.loads(content)
-            text = found["choices"][0]["message"]["content"]
-            usage = found.get("usage") or {}
+            body = json.loads(content)
+            text = body["choices"][0]["message"]["content"]
+            usage = body.get("usage") or {}
             tokens = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-            told = "the answer is not as /v1/chat/completions has it: no JSON with `choices[0].message.content`"
-            raise self.error(told) from None
+            problem = "the answer is not as /v1/chat/completions has it: no JSON with `choices[0].message.content`"
+            raise self.error(problem) from None
         read, written = (count if type(count) is int and count >= 0 else -1 for count in tokens)
         return Answer(self.without_key(text) if isinstance(text, str) else "", read, written)

@@ -49,7 +49,7 @@ class AnswerJournal:
             raise ArtifactError(
                 f"{path}: answers cannot be kept ({error.strerror}): make room, or free the path"
             ) from error
-        self._hashes, self._places = _sorted(*_scanned(path))
+        self._hashes, self._offsets = _sorted(*_scanned(path))
 
     def __len__(self) -> int:
         return len(self._hashes) + len(self._recent)
@@ -57,8 +57,8 @@ class AnswerJournal:
     def find(self, key: str) -> Answer | None:
         """The answer to a request, if it is known."""
         with self._lock:
-            place = self._place(_hash(key))
-            line = None if place is None else self._line(place)
+            offset = self._offset(_hash(key))
+            line = None if offset is None else self._line(offset)
         record = None if line is None else _record(line)
         return Answer(*record[1:]) if record is not None and record[0] == key else None
 
@@ -80,27 +80,27 @@ class AnswerJournal:
         """Ends the use of the file."""
         os.close(self._file)
 
-    def _place(self, wanted: int) -> int | None:
-        if (place := self._recent.get(wanted)) is not None:
-            return place
+    def _offset(self, wanted: int) -> int | None:
+        if (offset := self._recent.get(wanted)) is not None:
+            return offset
         row = int(np.searchsorted(self._hashes, np.uint64(wanted), side="right")) - 1  # of several, the latest
-        return int(self._places[row]) if row >= 0 and int(self._hashes[row]) == wanted else None
+        return int(self._offsets[row]) if row >= 0 and int(self._hashes[row]) == wanted else None
 
-    def _line(self, place: int) -> bytes:
+    def _line(self, offset: int) -> bytes:
         parts: list[bytes] = []
-        while part := os.pread(self._file, _READ, place):
+        while part := os.pread(self._file, _READ, offset):
             head, end, _ = part.partition(b"\n")
             parts.append(head)
             if end:
                 break
-            place += len(part)
+            offset += len(part)
         return b"".join(parts)
 
     def _merge(self) -> None:
         """Moves what was added lately into the arrays."""
         hashes = np.concatenate([self._hashes, np.fromiter(self._recent.keys(), np.uint64)])
-        places = np.concatenate([self._places, np.fromiter(self._recent.values(), np.uint64)])
-        (self._hashes, self._places), self._recent = _sorted(hashes, places), {}
+        offsets = np.concatenate([self._offsets, np.fromiter(self._recent.values(), np.uint64)])
+        (self._hashes, self._offsets), self._recent = _sorted(hashes, offsets), {}
 
 
 def _hash(key: str) -> int:
@@ -109,25 +109,25 @@ def _hash(key: str) -> int:
 
 def _scanned(path: Path) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """The hash and the place of each whole line."""
-    hashes, places = array("Q"), array("Q")
-    for place, line in _lines(path):
+    hashes, offsets = array("Q"), array("Q")
+    for offset, line in _lines(path):
         if (record := _record(line)) is not None:
             hashes.append(_hash(record[0]))
-            places.append(place)
-    return np.frombuffer(hashes, np.uint64), np.frombuffer(places, np.uint64)
+            offsets.append(offset)
+    return np.frombuffer(hashes, np.uint64), np.frombuffer(offsets, np.uint64)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    place = 0
+    offset = 0
     with path.open("rb") as file:
         for line in file:
-            yield place, line.rstrip(b"\n")
-            place += len(line)
+            yield offset, line.rstrip(b"\n")
+            offset += len(line)
 
 
-def _sorted(hashes: NDArray[np.uint64], places: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+def _sorted(hashes: NDArray[np.uint64], offsets: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     order = np.argsort(hashes, kind="stable")
-    return hashes[order], places[order]
+    return hashes[order], offsets[order]
 
 
 def _record(line: bytes) -> tuple[str, str, int, int] | None:

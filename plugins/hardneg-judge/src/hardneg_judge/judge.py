@@ -85,8 +85,8 @@ class Judge(StageSpec):
     @property
     def levels(self) -> Mapping[str, Level]:
         """The judges in the order in which they are asked."""
-        given = {"flag": self.flag, "decide": self.decide}
-        return {name: level for name, level in given.items() if level is not None}
+        both = {"flag": self.flag, "decide": self.decide}
+        return {name: level for name, level in both.items() if level is not None}
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
         """The negatives, and the rerankers of both judges."""
@@ -110,11 +110,11 @@ class Judge(StageSpec):
         for name, level in self.levels.items():
             best = getattr(recipe.plugin(f"{name}.plugin"), "best", None)
             if best is not None and not 0 < level.relevant_from <= best:
-                told = f"{level.relevant_from:g} is not above 0 and at most {best:g}, the best score"
-                yield f"{name}.relevant_from: {told}; name a score that tells passages apart"
-        found = getattr(recipe.stages.get(self.negatives), "split", self.split)
-        if found != self.split and Trait.OWN_QUERIES not in recipe.traits(self.negatives):
-            yield f"split: {self.negatives!r} is of split {found}, not {self.split}; say split: {found}"
+                message = f"{level.relevant_from:g} is not above 0 and at most {best:g}, the best score"
+                yield f"{name}.relevant_from: {message}; name a score that tells passages apart"
+        mined = getattr(recipe.stages.get(self.negatives), "split", self.split)
+        if mined != self.split and Trait.OWN_QUERIES not in recipe.traits(self.negatives):
+            yield f"split: {self.negatives!r} is of split {mined}, not {self.split}; say split: {mined}"
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         """Also positives that no person judged, where that is what becomes of relevant negatives."""
@@ -123,21 +123,21 @@ class Judge(StageSpec):
 
     def network(self, recipe: RecipeView) -> ModelSpec | None:
         """That of the first judge that is a plugin with one."""
-        found = (source_of(recipe.plugin(f"{name}.plugin")) for name in self.levels)
-        return next(filter(None, found), None)
+        sources = (source_of(recipe.plugin(f"{name}.plugin")) for name in self.levels)
+        return next(filter(None, sources), None)
 
     def estimate(self, sizes: Sizes) -> Row:
         """All pairs for the first judge, and for the second those that are flagged."""
         queries, seconds, charge = sizes.queries(self.split), 5.0, 0.0
         pairs = float(queries * self.depth)
         for name, level in self.levels.items():
-            asked = pairs * (self.flagged_share if name == "decide" and self.flag else 1.0)
+            pairs_of_level = pairs * (self.flagged_share if name == "decide" and self.flag else 1.0)
             plugin = None if level.plugin is None else configure("rerankers", level.plugin)
             if isinstance(plugin, Metered):
-                seconds += asked * ANSWER_SECONDS / getattr(plugin, "in_flight", 1)
-                charge += plugin.foretold(asked, PAIR_TOKENS)
+                seconds += pairs_of_level * ANSWER_SECONDS / getattr(plugin, "in_flight", 1)
+                charge += plugin.foretold(pairs_of_level, PAIR_TOKENS)
             else:
-                seconds += sizes.network_seconds(asked * PAIR_TOKENS, sizes.network, length=PAIR_TOKENS)
+                seconds += sizes.network_seconds(pairs_of_level * PAIR_TOKENS, sizes.network, length=PAIR_TOKENS)
         disk = int(pairs) * 60
         return Row(int(pairs), "pairs", disk, PROCESS_BYTES, seconds, 2 * sizes.network.weights, charge=charge)
 
@@ -159,15 +159,15 @@ class Judge(StageSpec):
             levels = _opened(context, stack)
             file = stack.enter_context(replacing(context.folder / JUDGEMENTS))
             file.write("\t".join(_COLUMNS).encode() + b"\n")
-            found = _written(work.judged(levels), file, task)
-            left = work.left(found)
+            written = _written(work.judged(levels), file, task)
+            left = work.left(written)
             write_negatives(context.folder / NEGATIVES, recording_drops(left, context.folder / DROPPED))
-            told = _told(levels)
+            message = _counts(levels)
         if not work.facts["queries"]:
             raise DataError(f"{context.name}: of {total} queries none is left: every one has a relevant negative")
         if (queries := context.inputs["negatives"].folder / QUERIES).exists():
             link_file(queries, context.folder / QUERIES)
-        return {**work.facts, **told}
+        return {**work.facts, **message}
 
 
 @dataclass(frozen=True)
@@ -188,8 +188,8 @@ class _Work:
         texts = dict(zip(queries.query_ids, queries.texts, strict=True))
         mined = read_negatives(source.folder / NEGATIVES)
         if strange := next((name for name in mined.query_ids if name not in texts), None):
-            told = f"query {strange!r} of {source.name} is not in split {context.spec.split}"
-            raise DataError(f"{context.name}: {told}: name the split that was mined")
+            message = f"query {strange!r} of {source.name} is not in split {context.spec.split}"
+            raise DataError(f"{context.name}: {message}: name the split that was mined")
         hidden = positives_by_query(collection.withheld())
         return cls(context, collection, mined, texts, hidden, Counter({"queries": 0, "negatives": 0}))
 
@@ -211,15 +211,15 @@ class _Work:
         if item.unread.any():
             facts["dropped as unreadable"] += int(item.unread.sum())
         hidden = self.hidden.get(item.mined.query_id, ())
-        known = [found for name, found in zip(item.mined.negatives, item.relevant, strict=True) if name in hidden]
+        known = [relevant for name, relevant in zip(item.mined.negatives, item.relevant, strict=True) if name in hidden]
         if self.hidden:
             facts["hidden positives"] += len(known)
             facts["hidden positives found"] += int(sum(known))
 
-    def left(self, found: Iterator[Judged]) -> Iterator[Negatives]:
+    def left(self, judged: Iterator[Judged]) -> Iterator[Negatives]:
         """What is left of each query."""
         facts, outcome = self.facts, self.context.spec.outcome
-        for item in found:
+        for item in judged:
             if (left := item.left(outcome)) is None:
                 facts["queries dropped"] += 1
                 continue
@@ -232,19 +232,19 @@ class _Work:
 
 def _opened(context: StageContext[Judge], stack: ExitStack) -> dict[str, Opened]:
     """The judges, ready; those that ask a server are closed with the stack."""
-    found = {}
+    opened = {}
     for name, level in context.spec.levels.items():
         source = context.inputs.get(f"{name}.reranker")
         plugin = context.plugin(f"{name}.plugin", Reranker) if source is None else source.plugin("reranker", Reranker)
         folder = None if source is None else source.folder / MODEL_FOLDER
-        found[name] = Opened.of(f"{context.name}.{name}", level, plugin, folder, context.device)
-        stack.enter_context(found[name].open)
-    return found
+        opened[name] = Opened.of(f"{context.name}.{name}", level, plugin, folder, context.device)
+        stack.enter_context(opened[name].open)
+    return opened
 
 
-def _written(found: Iterator[Judged], file: IO[bytes], task: Task) -> Iterator[Judged]:
+def _written(judged: Iterator[Judged], file: IO[bytes], task: Task) -> Iterator[Judged]:
     """Writes a line for each pair as it goes by."""
-    for item in found:
+    for item in judged:
         rows = zip(item.mined.negatives, item.flag, item.decide, item.relevant, strict=True)
         lines = [
             f"{item.mined.query_id}\t{doc_id}\t{_shown(flag)}\t{_shown(decide)}\t{int(relevant)}\n"
@@ -259,10 +259,10 @@ def _shown(score: float) -> str:
     return "" if score != score else f"{score:.6g}"
 
 
-def _told(levels: Mapping[str, Opened]) -> dict[str, float]:
+def _counts(levels: Mapping[str, Opened]) -> dict[str, float]:
     """What was asked of servers, level by level, and what it costs."""
-    told: dict[str, float] = {}
+    facts: dict[str, float] = {}
     for name, level in levels.items():
-        told |= {f"{name}: {what}": count for what, count in level.counts.items() if count}
-        told |= {f"{name}: cost": round(level.cost, 6)} if level.counts else {}
-    return told
+        facts |= {f"{name}: {what}": count for what, count in level.counts.items() if count}
+        facts |= {f"{name}: cost": round(level.cost, 6)} if level.counts else {}
+    return facts

@@ -37,21 +37,21 @@ class Judged:
         if outcome == "drop-query" and self.relevant.any():
             return None
         item, out = self.mined, self.relevant | self.unread
-        found = [item.negatives[place] for place in np.flatnonzero(self.relevant).tolist()]
-        kept = [item.negatives[place] for place in np.flatnonzero(~out).tolist()]
-        positives = [*item.positives, *found] if outcome == "positive" else item.positives
-        counts = {RELEVANT: len(found), UNREADABLE: int(self.unread.sum())}
+        judged_relevant = [item.negatives[i] for i in np.flatnonzero(self.relevant).tolist()]
+        kept = [item.negatives[i] for i in np.flatnonzero(~out).tolist()]
+        positives = [*item.positives, *judged_relevant] if outcome == "positive" else item.positives
+        counts = {RELEVANT: len(judged_relevant), UNREADABLE: int(self.unread.sum())}
         dropped = {reason: count for reason, count in counts.items() if count}
         scores = np.asarray(item.scores, np.float32)[~out]
         return Negatives(item.query_id, positives, kept, scores, dropped, self._drops(out))
 
     def _drops(self, dropped: NDArray[np.bool_]) -> Drops:
         out = np.flatnonzero(dropped)
-        told = np.where(np.isnan(self.decide), self.flag, self.decide)[out]
-        ids = [self.mined.negatives[place] for place in out.tolist()]
-        reasons = [RELEVANT if self.relevant[place] else UNREADABLE for place in out.tolist()]
+        decisive = np.where(np.isnan(self.decide), self.flag, self.decide)[out]
+        ids = [self.mined.negatives[i] for i in out.tolist()]
+        reasons = [RELEVANT if self.relevant[i] else UNREADABLE for i in out.tolist()]
         chosen = np.flatnonzero(~dropped).astype(np.int32) + 1
-        return Drops(len(dropped), ids, out.astype(np.int32) + 1, reasons, told, chosen)
+        return Drops(len(dropped), ids, out.astype(np.int32) + 1, reasons, decisive, chosen)
 
 
 def cut(items: Iterable[Negatives], depth: int, facts: Counter[str]) -> Iterator[Negatives]:
@@ -74,41 +74,41 @@ def judged(
     """What the judges say of some queries' negatives; the second is asked of those alone that the first flags."""
     every = [np.ones(len(item.negatives), bool) for item in block]
     flags = [np.full(len(item.negatives), np.nan, np.float32) for item in block]
-    asked = every
+    wanted_rows = every
     if flag is not None:
         flags = _scores(flag, block, every, texts, corpus)
-        asked = [~(scores < flag.relevant_from) for scores in flags]  # also what the first could not tell
-    decided = _scores(decide, block, asked, texts, corpus)
+        wanted_rows = [~(scores < flag.relevant_from) for scores in flags]  # also what the first could not tell
+    decided = _scores(decide, block, wanted_rows, texts, corpus)
     return [
         Judged(item, first, second, second >= decide.relevant_from, wanted & np.isnan(second))
-        for item, first, second, wanted in zip(block, flags, decided, asked, strict=True)
+        for item, first, second, wanted in zip(block, flags, decided, wanted_rows, strict=True)
     ]
 
 
 def _scores(
     level: Opened,
     block: Sequence[Negatives],
-    asked: Sequence[NDArray[np.bool_]],
+    wanted_rows: Sequence[NDArray[np.bool_]],
     texts: Mapping[str, str],
     corpus: Corpus,
 ) -> list[Scores]:
     """For each query a score of each negative that is asked of, nan of the others: float32 [n]."""
-    answers = level.scores(_requests(block, asked, texts, corpus))
-    found = []
-    for item, wanted in zip(block, asked, strict=True):
+    answers = level.scores(_requests(block, wanted_rows, texts, corpus))
+    judged_relevant = []
+    for item, wanted in zip(block, wanted_rows, strict=True):
         scores, said = np.full(len(wanted), np.nan, np.float32), next(answers, ())
         if len(said) != wanted.sum():
             counts = f"{len(said)} scores for the {wanted.sum()} passages of query {item.query_id}"
             raise PluginError(f"{level.name}: the reranker gave {counts}: one a passage is needed, in their order")
         scores[wanted] = said
-        found.append(scores)
-    return found
+        judged_relevant.append(scores)
+    return judged_relevant
 
 
 def _requests(
-    block: Sequence[Negatives], asked: Sequence[NDArray[np.bool_]], texts: Mapping[str, str], corpus: Corpus
+    block: Sequence[Negatives], wanted_rows: Sequence[NDArray[np.bool_]], texts: Mapping[str, str], corpus: Corpus
 ) -> Iterator[Request]:
-    for item, wanted in zip(block, asked, strict=True):
-        doc_ids = [item.negatives[place] for place in np.flatnonzero(wanted).tolist()]
+    for item, wanted in zip(block, wanted_rows, strict=True):
+        doc_ids = [item.negatives[i] for i in np.flatnonzero(wanted).tolist()]
         rows = corpus.known_rows(doc_ids, "negative", "mine again from this corpus")
         yield texts[item.query_id], corpus.contents(rows)

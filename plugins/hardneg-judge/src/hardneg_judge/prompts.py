@@ -32,15 +32,15 @@ def built_in(scale: Scale, batch: int) -> str:
     return f"Query: {{query}}\n\n{head}:\n{{passages}}\n\n{_QUESTION[scale]}\n{form}"
 
 
-def template(given: str, scale: Scale, batch: int) -> str:
+def template(prompt: str, scale: Scale, batch: int) -> str:
     """A template from its text, from the path of a file that has it, or the built-in one where nothing is given.
 
     Raises:
         ValueError: there is no such file, or a part is missing.
     """
-    if not given:
+    if not prompt:
         return built_in(scale, batch)
-    text = given if any(f"{{{part}}}" in given for part in _PARTS) else _read(given)
+    text = prompt if any(f"{{{part}}}" in prompt for part in _PARTS) else _read(prompt)
     if lacking := [f"{{{part}}}" for part in _PARTS if f"{{{part}}}" not in text]:
         raise ValueError(f"prompt: has no {' and no '.join(lacking)}: write where the texts go")
     return text
@@ -58,4 +58,4 @@ def filled(text: str, query: str, passages: Sequence[str], numbered: bool) -> st
     """A template with its texts, and the numbers of the passages from 1. Braces within texts stay as they are."""
     listed = passages[0] if not numbered else "\n".join(f"[{i}] {text}" for i, text in enumerate(passages, 1))
     parts = {"query": query, "passages": listed}
-    return _PART.sub(lambda found: parts[found[1]], text)
+    return _PART.sub(lambda match: parts[match[1]], text)

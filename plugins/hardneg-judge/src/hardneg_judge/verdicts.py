@@ -28,20 +28,20 @@ def verdicts(answer: str, count: int, scale: Scale, numbered: bool) -> list[floa
 
 def _verdict(said: str, scale: Scale) -> float | None:
     """The word that it begins with, or else the only one that it has; nothing where it is no more than both."""
-    found = list(_WORDS[scale].finditer(said))
-    if found and not _BOTH.fullmatch(said) and not said[: found[0].start()].strip("\"'*`([# \t\n"):
-        return _MEANING[found[0][0].lower()]
-    words = {match[0].lower() for match in found}
+    matches = list(_WORDS[scale].finditer(said))
+    if matches and not _BOTH.fullmatch(said) and not said[: matches[0].start()].strip("\"'*`([# \t\n"):
+        return _MEANING[matches[0][0].lower()]
+    words = {match[0].lower() for match in matches}
     return _MEANING[words.pop()] if len(words) == 1 else None
 
 
 def _by_number(said: str, count: int, scale: Scale) -> list[float | None]:
     """From lines that begin with the number of a passage."""
-    found: dict[int, set[float | None]] = {}
+    matches: dict[int, set[float | None]] = {}
     for match in _lines(said):
-        found.setdefault(int(match[1]), set()).add(_verdict(match[2], scale))
-    told = (found.get(number, {None}) for number in range(1, count + 1))
-    return [next(iter(each)) if len(each) == 1 else None for each in told]
+        matches.setdefault(int(match[1]), set()).add(_verdict(match[2], scale))
+    by_number = (matches.get(number, {None}) for number in range(1, count + 1))
+    return [next(iter(each)) if len(each) == 1 else None for each in by_number]
 
 
 def _lines(said: str) -> Iterator[re.Match[str]]:

@@ -35,15 +35,15 @@ class Reranker(pt.Transformer):  # type: ignore[misc]
         pt.validate.result_frame(frame, extra_columns=["query", self.text])
         if not len(frame):
             return frame.assign(score=pd.Series(dtype=float), rank=pd.Series(dtype=int))
-        places = [np.asarray(rows) for rows in frame.groupby("qid", sort=False).indices.values()]
-        asked = self._requests(frame, places)
+        groups = [np.asarray(rows) for rows in frame.groupby("qid", sort=False).indices.values()]
+        requests = self._requests(frame, groups)
         parts = [
-            _ranked(frame.iloc[rows], scores) for rows, scores in zip(places, self.plugin.rerank(asked), strict=True)
+            _ranked(frame.iloc[rows], scores) for rows, scores in zip(groups, self.plugin.rerank(requests), strict=True)
         ]
         return pd.concat(parts).reset_index(drop=True)
 
-    def _requests(self, frame: pd.DataFrame, places: Sequence[Any]) -> Iterator[tuple[str, Sequence[str]]]:
-        for rows in places:
+    def _requests(self, frame: pd.DataFrame, groups: Sequence[Any]) -> Iterator[tuple[str, Sequence[str]]]:
+        for rows in groups:
             part = frame.iloc[rows]
             yield str(part["query"].iloc[0]), part[self.text].astype(str).tolist()
 
@@ -52,6 +52,6 @@ class Reranker(pt.Transformer):  # type: ignore[misc]
 
 
 def _ranked(part: pd.DataFrame, scores: Sequence[float]) -> pd.DataFrame:
-    found = np.asarray(scores, float)
-    order = np.argsort(-found, kind="stable")
-    return part.iloc[order].assign(score=found[order], rank=np.arange(len(found)))
+    values = np.asarray(scores, float)
+    order = np.argsort(-values, kind="stable")
+    return part.iloc[order].assign(score=values[order], rank=np.arange(len(values)))

@@ -20,7 +20,7 @@ from hardneg.plugin import (
     usual_store,
 )
 
-_FOUND = ("docno", "score", "rank")
+_COLUMNS = ("docno", "score", "rank")
 
 
 class Retriever(pt.Transformer):  # type: ignore[misc]
@@ -47,12 +47,12 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
             DataError: it is no run folder.
             UsageError: it has no such index.
         """
-        found = {laid.stage: laid for laid in laid_indexes(Path(folder), usual_store(store))}
-        stage = next(iter(found), None) if index is None else index
-        if stage not in found:
-            has = ", ".join(found) or "none: name the store of the recipe with `store`"
+        indexes = {laid.stage: laid for laid in laid_indexes(Path(folder), usual_store(store))}
+        stage = next(iter(indexes), None) if index is None else index
+        if stage not in indexes:
+            has = ", ".join(indexes) or "none: name the store of the recipe with `store`"
             raise UsageError(f"{folder}: no index {index or ''}; there are: {has}")
-        self._hold(found[stage], depth, device)
+        self._hold(indexes[stage], depth, device)
 
     @classmethod
     def from_index(
@@ -71,12 +71,12 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
         Raises:
             PluginError: there is no such backend.
         """
-        given = dict(backend or {})
-        opened = configure("indexes", PluginSetting(given.pop("name"), given)) if backend else None
-        made, path = cls.__new__(cls), Path(folder)
+        options = dict(backend or {})
+        opened = configure("indexes", PluginSetting(options.pop("name"), options)) if backend else None
+        retriever, path = cls.__new__(cls), Path(folder)
         spec = ModelSpec(model) if isinstance(model, str) else model
-        made._hold(LaidIndex(path.name, path, opened, spec, segments=False), depth, device)
-        return made
+        retriever._hold(LaidIndex(path.name, path, opened, spec, segments=False), depth, device)
+        return retriever
 
     def _hold(self, laid: LaidIndex, depth: int, device: str | None) -> None:
         super().__init__()
@@ -90,17 +90,17 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
     def transform(self, queries: pd.DataFrame) -> pd.DataFrame:
         """Rows of documents, for rows with `qid` and `query`; ranks are counted from 0."""
         pt.validate.query_frame(queries, extra_columns=["query"])
-        kept = queries.drop(columns=[name for name in _FOUND if name in queries])
+        kept = queries.drop(columns=[name for name in _COLUMNS if name in queries])
         if not len(kept):
             return kept.assign(docno=pd.Series(dtype=object), score=pd.Series(dtype=float), rank=pd.Series(dtype=int))
         hits = self.opened.search(kept["query"].astype(str).tolist(), self.depth)
         inside = hits.rows >= 0
         names, scores = self.opened.names, hits.scores[inside].astype(float)
         doc_ids = np.array([names[row] for row in hits.rows[inside].tolist()], object)
-        places = np.repeat(np.arange(len(kept)), inside.sum(1))
-        order = np.lexsort((doc_ids, -scores, places))  # equal scores by id, as runs are written
+        positions = np.repeat(np.arange(len(kept)), inside.sum(1))
+        order = np.lexsort((doc_ids, -scores, positions))  # equal scores by id, as runs are written
         ranks = np.broadcast_to(np.arange(inside.shape[1]), inside.shape)[inside]
-        rows = kept.iloc[places].reset_index(drop=True)
+        rows = kept.iloc[positions].reset_index(drop=True)
         return rows.assign(docno=doc_ids[order], score=scores[order], rank=ranks)
 
     def __repr__(self) -> str:

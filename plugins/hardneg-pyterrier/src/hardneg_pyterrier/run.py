@@ -29,12 +29,12 @@ class Run(pt.Transformer):  # type: ignore[misc]
         """Rows of documents, for rows with `qid`; ranks are counted from 0."""
         pt.validate.query_frame(queries, extra_columns=[])
         kept = queries.drop(columns=[name for name in ("docno", "score", "rank") if name in queries])
-        parts = [self._found(str(query_id)) for query_id in kept["qid"]]
-        found = pd.concat(parts) if parts else self._found("")
-        rows = kept.iloc[[place for place, part in enumerate(parts) for _ in range(len(part))]]
-        return pd.concat([rows.reset_index(drop=True), found.reset_index(drop=True)], axis=1)
+        parts = [self._hits(str(query_id)) for query_id in kept["qid"]]
+        hits = pd.concat(parts) if parts else self._hits("")
+        rows = kept.iloc[[i for i, part in enumerate(parts) for _ in range(len(part))]]
+        return pd.concat([rows.reset_index(drop=True), hits.reset_index(drop=True)], axis=1)
 
-    def _found(self, query_id: str) -> pd.DataFrame:
+    def _hits(self, query_id: str) -> pd.DataFrame:
         ranked = self.lists.get(query_id, _EMPTY)
         count = min(self.depth, len(ranked.doc_ids))
         scores = pd.Series([float(score) for score in ranked.scores[:count]], dtype=float)

@@ -16,8 +16,8 @@ class ClusterLost(ArtifactError):
 
     def __init__(self, started: bool) -> None:
         self.started = started
-        told = "the Ray processes of this machine are gone; what was finished is kept"
-        super().__init__(f"{told}, the same command goes on from there")
+        reason = "the Ray processes of this machine are gone; what was finished is kept"
+        super().__init__(f"{reason}, the same command goes on from there")
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Needs:
     num_cpus: float
 
     @property
-    def told(self) -> str:
+    def words(self) -> str:
         """In words."""
         return f"{self.num_gpus:g} GPU and {self.num_cpus:g} cores" if self.num_gpus else f"{self.num_cpus:g} cores"
 

@@ -100,8 +100,8 @@ class Crew:
         waiting: Mapping[Any, Member] = {member.waited: member for member in self.members if member.waited is not None}
         if not waiting:
             return
-        found, _ = ray.wait(list(waiting), num_returns=1, timeout=seconds, fetch_local=False)
-        for waited in found:
+        done, _ = ray.wait(list(waiting), num_returns=1, timeout=seconds, fetch_local=False)
+        for waited in done:
             yield waiting[waited], self._read(waiting[waited])
 
     def _read(self, member: Member) -> Report | None:

@@ -14,8 +14,8 @@ def choices_file(folder: Path) -> Path:
 
 def choices_in(path: Path) -> dict[str, str]:
     """The choices that a file tells, by subject; none where there is no file."""
-    found: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return found
+    chosen: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return chosen
 
 
 class Desk:
@@ -26,7 +26,7 @@ class Desk:
 
     def __init__(self, choices: Path, folders: Sequence[Path]) -> None:
         """With the choices in a file, if it is there; only files below `folders` are given."""
-        self._place, self._folders = choices, [folder.resolve() for folder in folders]
+        self._file, self._folders = choices, [folder.resolve() for folder in folders]
         self._choices = choices_in(choices)
 
     def chosen(self, subject: str) -> str | None:
@@ -37,14 +37,14 @@ class Desk:
         """What holds for all: the first proposal."""
         if subject not in self._choices:
             self._choices[subject] = proposal
-            replace_text(self._place, json.dumps(self._choices, indent=1, sort_keys=True))
+            replace_text(self._file, json.dumps(self._choices, indent=1, sort_keys=True))
         return self._choices[subject]
 
     def files(self, folder: Path) -> list[tuple[str, int]]:
         """The place in a folder, and the bytes, of each of its files."""
         inside = self._checked(folder)
-        found = [path for path in sorted(inside.rglob("*")) if path.is_file()]
-        return [(path.relative_to(inside).as_posix(), path.stat().st_size) for path in found]
+        files = [path for path in sorted(inside.rglob("*")) if path.is_file()]
+        return [(path.relative_to(inside).as_posix(), path.stat().st_size) for path in files]
 
     def size(self, path: Path) -> int | None:
         """The bytes of a file; None where there is none."""

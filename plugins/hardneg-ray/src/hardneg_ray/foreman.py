@@ -12,7 +12,7 @@ from hardneg_ray.cluster import Cluster
 from hardneg_ray.crew import Crew, Lost, Member
 from hardneg_ray.desk import Desk, choices_file
 from hardneg_ray.ranges import Ranges
-from hardneg_ray.reports import Failed, Made, Opened, Report
+from hardneg_ray.reports import Block, Failed, Opened, Report
 from hardneg_ray.travel import manifests
 from hardneg_ray.worker import Assignment
 
@@ -88,17 +88,17 @@ class Foreman:
 
     def _check_room(self) -> None:
         if not self.crew.anyone_there():
-            told = (
-                f"no room for an actor of {self.crew.needs.told} within {self.crew.cluster.options.patience:g} seconds"
+            problem = (
+                f"no room for an actor of {self.crew.needs.words} within {self.crew.cluster.options.patience:g} seconds"
             )
-            raise UsageError(f"--engine ray: {told}: see `ray status`, and options num_gpus and num_cpus")
+            raise UsageError(f"--engine ray: {problem}: see `ray status`, and options num_gpus and num_cpus")
 
     def _take(self, member: Member, report: Report | None) -> None:
         if isinstance(report, Failed):
             raise report.error()
         if isinstance(report, Opened):
             member.opened = report
-        elif isinstance(report, Made):
+        elif isinstance(report, Block):
             if report.content is not None:
                 self.blocks.write(report.number, report.content)
             member.numbers.remove(report.number)
@@ -115,10 +115,10 @@ class Foreman:
         self.unopened += not member.opened
         times = max(self.ranges.give_back(left), self.unopened)
         where = f" on {member.opened.node}" if member.opened else ""
-        told = f"{self.context.name}: an actor{where} was lost"
+        problem = f"{self.context.name}: an actor{where} was lost"
         if times >= self.crew.cluster.options.losses:
             at = f" with block {left[0]}" if left else " before it had opened the stage"
             raise ArtifactError(
-                f"{told}{at}, for the {times}th time: is there memory enough? What was finished is kept"
+                f"{problem}{at}, for the {times}th time: is there memory enough? What was finished is kept"
             )
-        self.context.progress.note(f"{told}; others make its {len(left)} blocks")
+        self.context.progress.note(f"{problem}; others make its {len(left)} blocks")

@@ -22,7 +22,7 @@ from hardneg_ray.fenced import fenced
 _MEETING, _PAUSE = 60.0, 1.0  # seconds that a cluster may take to answer, and between two looks
 _STARTS = 3
 _LOOK = 0.05  # seconds
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 _QUIET: dict[str, Any] = {"log_to_driver": False, "configure_logging": True, "logging_level": "error"}
 
 
@@ -45,24 +45,24 @@ def joined(options: Ray) -> Iterator[Cluster]:
 
 
 @contextmanager
-def beside(work: Callable[[], Made]) -> Iterator[Made]:
+def beside(work: Callable[[], Result]) -> Iterator[Result]:
     """What some work gives, done in a thread that lives as long as the block.
 
     So this thread hears at once that it is asked to end, and as it always does: Ray waits in C code while it starts,
     and puts its own handlers of signals in place of the program's. Processes that Ray starts end with that thread.
     """
-    made, over = Future[Made](), threading.Event()
+    result, over = Future[Result](), threading.Event()
 
     def run() -> None:
         try:
-            made.set_result(work())
+            result.set_result(work())
         except BaseException as error:
-            made.set_exception(error)
+            result.set_exception(error)
         over.wait()
 
     threading.Thread(target=run, name="joining", daemon=True).start()
     try:
-        yield _awaited(made)
+        yield _awaited(result)
     except BaseException:
         signal.alarm(0)  # Ray's handler calls the program's, but has the process aborted if it is there 3 seconds later
         raise
@@ -70,13 +70,13 @@ def beside(work: Callable[[], Made]) -> Iterator[Made]:
         over.set()
 
 
-def _awaited(made: Future[Made]) -> Made:
+def _awaited(result: Future[Result]) -> Result:
     """The result; until it is there, and then once more, the program's handlers of signals are put back."""
-    while not made.done():
+    while not result.done():
         _hear()
-        wait([made], _LOOK)
+        wait([result], _LOOK)
     _hear()
-    return made.result()
+    return result.result()
 
 
 def _hear() -> None:
@@ -110,8 +110,8 @@ def _start(object_store_memory: int) -> bool:
             ray.shutdown()
             if not left:
                 reason = str(error).split(". ")[0]
-                told = f"Ray could not be started on this machine in {_STARTS} tries ({reason}); is it busy?"
-                raise ArtifactError(f"{told} Run it again") from error
+                problem = f"Ray could not be started on this machine in {_STARTS} tries ({reason}); is it busy?"
+                raise ArtifactError(f"{problem} Run it again") from error
         else:
             break
     return True

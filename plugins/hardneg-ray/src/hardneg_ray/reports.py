@@ -17,7 +17,7 @@ class Opened:
 
 
 @dataclass(frozen=True)
-class Made:
+class Block:
     """A block is made; content: of one that the driver is to write."""
 
     number: int
@@ -44,9 +44,9 @@ class Failed:
         if not self.kind:
             return RuntimeError(f"an actor failed:\n{self.trace}")
         kind = getattr(hardneg.plugin, self.kind)
-        made: HardnegError = kind.__new__(kind)
-        HardnegError.__init__(made, self.text)
-        return made
+        raised: HardnegError = kind.__new__(kind)
+        HardnegError.__init__(raised, self.text)
+        return raised
 
 
-Report = Opened | Made | Failed
+Report = Opened | Block | Failed

@@ -31,9 +31,9 @@ class Traveller:
         """With this machine's own store where none is named."""
         return cls(desk, usual_store(store), manifests)
 
-    def inputs(self, given: Mapping[str, ArtifactInput]) -> dict[str, ArtifactInput]:
+    def inputs(self, inputs: Mapping[str, ArtifactInput]) -> dict[str, ArtifactInput]:
         """The same inputs, where they lie on this machine."""
-        return {name: self._here(item, self.manifests.get(name)) for name, item in given.items()}
+        return {name: self._here(item, self.manifests.get(name)) for name, item in inputs.items()}
 
     def _here(self, item: ArtifactInput, manifest: str | None) -> ArtifactInput:
         if item.path is None or _manifest(item.path) == manifest is not None:
@@ -52,9 +52,9 @@ class Traveller:
         folder = self.store.workspace(key)
         self.copied(source, folder, last=MANIFEST)
         self.store.recover(key)
-        found = self.store.find(key)
-        noted = {name: told for name, told in found.files.items() if told} if found else {}
-        wrong = [name for name, told in noted.items() if told != file_digest(self.store.path(key) / name)]
+        artifact = self.store.find(key)
+        noted = {name: expected for name, expected in artifact.files.items() if expected} if artifact else {}
+        wrong = [name for name, expected in noted.items() if expected != file_digest(self.store.path(key) / name)]
         if wrong:
             self.store.discard(key)
             raise ArtifactError(f"{self.store.path(key)}: {', '.join(wrong)}: the bytes have changed on the way")

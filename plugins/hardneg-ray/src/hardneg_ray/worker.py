@@ -12,7 +12,7 @@ from typing import Any
 import ray
 
 from hardneg.plugin import QUERIES, StageBlocks, StageContext, StageSpec, plugin_errors, settle_by
-from hardneg_ray.reports import Failed, Made, Opened, Report
+from hardneg_ray.reports import Block, Failed, Opened, Report
 from hardneg_ray.roster import Roster
 from hardneg_ray.travel import Traveller
 
@@ -53,13 +53,13 @@ class BlockActor:
         return report
 
     def _open(self) -> Report:
-        given = self._assignment
-        settle_by(partial(_settled, given.desk))
-        self._shared = self._sees() if given.shared is None else given.shared
-        traveller = Traveller.of(given.desk, given.store, given.manifests)
-        folder = given.context.folder if self._shared else self._own_folder(traveller)
-        self._context = replace(given.context, folder=folder, inputs=traveller.inputs(given.context.inputs))
-        self._blocks = self._context.spec.blocks(self._context, given.writer)
+        own = self._assignment
+        settle_by(partial(_settled, own.desk))
+        self._shared = self._sees() if own.shared is None else own.shared
+        traveller = Traveller.of(own.desk, own.store, own.manifests)
+        folder = own.context.folder if self._shared else self._own_folder(traveller)
+        self._context = replace(own.context, folder=folder, inputs=traveller.inputs(own.context.inputs))
+        self._blocks = self._context.spec.blocks(self._context, own.writer)
         return Opened(socket.gethostname(), self._shared)
 
     def _sees(self) -> bool:
@@ -82,24 +82,24 @@ class BlockActor:
         """Each of these blocks when it is written, or to be written by the driver; an error ends them."""
         blocks = self._blocks
         assert blocks is not None
-        made = blocks.make(numbers)
+        produced = blocks.make(numbers)
         while True:
-            report = self._reported(partial(self._next, blocks, made))
+            report = self._reported(partial(self._next, blocks, produced))
             if report is None:
                 return
             yield report
             if isinstance(report, Failed):
                 return
 
-    def _next(self, blocks: StageBlocks, made: Iterator[tuple[int, Any]]) -> Report | None:
-        number, content = next(made, (-1, None))
+    def _next(self, blocks: StageBlocks, produced: Iterator[tuple[int, Any]]) -> Report | None:
+        number, content = next(produced, (-1, None))
         if number < 0:
             return None
         if not self._shared:
-            return Made(number, content)
+            return Block(number, content)
         with self._roster.writing(self._assignment.name):
             blocks.write(number, content)
-        return Made(number)
+        return Block(number)
 
     def _reported(self, work: Callable[[], Any]) -> Any:
         """What some work gives, or its error as data."""

@@ -21,7 +21,6 @@ from hardneg.datasets.held_out import Withheld
 from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
 from hardneg.encoders.open.prompts import PromptName
 from hardneg.encoders.spec import ModelSpec
-from hardneg.evaluation.metrics import answer_cutoffs, parse_metrics
 from hardneg.formats.segments import Segments
 from hardneg.records.errors import UsageError
 from hardneg.records.types import PluginSetting
@@ -185,6 +184,8 @@ class _Checked(Protocol):
 
 def known_metric(name: str) -> str:
     """The name of a metric of judged lists; a ValueError where there is no such metric."""
+    from hardneg.evaluation.metrics import parse_metrics
+
     try:
         parse_metrics([name])
     except UsageError as error:
@@ -194,6 +195,8 @@ def known_metric(name: str) -> str:
 
 def known_measure(name: str) -> str:
     """The name of a metric, `answer@k` among them."""
+    from hardneg.evaluation.metrics import answer_cutoffs
+
     return name if answer_cutoffs([name]) else known_metric(name)
 
 

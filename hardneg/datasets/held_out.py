@@ -4,11 +4,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from hardneg.formats.source_files import Part, parts_of
 from hardneg.records.errors import DataError
 from hardneg.records.types import Answers, Collection, Document, HasAnswers, Judgement, Query
 from hardneg.runtime.seeding import SEED, derive_seed
+
+if TYPE_CHECKING:
+    from hardneg.formats.source_files import Part
 
 UNLABELLED = "unlabelled"
 _TRAIN = "train"
@@ -92,8 +95,10 @@ class WithheldCollection:
         """What the whole collection noted."""
         return self.whole.notes()
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> "Iterator[Part]":
         """The parts of the whole, so that a mistake has its place."""
+        from hardneg.formats.source_files import parts_of
+
         return parts_of(self.whole)
 
     def _moves(self, query_id: str) -> bool:

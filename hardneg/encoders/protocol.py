@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 from hardneg.encoders.open.configuration import Shape
 from hardneg.encoders.spec import FullSpec, Side
 from hardneg.formats.segments import Segments
-from hardneg.records.types import Encoded, Lookup
+from hardneg.records.types import Lookup
 from hardneg.runtime.progress import Progress
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hardneg.encoders.open.resolved import ResolvedModel
     from hardneg.encoders.tokens.kept_ids import KeptIds
     from hardneg.formats.corpus import Corpus
+    from hardneg.records.types import Encoded
     from hardneg.runtime.distributed import World
 
 Form = Literal["vectors", "weights", "token-vectors"]
@@ -87,12 +88,12 @@ class TextEncoder(Protocol):
 
     def encode(
         self, texts: Sequence[str], side: Side, options: "EncodeOptions" = ..., progress: Progress = ...
-    ) -> Encoded:
+    ) -> "Encoded":
         """The texts in order. Raises ModelError where one cannot be encoded."""
 
     def encode_windows(
         self, windows: TextWindows, side: Side, options: "EncodeOptions", advance: Callable[[int], None]
-    ) -> Iterator[tuple[int, Encoded]]:
+    ) -> "Iterator[tuple[int, Encoded]]":
         """For each window the number of its first text and what its texts are encoded into; few windows are held."""
 
     def rows(

@@ -7,12 +7,14 @@ The vectors of a document lie one after the other, under the ids `D#0`, `D#1`, .
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from hardneg.records.errors import ArtifactError
 from hardneg.records.wording import counted
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 DELIMITER = "#"
 _CHUNK = 16 << 20  # bytes of a docid file, read at a time
@@ -54,14 +56,16 @@ class Windows:
     cut_off: bool [n], whether tokens are left behind the last segment.
     """
 
-    starts: NDArray[np.int64]
-    stops: NDArray[np.int64]
-    document: NDArray[np.int64]
-    counts: NDArray[np.int64]
-    cut_off: NDArray[np.bool_]
+    starts: "NDArray[np.int64]"
+    stops: "NDArray[np.int64]"
+    document: "NDArray[np.int64]"
+    counts: "NDArray[np.int64]"
+    cut_off: "NDArray[np.bool_]"
 
 
-def windows(lengths: NDArray[np.int64], size: NDArray[np.int64], stride: NDArray[np.int64], count: int) -> Windows:
+def windows(
+    lengths: "NDArray[np.int64]", size: "NDArray[np.int64]", stride: "NDArray[np.int64]", count: int
+) -> Windows:
     """Cuts documents of so many tokens; an empty one has one empty segment.
 
     Args:
@@ -70,6 +74,8 @@ def windows(lengths: NDArray[np.int64], size: NDArray[np.int64], stride: NDArray
         stride: int64 [n], tokens between starts, at most `size`.
         count: the most segments of one document.
     """
+    import numpy as np
+
     wanted = 1 + -(-np.maximum(lengths - size, 0) // stride)
     counts = np.minimum(wanted, count)
     document = np.repeat(np.arange(len(lengths)), counts)
@@ -85,7 +91,7 @@ def segment_ids(doc_ids: Iterable[str], counts: Iterable[int]) -> Iterator[str]:
         yield from (f"{doc_id}{DELIMITER}{number}" for number in range(count))
 
 
-def document_rows(folder: Path, doc_ids: Sequence[str]) -> NDArray[np.int64] | None:
+def document_rows(folder: Path, doc_ids: Sequence[str]) -> "NDArray[np.int64] | None":
     """How the vectors of an index folder belong to the documents of its corpus; None for one vector a document.
 
     A document's own id may end in `#0`, so the corpus's first id decides: `D` with a vector `D#0` has segments.
@@ -110,12 +116,14 @@ def document_rows(folder: Path, doc_ids: Sequence[str]) -> NDArray[np.int64] | N
     return first
 
 
-def first_rows(path: Path) -> NDArray[np.int64]:
+def first_rows(path: Path) -> "NDArray[np.int64]":
     """int64 [D + 1], the row at which each document of a `docid` file begins, and the number of rows.
 
     Raises:
         ArtifactError: a line does not end in `#` and the number of its segment, counted from 0 within a document.
     """
+    import numpy as np
+
     parts = [np.empty(0, np.int64)]
     row, begun = 0, -1
     for text in _whole_lines(path):
@@ -133,7 +141,9 @@ def first_rows(path: Path) -> NDArray[np.int64]:
     return np.concatenate([*parts, [row]])
 
 
-def _whole_lines(path: Path) -> Iterator[NDArray[np.uint8]]:
+def _whole_lines(path: Path) -> "Iterator[NDArray[np.uint8]]":
+    import numpy as np
+
     rest = b""
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
@@ -146,8 +156,10 @@ def _whole_lines(path: Path) -> Iterator[NDArray[np.uint8]]:
         yield np.frombuffer(rest + b"\n", np.uint8)
 
 
-def _numbers(text: NDArray[np.uint8]) -> NDArray[np.int64]:
+def _numbers(text: "NDArray[np.uint8]") -> "NDArray[np.int64]":
     """The number behind the last delimiter of each line: int64 [lines], -1 where there is none."""
+    import numpy as np
+
     ends = np.flatnonzero(text == ord("\n"))
     begins = np.append(0, ends[:-1] + 1)
     marks = np.append(-1, np.flatnonzero(text == ord(DELIMITER)))

@@ -13,7 +13,6 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.formats.runs import strictly_decreasing
 from hardneg.records.errors import MissingDependency
 from hardneg.records.types import RankedList
 from hardneg.runtime.spare_home import spare_home
@@ -173,6 +172,8 @@ def _as_ranx(lists: Sequence[RankedList], doc_ids: Sequence[Sequence[str]]) -> A
     compile anew. Equal scores are made to differ, so that its ranks are the run's.
     """
     from ranx import Run
+
+    from hardneg.formats.runs import strictly_decreasing
 
     queries = {}
     for number, (ranked, known) in enumerate(zip(lists, doc_ids, strict=True)):

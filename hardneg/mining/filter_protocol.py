@@ -1,12 +1,13 @@
 """The shape of filters, and what they read."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 from hardneg.records.types import Candidates, Document
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class FilterTexts(Protocol):
@@ -25,7 +26,7 @@ class FilterTexts(Protocol):
 class AnswerFinder(Protocol):
     """Finds the short answers to queries in documents, as words or by regular expressions."""
 
-    def in_lists(self, query_ids: Sequence[str], lists: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
+    def in_lists(self, query_ids: Sequence[str], lists: Sequence[Sequence[str]]) -> "NDArray[np.bool_]":
         """Whether each document of each query's list has an answer: bool [Q, k], k the length of the longest."""
 
 

@@ -5,17 +5,25 @@ A plugin needs nothing of hardneg but this module.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkable
-
-import numpy as np
-from numpy.typing import NDArray
-
-from hardneg.records.encoded import Encoded as Encoded
-from hardneg.records.encoded import SparseRows as SparseRows
-from hardneg.records.encoded import TokenVectors as TokenVectors
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from torch import Tensor
+
+    from hardneg.records.encoded import Encoded as Encoded
+    from hardneg.records.encoded import SparseRows as SparseRows
+    from hardneg.records.encoded import TokenVectors as TokenVectors
+
+
+def __getattr__(name: str) -> Any:
+    """The forms of encoded texts, which bring numpy in."""
+    if name not in ("Encoded", "SparseRows", "TokenVectors"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from hardneg.records import encoded
+
+    return getattr(encoded, name)
 
 
 class Document(NamedTuple):
@@ -145,8 +153,8 @@ class Hits:
     scores: float32 [Q, k], descending; -inf where rows is -1.
     """
 
-    rows: NDArray[np.int64]
-    scores: NDArray[np.float32]
+    rows: "NDArray[np.int64]"
+    scores: "NDArray[np.float32]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +162,7 @@ class RankedList:
     """One query's entries of one run, best first: doc_ids, and float32 scores [n], descending."""
 
     doc_ids: Sequence[str]
-    scores: NDArray[np.float32]
+    scores: "NDArray[np.float32]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +184,9 @@ class Candidates:
     @property
     def ranking(self) -> RankedList:
         """The list to select from: the first of `hits`, or an empty one."""
-        empty = RankedList((), np.empty(0, np.float32))
-        return next(iter(self.hits.values()), empty)
+        import numpy as np
+
+        return next(iter(self.hits.values()), None) or RankedList((), np.empty(0, np.float32))
 
     @property
     def listed(self) -> list[str]:
@@ -196,10 +205,10 @@ class Drops:
 
     candidates: int
     doc_ids: Sequence[str]
-    ranks: NDArray[np.int32]
+    ranks: "NDArray[np.int32]"
     reasons: Sequence[str]
-    scores: NDArray[np.float32]
-    chosen: NDArray[np.int32]
+    scores: "NDArray[np.float32]"
+    chosen: "NDArray[np.int32]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +222,7 @@ class Negatives:
     query_id: str
     positives: Sequence[str]
     negatives: Sequence[str]
-    scores: NDArray[np.float32]
+    scores: "NDArray[np.float32]"
     dropped: Mapping[str, int] = field(default_factory=dict)
     drops: Drops | None = None
     noted: Sequence[str] = ()

@@ -8,25 +8,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
-
-from hardneg.records.types import (
-    BuildCost,
-    Candidates,
-    Collection,
-    Encoded,
-    EncodedBatch,
-    Hits,
-    Lookup,
-    Negatives,
-    ScoreBatch,
-)
+from hardneg.records.types import BuildCost, Candidates, Collection, EncodedBatch, Hits, Lookup, Negatives, ScoreBatch
 from hardneg.runtime.progress import Progress
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from sentence_transformers import CrossEncoder
     from torch import Tensor
+
+    from hardneg.records.types import Encoded
 
 
 class StageBlocks(Protocol):
@@ -111,7 +102,7 @@ class Regularizer(Protocol):
 class Searcher(Protocol):
     """An opened index."""
 
-    def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
+    def search(self, queries: "Sequence[str] | Encoded", k: int) -> Hits:
         """The best k documents of each query: texts for a lexical index, or as the index's own encoder gives them.
 
         A k larger than the corpus is allowed; what is missing is padded with -1.
@@ -125,7 +116,7 @@ class StoredSearcher(Searcher, Protocol):
     Where its documents may be large it says as `at_once: int` how many are to be asked for at a time.
     """
 
-    def encoded(self, rows: NDArray[np.int64]) -> Encoded:
+    def encoded(self, rows: "NDArray[np.int64]") -> "Encoded":
         """What the index holds of rows int64 [n], decoded: a query's score with it is the index's own but for noise."""
 
 
@@ -133,7 +124,7 @@ class StoredSearcher(Searcher, Protocol):
 class DenseSearcher(Searcher, Protocol):
     """An opened index over vectors."""
 
-    def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    def vectors(self, rows: "NDArray[np.int64]") -> "NDArray[np.float32]":
         """The vectors of rows int64 [n] as the index holds them, float32 [n, d], decoded and rotated back.
 
         A query's inner product with such a vector is the index's own score but for float noise.
@@ -147,20 +138,20 @@ class ProductSearcher(DenseSearcher, Protocol):
     The vector of a row is the M centroids of its codes in a line, times the transposed rotation where there is one.
     """
 
-    def codes(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
+    def codes(self, rows: "NDArray[np.int64]") -> "NDArray[np.uint8]":
         """The codes of rows int64 [n]: uint8 [n, M]."""
 
-    def centroids(self) -> NDArray[np.float32]:
+    def centroids(self) -> "NDArray[np.float32]":
         """float32 [M, C, d / M], with C = 256 for codes of 8 bits."""
 
-    def rotation(self) -> NDArray[np.float32] | None:
+    def rotation(self) -> "NDArray[np.float32] | None":
         """float32 [d, d], what a vector x is multiplied with, R x, before it is cut into M parts; None: nothing."""
 
-    def write_with_centroids(self, out: Path, centroids: NDArray[np.float32]) -> None:
+    def write_with_centroids(self, out: Path, centroids: "NDArray[np.float32]") -> None:
         """Writes an index of the same kind and codes in folder `out`, with other centroids, float32 [M, C, d / M]."""
 
 
-RowLookup = Callable[[Sequence[str]], NDArray[np.int64]]
+RowLookup = Callable[[Sequence[str]], "NDArray[np.int64]"]
 """Gives the row numbers of document ids, int64 [n]; -1 for unknown ones."""
 
 

@@ -1,10 +1,11 @@
 """Which of a query's negatives an example has: places in its list, drawn evenly, by rank or by a teacher's margins."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Drawn = Literal["uniformly", "margin_bins"]
 Windows = tuple[tuple[int, int], ...]
@@ -32,13 +33,13 @@ class Drawing:
         return (skip if skip < count else max(0, count - width)), min(depth, count)
 
 
-def uniformly(count: int, width: int, source: np.random.Generator) -> NDArray[np.int64]:
+def uniformly(count: int, width: int, source: "np.random.Generator") -> "NDArray[np.int64]":
     """Places below `count`, int64 [width], without replacement where there are enough."""
     places: NDArray[np.int64] = source.choice(count, width, replace=count < width)
     return places
 
 
-def margin_bins(scores: NDArray[np.float32]) -> NDArray[np.int64]:
+def margin_bins(scores: "NDArray[np.float32]") -> "NDArray[np.int64]":
     """The bin of each negative by its margin: of ten bins of equal width from the least margin to the largest.
 
     A margin is the teacher's score of the positive less that of the negative. The former is in all margins of a query,
@@ -53,6 +54,8 @@ def margin_bins(scores: NDArray[np.float32]) -> NDArray[np.int64]:
     Source: Hofstätter et al., Efficiently Teaching an Effective Dense Retriever with Balanced Topic Aware Sampling
     (SIGIR 2021), section 3.2, Eq. 5.
     """
+    import numpy as np
+
     margins, known = -scores.astype(np.float64), ~np.isnan(scores)
     if not known.any():
         return np.full(len(scores), -1, np.int64)
@@ -63,7 +66,7 @@ def margin_bins(scores: NDArray[np.float32]) -> NDArray[np.int64]:
     return bins
 
 
-def by_margin(scores: NDArray[np.float32], width: int, source: np.random.Generator) -> NDArray[np.int64]:
+def by_margin(scores: "NDArray[np.float32]", width: int, source: "np.random.Generator") -> "NDArray[np.int64]":
     """Places of negatives, int64 [width]: each of a random bin of those that have any, and there of any place.
 
     Without replacement where the teacher has scored enough; evenly of all where it has scored none.
@@ -73,6 +76,8 @@ def by_margin(scores: NDArray[np.float32], width: int, source: np.random.Generat
         width: how many to draw.
         source: of the draws.
     """
+    import numpy as np
+
     bins = margin_bins(scores)
     if (bins < 0).all():
         return uniformly(len(scores), width, source)

@@ -10,15 +10,11 @@ from pydantic import Field
 from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import Attention, ModelSpec
 from hardneg.fields import FREE, LATER, START, Name, Option, OwnCut, Reference, Trait
-from hardneg.formats.collection import StoredCollection
-from hardneg.formats.vectors.shards import BEGUN_CUT, SHARDS, index_bytes
-from hardneg.formats.vectors.sparse_store import SHAPE
 from hardneg.records.wording import counted
 from hardneg.runtime.distributed import world
 from hardneg.store.artifacts import SCRATCH
 from hardneg.store.digest import digest
 from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
-from hardneg.verbs.shared.inputs import open_corpus, open_encoder
 from hardneg.verbs.shared.places import TAKEN, place_problems, taken_shards
 from hardneg.verbs.shared.stage_spec import FORMS, IndexSpec, RecipeView, Row, Sizes, encoding
 
@@ -28,6 +24,7 @@ if TYPE_CHECKING:
     from hardneg.encoders.inference import EncodeOptions
     from hardneg.encoders.protocol import StoredRows, TextEncoder
     from hardneg.encoders.tokens.segmenting import SegmentedCorpus
+    from hardneg.formats.collection import StoredCollection
     from hardneg.indexes.kernels.exact.exact import ExactOptions
     from hardneg.records.types import Encoded
     from hardneg.registry.protocols import Searcher, StageBlocks
@@ -105,7 +102,11 @@ class Encode(IndexSpec):
         return encoding(self.segments, sizes)
 
     def open_index(
-        self, source: ArtifactInput, collection: StoredCollection, options: "ExactOptions", progress: "Progress | None"
+        self,
+        source: ArtifactInput,
+        collection: "StoredCollection",
+        options: "ExactOptions",
+        progress: "Progress | None",
     ) -> "Searcher":
         """What its files say it is, searched exactly."""
         from hardneg.indexes.open_store import open_store
@@ -137,6 +138,7 @@ class Encode(IndexSpec):
         """The model, and what it is to encode. Raises ArtifactError where a stopped run has cut other blocks."""
         from hardneg.encoders.corpus.stream import block_sizes
         from hardneg.formats.vectors.journal import check_sizes
+        from hardneg.verbs.shared.inputs import open_corpus, open_encoder
 
         corpus = open_corpus(context)
         encoder = open_encoder(context.inputs["model"], context.device, self.precision)
@@ -159,6 +161,9 @@ class Encode(IndexSpec):
 
     def _in_shards(self, context: "StageContext[Encode]") -> bool:
         """Whether shards are wanted, or were begun by a run that was stopped."""
+        from hardneg.formats.vectors.shards import BEGUN_CUT
+        from hardneg.formats.vectors.sparse_store import SHAPE
+
         begun = (context.folder / BEGUN_CUT).exists()
         one = (context.folder / "index").exists() or (context.folder / SHAPE).exists()
         return begun or (not one and (self.shards or self.shard_rows or self.place) is not None)
@@ -231,6 +236,7 @@ class EncodedBlocks:
 def _finished(context: StageContext[Encode], encoder: "TextEncoder", rows: "StoredRows") -> dict[str, int]:
     """Leaves the index alone in its folder, and tells of it."""
     from hardneg.encoders.tokens.segmenting import SegmentedCorpus
+    from hardneg.formats.vectors.shards import SHARDS, index_bytes
 
     if world().first:
         shards = [path.name for path in context.folder.glob("shard-*") if path.is_dir()]

@@ -7,21 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from hardneg.evaluation.levels import LEVEL
-from hardneg.evaluation.notes import cut_below, cutoff, graded, judgement_notes, run_notes
 from hardneg.fields import LATER, MEASURED, RELEVANT, SPLIT, AnswerMatch, MeasureName, Name, has_answers
-from hardneg.formats.collection import StoredCollection
-from hardneg.formats.runs import read_run
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import METRICS, RUN
 from hardneg.records.wording import counted, joined, suggestion
 from hardneg.runtime.seeding import SEED
 from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
-from hardneg.verbs.shared.inputs import open_collection
 from hardneg.verbs.shared.seeded import BySeed, SeededStages, by_label
 from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, StageSpec
 
 if TYPE_CHECKING:
     from hardneg.evaluation.metrics import Scores
+    from hardneg.formats.collection import StoredCollection
 
 
 class Evaluate(StageSpec):
@@ -74,6 +71,8 @@ class Evaluate(StageSpec):
                 yield f"shared_seeds.{place}: {' and '.join(pair)} must be rows of the same seeds: leave it out"
 
     def _problems_of_metrics(self, recipe: RecipeView) -> Iterator[str]:
+        from hardneg.evaluation.notes import cut_below, cutoff
+
         for label, names in self.metrics_of.items():
             if label not in self.runs:
                 yield f"metrics_of.{label}: no row {label!r}{suggestion(label, self.runs)}"
@@ -90,6 +89,8 @@ class Evaluate(StageSpec):
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Answers, where a metric is about them; a judgement of the relevance level."""
+        from hardneg.evaluation.notes import graded
+
         asked = [name for name in self.metrics if name.startswith("answer@")]
         if asked and not has_answers(collection, self.split):
             yield f"metrics: {asked[0]} needs answers, and split {self.split} has none: take another dataset or metric"
@@ -142,6 +143,7 @@ class Evaluate(StageSpec):
         from hardneg.evaluation.seeds import averaged, by_system
         from hardneg.evaluation.significance import Randomisation, compare_all
         from hardneg.evaluation.two_level import compare_over_seeds
+        from hardneg.verbs.shared.inputs import open_collection
 
         named = {"baselines": self.baselines} | {f"marks.{sign}": rows for sign, rows in self.marks.items()}
         for place, label in ((place, label) for place, rows in named.items() for label in rows):
@@ -162,11 +164,13 @@ class Evaluate(StageSpec):
 
 
 def _scores(
-    context: StageContext[Evaluate], collection: StoredCollection
+    context: StageContext[Evaluate], collection: "StoredCollection"
 ) -> tuple[dict[str, "Scores"], dict[str, int], list[str]]:
     """Each run's scores by its path, metrics in the order asked for; what was left out; what must be known besides."""
     from hardneg.evaluation.metrics import answer_coverage, answer_cutoffs, evaluate
+    from hardneg.evaluation.notes import judgement_notes, run_notes
     from hardneg.formats.answer_matching import PassageAnswers
+    from hardneg.formats.runs import read_run
 
     spec, cutoffs, paths = context.spec, answer_cutoffs(context.spec.metrics), by_label(context.spec.runs)
     by_judgements = [name for name in spec.metrics if name not in cutoffs]

@@ -4,24 +4,22 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
-from hardneg.evaluation.notes import cut_below
 from hardneg.fields import LATER, MEASURED, RELEVANT, MetricName, Name, Option, Reference, marked_references
-from hardneg.formats.collection import StoredCollection
-from hardneg.formats.runs import lists_side_by_side, read_run, write_run
 from hardneg.fusion.methods import AnyMethod, Fusion, Norm
-from hardneg.fusion.tuning import Development, check_development, check_grid, numbers, to_json, tune
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import RUN, TUNING
 from hardneg.records.types import RankedList
 from hardneg.records.wording import suggestion
 from hardneg.store.atomic_write import replace_text
 from hardneg.verbs.shared.context import Facts, StageContext
-from hardneg.verbs.shared.inputs import open_collection
 from hardneg.verbs.shared.stage_spec import PROCESS_BYTES, RecipeView, Row, RunSpec, Sizes
+
+if TYPE_CHECKING:
+    from hardneg.formats.collection import StoredCollection
 
 PANEL = "Tuning"
 
@@ -95,6 +93,8 @@ class Fuse(RunSpec):
         return self
 
     def _check(self, tuning: Tuning) -> None:
+        from hardneg.fusion.tuning import check_grid
+
         if tuning.split == self.split:
             raise ValueError(f"tuning.split: {self.split} is what is fused; tune on the queries of another split")
         if set(tuning.runs) != set(self.runs):
@@ -138,6 +138,8 @@ class Fuse(RunSpec):
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """A metric to tune by that is cut below the lists which are tuned on."""
+        from hardneg.evaluation.notes import cut_below
+
         if self.tuning is None:
             return
         longest = self._fused_length(recipe, self.tuning.runs)
@@ -155,6 +157,9 @@ class Fuse(RunSpec):
 
         Facts: queries, how often a run lacks one, the numbers that were tuned; all that was tried is in `tuning.json`.
         """
+        from hardneg.formats.runs import write_run
+        from hardneg.verbs.shared.inputs import open_collection
+
         collection = open_collection(context.inputs["dataset"])
         query_ids = collection.queries(self.split).query_ids
         fusion, tuned = _tuned(context, collection)
@@ -175,6 +180,8 @@ def _entries(
 
 
 def _lists(context: StageContext[Fuse], query_ids: Sequence[str], facts: Counter[str]) -> Iterator[list[RankedList]]:
+    from hardneg.formats.runs import lists_side_by_side
+
     sources = context.inputs_of("runs")
     runs = {label: sources[label].folder / RUN for label in context.spec.labels}
     for _, hits in lists_side_by_side(runs, query_ids):
@@ -183,9 +190,11 @@ def _lists(context: StageContext[Fuse], query_ids: Sequence[str], facts: Counter
         yield list(hits.values())
 
 
-def _tuned(context: StageContext[Fuse], collection: StoredCollection) -> tuple[Fusion, dict[str, Any]]:
+def _tuned(context: StageContext[Fuse], collection: "StoredCollection") -> tuple[Fusion, dict[str, Any]]:
     """The best fusion on the development queries, and what to tell of it; where nothing is tuned, the one given."""
     from hardneg.evaluation.metrics import mean_of
+    from hardneg.formats.runs import read_run
+    from hardneg.fusion.tuning import Development, check_development, numbers, to_json, tune
 
     spec, sources = context.spec, context.inputs_of("tuning.runs")
     if (asked := spec.tuning) is None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -26,16 +26,6 @@ from hardneg.fields import (
     has_answers,
     parse_names,
 )
-from hardneg.formats.answer_matching import PassageAnswers, first_with_answer
-from hardneg.formats.more_positives import extended
-from hardneg.formats.negatives import join_negatives, recorded, write_negatives
-from hardneg.formats.qrels import positives
-from hardneg.formats.runs import QueryLists, lists_side_by_side
-from hardneg.formats.vectors.block_files import BlockFiles, contiguous
-from hardneg.mining.choosing import Choosing
-from hardneg.mining.filter_texts import MiningTexts
-from hardneg.mining.filtering import Filters, filtering_cost, needs_answers
-from hardneg.mining.miners.filtered import SCORES
 from hardneg.records.errors import DataError
 from hardneg.records.layout import DROPPED, NEGATIVES, RUN
 from hardneg.records.types import Negatives
@@ -44,9 +34,15 @@ from hardneg.runtime.progress import Task
 from hardneg.runtime.seeding import SEED
 from hardneg.store.artifacts import SCRATCH
 from hardneg.verbs.shared.context import Facts, StageContext
-from hardneg.verbs.shared.inputs import open_collection, open_queries
 from hardneg.verbs.shared.run_blocks import QueryBlocks, query_blocks
 from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, StageSpec
+
+if TYPE_CHECKING:
+    from hardneg.formats.answer_matching import PassageAnswers
+    from hardneg.formats.runs import QueryLists
+    from hardneg.formats.vectors.block_files import BlockFiles
+    from hardneg.mining.choosing import Choosing
+    from hardneg.mining.filter_texts import MiningTexts
 
 _QUERIES = 256
 _BLOCK = 1024  # queries
@@ -95,6 +91,8 @@ class Mine(StageSpec):
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """What a miner that joins several runs has against them."""
+        from hardneg.mining.miners.filtered import SCORES
+
         miner = recipe.plugin("miner")
         if isinstance(miner, RunJoiner):
             yield from (f"miner: {told}" for told in miner.problems(list(self.runs)))
@@ -103,6 +101,8 @@ class Mine(StageSpec):
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Answers, where negatives or positives are told by them."""
+        from hardneg.mining.filtering import needs_answers
+
         asked = [name for name in ("without_answers", "pseudo_positives") if getattr(self, name)]
         asked += ["filters"] if needs_answers(self.filters) else []
         if asked and not has_answers(collection, self.split):
@@ -115,6 +115,8 @@ class Mine(StageSpec):
 
     def estimate(self, sizes: Sizes) -> Row:
         """By the query."""
+        from hardneg.mining.filtering import filtering_cost
+
         count = sizes.queries(self.split)
         cost = filtering_cost(self.filters, count)
         return Row(count, "queries", count * 200 * 20, seconds=count / 5_000 + 1 + cost.seconds, charge=cost.charge)
@@ -124,6 +126,8 @@ class Mine(StageSpec):
 
         Beside the negatives stands what was dropped, candidate by candidate, from a miner that tells it.
         """
+        from hardneg.formats.negatives import recorded, write_negatives
+
         mining, facts = _Mining.of(context), Counter[str]()
         with context.progress.task("mining", len(mining.query_ids), "queries") as task:
             listed = _telling(mining.listed(), task)
@@ -143,11 +147,18 @@ class _Mining:
     context: StageContext[Mine]
     query_ids: Sequence[str]
     known: dict[str, list[str]]
-    texts: MiningTexts
-    choosing: Choosing
+    texts: "MiningTexts"
+    choosing: "Choosing"
 
     @classmethod
     def of(cls, context: StageContext[Mine]) -> "_Mining":
+        from hardneg.formats.more_positives import extended
+        from hardneg.formats.qrels import positives
+        from hardneg.mining.choosing import Choosing
+        from hardneg.mining.filter_texts import MiningTexts
+        from hardneg.mining.filtering import Filters
+        from hardneg.verbs.shared.inputs import open_collection, open_queries
+
         spec, collection = context.spec, open_collection(context.inputs["dataset"])
         query_ids = open_queries(context, collection, spec.split).query_ids
         known = positives(collection.all_qrels())
@@ -158,12 +169,14 @@ class _Mining:
         choosing = Choosing(collection.corpus, known, miner, filters, spec.seed, spec.fill_to)
         return cls(context, query_ids, known, texts, choosing)
 
-    def listed(self) -> Iterator[QueryLists]:
+    def listed(self) -> "Iterator[QueryLists]":
         """All queries with their lists."""
+        from hardneg.formats.runs import lists_side_by_side
+
         runs = {label: source.folder / RUN for label, source in self.context.inputs_of("runs").items()}
         return lists_side_by_side(runs, self.query_ids)
 
-    def mined(self, listed: Iterator[QueryLists], facts: Counter[str]) -> Iterator[Negatives]:
+    def mined(self, listed: "Iterator[QueryLists]", facts: Counter[str]) -> Iterator[Negatives]:
         """The negatives of some queries; facts count them, and what was left out."""
         if depth := self.context.spec.pseudo_positives:
             listed = _labelled(listed, self.known, self.texts.answers(self.context.spec.answer_match), depth, facts)
@@ -186,8 +199,11 @@ class MinedBlocks(QueryBlocks):
 
     mining: _Mining
 
-    def make(self, numbers: Sequence[int]) -> Iterator[tuple[int, BlockFiles]]:
+    def make(self, numbers: Sequence[int]) -> "Iterator[tuple[int, BlockFiles]]":
         """The negatives of each block as files, and what its mining has counted."""
+        from hardneg.formats.negatives import recorded, write_negatives
+        from hardneg.formats.vectors.block_files import BlockFiles, contiguous
+
         for some in contiguous(numbers):
             listed = islice(self.mining.listed(), some.start * _BLOCK, None)
             for number in some:
@@ -201,6 +217,8 @@ class MinedBlocks(QueryBlocks):
 
     def finish(self) -> Facts:
         """Writes the negatives in the order of the queries."""
+        from hardneg.formats.negatives import join_negatives, recorded, write_negatives
+
         count, context = len(self.sizes), self.context
         facts = self.files.facts(count)
         joined = join_negatives(self.files.paths(NEGATIVES, count), self.files.paths(DROPPED, count))
@@ -210,16 +228,22 @@ class MinedBlocks(QueryBlocks):
         return self.mining.told(facts)
 
 
-def _telling(listed: Iterator[QueryLists], task: Task) -> Iterator[QueryLists]:
+def _telling(listed: "Iterator[QueryLists]", task: Task) -> "Iterator[QueryLists]":
     for item in listed:
         yield item
         task.advance()
 
 
 def _labelled(
-    listed: Iterator[QueryLists], known: dict[str, list[str]], answers: PassageAnswers, depth: int, facts: Counter[str]
-) -> Iterator[QueryLists]:
+    listed: "Iterator[QueryLists]",
+    known: dict[str, list[str]],
+    answers: "PassageAnswers",
+    depth: int,
+    facts: Counter[str],
+) -> "Iterator[QueryLists]":
     """Gives a query without positives the first of the first run's top that has an answer, before it goes by."""
+    from hardneg.formats.answer_matching import first_with_answer
+
     while block := list(islice(listed, _QUERIES)):
         unknown = {query_id: next(iter(hits.values())) for query_id, hits in block if query_id not in known}
         tops = [ranked.doc_ids[:depth] for ranked in unknown.values()]

@@ -9,16 +9,10 @@ from itertools import islice, tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import numpy as np
 from pydantic import Field, model_validator
 
 from hardneg.encoders.spec import Attention, ModelSpec
 from hardneg.fields import FREE, LATER, SPLIT, Name, PluginKind, Reference, Setting, Trait
-from hardneg.formats.collection import StoredCollection
-from hardneg.formats.corpus import Corpus
-from hardneg.formats.qrels import positives
-from hardneg.formats.queries import Queries
-from hardneg.formats.runs import lists_in_order
 from hardneg.records.errors import PluginError
 from hardneg.records.layout import MODEL_FOLDER, RUN
 from hardneg.records.types import RankedList
@@ -28,11 +22,13 @@ from hardneg.runtime.progress import Task
 from hardneg.store.artifacts import SCRATCH
 from hardneg.store.digest import digest
 from hardneg.verbs.shared.context import Facts, StageContext
-from hardneg.verbs.shared.inputs import open_collection, queries_of
 from hardneg.verbs.shared.run_blocks import Entry, RunBlocks, query_blocks
 from hardneg.verbs.shared.stage_spec import PAIR_TOKENS, PROCESS_BYTES, RecipeView, Row, RunSpec, Sizes, source_of
 
 if TYPE_CHECKING:
+    from hardneg.formats.collection import StoredCollection
+    from hardneg.formats.corpus import Corpus
+    from hardneg.formats.queries import Queries
     from hardneg.rerankers.cached_scores import CachedScorer
     from hardneg.rerankers.pair_scoring import Advance, PairScorer, Request
 
@@ -124,12 +120,14 @@ class _Scoring:
     """A reranking at work: what it reads; step: queries of a block."""
 
     context: StageContext[Rerank]
-    collection: StoredCollection
-    queries: Queries
+    collection: "StoredCollection"
+    queries: "Queries"
     step: int
 
     @classmethod
     def of(cls, context: StageContext[Rerank]) -> "_Scoring":
+        from hardneg.verbs.shared.inputs import open_collection, queries_of
+
         collection, spec = open_collection(context.inputs["dataset"]), context.spec
         return cls(context, collection, queries_of(context, collection, spec.split), max(1, _PAIRS // spec.depth))
 
@@ -201,7 +199,7 @@ class _QueryBlock:
     doc_ids: Sequence[Sequence[str]]
     facts: Counter[str]
 
-    def requests(self, corpus: Corpus) -> "Iterator[Request]":
+    def requests(self, corpus: "Corpus") -> "Iterator[Request]":
         """What a reranker is given."""
         contents = iter(corpus.contents(corpus.rows([doc_id for doc_ids in self.doc_ids for doc_id in doc_ids])))
         for text, doc_ids in zip(self.texts, self.doc_ids, strict=True):
@@ -209,6 +207,8 @@ class _QueryBlock:
 
     def entries(self, answers: Iterator[Sequence[float]]) -> Iterator[tuple[str, RankedList]]:
         """The queries' documents with the scores that a reranker gave."""
+        import numpy as np
+
         for query_id, doc_ids in zip(self.query_ids, self.doc_ids, strict=True):
             scores = next(answers, ())
             if len(scores) != len(doc_ids):
@@ -218,9 +218,12 @@ class _QueryBlock:
 
 
 def _blocks(
-    context: StageContext[Rerank], collection: StoredCollection, queries: Queries, step: int
+    context: StageContext[Rerank], collection: "StoredCollection", queries: "Queries", step: int
 ) -> Iterator[_QueryBlock]:
     """All blocks of the run's lists, cut at the depth."""
+    from hardneg.formats.qrels import positives
+    from hardneg.formats.runs import lists_in_order
+
     known = positives(collection.all_qrels()) if context.spec.positives else {}
     lists = lists_in_order(context.inputs["run"].folder / RUN, queries.query_ids)
     for start in range(0, len(queries), step):

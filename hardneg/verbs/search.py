@@ -2,26 +2,24 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from hardneg.costs.estimated_seconds import EstimatedSeconds
 from hardneg.fields import FREE, LATER, SPLIT, InputFile, Name, Reference, Trait
-from hardneg.formats.queries import Queries
-from hardneg.formats.runs import join_runs, write_run
 from hardneg.records.errors import PartDone
 from hardneg.records.layout import QUERIES, RUN
 from hardneg.runtime.distributed import barrier, world
 from hardneg.runtime.progress import Seconds
 from hardneg.store.artifacts import SCRATCH
 from hardneg.verbs.shared.context import Facts, StageContext
-from hardneg.verbs.shared.inputs import open_collection
 from hardneg.verbs.shared.places import TAKEN, place_problems, taken_shards
 from hardneg.verbs.shared.run_blocks import RunBlocks, query_blocks
-from hardneg.verbs.shared.searched_queries import searched_queries
-from hardneg.verbs.shared.searching import Searching, share_of_queries, without_candidates
 from hardneg.verbs.shared.stage_spec import BLOCK_BYTES, JVM_BYTES, PROCESS_BYTES, RecipeView, Row, RunSpec, Sizes
+
+if TYPE_CHECKING:
+    pass
 
 _PURPOSES = {
     "train": "rank the passages for the training queries, to mine from",
@@ -85,8 +83,7 @@ class Search(RunSpec):
         yield from self._problems_of_positives()
         if self.scores == "angular" and recipe.model.similarity is not None:
             if recipe.model.similarity != "cosine":
-                told = f"angular needs model.similarity: cosine, not {recipe.model.similarity}"
-                yield f"scores: {told}; leave it out"
+                yield f"scores: angular needs model.similarity: cosine, not {recipe.model.similarity}; leave it out"
             elif texts:
                 yield f"scores: angular needs vectors, and {self.index} has none; leave it out"
 
@@ -106,8 +103,8 @@ class Search(RunSpec):
             yield "query_ids: goes with query_vectors; give the array too, or leave it out"
         if self.query_vectors is None:
             if Trait.IMPORTED in traits and self.model is None and recipe.query_model(self.index) is None:
-                told = f"no model is known that encodes queries for {self.index!r}, of imported vectors"
-                yield f"query_vectors: missing; {told}: give a file of theirs, or model"
+                unknown = f"no model is known that encodes queries for {self.index!r}, of imported vectors"
+                yield f"query_vectors: missing; {unknown}: give a file of theirs, or model"
             return
         if Trait.TEXTS in traits:
             yield f"query_vectors: {self.index!r} is searched with texts, not vectors; leave them out"
@@ -162,6 +159,11 @@ class Search(RunSpec):
         Several processes share the queries of a dense index, by whole windows of the encoder: the run is the same.
         Of an index in shards, what a stopped run has found in some of them is kept.
         """
+        from hardneg.formats.runs import join_runs, write_run
+        from hardneg.verbs.shared.inputs import open_collection
+        from hardneg.verbs.shared.searched_queries import searched_queries
+        from hardneg.verbs.shared.searching import Searching, share_of_queries
+
         if world().first:
             context.keep_only(SCRATCH)
         barrier()
@@ -171,8 +173,9 @@ class Search(RunSpec):
         facts += Counter({"queries": len(queries), "depth": self.depth})
         searching = Searching(context, collection, queries, facts, Seconds())
         if self.place is not None:
-            if here.first:
-                _search_taken(searching, self.place, taken_shards(self.take))
+            if here.first and (missing := sorted(searching.search_shards(taken_shards(self.take)))):
+                numbers = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
+                raise PartDone(f"finished shards are at {self.place}; take the remaining shards: {numbers}")
             barrier()
         if here.size == 1 or "model" not in context.inputs:
             if here.first:
@@ -189,6 +192,11 @@ class Search(RunSpec):
 
     def blocks(self, context: "StageContext[Search]", writer: int = 0) -> RunBlocks | None:
         """Whole windows of queries; none where the queries' vectors are given, or machines share the shards."""
+        from hardneg.formats.queries import Queries
+        from hardneg.verbs.shared.inputs import open_collection
+        from hardneg.verbs.shared.searched_queries import searched_queries
+        from hardneg.verbs.shared.searching import Searching, without_candidates
+
         if self.query_vectors is not None or self.place is not None:
             return None
         from hardneg.encoders.inference import EncodeOptions
@@ -203,9 +211,3 @@ class Search(RunSpec):
             return {**facts, "queries": len(queries), "depth": self.depth, **without_candidates(context, queries)}
 
         return RunBlocks(context, sizes, writer, searching.ranking, told)
-
-
-def _search_taken(searching: Searching, place: str, taken: slice) -> None:
-    if missing := sorted(searching.search_shards(taken)):
-        told = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
-        raise PartDone(f"what was found is at {place}; shards {told} are still to be searched: take them")

@@ -3,28 +3,23 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import numpy as np
 from pydantic import Field, model_validator
 
 from hardneg.fields import OF_QUERIES, Name, Reference
-from hardneg.formats.collection import StoredCollection
-from hardneg.formats.runs import lists_in_order
 from hardneg.records.errors import TrainingError
 from hardneg.records.layout import RUN
 from hardneg.runtime.distributed import barrier, world
 from hardneg.store.artifacts import SCRATCH
-from hardneg.training.examples import TrainingData
-from hardneg.training.mixture import mixed
-from hardneg.training.teacher import Teacher, write_teacher
-from hardneg.verbs.shared.batch_order import ordered
 from hardneg.verbs.shared.context import Facts, StageContext
-from hardneg.verbs.shared.guided import terms_facts, terms_of, with_guide
-from hardneg.verbs.shared.inputs import open_collection, open_learner
 from hardneg.verbs.shared.stage_spec import Row, Sizes
-from hardneg.verbs.shared.training_common import data_facts, encoder_training, examples_of, loss_of, save, validation
 from hardneg.verbs.shared.training_options import DualLearning
+
+if TYPE_CHECKING:
+    from hardneg.formats.collection import StoredCollection
+    from hardneg.training.examples import TrainingData
+    from hardneg.training.teacher import Teacher
 
 _QUERIES = 4096
 
@@ -68,11 +63,16 @@ class Train(DualLearning):
 
     def estimate(self, sizes: Sizes) -> Row:
         """Passes over queries with their documents."""
+        from hardneg.verbs.shared.training_common import encoder_training
+
         return encoder_training(self, sizes)
 
     def make(self, context: "StageContext[Train]") -> Facts:
         """Trains, saves the model with its card, and leaves the learning curve beside it."""
         from hardneg.training.methods.dual_encoder import train
+        from hardneg.verbs.shared.guided import terms_of
+        from hardneg.verbs.shared.inputs import open_collection, open_learner
+        from hardneg.verbs.shared.training_common import loss_of, save, validation
 
         collection = open_collection(context.inputs["dataset"])
         encoder = open_learner(context, context.device)
@@ -92,7 +92,12 @@ class Train(DualLearning):
         return {**save(context, encoder, _card_facts(context, collection), result), **told}
 
 
-def _data(context: StageContext[Train], collection: StoredCollection) -> tuple[TrainingData, dict[str, int]]:
+def _data(context: StageContext[Train], collection: "StoredCollection") -> "tuple[TrainingData, dict[str, int]]":
+    from hardneg.training.mixture import mixed
+    from hardneg.verbs.shared.batch_order import ordered
+    from hardneg.verbs.shared.guided import with_guide
+    from hardneg.verbs.shared.training_common import examples_of
+
     data, told = taught(context, examples_of(collection, context.inputs.get("negatives")))
     if "augmented" in context.inputs:
         data = mixed(data, _listed_alone(examples_of(collection, context.inputs["augmented"])))
@@ -100,13 +105,16 @@ def _data(context: StageContext[Train], collection: StoredCollection) -> tuple[T
     return with_guide(context, data), told
 
 
-def taught(context: StageContext[Train], data: TrainingData) -> tuple[TrainingData, dict[str, int]]:
+def taught(context: StageContext[Train], data: "TrainingData") -> "tuple[TrainingData, dict[str, int]]":
     """The examples with the scores of the stage's `teacher`, if it names one, and how many lack a scored positive.
 
     Raises:
         DataError: the run is of other queries.
         TrainingError: it scores no positive of any of them.
     """
+    from hardneg.formats.runs import lists_in_order
+    from hardneg.training.teacher import Teacher, write_teacher
+
     source = context.inputs.get("teacher")
     if source is None:
         return data, {}
@@ -128,8 +136,10 @@ def taught(context: StageContext[Train], data: TrainingData) -> tuple[TrainingDa
     return replace(data, teacher=teacher), {"queries without a positive that the teacher scored": known - scored}
 
 
-def _scored(data: TrainingData, teacher: Teacher) -> Iterator[tuple[int, int]]:
+def _scored(data: "TrainingData", teacher: "Teacher") -> Iterator[tuple[int, int]]:
     """By block of queries: how many have a positive with a score, and how many have a positive."""
+    import numpy as np
+
     queries = iter(enumerate(data.query_ids))
     yield 0, 0
     while block := list(islice(queries, _QUERIES)):
@@ -139,14 +149,17 @@ def _scored(data: TrainingData, teacher: Teacher) -> Iterator[tuple[int, int]]:
         yield len(np.unique(place[~np.isnan(scores)])), len(np.unique(place))
 
 
-def _listed_alone(data: TrainingData) -> TrainingData:
+def _listed_alone(data: "TrainingData") -> "TrainingData":
     """Without the queries that the negatives lack: whoever made those has counted what was left out."""
     listed = set() if data.negatives is None else {*data.negatives.query_ids}
     kept = [row for row, query_id in enumerate(data.query_ids) if query_id in listed]
     return replace(data, query_ids=[data.query_ids[row] for row in kept], texts=[data.texts[row] for row in kept])
 
 
-def _card_facts(context: StageContext[Train], collection: StoredCollection) -> dict[str, object]:
+def _card_facts(context: StageContext[Train], collection: "StoredCollection") -> dict[str, object]:
+    from hardneg.verbs.shared.guided import terms_facts
+    from hardneg.verbs.shared.training_common import data_facts
+
     negatives, more = context.inputs.get("negatives"), context.inputs.get("augmented")
     if negatives is None:
         queries, chosen = len(collection.queries("train").query_ids), "the other queries' documents"

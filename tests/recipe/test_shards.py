@@ -68,7 +68,7 @@ def test_machines_search_some_of_the_shards_each(tmp_path, monkeypatch):
         return run(write_recipe(tmp_path / f"{name}.yaml", recipe), tmp_path / name)["test"]
 
     place = f"file://{tmp_path}/found"
-    with pytest.raises(PartDone, match=r"found is at file://.*; shards 1, 2, 3 are still to be searched"):
+    with pytest.raises(PartDone, match=r"finished shards are at file://.*; take the remaining shards: 1, 2, 3"):
         made("a", place=place, take=":1")
     found = made("b", place=place, take="1:")
     assert made("c").name == found.name

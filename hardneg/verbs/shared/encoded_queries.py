@@ -1,14 +1,13 @@
 """Queries as the model of an index has them: encoded once, in a file, mapped."""
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.fields import Trait
 from hardneg.formats.vectors.mmap import map_array
 from hardneg.records.errors import ModelError
 from hardneg.runtime.distributed import from_first, world
@@ -22,14 +21,6 @@ if TYPE_CHECKING:
     from hardneg.encoders.protocol import TextEncoder
 
 _AT_ONCE = 65_536
-_ANOTHER = "name an encode stage of a model with one vector a text"
-NOT_ONE_VECTOR: Mapping[str, str] = {
-    Trait.TEXTS: _ANOTHER,
-    Trait.WEIGHTS: _ANOTHER,
-    Trait.TOKEN_VECTORS: _ANOTHER,
-    Trait.IMPORTED: "no model is known that would encode the queries: name an encode stage",
-}
-"""What an index must not be whose model encodes the queries, each with what to do instead."""
 
 
 def encoded_queries(

@@ -6,14 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-from hardneg.formats.runs import join_runs, run_bytes
 from hardneg.formats.vectors.block_files import BlockFiles, BlockFolder
-from hardneg.formats.vectors.journal import check_sizes
 from hardneg.records.layout import QUERIES, RUN
 from hardneg.records.types import RankedList
 from hardneg.store.artifacts import SCRATCH
 from hardneg.verbs.shared.context import Facts, StageContext
-from hardneg.verbs.shared.inputs import pass_on
 
 LINES = "trec"
 Entry = tuple[str, RankedList]
@@ -38,6 +35,8 @@ class QueryBlocks:
     @cached_property
     def files(self) -> BlockFolder:
         """Where they are until then. Raises ArtifactError where a stopped run has cut other blocks."""
+        from hardneg.formats.vectors.journal import check_sizes
+
         check_sizes(self.context.folder / SCRATCH, self.sizes)
         return BlockFolder(self.context.folder / SCRATCH, self.number)
 
@@ -59,12 +58,17 @@ class RunBlocks(QueryBlocks):
 
     def make(self, numbers: Sequence[int]) -> Iterator[tuple[int, BlockFiles]]:
         """The lines of each block."""
+        from hardneg.formats.runs import run_bytes
+
         for number, (entries, counted) in zip(numbers, self.ranking(numbers), strict=True):
             lines = run_bytes(entries)
             yield number, BlockFiles({LINES: lines}, counted())
 
     def finish(self) -> Facts:
         """Writes the run in the order of the queries."""
+        from hardneg.formats.runs import join_runs
+        from hardneg.verbs.shared.inputs import pass_on
+
         count = len(self.sizes)
         facts = {name: value for name, value in self.files.facts(count).items() if value}
         join_runs(self.files.paths(LINES, count), self.context.folder / RUN)

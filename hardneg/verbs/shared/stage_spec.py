@@ -33,6 +33,14 @@ FORM_WORDS = {"vectors": "one vector a text", "weights": "weights of terms", "to
 """What encoders make, in words."""
 FORMS = {"weights": Trait.WEIGHTS, "token-vectors": Trait.TOKEN_VECTORS}
 """What an encode stage tells of its artifact, by the form that its model gives texts; of one vector a text nothing."""
+_ANOTHER = "name an encode stage of a model with one vector a text"
+NOT_ONE_VECTOR: Mapping[str, str] = {
+    Trait.TEXTS: _ANOTHER,
+    Trait.WEIGHTS: _ANOTHER,
+    Trait.TOKEN_VECTORS: _ANOTHER,
+    Trait.IMPORTED: "no model is known that would encode the queries: name an encode stage",
+}
+"""What an index must not be whose model encodes the queries, each with what to do instead."""
 
 
 @dataclass(frozen=True)

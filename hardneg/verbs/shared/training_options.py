@@ -38,10 +38,9 @@ from hardneg.training.masks import GUIDES, WITH_EACH_OTHER, GuidedMask
 from hardneg.training.option_groups import gathered
 from hardneg.training.options import LearningOptions, TrainOptions
 from hardneg.verbs.shared.context import ArtifactInput
-from hardneg.verbs.shared.encoded_queries import NOT_ONE_VECTOR
-from hardneg.verbs.shared.stage_spec import FORM_WORDS, RecipeView, StageSpec
+from hardneg.verbs.shared.stage_spec import FORM_WORDS, NOT_ONE_VECTOR, RecipeView, StageSpec
 
-_MADE_BY = {"vectors": ("index", "an encode stage"), "run": ("run", "a run of the training queries")}
+_SOURCES = {"vectors": ("index", "an encode stage"), "run": ("run", "a run of the training queries")}
 """What an order of batches may need: what a stage makes that has it, and the same in words."""
 
 
@@ -64,9 +63,9 @@ class TrainingGroup(StageSpec):
         return gathered(self, "mistakes", recipe)
 
 
-def of_the_run(kind: type[LearningOptions]) -> Any:
+def of_the_run(options: type[LearningOptions]) -> Any:
     """The field `options` of a verb."""
-    return Field(default_factory=kind, description="Of the training run: steps, negatives, optimizer, precision.")
+    return Field(default_factory=options, description="Of the training run: steps, negatives, optimizer, precision.")
 
 
 class Learning(TrainingGroup):
@@ -87,11 +86,11 @@ class Learning(TrainingGroup):
         if {*lacking} <= {*withheld} & {*self.gives}:
             yield from dict.fromkeys(withheld[part] for part in lacking)
         else:
-            kinds = {verb: load_plugin("stages", verb) for verb in plugin_names("stages")}
-            fitting = [verb for verb, kind in kinds.items() if {*lacking} <= {*getattr(kind, "gives", ())}]
+            gives = {verb: getattr(load_plugin("stages", verb), "gives", ()) for verb in plugin_names("stages")}
+            fitting = [verb for verb, parts in gives.items() if {*lacking} <= {*parts}]
             use = f"use it in stage {' or '.join(fitting)}, or " if fitting else "no stage gives that: "
-            told = f"{self.loss.name} needs {', '.join(lacking)}, which this stage's batches lack"
-            yield f"loss: {told}; {use}take another loss"
+            lack = f"{self.loss.name} needs {', '.join(lacking)}, which this stage's batches lack"
+            yield f"loss: {lack}; {use}take another loss"
         if self.options.negatives_drawn == "margin_bins" and getattr(self, "teacher", None) is None:
             yield "options.negatives_drawn: margin_bins are of the scores of a teacher's run; name one, or leave it out"
 
@@ -109,7 +108,6 @@ class Validation(BaseModel):
     """How to judge the model while it trains: on the dev queries, over a pool of the positives and a run's top."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-
     split: Name = "dev"
     depth: int = Field(default=20, gt=0)
     queries: int | None = Field(default=None, gt=0)
@@ -129,10 +127,10 @@ class Judging(TrainingGroup):
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
         """A `validation_run` of other queries than those of the split."""
-        found, own = getattr(recipe.stages.get(self.validation_run or ""), "split", None), self.validation.split
-        if found not in (None, own):
-            told = f"{self.validation_run!r} is of split {found}, and validation.split is {own}"
-            yield f"validation_run: {told}; name a run of the same split"
+        split, own = getattr(recipe.stages.get(self.validation_run or ""), "split", None), self.validation.split
+        if split not in (None, own):
+            mismatch = f"{self.validation_run!r} is of split {split}, and validation.split is {own}"
+            yield f"validation_run: {mismatch}; name a run of the same split"
 
 
 class StartModel(TrainingGroup):
@@ -158,15 +156,15 @@ class StartModel(TrainingGroup):
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
         """A model that cannot learn or whose texts cannot be cut, and a loss for other scores than the model's."""
         start = self.began_with(recipe)
-        found, family = start.similarity, resolve(start).known_family
+        similarity, family = start.similarity, resolve(start).known_family
         if family is not None and not family.trainable:
             yield "model: the recipe's model has no weights here, so it cannot be trained; name another model"
         if self.segments is not None and family is not None and family.form != "vectors":
-            told = f"the recipe's model makes {FORM_WORDS[family.form]}, for which documents are not cut"
-            yield f"segments: {told}; leave them out"
-        if found is not None and (wanted := getattr(type(recipe.plugin("loss")), "similarity", found)) != found:
-            told = f"{self.loss.name} is made for similarity {wanted}, and the model's is {found}"
-            yield f"loss: {told}; say model.similarity: {wanted}, or take another loss"
+            form = FORM_WORDS[family.form]
+            yield f"segments: the recipe's model makes {form}, for which documents are not cut; leave them out"
+        if similarity not in (None, wanted := getattr(type(recipe.plugin("loss")), "similarity", similarity)):
+            mismatch = f"{self.loss.name} is made for similarity {wanted}, and the model's is {similarity}"
+            yield f"loss: {mismatch}; say model.similarity: {wanted}, or take another loss"
 
 
 _GUIDE = Reference(("index",), {**NOT_ONE_VECTOR, Trait.SEGMENTS: "name one without `segments`"}, with_model=True)
@@ -196,12 +194,12 @@ class Guidance(TrainingGroup):
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
         """A guide that is not there, or that nothing uses."""
         loss, taught = recipe.plugin("loss"), getattr(self, "teacher", None) is not None
-        asked = {*needs_of(loss)} & {*GUIDES, *([] if taught else ["teacher"])}
+        needed = {*needs_of(loss)} & {*GUIDES, *([] if taught else ["teacher"])}
         if self.guide is None and self.guided_mask is not None:
             yield "guide: missing; guided_mask needs its scores: name an encode stage"
-        if self.guide is not None and {"teacher", "guide"} <= asked:
+        if self.guide is not None and {"teacher", "guide"} <= needed:
             yield f"teacher: missing; {self.loss.name} learns a run's scores beside the guide's: take stage train"
-        if self.guide is not None and self.guided_mask is None and loss is not None and not asked:
+        if self.guide is not None and self.guided_mask is None and loss is not None and not needed:
             yield f"guide: nothing uses it; give guided_mask, or a loss that learns from it instead of {self.loss.name}"
 
 
@@ -227,8 +225,8 @@ class Batching(TrainingGroup):
         if self.batches is not None and self.options.iterate_negatives:
             yield "batches: options.iterate_negatives has a query's examples in a row; leave one of the two out"
         plugin = recipe.plugin("batches")
-        if self.batches is not None and plugin is None:
-            return  # a line of its own says why
+        if self.batches is not None and plugin is None:  # a line of its own says why
+            return
         needs, what = needs_of(plugin), "shuffled" if self.batches is None else self.batches.name
         named = None if self.batches_from is None else recipe.stages.get(self.batches_from)
         if not needs and self.batches_from is not None:
@@ -236,18 +234,18 @@ class Batching(TrainingGroup):
         if self.batches_sources is not None and "sources" not in getattr(plugin, "takes", ()):
             yield f"batches_sources: batches {what} have no use for sources; leave it out, or take one-source"
         for need in needs:
-            kind, words = _MADE_BY[need]
+            part, words = _SOURCES[need]
             if self.batches_from is None:
                 yield f"batches_from: missing; {what} is made by {need}: name {words}"
-            elif named is not None and kind not in named.parts:
+            elif named is not None and part not in named.parts:
                 yield f"batches_from: {self.batches_from!r} has no {need}; name {words}"
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """More groups of the queries than there are queries, whichever split these are of."""
         most = max((counts["queries"] for counts in collection["splits"].values()), default=0)
         plugin = None if self.batches is None else configure("batches", self.batches)
-        if (refuses := getattr(plugin, "refuses", None)) and (told := refuses(most)):
-            yield f"batches: {told}"
+        if (refuses := getattr(plugin, "refuses", None)) and (reason := refuses(most)):
+            yield f"batches: {reason}"
 
 
 class BothSides(TrainingGroup):
@@ -269,21 +267,21 @@ class BothSides(TrainingGroup):
 
     def withheld(self) -> Iterator[tuple[str, str]]:
         """Of documents in segments the scores with each other."""
-        told = f"segments: have no scores with each other, which {self.loss.name} needs; leave them out"
-        yield from [] if self.segments is None else [("document_document", told)]
+        reason = f"segments: have no scores with each other, which {self.loss.name} needs; leave them out"
+        yield from [] if self.segments is None else [("document_document", reason)]
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
         """Dimensions that the model does not have, and a penalty on what it does not make."""
         model = resolve(self.began_with(recipe))
-        kept, family = model.dimension, model.known_family
+        dimension, family = model.dimension, model.known_family
         if self.dims is not None and family is not None and family.form != "vectors":
             yield f"dims: the recipe's model makes {FORM_WORDS[family.form]}, which cannot be cut; leave them out"
-        elif self.dims is not None and kept is not None and (most := max(self.dims)) > kept:
-            yield f"dims: {most} is more than the {kept} dimensions of the recipe's model; give fewer"
+        elif self.dims is not None and dimension is not None and (most := max(self.dims)) > dimension:
+            yield f"dims: {most} is more than the {dimension} dimensions of the recipe's model; give fewer"
         wanted = getattr(type(recipe.plugin("regularizer")), "form", None)
         if self.regularizer is not None and family is not None and wanted not in (None, family.form):
-            told = f"{self.regularizer.name} is a penalty on {FORM_WORDS.get(str(wanted), wanted)}"
-            yield f"regularizer: {told}, and the recipe's model makes {FORM_WORDS[family.form]}; leave it out"
+            mismatch = f"{self.regularizer.name} is a penalty on {FORM_WORDS.get(str(wanted), wanted)}"
+            yield f"regularizer: {mismatch}, and the recipe's model makes {FORM_WORDS[family.form]}; leave it out"
         elif self.regularizer is not None and self.segments is not None:
             yield "regularizer: documents in segments have no penalty; leave one of the two out"
 

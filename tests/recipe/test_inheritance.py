@@ -14,8 +14,15 @@ from hardneg.recipe.inheritance import (
     shown,
     without_removed,
 )
-from hardneg.recipe.yaml_load import find_recipe
+from hardneg.recipe.language import expand
+from hardneg.recipe.yaml_load import as_yaml, find_recipe, shipped_recipes
 from hardneg.records.errors import RecipeError
+
+
+def has_nulls(path: Path) -> bool:
+    """Whether a null outside of the presets has removed something."""
+    whole = {**read_whole_tree(path), "presets": None}
+    return without_removed(whole) != whole
 
 
 def write(folder: Path, name: str, **tree: object) -> Path:
@@ -28,7 +35,7 @@ def test_a_recipe_says_what_it_changes(tmp_path: Path):
     write(tmp_path, "a", seed=1, stages={"x": {"k": 1}, "y": {"k": 2}})
     write(tmp_path, "b", stages={"x": {"l": 3}, "z": {}})
     path = write(tmp_path, "c", extends=["a.yaml", "b.yaml"], stages={"y": None, "x": {"k": 9}})
-    assert shown(read_whole_tree(path)) == {"seed": 1, "stages": {"x": {"k": 9, "l": 3}, "y": None, "z": {}}}
+    assert shown(read_whole_tree(path)) == {"seed": 1, "stages": {"x": {"k": 9, "l": 3}, "z": {}}}
     assert without_removed(read_whole_tree(path)) == {"seed": 1, "stages": {"x": {"k": 9, "l": 3}, "z": {}}}
 
 
@@ -110,6 +117,27 @@ def test_the_whole_is_shown(tmp_path: Path):
     path = write(tmp_path, "mine", extends="star-passage", seed=7)
     shown = CliRunner().invoke(app, ["recipe", "show", str(path), "--whole"])
     assert yaml.safe_load(shown.output)["seed"] == 7
+
+
+def test_the_whole_shows_no_null_that_has_nothing_left_to_remove(tmp_path: Path):
+    stages = {"x": {"stage": "mine", "k": 1, "l": 2}, "y": {}, "z": {"system": "Z"}, "z-test": {}}
+    write(tmp_path, "a", defaults={"mine": {"k": 3}}, stages=stages, sizes={"documents": 9})
+    removed = {"x": {"k": None, "l": None}, "y": None, "z-test": None}
+    path = write(tmp_path, "b", extends="a.yaml", stages=removed, sizes=None, presets={"demo": {"seed": None}}, seed=1)
+    text = CliRunner().invoke(app, ["recipe", "show", str(path), "--whole"]).output
+    whole = yaml.safe_load(text)
+    assert whole["stages"] == {"x": {"stage": "mine", "k": None}, "z": {"system": "Z"}, "z-test": None}
+    assert "sizes" not in whole and whole["presets"] == {"demo": {"seed": None}}
+    (tmp_path / "whole.yaml").write_text(text)
+    assert expand(tmp_path / "whole.yaml", None, (), False).tree == expand(path, None, (), False).tree
+
+
+@pytest.mark.parametrize("name", [name for name, path in shipped_recipes().items() if has_nulls(path)])
+def test_the_whole_of_a_shipped_recipe_comes_to_the_same(tmp_path: Path, name: str):
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(as_yaml(shown(read_whole_tree(find_recipe(name)))))
+    for preset in read_whole_tree(path)["presets"]:
+        assert expand(path, preset, (), False).tree == expand(find_recipe(name), preset, (), False).tree
 
 
 def test_a_dataset_of_another_name_has_none_of_the_options_before_it(tmp_path: Path):

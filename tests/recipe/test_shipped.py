@@ -114,6 +114,8 @@ def test_what_a_recipe_comes_to_stays(asked: str, monkeypatch: pytest.MonkeyPatc
     said = {name: value for name, value in dataclasses.asdict(recipe.model).items() if name not in _SINCE or value}
     model, outputs = digest(said)[:10], dict(recipe.outputs)
     assert {"model": model, "outputs": outputs, "keys": keys} == COMES_TO[asked]
+    # a model is handed out with an index of vectors, not with one of BM25
+    assert "model" not in outputs or "index" not in outputs or recipe.view("").query_model(outputs["index"])
 
 
 def test_each_recipe_and_preset_is_looked_at():

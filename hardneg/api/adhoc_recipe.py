@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardneg.api.given_values import plugin_setting
-from hardneg.records.errors import PluginError
+from hardneg.records.errors import HardnegError, PluginError
 from hardneg.runtime.seeding import SEED
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def planned_recipe(
     preset: str | None,
     settings: Sequence[str],
     tell: Callable[[str], None] = warn,
-    problems: list[str] | None = None,
+    problems: list[HardnegError] | None = None,
 ) -> "Plan":
     """The plan of a shipped recipe or of a file; `tell` gets its notes.
 

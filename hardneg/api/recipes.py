@@ -76,10 +76,10 @@ class ChosenRecipe:
         """
         from hardneg.recipe.needs import needs
 
-        problems, place = list[str](), Workplace.of(where)
+        problems, place = list[HardnegError](), Workplace.of(where)
         found = tuple(needs(self._planned(place, problems)))
         if problems and not any(need.missing for need in found):
-            self._planned(place)
+            raise problems[0]
         return found
 
     def run(
@@ -124,7 +124,7 @@ class ChosenRecipe:
         rows = [[name, spec.verb, spec.why()] for name, spec in known.stages.items()]
         return caption(f"{known.title} ({known.preset})", Table(["step", "stage", "what for"], rows, words=3))
 
-    def _planned(self, place: Workplace, problems: list[str] | None = None) -> "Plan":
+    def _planned(self, place: Workplace, problems: list[HardnegError] | None = None) -> "Plan":
         named = {
             name: (named_dataset if name == "dataset" else named_model)(value, place.store)
             for name, value in self.live.items()

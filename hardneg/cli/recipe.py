@@ -13,7 +13,7 @@ from hardneg.cli.launch import launched, meet, together
 from hardneg.cli.options import DEVICE, ENGINE, JSON, OVERWRITE, PROCESSES, STORE, open_store, output
 from hardneg.cli.recipe_options import NAME, PRESET, SET, check_stages, headline, planned
 from hardneg.cli.recipe_plan import plan, run_outputs
-from hardneg.records.errors import RecipeError, UsageError
+from hardneg.records.errors import HardnegError, RecipeError, UsageError
 from hardneg.records.wording import counted, size
 from hardneg.runtime.distributed import world
 from hardneg.store.artifacts import Store
@@ -91,11 +91,11 @@ def check(
 
     Example: hardneg recipe check star-passage --preset paper
     """
-    problems: list[str] = []
+    problems: list[HardnegError] = []
     made = planned(name, preset, settings, problems)
     _check_needs(made, open_store(store), as_json, problems)
     if problems:
-        planned(name, preset, settings)  # tells what is wrong with what is here
+        raise problems[0]  # what is wrong with what is here
 
 
 @app.command()
@@ -157,12 +157,12 @@ def _run(made: "Plan", opened: Store, options: "Options", folder: Path) -> None:
         console.print(f"next, {what}: {command}")
 
 
-def _check_needs(made: "Plan", store: Store, as_json: bool, problems: Sequence[str]) -> None:
+def _check_needs(made: "Plan", store: Store, as_json: bool, problems: Sequence[HardnegError]) -> None:
     """Prints all that the plan needs; exits with the code of the first thing that is missing."""
     from hardneg.recipe.needs import needs
 
     found = list(needs(made))
-    told = {**_summary(made, store, found), "problems": list(problems)}
+    told = {**_summary(made, store, found), "problems": list(map(str, problems))}
     told["ready"] = told["ready"] and not problems
     say_answer({**told, "needs": [asdict(need) for need in found]}, _lines(found, told), as_json)
     for need in found:

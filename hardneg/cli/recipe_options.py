@@ -8,7 +8,7 @@ import typer
 from hardneg.api.adhoc_recipe import planned_recipe
 from hardneg.cli import completion
 from hardneg.cli.options import tell_once
-from hardneg.records.errors import UsageError
+from hardneg.records.errors import HardnegError, UsageError
 
 if TYPE_CHECKING:
     from hardneg.recipe.plan import Plan
@@ -30,7 +30,7 @@ SET = typer.Option(
 )
 
 
-def planned(name: str, preset: str | None, settings: list[str], problems: list[str] | None = None) -> "Plan":
+def planned(name: str, preset: str | None, settings: list[str], problems: list[HardnegError] | None = None) -> "Plan":
     """The plan of a recipe; its notes are told."""
     return planned_recipe(name, preset, settings, tell_once, problems)
 

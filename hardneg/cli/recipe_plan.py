@@ -15,7 +15,7 @@ from hardneg.cli.doctor import memory
 from hardneg.cli.options import JSON, MACHINE, PROCESSES, STORE, open_store, output
 from hardneg.cli.outputs import free_bytes
 from hardneg.cli.recipe_options import NAME, PRESET, SET, check_stages, headline, planned
-from hardneg.records.errors import UsageError
+from hardneg.records.errors import HardnegError, UsageError
 from hardneg.records.layout import LOCK
 from hardneg.store.artifacts import Store
 from hardneg.store.replaced_files import Outputs, Target
@@ -86,7 +86,7 @@ def plan(
     where = _where(named(rates, machines, gpus), processes if gpus is None else None, price)
     if gpus is not None and processes is not None:
         raise UsageError("--gpus and --num-processes: each GPU has a process: leave out --num-processes")
-    problems: list[str] = []
+    problems: list[HardnegError] = []
     made, opened = planned(name, preset, settings, problems), open_store(store)
     check_stages(made, until)
     if folder is not None:
@@ -94,7 +94,7 @@ def plan(
     if not as_json:
         say(headline(made))
     told = _told(made, opened, until, documents, where)
-    told = replace(told, price=told.price if price is None else price, problems=[*problems, *_packages(made)])
+    told = replace(told, price=told.price if price is None else price, problems=[*map(str, problems), *_packages(made)])
     if as_json:
         return say_json(_content(told), indent=1)
     _tell(told, until)

@@ -43,7 +43,10 @@ def answer_spans(text: str, answers: Sequence[str]) -> list[tuple[int, int]]:
 
     There is such a place where `has_answer` says so, and only there.
     """
-    decomposed, origins = _decomposed(text)
+    decomposed, origins = text, [(i, i + 1) for i in range(len(text))]  # of each character, where it is in the text
+    if not text.isascii():  # after NFD, a character and the accents that follow it are from one
+        parts = [(unicodedata.normalize("NFD", cluster.group()), cluster.span()) for cluster in _CLUSTER.finditer(text)]
+        decomposed, origins = "".join(part for part, _ in parts), [span for part, span in parts for _ in part]
     tokens = list(_TOKEN.finditer(decomposed))
     words = [token.group().lower() for token in tokens]
     joined = f"{_BETWEEN}{_BETWEEN.join(words)}{_BETWEEN}"
@@ -56,14 +59,6 @@ def answer_spans(text: str, answers: Sequence[str]) -> list[tuple[int, int]]:
             spans.add((origins[first.start()][0], origins[last.end() - 1][1]))
             start = joined.find(needle, start + 1)
     return sorted(spans)
-
-
-def _decomposed(text: str) -> tuple[str, Sequence[tuple[int, int]]]:
-    """A text after NFD, and for each of its characters where it comes from: a character with the accents behind it."""
-    if text.isascii():
-        return text, [(i, i + 1) for i in range(len(text))]
-    parts = [(unicodedata.normalize("NFD", cluster.group()), cluster.span()) for cluster in _CLUSTER.finditer(text)]
-    return "".join(part for part, _ in parts), [span for part, span in parts for _ in part]
 
 
 def prepared(text: str, match: Match) -> str:
@@ -95,26 +90,21 @@ def _joined(text: str) -> str:
 def _searcher(text: str, left_out: Counter[str]) -> Finder | None:
     """What searches for a pattern, or None where it cannot be compiled.
 
-    `re` searches, as it does elsewhere; a pattern that may be slow goes to `regex`, which can be told to stop. They
-    differ in one thing here: to `regex` an accent is a part of a word.
+    `re` searches, as it does elsewhere. A pattern that may take it for ever (repeated groups, or comments that hide
+    them, several repeats, many options) goes to `regex`, which has a timeout. To `regex` an accent is part of a word.
     """
+    slow = bool(_REPEATED_GROUP.search(text)) or sum(map(text.count, "*+}")) > 1 or text.count("?") > 7
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             plain = re.compile(text, re.IGNORECASE | re.MULTILINE)
-            if not _may_be_slow(text):
+            if not slow:
                 return lambda passage: plain.search(passage) is not None
             careful = regex.compile(text, regex.IGNORECASE | regex.MULTILINE | regex.VERSION0)
     except (re.error, regex.error, ValueError, OverflowError, RecursionError, MemoryError):
         left_out["patterns that cannot be compiled"] += 1
         return None
     return lambda passage: careful.search(passage, timeout=_SECONDS) is not None
-
-
-def _may_be_slow(pattern: str) -> bool:
-    """Whether `re` may take for ever: repeated groups (or comments, that hide them), several repeats, many options."""
-    repeats = sum(map(pattern.count, "*+}"))
-    return bool(_REPEATED_GROUP.search(pattern)) or repeats > 1 or pattern.count("?") > 7
 
 
 def _any_pattern(searchers: list[Finder], left_out: Counter[str]) -> Finder:
@@ -181,14 +171,11 @@ class PassageAnswers:
         texts = [prepared(document.text, self._match) for document in self._corpus.documents_at(distinct)]
         owners = np.nonzero(wanted)[0].tolist()
         has_answers = np.zeros(rows.shape, bool)
-        pairs = zip(owners, numbers.tolist(), strict=True)
-        has_answers[wanted] = [self._finder(query_ids[owner])(texts[number]) for owner, number in pairs]
-        return has_answers
-
-    def _finder(self, query_id: str) -> Finder:
-        if query_id not in self._finders:
+        for query_id in {query_ids[owner] for owner in owners} - self._finders.keys():
             self._finders[query_id] = finder(self._answers[query_id], self._match, self.left_out)
-        return self._finders[query_id]
+        pairs = zip(owners, numbers.tolist(), strict=True)
+        has_answers[wanted] = [self._finders[query_ids[owner]](texts[number]) for owner, number in pairs]
+        return has_answers
 
 
 def first_with_answer(

@@ -160,7 +160,11 @@ def _write(collection: Collection, splits: Sequence[str], folder: Path, progress
         # the positives that are withheld of queries that keep others
         hidden = {split: sum(len(withheld.get(query_id, ())) for query_id in ids) for split, ids in kept}
         counts["withheld"] = {**tally, "hidden": {split: count for split, count in hidden.items() if count}}
-        notes += _described_withheld(counts["withheld"])
+        judged, others = counts["withheld"]["judgements"], sum(hidden.values())
+        notes.append(f"{counted(judged, 'judgement is', 'judgements are')} withheld from training")
+        notes += _described("withheld", tally)
+        hidden_ones = counted(others, "hidden positive is", "hidden positives are")
+        notes.append(f"{hidden_ones} among them: of queries that keep others")
     if isinstance(collection, HasGroups) and (groups := _write_groups(collection, corpus, frozenset(texts), folder)):
         counts["groups"] = groups
     return {**counts, "notes": [*collection.notes(), *notes]}
@@ -204,13 +208,6 @@ def _of_corpus(members: Iterator[Membership], corpus: Corpus) -> Iterator[Member
     while block := list(islice(members, _BLOCK)):
         rows = corpus.rows([member.member_id for member in block]).tolist()
         yield from (member for member, row in zip(block, rows, strict=True) if row >= 0)
-
-
-def _described_withheld(counts: dict[str, Any]) -> Iterator[str]:
-    yield f"{counted(counts['judgements'], 'judgement is', 'judgements are')} withheld from training"
-    yield from _described("withheld", counts)
-    hidden = counted(sum(counts["hidden"].values()), "hidden positive is", "hidden positives are")
-    yield f"{hidden} among them: of queries that keep others"
 
 
 def _known_judgements(

@@ -113,20 +113,13 @@ def merge_in_shards(opened: Sequence[FlatVectors], folder: Path) -> int:
         listed = Shards.of(vectors.folder)
         for shard in listed.listed if listed else [Shard("", len(vectors), 0, "")]:
             own = folder / shard_name(len(shards))
-            shards.append(_far(shard) if is_url(shard.location) else _linked(vectors.folder / shard.location, own))
+            if is_url(shard.location):
+                shards.append(Closed.listed_as(shard))
+                shards[-1].check_sizes()
+            else:
+                shards.append(_linked(vectors.folder / shard.location, own))
     close_folder(folder, shards)
     return sum(shard.rows for shard in shards)
-
-
-def _far(shard: Shard) -> Closed:
-    """The shard at a URL, if it is what a list says."""
-    closed = Closed.find(shard.location)
-    if closed is None:
-        raise ArtifactError(f"{shard.location}: the shard is not there, or not complete: encode the corpus again")
-    if closed.listed(shard.location) != shard:
-        raise ArtifactError(f"{shard.location}: the shard is another one than was listed: encode the corpus again")
-    closed.check_sizes()
-    return closed
 
 
 def _linked(source: Path, own: Path) -> Closed:
@@ -134,7 +127,4 @@ def _linked(source: Path, own: Path) -> Closed:
     for name in ("index", DOC_IDS):
         link_file(source / name, own / name)
     vectors = FlatVectors.open(own)
-    close_shard(own, len(vectors), {"dimension": vectors.dimension})
-    closed = Closed.find(str(own))
-    assert closed is not None
-    return closed
+    return close_shard(own, len(vectors), {"dimension": vectors.dimension})

@@ -42,9 +42,10 @@ def parse_lines(path: Path, data: bytes, first: int = 1) -> RunLines:
 def _parse_at_once(data: bytes) -> RunLines | None:
     """Parses a file without any irregularity; None where `_parse_by_line` has to look closer."""
     delimiter = b"\t" if b"\t" in data else b" "
-    if not data or not _is_text(data) or not _is_regular(data, delimiter):
+    if not data or not _is_regular(data, delimiter):
         return None
     try:
+        data.isascii() or data.decode()
         table = csv.read_csv(
             pa.BufferReader(data),
             read_options=csv.ReadOptions(column_names=_COLUMNS),
@@ -53,20 +54,14 @@ def _parse_at_once(data: bytes) -> RunLines | None:
                 include_columns=list(_TYPES), column_types=_TYPES, strings_can_be_null=False, null_values=[]
             ),
         )
-    except pa.ArrowInvalid:
+    except (pa.ArrowInvalid, UnicodeDecodeError):
         return None
     query_ids, query_codes = _encoded(table["query_id"])
     doc_ids, doc_codes = _encoded(table["doc_id"])
     scores = _as_float32(table["score"].to_numpy())
-    good = np.isfinite(scores).all() and not _has_repeats(query_codes, doc_codes, len(doc_ids))
+    pairs = np.sort(query_codes * len(doc_ids) + doc_codes)
+    good = np.isfinite(scores).all() and not (pairs[1:] == pairs[:-1]).any()
     return RunLines(query_ids, query_codes, doc_ids, doc_codes, scores) if good else None
-
-
-def _is_text(data: bytes) -> bool:
-    try:
-        return data.isascii() or bool(data.decode())
-    except UnicodeDecodeError:
-        return False
 
 
 def _is_regular(data: bytes, delimiter: bytes) -> bool:
@@ -85,11 +80,6 @@ def _encoded(column: pa.ChunkedArray) -> tuple[list[str], NDArray[np.int64]]:
 def _as_float32(scores: NDArray[np.float64]) -> NDArray[np.float32]:
     with np.errstate(over="ignore"):
         return scores.astype(np.float32)
-
-
-def _has_repeats(query_codes: NDArray[np.int64], doc_codes: NDArray[np.int64], documents: int) -> bool:
-    pairs = np.sort(query_codes * documents + doc_codes)
-    return bool((pairs[1:] == pairs[:-1]).any())
 
 
 def _parse_by_line(path: Path, data: bytes, first: int) -> RunLines:

@@ -46,7 +46,14 @@ class HasParts(Protocol):
 
 def parts_of(collection: Collection) -> Iterator[Part]:
     """The parts of any collection; of one without `parts` a source's first error ends the reading of that source."""
-    return collection.parts() if isinstance(collection, HasParts) else _streams(collection)
+    if isinstance(collection, HasParts):
+        yield from collection.parts()
+        return
+    yield Part("documents", lambda: _numbered(collection.documents()))
+    for split in collection.splits():
+        yield Part(f"queries of {split}", partial(_stream, collection.queries, split), split)
+    for split in collection.splits():
+        yield Part(f"judgements of {split}", partial(_stream, collection.qrels, split), split)
 
 
 def records(part: Part) -> Iterator[tuple[int, Record]]:
@@ -70,14 +77,6 @@ def qrels_part(path: Path, split: str) -> Part:
         return _parsed(path, lambda _, number, line: parse(number, line))
 
     return Part(str(path), read, split)
-
-
-def _streams(collection: Collection) -> Iterator[Part]:
-    yield Part("documents", lambda: _numbered(collection.documents()))
-    for split in collection.splits():
-        yield Part(f"queries of {split}", partial(_stream, collection.queries, split), split)
-    for split in collection.splits():
-        yield Part(f"judgements of {split}", partial(_stream, collection.qrels, split), split)
 
 
 def _stream(read: Callable[[str], Iterator[Record]], split: str) -> Iterator[tuple[int, Record | DataError]]:

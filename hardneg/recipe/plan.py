@@ -96,7 +96,7 @@ class Plan:
         return [step for step in self.steps.values() if named & _ancestors(self.steps, step.name)]
 
 
-def make_plan(recipe: Recipe, problems: list[str] | None = None) -> Plan:
+def make_plan(recipe: Recipe, problems: list[HardnegError] | None = None) -> Plan:
     """The steps of a recipe with their keys; reads the start model's files and the dataset's source for their digests.
 
     Where `problems` is given, a model or dataset that cannot be had is noted there and gets a key that nothing has:
@@ -124,10 +124,10 @@ def _model_digest(model: ModelSpec) -> str:
 @dataclass(frozen=True)
 class _Sources:
     start: str
-    problems: list[str] | None
+    problems: list[HardnegError] | None
 
 
-def _content(find: Callable[[], str], problems: list[str] | None) -> str:
+def _content(find: Callable[[], str], problems: list[HardnegError] | None) -> str:
     failure: HardnegError
     try:
         return find()
@@ -137,7 +137,7 @@ def _content(find: Callable[[], str], problems: list[str] | None) -> str:
         failure = DataError(f"{error.filename}: cannot be read: {error.strerror}")
     if problems is None:
         raise failure
-    problems.append(str(failure))
+    problems.append(failure)
     return f"unknown: {failure}"
 
 

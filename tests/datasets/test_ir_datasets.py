@@ -10,7 +10,7 @@ import pytest
 
 from hardneg.datasets.ir_datasets import IrDatasets, look_up
 from hardneg.formats.collection import write_collection
-from hardneg.records.errors import DataError, MissingDependency
+from hardneg.records.errors import DataError, HardnegError, MissingDependency
 from hardneg.records.types import Document, Judgement, Lookup, Query
 from hardneg.runtime.progress import Silent
 
@@ -173,6 +173,6 @@ def test_planning_with_a_catalogued_id_fetches_nothing(no_downloads: Path) -> No
     from hardneg.recipe.plan import make_plan
     from hardneg.recipe.yaml_load import find_recipe
 
-    problems: list[str] = []
+    problems: list[HardnegError] = []
     make_plan(load_recipe(find_recipe("star-document"), "paper"), problems)
-    assert not [problem for problem in problems if "msmarco-document" in problem]
+    assert not [problem for problem in problems if "msmarco-document" in str(problem)]

@@ -12,7 +12,7 @@ from hardneg.recipe.load import Recipe, load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.run_folder import maker
 from hardneg.recipe.yaml_load import find_recipe
-from hardneg.records.errors import ModelError
+from hardneg.records.errors import HardnegError, ModelError
 
 CHAINED = {
     "star-document": "star-passage",
@@ -50,9 +50,9 @@ def test_a_recipe_that_has_not_run_is_told_with_its_command(recipe: Recipe) -> N
     told = "not there yet: make it with `hardneg recipe run star-passage --preset paper`"
     with pytest.raises(ModelError, match=told):
         make_plan(recipe)
-    problems: list[str] = []
+    problems: list[HardnegError] = []
     make_plan(recipe, problems)
-    assert len(problems) == 1 and told in problems[0]
+    assert len(problems) == 1 and told in str(problems[0])
 
 
 def test_its_model_is_taken_with_the_head_that_it_was_saved_with(

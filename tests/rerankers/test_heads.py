@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import hardneg as hn
 from hardneg.cli.main import app
+from hardneg.recipe import plan as planning
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.records.errors import ModelError, PluginError
@@ -51,7 +52,9 @@ def test_a_reranker_needs_its_source() -> None:
         CrossEncoder(" ")
 
 
-def test_a_recipe_is_refused_before_it_runs_and_may_train_a_head(data: Path, tmp_path: Path, tiny_model: Path) -> None:
+def test_a_recipe_is_refused_before_it_runs_and_may_train_a_head(
+    data: Path, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plugin = {"name": "cross-encoder", "source": str(tiny_model), "length": 32}
     tree = small_tree(data, tiny_model)
     trained = {"stage": "train-reranker", "reranker": plugin, "negatives": "static"}
@@ -62,10 +65,13 @@ def test_a_recipe_is_refused_before_it_runs_and_may_train_a_head(data: Path, tmp
     path = write_recipe(tmp_path / "r.yaml", tree)
     with pytest.raises(ModelError, match=f"{tiny_model}.*{NO_HEAD}"):
         make_plan(load_recipe(path))
+    plans, make = [], planning.make_plan
+    monkeypatch.setattr(planning, "make_plan", lambda *given: plans.append(given) or make(*given))
     result = CliRunner().invoke(app, ["recipe", "check", str(path), "--store", str(tmp_path / "store")])
     assert isinstance(result.exception, ModelError) and "ready" not in result.output
     with pytest.raises(ModelError, match=NO_HEAD):
         hn.recipe(path).check(store=tmp_path / "store")
+    assert len(plans) == 2  # one a check
 
 
 def test_a_head_of_other_outputs_is_drawn_too(tmp_path: Path, tiny_reranker: Path) -> None:

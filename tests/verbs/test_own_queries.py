@@ -16,7 +16,7 @@ from hardneg.formats.runs import read_run
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import Plan, make_plan
-from hardneg.records.errors import DataError
+from hardneg.records.errors import DataError, HardnegError
 from hardneg.records.types import Query
 from hardneg.store.artifacts import Artifact, Store
 from tests.run_lists import doc_lists
@@ -111,10 +111,10 @@ def test_they_count_by_content(tmp_path: Path, tiny_model: Path) -> None:
 
 def test_a_file_that_is_not_there_is_told_by_the_plan(tmp_path: Path, tiny_model: Path) -> None:
     recipe = load_recipe(write_recipe(tmp_path / "r.yaml", tree_of(tmp_path, tiny_model, Path("nowhere.tsv"))))
-    problems: list[str] = []
+    problems: list[HardnegError] = []
     make_plan(recipe, problems)
-    assert len(problems) == 1
-    assert problems[0].startswith("stages.found.queries: no file nowhere.tsv: set stages.found.queries=FILE, queries")
+    (problem,) = map(str, problems)
+    assert problem.startswith("stages.found.queries: no file nowhere.tsv: set stages.found.queries=FILE, queries")
 
 
 def test_all_mistakes_of_a_file_are_told_at_once(tmp_path: Path) -> None:

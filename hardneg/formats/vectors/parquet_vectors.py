@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -53,11 +52,15 @@ class ParquetVectors:
 
     def ids(self) -> Iterator[tuple[int, str]]:
         """Row numbers, from 0, and ids. Raises DataError where a row has none."""
-        columns = _read(self.path, self.id_column, vector_files.ROWS)
-        for number, value in enumerate(chain.from_iterable(_texts(self.path, column) for column in columns)):
-            if value is None:
-                raise DataError(f"{self.where(number)}: column {self.id_column!r} has no id")
-            yield number, value
+        start = 0
+        for column in _read(self.path, self.id_column, vector_files.ROWS):
+            with _reading(self.path):
+                names: list[str | None] = pc.cast(column, pa.string()).to_pylist()
+            for number, name in enumerate(names, start):
+                if name is None:
+                    raise DataError(f"{self.where(number)}: column {self.id_column!r} has no id")
+                yield number, name
+            start += len(names)
 
     def where(self, number: int) -> str:
         """A row of the file."""
@@ -97,12 +100,6 @@ def _read(path: Path, column: str, rows: int) -> Iterator[Any]:
     with _reading(path), pq.ParquetFile(path, buffer_size=_BUFFER) as file:
         for batch in file.iter_batches(rows, columns=[column]):
             yield batch.column(0)
-
-
-def _texts(path: Path, column: Any) -> list[str | None]:
-    with _reading(path):
-        texts: list[str | None] = pc.cast(column, pa.string()).to_pylist()
-    return texts
 
 
 def _is_id(type_: Any) -> bool:

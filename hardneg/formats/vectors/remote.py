@@ -1,14 +1,15 @@
 """Files at URLs that fsspec opens: s3, gs, hf and others. What is half-written there is never seen under its name."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from hardneg.records.errors import ArtifactError, HardnegError, MissingDependency, UsageError
 
 _SCHEMES = ("file", "memory", "s3", "gs", "gcs", "hf", "az", "abfs", "hdfs", "sftp", "https", "http")
+_T = TypeVar("_T")
 _EXTRA = 'pip install "hardneg[remote]" for s3, or the package of fsspec for another'
 
 
@@ -50,48 +51,31 @@ def fetch_file(url: str, path: Path) -> None:
 
 
 def find_file(url: str, path: Path) -> bool:
-    """Copies what is at a URL to a file, where it is there; says whether it is.
-
-    Raises:
-        ArtifactError: the URL cannot be read.
-        MissingDependency: the package of the URL's kind is not installed.
-    """
-    with _opened(url) as (files, remote_path):
-        files.invalidate_cache()
-        try:
-            files.get_file(remote_path, str(path))
-        except FileNotFoundError:
-            return False
-        return True
+    """Copies what is at a URL to a file; False where nothing is there. Raises as `fetch_file`."""
+    return _read(url, lambda files, remote: bool(files.get_file(remote, str(path)) or True)) or False
 
 
 def file_size(url: str) -> int | None:
-    """The bytes of the file at a URL; None where there is none.
-
-    Raises:
-        ArtifactError: the URL cannot be read.
-        MissingDependency: the package of the URL's kind is not installed.
-    """
-    with _opened(url) as (files, remote_path):
-        files.invalidate_cache()
-        try:
-            return int(files.size(remote_path))
-        except FileNotFoundError:
-            return None
+    """The bytes of the file at a URL; None where there is none. Raises as `fetch_file`."""
+    return _read(url, lambda files, remote: int(files.size(remote)))
 
 
 def read_json(url: str) -> Any:
-    """The JSON at a URL; None where there is none, or it was not written to its end.
+    """The JSON at a URL; None where there is none, or it was not written to its end. Raises as `fetch_file`."""
+    text = _read(url, lambda files, remote: files.cat_file(remote))
+    try:
+        return None if text is None else json.loads(text)
+    except ValueError:
+        return None
 
-    Raises:
-        ArtifactError: the URL cannot be read.
-        MissingDependency: the package of the URL's kind is not installed.
-    """
+
+def _read(url: str, read: Callable[[Any, str], _T]) -> _T | None:
+    """What `read` gives for the file system of a URL and the path in it, as it is now; None where no file is there."""
     with _opened(url) as (files, remote_path):
         files.invalidate_cache()
         try:
-            return json.loads(files.cat_file(remote_path))
-        except (FileNotFoundError, ValueError):
+            return read(files, remote_path)
+        except FileNotFoundError:
             return None
 
 

@@ -7,7 +7,6 @@ from hardneg.formats.vectors.remote import is_url
 from hardneg.formats.vectors.shard_folder import Closed
 from hardneg.formats.vectors.shards import Shard, Shards
 from hardneg.records.errors import ArtifactError
-from hardneg.store.digest import digest
 
 
 def far_shards(folder: Path) -> Sequence[Shard]:
@@ -25,11 +24,7 @@ def shard_problem(shard: Shard) -> str:
     One of its files at a time is on this disk.
     """
     try:
-        closed = Closed.find(shard.location)
-        if closed is None:
-            return f"{shard.location}: the shard is not there, or not complete"
-        if digest(closed.said["files"]) != shard.digest:
-            return f"{shard.location}: the shard is another one than was listed"
+        closed = Closed.listed_as(shard)
         for name in closed.said["files"]:
             with closed.file(name):
                 pass

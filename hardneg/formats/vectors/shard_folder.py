@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,20 @@ class Closed:
         )
         return cls(location, said) if whole else None
 
+    @classmethod
+    def listed_as(cls, shard: Shard) -> "Closed":
+        """The shard that a list names.
+
+        Raises:
+            ArtifactError: it is not there, not complete, or another one than was listed.
+        """
+        closed = cls.find(shard.location)
+        if closed is None:
+            raise ArtifactError(f"{shard.location}: the shard is not there, or not complete: encode the corpus again")
+        if closed.listed(shard.location) != shard:
+            raise ArtifactError(f"{shard.location}: the shard is another one than was listed: encode the corpus again")
+        return closed
+
     def check_sizes(self) -> None:
         """Compares the sizes of a far shard's files with what it says of them, without reading them.
 
@@ -89,11 +103,13 @@ class Closed:
             yield Path(aside) / name
 
 
-def close_shard(folder: Path, rows: int, facts: dict[str, Any]) -> None:
-    """Says in `shard.json` what a finished index folder holds, and what else is `told` of it; call it last."""
+def close_shard(folder: Path, rows: int, facts: dict[str, Any]) -> Closed:
+    """Writes `shard.json`: the files of a finished index folder, and `facts` about it. Call it last."""
     paths = sorted(path for path in folder.iterdir() if path.is_file() and path.name != SHARD)
     files = {path.name: {"bytes": path.stat().st_size, "digest": file_digest(path)} for path in paths}
-    write_json(folder / SHARD, {"version": 1, "rows": rows, **facts, "files": files})
+    said = {"version": 1, "rows": rows, **facts, "files": files}
+    write_json(folder / SHARD, said)
+    return Closed(str(folder), said)
 
 
 def put_shard(folder: Path, url: str) -> None:
@@ -143,13 +159,9 @@ def _join_ids(path: Path, shards: Sequence[Closed]) -> None:
         for shard in shards:
             with shard.file(DOC_IDS) as own, own.open("rb") as ids:
                 shutil.copyfileobj(ids, file)
-                if own.stat().st_size and not _ends_line(ids):
-                    file.write(b"\n")
-
-
-def _ends_line(file: IO[bytes]) -> bool:
-    file.seek(-1, os.SEEK_END)
-    return file.read(1) == b"\n"
+                if own.stat().st_size:
+                    ids.seek(-1, os.SEEK_END)
+                    file.write(b"" if ids.read(1) == b"\n" else b"\n")
 
 
 def _join_offsets(path: Path, shards: Sequence[Closed]) -> None:

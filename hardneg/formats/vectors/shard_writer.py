@@ -64,9 +64,7 @@ class ShardsToWrite:
     def _closed(self, number: int, first: int, rows: int) -> Closed:
         """A shard that is written, complete and where it is to be."""
         own = self.folder / shard_name(number)
-        close_shard(own, rows, {"first": first, "dimension": self.dimension})
-        closed = Closed.find(str(own))
-        assert closed is not None
+        closed = close_shard(own, rows, {"first": first, "dimension": self.dimension})
         return closed if self.cut.url is None else _put(closed, joined(self.cut.url, own.name))
 
 

@@ -92,8 +92,11 @@ def check_ids(file: VectorFile) -> int:
     Raises:
         DataError: there is none; or one, with its place, is repeated, empty or has white space.
     """
-    blocks = in_blocks(file.ids())
-    parts = [hash_texts(_checked(file, number, name) for number, name in block) for block in blocks]
+    parts = list[NDArray[np.uint64]]()
+    for block in in_blocks(file.ids()):
+        if bad := next((item for item in block if not one_word(item[1])), None):
+            raise DataError(f"{file.where(bad[0])}: {id_problem(bad[1])}")
+        parts.append(hash_texts(name for _, name in block))
     hashes = np.concatenate([np.empty(0, np.uint64), *parts])
     if not len(hashes):
         raise DataError(f"{file.path}: there is nothing in it")
@@ -106,12 +109,6 @@ def check_ids(file: VectorFile) -> int:
                     f"{file.where(count)}: id {title!r} stands in {file.unit} {seen[title]} already; keep one"
                 )
     return len(hashes)
-
-
-def _checked(file: VectorFile, number: int, name: str) -> str:
-    if not one_word(name):
-        raise DataError(f"{file.where(number)}: {id_problem(name)}")
-    return name
 
 
 def in_blocks(ids: Iterator[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:

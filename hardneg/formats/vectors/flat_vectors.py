@@ -7,7 +7,7 @@ journal names the finished blocks until all are there.
 
 import os
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.formats.doc_ids import DOC_IDS, DocIds, write_doc_ids
-from hardneg.formats.vectors.journal import Journal, first_missing
+from hardneg.formats.doc_ids import DOC_IDS, DocIds
+from hardneg.formats.vectors.journal import BlockWriter, Journal, first_missing
 from hardneg.formats.vectors.number_file import NumberFile
 from hardneg.formats.vectors.shards import Pieces, Shard, Shards
 from hardneg.records.errors import ArtifactError, UsageError
@@ -34,7 +34,7 @@ _FLOAT = 4
 _JOURNAL = "index.journal"
 
 
-class FlatWriter:
+class FlatWriter(BlockWriter):
     """Writes a dense index folder in blocks; after a kill, the next writer finds them.
 
     Several processes may hold a writer of one folder, each with a number and blocks of its own; one of them calls
@@ -72,10 +72,6 @@ class FlatWriter:
             os.ftruncate(self._file, len(header) + self.dimension * self.count * _FLOAT)
             os.pwrite(self._file, header, 0)
 
-    def finished_blocks(self) -> set[int]:
-        """The numbers of the blocks that are safely on disk, by this or any other writer of the folder."""
-        return self._journal.finished()
-
     def write_block(self, number: int, start_row: int, vectors: NDArray[np.float32]) -> None:
         """Writes the rows from `start_row` on, float32 [n, dimension], and marks the block as finished.
 
@@ -92,26 +88,18 @@ class FlatWriter:
         _write_all(self._file, data, offset)
         self._journal.add(number, start_row, len(vectors))
 
-    def write_doc_ids(self, doc_ids: Iterable[str]) -> None:
-        """Writes the id of each row, in row order, streaming."""
-        write_doc_ids(self.folder, doc_ids, self.count)
-
     def close(self) -> None:
         """Checks that every row and the ids are there and removes the journal: the folder is complete."""
         done = first_missing((start, rows) for _, start, rows in self._journal.records())
         if done < self.count:
             raise ArtifactError(f"{self.folder}: the vectors from row {done} on are missing: write them first")
-        if not (self.folder / DOC_IDS).exists():
-            raise ArtifactError(f"{self.folder}: the document ids are missing: call write_doc_ids first")
+        self._check_doc_ids()
         os.fsync(self._file)
         self._journal.remove()
         self.__exit__()
 
-    def __enter__(self) -> "FlatWriter":
-        return self
-
     def __exit__(self, *_: object) -> None:
-        self._journal.release()
+        super().__exit__()
         if self._file >= 0:
             os.close(self._file)
         self._file = -1

@@ -5,7 +5,9 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Self
 
+from hardneg.formats.doc_ids import DOC_IDS, write_doc_ids
 from hardneg.records.errors import ArtifactError
 from hardneg.store.atomic_write import replace_text
 
@@ -64,6 +66,32 @@ class Journal:
 
     def _files(self) -> list[Path]:
         return sorted(self._folder.glob(f"{self._name}*"))
+
+
+class BlockWriter:
+    """Writes the `count` rows of a folder in blocks, several processes at a time; `_journal` has the finished ones."""
+
+    folder: Path
+    count: int
+    _journal: Journal
+
+    def finished_blocks(self) -> set[int]:
+        """Return the numbers of the blocks that are safely on disk, by this or any other writer of the folder."""
+        return self._journal.finished()
+
+    def write_doc_ids(self, doc_ids: Iterable[str]) -> None:
+        """Write the id of each row, in row order, streaming."""
+        write_doc_ids(self.folder, doc_ids, self.count)
+
+    def _check_doc_ids(self) -> None:
+        if not (self.folder / DOC_IDS).exists():
+            raise ArtifactError(f"{self.folder}: the document ids are missing: call write_doc_ids first")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._journal.release()
 
 
 def _checksum(record: str) -> str:

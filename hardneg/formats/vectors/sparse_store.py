@@ -7,16 +7,16 @@ Blocks are written in any order and by several processes, each to a file of its 
 
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.formats.doc_ids import DOC_IDS, DocIds, write_doc_ids
+from hardneg.formats.doc_ids import DOC_IDS, DocIds
 from hardneg.formats.hash_index import ranges
-from hardneg.formats.vectors.journal import Journal, first_missing
+from hardneg.formats.vectors.journal import BlockWriter, Journal, first_missing
 from hardneg.formats.vectors.number_file import NumberFile, NumberLine, writing_numbers
 from hardneg.formats.vectors.shards import Pieces, Shard, Shards
 from hardneg.formats.vectors.sparse_rows import fault
@@ -36,7 +36,7 @@ FILES = (SHAPE, TERMS, DOC_IDS, *(name for name, _ in (_OFFSETS, _TERMS, _WEIGHT
 """What a complete folder consists of."""
 
 
-class SparseWriter:
+class SparseWriter(BlockWriter):
     """Writes a folder of weights in blocks; after a kill, the next writer finds them.
 
     Several processes may hold a writer of one folder, each with a number and blocks of its own; one of them calls
@@ -64,10 +64,6 @@ class SparseWriter:
         if not begun:
             replace_text(self.folder / SHAPE, json.dumps(shape))
 
-    def finished_blocks(self) -> set[int]:
-        """The numbers of the blocks that are safely on disk, by this or any other writer of the folder."""
-        return self._journal.finished()
-
     def write_block(self, number: int, start_row: int, rows: SparseRows) -> None:
         """Writes the texts from `start_row` on and marks the block as finished.
 
@@ -91,10 +87,6 @@ class SparseWriter:
     def _block(self, number: int) -> Path:
         return self.folder / _BLOCKS / str(number)
 
-    def write_doc_ids(self, doc_ids: Iterable[str]) -> None:
-        """Writes the id of each row, in row order, streaming."""
-        write_doc_ids(self.folder, doc_ids, self.count)
-
     def write_terms(self, terms: Sequence[str]) -> None:
         """Writes what each of the `width` terms is, in the order of their numbers.
 
@@ -114,8 +106,7 @@ class SparseWriter:
             raise ArtifactError(f"{self.folder}: the weights from row {done} on are missing: write them first")
         if sum(rows for _, (_, rows, _) in blocks) != self.count:
             raise ArtifactError(f"{self.folder}: its blocks overlap: delete the folder")
-        if not (self.folder / DOC_IDS).exists():
-            raise ArtifactError(f"{self.folder}: the document ids are missing: call write_doc_ids first")
+        self._check_doc_ids()
         if not (self.folder / _WEIGHTS[0]).exists():  # the last one of the three: a kill may have come after it
             self._join([(self._block(number), rows, terms) for number, (_, rows, terms) in blocks])
         shutil.rmtree(self.folder / _BLOCKS)
@@ -136,12 +127,6 @@ class SparseWriter:
             with writing_numbers(self.folder / name, dtype, total) as write:
                 for path, rows, terms in blocks:
                     write(np.fromfile(path, dtype, terms, offset=8 * rows + before * terms))
-
-    def __enter__(self) -> "SparseWriter":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._journal.release()
 
 
 def _shape(folder: Path) -> tuple[int, int]:

@@ -4,16 +4,16 @@
 `offsets.npy`, int64 [N + 1], says at which of them each document begins; `docid` has the id of each document.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.formats.doc_ids import DOC_IDS, write_doc_ids
+from hardneg.formats.doc_ids import DOC_IDS
 from hardneg.formats.hash_index import ranges
 from hardneg.formats.vectors.flat_vectors import TOKEN_OFFSETS, FlatVectors, FlatWriter
+from hardneg.formats.vectors.journal import BlockWriter
 from hardneg.formats.vectors.number_file import NumberFile, writing_numbers
 from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.records.types import TokenVectors
@@ -21,7 +21,7 @@ from hardneg.records.types import TokenVectors
 _DTYPE = "<i8"
 
 
-class TokenWriter:
+class TokenWriter(BlockWriter):
     """Writes a folder of token vectors in blocks of documents; after a kill, the next writer finds them.
 
     Several processes may hold a writer of one folder, each with a number and blocks of its own; one of them calls
@@ -35,8 +35,9 @@ class TokenWriter:
         """
         if fault := offsets_fault(offsets):
             raise UsageError(f"{folder}: offsets of token vectors {fault}")
-        self.folder, self.dimension, self.offsets = folder, dimension, offsets
+        self.folder, self.dimension, self.offsets, self.count = folder, dimension, offsets, len(offsets) - 1
         self._vectors = FlatWriter(folder, dimension, int(offsets[-1]), writer)
+        self._journal = self._vectors._journal
         try:
             self._write_offsets()
         except BaseException:
@@ -51,10 +52,6 @@ class TokenWriter:
         elif not np.array_equal(NumberFile(path, _DTYPE).mapped, self.offsets):
             raise ArtifactError(f"{path}: begun with documents of other lengths: delete the folder")
 
-    def finished_blocks(self) -> set[int]:
-        """The numbers of the blocks that are safely on disk, by this or any other writer of the folder."""
-        return self._vectors.finished_blocks()
-
     def write_block(self, number: int, start_row: int, documents: TokenVectors) -> None:
         """Writes the documents from `start_row` on and marks the block as finished.
 
@@ -64,9 +61,9 @@ class TokenWriter:
             UsageError: the documents are not in the folder, or their vectors have another dimension.
             ArtifactError: a document has more or fewer vectors than was said, or one is not finite.
         """
-        stop, count = start_row + len(documents), len(self.offsets) - 1
-        if start_row < 0 or stop > count:
-            raise UsageError(f"block {number} ends at document {stop} of {count}")
+        stop = start_row + len(documents)
+        if start_row < 0 or stop > self.count:
+            raise UsageError(f"block {number} ends at document {stop} of {self.count}")
         said, lengths = np.diff(self.offsets[start_row : stop + 1]), np.diff(documents.offsets)
         if len(other := np.flatnonzero(said != lengths)):
             row = int(other[0])
@@ -74,16 +71,9 @@ class TokenWriter:
             raise ArtifactError(f"{self.folder}: {reason}: texts or tokenizer have changed: delete the folder")
         self._vectors.write_block(number, int(self.offsets[start_row]), documents.vectors)
 
-    def write_doc_ids(self, doc_ids: Iterable[str]) -> None:
-        """Writes the id of each document, in row order, streaming."""
-        write_doc_ids(self.folder, doc_ids, len(self.offsets) - 1)
-
     def close(self) -> None:
         """Checks that every vector and the ids are there and removes the journal: the folder is complete."""
         self._vectors.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._vectors.__exit__()

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from hardneg.api.analyzing import analyze as analyze
 from hardneg.api.evaluation import Evaluation
-from hardneg.api.given_dataset import Dataset
-from hardneg.api.given_model import Model
-from hardneg.api.given_qrels import AnyQrels
-from hardneg.api.given_run import AnyRun
-from hardneg.api.given_run import Runs
+from hardneg.api.dataset_argument import Dataset
+from hardneg.api.model_argument import Model
+from hardneg.api.qrels_argument import AnyQrels
+from hardneg.api.run_argument import AnyRun
+from hardneg.api.run_argument import Runs
 from hardneg.api.mined import MinedNegatives
 from hardneg.api.recipes import recipe as recipe
 from hardneg.api.recommending import recommend as recommend

@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from hardneg.indexes.kernels.lucene.java import start_java
     from hardneg.indexes.open_store import open_store
     from hardneg.lines.base import Job, Line, Of
-    from hardneg.lines.shared import RUN as RUN_ARGUMENT
+    from hardneg.lines.shared_arguments import RUN as RUN_ARGUMENT
     from hardneg.mining.filter_protocol import FilterCost, FilterTexts, NegativeFilter
     from hardneg.recipe.laid_indexes import LaidIndex, laid_indexes
     from hardneg.recipe.opened_index import OpenedIndex

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hardneg.api.given_values import plugin_setting
+from hardneg.api.argument_values import plugin_setting
 from hardneg.records.errors import HardnegError, PluginError
 from hardneg.runtime.seeding import SEED
 

@@ -13,15 +13,15 @@ from pydantic import ValidationError
 
 from hardneg.analysis.base import Analysis
 from hardneg.analysis.inputs import Files
+from hardneg.api.argument_values import name_of
 from hardneg.api.content_store import keep_content
 from hardneg.api.evaluation import Evaluation
-from hardneg.api.given_qrels import named_qrels
-from hardneg.api.given_run import is_run, labelled_runs, run_file
-from hardneg.api.given_values import name_of
 from hardneg.api.labels import run_labels
 from hardneg.api.notebook import html_section
+from hardneg.api.output_files import writing
+from hardneg.api.qrels_argument import named_qrels
+from hardneg.api.run_argument import is_run, labelled_runs, run_file
 from hardneg.api.workplace import Where, Workplace
-from hardneg.api.writing import writing
 from hardneg.evaluation.metrics_json import write_metrics
 from hardneg.fields import Reference
 from hardneg.formats.qrels import write_qrels
@@ -187,7 +187,7 @@ class AnalysisResult:
 
     def to_pandas(self) -> Any:
         """The table as a `pandas.DataFrame` of texts. Raises MissingDependency where pandas is not installed."""
-        from hardneg.api.tables import frame_of_rows
+        from hardneg.api.arrow_tables import frame_of_rows
         from hardneg.report.table import cell
 
         table = self.analysis.table(self.found)

@@ -7,11 +7,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from hardneg.api.argument_values import at_least_one, file_path
 from hardneg.api.content_store import keep_made
-from hardneg.api.given_values import at_least_one, file_path
 from hardneg.api.notebook import ROWS, caption, cut
+from hardneg.api.output_files import writing
 from hardneg.api.results import ROWS_FILE, Made, TextSource
-from hardneg.api.writing import writing
 from hardneg.formats.negatives import NegativesFile, read_negatives
 from hardneg.records.layout import NEGATIVES
 from hardneg.records.types import Negatives
@@ -112,7 +112,7 @@ class MinedNegatives(Made):
             UsageError: `negatives` is no count.
             DataError: no query has so many negatives.
         """
-        from hardneg.api.tables import dataset_of
+        from hardneg.api.arrow_tables import dataset_of
 
         at_least_one("negatives", negatives)
         options = {"form": form, "negatives": negatives, "scores": scores, "split": self.source.split}
@@ -123,7 +123,7 @@ class MinedNegatives(Made):
         return dataset_of(made.path / ROWS_FILE)
 
     def _write_rows(self, folder: Path, form: str, negatives: int, scores: bool) -> Mapping[str, int]:
-        from hardneg.api.tables import write_parquet_rows
+        from hardneg.api.arrow_tables import write_parquet_rows
 
         with TemporaryDirectory() as aside:
             written = Path(aside) / "rows.parquet"
@@ -137,7 +137,7 @@ class MinedNegatives(Made):
         Raises:
             MissingDependency: pandas is not installed.
         """
-        from hardneg.api.tables import frame_of, negatives_rows
+        from hardneg.api.arrow_tables import frame_of, negatives_rows
 
         return frame_of(negatives_rows(self))
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from hardneg.api.adhoc_recipe import planned_recipe
+from hardneg.api.argument_values import file_path, names_of
+from hardneg.api.dataset_argument import named_dataset
 from hardneg.api.evaluation import Evaluation
-from hardneg.api.given_dataset import named_dataset
-from hardneg.api.given_model import named_model
-from hardneg.api.given_values import file_path, names_of
+from hardneg.api.model_argument import named_model
 from hardneg.api.notebook import caption
 from hardneg.api.results import BuiltIndex, TrainedModel
 from hardneg.api.workplace import Where, Workplace, setting_texts

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from hardneg.analysis.miner_sweep import MinerSweep
-from hardneg.api.given_dataset import Dataset, named_dataset, split_of
-from hardneg.api.given_model import Model, named_model
-from hardneg.api.given_values import plugin_setting
+from hardneg.api.argument_values import plugin_setting
+from hardneg.api.dataset_argument import Dataset, named_dataset, split_of
+from hardneg.api.model_argument import Model, named_model
 from hardneg.api.notebook import html_section
+from hardneg.api.output_files import writing
 from hardneg.api.recommendation import Recommendation
 from hardneg.api.recommended_recipe import METRIC, SWEEP, TRIALS, Asked
 from hardneg.api.recommended_trials import Trials, in_order
 from hardneg.api.results import ReadOnly
 from hardneg.api.workplace import Where, Workplace, taken
-from hardneg.api.writing import writing
 from hardneg.evaluation.metrics_json import read_metrics
 from hardneg.fields import DATASET
 from hardneg.records.layout import METRICS

@@ -103,7 +103,7 @@ class FoundRun(Made):
         Raises:
             MissingDependency: `datasets` is not installed.
         """
-        from hardneg.api.tables import dataset_of, write_run_rows
+        from hardneg.api.arrow_tables import dataset_of, write_run_rows
 
         origin = {"stage": "rows", "inputs": {"run": self.key}, "name": "rows"}
         made = keep_made(self.store, "rows", origin, lambda folder: write_run_rows(self, folder / ROWS_FILE))
@@ -111,7 +111,7 @@ class FoundRun(Made):
 
     def to_pandas(self) -> Any:
         """The same rows as a `pandas.DataFrame`. Raises MissingDependency where pandas is not installed."""
-        from hardneg.api.tables import frame_of, run_rows
+        from hardneg.api.arrow_tables import frame_of, run_rows
 
         return frame_of(run_rows(self))
 

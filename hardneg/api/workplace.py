@@ -11,7 +11,7 @@ from stat import S_ISDIR
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from hardneg.api.adhoc_recipe import AdhocRecipe
-from hardneg.api.given_values import file_path, name_of, names_of, plugin_setting, whole_number
+from hardneg.api.argument_values import file_path, name_of, names_of, plugin_setting, whole_number
 from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.runtime.progress import Progress, Silent, Task
 from hardneg.runtime.seeding import SEED

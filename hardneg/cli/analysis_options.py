@@ -19,7 +19,7 @@ from hardneg.cli.evaluate import split_names
 from hardneg.cli.options import DEVICE, STORE, open_store, option_of, plain_flag
 from hardneg.fields import Reference, known_metric
 from hardneg.lines.evaluate import EvaluateLine
-from hardneg.lines.shared import QRELS
+from hardneg.lines.shared_arguments import QRELS
 from hardneg.lines.verb_fields import all_marks, least
 from hardneg.records.errors import UsageError
 from hardneg.runtime.seeding import SEED

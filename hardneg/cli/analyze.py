@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from hardneg.cli.console import print_table, say_json, stdout_console
-from hardneg.cli.lines import made_command
+from hardneg.cli.line_commands import made_command
 from hardneg.cli.options import JSON, OVERWRITE, WRITTEN, flags_told
 from hardneg.cli.outputs import store_outputs
 from hardneg.records.layout import LOCK

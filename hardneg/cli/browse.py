@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from hardneg.cli.adhoc_recipe import Place
 from hardneg.cli.console import bars, say
 from hardneg.cli.options import DATASET_OR_OTHER, OVERWRITE, STORE, WRITTEN
 from hardneg.cli.outputs import store_outputs
+from hardneg.cli.planned_work import Place
 from hardneg.records.wording import counted
 from hardneg.store.replaced_files import Target
 

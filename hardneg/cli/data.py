@@ -10,10 +10,10 @@ import typer
 
 from hardneg.api.adhoc_recipe import AdhocRecipe
 from hardneg.cli import completion
-from hardneg.cli.adhoc_recipe import stored_dataset
 from hardneg.cli.console import Bars, aligned, bars, say, say_answer
 from hardneg.cli.options import JSON, STORE, output, tell_once
 from hardneg.cli.outputs import free_bytes
+from hardneg.cli.planned_work import stored_dataset
 from hardneg.records.errors import DataError
 from hardneg.records.wording import counted, size
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hardneg.cli.adhoc_recipe import Place, plugin_options
 from hardneg.cli.options import key_values
+from hardneg.cli.planned_work import Place, plugin_options
 from hardneg.lines.base import MACHINE
 from hardneg.records.errors import UsageError
 from hardneg.runtime.distributed import world

@@ -65,7 +65,7 @@ def evaluate(**given: Any) -> None:
 
 def judging_of(given: Mapping[str, Any]) -> RunsToScore:
     """What the options ask for; metrics are repeated, joined by commas, or several words after one flag."""
-    from hardneg.cli.adhoc_recipe import Place
+    from hardneg.cli.planned_work import Place
 
     metrics = split_names(given["metrics"] or [], given["more_metrics"] or [])
     asked = values(EvaluateLine, {**given, "metrics": metrics})

@@ -6,9 +6,9 @@ from inspect import Parameter
 from math import isfinite
 from typing import Annotated, Any, get_args, get_origin
 
-from hardneg.api.given_values import plugin_setting
-from hardneg.cli.adhoc_recipe import plugin_options
+from hardneg.api.argument_values import plugin_setting
 from hardneg.cli.options import flag, key_values, option_of
+from hardneg.cli.planned_work import plugin_options
 from hardneg.lines.base import REQUIRED, Argument, Line, common
 from hardneg.records.errors import UsageError
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardneg.cli import export, options
-from hardneg.cli.adhoc_recipe import laid_at
 from hardneg.cli.console import say, tell_left_out
 from hardneg.cli.outputs import check_run
+from hardneg.cli.planned_work import laid_at
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import DROPPED
 from hardneg.records.wording import counted

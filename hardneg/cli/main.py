@@ -15,7 +15,7 @@ from hardneg.cli.browse import browse
 from hardneg.cli.console import say, stream
 from hardneg.cli.doctor import doctor
 from hardneg.cli.export import export
-from hardneg.cli.lines import LineGroup
+from hardneg.cli.line_commands import LineGroup
 from hardneg.cli.merge import merge
 from hardneg.cli.push import push
 from hardneg.cli.pyserini import pyserini

@@ -14,7 +14,7 @@ from hardneg.evaluation.levels import known_level
 from hardneg.records.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from hardneg.cli.adhoc_recipe import TerminalWorkplace
+    from hardneg.cli.planned_work import TerminalWorkplace
     from hardneg.doors.mteb.task_comparison import Compared
     from hardneg.evaluation.metrics_json import Measured
     from hardneg.records.types import PluginSetting
@@ -83,7 +83,7 @@ class Given:
 
     def setting(self) -> "PluginSetting | None":
         """The index with its options. Raises UsageError where there are options alone."""
-        from hardneg.cli.adhoc_recipe import plugin_options
+        from hardneg.cli.planned_work import plugin_options
         from hardneg.records.types import PluginSetting
 
         options = plugin_options(self.index_options)
@@ -123,7 +123,7 @@ class OnTasks:
             UsageError: an option is missing, or names what is not there.
             HardnegError: a model cannot be evaluated; the next call goes on from there.
         """
-        from hardneg.cli.adhoc_recipe import Place
+        from hardneg.cli.planned_work import Place
         from hardneg.doors.mteb.model import require_mteb
         from hardneg.doors.mteb.task_comparison import TaskComparison
 
@@ -178,7 +178,7 @@ class OnTasks:
 
     def _local_task(self, dataset: str, place: "TerminalWorkplace") -> Any:
         from hardneg.api.adhoc_recipe import AdhocRecipe
-        from hardneg.api.making import make_dataset
+        from hardneg.api.single_stage import make_dataset
         from hardneg.doors.mteb.local_task import local_task
         from hardneg.formats.collection import StoredCollection
 

@@ -12,7 +12,7 @@ from hardneg.api.workplace import usual_store
 from hardneg.cli import completion
 from hardneg.cli.console import say
 from hardneg.cli.launch import ASKED
-from hardneg.lines import shared
+from hardneg.lines import shared_arguments
 from hardneg.lines.base import COMMON, REQUIRED, Argument
 from hardneg.lines.base import MACHINE as MACHINE
 from hardneg.lines.base import WRITTEN as WRITTEN
@@ -114,8 +114,8 @@ def _completed(argument: Argument) -> Any:
     return completion.words(*argument.words) if argument.words else None
 
 
-DATASET = option_of(shared.DATASET, ...)
-DATASET_OR_OTHER = option_of(shared.DATASET, None)
+DATASET = option_of(shared_arguments.DATASET, ...)
+DATASET_OR_OTHER = option_of(shared_arguments.DATASET, None)
 SET, STORE, DEVICE, PROCESSES, ENGINE = (
     option_of(COMMON[name], [] if name == "settings" else COMMON[name].default)
     for name in ("settings", "store", "device", "processes", "engine")

@@ -5,8 +5,8 @@ from pathlib import Path
 import typer
 
 from hardneg.cli import options
-from hardneg.cli.adhoc_recipe import plugin_options
 from hardneg.cli.console import say
+from hardneg.cli.planned_work import plugin_options
 from hardneg.records.errors import HardnegError, UsageError
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def measure_rates(store: Path) -> None:
     """Measures what plans are made from, as far as it is not kept yet; on stderr what could not be measured."""
-    from hardneg.api.measuring.pieces import measure
+    from hardneg.api.measuring.measurements import measure
     from hardneg.costs.machine import this_device
 
     device = this_device()
@@ -38,7 +38,7 @@ def measured_rates() -> tuple[str, str] | None:
     found = measured(device)
     if found is None:
         return None
-    from hardneg.api.measuring.pieces import PIECES, has
+    from hardneg.api.measuring.measurements import PIECES, has
 
     missing = [name for name in PIECES if not has(found, name)]
     left = f"; not yet {', '.join(missing)}: `hardneg doctor --measure` goes on" if missing else ""

@@ -136,7 +136,7 @@ def run(
 
 def _run(made: "Plan", opened: Store, options: "Options", folder: Path) -> None:
     """The first of several processes prints and publishes."""
-    from hardneg.cli.tables import next_commands, result_table, step_watcher
+    from hardneg.cli.run_progress import next_commands, result_table, step_watcher
     from hardneg.recipe.execute import Watcher, execute
     from hardneg.recipe.run_folder import publish
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from hardneg.cli import completion
-from hardneg.cli.adhoc_recipe import plan_outputs
 from hardneg.cli.console import say, say_json
 from hardneg.cli.doctor import memory
 from hardneg.cli.options import JSON, MACHINE, PROCESSES, STORE, open_store, output
 from hardneg.cli.outputs import free_bytes
+from hardneg.cli.planned_work import plan_outputs
 from hardneg.cli.recipe_options import NAME, PRESET, SET, check_stages, headline, planned
 from hardneg.records.errors import HardnegError, UsageError
 from hardneg.records.layout import LOCK

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from hardneg.api.adhoc_recipe import AdhocRecipe
-from hardneg.api.given_values import plugin_setting
+from hardneg.api.argument_values import plugin_setting
 from hardneg.api.recommended_recipe import Asked
 from hardneg.cli import completion, options
-from hardneg.cli.adhoc_recipe import Place, PlannedWork, begun, plan_outputs, plugin_options
 from hardneg.cli.console import print_table, say, say_json, stdout_console
 from hardneg.cli.options import JSON, TUNING, tell_once
+from hardneg.cli.planned_work import Place, PlannedWork, begun, plan_outputs, plugin_options
 from hardneg.records.errors import UsageError
 from hardneg.store.atomic_write import replace_text
 from hardneg.store.replaced_files import Outputs, Target

@@ -140,8 +140,8 @@ class Line(ABC):
 
     def recipe(self, given: Arguments, place: "Workplace", stages: Mapping[str, Any]) -> "AdhocRecipe":
         """The recipe in memory of these stages, with the dataset and the model that were given."""
-        from hardneg.api.given_dataset import named_dataset
-        from hardneg.api.given_model import named_model
+        from hardneg.api.dataset_argument import named_dataset
+        from hardneg.api.model_argument import named_model
 
         model = getattr(given, "model", None)
         named = None if model is None else named_model(model, place.store)
@@ -149,7 +149,7 @@ class Line(ABC):
 
     def split(self, given: Arguments) -> str:
         """The split that was given; else the only one of a dataset in memory, or the usual one."""
-        from hardneg.api.given_dataset import split_of
+        from hardneg.api.dataset_argument import split_of
 
         return split_of(given.dataset, given.split, self.resolved()["split"].default)
 

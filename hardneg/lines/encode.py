@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from hardneg.api.adhoc_recipe import ENCODED
 from hardneg.lines.base import Arguments, Job, Line, Of
-from hardneg.lines.shared import DATASET, MODEL
+from hardneg.lines.shared_arguments import DATASET, MODEL
 
 if TYPE_CHECKING:
     from hardneg.api.results import BuiltIndex
@@ -35,7 +35,7 @@ class EncodeLine(Line):
 
 
 def _made(given: Arguments, plan: Any, place: "Workplace") -> "BuiltIndex | None":
-    from hardneg.api.given_model import model_name
+    from hardneg.api.model_argument import model_name
     from hardneg.api.results import built_index
     from hardneg.runtime.distributed import world
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hardneg.api.labels import METRICS
 from hardneg.lines.base import Argument, Arguments, Job, Line, Of
-from hardneg.lines.shared import DATASET, QRELS, RUNS, optional
+from hardneg.lines.shared_arguments import DATASET, QRELS, RUNS, optional
 from hardneg.records.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _log = logging.getLogger("hardneg")
 
 
 def _names(argument: str, given: Any) -> list[str]:
-    from hardneg.api.given_values import names_of
+    from hardneg.api.argument_values import names_of
 
     return names_of(argument, given)
 
@@ -95,8 +95,8 @@ class RunsToScore:
     @classmethod
     def of(cls, given: Arguments, place: "Workplace") -> "RunsToScore":
         """What the arguments ask for. Raises UsageError where a metric or a baseline is unknown."""
-        from hardneg.api.given_run import labelled_runs
         from hardneg.api.labels import known_baselines, known_metrics
+        from hardneg.api.run_argument import labelled_runs
 
         metrics, files = known_metrics(given.metrics), labelled_runs(given.runs, place.store)
         by_path = {str(path): label for label, path in files.items()}
@@ -126,9 +126,9 @@ class RunsToScore:
 
 def judge_of(given: Arguments, place: "Workplace") -> "Judge":
     """What runs are judged by: judgements, or those of the dataset, named or that of the first run."""
-    from hardneg.api.given_dataset import named_dataset
-    from hardneg.api.given_qrels import named_qrels
+    from hardneg.api.dataset_argument import named_dataset
     from hardneg.api.judging import Judge
+    from hardneg.api.qrels_argument import named_qrels
     from hardneg.api.results import source_of_runs
 
     qrels, level, match = named_qrels(given.qrels), given.relevance_level, given.answer_match
@@ -145,7 +145,7 @@ def judge_of(given: Arguments, place: "Workplace") -> "Judge":
 def _collection(dataset: str, place: "Workplace") -> "StoredCollection":
     """The stored collection, read now unless the store has it."""
     from hardneg.api.adhoc_recipe import AdhocRecipe
-    from hardneg.api.making import make_dataset
+    from hardneg.api.single_stage import make_dataset
     from hardneg.formats.collection import StoredCollection
 
     recipe = AdhocRecipe("evaluate", dataset, settings=place.settings)

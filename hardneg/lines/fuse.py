@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hardneg.lines.base import Arguments, Job, Line, Of
-from hardneg.lines.shared import QRELS, RUNS, optional
+from hardneg.lines.shared_arguments import QRELS, RUNS, optional
 from hardneg.records.errors import UsageError
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ class FuseLine(Line):
 
     def job(self, given: Arguments, place: "Workplace") -> Job:
         """Reads the runs, tunes where that is asked for, and keeps what is made in the store."""
-        from hardneg.api.given_qrels import named_qrels
-        from hardneg.api.given_run import labelled_runs
+        from hardneg.api.qrels_argument import named_qrels
+        from hardneg.api.run_argument import labelled_runs
         from hardneg.fusion.methods import Fusion
 
         files = labelled_runs(given.runs, place.store)

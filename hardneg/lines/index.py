@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from hardneg.api.adhoc_recipe import ENCODED
 from hardneg.lines.base import Argument, Arguments, Job, Line, Of
-from hardneg.lines.shared import DATASET, optional
+from hardneg.lines.shared_arguments import DATASET, optional
 from hardneg.records.errors import UsageError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class IndexLine(Line):
 
     def job(self, given: Arguments, place: "Workplace") -> Job:
         """One stage, or the work of a backend on a folder."""
-        from hardneg.api.given_values import file_path
+        from hardneg.api.argument_values import file_path
 
         vectors = None if given.vectors is None else file_path(given.vectors, "vectors")
         _check(given.backend["name"], given.dataset is not None, vectors)

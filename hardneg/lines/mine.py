@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from hardneg.api.adhoc_recipe import ENCODED, MINED, SEARCHED
 from hardneg.lines.base import Arguments, Job, Line, Of
-from hardneg.lines.shared import DATASET, LISTED, MODEL, RUN, VECTORS, optional
+from hardneg.lines.shared_arguments import DATASET, LISTED, MODEL, RUN, VECTORS, optional
 from hardneg.records.errors import UsageError
 
 if TYPE_CHECKING:
-    from hardneg.api.given_vectors import GivenVectors
     from hardneg.api.mined import MinedNegatives
+    from hardneg.api.vectors_argument import GivenVectors
     from hardneg.api.workplace import Workplace
     from hardneg.recipe.plan import Plan
     from hardneg.store.artifacts import Artifact
@@ -57,8 +57,8 @@ class MineLine(Line):
 
     def job(self, given: Arguments, place: "Workplace") -> Job:
         """Encodes, searches and mines; or mines from a run, or from what an index has for vectors of queries."""
-        from hardneg.api.given_run import run_file
-        from hardneg.api.given_vectors import named_vectors
+        from hardneg.api.run_argument import run_file
+        from hardneg.api.vectors_argument import named_vectors
 
         runs = {name: getattr(given, name) for name in ("run", "filter_by")}
         files = {name: run_file(run, place.store) for name, run in runs.items() if run is not None}
@@ -113,8 +113,8 @@ class _Mined:
         return self._mined(plan, outcome.artifacts[DATASET], (made, made.facts), scores, place)
 
     def _from_runs(self, plan: "Plan", place: "Workplace") -> "MinedNegatives | None":
-        from hardneg.api.making import make_dataset, make_from
         from hardneg.api.mined_scores import RunScores
+        from hardneg.api.single_stage import make_dataset, make_from
         from hardneg.mining.miners.filtered import SCORES
         from hardneg.runtime.distributed import world
 

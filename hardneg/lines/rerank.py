@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from hardneg.api.adhoc_recipe import ENCODED, SEARCHED
 from hardneg.lines.base import Arguments, Job, Line, Of
-from hardneg.lines.shared import DATASET, RUN
+from hardneg.lines.shared_arguments import DATASET, RUN
 
 if TYPE_CHECKING:
     from hardneg.api.results import FoundRun
@@ -45,7 +45,7 @@ class RerankLine(Line):
 
     def job(self, given: Arguments, place: "Workplace") -> Job:
         """The search only stands for the run that is given."""
-        from hardneg.api.given_run import run_file
+        from hardneg.api.run_argument import run_file
 
         split, run = self.split(given), run_file(given.run, place.store)
         stages = {
@@ -57,8 +57,8 @@ class RerankLine(Line):
 
 
 def _made(given: Arguments, split: str, run: Path, plan: "Plan", place: "Workplace") -> "FoundRun":
-    from hardneg.api.making import make_dataset, make_from
     from hardneg.api.results import TextSource, run_of
+    from hardneg.api.single_stage import make_dataset, make_from
 
     dataset = make_dataset(plan, place)
     made, facts = make_from(plan, _RERANKED, dataset, {"run": run}, place)

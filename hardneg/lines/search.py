@@ -5,19 +5,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from hardneg.api.adhoc_recipe import ENCODED, SEARCHED
 from hardneg.lines.base import Argument, Arguments, Job, Line, Of
-from hardneg.lines.shared import DATASET, MODEL, VECTORS, optional
+from hardneg.lines.shared_arguments import DATASET, MODEL, VECTORS, optional
 from hardneg.records.errors import UsageError
 
 if TYPE_CHECKING:
-    from hardneg.api.given_vectors import GivenVectors
     from hardneg.api.results import FoundRun
+    from hardneg.api.vectors_argument import GivenVectors
     from hardneg.api.workplace import Workplace
 
 _LISTED, _LISTED_RUN = "candidates-index", "candidates"
 
 
 def _texts(name: str, told: str) -> Argument:
-    from hardneg.api.given_values import plugin_setting
+    from hardneg.api.argument_values import plugin_setting
 
     check = partial(plugin_setting, name)
     return Argument(name, told, "str | Mapping[str, Any] | None", None, plugins="indexes", check=check)
@@ -52,7 +52,7 @@ class SearchLine(Line):
 
     def job(self, given: Arguments, place: "Workplace") -> Job:
         """The stages that search an index over texts, or one that a model makes, maybe for candidates of another."""
-        from hardneg.api.given_vectors import named_vectors
+        from hardneg.api.vectors_argument import named_vectors
 
         if vectors := named_vectors("search", given):
             if any(each is not None for each in (given.dataset, given.model, given.backend, given.candidates)):
@@ -76,7 +76,7 @@ class SearchLine(Line):
 
 
 def _made(given: Arguments, split: str, plan: Any, place: "Workplace") -> "FoundRun | None":
-    from hardneg.api.given_model import model_name
+    from hardneg.api.model_argument import model_name
     from hardneg.api.results import TextSource, run_of
     from hardneg.runtime.distributed import world
 

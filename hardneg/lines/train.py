@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from hardneg.api.adhoc_recipe import MINED, TRAINED, training_stage
 from hardneg.lines.base import Argument, Arguments, Job, Line, Of
 from hardneg.lines.mine import mining_stages
-from hardneg.lines.shared import DATASET, LISTED, MODEL
+from hardneg.lines.shared_arguments import DATASET, LISTED, MODEL
 
 if TYPE_CHECKING:
     from hardneg.api.results import TrainedModel
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _options(given: Any) -> dict[str, Any]:
-    from hardneg.api.given_values import mapping_of
+    from hardneg.api.argument_values import mapping_of
 
     return mapping_of("options", given)
 
@@ -58,7 +58,7 @@ class TrainLine(Line):
 
 
 def _made(given: Arguments, plan: Any, place: "Workplace") -> "TrainedModel | None":
-    from hardneg.api.given_model import model_name
+    from hardneg.api.model_argument import model_name
     from hardneg.api.results import TrainedModel
     from hardneg.records.layout import MODEL_FOLDER
     from hardneg.runtime.distributed import world

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from hardneg.api.given_values import field_value, files_of, plugin_setting, plugin_settings, verb_field
+from hardneg.api.argument_values import field_value, files_of, plugin_setting, plugin_settings, verb_field
 from hardneg.fields import InputFile, Option, PluginKind, known_measure, known_metric
 from hardneg.lines.base import REQUIRED, Argument
 from hardneg.records.types import PluginSetting

@@ -15,7 +15,7 @@ from hardneg.runtime.distributed import world
 from hardneg.store.artifacts import SCRATCH
 from hardneg.store.digest import digest
 from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
-from hardneg.verbs.shared.places import TAKEN, place_problems, taken_shards
+from hardneg.verbs.shared.shard_ranges import TAKEN, place_problems, taken_shards
 from hardneg.verbs.shared.stage_spec import FORMS, IndexSpec, RecipeView, Row, Sizes, encoding
 
 if TYPE_CHECKING:

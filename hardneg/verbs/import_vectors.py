@@ -14,7 +14,7 @@ from hardneg.formats.vectors.vectors_import import VectorOwners, arrange_vectors
 from hardneg.records.wording import counted
 from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
 from hardneg.verbs.shared.inputs import open_corpus, open_given_vectors
-from hardneg.verbs.shared.places import place_problems
+from hardneg.verbs.shared.shard_ranges import place_problems
 from hardneg.verbs.shared.stage_spec import PROCESS_BYTES, IndexSpec, RecipeView, Row, Sizes
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from hardneg.runtime.distributed import barrier, world
 from hardneg.runtime.progress import Seconds
 from hardneg.store.artifacts import SCRATCH
 from hardneg.verbs.shared.context import Facts, StageContext
-from hardneg.verbs.shared.places import TAKEN, place_problems, taken_shards
 from hardneg.verbs.shared.run_blocks import RunBlocks, query_blocks
+from hardneg.verbs.shared.shard_ranges import TAKEN, place_problems, taken_shards
 from hardneg.verbs.shared.stage_spec import BLOCK_BYTES, JVM_BYTES, PROCESS_BYTES, RecipeView, Row, RunSpec, Sizes
 
 if TYPE_CHECKING:

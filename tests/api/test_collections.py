@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from hardneg.api.beir_folder import write_beir
-from hardneg.api.given_dataset import collection_of, named_dataset, split_of
-from hardneg.api.given_qrels import named_qrels
+from hardneg.api.dataset_argument import collection_of, named_dataset, split_of
+from hardneg.api.qrels_argument import named_qrels
 from hardneg.datasets.beir import Beir
 from hardneg.records.errors import DataError, UsageError
 from hardneg.store.artifacts import Store

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from hardneg.cli import tables
+from hardneg.cli import run_progress
 from hardneg.cli.main import app
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
@@ -31,7 +31,7 @@ def test_a_search_is_for_what_its_split_is_for_and_a_verb_that_says_nothing_for_
 def test_the_next_commands_are_right(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     recipe = load_recipe(find_recipe("star-passage"))
     monkeypatch.setattr(sys, "argv", ["hardneg"])
-    commands = dict(tables.next_commands(recipe, Path("runs/star passage")))
+    commands = dict(run_progress.next_commands(recipe, Path("runs/star passage")))
     assert len(commands) == 3
     assert commands["the report"] == "python3 -m webbrowser 'runs/star passage/report.html'"
     for what in ("one thing changed", "a collection of your own"):
@@ -42,20 +42,20 @@ def test_the_next_commands_are_right(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 def test_the_next_commands_name_stages_as_they_are_written_where_they_are_made_once_a_seed(tmp_path: Path) -> None:
-    commands = dict(tables.next_commands(load_recipe(find_recipe("seeds-static")), tmp_path))
+    commands = dict(run_progress.next_commands(load_recipe(find_recipe("seeds-static")), tmp_path))
     assert commands["one thing changed"].endswith("--set stages.inbatch-neg.options.max_steps=120")
 
 
 def test_only_demos_of_shipped_recipes_end_with_them(tmp_path: Path) -> None:
-    assert not list(tables.next_commands(load_recipe(find_recipe("star-passage"), "small"), tmp_path))
+    assert not list(run_progress.next_commands(load_recipe(find_recipe("star-passage"), "small"), tmp_path))
     own = tmp_path / "star-passage.yaml"
     own.write_text(shipped_recipes()["star-passage"].read_text())
-    assert not list(tables.next_commands(load_recipe(own, "demo"), tmp_path))
+    assert not list(run_progress.next_commands(load_recipe(own, "demo"), tmp_path))
 
 
 def test_the_program_is_named_as_it_was_called(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", [".venv/bin/hardneg"])
-    monkeypatch.setattr(tables.shutil, "which", lambda name: None)
-    assert tables._program() == ".venv/bin/hardneg"
-    monkeypatch.setattr(tables.shutil, "which", lambda name: "/usr/bin/hardneg")
-    assert tables._program() == "hardneg"
+    monkeypatch.setattr(run_progress.shutil, "which", lambda name: None)
+    assert run_progress._program() == ".venv/bin/hardneg"
+    monkeypatch.setattr(run_progress.shutil, "which", lambda name: "/usr/bin/hardneg")
+    assert run_progress._program() == "hardneg"

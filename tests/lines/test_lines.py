@@ -12,7 +12,7 @@ from cli.commands import every_command
 from typer.testing import CliRunner
 
 import hardneg as hn
-from hardneg.api.given_values import verb_field
+from hardneg.api.argument_values import verb_field
 from hardneg.cli.line_options import parameter
 from hardneg.cli.main import app
 from hardneg.cli.options import flag
@@ -128,7 +128,7 @@ def test_a_line_of_another_package_is_a_command_and_a_function(tmp_path, monkeyp
 
 OUTSIDE = '''
 from hardneg.lines.base import Job, Line, Of
-from hardneg.lines.shared import RUN
+from hardneg.lines.shared_arguments import RUN
 
 
 class CopyLine(Line):
@@ -150,7 +150,7 @@ class CopyLine(Line):
 
 def copied(given, place):
     from hardneg.api.content_store import keep_content
-    from hardneg.api.given_run import run_file
+    from hardneg.api.run_argument import run_file
     from hardneg.api.results import FoundRun
     from hardneg.formats.runs import read_run, write_run
     from hardneg.records.types import RankedList

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hardneg.api.adhoc_recipe import AdhocRecipe
-from hardneg.api.given_dataset import Dataset, named_dataset
-from hardneg.api.making import make_dataset
+from hardneg.api.dataset_argument import Dataset, named_dataset
 from hardneg.api.mined import MinedNegatives
+from hardneg.api.single_stage import make_dataset
 from hardneg.api.workplace import Workplace
 from hardneg.doors.browse.sources import BrowseSources, is_run_folder, of_files, of_run_folder
 from hardneg.records.errors import UsageError

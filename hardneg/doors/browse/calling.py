@@ -7,9 +7,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Unpack
 
-from hardneg.api.given_dataset import Dataset
-from hardneg.api.given_run import AnyRun, run_file
+from hardneg.api.dataset_argument import Dataset
 from hardneg.api.mined import MinedNegatives
+from hardneg.api.run_argument import AnyRun, run_file
 from hardneg.api.workplace import Where, Workplace, taken
 from hardneg.doors.browse.arguments import Beside, given_sources, mined_sources
 from hardneg.doors.browse.browsed import opened

@@ -11,7 +11,7 @@ import torch
 from datasets import Dataset
 from torch import Tensor, nn
 
-from hardneg.api.given_dataset import named_dataset
+from hardneg.api.dataset_argument import named_dataset
 from hardneg.api.workplace import Workplace
 from hardneg.doors.trainer.refresh_recipe import ENCODED, RefreshRecipe, execute_plan
 from hardneg.doors.trainer.saved_model import saved

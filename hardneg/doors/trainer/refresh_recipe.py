@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardneg.api.adhoc_recipe import MINED_DEPTH, AdhocRecipe, list_options, mining_stage
-from hardneg.api.making import make_dataset, make_from
+from hardneg.api.single_stage import make_dataset, make_from
 from hardneg.api.workplace import Workplace
 from hardneg.records.layout import RUN
 from hardneg.runtime.distributed import barrier, world

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hardneg.api.argument_values import name_of
 from hardneg.api.beir_folder import WholeCollection, write_beir
 from hardneg.api.content_store import keep_content
-from hardneg.api.given_values import name_of
 from hardneg.api.memory_collection import MemoryCollection
 from hardneg.api.table_collection import BeirTables, PairTables, by_split, is_table
 from hardneg.formats.text_lines import find_file

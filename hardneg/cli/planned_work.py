@@ -80,7 +80,7 @@ class PlannedWork:
 
     def dataset(self) -> Artifact:
         """The stored collection."""
-        from hardneg.api.making import make_dataset
+        from hardneg.api.single_stage import make_dataset
 
         return make_dataset(self.plan, self.place)
 
@@ -117,14 +117,14 @@ def laid_at(output: Path, source: Path) -> None:
 
 def stored_dataset(recipe: AdhocRecipe, store: Path | None) -> Artifact:
     """The stored collection of a recipe, read now unless it is in the store."""
-    from hardneg.api.making import make_dataset
+    from hardneg.api.single_stage import make_dataset
 
     return make_dataset(recipe.plan(tell_once), Place(store).opened())
 
 
 def run_plan(plan: "Plan", store: Store, options: "Options") -> "Outcome":
     """Makes what the store lacks, with one line a step on stderr; of several processes each calls this."""
-    from hardneg.cli.tables import step_watcher
+    from hardneg.cli.run_progress import step_watcher
     from hardneg.recipe.execute import Watcher, execute
 
     meet(plan.keys, store.root)

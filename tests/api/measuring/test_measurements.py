@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from hardneg.api.measuring import machines, material, networks, pieces
-from hardneg.api.measuring.pieces import PIECES, measure
+from hardneg.api.measuring import machines, material, measurements, networks
+from hardneg.api.measuring.measurements import PIECES, measure
 from hardneg.cli.main import app
 from hardneg.costs.machine import named, this_device
 from hardneg.costs.rate_files import RateFile, Scores, measured
@@ -35,13 +35,13 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The pieces that were measured, in their order; none takes any time."""
+    """The measurements that were measured, in their order; none takes any time."""
     names: list[str] = []
 
     def piece(name: str) -> Any:
         return lambda setting: (names.append(name), FOUND[name])[1]
 
-    monkeypatch.setattr(pieces, "PIECES", {name: piece(name) for name in PIECES})
+    monkeypatch.setattr(measurements, "PIECES", {name: piece(name) for name in PIECES})
     return names
 
 
@@ -49,7 +49,7 @@ def test_every_piece_has_its_place_in_what_is_kept(done: list[str], tmp_path: Pa
     assert list(measure(this_device(), "cpu", tmp_path, Silent())) == []
     assert done == list(PIECES)
     found = measured(this_device())
-    assert found is not None and all(pieces.has(found, name) for name in PIECES)
+    assert found is not None and all(measurements.has(found, name) for name in PIECES)
     rates = named(None).rates
     assert (rates.write, rates.read) == ((1e9, "measured"), (2e9, "measured"))
     assert rates.search == (2 * 384 * 1e8, "measured") and rates.table == (1e5, "measured")
@@ -64,11 +64,11 @@ def test_a_second_call_measures_what_is_missing_alone(
     def broken(setting: object) -> None:
         raise RuntimeError("no room\non two lines")
 
-    known = dict(pieces.PIECES)
-    monkeypatch.setattr(pieces, "PIECES", {**known, "search": broken})
+    known = dict(measurements.PIECES)
+    monkeypatch.setattr(measurements, "PIECES", {**known, "search": broken})
     told = list(measure(this_device(), "cpu", tmp_path, Silent()))
     assert told == ["search: could not be measured: no room"] and "search" not in done
-    monkeypatch.setattr(pieces, "PIECES", known)
+    monkeypatch.setattr(measurements, "PIECES", known)
     done.clear()
     assert list(measure(this_device(), "cpu", tmp_path, Silent())) == [] and done == ["search"]
 
@@ -77,12 +77,12 @@ def test_one_that_is_stopped_goes_on(done: list[str], monkeypatch: pytest.Monkey
     def stopped(setting: object) -> None:
         raise KeyboardInterrupt
 
-    known = dict(pieces.PIECES)
-    monkeypatch.setattr(pieces, "PIECES", {**known, "encode small": stopped})
+    known = dict(measurements.PIECES)
+    monkeypatch.setattr(measurements, "PIECES", {**known, "encode small": stopped})
     with pytest.raises(KeyboardInterrupt):
         list(measure(this_device(), "cpu", tmp_path, Silent()))
     before = list(done)
-    monkeypatch.setattr(pieces, "PIECES", known)
+    monkeypatch.setattr(measurements, "PIECES", known)
     list(measure(this_device(), "cpu", tmp_path, Silent()))
     assert done == [*before, *list(PIECES)[list(PIECES).index("encode small") :]]
 
@@ -103,7 +103,7 @@ def test_doctor_measures_tells_and_forgets(done: list[str], tmp_path: Path) -> N
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
-    pieces.remember(this_device(), RateFile(device="a CPU", read=1e9))
+    measurements.remember(this_device(), RateFile(device="a CPU", read=1e9))
     answer = CliRunner().invoke(app, ["doctor", "--no-hub", "--store", str(tmp_path)])
     assert "not yet write, tokenise, search, encode table" in answer.stdout
 
@@ -121,10 +121,10 @@ def test_texts_come_in_turn() -> None:
 
 @pytest.mark.slow
 def test_all_is_measured_with_small_networks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(pieces, "SIZES", {"small": (64, 2), "base": (128, 2)})
+    monkeypatch.setattr(measurements, "SIZES", {"small": (64, 2), "base": (128, 2)})
     monkeypatch.setattr(networks, "SECONDS", 0.2)
     assert list(measure(this_device(), "cpu", tmp_path, Silent())) == []
     found = measured(this_device())
-    assert found is not None and all(pieces.has(found, name) for name in PIECES)
+    assert found is not None and all(measurements.has(found, name) for name in PIECES)
     small, large = sorted((pace for pace in found.encode if pace.layers), key=lambda pace: pace.hidden)
     assert small.tokens > large.tokens / 2 and 40 < small.length < 128

@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from hardneg.api.argument_values import name_of
 from hardneg.api.content_store import keep_content
-from hardneg.api.given_values import name_of
 from hardneg.records.errors import UsageError
 from hardneg.store.artifacts import Store
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from hardneg.api.argument_values import file_path
 from hardneg.api.content_store import keep_content
-from hardneg.api.given_values import file_path
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import RUN
 from hardneg.runtime.progress import Progress

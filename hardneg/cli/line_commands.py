@@ -153,11 +153,11 @@ def made_command(name: str, run: Callable[..., None], asked: list[inspect.Parame
 
 def _run(line: "type[Line]", given: Mapping[str, Any]) -> None:
     """Makes the result in the processes that were asked for; the first one writes it at the output, and speaks."""
-    from hardneg.cli.adhoc_recipe import planned_work
     from hardneg.cli.engines import place_of
     from hardneg.cli.launch import launched, together
     from hardneg.cli.line_options import values
     from hardneg.cli.line_outputs import output_of
+    from hardneg.cli.planned_work import planned_work
 
     output = output_of(line, given)
     output.check()

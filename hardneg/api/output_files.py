@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from hardneg.api.given_values import file_path
+from hardneg.api.argument_values import file_path
 from hardneg.api.results import TextSource
 from hardneg.api.workplace import usual_store
 from hardneg.store.replaced_files import Outputs, Target

@@ -33,27 +33,27 @@ class AnalysisTests:
     analysis: ClassVar[type[Analysis]]
     mapping: ClassVar[Mapping[str, Any]]
 
-    def inputs(self, asked: Analysis, folder: Path) -> AnalysisInputs:
-        """What it reads; `folder` is empty and the test's own. `hardneg.analysis.inputs.Files` reads plain files."""
+    def inputs(self, configured: Analysis, folder: Path) -> AnalysisInputs:
+        """The inputs; `folder` is empty and the test's own. `hardneg.analysis.inputs.Files` reads plain files."""
         raise AssertionError(f"{type(self).__name__} must override `inputs`")
 
-    def asked(self) -> Analysis:
-        """The mapping, checked."""
+    def configured(self) -> Analysis:
+        """Return the analysis of the mapping."""
         return self.analysis.model_validate(dict(self.mapping))
 
     def test_is_a_frozen_model_with_a_name_and_a_version(self) -> None:
         """Its docstring is the help of its command."""
-        kind = self.analysis
-        rule(isinstance(kind, type) and issubclass(kind, Analysis), "an analysis is an Analysis", kind)
-        rule(bool(kind.model_config.get("frozen")), "an analysis is frozen", kind.model_config)
-        rule(type(kind.version) is int, "an analysis has `version`, a whole number", kind.version)
-        rule(bool(kind.name.strip() and kind.title.strip()), "an analysis has a name and a title")
-        example = f"Example: hardneg analyze {kind.name} "
-        rule(example in (kind.__doc__ or ""), "the docstring ends in an example of the command", example)
+        cls = self.analysis
+        rule(isinstance(cls, type) and issubclass(cls, Analysis), "an analysis is an Analysis", cls)
+        rule(bool(cls.model_config.get("frozen")), "an analysis is frozen", cls.model_config)
+        rule(type(cls.version) is int, "an analysis has `version`, a whole number", cls.version)
+        rule(bool(cls.name.strip() and cls.title.strip()), "an analysis has a name and a title")
+        example = f"Example: hardneg analyze {cls.name} "
+        rule(example in (cls.__doc__ or ""), "the docstring ends in an example of the command", example)
 
     def test_its_options_are_checked(self) -> None:
-        """An option that it does not have is a mistake."""
-        self.asked()
+        """An unknown option is an error."""
+        self.configured()
         try:
             self.analysis.model_validate({**self.mapping, "no such option": 1})
         except ValidationError:
@@ -61,30 +61,30 @@ class AnalysisTests:
         rule(False, "an unknown option is refused")
 
     def test_its_identity_is_stable(self) -> None:
-        """It is JSON, and the same for the same options."""
+        """The identity is JSON, and the same for the same options."""
         again = self.analysis.model_validate(json.loads(json.dumps(dict(self.mapping))))
-        rule(canonical(again.identity()) == canonical(self.asked().identity()), "equal options have one identity")
+        rule(canonical(again.identity()) == canonical(self.configured().identity()), "equal options have one identity")
 
     def test_it_measures_what_json_holds_and_shows_it(self, tmp_path: Path) -> None:
-        """Rows of texts, as long as the columns, the same from what was read; and a figure."""
-        asked = self.asked()
+        """The table has rows of texts, one for each column, the same from the JSON; and there is a figure."""
+        configured = self.configured()
         (tmp_path / "made").mkdir()
-        found = asked.measure(self.inputs(asked, tmp_path))
-        read = json.loads(json.dumps(found, allow_nan=False))
-        shown = [list(asked.tables(each)) for each in (found, read)]
+        numbers = configured.measure(self.inputs(configured, tmp_path))
+        read = json.loads(json.dumps(numbers, allow_nan=False))
+        shown = [list(configured.tables(each)) for each in (numbers, read)]
         rule(canonical(_texts(shown[0])) == canonical(_texts(shown[1])), "the table is the same from what was read")
         for table in shown[0]:
             rule(all(len(row) == len(table.columns) for row in table.rows), "a row has a cell a column", table)
             rule(all(isinstance(cell, str) for row in table.rows for cell in row), "cells are texts", table)
-        rule(isinstance(asked.heading(read), str) and isinstance(asked.explain(read), str), "words are texts")
-        write_analysis(asked, self.inputs(asked, tmp_path), tmp_path / "made")
-        svg = (tmp_path / "made" / f"{asked.name}.svg").read_text(encoding="utf-8")
+        rule(isinstance(configured.heading(read), str) and isinstance(configured.explain(read), str), "words are texts")
+        write_analysis(configured, self.inputs(configured, tmp_path), tmp_path / "made")
+        svg = (tmp_path / "made" / f"{configured.name}.svg").read_text(encoding="utf-8")
         rule(svg.count("<svg") == 1, "`draw` writes a figure to each path")
 
     def test_its_module_is_light_and_its_command_has_help(self) -> None:
-        """A plan and a command's help import it: what is heavy is imported where it is used."""
-        kind = self.analysis
-        program = _HELP.format(module=kind.__module__, cls=kind.__name__, name=kind.name, heavy=HEAVY)
+        """Plans and `--help` import the module, so heavy packages are imported where they are used."""
+        cls = self.analysis
+        program = _HELP.format(module=cls.__module__, cls=cls.__name__, name=cls.name, heavy=HEAVY)
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
         rule(done.returncode == 0, "the command tells its help, and loads nothing heavy", done.stderr[-800:])
         rule("Example:" in done.stdout and "plot" in done.stdout, "the help has the options", done.stdout)

@@ -13,7 +13,7 @@ from hardneg.testing.plugin_contract import PluginTests, rule
 
 
 class DatasetTests(PluginTests):
-    """Set `plugin`; or override `write`, and `make` to give the loader of what `write` wrote into the folder.
+    """Set `plugin`; or override `write`, and `make` to return the loader of that folder.
 
     Override `change` to change the source's content in a way that is to be seen. `seconds` is how long `size_hint`,
     with `query_hint` where there is one, may take.
@@ -22,10 +22,10 @@ class DatasetTests(PluginTests):
     seconds: ClassVar[float] = 1.0
 
     def write(self, folder: Path) -> None:
-        """Writes a small source into `folder`, which is empty; nothing for a loader that needs no files."""
+        """Write a small source into the empty `folder`; nothing for a loader without files."""
 
     def change(self, folder: Path) -> None:
-        """Changes one byte or more of what `write` wrote into `folder`; without it that test is skipped."""
+        """Change the content that `write` wrote into `folder`; without it that test is skipped."""
         import pytest
 
         pytest.skip("override `change` to test that another content has another fingerprint")
@@ -36,7 +36,7 @@ class DatasetTests(PluginTests):
         return collection
 
     def test_documents_stream_twice_the_same(self, tmp_path: Path) -> None:
-        """Every call starts a new pass, also while another is under way."""
+        """Every call starts a new pass, even during another one."""
         collection = self._load(tmp_path)
         once = iter(collection.documents())
         rule(once is not iter(collection.documents()), "each call of `documents` starts a new pass")
@@ -74,7 +74,7 @@ class DatasetTests(PluginTests):
             rule(whole, f"relevance in {split} is a whole number")
 
     def test_the_fingerprint_names_the_content(self, tmp_path: Path) -> None:
-        """The same for another loader of the same source, another one for another content."""
+        """It is the same for another loader of the same source, and differs for other content."""
         self.write(tmp_path)
         before = self.make(tmp_path).fingerprint()
         rule(isinstance(before, str) and bool(before), "a fingerprint is a text", repr(before))
@@ -84,7 +84,7 @@ class DatasetTests(PluginTests):
         rule(plugin.fingerprint() != before, "another content has another fingerprint", before)
 
     def test_size_hint_is_cheap(self, tmp_path: Path) -> None:
-        """A whole number, and one for each split that a query hint names, without reading the corpus."""
+        """Hints are whole numbers, computed without reading the corpus."""
         self.write(tmp_path)
         spent = float("inf")
         for _ in range(3):  # a machine that is busy may be late once
@@ -96,13 +96,13 @@ class DatasetTests(PluginTests):
             if spent <= self.seconds:
                 break
         splits = plugin.load().splits() if hints else []
-        told = all(split in splits and type(count) is int and count >= 0 for split, count in hints.items())
-        rule(told, "a query hint is a whole number for each split that it names", repr(hints))
+        counts = all(split in splits and type(count) is int and count >= 0 for split, count in hints.items())
+        rule(counts, "a query hint is a whole number for each split that it names", repr(hints))
         rule(type(hint) is int and hint >= 0, "a size hint is a whole number, 0 where it cannot be told", repr(hint))
         rule(spent <= self.seconds, f"a size hint takes at most {self.seconds} s: it reads no corpus", f"{spent:.1f} s")
 
     def test_is_stored(self, tmp_path: Path) -> None:
-        """As a recipe's first step stores it."""
+        """The first stage of a recipe stores it."""
         (tmp_path / "source").mkdir()
         collection = self._load(tmp_path / "source")
         write_collection(collection, tmp_path / "stored", Silent())

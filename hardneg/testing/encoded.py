@@ -1,4 +1,4 @@
-"""What texts are encoded into, checked and compared, whatever its form."""
+"""Encoded texts of any form, checked and compared."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,18 +8,18 @@ from hardneg.testing.plugin_contract import rule
 
 
 def check_encoded(encoded: Encoded, form: str, count: int, dimension: int) -> None:
-    """Fails where it is not `count` texts of the form, with finite numbers."""
+    """Fail unless this is `count` texts of the form, with finite numbers."""
     rule(len(encoded) == count, "texts are encoded in order, each once", f"{len(encoded)} for {count}")
     if isinstance(encoded, SparseRows):
         _check_weights(encoded, dimension)
     elif not isinstance(encoded, TokenVectors):
         _check_numbers(encoded, dimension)
-        rule(form == "vectors", "texts are encoded into the kind's `form`", f"vectors for {form}")
+        rule(form == "vectors", "texts are encoded into the family's `form`", f"vectors for {form}")
         return
     else:
         _check_numbers(encoded.vectors, dimension)
-    found = "weights" if isinstance(encoded, SparseRows) else "token-vectors"
-    rule(form == found, "texts are encoded into the kind's `form`", f"{found} for {form}")
+    actual = "weights" if isinstance(encoded, SparseRows) else "token-vectors"
+    rule(form == actual, "texts are encoded into the family's `form`", f"{actual} for {form}")
     rule(encoded.offsets.dtype == np.int64, "offsets are int64", encoded.offsets.dtype)
     steps = np.diff(encoded.offsets)
     rule(encoded.offsets[0] == 0 and bool((steps >= 0).all()), "offsets begin with 0 and ascend", encoded.offsets)
@@ -43,7 +43,7 @@ def _check_weights(rows: SparseRows, dimension: int) -> None:
 
 
 def alike(one: Encoded, other: Encoded, tolerance: float) -> bool:
-    """Whether the same texts are encoded into the same numbers, `tolerance` apart at most."""
+    """Return whether two encodings of the same texts differ by at most `tolerance`."""
     if isinstance(one, SparseRows) and isinstance(other, SparseRows):
         return len(one) == len(other) and bool((_differences(one, other) <= tolerance).all())
     if isinstance(one, TokenVectors) and isinstance(other, TokenVectors):
@@ -55,9 +55,9 @@ def alike(one: Encoded, other: Encoded, tolerance: float) -> bool:
 
 
 def _differences(one: SparseRows, other: SparseRows) -> NDArray[np.float32]:
-    """Of the weights of all terms that a text has on either side; a weight that is left out is 0."""
-    places = [np.repeat(np.arange(len(part)), np.diff(part.offsets)) * part.width + part.terms for part in (one, other)]
-    both, where = np.unique(np.concatenate(places), return_inverse=True)
-    found = np.zeros(len(both), np.float32)
-    np.add.at(found, where, np.concatenate([one.weights, -other.weights]))
-    return np.abs(found)
+    """The differences of weights, text by text, over the terms of either side; a missing weight is 0."""
+    cells = [np.repeat(np.arange(len(part)), np.diff(part.offsets)) * part.width + part.terms for part in (one, other)]
+    both, where = np.unique(np.concatenate(cells), return_inverse=True)
+    differences = np.zeros(len(both), np.float32)
+    np.add.at(differences, where, np.concatenate([one.weights, -other.weights]))
+    return np.abs(differences)

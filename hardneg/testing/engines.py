@@ -20,9 +20,9 @@ _SQUARES, _JOURNAL = "squares", "squares.journal"
 
 
 class Squares(StageSpec):
-    """A stage to try engines with: writes the squares of 0 to `count`, some in each block.
+    """A stage to test engines with: writes the squares of 0 to `count`, some in each block.
 
-    pause: seconds that a block takes. broken: a number that cannot be squared, with an error that says so.
+    pause: seconds that a block takes. broken: a number that raises an error.
     """
 
     version = 1
@@ -35,15 +35,15 @@ class Squares(StageSpec):
     broken: int = -1
 
     def make(self, context: "StageContext[Squares]") -> Mapping[str, Any]:
-        """All blocks, one after another."""
+        """Make all blocks, one after another."""
         work = self.blocks(context)
         finished = work.finished()
-        for number, made in work.make([number for number in range(len(work.sizes)) if number not in finished]):
-            work.write(number, made)
+        for number, content in work.make([number for number in range(len(work.sizes)) if number not in finished]):
+            work.write(number, content)
         return work.finish()
 
     def blocks(self, context: "StageContext[Squares]", writer: int = 0) -> "SquareBlocks":
-        """Blocks of numbers."""
+        """Return the blocks."""
         return SquareBlocks(context, writer)
 
 
@@ -57,13 +57,13 @@ class SquareBlocks:
 
     @cached_property
     def sizes(self) -> Sequence[int]:
-        """How many numbers each block has."""
+        """The number of values in each block."""
         spec = self.context.spec
         return [min(spec.size, spec.count - start) for start in range(0, spec.count, spec.size)]
 
     @cached_property
     def journal(self) -> Journal:
-        """The finished blocks; a line a block."""
+        """The finished blocks, a record each."""
         return Journal(self._folder, _JOURNAL, self.writer)
 
     @property
@@ -71,11 +71,11 @@ class SquareBlocks:
         return self.context.folder / SCRATCH
 
     def finished(self) -> set[int]:
-        """By the journals of all writers."""
+        """Return the finished blocks in the journals of all writers."""
         return self.journal.finished()
 
     def make(self, numbers: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-        """A line a number."""
+        """Yield each block's lines, one for each value."""
         spec = self.context.spec
         for number in numbers:
             time.sleep(spec.pause)
@@ -85,7 +85,7 @@ class SquareBlocks:
             yield number, "".join(f"{value * value}\n" for value in values).encode()
 
     def write(self, number: int, content: bytes) -> None:
-        """Into a file of its own."""
+        """Write a block into a file of its own."""
         with replacing(self._folder / str(number)) as file:
             file.write(content)
         if self.journal.file < 0:
@@ -93,7 +93,7 @@ class SquareBlocks:
         self.journal.add(number)
 
     def finish(self) -> Mapping[str, Any]:
-        """All lines, in the order of the numbers."""
+        """Join all blocks in order."""
         with replacing(self.context.folder / _SQUARES) as file:
             for number in range(len(self.sizes)):
                 file.write((self._folder / str(number)).read_bytes())
@@ -107,23 +107,23 @@ class EngineTests(PluginTests):
     """
 
     def test_the_artifact_is_the_stages_own(self, tmp_path: Path) -> None:
-        """Byte for byte, with what the manifest tells; the last block is smaller."""
+        """Bytes and facts are equal; the last block is smaller."""
         for count in (100, 98, 3):
             engine, folders = self.make(tmp_path), [tmp_path / f"{name}-{count}" for name in ("own", "engine")]
-            own, made = (_context(folder, count=count) for folder in folders)
-            told = own.spec.make(own)
-            rule(dict(engine.make(made)) == told, "an engine returns what the stage's `finish` tells", told)
-            found = [(folder / _SQUARES).read_bytes() for folder in folders]
-            rule(found[0] == found[1], "an engine makes the bytes of the stage's own `make`")
+            own, context = (_context(folder, count=count) for folder in folders)
+            facts = own.spec.make(own)
+            rule(dict(engine.make(context)) == facts, "an engine returns the facts of the stage's `finish`", facts)
+            squares = [(folder / _SQUARES).read_bytes() for folder in folders]
+            rule(squares[0] == squares[1], "an engine makes the bytes of the stage's own `make`")
 
-    def test_each_block_is_made_once(self, tmp_path: Path) -> None:
-        """The journals of all writers have a line for each."""
+    def test_each_block_is_computed_once(self, tmp_path: Path) -> None:
+        """The journals of all writers have one record for each."""
         context = _context(tmp_path / "work")
         self.make(tmp_path).make(context)
         _check_each_once(context)
 
-    def test_what_is_finished_is_not_made_again(self, tmp_path: Path) -> None:
-        """Blocks of an earlier run, of any writer, stay."""
+    def test_finished_blocks_stay(self, tmp_path: Path) -> None:
+        """Blocks of an earlier run stay, whoever wrote them."""
         context = _context(tmp_path / "work")
         for writer, numbers in ((0, [0, 1, 14]), (3, [7])):
             work = context.spec.blocks(context, writer)
@@ -131,18 +131,18 @@ class EngineTests(PluginTests):
                 work.write(number, f"{number} was here\n".encode())
         self.make(tmp_path).make(context)
         kept = (context.folder / _SQUARES).read_text()
-        rule(all(f"{number} was here" in kept for number in (0, 1, 7, 14)), "finished blocks are not made again", kept)
+        rule(all(f"{number} was here" in kept for number in (0, 1, 7, 14)), "finished blocks stay", kept)
         _check_each_once(context)
 
     def test_an_error_is_the_stages_own(self, tmp_path: Path) -> None:
-        """One line, as if the stage had run here; what was finished stays, and the next run goes on from it."""
+        """It is raised as it is; finished blocks stay, and the next run continues."""
         engine, context = self.make(tmp_path), _context(tmp_path / "work", broken=50)
         try:
             engine.make(context)
         except HardnegError as error:
-            told = str(error)
-            same = type(error) is DataError and told == "tried: 50 cannot be squared"
-            rule(same, "an error of the stage is raised as it is", f"{type(error).__name__}: {told}")
+            message = str(error)
+            same = type(error) is DataError and message == "tried: 50 cannot be squared"
+            rule(same, "an error of the stage is raised as it is", f"{type(error).__name__}: {message}")
         else:
             rule(False, "an error of the stage is raised")
         engine.make(_context(tmp_path / "work"))

@@ -20,25 +20,25 @@ _QUERIES = {f"q{row}": _WORDS[row] for row in range(6)}
 class FilterTests(PluginTests):
     """Set `plugin`; `lookahead` is how many queries it may read before its first answer.
 
-    The collection that it is tried on has 40 documents of four words, `d0` to `d39`, and six queries, `q0` to `q5`, of
+    The collection of the tests has 40 documents of four words, `d0` to `d39`, and six queries, `q0` to `q5`, of
     one word, which is their answer too.
     """
 
     lookahead: ClassVar[int] = 1024
 
     def candidates(self) -> list[Candidates]:
-        """A query each, with two lists of 0 to 20 documents, its positive among them or not."""
+        """Six queries, each with two lists of 0 to 20 documents, with or without its positive."""
         return [self._query(number) for number in range(len(_QUERIES))]
 
     def _query(self, number: int) -> Candidates:
         length, doc_ids = (20, 7, 3, 0)[number % 4], list(_DOCUMENTS)
-        listed = [doc_ids[(3 * place + number) % len(doc_ids)] for place in range(length)]
+        listed = [doc_ids[(3 * position + number) % len(doc_ids)] for position in range(length)]
         scores = np.linspace(1, 0, length, dtype=np.float32)
         hits = {"run": RankedList(listed, scores), "other": RankedList(listed[::-2], scores[::2].copy())}
         return Candidates(f"q{number}", [f"d{number}"], hits, doc_ids)
 
     def texts(self, folder: Path) -> MiningTexts:
-        """What the filter may read beside the lists."""
+        """The texts that a filter may read."""
         stored = folder / "collection"
         if not stored.exists():
             write_collection(_Tried(), stored, Silent())
@@ -50,22 +50,22 @@ class FilterTests(PluginTests):
 
     def test_one_answer_a_query_in_order(self, tmp_path: Path) -> None:
         """Short and empty lists are no error."""
-        asked = self.candidates()
-        found = self._reasons(tmp_path, asked)
-        rule(len(found) == len(asked), "one mapping for each Candidates, in the same order", len(found))
+        candidates = self.candidates()
+        reasons = self._reasons(tmp_path, candidates)
+        rule(len(reasons) == len(candidates), "one mapping for each Candidates, in the same order", len(reasons))
         rule(not self._reasons(tmp_path, []), "no mapping where there are no Candidates")
-        words = {word for each in found for word in each.values()}
+        words = {word for each in reasons for word in each.values()}
         rule(all(isinstance(word, str) and word for word in words), "a reason is a word that is counted", words)
 
-    def test_what_it_says_depends_on_the_query_only(self, tmp_path: Path) -> None:
-        """The same in another order, in another batch, and when asked again."""
-        asked = self.candidates()
-        together = self._reasons(tmp_path, asked)
-        text = "what is said of a query's documents depends on that query and its lists only, not on"
-        rule(self._reasons(tmp_path, asked[::-1])[::-1] == together, f"{text} the order of queries")
-        alone = [each for query in asked for each in self._reasons(tmp_path, [query])]
+    def test_reasons_depend_on_the_query_only(self, tmp_path: Path) -> None:
+        """Reasons are the same in another order, in another batch, and again."""
+        candidates = self.candidates()
+        together = self._reasons(tmp_path, candidates)
+        text = "the reasons for a query depend on that query and its lists only, not on"
+        rule(self._reasons(tmp_path, candidates[::-1])[::-1] == together, f"{text} the order of queries")
+        alone = [each for query in candidates for each in self._reasons(tmp_path, [query])]
         rule(alone == together, f"{text} the other queries of a batch")
-        rule(self._reasons(tmp_path, asked) == together, f"{text} what it was asked before")
+        rule(self._reasons(tmp_path, candidates) == together, f"{text} earlier calls")
 
     def test_streams(self, tmp_path: Path) -> None:
         """Memory must not grow with the number of queries."""
@@ -81,19 +81,19 @@ class FilterTests(PluginTests):
 
     def test_candidates_stay_as_they_are(self, tmp_path: Path) -> None:
         """Other filters, and the miner, read the same arrays."""
-        asked = self.candidates()
-        before = [[item.scores.copy() for item in query.hits.values()] for query in asked]
-        self._reasons(tmp_path, asked)
-        after = [[item.scores for item in query.hits.values()] for query in asked]
+        candidates = self.candidates()
+        before = [[item.scores.copy() for item in query.hits.values()] for query in candidates]
+        self._reasons(tmp_path, candidates)
+        after = [[item.scores for item in query.hits.values()] for query in candidates]
         same = all(np.array_equal(a, b) for x, y in zip(before, after, strict=True) for a, b in zip(x, y, strict=True))
         rule(same, "a filter does not change the lists it reads")
 
     def test_documents_that_were_drawn(self, tmp_path: Path) -> None:
-        """They come in a list of their own, whose scores are nan."""
+        """Drawn documents have a list of their own, with scores of nan."""
         nan = np.full(4, np.nan, np.float32)
         drawn = Candidates("q1", ["d1"], {"drawn": RankedList(["d5", "d11", "d21", "d31"], nan)}, ())
-        found = self._reasons(tmp_path, [drawn])
-        rule(len(found) == 1, "documents without a score are no error")
+        reasons = self._reasons(tmp_path, [drawn])
+        rule(len(reasons) == 1, "documents without a score are no error")
 
 
 class _Tried:

@@ -1,4 +1,4 @@
-"""Documents and queries in each form that an encoder gives, drawn for tests of indexes, and how they score."""
+"""Documents and queries of each form, drawn for tests of indexes, and their scores."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ _QUERIES, _MOST, _TOPICS, _NOISE = 9, 7, 20, 0.5
 
 
 def drawn_documents(form: str, count: int, dimension: int, exact: bool) -> Encoded:
-    """`count` documents, some of them equal; whole numbers where they are for an exact index, so that sums are exact.
+    """Return `count` documents, some of them equal; for an exact index whole numbers, so that sums are exact.
 
     dimension: of vectors, or how many terms there are. Some documents have no term, or no token.
     """
@@ -30,7 +30,7 @@ def drawn_documents(form: str, count: int, dimension: int, exact: bool) -> Encod
 
 
 def drawn_queries(form: str, documents: Encoded, exact: bool) -> Encoded:
-    """A few queries, the first of them as near as can be to document 3; some without terms or tokens."""
+    """Return a few queries, the first one nearest to document 3, some without terms or tokens."""
     if isinstance(documents, TokenVectors):
         picked = documents[np.array([3, 8, 0, *range(20, 20 + _QUERIES - 3)])]
         noise = generator(4, "queries").standard_normal(picked.vectors.shape).astype(np.float32)
@@ -45,7 +45,7 @@ def drawn_queries(form: str, documents: Encoded, exact: bool) -> Encoded:
 
 
 def write_encoded(folder: Path, documents: Encoded) -> Path:
-    """Writes them as an encode stage does, under the ids `d0`, `d1`, ...."""
+    """Write documents as the verb `encode` does, with the ids `d0`, `d1`, ...."""
     writer: FlatWriter | SparseWriter | TokenWriter
     if isinstance(documents, TokenVectors):
         writer = TokenWriter(folder, documents.vectors.shape[1], documents.offsets)
@@ -63,9 +63,13 @@ def write_encoded(folder: Path, documents: Encoded) -> Path:
 
 
 def plain_scores(queries: Encoded, documents: Encoded) -> NDArray[np.float32]:
-    """The score of each query with each document, by plain loops: float32 [Q, D]; -inf is no hit."""
+    """Return the score of each query with each document by plain loops: float32 [Q, D]; -inf is no hit."""
     if isinstance(queries, TokenVectors) and isinstance(documents, TokenVectors):
-        return np.array([[_maxsim(q, d) for d in _texts(documents)] for q in _texts(queries)], np.float32)
+        pairs = [
+            [(q @ d.T).max(1).sum() if q.size and d.size else -np.inf for d in _texts(documents)]
+            for q in _texts(queries)
+        ]
+        return np.array(pairs, np.float32)
     if isinstance(queries, SparseRows) and isinstance(documents, SparseRows):
         products = _dense(queries) @ _dense(documents).T
         return np.where(products > 0, products, -np.inf).astype(np.float32)
@@ -75,10 +79,6 @@ def plain_scores(queries: Encoded, documents: Encoded) -> NDArray[np.float32]:
 
 def _texts(tokens: TokenVectors) -> list[NDArray[np.float32]]:
     return [tokens.vectors[start:stop] for start, stop in zip(tokens.offsets, tokens.offsets[1:], strict=False)]
-
-
-def _maxsim(query: NDArray[np.float32], document: NDArray[np.float32]) -> float:
-    return float((query @ document.T).max(1).sum()) if len(query) and len(document) else -np.inf
 
 
 def _dense(rows: SparseRows) -> NDArray[np.float32]:
@@ -105,10 +105,10 @@ def _tokens(count: int, dimension: int, exact: bool) -> TokenVectors:
     topics = draws.standard_normal((_TOPICS, dimension)).astype(np.float32)
     own = np.repeat(topics[draws.integers(0, _TOPICS, count)], lengths, axis=0)
     noise = draws.standard_normal(own.shape).astype(np.float32)
-    made = TokenVectors(offsets, _rounded(own + _NOISE * noise, exact))
+    tokens = TokenVectors(offsets, _rounded(own + _NOISE * noise, exact))
     order = np.arange(count)
     order[count // 2 :: 7] = 3  # ties
-    return made[order]
+    return tokens[order]
 
 
 def _rounded(vectors: NDArray[np.float32], exact: bool) -> NDArray[np.float32]:

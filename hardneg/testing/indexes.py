@@ -20,7 +20,7 @@ _DEPTH = 10
 class IndexTests(PluginTests):
     """Set `plugin`; `exact = False` and the least `recall` at 10 for a backend that may miss documents.
 
-    A backend of `"texts"` is tested with English sentences (override `texts` and `asked` for another language): a
+    A backend of `"texts"` is tested with English sentences (override `texts` and `queries` for another language): a
     document that shares a rare word with a query must be found, a query of unknown words must find nothing.
     One of `"vectors"` or `"token-vectors"` is tested with those of `count` documents of `dimension` numbers, normalised
     where it is not exact; one of `"weights"` with as many documents over as many terms.
@@ -32,15 +32,15 @@ class IndexTests(PluginTests):
     dimension: ClassVar[int] = 16
 
     def texts(self) -> list[str]:
-        """Forty sentences; each of ten topics is that of four equal ones."""
+        """Forty sentences, four equal ones for each of ten topics."""
         return [f"people saw the {topic} again" for _ in range(4) for topic in _TOPICS]
 
-    def asked(self) -> list[str]:
-        """Queries whose first one has the documents 2, 12, 22 and 32 equally relevant, the last one none."""
+    def queries(self) -> list[str]:
+        """Queries: the first matches documents 2, 12, 22 and 32 equally, the last one none."""
         return ["violin", "copper harbor", "zzyzx"]
 
     def _built(self, folder: Path) -> tuple[Any, Path]:
-        """The plugin, and the folder of an index that was renamed after it was built, as the store does it."""
+        """The plugin, and the folder of a built index, renamed as the store does."""
         plugin, path = self.make(folder), folder / "made.partial"
         path.mkdir()
         if plugin.input == "texts":
@@ -61,14 +61,14 @@ class IndexTests(PluginTests):
 
     def _queries(self, plugin: Any) -> Any:
         if plugin.input == "texts":
-            return self.asked()
+            return self.queries()
         return drawn_queries(plugin.input, self._documents(plugin), self.exact)
 
     def test_says_what_it_is_built_from(self, tmp_path: Path) -> None:
         """`input` is a class variable."""
-        found = getattr(type(self.make(tmp_path)), "input", None)
+        source = getattr(type(self.make(tmp_path)), "input", None)
         known = ("texts", *FORMS)
-        rule(found in known, f"`input` is one of {', '.join(known)}", repr(found))
+        rule(source in known, f"`input` is one of {', '.join(known)}", repr(source))
 
     def test_hits_have_their_form(self, tmp_path: Path) -> None:
         """Rows and scores, best first, ties by row."""
@@ -77,7 +77,7 @@ class IndexTests(PluginTests):
         _check(plugin.open(path, _rows).search(queries, _DEPTH), len(queries), _DEPTH)
 
     def test_finds_the_best(self, tmp_path: Path) -> None:
-        """All of them where the index is exact, most of them else."""
+        """All of them if the index is exact, else most of them."""
         plugin, path = self._built(tmp_path)
         queries = self._queries(plugin)
         hits = plugin.open(path, _rows).search(queries, _DEPTH)
@@ -95,11 +95,11 @@ class IndexTests(PluginTests):
             rule(np.allclose(hits.scores, best.scores, atol=1e-4), "scores are those of the form", hits.scores[0])
             return
         reached = np.take_along_axis(scores, np.maximum(hits.rows, 0), 1) >= best.scores[:, -1:] - 1e-5
-        found = float((reached & (hits.rows >= 0))[best.rows[:, -1] >= 0].mean())
-        rule(found >= self.recall, f"recall at {_DEPTH} is {self.recall} or more", f"{found:.3f}")
+        recall = float((reached & (hits.rows >= 0))[best.rows[:, -1] >= 0].mean())
+        rule(recall >= self.recall, f"recall at {_DEPTH} is {self.recall} or more", f"{recall:.3f}")
 
     def test_gives_what_it_holds(self, tmp_path: Path) -> None:
-        """A searcher with `encoded` gives that with which its scores are."""
+        """`encoded` of a searcher returns the texts of its scores."""
         from hardneg.indexes.encoded_scores import score_pairs
 
         plugin, path = self._built(tmp_path)
@@ -108,30 +108,30 @@ class IndexTests(PluginTests):
             return
         queries = self._queries(plugin)
         hits = searcher.search(queries, _DEPTH)
-        query, place = np.nonzero(hits.rows >= 0)
-        held = searcher.encoded(hits.rows[query, place])
+        query, column = np.nonzero(hits.rows >= 0)
+        held = searcher.encoded(hits.rows[query, column])
         rule(len(held) == len(query), "one encoded text a row", len(held))
-        scores, found = score_pairs(queries[query], held), hits.scores[query, place]
-        rule(np.allclose(scores, found, rtol=1e-4, atol=1e-4), "a query's score with it is the row's", scores - found)
+        scores, own = score_pairs(queries[query], held), hits.scores[query, column]
+        rule(np.allclose(scores, own, rtol=1e-4, atol=1e-4), "a query's score with it is the row's", scores - own)
 
     def test_gives_its_vectors(self, tmp_path: Path) -> None:
-        """A searcher with `vectors` gives those that its scores are inner products with."""
+        """`vectors` of a searcher returns the vectors of its scores."""
         plugin, path = self._built(tmp_path)
         searcher = plugin.open(path, _rows)
         if plugin.input == "texts" or not hasattr(searcher, "vectors"):
             return
         queries = self._queries(plugin)
         hits = searcher.search(queries, _DEPTH)
-        found = hits.rows >= 0
-        vectors = searcher.vectors(hits.rows[found])
+        real = hits.rows >= 0
+        vectors = searcher.vectors(hits.rows[real])
         rule(vectors.dtype == np.float32, "vectors are float32", vectors.dtype)
-        rule(vectors.shape == (int(found.sum()), self.dimension), "one vector a row", vectors.shape)
-        scores = (vectors * queries[np.nonzero(found)[0]]).sum(1)
-        same = np.allclose(scores, hits.scores[found], rtol=1e-4, atol=1e-4)
-        rule(same, "a query's inner product with a row's vector is the row's score", scores - hits.scores[found])
+        rule(vectors.shape == (int(real.sum()), self.dimension), "one vector a row", vectors.shape)
+        scores = (vectors * queries[np.nonzero(real)[0]]).sum(1)
+        same = np.allclose(scores, hits.scores[real], rtol=1e-4, atol=1e-4)
+        rule(same, "a query's inner product with a row's vector is the row's score", scores - hits.scores[real])
 
     def test_more_than_there_is(self, tmp_path: Path) -> None:
-        """A k above the number of documents."""
+        """k may exceed the number of documents."""
         plugin, path = self._built(tmp_path)
         queries = self._queries(plugin)
         total = len(self.texts()) if plugin.input == "texts" else self.count
@@ -141,16 +141,16 @@ class IndexTests(PluginTests):
         if plugin.input == "texts" or not self.exact:
             return
         scored = np.isfinite(plain_scores(queries, self._documents(plugin))).sum(1)
-        given = (hits.rows >= 0).sum(1)
-        rule(np.array_equal(given, scored), "an exact index gives all that has a score where k is large", given)
+        counts = (hits.rows >= 0).sum(1)
+        rule(np.array_equal(counts, scored), "an exact index gives all that has a score where k is large", counts)
 
     def test_no_queries(self, tmp_path: Path) -> None:
-        """An empty set gives an empty answer."""
+        """No queries have no hits."""
         plugin, path = self._built(tmp_path)
         _check(plugin.open(path, _rows).search(self._queries(plugin)[:0], 3), 0, 3)
 
     def test_reopened_it_finds_the_same(self, tmp_path: Path) -> None:
-        """By another search, for one query at a time, in a folder that was renamed."""
+        """Hits are the same after a rename, and one query at a time."""
         plugin, path = self._built(tmp_path)
         queries = self._queries(plugin)
         hits = plugin.open(path, _rows).search(queries, _DEPTH)

@@ -10,10 +10,10 @@ from hardneg.testing.plugin_contract import rule
 
 
 class TrainableEncoderTests(EncoderTests):
-    """The tests of a kind whose encoders stage `train` can train; the kind must be installed by its entry point."""
+    """The tests of a family whose encoders can be trained; the family must be installed by its entry point."""
 
     def test_it_learns_what_it_is_searched_by(self, tmp_path: Path) -> None:
-        """Scores in training are those of what is stored and searched, and have gradients."""
+        """Scores in training equal those of a search, and have gradients."""
         import torch
 
         from hardneg.indexes.encoded_scores import score_matrix
@@ -22,12 +22,12 @@ class TrainableEncoderTests(EncoderTests):
         queries, documents = self._embedded(encoder, "query"), self._embedded(encoder, "document")
         scores = encoder.score(queries, documents)
         wanted = score_matrix(
-            self._encode(encoder, self.asked(), "query"), self._encode(encoder, self.documents(), "document")
+            self._encode(encoder, self.queries(), "query"), self._encode(encoder, self.documents(), "document")
         )
         wanted = np.where(np.isneginf(wanted), 0, wanted)  # no hit
-        found = scores.detach().numpy()
-        near = np.allclose(found, wanted, rtol=self.tolerance, atol=self.tolerance)
-        rule(near, "texts score in training as in a search", f"{found[0]} for {wanted[0]}")
+        trained = scores.detach().numpy()
+        near = np.allclose(trained, wanted, rtol=self.tolerance, atol=self.tolerance)
+        rule(near, "texts score in training as in a search", f"{trained[0]} for {wanted[0]}")
         columns = torch.tensor([2, 0, 0, 1])
         chosen = encoder.score(queries, documents, columns)
         rule(bool(torch.allclose(chosen, scores[:, columns], atol=1e-5)), "`columns` chooses documents")
@@ -36,12 +36,12 @@ class TrainableEncoderTests(EncoderTests):
         learnt = [part for part in encoder.module.parameters() if part.grad is not None and bool(part.grad.any())]
         rule(bool(learnt), "scores have gradients to the model's weights")
 
-    def _embedded(self, encoder: Any, kind: str) -> Any:
-        texts = self.asked() if kind == "query" else self.documents()
-        return encoder.embed(encoder.features(texts, kind), kind)
+    def _embedded(self, encoder: Any, side: str) -> Any:
+        texts = self.queries() if side == "query" else self.documents()
+        return encoder.embed(encoder.features(texts, side), side)
 
     def test_what_learns_is_stored_and_read_back(self, tmp_path: Path) -> None:
-        """`collect` gives what `encode` gives, `tensor` what `embed` gives; lists of documents score as a matrix."""
+        """`collect` equals `encode`, `tensor` equals `embed`; lists of documents score as a matrix."""
         import torch
 
         encoder = self._opened(tmp_path, to_train=True)
@@ -59,15 +59,15 @@ class TrainableEncoderTests(EncoderTests):
         rule(bool(near), "a list of documents for each query scores as the matrix does", lists)
 
     def test_saved_and_opened_it_is_the_same(self, tmp_path: Path) -> None:
-        """Of the same kind, with the same numbers for queries and documents."""
+        """It has the same family, and the same numbers for queries and documents."""
         from hardneg.encoders.open.resolved import open_encoder, resolve
 
-        encoder, place = self._opened(tmp_path, to_train=True), tmp_path / "saved"
-        encoder.save(place)
-        again: Any = open_encoder(place, "cpu", "fp32")
-        kind = type(resolve(again.spec).family)
-        rule(kind is type(self.make(tmp_path)), "a saved model is opened as the same kind", kind)
-        for side, texts in (("query", self.asked()), ("document", self.documents())):
+        encoder, folder = self._opened(tmp_path, to_train=True), tmp_path / "saved"
+        encoder.save(folder)
+        again: Any = open_encoder(folder, "cpu", "fp32")
+        family = type(resolve(again.spec).family)
+        rule(family is type(self.make(tmp_path)), "a saved model is opened by the same family", family)
+        for side, texts in (("query", self.queries()), ("document", self.documents())):
             self._alike(
                 self._encode(again, texts, side),
                 self._encode(encoder, texts, side),

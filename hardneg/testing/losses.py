@@ -46,18 +46,11 @@ class LossTests(PluginTests):
         ranks = torch.where(own, column % 2 + 1 + row, 0)
         teacher = torch.rand(4, 12, generator=source, dtype=torch.float64) + positive * 2
         teacher = teacher.masked_fill(~(positive | own), torch.nan)
-        given = {"ranks": ranks, "teacher": teacher, "weights": torch.ones(4, dtype=torch.float64)}
-        given |= _with_each_other(source, self.scale)
+        parts = {"ranks": ranks, "teacher": teacher, "weights": torch.ones(4, dtype=torch.float64)}
+        parts |= _with_each_other(source, self.scale)
         needs = {*self.needs, *needs_of(self.plugin)}
-        optional = {name: part for name, part in given.items() if name in needs}
+        optional = {name: part for name, part in parts.items() if name in needs}
         return ScoreBatch(scores, positive, own & ~positive, valid | positive, **optional)
-
-    def _without_negatives(self, batch: ScoreBatch) -> ScoreBatch:
-        import torch
-
-        own = {name: part for name in _OWN if (part := getattr(batch, name)) is not None}
-        none = {name: torch.full_like(part, -torch.inf) for name, part in own.items()}
-        return replace(batch, valid=batch.positive.clone(), **none)
 
     def _learn(self, folder: Path, batch: ScoreBatch) -> "tuple[Tensor, Tensor]":
         scores = batch.scores.detach().clone().requires_grad_()
@@ -69,7 +62,7 @@ class LossTests(PluginTests):
         return value.detach(), scores.detach() * 0 if gradient is None else gradient
 
     def test_says_what_it_needs(self, tmp_path: Path) -> None:
-        """So that a recipe is refused where the batches of a stage lack it."""
+        """Recipes are refused where batches lack it."""
         said = getattr(self.make(tmp_path), "needs", ())
         known = isinstance(said, tuple) and {*said} <= {*_OPTIONAL}
         rule(known, f"`needs` is a tuple of optional parts of a batch: {', '.join(_OPTIONAL)}", repr(said))
@@ -83,7 +76,7 @@ class LossTests(PluginTests):
         rule(bool(gradient.any()), "a batch with positives and negatives has a gradient")
 
     def test_optional_parts_may_be_there(self, tmp_path: Path) -> None:
-        """Ranks, a teacher's scores, weights and all that a guide gives come with some batches."""
+        """Some batches have ranks, a teacher's scores, weights and a guide's scores."""
         import torch
 
         batch = self.batch()
@@ -107,7 +100,7 @@ class LossTests(PluginTests):
                     rule(finite, "value and gradient are finite for scores of any size", f"{value} for ±{abs(size):g}")
 
     def test_bfloat16_scores(self, tmp_path: Path) -> None:
-        """Half the bits come in, the value is computed in 32."""
+        """Scores of 16 bits are computed with in 32."""
         import torch
 
         scores = self.batch().scores.to(torch.bfloat16)
@@ -119,14 +112,17 @@ class LossTests(PluginTests):
         rule(near, "bfloat16 scores are computed with in 32 bits", f"{float(half)} instead of {float(whole)}")
 
     def test_nothing_to_learn(self, tmp_path: Path) -> None:
-        """Rows that have nothing but their positive."""
+        """Rows have their positive alone."""
+        import torch
+
         batch = self.batch()
-        value, gradient = self._learn(tmp_path, self._without_negatives(batch))
+        own = {name: torch.full_like(part, -torch.inf) for name, part in _there(batch, _OWN).items()}
+        value, gradient = self._learn(tmp_path, replace(batch, valid=batch.positive.clone(), **own))
         rule(float(value) == 0, "the loss is 0 where no row has a negative", float(value))
         rule(not bool(gradient.any()), "the gradient is 0 where no row has a negative")
 
     def test_masked_scores_do_not_count(self, tmp_path: Path) -> None:
-        """Padding, and documents that must not be a row's negatives."""
+        """Padding and forbidden negatives have no effect."""
         import torch
 
         batch = self.batch()
@@ -154,21 +150,21 @@ class LossTests(PluginTests):
             rule(bool(torch.isclose(value, other)), f"the order of {what} has no effect", f"{value}, {other}")
 
     def test_the_gradient_is_the_derivative(self, tmp_path: Path) -> None:
-        """Against finite differences in 64 bits; of a loss that stops gradients, it is another."""
+        """Compare with finite differences in 64 bits; a loss that stops gradients differs."""
         import torch
 
         batch, loss = self.batch(), self.make(tmp_path)
-        scores, found = batch.scores.clone().requires_grad_(), "the gradient is the derivative"
+        scores, result = batch.scores.clone().requires_grad_(), "the gradient is the derivative"
         try:
-            torch.autograd.gradcheck(lambda asked: loss(replace(batch, scores=asked)), scores)
+            torch.autograd.gradcheck(lambda values: loss(replace(batch, scores=values)), scores)
         except Exception as error:
-            found = str(error)
-        same = found == "the gradient is the derivative"
-        rule(same or self.stops_gradients, "64-bit scores have the loss's derivative", found)
-        rule(not (same and self.stops_gradients), "a loss that stops gradients has another than its derivative", found)
+            result = str(error)
+        same = result == "the gradient is the derivative"
+        rule(same or self.stops_gradients, "64-bit scores have the loss's derivative", result)
+        rule(not (same and self.stops_gradients), "a loss that stops gradients has another than its derivative", result)
 
     def test_is_a_pure_function(self, tmp_path: Path) -> None:
-        """The same value again, and nothing of the batch changed."""
+        """A second call has the same value, and the batch is unchanged."""
         batch, loss = self.batch(), self.make(tmp_path)
         before = {name: getattr(batch, name).clone() for name in ("scores", *_MASKS)}
         first, second = float(loss(batch)), float(loss(batch))
@@ -182,7 +178,7 @@ def _there(batch: ScoreBatch, names: tuple[str, ...]) -> "dict[str, Tensor]":
 
 
 def _with_each_other(source: "Generator", scale: float) -> "dict[str, Tensor]":
-    """A guide's scores of 4 queries and 12 documents, the documents of `batch`, and the model's own; float64."""
+    """A guide's scores of the 4 queries and 12 documents of `batch`, and the model's own; float64."""
     import torch
 
     def drawn(rows: int, columns: int) -> "Tensor":

@@ -15,7 +15,7 @@ _SEED = 7
 
 
 class MinerTests(PluginTests):
-    """Set `plugin`; `runs` names the ranked lists that it reads, the one to select from first.
+    """Set `plugin`; `runs` are the labels of the ranked lists that it reads, the one to select from first.
 
     `lookahead` is how many queries it may read before it gives the first answer. Override `candidates` for a
     miner that needs lists of another kind.
@@ -25,7 +25,7 @@ class MinerTests(PluginTests):
     lookahead: ClassVar[int] = 1024
 
     def candidates(self) -> list[Candidates]:
-        """Twelve queries with lists of 0 to 60 documents, positives among them, at the top, and outside."""
+        """Twelve queries with lists of 0 to 60 documents, positives at the top, inside and outside."""
         return [self._query(number) for number in range(12)]
 
     def _query(self, number: int) -> Candidates:
@@ -44,13 +44,13 @@ class MinerTests(PluginTests):
         return list(self.make(folder).mine(candidates, seed=seed))
 
     def test_one_answer_a_query_in_order(self, tmp_path: Path) -> None:
-        """With the query's id and positives as they came."""
-        asked = self.candidates()
-        found = self._mine(tmp_path, iter(asked))
+        """Each answer has the query's id and positives."""
+        candidates = self.candidates()
+        mined = self._mine(tmp_path, iter(candidates))
         text = "one Negatives for each Candidates, in the same order"
-        ids = [item.query_id for item in found]
-        rule(ids == [item.query_id for item in asked], text, ids)
-        kept = all(list(a.positives) == list(b.positives) for a, b in zip(asked, found, strict=True))
+        ids = [item.query_id for item in mined]
+        rule(ids == [item.query_id for item in candidates], text, ids)
+        kept = all(list(a.positives) == list(b.positives) for a, b in zip(candidates, mined, strict=True))
         rule(kept, "a query's positives are handed on unchanged")
         rule(not self._mine(tmp_path, []), "no Negatives where there are no Candidates")
 
@@ -67,44 +67,44 @@ class MinerTests(PluginTests):
         next(iter(self.make(tmp_path).mine(endless(), seed=_SEED)))
 
     def test_never_a_positive(self, tmp_path: Path) -> None:
-        """Wherever in the list it stands."""
-        asked = self.candidates()
-        for query, found in zip(asked, self._mine(tmp_path, asked), strict=True):
-            wrong = set(found.negatives) & set(query.positives)
+        """At any rank."""
+        candidates = self.candidates()
+        for query, mined in zip(candidates, self._mine(tmp_path, candidates), strict=True):
+            wrong = set(mined.negatives) & set(query.positives)
             rule(not wrong, "a positive is never a negative", f"{sorted(wrong)} of query {query.query_id}")
 
     def test_no_document_twice(self, tmp_path: Path) -> None:
-        """Not even where the list has it twice."""
+        """Even if the list has it twice."""
         plain = self._query(1)
         twice = {
             label: RankedList([doc_id for doc_id in item.doc_ids for _ in range(2)], np.repeat(item.scores, 2))
             for label, item in plain.hits.items()
         }
         repeated = Candidates("twice", plain.positives, twice, plain.doc_ids, plain.duplicates)
-        for found in self._mine(tmp_path, [*self.candidates(), repeated]):
-            many = sorted({doc_id for doc_id in found.negatives if list(found.negatives).count(doc_id) > 1})
-            rule(not many, "a document is a query's negative once", f"{many} of query {found.query_id}")
+        for mined in self._mine(tmp_path, [*self.candidates(), repeated]):
+            many = sorted({doc_id for doc_id in mined.negatives if list(mined.negatives).count(doc_id) > 1})
+            rule(not many, "a document is a query's negative once", f"{many} of query {mined.query_id}")
 
     def test_negatives_are_documents_of_the_collection(self, tmp_path: Path) -> None:
         """Ids of the lists or of the corpus."""
-        for found in self._mine(tmp_path, self.candidates()):
-            unknown = set(found.negatives) - set(_CORPUS)
+        for mined in self._mine(tmp_path, self.candidates()):
+            unknown = set(mined.negatives) - set(_CORPUS)
             rule(not unknown, "negatives are ids of the lists or of the corpus", sorted(map(str, unknown)))
 
     def test_a_score_a_negative(self, tmp_path: Path) -> None:
         """float32, nan where the run has none."""
-        for found in self._mine(tmp_path, self.candidates()):
-            shape = np.shape(found.scores)
-            rule(shape == (len(found.negatives),), "there are as many scores as negatives", f"{shape} scores")
-            rule(getattr(found.scores, "dtype", None) == np.float32, "scores are a float32 array", type(found.scores))
-            counts = [isinstance(count, int) and count >= 0 for count in found.dropped.values()]
-            rule(all(counts), "`dropped` counts what was left out, by reason", found.dropped)
+        for mined in self._mine(tmp_path, self.candidates()):
+            shape = np.shape(mined.scores)
+            rule(shape == (len(mined.negatives),), "there are as many scores as negatives", f"{shape} scores")
+            rule(getattr(mined.scores, "dtype", None) == np.float32, "scores are a float32 array", type(mined.scores))
+            counts = [isinstance(count, int) and count >= 0 for count in mined.dropped.values()]
+            rule(all(counts), "`dropped` counts what was left out, by reason", mined.dropped)
 
-    def test_what_it_tells_of_its_drops_is_so(self, tmp_path: Path) -> None:
-        """Where it tells which documents it dropped, and not how many alone."""
-        asked = self.candidates()
-        for query, found in zip(asked, self._mine(tmp_path, asked), strict=True):
-            if (drops := found.drops) is not None:
+    def test_reported_drops_are_right(self, tmp_path: Path) -> None:
+        """For a miner that reports the documents it dropped, not their number alone."""
+        queries = self.candidates()
+        for query, mined in zip(queries, self._mine(tmp_path, queries), strict=True):
+            if (drops := mined.drops) is not None:
                 sizes = [len(drops.doc_ids), len(drops.ranks), len(drops.reasons), len(drops.scores)]
                 rule(len(set(sizes)) == 1, "a dropped document has a rank, a reason and a score", sizes)
                 listed = ["", *query.ranking.doc_ids[: drops.candidates]]
@@ -112,24 +112,24 @@ class MinerTests(PluginTests):
                 text = "a dropped document stands at its rank among the candidates, counted from 1"
                 rule(there == list(drops.doc_ids), text, f"{list(drops.doc_ids)} of query {query.query_id}")
                 known = {doc_id: rank for rank, doc_id in enumerate(query.ranking.doc_ids, 1)}
-                ranks = [known.get(doc_id, 0) for doc_id in found.negatives]
+                ranks = [known.get(doc_id, 0) for doc_id in mined.negatives]
                 text = "`chosen` are the negatives' ranks in the list, 0 for those from elsewhere"
                 rule(drops.chosen.tolist() == ranks, text, f"{drops.chosen.tolist()}, not {ranks}")
 
     def test_draws_depend_on_seed_and_query_only(self, tmp_path: Path) -> None:
-        """The same in another order, in another batch, and when asked again."""
-        asked = self.candidates()
-        together = {item.query_id: _plain(item) for item in self._mine(tmp_path, asked)}
+        """Negatives are the same in another order, in another batch, and again."""
+        candidates = self.candidates()
+        together = {item.query_id: _plain(item) for item in self._mine(tmp_path, candidates)}
         text = "what is mined for a query depends on (seed, query_id) only, not on"
-        turned = {item.query_id: _plain(item) for item in self._mine(tmp_path, asked[::-1])}
+        turned = {item.query_id: _plain(item) for item in self._mine(tmp_path, candidates[::-1])}
         rule(turned == together, f"{text} the order of queries", _first_difference(together, turned))
-        alone = {query.query_id: _plain(self._mine(tmp_path, [query])[0]) for query in asked}
+        alone = {query.query_id: _plain(self._mine(tmp_path, [query])[0]) for query in candidates}
         rule(alone == together, f"{text} the other queries of a batch", _first_difference(together, alone))
-        again = {item.query_id: _plain(item) for item in self._mine(tmp_path, asked)}
+        again = {item.query_id: _plain(item) for item in self._mine(tmp_path, candidates)}
         rule(again == together, f"{text} what was mined before", _first_difference(together, again))
 
     def test_short_and_empty_lists(self, tmp_path: Path) -> None:
-        """A query with nothing to select from gives few negatives or none, no error."""
+        """A query without candidates has few negatives or none, and is no error."""
         none, one = np.empty(0, np.float32), np.ones(1, np.float32)
         lists = {"no list": [], "a positive alone": ["d1"], "one document": ["d2"]}
         cases = [
@@ -141,26 +141,26 @@ class MinerTests(PluginTests):
             cases.append(Candidates("no run", ["d1"], {}, _CORPUS[:2]))
         for case in cases:
             try:
-                found = self._mine(tmp_path, [case])
+                mined = self._mine(tmp_path, [case])
             except Exception as error:
                 raise AssertionError(f"broken rule: short and empty lists are no error\n  found: {error!r}") from error
-            rule(len(found) == 1, "a query without candidates has an answer too, an empty one", case.query_id)
+            rule(len(mined) == 1, "a query without candidates has an answer too, an empty one", case.query_id)
             rule(
-                len(found[0].scores) == len(found[0].negatives), "there are as many scores as negatives", case.query_id
+                len(mined[0].scores) == len(mined[0].negatives), "there are as many scores as negatives", case.query_id
             )
 
     def test_candidates_stay_as_they_are(self, tmp_path: Path) -> None:
         """Other miners read the same arrays."""
-        asked = self.candidates()
-        before = [[item.scores.copy() for item in query.hits.values()] for query in asked]
-        self._mine(tmp_path, asked)
-        after = [[item.scores for item in query.hits.values()] for query in asked]
+        candidates = self.candidates()
+        before = [[item.scores.copy() for item in query.hits.values()] for query in candidates]
+        self._mine(tmp_path, candidates)
+        after = [[item.scores for item in query.hits.values()] for query in candidates]
         same = all(np.array_equal(a, b) for x, y in zip(before, after, strict=True) for a, b in zip(x, y, strict=True))
         rule(same, "a miner does not change the lists it reads")
 
 
-def _plain(found: Negatives) -> Any:
-    return list(found.negatives), [str(score) for score in np.asarray(found.scores).tolist()]
+def _plain(mined: Negatives) -> Any:
+    return list(mined.negatives), [str(score) for score in np.asarray(mined.scores).tolist()]
 
 
 def _first_difference(one: dict[str, Any], two: dict[str, Any]) -> str:

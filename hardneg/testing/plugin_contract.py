@@ -1,4 +1,4 @@
-"""What every plugin owes, whatever its kind."""
+"""The contract of every plugin, of any kind."""
 
 import dataclasses
 from pathlib import Path
@@ -10,7 +10,7 @@ from hardneg.store.identity import plugin_identity
 
 
 def rule(holds: bool, text: str, detail: object = "") -> None:
-    """Fails the running test, saying which rule of the contract is broken, where `holds` is false."""
+    """Fail the test with the broken rule unless `holds`."""
     __tracebackhide__ = True
     if not holds:
         raise AssertionError(f"broken rule: {text}" + (f"\n  found: {detail}" if str(detail) else ""))
@@ -29,17 +29,17 @@ class PluginTests:
 
     def test_is_a_frozen_dataclass_with_a_version(self, tmp_path: Path) -> None:
         """`version` is a class variable, so that it is no option."""
-        kind = type(self.make(tmp_path))
-        rule(dataclasses.is_dataclass(kind), "a plugin is a dataclass", kind)
-        frozen = kind.__dataclass_params__.frozen
-        rule(frozen, "a plugin is a frozen dataclass: @dataclass(frozen=True)", kind)
-        version = getattr(kind, "version", None)
+        cls = type(self.make(tmp_path))
+        rule(dataclasses.is_dataclass(cls), "a plugin is a dataclass", cls)
+        frozen = cls.__dataclass_params__.frozen
+        rule(frozen, "a plugin is a frozen dataclass: @dataclass(frozen=True)", cls)
+        version = getattr(cls, "version", None)
         rule(type(version) is int, "a plugin has `version: ClassVar[int]`", repr(version))
-        names = [field.name for field in dataclasses.fields(kind)]
+        names = [field.name for field in dataclasses.fields(cls)]
         rule("version" not in names, "`version` is a ClassVar, not a field: it is no option")
 
     def test_options_survive_a_recipe(self, tmp_path: Path) -> None:
-        """They are checked by pydantic, and enter identities as JSON."""
+        """Options are validated by pydantic, and are JSON in identities."""
         from pydantic import TypeAdapter
 
         plugin = self.make(tmp_path)
@@ -54,9 +54,9 @@ class PluginTests:
 
     def test_every_option_is_explained(self, tmp_path: Path) -> None:
         """`hardneg plugins show` prints the docstring and the meaning of each option."""
-        kind = type(self.make(tmp_path))
-        written = kind.__doc__ or ""
-        automatic = written.startswith(f"{kind.__name__}(")
+        cls = type(self.make(tmp_path))
+        written = cls.__doc__ or ""
+        automatic = written.startswith(f"{cls.__name__}(")
         rule(bool(written.strip()) and not automatic, "the class has a docstring that says what it is for")
-        silent = [option["name"] for option in plugin_options(kind) if not option["meaning"]]
+        silent = [option["name"] for option in plugin_options(cls) if not option["meaning"]]
         rule(not silent, "the docstring's `Args:` explain every option", f"nothing about {', '.join(silent)}")

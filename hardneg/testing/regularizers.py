@@ -15,7 +15,7 @@ _QUERIES, _DOCUMENTS, _WIDTH, _TOKENS = 3, 4, 6, 2
 
 
 class RegularizerTests(PluginTests):
-    """Set `plugin`; override `batch` for one whose form has rules of its own."""
+    """Set `plugin`; override `batch` for a form with rules of its own."""
 
     def batch(self, folder: Path) -> EncodedBatch:
         """Three queries and four documents near the end of training, float64; a document counts up to three times."""
@@ -39,11 +39,11 @@ class RegularizerTests(PluginTests):
         value = self.make(folder)(replace(batch, queries=queries, documents=documents))
         rule(tuple(value.shape) == (), "a penalty is a scalar", f"shape {tuple(value.shape)}")
         rule(value.requires_grad, "a penalty keeps the gradient's graph")
-        found = torch.autograd.grad(value, (queries, documents), allow_unused=True, materialize_grads=True)
-        return value.detach(), *found
+        gradients = torch.autograd.grad(value, (queries, documents), allow_unused=True, materialize_grads=True)
+        return value.detach(), *gradients
 
     def test_says_what_it_is_for(self, tmp_path: Path) -> None:
-        """So that a recipe is refused whose encoder makes something else."""
+        """Recipes whose encoder has another form are refused."""
         form = getattr(type(self.make(tmp_path)), "form", None)
         rule(form in FORMS, f"`form` is one of {', '.join(FORMS)}", repr(form))
 
@@ -62,11 +62,11 @@ class RegularizerTests(PluginTests):
         batch = self.batch(tmp_path)
         for size in (0.0, 1e-6, 1e4):
             queries, documents = ((part * size).float() for part in (batch.queries, batch.documents))
-            found = self._learn(tmp_path, replace(batch, queries=queries, documents=documents))
-            rule(all(bool(torch.isfinite(part).all()) for part in found), "finite for weights of any size", size)
+            parts = self._learn(tmp_path, replace(batch, queries=queries, documents=documents))
+            rule(all(bool(torch.isfinite(part).all()) for part in parts), "finite for weights of any size", size)
 
     def test_counts_are_copies(self, tmp_path: Path) -> None:
-        """A document that stands in three columns is as good as three documents."""
+        """A document in three columns counts as three documents."""
         import torch
 
         batch = self.batch(tmp_path)
@@ -83,22 +83,22 @@ class RegularizerTests(PluginTests):
 
         batch = self.batch(tmp_path)
         turned = EncodedBatch(batch.queries.flip(0), batch.documents.flip(0), batch.counts.flip(0), batch.done)
-        found, other = self._learn(tmp_path, batch)[0], self._learn(tmp_path, turned)[0]
-        rule(bool(torch.isclose(found, other)), "the order of texts has no effect", f"{float(found)}, {float(other)}")
+        value, other = self._learn(tmp_path, batch)[0], self._learn(tmp_path, turned)[0]
+        rule(bool(torch.isclose(value, other)), "the order of texts has no effect", f"{float(value)}, {float(other)}")
 
     def test_the_gradient_is_the_derivative(self, tmp_path: Path) -> None:
-        """Against finite differences in 64 bits, away from weights of 0."""
+        """Compare with finite differences in 64 bits, away from weights of 0."""
         import torch
 
         batch, penalty = self.batch(tmp_path), self.make(tmp_path)
-        asked = [(part + 0.1).requires_grad_() for part in (batch.queries, batch.documents)]
+        inputs = [(part + 0.1).requires_grad_() for part in (batch.queries, batch.documents)]
         try:
-            torch.autograd.gradcheck(lambda q, d: penalty(replace(batch, queries=q, documents=d)), asked)
+            torch.autograd.gradcheck(lambda q, d: penalty(replace(batch, queries=q, documents=d)), inputs)
         except Exception as error:
             raise AssertionError(f"broken rule: 64-bit weights have the derivative\n  found: {error}") from error
 
     def test_is_a_pure_function(self, tmp_path: Path) -> None:
-        """The same value again, and nothing of the batch changed."""
+        """A second call has the same value, and the batch is unchanged."""
         batch = self.batch(tmp_path)
         before = batch.documents.clone()
         first, second = (float(self._learn(tmp_path, batch)[0]) for _ in range(2))

@@ -13,7 +13,7 @@ Request = tuple[str, Sequence[str]]
 
 
 class RerankerTests(PluginTests):
-    """Set `plugin`; `tolerance` is how far two scores of one document may be apart (batches change last bits).
+    """Set `plugin`; `tolerance`: the largest difference of two scores of one document (batches change last bits).
 
     `lookahead` is how many requests it may read before it gives the first answer.
     """
@@ -37,31 +37,31 @@ class RerankerTests(PluginTests):
         return [[float(score) for score in scores] for scores in self.make(folder).rerank(iter(requests))]
 
     def test_a_score_a_document_in_order(self, tmp_path: Path) -> None:
-        """One sequence a request, as long as its documents."""
-        asked = self.requests()
-        found = self._scores(tmp_path, asked)
-        rule(len(found) == len(asked), "there is one answer a request", f"{len(found)} for {len(asked)}")
-        lengths = [len(scores) for scores in found], [len(documents) for _, documents in asked]
+        """Each request has one answer, with a score for each document."""
+        requests = self.requests()
+        answers = self._scores(tmp_path, requests)
+        rule(len(answers) == len(requests), "there is one answer a request", f"{len(answers)} for {len(requests)}")
+        lengths = [len(scores) for scores in answers], [len(documents) for _, documents in requests]
         rule(lengths[0] == lengths[1], "an answer has one score a document, in their order", lengths[0])
-        rule(all(np.isfinite(scores).all() for scores in found), "scores are finite")
+        rule(all(np.isfinite(scores).all() for scores in answers), "scores are finite")
         rule(not self._scores(tmp_path, []), "there is no answer where there is no request")
 
     def test_an_empty_document_list(self, tmp_path: Path) -> None:
-        """A query whose run found nothing."""
+        """Some queries have no hits."""
         try:
-            found = self._scores(tmp_path, [("river", [])])
+            answers = self._scores(tmp_path, [("river", [])])
         except Exception as error:
             raise AssertionError(f"broken rule: an empty list of documents is no error\n  found: {error!r}") from error
-        rule(found == [[]], "an empty list of documents has an empty list of scores", found)
+        rule(answers == [[]], "an empty list of documents has an empty list of scores", answers)
 
     def test_other_requests_have_no_effect(self, tmp_path: Path) -> None:
         """The same scores in another order of requests, and alone."""
-        asked = self.requests()
-        together = self._scores(tmp_path, asked)
+        requests = self.requests()
+        together = self._scores(tmp_path, requests)
         text = "scores of a request depend on it alone, not on"
-        turned = self._scores(tmp_path, asked[::-1])[::-1]
+        turned = self._scores(tmp_path, requests[::-1])[::-1]
         rule(self._close(together, turned), f"{text} the order of requests", f"{together}, then {turned}")
-        alone = [self._scores(tmp_path, [request])[0] for request in asked]
+        alone = [self._scores(tmp_path, [request])[0] for request in requests]
         rule(self._close(together, alone), f"{text} the others of a batch", f"{together}, then {alone}")
 
     def _close(self, one: list[list[float]], two: list[list[float]]) -> bool:
@@ -81,7 +81,7 @@ class RerankerTests(PluginTests):
 
 
 class TrainableRerankerTests(RerankerTests):
-    """The tests of a reranker that stage `train-reranker` can train.
+    """The tests of a reranker that can be trained.
 
     `rounding` is how far scores may be from those in 32 bits, for a plugin that computes in 16.
     """
@@ -92,24 +92,24 @@ class TrainableRerankerTests(RerankerTests):
         return [(query, text) for query, documents in self.requests() for text in documents]
 
     def _outputs(self, network: Any) -> NDArray[np.float32]:
-        found: NDArray[np.float32] = network.to("cpu").predict(self._pairs(), show_progress_bar=False)
-        return found
+        outputs: NDArray[np.float32] = network.to("cpu").predict(self._pairs(), show_progress_bar=False)
+        return outputs
 
     def test_loads_the_same_network_each_time(self, tmp_path: Path) -> None:
         """Weights that the source lacks, such as a new head's, are drawn from a seed of the plugin's own."""
         import torch
 
-        plugin, found = self.make(tmp_path), []
+        plugin, outputs = self.make(tmp_path), []
         for seed in (1, 2):
             torch.manual_seed(seed)
             before = torch.get_rng_state()
-            found.append(self._outputs(plugin.load(None)))
+            outputs.append(self._outputs(plugin.load(None)))
             kept = bool(torch.equal(before, torch.get_rng_state()))
             rule(kept, "loading leaves torch's random state as it was")
-        rule(bool(np.array_equal(found[0], found[1])), "`load(None)` gives the same weights at each call", found)
+        rule(bool(np.array_equal(outputs[0], outputs[1])), "`load(None)` gives the same weights at each call", outputs)
 
     def test_a_network_of_one_or_two_outputs(self, tmp_path: Path) -> None:
-        """Its length and its activation are those that it is trained and saved with."""
+        """It is trained and saved with its length and activation."""
         from sentence_transformers import CrossEncoder
 
         network = self.make(tmp_path).load(None)
@@ -119,7 +119,7 @@ class TrainableRerankerTests(RerankerTests):
         rule(isinstance(network.max_seq_length, int), "`max_seq_length` says how much is read", network.max_seq_length)
 
     def test_its_own_scores_are_the_networks(self, tmp_path: Path) -> None:
-        """Activation of the output, or of the second less the first."""
+        """The activation of the output, or of the second minus the first."""
         import torch
 
         plugin = self.make(tmp_path)
@@ -127,12 +127,12 @@ class TrainableRerankerTests(RerankerTests):
         raw = torch.from_numpy(network.predict(self._pairs(), activation_fn=torch.nn.Identity()))
         logits = raw.reshape(len(raw), -1)
         expected = network.activation_fn(logits[:, -1] - (logits[:, 0] if logits.shape[1] == 2 else 0)).tolist()
-        found = [score for scores in self._scores(tmp_path, self.requests()) for score in scores]
-        near = np.allclose(found, expected, rtol=self.rounding, atol=self.rounding)
-        rule(near, "`rerank` gives the network's scores", f"{found} instead of {expected}")
+        actual = [score for scores in self._scores(tmp_path, self.requests()) for score in scores]
+        near = np.allclose(actual, expected, rtol=self.rounding, atol=self.rounding)
+        rule(near, "`rerank` gives the network's scores", f"{actual} instead of {expected}")
 
     def test_a_saved_network_comes_back(self, tmp_path: Path) -> None:
-        """As after training: with other weights than `load(None)` has."""
+        """Trained weights are loaded, not those of `load(None)`."""
         import torch
 
         plugin = self.make(tmp_path)
@@ -147,8 +147,8 @@ class TrainableRerankerTests(RerankerTests):
         rule(again.max_seq_length == network.max_seq_length, "`load(folder)` reads as much as `load(None)`")
 
     def test_the_fingerprint_names_the_content(self, tmp_path: Path) -> None:
-        """One that is told again and again without loading anything."""
+        """It is the same at each call, and loads nothing."""
         plugin = self.make(tmp_path)
-        told = plugin.fingerprint()
-        rule(isinstance(told, str) and bool(told), "`fingerprint` is a text that is not empty", told)
-        rule(plugin.fingerprint() == told, "`fingerprint` is the same as long as the content is")
+        name = plugin.fingerprint()
+        rule(isinstance(name, str) and bool(name), "`fingerprint` is a text that is not empty", name)
+        rule(plugin.fingerprint() == name, "`fingerprint` is the same as long as the content is")

@@ -1,4 +1,4 @@
-"""A small HTTP server for tests of plugins that ask one: it keeps what it was asked, and its faults are asked for."""
+"""A small HTTP server for tests of plugins that ask one: it keeps requests, and fails on demand."""
 
 import json
 import threading
@@ -13,11 +13,11 @@ _PATIENCE = 60.0  # seconds
 
 
 class ServedModel(ABC):
-    """What a server was asked, what it says, and what is wrong with it.
+    """A served model: its requests, answers and faults.
 
-    path: where it is asked. requests, keys: what came, and in which `Authorization`, in order. fault: gets the number
-    of a request and its handler, whose `reply` answers; True: it has answered. pause: seconds before each answer.
-    together: the first answers wait until so many requests are under way.
+    path: of the URL. requests, keys: the requests and their `Authorization`, in order. fault: called with the number of
+    a request and its handler, whose `reply` answers; True: it has answered. pause: seconds before each answer.
+    together: the first answers wait for so many requests at once.
     """
 
     path: ClassVar[str]
@@ -33,10 +33,10 @@ class ServedModel(ABC):
 
     @abstractmethod
     def answer(self, request: dict[str, Any]) -> Any:
-        """What it says to a request, as JSON can hold it."""
+        """Return the answer to a request, as JSON."""
 
     def take(self, request: dict[str, Any], key: str | None) -> int:
-        """Keeps a request, and lets it wait. Returns its number."""
+        """Keep a request, let it wait, and return its number."""
         with self.changed:
             number = len(self.requests)
             self.requests.append(request)
@@ -52,20 +52,20 @@ class ServedModel(ABC):
 
 
 class RequestHandler(BaseHTTPRequestHandler):
-    """Answers for a served model."""
+    """The handler of a served model."""
 
     protocol_version = "HTTP/1.1"
     served: ServedModel
 
     def log_message(self, *_: object) -> None:
-        """Nothing."""
+        """Log nothing."""
 
     def do_GET(self) -> None:
-        """An empty list of models."""
+        """Reply with an empty list of models."""
         self.reply(200, {"data": []})
 
     def do_POST(self) -> None:
-        """The model's answer, or the fault that was asked for."""
+        """Reply with the model's answer, or the fault."""
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         number = self.served.take(request, self.headers.get("Authorization"))
         if self.path != self.served.path:
@@ -74,7 +74,7 @@ class RequestHandler(BaseHTTPRequestHandler):
             self.reply(200, self.served.answer(request))
 
     def reply(self, status: int, content: Any, **headers: str) -> None:
-        """Sends bytes as they are, and anything else as JSON; `Retry_After` is the header Retry-After."""
+        """Send bytes as they are, anything else as JSON; `Retry_After` is the header Retry-After."""
         body = content if isinstance(content, bytes) else json.dumps(content).encode()
         self.send_response(status)
         for name, value in {"Content-Length": str(len(body)), **headers}.items():
@@ -85,7 +85,7 @@ class RequestHandler(BaseHTTPRequestHandler):
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, *_: object) -> None:
-        """A client that was killed, or has given up, waits for no answer."""
+        """Ignore a client that was killed or has given up."""
 
 
 Model = TypeVar("Model", bound=ServedModel)
@@ -93,7 +93,7 @@ Model = TypeVar("Model", bound=ServedModel)
 
 @contextmanager
 def serving(served: Model) -> Iterator[Model]:
-    """A server in threads of this process, until the block ends; its address is in `url`."""
+    """Serve in threads of this process until the block ends, at `url`."""
     server = _Server(("127.0.0.1", 0), type("Handler", (RequestHandler,), {"served": served}))
     served.url = f"http://127.0.0.1:{server.server_port}/v1"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

@@ -27,7 +27,7 @@ _NAME = "tested"
 
 
 class StageTests:
-    """Set `stage` to the verb's class and `mapping` to one that a recipe may have, its `stage` among it.
+    """Set `stage` to the verb's class and `mapping` to an entry of a recipe, with its `stage`.
 
     Stages that it names should have names that are nothing else in it, such as `some-run`.
 
@@ -38,20 +38,20 @@ class StageTests:
     mapping: ClassVar[Mapping[str, Any]]
 
     def spec(self) -> StageSpec:
-        """The mapping, checked."""
+        """Return the spec of the mapping."""
         return self.stage.model_validate(dict(self.mapping))
 
     def view(self) -> RecipeView:
-        """A recipe that has this stage alone: what it names is not there."""
+        """Return a recipe with this stage alone, without those that it names."""
         spec = self.spec()
         plugins = {(_NAME, field): configure(kind, setting) for field, kind, setting in _settings(spec)}
         return RecipeView(_NAME, {_NAME: spec}, plugins, ModelSpec("tested"))
 
     def test_is_a_frozen_model_with_a_version(self) -> None:
-        """What it makes, and in which version, are class variables."""
+        """Artifact type and version are class variables."""
         rule(isinstance(self.stage, type) and issubclass(self.stage, StageSpec), "a verb is a StageSpec", self.stage)
         rule(type(getattr(self.stage, "version", None)) is int, "a verb has `version`, a whole number")
-        rule(isinstance(getattr(self.stage, "kind", None), str), "a verb has `kind`: what it makes, in a word")
+        rule(isinstance(getattr(self.stage, "kind", None), str), "a verb has `kind`: the artifact type")
         own = [name for name in ("version", "kind") if name in self.stage.model_fields]
         rule(not own, "`version` and `kind` are no fields", ", ".join(own))
         config = self.stage.model_config
@@ -60,7 +60,7 @@ class StageTests:
         rule(bool((self.stage.__doc__ or "").strip()), "the class has a docstring that says what it is for")
 
     def test_its_mapping_is_checked(self) -> None:
-        """The verb is its own, and a field that it does not have is a mistake."""
+        """An unknown field is an error."""
         rule(self.spec().verb == self.mapping["stage"], "the field `stage` is the verb", self.spec().verb)
         try:
             self.stage.model_validate({**self.mapping, "no such field": 1})
@@ -74,7 +74,7 @@ class StageTests:
         rule(not hooks & self.stage.model_fields.keys(), "no field has a hook's name", hooks)
 
     def test_its_identity_is_stable(self) -> None:
-        """It is JSON, the same for the same mapping, and names no other stage."""
+        """The identity is JSON, the same for the same mapping, and names no other stage."""
         spec = self.spec()
         text = canonical(spec.identity())
         again = self.stage.model_validate(json.loads(json.dumps(dict(self.mapping))))
@@ -92,25 +92,25 @@ class StageTests:
                 _check(self.spec().estimate(sizes))
 
     def test_it_publishes_inside_the_run_folder(self) -> None:
-        """From inside of its artifact."""
-        for place, source in self.spec().publishes(self.view()).items():
-            for path in map(PurePosixPath, (place, source)):
+        """Sources are inside the artifact."""
+        for target, source in self.spec().publishes(self.view()).items():
+            for path in map(PurePosixPath, (target, source)):
                 rule(not path.is_absolute() and ".." not in path.parts, "paths stay inside their folder", str(path))
-            rule(PurePosixPath(place).parts != (), "what is published has a name", place)
+            rule(PurePosixPath(target).parts != (), "what is published has a name", target)
 
     def test_its_hooks_bear_a_recipe_with_mistakes(self) -> None:
-        """They are asked before it is known that the stages it names are there."""
+        """Hooks are called before the stages that it names are known to exist."""
         spec, view = self.spec(), self.view()
-        for told in spec.problems(view):
-            field = told.partition(":")[0].partition(".")[0]
-            rule(field in self.stage.model_fields, "a problem begins with its field and a colon", told)
+        for line in spec.problems(view):
+            field = line.partition(":")[0].partition(".")[0]
+            rule(field in self.stage.model_fields, "a problem begins with its field and a colon", line)
         rule(all(isinstance(name, str) for name in spec.traits(view)), "traits are words")
         rule(all(isinstance(name, str) for name in spec.implied(view).values()), "implied inputs are stages' names")
         for find in spec.content(view).values():
             rule(callable(find), "`content` gives what finds a digest, and finds none itself")
 
     def test_its_module_is_light(self) -> None:
-        """A plan imports it: what is heavy is imported where it is used."""
+        """Plans import the module, so heavy packages are imported where they are used."""
         program = f"import sys, {self.stage.__module__}\nprint(*[name for name in {HEAVY!r} if name in sys.modules])"
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
         rule(not done.stdout.strip(), "importing a verb's module loads nothing heavy", done.stdout.strip())
@@ -126,7 +126,7 @@ def _settings(spec: StageSpec) -> Iterator[tuple[str, str, PluginSetting]]:
 
 
 def _words(value: Any) -> Iterator[str]:
-    """All strings in JSON that are no keys."""
+    """All strings in JSON but keys."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping | list | tuple):

@@ -47,7 +47,7 @@ class TestStatic(Kinds):
 class TestModel2Vec(Kinds):
     plugin = Static()
     written = staticmethod(tiny_model2vec)
-    found = 0.1  # the mean of two numbers: most of the texts have the same direction
+    own_share = 0.1  # the mean of two numbers: most of the texts have the same direction
 
 
 class TestStaticOfTransformer(Kinds):
@@ -65,7 +65,7 @@ class TestStaticOfTransformer(Kinds):
 class TestSparse(Kinds):
     plugin = Splade()
     written = staticmethod(tiny_sparse_encoder)
-    found = 0.1  # inner products: a text of more terms is nearer
+    own_share = 0.1  # inner products: a text of more terms is nearer
 
     def others(self, folder: Path) -> Sequence[Any]:
         return [Splade(pooling="sum"), Splade(activation="log1p_relu"), Splade(max_terms=3)]
@@ -75,13 +75,13 @@ class TestSparseOfTransformer(Kinds):
     plugin = Splade()
     written = staticmethod(tiny_encoder)
     name = "sparse"
-    found = 0.1
+    own_share = 0.1
 
 
 class TestSparseOfQueryTerms(Kinds):
     plugin = Splade(queries="terms")
     written = staticmethod(tiny_sparse_encoder)
-    found = 0.1
+    own_share = 0.1
 
     def model(self, folder: Path) -> ModelSpec:
         return replace(super().model(folder), encoder=PluginSetting("sparse", {"queries": "terms"}))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.analysis.planted import OWN, PlantedLists
-from hardneg.evaluation.significance import share_interval
+from hardneg.evaluation.intervals import share_interval
 from hardneg.mining.miners.selection import RULES
 
 TOP, WINDOW = "topk", "window"

@@ -6,8 +6,9 @@ from functools import cached_property
 from typing import Any
 
 from hardneg.api.recommended_recipe import ALONE, METRIC
+from hardneg.evaluation.intervals import interval_of
 from hardneg.evaluation.levels import LEVEL
-from hardneg.evaluation.significance import Comparison, compare, interval_of
+from hardneg.evaluation.significance import Comparison, compare
 from hardneg.records.wording import counted
 from hardneg.report.numbers import bounds, number, p_value, within
 from hardneg.report.table import Table

@@ -1,5 +1,9 @@
 """The bootstrap over queries and seeds: both are drawn with replacement, and a draw's score is the mean over both.
 
+Where queries come in groups, groups are drawn in their place, with all their queries; a draw's mean is over as many
+queries as it has. Of G groups G - 1 are drawn, for the reason below. Source: Field and Welsh (2007), "Bootstrapping
+clustered data", Journal of the Royal Statistical Society B 69.
+
 Queries cross seeds, so a query that is drawn is drawn in every training, and a seed on every query: the pigeonhole
 bootstrap. Its variance holds what queries and seeds have together three times instead of once, so it is no less than
 it should be. Source: Owen (2007), "The pigeonhole bootstrap", Annals of Applied Statistics 1(2).
@@ -18,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.evaluation.significance import Interval
+from hardneg.evaluation.intervals import GroupIndex, Interval, group_sums
 from hardneg.runtime.seeding import generator
 
 _BLOCK_VALUES = 1 << 21
@@ -32,18 +36,23 @@ class Resampling:
     seed: int = 0
 
 
-def query_draws(tables: Mapping[str, NDArray[np.float64]], options: Resampling) -> dict[str, NDArray[np.float64]]:
+def query_draws(
+    tables: Mapping[str, NDArray[np.float64]], options: Resampling, groups: GroupIndex | None = None
+) -> dict[str, NDArray[np.float64]]:
     """Of each table of scores [seeds, queries] the means by seed [draws, seeds] over queries drawn with replacement.
 
-    The same queries are drawn for all tables.
+    The same queries, or groups of queries, are drawn for all tables.
     """
     scores = np.concatenate(list(tables.values()))
-    count, random = scores.shape[1], generator(options.seed, "bootstrap of queries")
+    sums = np.array([group_sums(row, groups) for row in scores])
+    sizes = group_sums(np.ones(scores.shape[1]), groups)
+    count, random = len(sizes), generator(options.seed, "bootstrap of queries")
+    drawn = count if groups is None else max(1, count - 1)
     rows, chances = max(1, _BLOCK_VALUES // count), np.full(count, 1 / count)
-    blocks = [
-        random.multinomial(count, chances, min(rows, options.samples - start)) @ scores.T / count
-        for start in range(0, options.samples, rows)
-    ]
+    blocks = []
+    for start in range(0, options.samples, rows):
+        weights = random.multinomial(drawn, chances, min(rows, options.samples - start))
+        blocks.append(weights @ sums.T / (weights @ sizes)[:, None])
     ends = np.cumsum([len(table) for table in tables.values()])[:-1]
     return dict(zip(tables, np.split(np.concatenate(blocks), ends, axis=1), strict=True))
 

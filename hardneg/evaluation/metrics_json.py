@@ -1,8 +1,10 @@
 """The `metrics` artifact: JSON with each system's means and scores by query, and the paired tests.
 
 `{"metrics": {system: {metric: mean}}, "intervals": {system: {metric: [low, high]}}, "comparisons": [...],
-"marks": {sign: [system]} and "notes": [line] where there are some, "significance_level": p, "per_query": {system:
-{metric: {query_id: score}}}}`; equal results in equal order give equal bytes.
+"marks": {sign: [system]} and "notes": [line] where there are some, "significance_level": p, "equivalence_margin":
+margin, "per_query": {system: {metric: {query_id: score}}}}`; equal results in equal order give equal bytes. Each
+comparison has a `"verdict"`: `"difference"`, `"equivalent"` or `"undecided"`. Where queries come in groups there is
+`"query_groups": {query_id: group}`, and intervals and tests are those of groups.
 
 Where systems have several seeds, their scores are means over these, and two keys more are there: `"over_seeds"`, the
 tests over queries and seeds, and `"per_seed": {system: {seed: {metric: {query_id: score}}}}`.
@@ -14,9 +16,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hardneg.evaluation.equivalence import MARGIN, tost, verdict
+from hardneg.evaluation.intervals import Interval, distributions, interval_of
 from hardneg.evaluation.levels import LEVEL
 from hardneg.evaluation.metrics import Scores, means
-from hardneg.evaluation.significance import Comparison, Interval, interval_of
+from hardneg.evaluation.significance import Comparison, holm
 from hardneg.evaluation.two_level import TwoLevel
 from hardneg.records.errors import ArtifactError
 from hardneg.store.atomic_write import replace_text
@@ -29,7 +33,8 @@ class Measured:
     marks: a sign of the report, and the systems that one must be better than to have it; empty: one a baseline.
     by_seed: of systems with several seeds the scores of each; `results` has their means. over_seeds: tests that know of
     seeds. significance_level: below it both corrected p values have a difference marked. notes: what must be known
-    beside the figures, one line each.
+    beside the figures, one line each. equivalence_margin: that of the tests of equivalence. query_groups: the group of
+    each query, where they come in groups.
     """
 
     results: Mapping[str, Scores]
@@ -39,6 +44,8 @@ class Measured:
     over_seeds: Sequence[TwoLevel] = ()
     significance_level: float = LEVEL
     notes: Sequence[str] = ()
+    equivalence_margin: float = MARGIN
+    query_groups: Mapping[str, str] | None = None
 
 
 def to_json(measured: Measured) -> dict[str, Any]:
@@ -48,47 +55,86 @@ def to_json(measured: Measured) -> dict[str, Any]:
         for system, scores in measured.results.items()
     }
     intervals = {
-        system: {metric: _ends(interval_of(values)) for metric, values in scores.items()}
+        system: {metric: _ends(interval_of(values, measured.query_groups)) for metric, values in scores.items()}
         for system, scores in per_query.items()
     }
+    groups = measured.query_groups
     return {
         "metrics": {system: means(scores) for system, scores in per_query.items()},
         "intervals": intervals,
-        "comparisons": [asdict(c) | {"interval": _ends(c.interval)} for c in measured.comparisons],
+        "comparisons": [_test_json(each, measured.significance_level) for each in measured.comparisons],
         **({"marks": {sign: list(rows) for sign, rows in measured.marks.items()}} if measured.marks else {}),
         **({"notes": list(measured.notes)} if measured.notes else {}),
         "significance_level": measured.significance_level,
+        "equivalence_margin": measured.equivalence_margin,
+        **({"query_groups": dict(sorted(groups.items()))} if groups is not None else {}),
         "per_query": per_query,
         **(_seeds_to_json(measured) if measured.by_seed else {}),
     }
 
 
+def _test_json(test: Comparison | TwoLevel, level: float) -> dict[str, Any]:
+    """A test's fields and its verdict; what is known of groups alone is there where queries come in groups."""
+    fields = asdict(test) | {"verdict": verdict(test, level)}
+    ends = {name: _ends(getattr(test, name)) for name in ("interval", "bootstrap_interval")}
+    of_groups = ("groups",) if isinstance(test, TwoLevel) else ("groups", "bootstrap_interval", "bootstrap_p")
+    left_out = of_groups if test.groups is None else ()
+    return {name: value for name, value in {**fields, **ends}.items() if name not in left_out}
+
+
 def _seeds_to_json(measured: Measured) -> dict[str, Any]:
-    ends = ("interval", "bootstrap_interval")
-    tests = [asdict(each) | {name: _ends(getattr(each, name)) for name in ends} for each in measured.over_seeds]
+    tests = [_test_json(each, measured.significance_level) for each in measured.over_seeds]
     return {"over_seeds": tests, "per_seed": measured.by_seed}
 
 
 def from_json(content: Mapping[str, Any]) -> Measured:
-    """The scores and comparisons of what `to_json` gave."""
-    results = {system: _scores(scores) for system, scores in content["per_query"].items()}
-    comparisons = [Comparison(**(c | {"interval": _interval(c["interval"])})) for c in content["comparisons"]]
+    """The scores and comparisons of what `to_json` gave; those of a file without tests of equivalence get them."""
+    margin = float(content.get("equivalence_margin", MARGIN))
     by_seed = {
         system: {int(seed): _scores(scores) for seed, scores in seeds.items()}
         for system, seeds in content.get("per_seed", {}).items()
     }
-    tests = tuple(map(_over_seeds, content.get("over_seeds", [])))
-    level, notes = float(content.get("significance_level", LEVEL)), tuple(map(str, content.get("notes", ())))
-    return Measured(results, comparisons, content.get("marks", {}), by_seed, tests, level, notes)
+    return Measured(
+        {system: _scores(scores) for system, scores in content["per_query"].items()},
+        [Comparison(**each) for each in _tests(content["comparisons"], margin)],
+        content.get("marks", {}),
+        by_seed,
+        tuple(TwoLevel(**each) for each in _tests(content.get("over_seeds", []), margin)),
+        float(content.get("significance_level", LEVEL)),
+        tuple(map(str, content.get("notes", ()))),
+        margin,
+        content.get("query_groups"),
+    )
 
 
 def _scores(content: Mapping[str, Mapping[str, float]]) -> Scores:
     return {metric: {query_id: float(x) for query_id, x in scores.items()} for metric, scores in content.items()}
 
 
-def _over_seeds(content: Mapping[str, Any]) -> TwoLevel:
-    intervals = {name: _interval(content[name]) for name in ("interval", "bootstrap_interval")}
-    return TwoLevel(**{**content, **intervals, "seeds": tuple(content["seeds"])})
+def _tests(content: Sequence[Mapping[str, Any]], margin: float) -> list[dict[str, Any]]:
+    """The fields of tests; those of files that were written without tests of equivalence are computed here."""
+    tests = []
+    for each in content:
+        fields = {name: value for name, value in each.items() if name != "verdict"}
+        fields |= {name: _interval(each[name]) for name in ("interval", "bootstrap_interval") if name in each}
+        tests.append(fields | ({"seeds": tuple(each["seeds"])} if "seeds" in each else {}))
+    if not all("equivalence_p" in fields for fields in tests):
+        _add_equivalence(tests, margin)
+    return tests
+
+
+def _add_equivalence(tests: Sequence[dict[str, Any]], margin: float) -> None:
+    by_metric: dict[str, list[dict[str, Any]]] = {}
+    for fields in tests:
+        freedom, interval = fields.get("freedom", fields.get("n", 1) - 1), fields["interval"]
+        if "error" not in fields:
+            ends = (interval.high - interval.low) / 2 if interval else 0.0
+            fields["error"] = ends / float(distributions().t.ppf(0.975, freedom)) if ends else 0.0
+        fields["equivalence_p"] = tost(fields["difference"], fields["error"], freedom, margin) if interval else 1.0
+        by_metric.setdefault(fields["metric"], []).append(fields)
+    for family in by_metric.values():
+        for fields, p in zip(family, holm([each["equivalence_p"] for each in family]), strict=True):
+            fields["equivalence_holm"] = p
 
 
 def _interval(ends: Sequence[float] | None) -> Interval | None:

@@ -1,18 +1,29 @@
-"""Whether one system is better than another: paired tests over the same queries, corrected for number.
+"""Whether one system is better than another, or as good: paired tests over the same queries, corrected for number.
 
-With fewer than two queries nothing can be said: p is 1 and there is no interval.
+With fewer than two queries nothing can be said: p is 1 and there is no interval. Where queries come in groups, the
+units of all tests are groups: variances and signs are those of sums by group.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.evaluation.bootstrap import Resampling, bootstrap_p, percentile_interval, query_draws
+from hardneg.evaluation.equivalence import Design, tost
+from hardneg.evaluation.intervals import (
+    GroupIndex,
+    Interval,
+    distributions,
+    group_index,
+    group_sums,
+    mean_interval,
+    mean_variance,
+)
 from hardneg.evaluation.levels import LEVEL
-from hardneg.records.errors import MissingDependency, UsageError
+from hardneg.records.errors import UsageError
 from hardneg.runtime.seeding import generator
 
 _BLOCK_VALUES = 1 << 21
@@ -28,19 +39,14 @@ class Randomisation:
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
-    """The 95 % confidence interval of a mean."""
-
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
 class Comparison:
     """One system against one baseline by one metric, over `n` paired queries.
 
-    difference: mean score of the system minus that of the baseline; interval: its 95 % t interval.
-    t_holm, randomisation_holm: the p values after Holm's correction over all comparisons by the metric.
+    difference: mean score of the system minus that of the baseline; error: its standard error; interval: its 95 % t
+    interval. t_holm, randomisation_holm, equivalence_holm: p values after Holm's correction over all comparisons by the
+    metric, each kind of test on its own. equivalence_p: TOST's, of a difference of the margin or more. groups: how many
+    groups the queries come in; None where each is one of its own. bootstrap_interval, bootstrap_p: of groups drawn with
+    replacement; None without groups.
     """
 
     system: str
@@ -53,36 +59,46 @@ class Comparison:
     t_holm: float
     randomisation_p: float
     randomisation_holm: float
+    error: float = 0.0
+    equivalence_p: float = 1.0
+    equivalence_holm: float = 1.0
+    groups: int | None = None
+    bootstrap_interval: Interval | None = None
+    bootstrap_p: float | None = None
 
     def significant(self, level: float = LEVEL) -> bool:
         """Whether both tests, corrected, give a p below `level`."""
         return self.t_holm < level and self.randomisation_holm < level
 
 
-def paired_t_test(differences: NDArray[np.float64]) -> float:
+def paired_t_test(differences: NDArray[np.float64], groups: GroupIndex | None = None) -> float:
     """The two-sided p of Student's paired t-test, from the differences by query [n].
 
-    Where all are the same the test has no variance to go by: then it is the p of n equal signs, 2 ^ (1 - n), and 1 of
-    differences that are all zero.
+    Where all are the same the test has no variance to go by: then it is the p of equal signs of all n queries, or
+    groups, 2 ^ (1 - n), and 1 of differences that are all zero.
     """
-    if len(differences) < 2 or not differences.any():
+    component = mean_variance(differences, groups)
+    if not component.freedom or not differences.any():
         return 1.0
-    if np.ptp(differences) <= _TOLERANCE * np.abs(differences).max():
-        return float(2.0 ** (1 - len(differences)))
-    return float(distributions().ttest_rel(differences, np.zeros_like(differences)).pvalue)
+    mean, error, tiny = abs(float(differences.mean())), component.variance**0.5, _TOLERANCE * np.abs(differences).max()
+    if error <= tiny:
+        return 1.0 if mean <= tiny else float(2.0**-component.freedom)
+    return float(2 * distributions().t.sf(mean / error, component.freedom))
 
 
-def randomisation_test(differences: NDArray[np.float64], options: Randomisation | None = None) -> float:
-    """The two-sided p of the paired randomisation test: random signs for the differences by query [n].
+def randomisation_test(
+    differences: NDArray[np.float64], options: Randomisation | None = None, groups: GroupIndex | None = None
+) -> float:
+    """The two-sided p of the paired randomisation test: random signs for the differences by query [n], or by group.
 
     With c of s drawn means at least as far from zero as the observed one, p is (1 + c) / (1 + s); where there
     are no more than s sign patterns, all are counted and p is exact.
 
     Source: Smucker, Allan and Carterette, "A comparison of statistical significance tests", CIKM 2007.
     """
-    options = options or Randomisation()
-    moved = differences[differences != 0.0]
-    if len(differences) < 2 or len(moved) == 0:
+    options, sums = options or Randomisation(), group_sums(differences, groups)
+    moved = sums[sums != 0.0]
+    if len(sums) < 2 or len(moved) == 0:
         return 1.0
     patterns = 1 << len(moved)
     exact = patterns <= options.samples
@@ -100,40 +116,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """
     corrected = [0.0] * len(p_values)
     running = 0.0
-    for place, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        running = max(running, min(1.0, p_values[index] * (len(p_values) - place)))
+    for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        running = max(running, min(1.0, p_values[index] * (len(p_values) - rank)))
         corrected[index] = running
     return corrected
-
-
-def mean_interval(values: NDArray[np.float64]) -> Interval | None:
-    """The 95 % interval of the mean of `values` [n] by Student's t; None for fewer than two values."""
-    n = len(values)
-    if n < 2:
-        return None
-    mean = float(values.mean())
-    half = float(distributions().t.ppf(0.975, n - 1)) * float(values.std(ddof=1)) / n**0.5
-    return Interval(mean - half, mean + half)
-
-
-def share_interval(share: float, n: int) -> Interval | None:
-    """The exact 95 % interval of a share of `n` independent cases; None where there are none.
-
-    Of no case among n it reaches up to 1 - .025^(1/n): three cases leave .71 open.
-
-    Source: Clopper and Pearson, "The use of confidence or fiducial limits", Biometrika 1934.
-    """
-    if n < 1:
-        return None
-    count, beta = share * n, distributions().beta
-    low = 0.0 if count <= 0 else float(beta.ppf(0.025, count, n - count + 1))
-    high = 1.0 if count >= n else float(beta.ppf(0.975, count + 1, n - count))
-    return Interval(low, high)
-
-
-def interval_of(scores: Mapping[str, float]) -> Interval | None:
-    """`mean_interval` of one system's scores by query."""
-    return mean_interval(np.array(list(scores.values()), np.float64))
 
 
 def compare(
@@ -141,6 +127,7 @@ def compare(
     metric: str,
     baselines: Sequence[str] = (),
     options: Randomisation | None = None,
+    design: Design | None = None,
 ) -> list[Comparison]:
     """Compares systems by one metric; `scores` holds each system's scores by query.
 
@@ -148,38 +135,65 @@ def compare(
     Holm's correction is over the comparisons returned.
 
     Raises:
-        UsageError: A baseline is not among the systems, or the systems were not scored on the same queries.
+        UsageError: A baseline is not among the systems, the systems were not scored on the same queries, or a query has
+            no group.
     """
     _check(scores, baselines)
     pairs = pairs_of(list(scores), list(dict.fromkeys(baselines)))
-    differences = [
-        np.array([score - scores[baseline][query_id] for query_id, score in scores[system].items()], np.float64)
-        for system, baseline in pairs
-    ]
-    t_p = [paired_t_test(values) for values in differences]
-    randomisation_p = [randomisation_test(values, options) for values in differences]
-    t_holm, randomisation_holm = holm(t_p), holm(randomisation_p)
+    tests = [_compared(pair, scores, metric, options or Randomisation(), design or Design()) for pair in pairs]
+    t, randomisation = holm([each.t_p for each in tests]), holm([each.randomisation_p for each in tests])
+    equivalence = holm([each.equivalence_p for each in tests])
     return [
-        Comparison(
-            system=system,
-            baseline=baseline,
-            metric=metric,
-            difference=float(values.mean()),
-            interval=mean_interval(values),
-            n=len(values),
-            t_p=t_p[i],
-            t_holm=t_holm[i],
-            randomisation_p=randomisation_p[i],
-            randomisation_holm=randomisation_holm[i],
-        )
-        for i, ((system, baseline), values) in enumerate(zip(pairs, differences, strict=True))
+        replace(each, t_holm=t[i], randomisation_holm=randomisation[i], equivalence_holm=equivalence[i])
+        for i, each in enumerate(tests)
     ]
+
+
+def _compared(
+    pair: tuple[str, str],
+    scores: Mapping[str, Mapping[str, float]],
+    metric: str,
+    options: Randomisation,
+    design: Design,
+) -> Comparison:
+    """A pair's tests, not yet corrected for number."""
+    system, baseline = scores[pair[0]], scores[pair[1]]
+    values = np.array([score - baseline[query_id] for query_id, score in system.items()], np.float64)
+    groups = group_index(list(system), design.groups)
+    component, mean = mean_variance(values, groups), float(values.mean())
+    t_p, randomisation_p = paired_t_test(values, groups), randomisation_test(values, options, groups)
+    equivalence_p = tost(mean, component.variance**0.5, component.freedom, design.margin)
+    comparison = Comparison(
+        *pair,
+        metric,
+        difference=mean,
+        interval=mean_interval(values, groups),
+        n=len(values),
+        t_p=t_p,
+        t_holm=t_p,
+        randomisation_p=randomisation_p,
+        randomisation_holm=randomisation_p,
+        error=component.variance**0.5,
+        equivalence_p=equivalence_p,
+        equivalence_holm=equivalence_p,
+    )
+    if groups is None:
+        return comparison
+    draws = query_draws({"": values[None]}, Resampling(seed=options.seed), groups)[""][:, 0]
+    freedom = component.freedom
+    return replace(
+        comparison,
+        groups=freedom + 1,
+        bootstrap_interval=percentile_interval(draws, freedom) if freedom else None,
+        bootstrap_p=bootstrap_p(draws, freedom) if freedom else 1.0,
+    )
 
 
 def compare_all(
     results: Mapping[str, Mapping[str, Mapping[str, float]]],
     baselines: Sequence[str] = (),
     options: Randomisation | None = None,
+    design: Design | None = None,
 ) -> list[Comparison]:
     """`compare` for each metric of what `evaluate` returned by system; each metric is a family of its own."""
     comparisons: list[Comparison] = []
@@ -187,7 +201,7 @@ def compare_all(
         by_system = {system: scores[metric] for system, scores in results.items() if metric in scores}
         measured = [name for name in baselines if name in by_system or name not in results]
         if measured or not baselines:
-            comparisons += compare(by_system, metric, measured, options)
+            comparisons += compare(by_system, metric, measured, options, design)
     return comparisons
 
 
@@ -210,9 +224,9 @@ def pairs_of(systems: list[str], baselines: list[str]) -> list[tuple[str, str]]:
         return [(later, earlier) for earlier, later in combinations(systems, 2)]
     return [
         (system, baseline)
-        for place, baseline in enumerate(baselines)
+        for position, baseline in enumerate(baselines)
         for system in systems
-        if system not in baselines[: place + 1]
+        if system not in baselines[: position + 1]
     ]
 
 
@@ -231,12 +245,3 @@ def _drawn_patterns(n: int, options: Randomisation) -> Iterator[NDArray[np.float
     for start in range(0, options.samples, rows):
         count = min(rows, options.samples - start)
         yield random.integers(0, 2, (count, n), np.uint8).astype(np.float64)
-
-
-def distributions() -> Any:
-    """scipy's distributions and tests. Raises MissingDependency where it is not installed."""
-    try:
-        from scipy import stats
-    except ImportError as error:
-        raise MissingDependency(f'significance tests need scipy ({error}); pip install "hardneg"') from error
-    return stats

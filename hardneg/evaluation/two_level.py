@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.evaluation.bootstrap import Resampling, bootstrap_p, percentile_interval, query_draws, seed_weights
+from hardneg.evaluation.equivalence import Design, tost
+from hardneg.evaluation.intervals import GroupIndex, Interval, group_index
 from hardneg.evaluation.levels import LEVEL
 from hardneg.evaluation.metrics import Scores
-from hardneg.evaluation.significance import Interval, holm, pairs_of
+from hardneg.evaluation.significance import holm, pairs_of
 from hardneg.evaluation.variance import SeedTable, Spread, spread
 
 SEED_LEVEL = 0.05
@@ -27,8 +29,10 @@ class TwoLevel:
     difference: mean of the system minus that of the baseline. error, query_error, seed_error: its standard errors: of
     both levels, of queries alone (from means over seeds), of seeds alone (from means over queries). freedom: that of
     the t-test. interval, t_p: by the t-test with these. bootstrap_interval, bootstrap_p: by the bootstrap over both
-    levels. t_holm, bootstrap_holm: p after Holm's correction over all such comparisons by the metric. seed_p: p by
-    seeds alone. seeds: how many the system has, and the baseline. shared: whether a seed is one draw for both.
+    levels. t_holm, bootstrap_holm, equivalence_holm: p after Holm's correction over all such comparisons by the metric,
+    each kind of test on its own. seed_p: p by seeds alone. seeds: how many the system has, and the baseline. shared:
+    whether a seed is one draw for both. equivalence_p: TOST's with the t-test's error and freedom, of a difference of
+    the margin or more. groups: how many groups the queries come in; None where each is one of its own.
     """
 
     system: str
@@ -48,6 +52,9 @@ class TwoLevel:
     seed_p: float
     seeds: tuple[int, int]
     shared: bool
+    equivalence_p: float = 1.0
+    equivalence_holm: float = 1.0
+    groups: int | None = None
 
     def significant(self, level: float = LEVEL) -> bool:
         """Whether the t-test over queries and seeds, corrected, gives a p below `level`."""
@@ -64,12 +71,13 @@ class SeedScores:
     """Scores of all systems by one metric.
 
     tables: of each system [seeds, queries], queries in one order. seeds: in the order of the rows, of those systems
-    that have several. shared: pairs of systems in which a seed is one draw for both.
+    that have several. shared: pairs of systems in which a seed is one draw for both. groups: those of the queries.
     """
 
     tables: Mapping[str, SeedTable]
     seeds: Mapping[str, Sequence[int]]
     shared: Collection[frozenset[str]] = ()
+    groups: GroupIndex | None = None
 
     @classmethod
     def of(
@@ -78,17 +86,18 @@ class SeedScores:
         results: Mapping[str, Scores],
         by_seed: Mapping[str, Mapping[int, Scores]],
         shared: Sequence[tuple[str, str]] = (),
+        groups: Mapping[str, str] | None = None,
     ) -> "SeedScores":
         """From the scores of each system, which are means where it has several seeds, and those of each seed."""
         measured = [system for system, scores in results.items() if metric in scores]
         order = sorted(results[measured[0]][metric])
         rows = {system: [*by_seed.get(system, {0: results[system]}).values()] for system in measured}
         tables = {
-            system: np.array([[scores[metric][query_id] for query_id in order] for scores in made], np.float64)
-            for system, made in rows.items()
+            system: np.array([[scores[metric][query_id] for query_id in order] for scores in seeds], np.float64)
+            for system, seeds in rows.items()
         }
-        seeds = {system: list(by_seed[system]) for system in measured if system in by_seed}
-        return cls(tables, seeds, frozenset(map(frozenset, shared)))
+        numbers = {system: list(by_seed[system]) for system in measured if system in by_seed}
+        return cls(tables, numbers, frozenset(map(frozenset, shared)), group_index(order, groups))
 
     def share(self, one: str, other: str) -> bool:
         """Whether two systems are to be compared seed by seed."""
@@ -98,7 +107,7 @@ class SeedScores:
     def compared(self, one: str, other: str) -> Spread:
         """The difference of two systems."""
         first, second = self.tables[one], self.tables[other]
-        return spread([first - second] if self.share(one, other) else [first, second])
+        return spread([first - second] if self.share(one, other) else [first, second], self.groups)
 
     def drawn(self, one: str, other: str, means: Mapping[str, SeedTable], options: Resampling) -> NDArray[np.float64]:
         """Differences [draws] of two systems; means: of each [draws, seeds], over drawn queries."""
@@ -114,6 +123,7 @@ def compare_over_seeds(
     baselines: Sequence[str],
     shared: Sequence[tuple[str, str]] = (),
     options: Resampling | None = None,
+    design: Design | None = None,
 ) -> list[TwoLevel]:
     """Every pair of system and baseline in which one has several seeds, by each metric.
 
@@ -121,41 +131,50 @@ def compare_over_seeds(
     pairs of systems in which a seed is one draw for both. The systems have been scored on the same queries. Holm's
     correction is over the comparisons by a metric.
     """
-    found: list[TwoLevel] = []
+    options, design = options or Resampling(), design or Design()
+    comparisons: list[TwoLevel] = []
     for metric in dict.fromkeys(name for scores in results.values() for name in scores) if by_seed else ():
-        made = SeedScores.of(metric, results, by_seed, shared)
-        against = [name for name in baselines if name in made.tables]
-        pairs = pairs_of(list(made.tables), against) if against or not baselines else []
-        pairs = [pair for pair in pairs if {*pair} & made.seeds.keys()]
-        drawing = options or Resampling()
-        means = query_draws(made.tables, drawing) if pairs else {}
-        tests = [_compared(metric, made, pair, made.drawn(*pair, means, drawing)) for pair in pairs]
+        scores = SeedScores.of(metric, results, by_seed, shared, design.groups)
+        against = [name for name in baselines if name in scores.tables]
+        pairs = pairs_of(list(scores.tables), against) if against or not baselines else []
+        pairs = [pair for pair in pairs if {*pair} & scores.seeds.keys()]
+        means = query_draws(scores.tables, options, scores.groups) if pairs else {}
+        tests = [_compared(metric, scores, pair, scores.drawn(*pair, means, options), design.margin) for pair in pairs]
         t, bootstrap = holm([each.t_p for each in tests]), holm([each.bootstrap_p for each in tests])
-        found += [
-            replace(each, t_holm=first, bootstrap_holm=second)
-            for each, first, second in zip(tests, t, bootstrap, strict=True)
+        equivalence = holm([each.equivalence_p for each in tests])
+        comparisons += [
+            replace(each, t_holm=t[i], bootstrap_holm=bootstrap[i], equivalence_holm=equivalence[i])
+            for i, each in enumerate(tests)
         ]
-    return found
+    return comparisons
 
 
-def _compared(metric: str, made: SeedScores, pair: tuple[str, str], draws: NDArray[np.float64]) -> TwoLevel:
-    found = made.compared(*pair)
-    p = bootstrap_p(draws, found.freedom) if found.query.freedom else 1.0
+def _compared(
+    metric: str, scores: SeedScores, pair: tuple[str, str], draws: NDArray[np.float64], margin: float
+) -> TwoLevel:
+    """A pair's tests, not yet corrected for number."""
+    difference = scores.compared(*pair)
+    units, error = difference.query.freedom, difference.variance**0.5
+    p = bootstrap_p(draws, difference.freedom) if units else 1.0
+    equivalence_p = tost(difference.mean, error, difference.freedom, margin) if units else 1.0
     return TwoLevel(
         *pair,
         metric,
-        found.mean,
-        found.variance**0.5,
-        found.query.variance**0.5,
-        found.seed_variance**0.5,
-        found.freedom,
-        found.interval,
-        t_p=found.p,
-        t_holm=found.p,
-        bootstrap_interval=percentile_interval(draws, found.freedom) if found.query.freedom else None,
+        difference.mean,
+        error,
+        difference.query.variance**0.5,
+        difference.seed_variance**0.5,
+        difference.freedom,
+        difference.interval,
+        t_p=difference.p,
+        t_holm=difference.p,
+        bootstrap_interval=percentile_interval(draws, difference.freedom) if units else None,
         bootstrap_p=p,
         bootstrap_holm=p,
-        seed_p=found.seed_p,
-        seeds=(len(made.tables[pair[0]]), len(made.tables[pair[1]])),
-        shared=made.share(*pair),
+        seed_p=difference.seed_p,
+        seeds=(len(scores.tables[pair[0]]), len(scores.tables[pair[1]])),
+        shared=scores.share(*pair),
+        equivalence_p=equivalence_p,
+        equivalence_holm=equivalence_p,
+        groups=None if scores.groups is None else units + 1,
     )

@@ -15,18 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.evaluation.significance import Interval, distributions
+from hardneg.evaluation.intervals import Component, GroupIndex, Interval, distributions, group_sums, mean_variance
 
 SeedTable = NDArray[np.float64]
 """Scores [seeds, queries]."""
-
-
-@dataclass(frozen=True, slots=True)
-class Component:
-    """An estimate of the variance of a mean, and its degrees of freedom."""
-
-    variance: float
-    freedom: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,31 +82,30 @@ class Spread:
         return Interval(self.mean - half, self.mean + half)
 
 
-def spread(tables: Sequence[SeedTable]) -> Spread:
+def spread(tables: Sequence[SeedTable], groups: GroupIndex | None = None) -> Spread:
     """The mean of one table of scores [seeds, queries], or the mean of the first minus that of the second.
 
     The tables have the same queries; where they have the same seeds too, give the one table of their differences. A
-    table of one seed is a model as it is, whose seed does not vary.
+    table of one seed is a model as it is, whose seed does not vary. groups: where they are given, groups of queries are
+    the draws, and both parts that queries have come from sums by group.
     """
     by_query = tables[0].mean(axis=0) - (tables[1].mean(axis=0) if len(tables) > 1 else 0.0)
     several = [table for table in tables if len(table) > 1]
     return Spread(
         float(by_query.mean()),
-        _of_mean(by_query),
-        tuple(_of_mean(table.mean(axis=1)) for table in several),
-        tuple(map(_of_rest, several)),
+        mean_variance(by_query, groups),
+        tuple(mean_variance(table.mean(axis=1)) for table in several),
+        tuple(_rest_variance(table, groups) for table in several),
     )
 
 
-def _of_mean(values: NDArray[np.float64]) -> Component:
-    count = len(values)
-    return Component(float(values.var(ddof=1)) / count if count > 1 else 0.0, count - 1)
-
-
-def _of_rest(table: SeedTable) -> Component:
+def _rest_variance(table: SeedTable, groups: GroupIndex | None) -> Component:
     rest = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
-    freedom = (len(table) - 1) * (table.shape[1] - 1)
-    return Component(float(np.square(rest).sum()) / freedom / table.size if freedom else 0.0, freedom)
+    sums = np.array([group_sums(row, groups) for row in rest])
+    seeds, units = sums.shape
+    freedom = (seeds - 1) * (units - 1)
+    variance = float(np.square(sums).sum()) * units / freedom / seeds / table.shape[1] ** 2 if freedom else 0.0
+    return Component(variance, freedom)
 
 
 def _satterthwaite(variance: float, components: Sequence[Component]) -> float:

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from string import ascii_lowercase
 from typing import Any
 
+from hardneg.evaluation.intervals import Interval, interval_of
 from hardneg.evaluation.levels import LEVEL
 from hardneg.evaluation.metrics import Scores, means
 from hardneg.evaluation.metrics_json import Measured
-from hardneg.evaluation.significance import Comparison, Interval, interval_of
+from hardneg.evaluation.significance import Comparison
 from hardneg.evaluation.two_level import TwoLevel
 from hardneg.records.wording import counted
 from hardneg.report.curve import History

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from hardneg.evaluation.intervals import Interval, interval_of
 from hardneg.evaluation.metrics import means
 from hardneg.evaluation.seeds import averaged
-from hardneg.evaluation.significance import Interval, interval_of
 from hardneg.report.axis import Axis, axis, mark_of
 from hardneg.report.content import ReportContent, Test, p_of
 from hardneg.report.numbers import bounds, equation, number, p_value, signed, within

@@ -1,6 +1,6 @@
 """Numbers as texts, in tables and sentences of a report."""
 
-from hardneg.evaluation.significance import Interval
+from hardneg.evaluation.intervals import Interval
 
 
 def number(value: float) -> str:

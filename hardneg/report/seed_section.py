@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from hardneg.evaluation.intervals import Interval
 from hardneg.evaluation.metrics import Scores, means
-from hardneg.evaluation.significance import Comparison, Interval
+from hardneg.evaluation.significance import Comparison
 from hardneg.evaluation.two_level import SEED_LEVEL, TwoLevel
 from hardneg.evaluation.variance import spread
 from hardneg.report.numbers import bounds, number, p_value, signed, within

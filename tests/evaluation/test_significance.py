@@ -5,16 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hardneg.evaluation.intervals import mean_interval, share_interval
 from hardneg.evaluation.significance import (
     Comparison,
     Randomisation,
     compare,
     compare_all,
     holm,
-    mean_interval,
     paired_t_test,
     randomisation_test,
-    share_interval,
 )
 from hardneg.records.errors import UsageError
 

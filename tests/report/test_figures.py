@@ -6,8 +6,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from hardneg.evaluation.intervals import Interval
 from hardneg.evaluation.metrics_json import Measured
-from hardneg.evaluation.significance import Comparison, Interval
+from hardneg.evaluation.significance import Comparison
 from hardneg.evaluation.two_level import TwoLevel
 from hardneg.report.axis import spread
 from hardneg.report.content import MeanScore, ReportContent

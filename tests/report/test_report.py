@@ -3,7 +3,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from hardneg.evaluation.significance import Comparison, Interval
+from hardneg.evaluation.intervals import Interval
+from hardneg.evaluation.significance import Comparison
 from hardneg.report.content import MeanScore, ReportContent, difference_bounds, estimates, legend, marks_of
 from hardneg.report.curve import learning_graphics, measurements
 from hardneg.report.page import html, markdown

@@ -3,8 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
+from hardneg.evaluation.intervals import Interval
 from hardneg.evaluation.metrics_json import Measured
-from hardneg.evaluation.significance import Comparison, Interval
+from hardneg.evaluation.significance import Comparison
 from hardneg.report.content import ReportContent, legend, marks_of
 from hardneg.report.gain_section import gains_section
 from hardneg.report.page import write_report

@@ -11,9 +11,9 @@ import yaml
 from hardneg.doors.hub.privacy import dataset_name, without_places
 from hardneg.doors.hub.pushable_files import listed_files
 from hardneg.doors.hub.upload import HubFile
+from hardneg.evaluation.intervals import interval_of
 from hardneg.evaluation.metrics import Scores, means
 from hardneg.evaluation.metrics_json import Measured, read_metrics
-from hardneg.evaluation.significance import interval_of
 from hardneg.fields import DATASET, START
 from hardneg.recipe.load import Recipe, check_recipe
 from hardneg.records.errors import DataError, HardnegError

@@ -1,0 +1,106 @@
+"""How far a mean may be from the one that other queries would give: its variance, and intervals of 95 %.
+
+Queries may hang together: questions on one disease, or made from one document. Where their groups are given, groups are
+what is drawn at random, so that variances come from sums by group. Without groups each query is one of its own.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.records.errors import MissingDependency, UsageError
+
+GroupIndex = NDArray[np.int64]
+"""The group's number [queries] of each query, counted from 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The 95 % confidence interval of a mean."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """An estimate of the variance of a mean, and its degrees of freedom."""
+
+    variance: float
+    freedom: int
+
+
+def group_index(query_ids: Sequence[str], groups: Mapping[str, str] | None) -> GroupIndex | None:
+    """The number of each query's group; None where there are no groups.
+
+    Raises:
+        UsageError: a query has no group.
+    """
+    if groups is None:
+        return None
+    if missing := [query_id for query_id in query_ids if query_id not in groups]:
+        reason = f"no group of {len(missing)} of {len(query_ids)} queries, such as {missing[0]!r}"
+        raise UsageError(f"{{query_groups}}: {reason}: add a line with its id, a tab and a group", "query_groups")
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(groups[query_id] for query_id in query_ids))}
+    return np.array([numbers[groups[query_id]] for query_id in query_ids], np.int64)
+
+
+def group_sums(values: NDArray[np.float64], groups: GroupIndex | None) -> NDArray[np.float64]:
+    """The sum of the values [queries] by group [groups]; the values themselves where there are no groups."""
+    return values if groups is None else np.bincount(groups, values)
+
+
+def mean_variance(values: NDArray[np.float64], groups: GroupIndex | None = None) -> Component:
+    """The variance of the mean of `values` [queries], with G - 1 degrees of freedom for G groups.
+
+    With T the sums by group of the values less their mean it is G / (G - 1) sum(T^2) / n^2: of groups of one query the
+    usual variance over n. Source: Liang and Zeger (1986), "Longitudinal data analysis using generalized linear models",
+    Biometrika 73, for a mean.
+    """
+    sums = group_sums(values - values.mean(), groups) if len(values) else values
+    units = len(sums)
+    if units < 2:
+        return Component(0.0, max(0, units - 1))
+    return Component(float(np.square(sums).sum()) * units / (units - 1) / len(values) ** 2, units - 1)
+
+
+def mean_interval(values: NDArray[np.float64], groups: GroupIndex | None = None) -> Interval | None:
+    """The 95 % interval of the mean of `values` [queries] by Student's t; None for fewer than two values or groups."""
+    component = mean_variance(values, groups)
+    if not component.freedom:
+        return None
+    mean = float(values.mean())
+    half = float(distributions().t.ppf(0.975, component.freedom)) * component.variance**0.5
+    return Interval(mean - half, mean + half)
+
+
+def interval_of(scores: Mapping[str, float], groups: Mapping[str, str] | None = None) -> Interval | None:
+    """`mean_interval` of one system's scores by query; groups: the group of each query."""
+    return mean_interval(np.array(list(scores.values()), np.float64), group_index(list(scores), groups))
+
+
+def share_interval(share: float, n: int) -> Interval | None:
+    """The exact 95 % interval of a share of `n` independent cases; None where there are none.
+
+    Of no case among n it reaches up to 1 - .025^(1/n): three cases leave .71 open.
+
+    Source: Clopper and Pearson, "The use of confidence or fiducial limits", Biometrika 1934.
+    """
+    if n < 1:
+        return None
+    count, beta = share * n, distributions().beta
+    low = 0.0 if count <= 0 else float(beta.ppf(0.025, count, n - count + 1))
+    high = 1.0 if count >= n else float(beta.ppf(0.975, count + 1, n - count))
+    return Interval(low, high)
+
+
+def distributions() -> Any:
+    """scipy's distributions and tests. Raises MissingDependency where it is not installed."""
+    try:
+        from scipy import stats
+    except ImportError as error:
+        raise MissingDependency(f'significance tests need scipy ({error}); pip install "hardneg"') from error
+    return stats

@@ -85,7 +85,7 @@ class Evaluation:
         return ReportContent.of("", self.measured)
 
     def _repr_html_(self) -> str:
-        tests = "".join(map(html_table, tests_by_metric(self.measured.comparisons, self.measured.significance_level)))
+        tests = "".join(map(html_table, tests_by_metric(self._content)))
         metrics = enumerate(self._content.metrics)
         figures = (means_graphic(self._content, metric, f"means-{place}") for place, metric in metrics)
         return html_section(systems_section(self._content)) + html_graphics(figures) + tests

@@ -11,6 +11,7 @@ from hardneg.evaluation.levels import known_level
 from hardneg.records.errors import UsageError
 
 if TYPE_CHECKING:
+    from hardneg.evaluation.equivalence import Design
     from hardneg.evaluation.metrics import Scores
     from hardneg.evaluation.metrics_json import Measured
     from hardneg.formats.collection import StoredCollection
@@ -133,12 +134,17 @@ class _Judging:
         return found
 
 
-def tested(measured: "Measured", baselines: Sequence[str], level: float) -> "Measured":
+def tested(measured: "Measured", baselines: Sequence[str], level: float, design: "Design") -> "Measured":
     """With the paired tests of the runs against the baselines, or of each with each; p below `level` is marked."""
     from dataclasses import replace
 
+    from hardneg.evaluation.equivalence import known_margin
     from hardneg.evaluation.significance import compare_all
 
     return replace(
-        measured, comparisons=compare_all(measured.results, baselines), significance_level=known_level(level)
+        measured,
+        comparisons=compare_all(measured.results, baselines, design=design),
+        significance_level=known_level(level),
+        equivalence_margin=known_margin(design.margin),
+        query_groups=design.groups,
     )

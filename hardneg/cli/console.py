@@ -131,22 +131,23 @@ def _shown(item: Any) -> Any:
 
 def measured_tables(console: "Console", measured: "Measured") -> None:
     """Prints one row a system, best in bold, significant differences marked, and one row a paired test."""
-    from hardneg.report.content import BRACKETS, ReportContent, systems_section, tests_by_metric
+    from hardneg.report.content import BRACKETS, ReportContent, outcomes_explained, systems_section, tests_by_metric
     from hardneg.report.seed_section import seed_tests_by_metric
 
-    section = systems_section(ReportContent.of("", measured))
+    content = ReportContent.of("", measured)
+    section = systems_section(content)
     [systems] = section.tables
     notes = _width(systems) <= console.width
     print_table(console, systems, notes)
     for line in (section.lead, *section.lines):
         if notes or line != BRACKETS:
             _print_line(console, line)
-    level = measured.significance_level
-    for tests in (*tests_by_metric(measured.comparisons, level), *seed_tests_by_metric(measured.over_seeds, level)):
+    for tests in (*tests_by_metric(content), *seed_tests_by_metric(measured.over_seeds, content.level)):
         console.print()
         print_table(console, tests)
     if measured.comparisons:
         _print_line(console, "Paired, two-sided, p after Holm's correction over all comparisons by the same metric.")
+        _print_line(console, outcomes_explained(content))
 
 
 def print_table(console: "Console", rows: "Table", notes: bool = False, narrow: str = "") -> None:

@@ -50,7 +50,7 @@ def group_index(query_ids: Sequence[str], groups: Mapping[str, str] | None) -> G
 
 def group_sums(values: NDArray[np.float64], groups: GroupIndex | None) -> NDArray[np.float64]:
     """The sum of the values [queries] by group [groups]; the values themselves where there are no groups."""
-    return values if groups is None else np.bincount(groups, values)
+    return values if groups is None else np.asarray(np.bincount(groups, values), np.float64)
 
 
 def mean_variance(values: NDArray[np.float64], groups: GroupIndex | None = None) -> Component:

@@ -58,7 +58,8 @@ def to_json(measured: Measured) -> dict[str, Any]:
         system: {metric: _ends(interval_of(values, measured.query_groups)) for metric, values in scores.items()}
         for system, scores in per_query.items()
     }
-    groups = measured.query_groups
+    groups = measured.query_groups or {}
+    scored = {query_id for scores in per_query.values() for values in scores.values() for query_id in values}
     return {
         "metrics": {system: means(scores) for system, scores in per_query.items()},
         "intervals": intervals,
@@ -67,7 +68,7 @@ def to_json(measured: Measured) -> dict[str, Any]:
         **({"notes": list(measured.notes)} if measured.notes else {}),
         "significance_level": measured.significance_level,
         "equivalence_margin": measured.equivalence_margin,
-        **({"query_groups": dict(sorted(groups.items()))} if groups is not None else {}),
+        **({"query_groups": {each: groups[each] for each in sorted(scored & groups.keys())}} if groups else {}),
         "per_query": per_query,
         **(_seeds_to_json(measured) if measured.by_seed else {}),
     }

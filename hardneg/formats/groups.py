@@ -30,13 +30,27 @@ def write_groups(path: Path, memberships: Iterable[Membership]) -> int:
     Raises:
         DataError: one member is in two groups.
     """
-    groups: dict[str, str] = {}
-    for member_id, group in memberships:
-        group = " ".join(group.split())
-        if groups.setdefault(member_id, group) != group:
-            raise DataError(f"{path.name}: {member_id} is in two groups, {groups[member_id]!r} and {group!r}; give one")
+    groups = _by_member(path.name, memberships)
     if groups:
         with replacing(path) as file:
             for member_id, group in groups.items():
                 file.write(f"{member_id}\t{group}\n".encode())
     return len(groups)
+
+
+def read_query_groups(path: Path) -> dict[str, str]:
+    """The group of each query of a file, by its id.
+
+    Raises:
+        DataError: the file is missing or has another form, or a query is in two groups.
+    """
+    return _by_member(str(path), read_groups(path))
+
+
+def _by_member(name: str, memberships: Iterable[Membership]) -> dict[str, str]:
+    groups: dict[str, str] = {}
+    for member_id, group in memberships:
+        group = " ".join(group.split())
+        if groups.setdefault(member_id, group) != group:
+            raise DataError(f"{name}: {member_id} is in two groups, {groups[member_id]!r} and {group!r}; give one")
+    return groups

@@ -60,6 +60,8 @@ class EvaluateLine(Line):
         ),
         Of("evaluate.relevance_level"),
         Of("evaluate.significance_level"),
+        Of("evaluate.equivalence_margin"),
+        Of("evaluate.query_groups"),
         Argument(
             "baselines",
             "Compare with this run only (its file's name); else each with each.",
@@ -110,8 +112,12 @@ class RunsToScore:
     def tested(self, measured: "Measured") -> "Measured":
         """The scores with the tests of their differences."""
         from hardneg.api.judging import tested
+        from hardneg.evaluation.equivalence import Design
+        from hardneg.formats.groups import read_query_groups
 
-        return tested(measured, self.baselines, self.given.significance_level)
+        groups = self.given.query_groups
+        design = Design(self.given.equivalence_margin, None if groups is None else read_query_groups(Path(groups)))
+        return tested(measured, self.baselines, self.given.significance_level, design)
 
     def evaluation(self) -> "Evaluation":
         """What the function returns; what must be known beside it goes to the log."""

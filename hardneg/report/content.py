@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from string import ascii_lowercase
 from typing import Any
 
+from hardneg.evaluation.equivalence import MARGIN
 from hardneg.evaluation.intervals import Interval, interval_of
 from hardneg.evaluation.levels import LEVEL
 from hardneg.evaluation.metrics import Scores, means
@@ -17,7 +18,7 @@ from hardneg.evaluation.two_level import TwoLevel
 from hardneg.records.wording import counted
 from hardneg.report.curve import History
 from hardneg.report.numbers import bounds, number, p_value, signed, within
-from hardneg.report.seed_section import interval_over_seeds
+from hardneg.report.seed_section import EQUIVALENT, interval_over_seeds, outcome
 from hardneg.report.table import Cell, Section, Table
 
 BRACKETS = "Brackets: 95 % confidence interval of the mean over queries (Student's t, cut at 0 and 1)."
@@ -50,7 +51,8 @@ class ReportContent:
     browse: the command that shows hits and negatives of each query; empty: none.
     sections: analyses, shown before the settings.
     system: the one that the page is about; empty: that with the highest mean. began: the system that it was trained
-    from; empty: none. notes: remarks on the means. level: differences with a corrected p below it are marked.
+    from; empty: none. notes: remarks on the means. level: differences with a corrected p below it are marked. margin:
+    that of equivalence. query_groups: the group of each query, where they come in groups.
     """
 
     title: str
@@ -73,18 +75,23 @@ class ReportContent:
     level: float = LEVEL
     system: str = ""
     began: str = ""
+    margin: float = MARGIN
+    query_groups: Mapping[str, str] | None = None
 
     @classmethod
     def of(cls, title: str, measured: Measured, **others: Any) -> "ReportContent":
         """Return the report of an evaluation; others: more fields."""
         systems = {
-            label: estimates(scores, measured.by_seed.get(label, {})) for label, scores in measured.results.items()
+            label: estimates(scores, measured.by_seed.get(label, {}), measured.query_groups)
+            for label, scores in measured.results.items()
         }
         sizes = [len(values) for scores in measured.results.values() for values in scores.values()]
         fields: dict[str, Any] = {
             "by_seed": measured.by_seed,
             "over_seeds": measured.over_seeds,
             "marks": measured.marks,
+            "margin": measured.equivalence_margin,
+            "query_groups": measured.query_groups,
         }
         fields |= {"level": measured.significance_level, "notes": measured.notes, **others}
         return cls(title, systems, max(sizes, default=0), measured.comparisons, **fields)
@@ -94,6 +101,17 @@ class ReportContent:
         """The deciding test of each pair: over queries and seeds where there is one, else by query."""
         known = {(each.system, each.baseline, each.metric): each for each in self.over_seeds}
         return [known.get((each.system, each.baseline, each.metric), each) for each in self.comparisons]
+
+    @property
+    def query_tests(self) -> "list[Comparison]":
+        """The tests by query of the pairs that have none over queries and seeds, which is the right one."""
+        over_seeds = {(each.system, each.baseline, each.metric) for each in self.over_seeds}
+        return [each for each in self.comparisons if (each.system, each.baseline, each.metric) not in over_seeds]
+
+    @property
+    def groups(self) -> int:
+        """How many groups the queries come in; 0 where each is one of its own."""
+        return len(set((self.query_groups or {}).values()))
 
     @property
     def main_tests(self) -> "dict[str, Test]":
@@ -113,19 +131,30 @@ class ReportContent:
 
 
 def estimates(
-    scores: Mapping[str, Mapping[str, float]], seeds: Mapping[int, Scores] | None = None
+    scores: Mapping[str, Mapping[str, float]],
+    seeds: Mapping[int, Scores] | None = None,
+    groups: Mapping[str, str] | None = None,
 ) -> dict[str, MeanScore]:
     """Return one system's means and intervals from its scores by metric and query; intervals stay within [0, 1].
 
-    seeds: the scores of each seed, where there are several; intervals are then over queries and seeds.
+    seeds: the scores of each seed, where there are several; intervals are then over queries and seeds. groups: the
+    group of each query, where they come in groups.
     """
-    intervals = {name: interval_over_seeds(name, seeds) if seeds else interval_of(scores[name]) for name in scores}
+    intervals = {
+        name: interval_over_seeds(name, seeds, groups) if seeds else interval_of(scores[name], groups)
+        for name in scores
+    }
     return {name: MeanScore(mean, within(intervals[name], 0.0)) for name, mean in means(scores).items()}
 
 
 def p_of(test: Test) -> float:
     """Return the deciding p value after Holm's correction: of the two tests by query, the larger one."""
     return test.t_holm if isinstance(test, TwoLevel) else max(test.t_holm, test.randomisation_holm)
+
+
+def p_of_outcome(test: Test, level: float) -> float:
+    """The p value of what is said of a pair: that of TOST where it is equivalent."""
+    return test.equivalence_holm if outcome(test, level) == EQUIVALENT else p_of(test)
 
 
 def baseline_marks(report: ReportContent) -> dict[str, str]:
@@ -171,14 +200,24 @@ def legend(report: ReportContent) -> list[str]:
         lines.append("Bold: the highest mean.")
     if any(e.interval for values in report.systems.values() for e in values.values()):
         lines.append(BRACKETS)
+    if report.groups:
+        lines.append(f"Queries come in {report.groups} groups: intervals and tests are those of groups.")
     return [*lines, *([SEED_ROWS] if report.by_seed else []), *report.notes]
 
 
 _TESTS_EXPLAINED = (
     "Differences are system minus baseline over the same queries, with a 95 % t interval. "
-    "Tests are two-sided: the paired t-test and the paired randomisation test, each with Holm's correction "
-    "over all comparisons by the same metric."
+    "Tests are two-sided: the paired t-test and the paired randomisation test. Two one-sided t-tests (TOST) are of "
+    "equivalence. Each kind has Holm's correction over all comparisons by the same metric."
 )
+
+
+def outcomes_explained(report: ReportContent) -> str:
+    """What the words for outcomes mean that are no difference."""
+    return (
+        f"Equivalent: TOST rules out a difference of {report.margin:g} or more, up or down, p < {report.level:g} after "
+        "Holm's correction. Undecided: neither a difference nor equivalence is shown."
+    )
 
 
 def difference_bounds(comparison: Comparison) -> str:
@@ -187,13 +226,8 @@ def difference_bounds(comparison: Comparison) -> str:
 
 
 def tests_section(report: ReportContent) -> Section:
-    """Return the section of the tests by query."""
-    means_alone = " Scores of several seeds are their means: nothing is said here of other seeds."
-    explained = _TESTS_EXPLAINED + (means_alone if report.by_seed else "")
-    tests = ("t-test p", "Holm", "randomised p", "Holm")
-    columns = ["metric", "system", "baseline", "difference", "95 % interval", *tests]
-    rows = [_test_row(comparison, report.level) for comparison in report.comparisons]
-    return Section("Paired tests", [Table(columns, rows, words=3)], explained)
+    """Return the section of the tests by query, of pairs that have none over queries and seeds."""
+    return Section("Paired tests", [_tests(report)], _TESTS_EXPLAINED, lines=[outcomes_explained(report)])
 
 
 def systems_section(report: ReportContent) -> Section:
@@ -206,16 +240,19 @@ def systems_section(report: ReportContent) -> Section:
     return Section("Effectiveness", [Table(["system", *tops], rows)], lead=queries, lines=legend(report))
 
 
-def tests_by_metric(comparisons: Sequence[Comparison], level: float) -> list[Table]:
+def tests_by_metric(report: ReportContent) -> list[Table]:
     """Return the paired tests for a narrow screen: a table for each metric, with corrected p values alone."""
-    tables = []
-    for metric in dict.fromkeys(c.metric for c in comparisons):
-        tested = [(c, _test_row(c, level)) for c in comparisons if c.metric == metric]
-        rows = [
-            [Cell(f"{c.system} − {c.baseline}", c.significant(level)), row[3], row[4], row[6], row[8]]
-            for c, row in tested
-        ]
-        tables.append(Table([metric, "difference", "95 % interval", "t-test p", "randomised p"], rows))
+    tables, level = [], report.level
+    columns = ["outcome", "difference", "95 % interval", "t-test p", "randomised p"]
+    for metric in dict.fromkeys(test.metric for test in report.query_tests):
+        rows = []
+        for test in report.query_tests:
+            if test.metric == metric:
+                row = _test_row(test, level)
+                rows.append(
+                    [Cell(f"{test.system} − {test.baseline}", test.significant(level)), *row[3:6], row[7], row[9]]
+                )
+        tables.append(Table([metric, *columns], rows, words=2))
     return tables
 
 
@@ -227,8 +264,21 @@ def _mean(report: ReportContent, system: str, metric: str, top: float | None) ->
     return Cell(number(score.mean), score.mean == top, marks_of(report, system, metric), note)
 
 
-def _test_row(comparison: Comparison, level: float) -> list[Cell]:
-    c = comparison
-    tests = [p_value(c.t_p), p_value(c.t_holm), p_value(c.randomisation_p), p_value(c.randomisation_holm)]
-    texts = [c.metric, c.system, c.baseline, signed(c.difference), difference_bounds(c), *tests]
-    return [Cell(text, strong=c.significant(level)) for text in texts]
+def _tests(report: ReportContent) -> Table:
+    tests = ["t-test p", "Holm", "randomised p", "Holm", "TOST p", "Holm"]
+    columns = ["metric", "system", "baseline", "outcome", "difference", "95 % interval", *tests]
+    rows = [_test_row(test, report.level) for test in report.query_tests]
+    if report.groups:
+        columns.append("bootstrap of groups")
+        for row, test in zip(rows, report.query_tests, strict=True):
+            row.append(Cell(bounds(within(test.bootstrap_interval, -1.0), "+.3f")))
+    return Table(columns, rows, words=4)
+
+
+def _test_row(test: Comparison, level: float) -> list[Cell]:
+    p_values = [test.t_p, test.t_holm, test.randomisation_p, test.randomisation_holm]
+    p_values += [test.equivalence_p, test.equivalence_holm]
+    words = [test.metric, test.system, test.baseline, outcome(test, level)]
+    texts = [*words, signed(test.difference), difference_bounds(test), *map(p_value, p_values)]
+    return [Cell(text, strong=test.significant(level)) for text in texts]
+

@@ -56,7 +56,7 @@ def comparison_section(report: ReportContent) -> Section | None:
     if tests:
         differences = list(_differences(report, tests, baseline))
         caption = f"Difference in {metric} from {baseline}, paired by query, and its 95 % interval. "
-        caption += f"Filled: p < {report.level:g} after Holm's correction; hollow: not told apart from chance."
+        caption += f"Filled: p < {report.level:g} after Holm's correction; hollow: no difference shown."
         caption += " Thick: over queries; thin: over queries and seeds." if report.over_seeds else ""
         title = f"Difference in {metric} from {baseline}"
         graphics.append(Graphic(_drawn("differences", title, differences, 0.0), caption))
@@ -81,15 +81,16 @@ def _table(report: ReportContent) -> Table:
         if metric in values:
             mean = Cell(number(values[metric].mean), note=bounds(values[metric].interval))
             rows.append([Cell(name), mean, *(_tested(report, name) if tests else [])])
-    against = [f"difference from {baseline}", "corrected p", "outcome"] if tests else []
+    against = [f"difference from {baseline}", "corrected p", "TOST p", "outcome"] if tests else []
     return Table(["system", metric, *against], rows)
 
 
 def _tested(report: ReportContent, name: str) -> list[Cell]:
     if (test := report.main_tests.get(name)) is None:
-        return [Cell("–"), Cell("–"), Cell("baseline" if name == report.baseline else "–")]
+        return [Cell("–"), Cell("–"), Cell("–"), Cell("baseline" if name == report.baseline else "–")]
     difference = Cell(signed(test.difference), note=bounds(within(test.interval, -1.0), "+.3f"))
-    return [difference, Cell(p_value(p_of(test))), Cell(outcome(test, report.level))]
+    p_values = [Cell(p_value(p)) for p in (p_of(test), test.equivalence_holm)]
+    return [difference, *p_values, Cell(outcome(test, report.level))]
 
 
 def _means(report: ReportContent, metric: str) -> Iterator[Spot]:
@@ -98,7 +99,7 @@ def _means(report: ReportContent, metric: str) -> Iterator[Spot]:
         if metric not in values:
             continue
         mean, seeds = values[metric], list(report.by_seed.get(name, {}).values())
-        narrow = within(interval_of(averaged(seeds)[metric]), 0.0) if seeds else mean.interval
+        narrow = within(interval_of(averaged(seeds)[metric], report.query_groups), 0.0) if seeds else mean.interval
         yield Spot(
             name,
             mean.mean,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from hardneg.report.content import ReportContent, systems_section, tests_section
+from hardneg.report.content import ReportContent, outcomes_explained, systems_section, tests_section
 from hardneg.report.curve import History, learning_graphics, measurements
 from hardneg.report.intervals import comparison_section
 from hardneg.report.numbers import number
@@ -17,13 +17,14 @@ def sections(report: ReportContent) -> list[Section]:
     Figures first: the main comparison, gains and losses by query. Then the tables, what the systems cost, single
     queries, training, analyses, and how it was made.
     """
-    seeds = seed_section(report.by_seed, report.over_seeds, report.level) if report.by_seed else None
+    seeds = seed_section(report.by_seed, report.over_seeds, report.level, report.query_groups)
+    outcomes = [outcomes_explained(report)] if report.over_seeds else []
     all_sections = (
         comparison_section(report),
         report.gains,
         systems_section(report) if report.systems else None,
-        seeds,
-        tests_section(report) if report.comparisons else None,
+        replace(seeds, lines=[*outcomes, *seeds.lines]) if report.by_seed else None,
+        tests_section(report) if report.query_tests else None,
         report.costs,
         _query_section(report),
         _training_section(report.histories),

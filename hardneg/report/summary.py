@@ -3,23 +3,30 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from hardneg.evaluation.significance import Interval
+from hardneg.evaluation.intervals import Interval
 from hardneg.records.wording import counted, joined
-from hardneg.report.content import ReportContent, Test, p_of
+from hardneg.report.content import ReportContent, Test, p_of_outcome
 from hardneg.report.numbers import difference, equation, number
-from hardneg.report.seed_section import NOT_APART, WITHIN, outcome
+from hardneg.report.seed_section import EQUIVALENT, UNDECIDED, WITHIN, outcome
 
 _NAMED = 3  # systems of one outcome that are named
 _HOLD = {
     "better": ("is better", "are better"),
     "worse": ("is worse", "are worse"),
-    NOT_APART: ("does not differ beyond chance at {level:g}", "do not differ beyond chance at {level:g}"),
-    WITHIN: (f"differs {WITHIN}", f"differ {WITHIN}"),
+    EQUIVALENT: ("is equivalent", "are equivalent"),
+    UNDECIDED: ("does not differ beyond chance at {level:g}", "do not differ beyond chance at {level:g}"),
+    WITHIN: ("differs within the seeds' noise", "differ within the seeds' noise"),
 }
-_BEYOND = ("better", "worse")
+_SHOWN = ("better", "worse", EQUIVALENT)
 
 _MOST_FACED = 4  # the same, where the report is about one system
-_FACED = {"better": "better than", "worse": "worse than", WITHIN: f"{WITHIN} of", NOT_APART: "not told apart from"}
+_FACED = {
+    "better": "better than",
+    "worse": "worse than",
+    EQUIVALENT: "equivalent to",
+    WITHIN: "within the seeds' noise of",
+    UNDECIDED: "undecided against",
+}
 
 
 def summary(report: ReportContent) -> str:
@@ -60,9 +67,11 @@ def _held_by(tests: Sequence[Test], held: str, level: float) -> str:
     ]
     more = len(tests) - _NAMED
     systems = joined([*named, *([f"{more} more"] if more > 0 else [])])
-    p = max(map(p_of, tests)) if held in _BEYOND else min(map(p_of, tests))
-    above = " or more" if len(tests) > 1 and held not in _BEYOND else ""
-    return f"{systems} {_HOLD[held][len(tests) > 1].format(level=level)} (corrected {equation('p', p)}{above})"
+    p_values = [p_of_outcome(test, level) for test in tests]
+    p = max(p_values) if held in _SHOWN else min(p_values)
+    name = "TOST p" if held == EQUIVALENT else "p"
+    above = " or more" if len(tests) > 1 and held not in _SHOWN else ""
+    return f"{systems} {_HOLD[held][len(tests) > 1].format(level=level)} (corrected {equation(name, p)}{above})"
 
 
 def story(report: ReportContent, over: str) -> str:
@@ -99,10 +108,10 @@ def quoted(name: str) -> str:
 def _faced(report: ReportContent, word: str, tests: Sequence[Test]) -> str:
     """Systems of one outcome, the largest differences first."""
     ordered = sorted(tests, key=lambda test: -abs(test.difference))
-    named = [
-        f"{_name(report, test.baseline)} ({difference(test.difference, test.interval)}, {equation('p', p_of(test))})"
-        for test in ordered[:_MOST_FACED]
-    ]
+    named = []
+    for test in ordered[:_MOST_FACED]:
+        p = equation("TOST p" if word == EQUIVALENT else "p", p_of_outcome(test, report.level))
+        named.append(f"{_name(report, test.baseline)} ({difference(test.difference, test.interval)}, {p})")
     more = len(ordered) - _MOST_FACED
     return f"{_FACED[word]} {joined([*named, *([f'{more} more'] if more > 0 else [])])}"
 

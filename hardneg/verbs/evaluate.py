@@ -2,12 +2,25 @@
 
 from collections.abc import Iterator, Mapping
 from itertools import combinations
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
+from hardneg.evaluation.equivalence import MARGIN, Design
 from hardneg.evaluation.levels import LEVEL
-from hardneg.fields import LATER, MEASURED, RELEVANT, SPLIT, AnswerMatch, MeasureName, Name, has_answers
+from hardneg.fields import (
+    FREE,
+    LATER,
+    MEASURED,
+    RELEVANT,
+    SPLIT,
+    AnswerMatch,
+    InputFile,
+    MeasureName,
+    Name,
+    has_answers,
+)
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import METRICS, RUN
 from hardneg.records.wording import counted, joined, suggestion
@@ -55,6 +68,17 @@ class Evaluate(StageSpec):
         lt=1,
         json_schema_extra=LATER,
         description="A difference is marked where both corrected p are below this.",
+    )
+    equivalence_margin: float = Field(
+        default=MARGIN,
+        gt=0,
+        json_schema_extra=LATER,
+        description="Systems are equivalent where their means surely differ by less than this.",
+    )
+    query_groups: Annotated[Name | None, InputFile("a query's id, a tab and its group a line")] = Field(
+        default=None,
+        json_schema_extra=FREE,
+        description="A file of lines, a query's id, a tab and its group: what is drawn at random is groups.",
     )
     metrics_of: dict[str, Annotated[tuple[MeasureName, ...], Field(min_length=1)]] = Field(
         default={}, json_schema_extra=LATER
@@ -155,9 +179,21 @@ class Evaluate(StageSpec):
         seeds = by_system(paths, found)
         scores = {label: averaged([*seeds[label].values()]) if label in seeds else found[label] for label in self.runs}
         baselines = tuple(dict.fromkeys(label for rows in named.values() for label in rows)) or tuple(self.runs)[:1]
-        comparisons = compare_all(scores, baselines, Randomisation(seed=self.seed))
-        over_seeds = compare_over_seeds(scores, seeds, baselines, self.shared_seeds, Resampling(seed=self.seed))
-        measured = Measured(scores, comparisons, self.marks, seeds, over_seeds, self.significance_level, notes)
+        groups = None if self.query_groups is None else read_query_groups(Path(self.query_groups).expanduser())
+        design = Design(self.equivalence_margin, groups)
+        comparisons = compare_all(scores, baselines, Randomisation(seed=self.seed), design)
+        over_seeds = compare_over_seeds(scores, seeds, baselines, self.shared_seeds, Resampling(seed=self.seed), design)
+        measured = Measured(
+            scores,
+            comparisons,
+            self.marks,
+            seeds,
+            over_seeds,
+            self.significance_level,
+            notes,
+            self.equivalence_margin,
+            groups,
+        )
         write_metrics(context.folder / METRICS, measured)
         queries = max(len(values) for row in scores.values() for values in row.values())
         return {"queries": queries, "passages": len(collection.corpus), "systems": len(scores), **left_out}

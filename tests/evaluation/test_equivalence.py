@@ -32,7 +32,7 @@ def test_runs_that_never_differ_have_the_p_of_equal_signs() -> None:
 
 
 def test_paired_queries_are_tested_for_equivalence() -> None:
-    """Differences .1, .2, .3, -.1: mean .125 of variance .0875 / 12; t of three degrees of freedom has a closed form."""
+    """Differences .1, .2, .3, -.1: mean .125 of variance .0875 / 12; t with three degrees has a closed form."""
     scores = {"b": dict.fromkeys("wxyz", 0.0), "a": {"w": 0.1, "x": 0.2, "y": 0.3, "z": -0.1}}
     (found,) = compare(scores, "m", design=Design(0.5))
     assert found.error == pytest.approx(sqrt(0.0875 / 12))

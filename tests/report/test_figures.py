@@ -76,9 +76,9 @@ def test_the_main_comparison_shows_means_differences_and_the_same_as_a_table() -
     assert section is not None and section.folded
     rows = [[getattr(cell, "text", cell) for cell in row] for row in section.tables[0].rows]
     assert rows == [
-        ["start", "0.4250", "–", "–", "baseline"],
-        ["best", "0.7375", "+0.1000", "0.001", "better"],
-        ["other", "0.5500", "+0.1000", "0.400", "not told apart"],
+        ["start", "0.4250", "–", "–", "–", "baseline"],
+        ["best", "0.7375", "+0.1000", "0.001", "1.000", "better"],
+        ["other", "0.5500", "+0.1000", "0.400", "1.000", "undecided"],
     ]
     assert comparison_section(ReportContent("", {"start": {"mrr": MeanScore(0.5)}}, 4)) is None
 

@@ -1,14 +1,18 @@
 """What a report says of systems with several seeds."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from hardneg.cli.console import measured_tables, stdout_console
+from hardneg.evaluation.equivalence import Design
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.evaluation.seeds import averaged
 from hardneg.evaluation.significance import compare_all
 from hardneg.evaluation.two_level import compare_over_seeds
 from hardneg.report.content import ReportContent, estimates, legend, marks_of
+from hardneg.report.content import tests_by_metric as query_tables
 from hardneg.report.order import sections
 from hardneg.report.page import html, markdown
 from hardneg.report.seed_section import outcome
@@ -35,7 +39,7 @@ def test_a_difference_within_the_seeds_noise_is_told_as_such_where_queries_alone
     noisy, steady = [0.1, -0.08, 0.05, 0.02, -0.03], [0.1, 0.101, 0.099, 0.102, 0.098]
     measured = seeded({"noisy": noisy, "steady": steady})
     page = ReportContent.of("", measured)
-    assert [outcome(test, 0.01) for test in page.over_seeds] == ["within the seeds' noise", "better"]
+    assert [outcome(test, 0.01) for test in page.over_seeds] == ["undecided, within the seeds' noise", "better"]
     assert all(test.significant() for test in measured.comparisons)
     assert marks_of(page, "noisy", "mrr@10") == "" and marks_of(page, "steady", "mrr@10") == "▲"
     wide = page.systems["noisy"]["mrr@10"].interval
@@ -58,6 +62,32 @@ def test_seeds_stand_in_every_form_of_the_report_alike(
     measured_tables(stdout_console(), measured)
     for text in (markdown(page), html(page).replace("&#39;", "'"), capsys.readouterr().out):
         assert "within the seeds' noise" in text and "over seeds" in text
+
+
+def test_no_test_by_query_stands_beside_the_one_over_queries_and_seeds(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    """By query alone the noisy system is better; the comparison of two models trained once has no other test."""
+    monkeypatch.setenv("COLUMNS", "200")
+    measured = seeded({"noisy": [0.1, -0.08, 0.05], "steady": [0.1, 0.101, 0.099]})
+    page = ReportContent.of("", measured)
+    assert page.query_tests == [] and [len(table.rows) for table in query_tables(page)] == []
+    measured_tables(stdout_console(), measured)
+    for text in (markdown(page), html(page), capsys.readouterr().out):
+        assert "randomised p" not in text and "Undecided: neither a difference nor equivalence is shown." in text
+    once = {"mrr@10": {name: score + 0.001 for name, score in measured.results["BM25"]["mrr@10"].items()}}
+    results = {**measured.results, "dense": once}
+    mixed = replace(measured, results=results, comparisons=compare_all(results, ["BM25"]))
+    assert [test.system for test in ReportContent.of("", mixed).query_tests] == ["dense"]
+
+
+def test_a_report_says_that_queries_come_in_groups_and_shows_their_bootstrap():
+    groups = {f"q{i}": f"disease {i // 4}" for i in range(40)}
+    results = seeded({}).results | {"dense": {"mrr@10": {f"q{i}": 0.9 for i in range(40)}}}
+    measured = Measured(results, compare_all(results, ["BM25"], design=Design(groups=groups)), query_groups=groups)
+    text = markdown(ReportContent.of("", measured))
+    assert "Queries come in 10 groups: intervals and tests are those of groups." in text
+    assert "bootstrap of groups" in text
 
 
 def test_without_seeds_a_report_says_nothing_of_them():

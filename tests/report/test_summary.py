@@ -41,9 +41,20 @@ def page(**more: object) -> ReportContent:
 def test_the_sentence_is_about_the_system() -> None:
     assert summary(page()) == (
         "STAR is better than the model it began from, “as shipped” (+0.2500, 95 % interval +0.125 to +0.375, "
-        "p < 0.001) and not told apart from BM25 (−0.2500, 95 % interval −0.375 to −0.125, p = 0.020), by mrr on "
+        "p < 0.001) and undecided against BM25 (−0.2500, 95 % interval −0.375 to −0.125, p = 0.020), by mrr on "
         "3 queries (p after Holm's correction, level 0.01)."
     )
+
+
+def test_the_sentence_says_what_is_equivalent_and_how_surely() -> None:
+    near = replace(test("STAR", "as shipped", 0.001, 0.4), equivalence_p=0.002, equivalence_holm=0.004)
+    known = Measured(RESULTS, [near])
+    told = summary(ReportContent.of("STAR", known, system="STAR"))
+    assert told.startswith(
+        "STAR is equivalent to “as shipped” (+0.0010, 95 % interval −0.124 to +0.126, TOST p = 0.004)"
+    )
+    other = summary(ReportContent.of("", known, system="BM25"))
+    assert "is equivalent (corrected TOST p = 0.004)" in other
 
 
 def test_the_level_decides_what_the_sentence_the_marks_and_the_legend_say() -> None:

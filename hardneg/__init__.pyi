@@ -71,6 +71,9 @@ def evaluate(
     metrics: str | Iterable[str] = (),
     relevance_level: int = 1,
     significance_level: float = 0.01,
+    equivalence_margin: float = 0.005,
+    query_groups: str | Path | None = None,
+    by_group: bool = False,
     baselines: str | Iterable[str] = (),
     dataset: Dataset | None = None,
     split: str | None = None,
@@ -94,6 +97,9 @@ def evaluate(
         metrics: One or several; if none, ndcg@10 mrr@10 recall@100.
         relevance_level: The lowest grade that binary metrics take as relevant (trec_eval -l).
         significance_level: A difference is marked where both corrected p are below this.
+        equivalence_margin: Systems are equivalent where their means surely differ by less than this.
+        query_groups: The same with the groups of a file: lines of a query's id, a tab and its group.
+        by_group: Queries come in groups, those of the dataset: what is drawn at random is groups.
         baselines: Compare with this run only (its file's name); else each with each.
         dataset: For answer@k, and a report's texts: beir:FOLDER, dpr:FOLDER, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
         split: The queries' split. Default: test, or the only one of a dataset in memory.

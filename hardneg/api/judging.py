@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from hardneg.evaluation.levels import known_level
+from hardneg.evaluation.levels import known_level, known_margin
 from hardneg.records.errors import UsageError
 
 if TYPE_CHECKING:
@@ -51,6 +51,14 @@ class Judge:
         if self.qrels is not None:
             return self.qrels
         return {} if self.collection is None else self.collection.qrels(self.split)
+
+    def query_groups(self) -> dict[str, str]:
+        """The groups of the dataset's queries. Raises UsageError where there are none."""
+        if not (groups := {} if self.collection is None else self.collection.groups("query")):
+            raise UsageError(
+                "{by_group}: no dataset with groups of queries; give {query_groups}", "by_group", "query_groups"
+            )
+        return groups
 
     def measured(self, names: Sequence[str], runs: Mapping[str, Path], starting: Starting = nullcontext) -> "Measured":
         """Each run's scores by judgements and by answers, not yet compared, and what must be known beside them."""
@@ -138,7 +146,6 @@ def tested(measured: "Measured", baselines: Sequence[str], level: float, design:
     """With the paired tests of the runs against the baselines, or of each with each; p below `level` is marked."""
     from dataclasses import replace
 
-    from hardneg.evaluation.equivalence import known_margin
     from hardneg.evaluation.significance import compare_all
 
     return replace(

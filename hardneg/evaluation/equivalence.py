@@ -11,10 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from hardneg.evaluation.intervals import distributions
-from hardneg.records.errors import UsageError
-
-MARGIN = 0.005
-"""Systems whose means differ by less are equal, where no other margin is said."""
+from hardneg.evaluation.levels import MARGIN
 
 Verdict = Literal["difference", "equivalent", "undecided"]
 _TOLERANCE = 1e-12
@@ -33,13 +30,6 @@ class _Tested(Protocol):
     def equivalence_holm(self) -> float: ...
 
     def significant(self, level: float) -> bool: ...
-
-
-def known_margin(margin: float) -> float:
-    """A margin of equivalence. Raises UsageError where it is none."""
-    if not margin > 0:
-        raise UsageError(f"equivalence margin {margin:g}: must be above 0, such as {MARGIN:g}")
-    return margin
 
 
 def tost(difference: float, error: float, freedom: float, margin: float) -> float:

@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hardneg.evaluation.equivalence import MARGIN, tost, verdict
+from hardneg.evaluation.equivalence import tost, verdict
 from hardneg.evaluation.intervals import Interval, distributions, interval_of
-from hardneg.evaluation.levels import LEVEL
+from hardneg.evaluation.levels import LEVEL, MARGIN
 from hardneg.evaluation.metrics import Scores, means
 from hardneg.evaluation.significance import Comparison, holm
 from hardneg.evaluation.two_level import TwoLevel

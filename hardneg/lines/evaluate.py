@@ -62,6 +62,7 @@ class EvaluateLine(Line):
         Of("evaluate.significance_level"),
         Of("evaluate.equivalence_margin"),
         Of("evaluate.query_groups"),
+        Of("evaluate.by_group"),
         Argument(
             "baselines",
             "Compare with this run only (its file's name); else each with each.",
@@ -88,7 +89,7 @@ class EvaluateLine(Line):
 class RunsToScore:
     """Runs to score, by their labels, and by what; baselines: labels of the runs to compare with."""
 
-    given: Arguments
+    arguments: Arguments
     files: Mapping[str, Path]
     metrics: list[str]
     baselines: list[str]
@@ -115,9 +116,13 @@ class RunsToScore:
         from hardneg.evaluation.equivalence import Design
         from hardneg.formats.groups import read_query_groups
 
-        groups = self.given.query_groups
-        design = Design(self.given.equivalence_margin, None if groups is None else read_query_groups(Path(groups)))
-        return tested(measured, self.baselines, self.given.significance_level, design)
+        arguments, groups = self.arguments, None
+        if arguments.by_group:
+            groups = self.judge.query_groups()
+        if arguments.query_groups is not None:
+            groups = read_query_groups(Path(arguments.query_groups))
+        design = Design(arguments.equivalence_margin, groups)
+        return tested(measured, self.baselines, arguments.significance_level, design)
 
     def evaluation(self) -> "Evaluation":
         """What the function returns; what must be known beside it goes to the log."""

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from string import ascii_lowercase
 from typing import Any
 
-from hardneg.evaluation.equivalence import MARGIN
 from hardneg.evaluation.intervals import Interval, interval_of
-from hardneg.evaluation.levels import LEVEL
+from hardneg.evaluation.levels import LEVEL, MARGIN
 from hardneg.evaluation.metrics import Scores, means
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.evaluation.significance import Comparison
@@ -281,4 +280,3 @@ def _test_row(test: Comparison, level: float) -> list[Cell]:
     words = [test.metric, test.system, test.baseline, outcome(test, level)]
     texts = [*words, signed(test.difference), difference_bounds(test), *map(p_value, p_values)]
     return [Cell(text, strong=test.significant(level)) for text in texts]
-

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from hardneg.evaluation.equivalence import MARGIN, Design
-from hardneg.evaluation.levels import LEVEL
+from hardneg.evaluation.levels import LEVEL, MARGIN
 from hardneg.fields import (
     FREE,
     LATER,
@@ -78,7 +77,12 @@ class Evaluate(StageSpec):
     query_groups: Annotated[Name | None, InputFile("a query's id, a tab and its group a line")] = Field(
         default=None,
         json_schema_extra=FREE,
-        description="A file of lines, a query's id, a tab and its group: what is drawn at random is groups.",
+        description="The same with the groups of a file: lines of a query's id, a tab and its group.",
+    )
+    by_group: bool = Field(
+        default=False,
+        json_schema_extra=LATER,
+        description="Queries come in groups, those of the dataset: what is drawn at random is groups.",
     )
     metrics_of: dict[str, Annotated[tuple[MeasureName, ...], Field(min_length=1)]] = Field(
         default={}, json_schema_extra=LATER
@@ -87,6 +91,8 @@ class Evaluate(StageSpec):
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """Metrics cut below what a run has, a row called as the run of a seed, `shared_seeds` of different seeds."""
         yield from self._problems_of_metrics(recipe)
+        if self.by_group and self.query_groups is not None:
+            yield "by_group: query_groups has the groups of a file; leave one of the two out"
         several = {label: list(run) for label, run in self.runs.items() if not isinstance(run, str)}
         for label in {f"{label}.{seed}" for label, seeds in several.items() for seed in seeds} & self.runs.keys():
             yield f"runs.{label}: stands for a row and for the run of a seed: name the row otherwise"
@@ -112,9 +118,11 @@ class Evaluate(StageSpec):
                 yield f"{path}: {told} {joined(deeper)}; {advice}"
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
-        """Answers, where a metric is about them; a judgement of the relevance level."""
+        """Answers, where a metric is about them; a judgement of the relevance level; groups of queries."""
         from hardneg.evaluation.notes import graded
 
+        if self.by_group and not collection.get("groups", {}).get("queries"):
+            yield "by_group: no query of this dataset has a group; leave it out, or give a file in query_groups"
         asked = [name for name in self.metrics if name.startswith("answer@")]
         if asked and not has_answers(collection, self.split):
             yield f"metrics: {asked[0]} needs answers, and split {self.split} has none: take another dataset or metric"
@@ -163,10 +171,12 @@ class Evaluate(StageSpec):
     def make(self, context: "StageContext[Evaluate]") -> Facts:
         """Writes means, values by query, intervals, paired tests against the baselines, by default the first row."""
         from hardneg.evaluation.bootstrap import Resampling
+        from hardneg.evaluation.equivalence import Design
         from hardneg.evaluation.metrics_json import Measured, write_metrics
         from hardneg.evaluation.seeds import averaged, by_system
         from hardneg.evaluation.significance import Randomisation, compare_all
         from hardneg.evaluation.two_level import compare_over_seeds
+        from hardneg.formats.groups import read_query_groups
         from hardneg.verbs.shared.inputs import open_collection
 
         named = {"baselines": self.baselines} | {f"marks.{sign}": rows for sign, rows in self.marks.items()}
@@ -179,7 +189,9 @@ class Evaluate(StageSpec):
         seeds = by_system(paths, found)
         scores = {label: averaged([*seeds[label].values()]) if label in seeds else found[label] for label in self.runs}
         baselines = tuple(dict.fromkeys(label for rows in named.values() for label in rows)) or tuple(self.runs)[:1]
-        groups = None if self.query_groups is None else read_query_groups(Path(self.query_groups).expanduser())
+        groups = collection.groups("query") if self.by_group else None
+        if self.query_groups is not None:
+            groups = read_query_groups(Path(self.query_groups).expanduser())
         design = Design(self.equivalence_margin, groups)
         comparisons = compare_all(scores, baselines, Randomisation(seed=self.seed), design)
         over_seeds = compare_over_seeds(scores, seeds, baselines, self.shared_seeds, Resampling(seed=self.seed), design)

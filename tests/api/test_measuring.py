@@ -103,6 +103,24 @@ def test_the_level_decides_what_is_marked(at):
         hn.evaluate(runs, qrels, significance_level=1, **at)
 
 
+def test_runs_that_hardly_differ_are_equivalent_within_a_margin_and_groups_of_queries_count(at, tmp_path):
+    qrels = {f"q{i}": ["a"] for i in range(12)}
+    runs = {"one": {query: {"a": 2.0} for query in qrels}, "same": {query: {"a": 1.0} for query in qrels}}
+    groups = tmp_path / "groups.tsv"
+    groups.write_text("".join(f"q{i}\t{i // 4}\n" for i in range(12)))
+    asked = {"metrics": ["mrr@10"], "baselines": ["one"], **at}
+    whole, grouped = (hn.evaluate(runs, qrels, **asked, query_groups=path) for path in (None, groups))
+    assert [each["verdict"] for each in whole.to_dict()["comparisons"]] == ["equivalent"]
+    assert "equivalent" in whole._repr_html_()
+    # p of 12 equal signs, and of those of three groups
+    assert [found.comparisons[0].equivalence_p for found in (whole, grouped)] == [2**-12, 2**-3]
+    assert grouped.to_dict()["comparisons"][0]["verdict"] == "undecided"
+    with pytest.raises(UsageError, match="equivalence_margin: must be greater than 0"):
+        hn.evaluate(runs, qrels, equivalence_margin=0, **at)
+    with pytest.raises(UsageError, match="by_group: no dataset with groups of queries; give query_groups"):
+        hn.evaluate(runs, qrels, by_group=True, **at)
+
+
 def test_intervals_are_drawn_within_zero_and_one(at):
     lists = {f"q{i}": {"a" if i else "z": 1.0} for i in range(9)}
     found = hn.evaluate({"ours": lists}, {query: ["a"] for query in lists}, metrics=["hit_rate@1"], **at)

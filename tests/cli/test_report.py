@@ -35,7 +35,7 @@ def test_means_tests_and_what_was_left_out(report):
     markdown, html, _ = report("--metrics", "mrr@10", "--title", "Two <runs>")
     assert "# Two \\<runs\\>" in markdown and "<h1>Two &lt;runs&gt;</h1>" in html
     assert "| first.trec | 0.5000 " in markdown and "| second.trec | **1.0000** " in markdown
-    assert "| mrr@10 | second.trec | first.trec | +0.5000 |" in markdown
+    assert "| mrr@10 | second.trec | first.trec | undecided | +0.5000 |" in markdown
     assert "| evaluated on | 3 queries of qrels.txt |" in markdown
     for note in ("1 judged query is not in the run and scores 0", "1 query has no judgement and is left out"):
         assert f"first.trec: {note}" in markdown and note in html
@@ -43,7 +43,7 @@ def test_means_tests_and_what_was_left_out(report):
 
 def test_the_baseline_may_be_named_and_the_level_raised(report):
     markdown, *_ = report("--metrics", "mrr@10", "--baseline", "second.trec", "--relevance-level", "2")
-    assert "| mrr@10 | first.trec | second.trec | −0.1667 |" in markdown
+    assert "| mrr@10 | first.trec | second.trec | undecided | −0.1667 |" in markdown
     assert "| relevant from grade | 2 |" in markdown
     with pytest.raises(UsageError, match="baseline third is not among the runs"):
         report("--baseline", "third")

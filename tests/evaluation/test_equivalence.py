@@ -5,7 +5,8 @@ from math import atan, pi, sqrt
 import numpy as np
 import pytest
 
-from hardneg.evaluation.equivalence import Design, Verdict, known_margin, tost, verdict
+from hardneg.evaluation.equivalence import Design, Verdict, tost, verdict
+from hardneg.evaluation.levels import known_margin
 from hardneg.evaluation.metrics_json import Measured, from_json, to_json
 from hardneg.evaluation.seeds import averaged
 from hardneg.evaluation.significance import Comparison, compare, compare_all

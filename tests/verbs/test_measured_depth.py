@@ -8,10 +8,11 @@ from recipe.recipes import small_collection, small_tree, write_recipe
 from tiny import tiny_encoder
 
 from hardneg.evaluation.metrics_json import read_metrics
+from hardneg.formats.collection import StoredCollection
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import Recipe, load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.records.errors import RecipeError
+from hardneg.records.errors import HardnegError, RecipeError
 from hardneg.records.layout import METRICS
 from hardneg.store.artifacts import Store
 
@@ -100,3 +101,33 @@ def test_the_level_of_significance_is_kept_and_moves_no_key_where_it_is_not_said
         "scores"
     ]
     assert read_metrics(made.path / METRICS).significance_level == 0.05
+
+
+def test_margin_and_groups_are_kept_and_move_no_key_where_they_are_not_said(
+    tmp_path: Path, tree: dict[str, Any]
+) -> None:
+    runs = {"start": "start-test", "BM25": "bm25"}
+    before = make_plan(loaded(tmp_path, tree, runs=runs)).keys["scores"]
+    assert (
+        make_plan(loaded(tmp_path, tree, runs=runs, equivalence_margin=0.005, by_group=False)).keys["scores"] == before
+    )
+    assert make_plan(loaded(tmp_path, tree, runs=runs, equivalence_margin=0.01)).keys["scores"] != before
+    groups = tmp_path / "groups.tsv"
+    groups.write_text("nobody\tx\n")
+    asked = {"runs": runs, "equivalence_margin": 0.01, "query_groups": str(groups)}
+    plan = make_plan(loaded(tmp_path, tree, **asked))
+    with pytest.raises(HardnegError, match="no group of"):
+        execute(plan, Store(tmp_path / "store"), Options(until="scores", device="cpu"), Watcher())
+    collection = StoredCollection.open(Store(tmp_path / "store").find(plan.keys["dataset"]).path)
+    queries = [query.query_id for query in collection.queries("test")]
+    groups.write_text("".join(f"{name}\t{position // 2}\n" for position, name in enumerate(queries)))
+    again = make_plan(loaded(tmp_path, tree, **asked))
+    assert again.keys["scores"] != plan.keys["scores"]
+    made = execute(again, Store(tmp_path / "store"), Options(until="scores", device="cpu"), Watcher())
+    measured = read_metrics(made.artifacts["scores"].path / METRICS)
+    assert measured.equivalence_margin == 0.01 and {each.groups for each in measured.comparisons} == {len(queries) // 2}
+    with pytest.raises(RecipeError, match="by_group: query_groups has the groups of a file"):
+        loaded(tmp_path, tree, **asked, by_group=True)
+    grouped = make_plan(loaded(tmp_path, tree, by_group=True, query_groups=None))
+    with pytest.raises(RecipeError, match="by_group: no query of this dataset has a group"):
+        execute(grouped, Store(tmp_path / "store"), Options(until="scores", device="cpu"), Watcher())

@@ -1,4 +1,4 @@
-"""The level below which corrected p values have a difference, or an equivalence, called one; the margin of the latter."""
+"""The level below which corrected p values show a difference, or an equivalence; the margin of equivalence."""
 
 from hardneg.records.errors import UsageError
 

@@ -41,7 +41,7 @@ def seed_section(
 ) -> Section:
     """Return a table of means and deviations over seeds, and one of the tests with their outcomes.
 
-    level: below this corrected p a difference or an equivalence is significant. groups: the group of each query, if any.
+    level: below this corrected p a difference or an equivalence is significant. groups: that of each query.
     """
     columns = ["metric", "system", "seeds", "mean", "deviation over seeds", "lowest", "highest", "95 % interval"]
     tables = [Table(columns, list(_systems(by_seed, groups)), words=2)]

@@ -27,18 +27,14 @@ class EstimatedSeconds(float):
     @classmethod
     def of(cls, seconds: float) -> "EstimatedSeconds":
         """The same; a guess where it is a plain number."""
-        return (
-            seconds
-            if isinstance(seconds, EstimatedSeconds)
-            else EstimatedSeconds({"guess": float(seconds)} if seconds else {})
-        )
+        if isinstance(seconds, EstimatedSeconds):
+            return seconds
+        return EstimatedSeconds({"guess": float(seconds)} if seconds else {})
 
     def __add__(self, other: float) -> "EstimatedSeconds":
         """One after the other."""
-        parts = EstimatedSeconds.of(other).parts
-        return EstimatedSeconds(
-            {name: self.parts.get(name, 0.0) + parts.get(name, 0.0) for name in {**self.parts, **parts}}
-        )
+        own, more = self.parts, EstimatedSeconds.of(other).parts
+        return EstimatedSeconds({name: own.get(name, 0.0) + more.get(name, 0.0) for name in {**own, **more}})
 
     __radd__ = __add__
 

@@ -37,7 +37,7 @@ class Machine:
 
     @property
     def here(self) -> bool:
-        """Whether it is this machine, as far as its device and their number tell."""
+        """Whether it is this machine, as far as its device and their number show."""
         return self.machines == 1 and self.rates.device.startswith(this_device().name.partition(",")[0])
 
     @property
@@ -90,7 +90,7 @@ class Machine:
 
 
 def this_machine(processes: int = 1) -> Machine:
-    """The machine that this process is on, as measured where it was; its graphics cards are asked for without torch."""
+    """The machine that this process is on, as measured where it was; its graphics cards are detected without torch."""
     return Machine(_own_rates(), processes)
 
 
@@ -98,14 +98,14 @@ def named(rates: str | None, machines: int = 1, gpus: int | None = None) -> Mach
     """So many machines of so many GPUs each, with rates by name, from a file, or those of this machine.
 
     Raises:
-        UsageError: there are no rates of that name, or they are not of a GPU where GPUs are asked for.
+        UsageError: there are no rates of that name, or they are not of a GPU where GPUs are requested.
         DataError: the file cannot be read, or holds something else.
     """
     of_each = _own_rates() if rates is None else _of_name(rates)
     if gpus and not of_each.gpu:
         source = "this machine has no GPU" if rates is None else f"{rates} holds rates of a CPU"
         raise UsageError(
-            f"{{gpus}} {gpus}: {source}, and a CPU's rates tell nothing of GPUs: say {{rates}} NAME, {_known_rates()}",
+            f"{{gpus}} {gpus}: {source}, and a CPU's rates do not apply to GPUs: set {{rates}} to {_known_rates()}",
             "gpus",
             "rates",
         )
@@ -118,7 +118,7 @@ def _of_name(name: str) -> Rates:
     if (sheet := known.get(name.lower().replace("-", " "))) is not None:
         return by_sheet(sheet)
     if not Path(name).exists():
-        raise UsageError(f"{{rates}} {name}: no file of that name; say {_known_rates()}", "rates")
+        raise UsageError(f"{{rates}} {name}: no file of that name; give {_known_rates()}", "rates")
     return read_rates(Path(name)).rates("stated")
 
 

@@ -58,7 +58,7 @@ class RateFile(_Lines):
     software: str = ""
 
     def rates(self, basis: Basis) -> Rates:
-        """All of them; what the file lacks is by data sheet or guessed, and says so."""
+        """All of them; what the file lacks is by data sheet or guessed, and marked so."""
         whole = by_sheet(self.device) if self.gpu else guessed(cores=self.cores)
         known = {name: Rate(value, basis) for name in _PLAIN if (value := getattr(self, name)) is not None}
         if self.search is not None:
@@ -89,7 +89,7 @@ def this_cpu() -> Device:
 
 
 def threads() -> int:
-    """Those that networks compute in here: what `OMP_NUM_THREADS` says, or the cores that this process may use."""
+    """Those that networks compute in here: what `OMP_NUM_THREADS` sets, or the cores that this process may use."""
     said = os.environ.get("OMP_NUM_THREADS", "")
     own = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return int(said) if re.fullmatch(r"[1-9]\d{0,3}", said) else own
@@ -104,7 +104,7 @@ def measured(device: Device) -> RateFile | None:
 
 
 def remember(device: Device, rates: RateFile) -> None:
-    """Keeps it, in place of what was kept."""
+    """Stores the rates, replacing those stored before."""
     replace_text(device.path, json.dumps(rates.model_dump(mode="json", exclude_defaults=True), indent=1) + "\n")
 
 

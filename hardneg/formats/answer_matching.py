@@ -23,7 +23,7 @@ from hardneg.records.errors import DataError
 
 Match = Literal["string", "regex"]
 Finder = Callable[[str], bool]
-"""Looks for the answers to one question in a prepared text."""
+"""Whether a prepared text has an answer to one question."""
 
 _TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
 _CLUSTER = regex.compile(r"(?s).\p{M}*")
@@ -39,9 +39,9 @@ def has_answer(text: str, answers: Sequence[str], match: Match = "string") -> bo
 
 
 def answer_spans(text: str, answers: Sequence[str]) -> list[tuple[int, int]]:
-    """Where any of `answers` stands in `text`, by its tokens: from which character up to which, ascending, each once.
+    """The spans of characters of `text` that match any of `answers` by tokens, ascending, each once.
 
-    There is such a place where `has_answer` says so, and only there.
+    There is a span exactly where `has_answer` is true.
     """
     decomposed, origins = text, [(i, i + 1) for i in range(len(text))]  # of each character, where it is in the text
     if not text.isascii():  # after NFD, a character and the accents that follow it are from one
@@ -62,16 +62,16 @@ def answer_spans(text: str, answers: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def prepared(text: str, match: Match) -> str:
-    """A text as the finders take it: worth keeping where several questions look into it."""
+    """A text in the form that finders search: worth keeping where several questions use it."""
     text = unicodedata.normalize("NFD", text)
     return text if match == "regex" else _joined(text)
 
 
 def finder(answers: Sequence[str], match: Match, left_out: Counter[str]) -> Finder:
-    """What looks for any of `answers`; those that can never be found are counted in `left_out`, by reason.
+    """A search for any of `answers`; those that can never match are counted in `left_out`, by reason.
 
-    An answer without a token is found nowhere, and neither is a pattern that cannot be compiled. A pattern that is
-    searched for longer than a second in one text is given up, and counted.
+    An answer without a token never matches, and neither is a pattern that cannot be compiled. A pattern that is
+    takes longer than a second in one text is dropped, and counted.
     """
     kept = [text for answer in answers if _TOKEN.search(text := unicodedata.normalize("NFD", answer))]
     if len(kept) < len(answers):
@@ -124,7 +124,7 @@ def _any_pattern(searchers: list[Finder], left_out: Counter[str]) -> Finder:
 class PassageAnswers:
     """Looks for the answers to questions in the texts of passages; titles are not looked at.
 
-    Texts are read when they are asked for, and each is taken apart once for every 256 questions. A question
+    Texts are read on demand, and each is tokenized once for every 256 questions. A question
     without answers has them nowhere.
 
     left_out: how many answers could not be used, by reason, each question's counted once.

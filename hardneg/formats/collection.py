@@ -37,7 +37,7 @@ class StoredCollection:
 
     @classmethod
     def open(cls, folder: Path) -> "StoredCollection":
-        """Opens a folder; the corpus is mapped, queries and judgements are read when asked for.
+        """Opens a folder; the corpus is mapped, queries and judgements are read on access.
 
         Raises:
             ArtifactError: a file is missing or damaged.

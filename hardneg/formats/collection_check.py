@@ -35,7 +35,7 @@ _HEADS = frozenset({"id", "_id", "docid", "doc_id", "pid", "qid", "query_id", "q
 _STRANGE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd]")
 
 Located = tuple[int, Record]
-"""A record with its place."""
+"""A record with its location."""
 
 
 def check(
@@ -49,7 +49,7 @@ def check(
     Args:
         parts: documents first, and queries before the judgements about them.
         progress: shows the records of each part going by.
-        contents: is told what was read, and is whole when the stream has ended.
+        contents: filled with what was read; complete when the stream has ended.
     """
     checker = _Checker(Contents() if contents is None else contents)
     for part in parts:
@@ -223,10 +223,10 @@ def _opened(part: Part) -> Iterator[tuple[int, Record | DataError]]:
 
 @contextmanager
 def placed(collection: Collection) -> Iterator[None]:
-    """Gives an `Unplaced` error its place: the collection is read again, as `hardneg data check` reads it.
+    """Adds the location to an `Unplaced` error: the collection is read again, as `hardneg data check` reads it.
 
     Raises:
-        DataError: with the place, where reading again meets a problem of the error's kind; else the error as it was.
+        DataError: with file and line, where the second reading meets a problem of that category; else the error itself.
     """
     try:
         yield

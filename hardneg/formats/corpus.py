@@ -23,7 +23,7 @@ _ROWS = 4096
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """A corpus that `write_corpus` wrote; nothing of it is held in memory but what was asked for last.
+    """A corpus that `write_corpus` wrote; texts are read on access and not held.
 
     starts: int64 [batches + 1], the row at which each record batch starts.
     content_hash: uint64 [N] memory map, by row, of the contents with white space normalised.
@@ -65,7 +65,7 @@ class Corpus:
 
     @property
     def doc_ids(self) -> "CorpusIds":
-        """The id of each row, read when asked for."""
+        """The id of each row, read on access."""
         return CorpusIds(self)
 
     def contents(self, rows: NDArray[np.int64]) -> list[str]:
@@ -115,7 +115,7 @@ class Corpus:
         return result[indices]
 
     def known_rows(self, doc_ids: Sequence[str], what: str, advice: str) -> NDArray[np.int64]:
-        """As `rows`, for documents that must be there; `what` says what they are, `advice` what to do.
+        """As `rows`, for documents that must be there; `what` and `advice` go into the message.
 
         Raises:
             DataError: the corpus lacks one.

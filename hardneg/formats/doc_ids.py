@@ -34,10 +34,10 @@ def write_doc_ids(folder: Path, doc_ids: Iterable[str], count: int) -> None:
 
 
 class DocIds(Sequence[str]):
-    """The lines of a `docid` file, read from a memory map when they are asked for.
+    """The lines of a `docid` file, read from a memory map on access.
 
     Raises:
-        ArtifactError: when they are first asked for, and are not as many as `count`.
+        ArtifactError: on first access, where they are not as many as `count`.
     """
 
     def __init__(self, path: Path, count: int | None = None) -> None:

@@ -94,7 +94,7 @@ def read_array(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 class _Array:
-    """A window on the text of one array: `at` is the place in `window`, `line` its line."""
+    """A window on the text of one array: `at` is the position in `window`, `line` its line."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._chunks = path, read_chunks(path)

@@ -28,7 +28,7 @@ def open_flat(sources: Sequence[Path]) -> list[FlatVectors]:
     Eight bytes an id are held.
 
     Raises:
-        UsageError: a folder holds something else, or vectors of another dimension; all of them are told.
+        UsageError: a folder holds something else, or vectors of another dimension; the message lists all of them.
         DataError: a document is in two of them, or twice in one.
     """
     opened, problems = list[FlatVectors](), list[str]()

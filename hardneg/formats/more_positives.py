@@ -1,4 +1,4 @@
-"""Positives that files of judgements tell beside those of the collection."""
+"""Positives from files of judgements, beside those of the collection."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ _SHOWN = 10
 def extended(
     known: Mapping[str, Sequence[str]], files: Sequence[Path], collection: StoredCollection
 ) -> dict[str, list[str]]:
-    """The positives of each query: those that are known, then those of the files, each once.
+    """The positives of each query: the known ones, then those of the files, each once.
 
     Args:
         known: by query id.
@@ -24,7 +24,7 @@ def extended(
 
     Raises:
         DataError: a file has a mistake, or judges a query or a document that the collection lacks; up to ten of the
-            places in one message.
+            lines in one message.
     """
     queries = {query_id for split in collection.splits for query_id in collection.queries(split).query_ids}
     more: Qrels = {}

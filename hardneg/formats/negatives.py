@@ -65,7 +65,7 @@ def read_negatives(path: Path, whole: bool = False) -> "NegativesFile":
 
 
 def with_positives(known: Mapping[str, Sequence[str]], path: Path) -> dict[str, Sequence[str]]:
-    """Positives by query id: those that are known, then those that a file of negatives tells besides.
+    """Positives by query id: the known ones, then those in a file of negatives.
 
     Raises:
         ArtifactError: the file is missing, cut off or foreign.
@@ -75,7 +75,7 @@ def with_positives(known: Mapping[str, Sequence[str]], path: Path) -> dict[str, 
 
 
 class NegativesFile(Sequence[Negatives]):
-    """Negatives by row; only rows that are asked for are read."""
+    """Negatives by row; rows are read on access."""
 
     def __init__(self, batches: Sequence[pa.RecordBatch]) -> None:
         self._batches = batches
@@ -118,13 +118,13 @@ class NegativesFile(Sequence[Negatives]):
         return np.concatenate([np.empty(0, np.int64), *lengths]).astype(np.int64)
 
     def pick(self, row: int, positions: NDArray[np.int64]) -> list[str]:
-        """The negatives of one row at the given places, int64 [n], without reading the others."""
+        """The negatives of one row at these positions, int64 [n], without reading the others."""
         batch, local = self._located(row)
         picked: list[str] = batch.column("negatives")[local].values.take(pa.array(positions)).to_pylist()
         return picked
 
     def firsts(self, count: int) -> tuple[list[str], NDArray[np.int64]]:
-        """The first `count` negatives of all rows, one row behind the other; int64 [len(self)], how many each gives."""
+        """The first `count` negatives of all rows, one row after the other; int64 [len(self)], how many each gives."""
         import pyarrow.compute as pc
 
         flat = list[str]()
@@ -161,7 +161,7 @@ def _batch(block: list[Negatives]) -> pa.RecordBatch:
 
 
 def recorded(negatives: Iterable[Negatives], path: Path) -> Iterator[Negatives]:
-    """The same negatives; what they dropped is written to `path` as they go by, if the first of them tells it."""
+    """The same negatives; what they dropped is written to `path` as they go by, if the first of them has any."""
     waiting = iter(negatives)
     first = next(waiting, None)
     if first is None:
@@ -198,7 +198,7 @@ def drop_batches(path: Path) -> list[pa.RecordBatch]:
         ArtifactError: it is missing, cut off or foreign.
     """
     if not path.is_file():
-        raise ArtifactError(f"{path}: no such file; mine with a miner that tells what it drops, such as denoised")
+        raise ArtifactError(f"{path}: no such file; mine with a miner that reports what it drops, such as denoised")
     return map_batches(path, _DROPS.names)
 
 

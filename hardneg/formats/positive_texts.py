@@ -1,4 +1,4 @@
-"""Each query's positive in place of the query: what a search for the positives' neighbours asks with."""
+"""Each query's positive as the query text, to search for the neighbours of positives."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ WITHOUT = "queries without positives"
 
 @dataclass(frozen=True)
 class DocumentTexts(Sequence[str]):
-    """The contents of some documents, read when they are asked for; rows: int64 [n], of the corpus."""
+    """The contents of some documents, read on access; rows: int64 [n], of the corpus."""
 
     corpus: Corpus
     rows: NDArray[np.int64]
@@ -39,7 +39,7 @@ class DocumentTexts(Sequence[str]):
 def positive_texts(
     queries: Queries, known: Mapping[str, Sequence[str]], corpus: Corpus, facts: Counter[str]
 ) -> Queries:
-    """The queries, each with the contents of its first positive that the corpus has, read when they are asked for.
+    """The queries, each with the contents of its first positive that the corpus has, read on access.
 
     Those that have none are left out, and counted in `facts`.
 

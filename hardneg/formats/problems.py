@@ -1,4 +1,4 @@
-"""What a check finds in a collection: its mistakes, each with its place and kind, and what was read of it."""
+"""The problems of a collection, each with its location and category, and counts of what was read."""
 
 import os
 import re
@@ -24,7 +24,7 @@ _MOST = 100_000
 
 
 class Unplaced(DataError):
-    """A mistake met among records, far from its file; `kind` is that of the `Problem` that tells where it stands."""
+    """A mistake in a record whose file is not known here; the `Problem` of its `category` has the location."""
 
     def __init__(self, category: str, message: str) -> None:
         super().__init__(message)
@@ -33,7 +33,7 @@ class Unplaced(DataError):
 
 @dataclass(frozen=True)
 class Problem:
-    """One mistake. Problems of one kind are counted together; `line` is 0 where it is about a whole file.
+    """One mistake. Problems of one category are counted together; `line` is 0 where it is about a whole file.
 
     An error is what hardneg refuses, leaves out, or what makes figures wrong; a warning is what it takes as it is.
     """
@@ -49,7 +49,7 @@ class Problem:
 
 
 def unreadable(error: DataError, file: str, line: int) -> Problem:
-    """The problem that a reader's error is; the line is the one that the error names, where it names one."""
+    """A reader's error as a problem; the line is the one that the error names, else `line`."""
     match = re.match(rf"{re.escape(file)}(?::(\d+))?: ", str(error))
     reason = str(error)[match.end() :] if match else str(error)
     line = int(match[1]) if match and match[1] else line
@@ -59,7 +59,7 @@ def unreadable(error: DataError, file: str, line: int) -> Problem:
 
 @dataclass
 class SplitContents:
-    """What one split holds; judgements by what they say."""
+    """Counts of one split; judgements by the sign of their relevance."""
 
     queries: int = 0
     relevant: int = 0

@@ -22,7 +22,7 @@ def iter_qrels(path: Path) -> Iterator[tuple[int, Judgement]]:
     """Line numbers and judgements of a file, as a stream; plain or gzip.
 
     Read are TREC's four columns (`query_id iteration doc_id relevance`, any white space between) and BEIR's
-    three (`query-id corpus-id score`), with a header line or without. The first line says which.
+    three (`query-id corpus-id score`), with a header line or without. The first line decides which.
 
     Raises:
         DataError: a line has another number of columns, an id with control characters, or a relevance that is not a
@@ -35,9 +35,9 @@ def iter_qrels(path: Path) -> Iterator[tuple[int, Judgement]]:
 
 
 def qrels_parser(path: Path) -> Callable[[int, str], Judgement | None]:
-    """Reads one line after another, each given with its number; a header gives None.
+    """A parser of numbered lines, one after another; a header gives None.
 
-    A line that is not a judgement is a DataError, after which the next one may be given.
+    A line that is not a judgement raises DataError; the next one may be parsed after it.
     """
     columns = 0
 

@@ -1,6 +1,6 @@
 """The queries of one split, as an Arrow file, and their answers, as JSON Lines; queries of topic files.
 
-Topics of TREC and of Anserini are `<top>` blocks, an id and a text between tabs, or JSON Lines; told by content.
+Topics of TREC and of Anserini are `<top>` blocks, an id and a text between tabs, or JSON Lines; the content decides.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What a check keeps of the records that went by: 64-bit hashes of ids and texts, and the place of each.
+"""What a check keeps of the records it has read: 64-bit hashes of ids and texts, and their locations.
 
 From these: what two splits share, queries by id, and queries by text under another id.
 """
@@ -27,13 +27,13 @@ Pairs = NDArray[np.int64]
 
 
 class Locations:
-    """The parts that were read, in order; a place is a part's number and a line in it, as one integer."""
+    """The parts that were read, in order; a location is a part's number and a line in it, as one integer."""
 
     def __init__(self) -> None:
         self.parts: list[Part] = []
 
     def begin(self, part: Part) -> int:
-        """The place of line 0 of a part that is read now."""
+        """The location of line 0 of a part that is read now."""
         self.parts.append(part)
         return len(self.parts) - 1 << _LINE_BITS
 
@@ -42,7 +42,7 @@ class Locations:
         return self.parts[location >> _LINE_BITS].name, location & (1 << _LINE_BITS) - 1
 
     def part_of(self, location: int) -> Part:
-        """The part that a place is in."""
+        """The part of a location."""
         return self.parts[location >> _LINE_BITS]
 
     def named(self, location: int) -> str:
@@ -51,7 +51,7 @@ class Locations:
         return f"{name}:{line}"
 
     def problem(self, category: str, location: int, reason: str, warning: bool = False) -> Problem:
-        """A problem at a place."""
+        """A problem at a location."""
         return Problem(category, *self.split(location), reason, warning)
 
     def query_ids(self, hashes: Hashes, parts: Iterable[int]) -> dict[int, str]:
@@ -67,7 +67,7 @@ class Locations:
 
 @dataclass
 class Seen:
-    """Hashes of ids, of texts and of folded texts (0 for an empty one), and the place of each: uint64."""
+    """Hashes of ids, of texts and of folded texts (0 for an empty one), and their locations: uint64."""
 
     ids: "array[int]" = field(default_factory=lambda: array("Q"))
     texts: "array[int]" = field(default_factory=lambda: array("Q"))
@@ -86,7 +86,7 @@ class Seen:
 
 @dataclass
 class Judged:
-    """One split's judgements: hashes of queries and of pairs, the relevance and the place of each."""
+    """One split's judgements: hashes of queries and of pairs, relevance and locations."""
 
     queries: "array[int]" = field(default_factory=lambda: array("Q"))
     firsts: "array[int]" = field(default_factory=lambda: array("Q"))
@@ -104,13 +104,13 @@ class Judged:
         self.locations.extend(locations)
 
     def first_lines(self) -> tuple[Hashes, Hashes]:
-        """The hashes of all query ids, ascending, and the place of the first judgement of each."""
+        """The hashes of all query ids, ascending, and the location of the first judgement of each."""
         unique, first = np.unique(as_array(self.queries), return_index=True)
         return unique, as_array(self.firsts)[first]
 
 
 class Members(NamedTuple):
-    """The queries of one split: uint64 [n] each; `lines` are the first judgements, or the queries' own places."""
+    """The queries of one split: uint64 [n] each; `lines`: locations of the first judgements, or of the queries."""
 
     ids: Hashes
     texts: Hashes
@@ -171,8 +171,8 @@ def across_splits(splits: Mapping[str, Members], locations: Locations, parts: It
 
     Args:
         splits: the queries by split.
-        places: of all records.
-        parts: the numbers of the parts that hold queries; they are read again for the ids of what is told.
+        locations: of all records.
+        parts: the numbers of the parts that hold queries; they are read again for the ids in the problems.
     """
     parts = list(parts)
     yield from _other_texts(splits, locations)
@@ -188,7 +188,7 @@ class _Pair:
         return _matches(self.first.ids, self.second.ids, self.second.lines)
 
     def same_texts(self) -> Pairs:
-        """Under different ids; a query that is in both splits is told by its id."""
+        """Under different ids; a query in both splits is reported by its id."""
         pairs = _matches(self.first.folded, self.second.folded, self.second.lines)
         new = ~among(np.sort(self.first.ids), self.second.ids[pairs[:, 1]])
         new_pairs: Pairs = pairs[new & (self.second.folded[pairs[:, 1]] != 0)]
@@ -196,7 +196,7 @@ class _Pair:
 
 
 def leaked(splits: Mapping[str, Members]) -> set[int]:
-    """The places of the queries that `across_splits` tells to have another split's text."""
+    """The locations of the queries that `across_splits` reports as having another split's text."""
     leaking: set[int] = set()
     for pair in _pairs(splits):
         leaking |= set(pair.second.locations[pair.same_texts()[:, 1]].tolist())

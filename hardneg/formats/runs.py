@@ -41,7 +41,7 @@ EMPTY = RankedList((), np.empty(0, np.float32))
 
 
 def read_run(path: Path) -> Run:
-    """Reads a run of six columns, plain or gzip (told by its content), separated by blanks or tabs.
+    """Reads a run of six columns, plain or gzip (by its content), separated by blanks or tabs.
 
     Raises:
         DataError: naming file and line, for a truncated file, bad UTF-8, another number of columns, an id with

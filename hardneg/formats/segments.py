@@ -28,7 +28,7 @@ class Segments:
 
     length: tokens that a segment reads, special ones and the prompt included.
     stride: tokens of text from a segment's start to the next one's; none, or more than a segment reads: no overlap.
-    count: the most segments of a document; what is behind them is not read.
+    count: the most segments of a document; the rest is not read.
     """
 
     length: int = 512
@@ -51,9 +51,9 @@ class Segments:
 class Windows:
     """The segments of n documents, one document after the other.
 
-    starts, stops: int64 [S], the first token of each and the one behind its last.
+    starts, stops: int64 [S], the first token of each and the one after its last.
     document: int64 [S], whose each is. counts: int64 [n], at least 1 each.
-    cut_off: bool [n], whether tokens are left behind the last segment.
+    cut_off: bool [n], whether tokens are left after the last segment.
     """
 
     starts: "NDArray[np.int64]"
@@ -157,7 +157,7 @@ def _whole_lines(path: Path) -> "Iterator[NDArray[np.uint8]]":
 
 
 def _numbers(text: "NDArray[np.uint8]") -> "NDArray[np.int64]":
-    """The number behind the last delimiter of each line: int64 [lines], -1 where there is none."""
+    """The number after the last delimiter of each line: int64 [lines], -1 where there is none."""
     import numpy as np
 
     ends = np.flatnonzero(text == ord("\n"))

@@ -1,4 +1,4 @@
-"""What a checker reads of a collection: files or streams of records, in which a mistake does not end the reading.
+"""The parts of a collection: files or streams of records, in which a mistake does not end the reading.
 
 Also the names of splits: their order, and which a collection may have; and which of a source's queries are used.
 """
@@ -26,8 +26,8 @@ _USUAL = ("train", "dev", "test")
 class Part:
     """One file, or one stream, of a collection.
 
-    name: the file's path, or what is streamed; with a line or row number it is a place.
-    read: opens it; gives numbered records, and an error in place of what cannot be read.
+    name: the file's path, or what is streamed; with a line or row number it is a location.
+    read: opens it; yields numbered records, and an error for what cannot be read.
     split: whose queries and judgements these are; None for queries of all splits, and for documents.
     """
 

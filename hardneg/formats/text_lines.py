@@ -48,7 +48,7 @@ def _opened(path: Path) -> Iterator[tuple[io.BufferedReader, io.BufferedReader]]
 
 
 def other_format(start: bytes) -> str:
-    """What a file is that holds no lines of UTF-8, by its first bytes; empty where they are like text."""
+    """The format of a file that is not UTF-8 text, by its first bytes; empty where they look like text."""
     start = start[:64]
     if len(start) > 7 and not any(start[1::2]) and all(start[::2]):
         return "UTF-16; save it as UTF-8"
@@ -58,7 +58,7 @@ def other_format(start: bytes) -> str:
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Line numbers, from 1, and lines without their ends; blank lines are passed over.
 
-    Gzip is told by content, not by name.
+    Gzip is recognised by content, not by name.
 
     Raises:
         DataError: the file is missing, is damaged gzip, or a line is not UTF-8.
@@ -70,7 +70,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def lines_or_errors(path: Path) -> Iterator[tuple[int, str | DataError]]:
-    """As `read_lines`, but what cannot be read is given in a line's place, and reading goes on where it can.
+    """As `read_lines`, but an unreadable line is yielded as an error, and reading goes on where it can.
 
     Raises:
         DataError: the file cannot be opened.
@@ -158,7 +158,7 @@ def no_folder(path: Path) -> DataError:
 
 
 def refuse_device(path: Path) -> None:
-    """Raises DataError where a device stands in place of a file: its bytes may have no end."""
+    """Raises DataError for a device instead of a file: its bytes may have no end."""
     try:
         mode = path.stat().st_mode
     except OSError:
@@ -168,7 +168,7 @@ def refuse_device(path: Path) -> None:
 
 
 def _file_type(path: Path) -> str:
-    """What stands there in place of a file."""
+    """What is at a path instead of a file."""
     try:
         mode = path.stat().st_mode
     except OSError as error:
@@ -188,7 +188,7 @@ def one_word(text: str) -> bool:
 
 
 def id_problem(name: str) -> str:
-    """What is said of an id that is not `one_word`."""
+    """The message about an id that is not `one_word`."""
     return f"id {name!r:.80} is empty or holds white space or control characters"
 
 

@@ -1,4 +1,4 @@
-"""What a plan will take: passages, disk, memory and time, from counts and a few rates; rough, and told as such."""
+"""What a plan will take: passages, disk, memory and time, from counts and a few rates: a rough estimate."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace

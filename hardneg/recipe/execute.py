@@ -41,7 +41,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Watcher:
-    """What is told while a plan runs: before a step, after it (with seconds; None when it was in the store)."""
+    """Callbacks while a plan runs: before a step, and after it (with seconds; None when it was in the store)."""
 
     begins: Callable[[Step], None] = lambda step: None
     ends: Callable[[Step, Artifact, float | None], None] = lambda step, artifact, seconds: None
@@ -50,7 +50,7 @@ class Watcher:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The artifacts of all steps that were asked for, and the names of those that ran."""
+    """The artifacts of all requested steps, and the names of those that ran."""
 
     artifacts: Mapping[str, Artifact]
     ran: tuple[str, ...]
@@ -60,7 +60,7 @@ def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Out
     """Makes every step that is not in the store, in order.
 
     Of several processes each calls this. The first one looks into the store, holds the locks and commits; the others
-    help with the stages that are made for it, wait for the rest, and take what is finished.
+    help with the stages that run in every process, wait for the rest, and take what is finished.
 
     Raises:
         UsageError: several processes, and a stage that trains in one only; or the recipe names a device
@@ -97,11 +97,11 @@ def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Out
 
 
 def _compare_sizes(step: Step, artifact: Artifact, plan: Plan, watcher: Watcher) -> None:
-    """A line where the collection is not of the size that the recipe tells."""
+    """Notes a collection whose size is not the recipe's `sizes.documents`."""
     expected, actual = plan.recipe.sizes.documents, int(artifact.facts.get("documents", 0))
     if step.name == DATASET and expected and expected != actual:
         watcher.progress.note(
-            f"{actual:,} documents, where the recipe's sizes.documents says {expected:,}: is all of it there?"
+            f"{actual:,} documents, where the recipe's sizes.documents is {expected:,}: is all of it there?"
         )
 
 

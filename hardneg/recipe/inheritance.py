@@ -1,4 +1,4 @@
-"""Recipes that say only what they change: trees laid over each other, by `extends` and by presets."""
+"""Recipes that hold only changes: trees laid over each other, by `extends` and by presets."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -95,7 +95,7 @@ def merge(base: Mapping[str, Any], changes: Mapping[str, Any], keep_nulls: bool 
 
 
 def lay_under(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """`own` with what it does not say taken from `base`; a plugin of another name takes none of `base`'s options."""
+    """`own`, with what it lacks taken from `base`; a plugin of another name takes none of `base`'s options."""
     below = {key: value for key, value in base.items() if not is_removed(value)}
     merged = {key: value for key, value in own.items() if not (is_removed(value) and key in below)}
     for key, value in below.items():
@@ -144,7 +144,7 @@ def apply_preset(tree: Mapping[str, Any], preset: str | None) -> tuple[dict[str,
 
 @dataclass(frozen=True)
 class _Layer:
-    """What one file says, or what one preset of several files does (then `tree` is those files' sum).
+    """The tree of one file, or of one preset of several files (then `tree` is those files' sum).
 
     as_preset: the presets that recipes which extend it have chosen of it, the first one first.
     """
@@ -183,7 +183,7 @@ def _changes(base: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, A
 def read_layers(path: Path, preset: str | None = None) -> list[Mapping[str, Any]]:
     """The trees of a recipe file and of all that it extends, in the order in which they are laid over each other.
 
-    A preset that extends recipes of its own extends those in place of the ones at the top of its file.
+    A preset that extends recipes of its own extends those instead of the ones at the top of its file.
     """
     return [layer.tree for layer in _layers(path, (), (preset or DEFAULT_PRESET,))]
 
@@ -199,7 +199,7 @@ def laid(layers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 def _layers(path: Path, trail: tuple[Path, ...], chosen: tuple[str, ...]) -> list[_Layer]:
     """The file after all that it extends: what it extends comes first, in the order of its list, each once.
 
-    chosen: the preset that is asked for, then those that recipes which extend this one have chosen of it.
+    chosen: the requested preset, then those that recipes which extend this one have chosen of it.
     """
     file = path.resolve()
     if file in trail or len(trail) >= _DEEPEST:
@@ -219,7 +219,7 @@ def _layers(path: Path, trail: tuple[Path, ...], chosen: tuple[str, ...]) -> lis
 
 
 def _as_preset(layers: list[_Layer], preset: str, path: Path) -> list[_Layer]:
-    """The layers without one of their presets, and behind them what it changes."""
+    """The layers without one of their presets, then what it changes."""
     whole = laid(layer.tree for layer in dict.fromkeys(layers))
     _, _, problems = apply_preset(whole, preset)
     if problems:

@@ -1,4 +1,4 @@
-"""What a recipe comes to: its short forms (`extends`, presets, `for`, `system`, `defaults`) become plain stages."""
+"""The expansion of a recipe: its short forms (`extends`, presets, `for`, `system`, `defaults`) become plain stages."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -138,7 +138,7 @@ def _defaults(by_verb: Any, expanded: Expanded, checked: bool) -> Iterator[tuple
     for verb, options in by_verb.items():
         path = f"{DEFAULTS}.{verb}"
         if checked and not_installed(_STAGES, str(verb)):
-            continue  # the stages of this verb say what to install
+            continue  # the stages of this verb report what to install
         if verb not in known:
             hint = suggestion(str(verb), known)
             expanded.problems.append(f"{path}: no stage {verb!r}{hint}; one of: {', '.join(known)}")
@@ -164,7 +164,7 @@ def unknown_options(expanded: Expanded) -> Iterator[tuple[str, ErrorDetails, typ
 
 
 def _depth(tree: Any, keys: Sequence[str]) -> int:
-    """How many of the keys lead into a tree, one behind the other."""
+    """How many of the keys lead into a tree, one after the other."""
     for depth, key in enumerate(keys):
         if not isinstance(tree, Mapping) or key not in tree:
             return depth

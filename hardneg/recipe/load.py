@@ -56,7 +56,7 @@ class Recipe:
 
     stages: every stage by name, `dataset` first; their order is that of the file. tree: the merged YAML, for the lock
     file. plugins: each configured plugin by (stage, field). outputs: which stage's `model` and `index` to hand out.
-    sizes: what the recipe says of its dataset's size. notes: what to write otherwise, one line each. copies: of each
+    sizes: the dataset's size as the recipe states it. notes: what to write otherwise, one line each. copies: of each
     stage that is made once a seed, its names by seed.
     """
 
@@ -205,7 +205,7 @@ def _known_names(spec: type[BaseModel], location: Sequence[Any]) -> list[str]:
 
 
 def _with_defaults(spec: type[StageSpec], value: Mapping[str, Any], top: _Top) -> dict[str, Any]:
-    """The recipe's seed where a stage draws, title on a report, and segments, where the stage does not say its own."""
+    """The recipe's seed where a stage draws, title on a report, and segments, where the stage has none of its own."""
     own: dict[str, Any] = {name: getattr(top, name) for name in spec.inherits if name in spec.model_fields}
     if "options" in spec.model_fields and isinstance(options := value.get("options", {}), Mapping):
         return {**own, **value, "options": {"seed": top.seed, **options}}
@@ -224,7 +224,7 @@ def _configure_all(stages: Mapping[str, StageSpec], problems: list[str]) -> dict
 
 
 def _model(top: _Top | None, problems: list[str]) -> ModelSpec:
-    """The recipe's model with what is known of it; one of no kind is told, and is taken for one that says none."""
+    """The recipe's model with what is known of it; an unknown family is reported, and left out."""
     spec = top.model if top else ModelSpec("")
     try:
         return resolve(spec).known or spec

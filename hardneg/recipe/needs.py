@@ -25,7 +25,7 @@ class Need:
         kind: package, data or model. subject: its name.
         there: bytes on this machine. ahead: bytes that would come.
         note: what else is known. missing: why it cannot be had and what to do; empty where it can.
-        exit_code: that of the error behind `missing`, 0 where there is none.
+        exit_code: that of the error in `missing`, 0 where there is none.
     """
 
     kind: str
@@ -38,7 +38,7 @@ class Need:
 
 
 def needs(plan: Plan) -> Iterator[Need]:
-    """All that the steps need, each once; the hub is asked for listings and heads of files alone."""
+    """All that the steps need, each once; of the hub only listings and heads of files are read."""
     yield from packages(plan)
     if "lucene" in extras(plan.steps.values(), plan) and not absent("lucene"):
         yield _looked_up("package", "Java", _java)
@@ -57,7 +57,7 @@ def needs(plan: Plan) -> Iterator[Need]:
 
 
 def packages(plan: Plan) -> Iterator[Need]:
-    """The optional parts of hardneg that the steps need; told without the network and without importing any."""
+    """The optional parts of hardneg that the steps need; looked up without the network and without importing any."""
     for extra in extras(plan.steps.values(), plan):
         reason = absent(extra)
         code = MissingDependency.exit_code if reason else 0
@@ -83,7 +83,7 @@ def _java() -> Lookup:
 
 
 def _data(loader: object) -> Lookup:
-    """What the loader tells; of one that tells nothing, whether it opens."""
+    """The loader's own look-up, or else its size hint."""
     if isinstance(loader, LooksUp):
         return loader.look_up()
     documents = loader.size_hint()  # type: ignore[attr-defined]

@@ -99,7 +99,7 @@ class Plan:
 def make_plan(recipe: Recipe, problems: list[HardnegError] | None = None) -> Plan:
     """The steps of a recipe with their keys; reads the start model's files and the dataset's source for their digests.
 
-    Where `problems` is given, a model or dataset that cannot be had is noted there and gets a key that nothing has:
+    With `problems`, a model or dataset that cannot be had is added there and gets a key that nothing has:
     enough to look at the plan, not to run it.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The stages that stages name: what is wrong with that, and a stage that names others in their place."""
+"""References from stage to stage: their problems, and the same stage with other references."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -13,7 +13,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 def reference_problems(view: RecipeView, written: set[str]) -> list[str]:
-    """What is wrong with the stages that stages name, one line each; `written`: all names in the recipe."""
+    """The problems of references between stages, one line each; `written`: all names in the recipe."""
     stages, problems = view.stages, []
     for name, spec in stages.items():
         for field, target, need in spec.references():

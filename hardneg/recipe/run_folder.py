@@ -1,6 +1,6 @@
 """The run folder: a finished recipe's results under stable names, as hard links into the store where that works.
 
-Others go on from there; the command that fills it, and what it was made of, are told here too.
+Others go on from there; the command that fills it, and the artifacts that it came from, are here too.
 """
 
 import json
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 
 def default_folder(recipe: str, preset: str) -> Path:
-    """The run folder of a recipe where none is given."""
+    """The run folder of a recipe by default."""
     return Path("runs") / "-".join(filter(None, [recipe, preset]))
 
 
 def maker(folder: str) -> str | None:
-    """The command that makes what lies at `place`, in a shipped recipe's default run folder; None where none does."""
+    """The command that makes `folder`, in a shipped recipe's default run folder; None where none does."""
     parts = Path(folder).parts
     for recipe, path in shipped_recipes().items() if len(parts) > 2 else ():
         for preset in read_whole_tree(path).get("presets") or () if parts[1].startswith(recipe) else ():
@@ -133,7 +133,7 @@ def lock_content(plan: "Plan") -> dict[str, Any]:
 
 
 def _published(plan: "Plan", artifacts: Mapping[str, Artifact]) -> dict[str, Path]:
-    """Place in the run folder to what is there of an artifact, as the stages that were made say, then the outputs."""
+    """The path of an artifact by its name in the run folder: as the stages publish it, then the outputs."""
     recipe, paths = plan.recipe, dict[str, Path]()
     stages = {name: recipe.stages[name] for name in artifacts}
     for name, artifact in artifacts.items():

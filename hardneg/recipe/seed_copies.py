@@ -1,4 +1,4 @@
-"""`seeds:` of a recipe: trainings are made once a seed, and so is all that needs what they make; the rest is made once.
+"""`seeds:` of a recipe: trainings run once a seed, and so does all that depends on them; the rest runs once.
 
 A copy of a stage is the stage with its seed, so it has the key that it has where the seed is written into the recipe.
 """
@@ -53,7 +53,7 @@ Seeds = Annotated[_Seeds, BeforeValidator(_listed)]
 
 
 def seed_problems(stages: Mapping[str, StageSpec], tree: Mapping[str, Any], seeds: _Seeds) -> list[str]:
-    """What is wrong with `seeds` beside these stages, one line each; `tree`: what is written of them."""
+    """The problems of `seeds` with these stages, one line each; `tree`: the recipe as written."""
     problems = []
     for number, name in enumerate(seeds.stages):
         if name not in stages:
@@ -74,7 +74,7 @@ def over_seeds(recipe: "Recipe", seeds: _Seeds) -> "Recipe":
     """The recipe with a copy for each seed of every stage that one decides; outputs are those of the first seed.
 
     Raises:
-        RecipeError: a verb keeps the name of another stage where it does not say so.
+        RecipeError: a verb refers to another stage in a field that is no reference.
     """
     seeded = _seeded(recipe.stages, seeds)
     stages = dict(_copied(recipe.stages, seeded, _drawing(recipe.stages, seeds)))
@@ -149,7 +149,7 @@ def _name_problems(stages: Mapping[str, StageSpec], seeded: SeededStages) -> Ite
 def _copied(
     stages: Mapping[str, StageSpec], seeded: SeededStages, drawing: Iterable[str]
 ) -> Iterator[tuple[str, StageSpec]]:
-    """All stages in their order, the copies of one behind each other."""
+    """All stages in their order, the copies of each one after another."""
     for name, spec in stages.items():
         if name not in seeded.copies:
             named = any(target in seeded.copies for _, target, _ in spec.references())

@@ -13,7 +13,7 @@ _REPLACES = {
     "warmup_ratio": {"warmup_steps"},
     "warmup_steps": {"warmup_ratio"},
 }
-"""Other ways to say how long a training or its warm-up is: what is said later replaces them."""
+"""Other ways to set how long a training or its warm-up is: the later one replaces them."""
 
 
 def apply_settings(tree: Mapping[str, Any], settings: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
@@ -39,7 +39,7 @@ def apply_settings(tree: Mapping[str, Any], settings: Sequence[str]) -> tuple[di
 
 
 def replaced(changes: Mapping[str, Any]) -> set[str]:
-    """The keys that a mapping sets back, as it says the same in another way."""
+    """The keys that a mapping's own replace, as they set the same thing in another way."""
     written = {key for key, value in changes.items() if isinstance(value, int | float | str)}
     return set().union(*(_REPLACES[key] for key in written & _REPLACES.keys())) - changes.keys()
 
@@ -47,7 +47,7 @@ def replaced(changes: Mapping[str, Any]) -> set[str]:
 def _without_strays(
     changed: dict[str, Any], before: Mapping[str, Any], settings: Sequence[str], problems: list[str]
 ) -> dict[str, Any]:
-    """The tree less the stages that a misspelt `--set stages.NAME.KEY=...` has begun: no one says what they are."""
+    """The tree less the stages that a misspelt `--set stages.NAME.KEY=...` has begun: they have no verb."""
     known, stages = before.get("stages"), changed.get("stages")
     if not isinstance(known, Mapping) or not isinstance(stages, Mapping):
         return changed

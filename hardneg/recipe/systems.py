@@ -14,7 +14,7 @@ SYSTEM = "system"
 _No = Literal[False]
 _STAGES = "stages"
 Rank = tuple[bool, int, int]
-"""Whether a preset brought it, the tree that did, and the place within."""
+"""Whether a preset brought it, the number of its tree, and the position within."""
 _TABLES = ("runs", "training")
 
 
@@ -75,7 +75,7 @@ class _Search(BaseModel):
 
 
 class _System(BaseModel):
-    """What a system's mapping may say.
+    """The mapping of a system.
 
     name: what it is called in tables. index: the index to search, where it has none of its own. encode: options of its
     own index. searches: by what their stages' names end in. evaluation, report: the stages with its rows.
@@ -93,7 +93,7 @@ class _System(BaseModel):
 
 @dataclass(frozen=True)
 class _Row:
-    """A stage's label in a field of the stage that makes the table; `asked`: the recipe says which stage that is."""
+    """A stage's label in a field of the stage that makes the table; `stated`: the recipe names that stage."""
 
     owner: str
     end: str
@@ -107,7 +107,7 @@ class _Row:
 
 @dataclass
 class Systems:
-    """The systems of a recipe: `defaults.system`, and what is told of them.
+    """The systems of a recipe: `defaults.system`, and their problems.
 
     order: that of the rows. origins: gets the path as it is written of each stage that a system stands for. problems:
     gets one line each.
@@ -119,7 +119,7 @@ class Systems:
     problems: list[str]
 
     def expand(self, stages: Mapping[str, Any]) -> dict[str, Any]:
-        """The stages, and behind each with a `system` those that it stands for; what is written is laid over them."""
+        """The stages, and after each with a `system` those that it stands for; what is written is laid over them."""
         expanded: dict[str, Any] = {}
         rows: list[_Row] = []
         for name, stage in stages.items():

@@ -17,7 +17,7 @@ _LEADING_ZERO = re.compile(r"[-+]?0[0-9_]")
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe, and a key given twice is a mistake instead of the last one winning."""
+    """A safe loader, for which a repeated key is a mistake instead of the last one winning."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Hashable] = set()
@@ -26,7 +26,7 @@ class _Loader(yaml.SafeLoader):
                 continue  # `<<`: the keys of another mapping, which those here go before
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, Hashable):
-                break  # the base class says so
+                break  # the base class raises
             if key in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"the key {key!r} stands here for the second time", key_node.start_mark
@@ -55,7 +55,7 @@ class _OtherNumber(yaml.constructor.ConstructorError):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Safe, and without anchors."""
+    """A safe dumper without anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

@@ -1,6 +1,6 @@
 """Several processes as one: which of them this is, what they share, and how they wait for each other.
 
-`torchrun` and `accelerate launch` tell a process its place in the environment. Alone, every function here
+`torchrun` and `accelerate launch` set a process's rank in the environment. Alone, every function here
 returns at once what it was given, and torch is not imported.
 """
 
@@ -63,7 +63,7 @@ class World:
 
 
 def world() -> World:
-    """The place that the launcher gave to this process."""
+    """The rank and size that the launcher gave to this process."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size < 2 or "RANK" not in os.environ:
         return World()
@@ -229,10 +229,10 @@ def gather(part: "Tensor", total: int, here: World | None = None) -> "Tensor":
         part: [n, d], or [n, T, d] with a T of the process's own, this process's share of `total` rows; rows beyond the
             share are left out.
         total: rows in all.
-        here: this process's place among those that share; `World()` shares with none. By default all do.
+        here: this process among those that share; `World()` shares with none. By default all do.
 
     Returns:
-        [total, d], or [total, T, d] with the largest T, zeros behind the others.
+        [total, d], or [total, T, d] with the largest T, zeros after the others.
     """
     here = here or world()
     if here.size == 1:

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 @contextmanager
 def float32_products(device: "torch.device", tf32: bool = False) -> Iterator[None]:
-    """Has products on a GPU multiply as said inside, whatever was set outside; other devices know one way alone.
+    """Sets the precision of products on a GPU inside the block, whatever was set outside; other devices have one.
 
-    TF32 keeps 10 of the 23 bits behind a number's point, and is several times as fast.
+    TF32 keeps 10 of the 23 bits of a mantissa, and is several times as fast.
 
     Raises:
-        UsageError: TF32 is asked for on a device that has none.
+        UsageError: TF32 is requested on a device that has none.
     """
     if device.type != "cuda":
         if tf32:

@@ -1,4 +1,4 @@
-"""Memory that is freed and soon asked for again: kept by the process meanwhile, where the C library lets it."""
+"""Memory that is freed and soon allocated again: kept by the process meanwhile, where the C library lets it."""
 
 import ctypes
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _depth = 0
 
 @contextmanager
 def freed_memory_kept() -> Iterator[None]:
-    """Inside, large blocks that are freed stay with the process, to be given out again; at the end they go back.
+    """Inside, large blocks that are freed stay with the process, to be reused; at the end they go back.
 
     By itself glibc gives a block of 32 MiB or more back to the system when it is freed. The next one of that size is
     then cleared page by page as it is first written, which for a transformer's passes on a CPU costs as much as some of

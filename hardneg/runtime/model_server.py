@@ -1,4 +1,4 @@
-"""Requests to a server that holds a model: tried again while it may help, given up at a deadline; its key is not told.
+"""Requests to a model's server: retried while it may help, given up at a deadline; its key is never shown.
 
 For plugins, which depend on httpx; nothing else here needs it.
 """
@@ -41,7 +41,7 @@ class _Passing(Exception):
 class Endpoint:
     """Where to ask and with what.
 
-    url: what paths are put behind. key: the API key; None is none. said: what each request says, `model` among it.
+    url: of the server, before the paths. key: the API key or None. said: fields of every request, with `model`.
     timeout: seconds in which the server must begin to answer, and go on. deadline: seconds for a request with all its
     attempts. connections: requests under way at a time.
     """
@@ -94,7 +94,7 @@ class ModelServer:
         self._http = httpx.Client(headers=headers, timeout=endpoint.timeout, limits=limits)
 
     def post(self, path: str, body: Mapping[str, Any], mebibytes: int, ended: Event | None = None) -> bytes:
-        """What the server answers to a request of what `endpoint.said` says, and `body`.
+        """The server's answer to a request with the fields of `endpoint.said` and `body`.
 
         Attempts come at growing and random intervals, and not before the server's `Retry-After`; none begins once
         `ended` is set. mebibytes: that an answer may have.
@@ -186,7 +186,7 @@ class ModelServer:
 
 
 def _first_line(text: str) -> str:
-    """What a body says first, in printable characters: `error.message`, `message`, `detail`, or the line itself."""
+    """The message in a body, in printable characters: `error.message`, `message`, `detail`, or the line itself."""
     try:
         body = json.loads(text)
         error = body.get("error", body.get("message", body.get("detail", text)))
@@ -198,7 +198,7 @@ def _first_line(text: str) -> str:
 
 
 def _seconds(header: str | None, date: str | None = None) -> float:
-    """What `Retry-After` asks for: seconds, or a date by the server's own clock, which `Date` tells."""
+    """The seconds of `Retry-After`: a number, or a date by the server's own clock (`Date`)."""
     try:
         return max(0.0, float(header or 0))
     except ValueError:

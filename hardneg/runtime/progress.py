@@ -1,4 +1,4 @@
-"""How long steps tell what they are doing, without the library talking to a terminal itself; what they take."""
+"""Progress of long steps, reported without the library talking to a terminal; seconds by operation."""
 
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -53,7 +53,7 @@ class Silent:
 
 
 class Lines:
-    """Tells progress by lines, at most one in ten seconds over all tasks: what is done, the rate, the time left.
+    """Reports progress by lines, at most one in ten seconds over all tasks: what is done, the rate, the time left.
 
     tell: takes a line. clock: seconds.
     """
@@ -63,7 +63,7 @@ class Lines:
 
     @contextmanager
     def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Task]:
-        """A task that is told by lines while it runs; its rate when ten seconds have shown it."""
+        """A task reported by lines while it runs; its rate once ten seconds have shown it."""
         yield _LinesTask(self, title, total, unit, done, done)
 
     def note(self, text: str) -> None:

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 SEED = 42
-"""What is drawn by where nothing else is said."""
+"""The default seed."""
 
 
 def derive_seed(seed: int, *names: object) -> int:

@@ -81,7 +81,7 @@ def test_rates_of_a_cpu_are_never_used_for_gpus(tmp_path: Path) -> None:
     path = tmp_path / "cpu.json"
     path.write_text(json.dumps({"device": "a CPU", "encode": [vars(SMALL)], "tokenise": 1e6}))
     assert named(str(path), machines=3).devices == 3
-    with pytest.raises(UsageError, match=r"cpu\.json holds rates of a CPU.*rates NAME, one of .*h100"):
+    with pytest.raises(UsageError, match=r"cpu\.json holds rates of a CPU.*rates to one of .*h100"):
         named(str(path), gpus=8)
     remember(this_cpu(), RateFile(device="a CPU", encode=(SMALL,), tokenise=1e6, search={"dimension": 1, "scores": 1}))
     with pytest.raises(UsageError, match="gpus 2: this machine has no GPU"):
@@ -104,7 +104,7 @@ def test_rates_of_a_gpu_are_never_used_for_a_cpu(tmp_path: Path) -> None:
 def test_names_of_data_sheets_are_read_in_any_case() -> None:
     assert named("rtx-4090").gpu == "RTX 4090" and named("A100", 2, 8).processes == 16
     assert all(sheet.capacity >= 16e9 for sheet in SHEETS.values())
-    with pytest.raises(UsageError, match=r"rates h10: no file of that name; say one of a10, a100, h100"):
+    with pytest.raises(UsageError, match=r"rates h10: no file of that name; give one of a10, a100, h100"):
         named("h10")
 
 

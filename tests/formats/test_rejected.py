@@ -34,7 +34,7 @@ def test_a_miner_that_tells_nothing_leaves_no_file(tmp_path):
     assert list(recorded([plain, plain], path)) == [plain, plain]
     assert list(recorded([], path)) == []
     assert not path.exists()
-    with pytest.raises(ArtifactError, match="mine with a miner that tells what it drops, such as denoised"):
+    with pytest.raises(ArtifactError, match="mine with a miner that reports what it drops, such as denoised"):
         drop_batches(path)
 
 

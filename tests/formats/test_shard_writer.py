@@ -61,7 +61,7 @@ def test_shards_at_a_url_leave_the_list_alone_here(tmp_path: Path) -> None:
     again = written(tmp_path / "b", 7, shards=3, url=url)
     assert (tmp_path / "far/shard-00001/index").stat().st_mtime_ns == before, "an equal one stands there"
     assert again.shards.listed == found.shards.listed
-    with pytest.raises(ArtifactError, match="far/shard-00000: is a shard of something else: name another place, or"):
+    with pytest.raises(ArtifactError, match="far/shard-00000: is a shard of something else: name another URL, or"):
         written(tmp_path / "c", vectors=VECTORS + 1, shards=3, url=url)
 
 

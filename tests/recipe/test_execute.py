@@ -54,10 +54,8 @@ def test_all_steps_run_once(finished):
 @pytest.mark.parametrize(("told", "lines"), [(60, 0), (0, 0), (61, 1)])
 def test_a_dataset_of_another_size_than_the_recipe_tells_is_noted(finished, told, lines):
     notes = again(*finished[1:3], [f"sizes.documents={told}"], until="dataset")[1]
-    assert (
-        len([line for line in notes if line.startswith("60 documents, where the recipe's") and "says 61" in line])
-        == lines
-    )
+    noted = [line for line in notes if line.startswith("60 documents, where the recipe's") and "is 61: " in line]
+    assert len(noted) == lines
 
 
 def test_the_report_shows_what_was_found_for_each_query(finished):
@@ -178,12 +176,11 @@ def test_a_damaged_artifact_is_made_again_with_a_note(finished):
 def test_a_failing_stage_leaves_the_rest(finished, tmp_path, monkeypatch):
     _, path, _, _, _ = finished
     store = Store(tmp_path / "store")
-    from hardneg.verbs import mine
 
     def full(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(mine, "write_negatives", full)
+    monkeypatch.setattr("hardneg.formats.negatives.write_negatives", full)
     with pytest.raises(ArtifactError, match="disk is full"):
         again(path, store)
     monkeypatch.undo()
@@ -242,7 +239,7 @@ def test_manifests_tell_what_trials_decided(finished, tmp_path, monkeypatch):
     assert not [name for name, made in outcome.artifacts.items() if "choices" in made.facts]
     monkeypatch.setattr("hardneg.encoders.speed.fastest.WORTH_A_TRIAL", 1)
     monkeypatch.setattr("hardneg.store.speed_trials._known", {})
-    monkeypatch.setattr("hardneg.store.speed_trials._found", lambda *_: "bf16")
+    monkeypatch.setattr("hardneg.store.speed_trials._tried", lambda *_: "bf16")
     made = execute(plan, Store(tmp_path), Options(until="start-index", device="cpu"), Watcher()).artifacts
     choices = made["start-index"].facts["choices"]
     assert [subject.split(" ")[0] for subject in choices] == ["inference", "attention", "products"]

@@ -75,7 +75,7 @@ def test_no_examples_are_no_table(stored, tmp_path):
 
 
 def test_a_miner_without_a_record_is_told(stored, tmp_path):
-    with pytest.raises(ArtifactError, match="mine with a miner that tells what it drops"):
+    with pytest.raises(ArtifactError, match="mine with a miner that reports what it drops"):
         content(stored, tmp_path, {"denoising": {"negatives": {"CE": "x"}}}, negatives__CE="dense")
 
 

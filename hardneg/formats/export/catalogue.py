@@ -97,7 +97,7 @@ def read_form(form: str, path: Path, lookup: TextLookup) -> Iterator[Negatives]:
 
     Raises:
         UsageError: the form is unknown or the file's ending is not one of its own.
-        DataError: naming the place, where a row is not of the form.
+        DataError: a row is not of the form; the message names its line.
     """
     check_form(form, path)
     if form == OWN:

@@ -1,4 +1,4 @@
-"""One query with the texts of its documents, on the way out; texts found again in the corpus, on the way in.
+"""One query with the texts of its documents, for writing; the lookup of texts in the corpus, for reading.
 
 Files of such rows are JSON Lines, one JSON list, or Parquet: written whole or not at all, read as a stream.
 """
@@ -101,7 +101,7 @@ def _row(item: Negatives, query: str, documents: Mapping[str, Document], options
 
 @dataclass
 class TextLookup:
-    """Finds queries and documents by their texts; what is not found is counted in `counts`.
+    """Finds queries and documents by their texts; misses are counted in `counts`.
 
     Of equal texts the first in the collection is taken.
     """
@@ -161,7 +161,7 @@ def negatives_of(
     negatives: Sequence[str | None],
     scores: Sequence[float] | None = None,
 ) -> Negatives:
-    """A record of what was found; the ids that are None are passed over with their scores."""
+    """A record of the matched documents; ids that are None are skipped with their scores."""
     values = np.full(len(negatives), np.nan, np.float32) if scores is None else np.asarray(scores, np.float32)
     kept = [number for number, doc_id in enumerate(negatives) if doc_id is not None]
     doc_ids = [doc_id for doc_id in negatives if doc_id is not None]
@@ -237,18 +237,18 @@ def _writing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[str, JsonObject]]:
-    """The place (`file:line`) and the object of each line."""
+    """The location (`file:line`) and the object of each line."""
     for number, line in read_lines(path):
         yield f"{path}:{number}", json_row(path, number, line)
 
 
 def read_json_list(path: Path) -> Iterator[tuple[str, JsonObject]]:
-    """The place (`file:line`) and the object of each element of one JSON list, as a stream."""
+    """The location (`file:line`) and the object of each element of one JSON list, as a stream."""
     return ((f"{path}:{number}", row) for number, row in read_array(path))
 
 
 def read_parquet(path: Path) -> Iterator[tuple[str, JsonObject]]:
-    """The place and the values of each row."""
+    """The location and the values of each row."""
     number = 0
     try:
         with parquet.ParquetFile(path) as file:

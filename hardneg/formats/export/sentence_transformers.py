@@ -51,13 +51,13 @@ def _triplets(rows: Iterable[ExportRow], options: WriteOptions, counts: Counts) 
 
 
 def write_n_tuples(path: Path, rows: Iterable[ExportRow], options: WriteOptions, counts: Counts) -> int:
-    """One row for each positive; those with fewer negatives than asked for are left out and counted.
+    """One row for each positive; those with fewer negatives than requested are left out and counted.
 
     Raises:
-        UsageError: the number of negatives is not given, or not one query has so many.
+        UsageError: the number of negatives is not set, or no query has so many.
     """
     if options.negatives is None or options.negatives < 1:
-        raise UsageError("n-tuple: every row has the same number of negatives; say how many")
+        raise UsageError("n-tuple: every row has the same number of negatives; set it")
     names = [f"negative_{i + 1}" for i in range(options.negatives)]
     columns = [(name, _TEXT) for name in ("anchor", "positive", *names)] + [_SCORES] * options.scores
     return _write(path, _n_tuples(rows, names, options, counts), pa.schema(columns))
@@ -104,7 +104,7 @@ def _pairs(rows: Iterable[ExportRow]) -> Iterator[tuple[ExportRow, str, float]]:
 
 
 def _scored(scores: list[float], options: WriteOptions, counts: Counts) -> bool:
-    """Whether a row can be written: where scores are asked for, all must be there."""
+    """Whether a row can be written: with scores, all of them must be there."""
     missing = options.scores and not np.isfinite(scores).all()
     counts[_UNSCORED] += missing
     return not missing

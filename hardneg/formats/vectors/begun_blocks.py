@@ -1,4 +1,4 @@
-"""What is made of a block that is not finished, kept about twice a minute: a kill costs no more than that."""
+"""The results of an unfinished block, saved about twice a minute: a kill costs no more than that."""
 
 import logging
 import time
@@ -15,7 +15,7 @@ from hardneg.records.encoded import Encoded, SparseRows, TokenVectors
 from hardneg.store.atomic_write import replacing
 
 SECONDS = 30.0
-"""After which what was made of a block is kept."""
+"""Between two saves of an unfinished block."""
 clock = time.monotonic
 _log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ _Part = tuple[NDArray[np.int64], Encoded]
 
 
 class BegunBlock:
-    """The parts of a block that are made, in any order: the places of their items, int64 [n], and what these became.
+    """The encoded parts of a block, in any order: the positions of their items, int64 [n], and the results.
 
     An item becomes a number, a vector, weights of terms, or vectors of tokens. count: how many items the block has.
     """
@@ -38,13 +38,13 @@ class BegunBlock:
 
     @property
     def missing(self) -> int:
-        """How many items are not made."""
+        """How many items are not encoded yet."""
         return self.count - sum(len(positions) for positions, _ in self._parts)
 
     def left(self, batches: Iterable[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
-        """Those of the block's batches of places that are not made as a whole.
+        """The batches of positions that are not complete.
 
-        What is known of a place in these is forgotten. So each batch is computed as it is without a stop.
+        What is known of a position in these is dropped: each batch is computed whole, as in a run without a stop.
         """
         owner, left = np.full(self.count, -1), []
         for number, (positions, _) in enumerate(self._parts):
@@ -59,11 +59,11 @@ class BegunBlock:
 
     @property
     def due(self) -> bool:
-        """Whether what was made is to be added now."""
+        """Whether it is time to save."""
         return self._folder is not None and clock() - self._since >= SECONDS
 
     def add(self, positions: NDArray[np.int64], encoded: Encoded) -> None:
-        """Adds what the items at some places became; where that is due, all that was added is kept."""
+        """Adds the results of some items; saves all that was added where that is due."""
         self._parts.append((positions, encoded))
         if self.due:
             self.keep()

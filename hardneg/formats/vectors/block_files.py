@@ -16,7 +16,7 @@ _JOURNAL, _FACTS = "blocks.journal", "facts.json"
 
 @dataclass(frozen=True)
 class BlockFiles:
-    """What a block became: the bytes of its files by name, and what its making counted."""
+    """The result of a block: the bytes of its files by name, and its counts."""
 
     files: Mapping[str, bytes]
     facts: Mapping[str, float]
@@ -54,14 +54,14 @@ class BlockFolder:
         return [path for number in range(count) if (path := self._path(number, name)).exists()]
 
     def facts(self, count: int) -> Counter[str]:
-        """What the making of blocks 0 to `count` has counted, summed. Raises as `paths`."""
+        """The counts of blocks 0 to `count`, summed. Raises as `paths`."""
         total = Counter[str]()
         for path in self.paths(_FACTS, count):
             total.update(json.loads(path.read_text(encoding="utf-8")))
         return total
 
     def release(self) -> None:
-        """Closes this writer's journal; what it says stays."""
+        """Closes this writer's journal; its records stay."""
         self._journal.release()
 
     def _path(self, number: int, name: str) -> Path:

@@ -184,7 +184,7 @@ class FlatVectors:
         return self._mapped(0)
 
     def read(self, start: int, stop: int, space: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
-        """An aligned copy of rows `start` to `stop`: float32 [n, d], in `space` if given; leaves no pages mapped."""
+        """An aligned copy of rows `start` to `stop`: float32 [n, d], in `space` or new; leaves no pages mapped."""
         rows = max(0, min(stop, self.count) - start)
         block = np.empty((rows, self.dimension), dtype="<f4") if space is None else space[:rows]
         done = 0
@@ -220,7 +220,7 @@ class FlatVectors:
 
     @contextmanager
     def _file(self, number: int) -> Iterator[Path]:
-        """The file of a shard's vectors, which are as many as the list says; there to be opened inside the block."""
+        """The file of a shard's vectors, checked against the list; it can be opened inside the block."""
         with self.shards.here(number) as folder:
             path = folder / "index"
             if number not in self._checked and len(self.shards.listed) > 1:

@@ -37,7 +37,7 @@ class Journal:
         self.file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
 
     def add(self, *numbers: int) -> None:
-        """Says that a block is safely on disk."""
+        """Records that a block is safely on disk."""
         record = " ".join(map(str, numbers))
         os.write(self.file, f"\n{record} {_checksum(record)}\n".encode())
 
@@ -59,7 +59,7 @@ class Journal:
         self.release()
 
     def release(self) -> None:
-        """Closes this writer's own file; what it says stays."""
+        """Closes this writer's own file; its records stay."""
         if self.file >= 0:
             os.close(self.file)
         self.file = -1

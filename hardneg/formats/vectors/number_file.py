@@ -102,7 +102,7 @@ class NumberLine:
         return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, self.dtype), *parts])
 
     def take(self, positions: NDArray[np.int64]) -> NDArray[Any]:
-        """A copy of the numbers at places, int64 [n], through memory maps."""
+        """A copy of the numbers at these positions, int64 [n], through memory maps."""
         taken = np.empty(len(positions), self.dtype)
         for number, mine, there in self.pieces.owned(positions):
             with self._file(number) as file:

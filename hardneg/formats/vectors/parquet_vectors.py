@@ -33,7 +33,7 @@ class ParquetVectors:
 
     @classmethod
     def open(cls, path: Path) -> "ParquetVectors":
-        """The file, its columns told by type and name.
+        """Opens the file; its columns are recognised by type and name.
 
         Raises:
             DataError: it is damaged, has no row, or no column, or several, of ids or of vectors.

@@ -14,7 +14,7 @@ _EXTRA = 'pip install "hardneg[remote]" for s3, or the package of fsspec for ano
 
 
 def is_url(path: str) -> bool:
-    """Whether a place is a URL, not a path."""
+    """Whether a location is a URL, not a path."""
     return "://" in path or path.startswith("file:")
 
 
@@ -92,7 +92,7 @@ def check_url(url: str) -> None:
 
 @contextmanager
 def _opened(url: str) -> Iterator[tuple[Any, str]]:
-    """The file system of a URL, and the place in it; what goes wrong there, in one line."""
+    """The file system of a URL, and the path in it; its errors become ours, in one line."""
     check_url(url)
     import fsspec  # type: ignore[import-untyped]
 

@@ -1,4 +1,4 @@
-"""Shards of URLs on this machine: fetched when they are asked for, checked, and dropped when others need the room."""
+"""Remote shards cached on this machine: fetched on demand, checked, and evicted when others need the room."""
 
 import fcntl
 import os
@@ -18,7 +18,7 @@ from hardneg.store.digest import digest, file_digest
 from hardneg.store.speed_trials import cache_folder
 
 ROOM = "HARDNEG_SHARD_BYTES"
-"""The variable that says how many bytes of shards may be kept; by default half of what is free on that disk."""
+"""The environment variable with the bytes of shards that may be kept; by default half of what is free on that disk."""
 
 _NAME = re.compile(r"[0-9a-f]{32}")
 _FILES = re.compile(r"[a-z][a-z.]*")
@@ -52,10 +52,10 @@ class ShardCache:
     def folder(self, url: str, size: int, name: str) -> Iterator[Path]:
         """The folder of the shard at a URL, whose files have so many bytes and are named by a digest.
 
-        It is kept inside the block, and then at least until two others were asked for.
+        It is kept inside the block, and then at least until two others are fetched.
 
         Raises:
-            ArtifactError: it cannot be fetched, or is not what was said.
+            ArtifactError: it cannot be fetched, or its digest or size differs.
         """
         if not _NAME.fullmatch(name):
             raise ArtifactError(f"{url}: {name!r} is no digest: encode the corpus again")

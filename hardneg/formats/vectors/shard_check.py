@@ -1,4 +1,4 @@
-"""Whether shards at URLs are still what a list says, which is told by reading them there."""
+"""Whether shards at URLs are still what their list declares, checked by reading every byte there."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A folder of shards, closed: what stands beside the list is put together from what the shards say."""
+"""The folder of an index in shards: the `shard.json` of each, and the files that are joined from the shards'."""
 
 import json
 import os
@@ -30,7 +30,7 @@ _INT = "<i8"
 
 @dataclass(frozen=True)
 class Closed:
-    """A complete shard, here or at a URL, and what its `shard.json` says of it."""
+    """A complete shard, here or at a URL, and the content of its `shard.json`."""
 
     location: str
     said: dict[str, Any]
@@ -65,7 +65,7 @@ class Closed:
         return closed
 
     def check_sizes(self) -> None:
-        """Compares the sizes of a far shard's files with what it says of them, without reading them.
+        """Compares the sizes of a remote shard's files with those in its `shard.json`, without reading them.
 
         Raises:
             ArtifactError: one is not there, or was cut short.
@@ -86,7 +86,7 @@ class Closed:
         return name in self.said["files"]
 
     def listed(self, location: str) -> Shard:
-        """How a list names it, at this place."""
+        """Its entry in a list, with this location."""
         files = self.said["files"]
         return Shard(location, self.rows, sum(file["bytes"] for file in files.values()), digest(files))
 

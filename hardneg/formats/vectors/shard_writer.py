@@ -84,6 +84,6 @@ def _put(closed: Closed, url: str) -> Closed:
         put_shard(Path(closed.location), url)
         there = Closed(url, closed.said)
     elif there.said["files"] != closed.said["files"]:
-        raise ArtifactError(f"{url}: is a shard of something else: name another place, or remove it")
+        raise ArtifactError(f"{url}: is a shard of something else: name another URL, or remove it")
     shutil.rmtree(closed.location)
     return there

@@ -1,7 +1,7 @@
 """An index in shards: whole index folders of its rows' ranges, in the rows' order, beside it or at URLs.
 
 `shards.json` lists them and is written last. Beside it stands what an index in one folder has, but for the large files:
-those lie in the shards, each of which can be opened by itself and says in `shard.json`, written last, what it holds.
+those lie in the shards, each of which can be opened by itself; its `shard.json`, written last, lists what it holds.
 """
 
 import json
@@ -52,7 +52,7 @@ def even_cut(parts: int, rows: int, shards: int | None, most: int | None) -> lis
     Args:
         parts: what cannot be cut, such as blocks of rows, or the rows themselves.
         rows: how many rows they have in all.
-        shards: into how many shards; None: as `most` says.
+        shards: into how many shards; None: as many as `most` needs.
         most: how many rows a shard is to have at most; None or 0: one shard has all.
     """
     count = shards if shards is not None else -(-rows // (most or max(1, rows)))
@@ -70,7 +70,7 @@ class Shards:
 
     @classmethod
     def of(cls, folder: Path) -> "Shards | None":
-        """What a folder says of its shards; None where it is one itself.
+        """The shards that a folder lists; None where it is one itself.
 
         Raises:
             ArtifactError: the list is damaged, or a newer hardneg wrote it.
@@ -121,7 +121,7 @@ class Shards:
         """The folder of a shard, fetched where it is at a URL; it stays inside the block, what was opened longer.
 
         Raises:
-            ArtifactError: it cannot be had, or is not what the list says.
+            ArtifactError: it cannot be fetched, or is not what the list declares.
         """
         shard = self.listed[number]
         if is_url(shard.location):
@@ -146,7 +146,7 @@ class Pieces:
         return int(self.first[-1])
 
     def spans(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
-        """From `start` to `stop`: the number of each piece with the places in it, from and to."""
+        """From `start` to `stop`: the number of each piece, and the range in it."""
         number = int(np.searchsorted(self.first, start, "right")) - 1
         while start < stop:
             begin, end = int(self.first[number]), min(stop, int(self.first[number + 1]))
@@ -155,7 +155,7 @@ class Pieces:
             start, number = end, number + 1
 
     def owned(self, positions: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
-        """Of places int64 [n]: the number of each piece that has some, which of them, and where they are in it."""
+        """For positions int64 [n]: each piece that has some, the indices of these, and their positions in the piece."""
         owner = np.searchsorted(self.first, positions, "right") - 1
         for number in np.unique(owner):
             mine = np.flatnonzero(owner == number)

@@ -26,7 +26,7 @@ from hardneg.records.types import SparseRows
 from hardneg.store.atomic_write import replace_text, replacing
 
 SHAPE = "sparse.json"
-"""The file that says that a folder holds weights of terms."""
+"""The file that marks a folder of term weights."""
 
 _JOURNAL = "sparse.journal"
 _BLOCKS = "sparse.blocks"
@@ -130,7 +130,7 @@ class SparseWriter(BlockWriter):
 
 
 def _shape(folder: Path) -> tuple[int, int]:
-    """How many rows and terms a folder says it has."""
+    """The numbers of rows and terms in a folder's shape file."""
     try:
         said = json.loads((folder / SHAPE).read_text())
         return int(said["rows"]), int(said["terms"])
@@ -253,7 +253,7 @@ class SparseStore:
         Raises:
             ArtifactError: what is there is damaged.
         """
-        where = "among the rows that were asked for"
+        where = "among the requested rows"
         begins, ends = self.offsets[rows], self.offsets[rows + 1]
         self._check(begins, ends, where)
         positions, offsets = ranges(begins, ends)[0], np.append(0, np.cumsum(ends - begins))

@@ -1,7 +1,7 @@
 """A vector for each token on disk: what a late-interaction encoder makes of a corpus.
 
 `index` holds the vectors of all tokens, one document after the other, as `FlatWriter` writes vectors.
-`offsets.npy`, int64 [N + 1], says at which of them each document begins; `docid` has the id of each document.
+`offsets.npy`, int64 [N + 1], has the first row of each document; `docid` has the id of each document.
 """
 
 from collections.abc import Iterator, Sequence
@@ -59,7 +59,7 @@ class TokenWriter(BlockWriter):
 
         Raises:
             UsageError: the documents are not in the folder, or their vectors have another dimension.
-            ArtifactError: a document has more or fewer vectors than was said, or one is not finite.
+            ArtifactError: a document has more or fewer vectors than `offsets`, or one is not finite.
         """
         stop = start_row + len(documents)
         if start_row < 0 or stop > self.count:
@@ -121,7 +121,7 @@ class TokenStore:
             raise ArtifactError(f"{path}: its numbers {fault}: encode the corpus again")
         if offsets[-1] != len(vectors):
             reason = f"{offsets[-1]} vectors, but {folder / 'index'} holds {len(vectors)}"
-            raise ArtifactError(f"{path}: tells of {reason}: encode the corpus again")
+            raise ArtifactError(f"{path}: is for {reason}: encode the corpus again")
         if len(vectors.doc_ids) != len(offsets) - 1:
             reason = f"{len(vectors.doc_ids)} ids for {len(offsets) - 1} documents"
             raise ArtifactError(f"{folder / DOC_IDS}: {reason}: encode the corpus again")

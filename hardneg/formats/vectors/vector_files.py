@@ -18,7 +18,7 @@ NUMPY, PARQUET = b"\x93NUMPY", b"PAR1"
 
 
 class VectorFile(Protocol):
-    """Vectors and the id of each, in one order, read anew each time they are asked for.
+    """Vectors and the id of each, in one order, read anew on each pass.
 
     unit: what the ids are numbered by, `line` or `row`.
     """
@@ -34,7 +34,7 @@ class VectorFile(Protocol):
         """That of all vectors."""
 
     def ids(self) -> Iterator[tuple[int, str]]:
-        """The id of each vector, behind the number of its line or row."""
+        """The number of each line or row, and the id of its vector."""
 
     def where(self, number: int) -> str:
         """The file, and in it the id of that number, in words."""
@@ -43,7 +43,7 @@ class VectorFile(Protocol):
         """All vectors, float32 [n, d], n no more than `ROWS`.
 
         Raises:
-            DataError: with its place, a vector that is not finite or of another dimension.
+            DataError: a vector, named by its line or row, is not finite or of another dimension.
         """
 
 
@@ -79,7 +79,7 @@ def _beginning(path: Path) -> bytes:
 
 
 def check_finite(block: NDArray[np.float32], where: Callable[[int], str]) -> None:
-    """Checks float32 [n, d]; `place` says where a row of it stands. Raises DataError where one is not finite."""
+    """Checks float32 [n, d]; `where` names the line or row of a vector. Raises DataError where one is not finite."""
     if not (finite := np.isfinite(block).all(axis=1)).all():
         raise DataError(f"{where(int(np.argmin(finite)))}: the vector is not finite; encode it again")
 
@@ -87,10 +87,10 @@ def check_finite(block: NDArray[np.float32], where: Callable[[int], str]) -> Non
 def check_ids(file: VectorFile) -> int:
     """How many ids there are.
 
-    Eight bytes an id are held: hashes tell which may be repeated, a second pass which are.
+    Eight bytes an id are held: hashes find candidates for repeats, a second pass confirms them.
 
     Raises:
-        DataError: there is none; or one, with its place, is repeated, empty or has white space.
+        DataError: there is none; or one, named by its line or row, is repeated, empty or has white space.
     """
     parts = list[NDArray[np.uint64]]()
     for block in in_blocks(file.ids()):

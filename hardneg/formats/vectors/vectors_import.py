@@ -1,4 +1,4 @@
-"""Vectors that another program made, streamed into a dense index, in their own order or in that of given ids."""
+"""Vectors that another program made, streamed into a dense index, in their own order or in that of a list of ids."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ def import_vectors(file: VectorFile, folder: Path, progress: Progress) -> int:
 class VectorOwners:
     """Whose vectors are wanted, in order.
 
-    ids: all of them. rows: gives the place of each id among them. what: what they are, such as `document`.
+    ids: all of them. rows: looks up the position of each id among them. what: what they are, such as `document`.
     """
 
     ids: Sequence[str]
@@ -75,7 +75,7 @@ def arrange_vectors(
 
 
 def _rows(file: VectorFile, wanted: VectorOwners) -> NDArray[np.int64]:
-    """The place of each of the file's ids among the wanted ones, int64 [N], -1 for others."""
+    """The position of each of the file's ids among the wanted ones, int64 [N], -1 for others."""
     parts = [wanted.rows([name for _, name in block]) for block in in_blocks(file.ids())]
     rows = np.concatenate([np.empty(0, np.int64), *parts])
     there = np.zeros(len(wanted.ids), bool)
@@ -88,7 +88,7 @@ def _rows(file: VectorFile, wanted: VectorOwners) -> NDArray[np.int64]:
 
 
 def _blocks(file: VectorFile) -> Iterator[NDArray[np.float32]]:
-    """The file's, of which one at least must tell texts apart."""
+    """The file's vectors; raises DataError at the end where all of them are zero."""
     rows, distinct = 0, False
     for block in file.blocks():
         rows, distinct = rows + len(block), distinct or bool(block.any())

@@ -252,7 +252,7 @@ def functions() -> Iterator[str]:
     for kind in (Where, recommending.TrialOptions):
         yield f"### `{kind.__name__}`\n\n{_docstring(kind)}\n"
     yield "## Results\n"
-    made = [mined.MinedNegatives, results.FoundRun, results.BuiltIndex, results.TrainedModel, evaluation.Evaluation]
+    made = [mined.MinedNegatives, results.RankedRun, results.BuiltIndex, results.TrainedModel, evaluation.Evaluation]
     made += [analyzing.AnalysisResult, recommending.RecommendedNegatives]
     for kind in (*made, recipes.ChosenRecipe, recipes.RecipePlan, recipes.RunFolder):
         yield f"### `{kind.__name__}`\n\n{_docstring(kind)}\n"

@@ -4,18 +4,18 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from hardneg.api.analyzing import analyze as analyze
-from hardneg.api.evaluation import Evaluation
 from hardneg.api.dataset_argument import Dataset
+from hardneg.api.evaluation import Evaluation
+from hardneg.api.mined import MinedNegatives
 from hardneg.api.model_argument import Model
 from hardneg.api.qrels_argument import AnyQrels
-from hardneg.api.run_argument import AnyRun
-from hardneg.api.run_argument import Runs
-from hardneg.api.mined import MinedNegatives
 from hardneg.api.recipes import recipe as recipe
 from hardneg.api.recommending import recommend as recommend
 from hardneg.api.results import BuiltIndex
-from hardneg.api.results import FoundRun
+from hardneg.api.results import RankedRun
 from hardneg.api.results import TrainedModel
+from hardneg.api.run_argument import AnyRun
+from hardneg.api.run_argument import Runs
 from hardneg.api.workplace import Settings
 from hardneg.doors.browse.calling import browse as browse
 from hardneg.doors.hub.push import push as push
@@ -138,7 +138,7 @@ def fuse(
     engine: str | Mapping[str, Any] = 'local',
     seed: int = 42,
     progress: bool | Progress = False,
-) -> FoundRun:
+) -> RankedRun:
     """Make one run of several: by sums of scores or ranks, by turns, the first run first (zip), or as ranx does it.
 
     Args:
@@ -263,7 +263,7 @@ def rerank(
     engine: str | Mapping[str, Any] = 'local',
     seed: int = 42,
     progress: bool | Progress = False,
-) -> FoundRun:
+) -> RankedRun:
     """Score the best documents of a run anew, query and document together.
 
     Scores are kept by content in the user's cache: the same again, or more of it, is quick.
@@ -304,7 +304,7 @@ def search(
     engine: str | Mapping[str, Any] = 'local',
     seed: int = 42,
     progress: bool | Progress = False,
-) -> FoundRun:
+) -> RankedRun:
     """Search a corpus for the queries of one split and write a TREC run; or an index, for vectors of queries.
 
     Args:

@@ -109,8 +109,8 @@ def list_options(mining: Mapping[str, Any]) -> dict[str, Any]:
     from hardneg.mining.choosing import compares
     from hardneg.registry.plugins import configure
 
-    found: list[object] = []
-    for kind, given in (("miners", mining["miner"]), *(("filters", each) for each in mining.get("filters", ()))):
+    plugins: list[object] = []
+    for kind, setting in (("miners", mining["miner"]), *(("filters", each) for each in mining.get("filters", ()))):
         with suppress(PluginError):  # the recipe's check tells it
-            found.append(configure(kind, parse_setting(given)))
-    return {"positives": True} if compares(*found) else {}
+            plugins.append(configure(kind, parse_setting(setting)))
+    return {"positives": True} if compares(*plugins) else {}

@@ -43,7 +43,7 @@ Stages = Mapping[str, tuple[str, Mapping[str, Any]]]
 _FILES = ("qrels", "queries", "corpus", "withheld")
 
 
-def analyze(name: str, **given: Any) -> "AnalysisResult":
+def analyze(name: str, **arguments: Any) -> "AnalysisResult":
     """Runs an analysis on results of functions, files, or a finished run folder.
 
     Args:
@@ -57,18 +57,18 @@ def analyze(name: str, **given: Any) -> "AnalysisResult":
         UsageError: it has no such field, or one is missing.
     """
     kind: type[Analysis] = load_plugin("analyses", name_of("name", name))
-    beside = [asked.rstrip("?") for asked in kind.asks if asked != "stages"]
-    known = [*kind.model_fields, *beside, *(["run_folder"] if "stages" in kind.asks else []), *Where.__annotations__]
-    if unknown := [f"{each}: {no_such_option(each, known)}" for each in given if each not in known]:
+    extra = [ask.rstrip("?") for ask in kind.asks if ask != "stages"]
+    known = [*kind.model_fields, *extra, *(["run_folder"] if "stages" in kind.asks else []), *Where.__annotations__]
+    if unknown := [f"{each}: {no_such_option(each, known)}" for each in arguments if each not in known]:
         raise UsageError("\n".join(f"analyze {name}: {line}" for line in unknown))
-    place = Workplace.of({key: given[key] for key in Where.__annotations__ if key in given})  # type: ignore[arg-type]
-    own = {**_files(given, place.store), "device": place.device, "seed": place.seed}
-    stages = stages_of(Path(given["run_folder"]), place.store) if "run_folder" in given else {}
-    fields = {key: _named(kind, key, given[key], place.store) for key in kind.model_fields if key in given}
-    analysis = checked(kind, fields, {stage: found[0] for stage, found in stages.items()}, lambda field: field)
+    workplace = Workplace.of({key: arguments[key] for key in Where.__annotations__ if key in arguments})  # type: ignore[arg-type]
+    own = {**_files(arguments, workplace.store), "device": workplace.device, "seed": workplace.seed}
+    stages = stages_of(Path(arguments["run_folder"]), workplace.store) if "run_folder" in arguments else {}
+    fields = {key: _named(kind, key, arguments[key], workplace.store) for key in kind.model_fields if key in arguments}
+    analysis = checked(kind, fields, {stage: numbers[0] for stage, numbers in stages.items()}, lambda field: field)
     with plugin_errors([analysis]):
-        found = analysis.measure(files_of(analysis, {**given, **own}, stages, place.progress))
-    return AnalysisResult(name, found, analysis)
+        numbers = analysis.measure(files_of(analysis, {**arguments, **own}, stages, workplace.progress))
+    return AnalysisResult(name, numbers, analysis)
 
 
 def checked(
@@ -82,32 +82,32 @@ def checked(
     try:
         return kind.model_validate(kind.arranged(fields, kinds))
     except ValidationError as error:
-        told = [_told(kind, item, flag) for item in mistakes(error)]
-        raise UsageError("\n".join(f"analyze {kind.name}: {line}" for line in told)) from None
+        problems = [_problem_line(kind, item, flag) for item in mistakes(error)]
+        raise UsageError("\n".join(f"analyze {kind.name}: {line}" for line in problems)) from None
 
 
-def _told(kind: type[Analysis], item: Any, flag: Callable[[str], str]) -> str:
+def _problem_line(kind: type[Analysis], item: Any, flag: Callable[[str], str]) -> str:
     """A mistake with its field; one of the whole says itself which field it is about."""
     line = complaint(item)
     field_name, rest = (str(item["loc"][0]), line) if item["loc"] else line.partition(": ")[::2]
     return f"{flag(field_name)}: {rest}" if field_name in kind.model_fields else line
 
 
-def files_of(analysis: Analysis, given: Mapping[str, Any], stages: Stages, progress: "Progress") -> Files:
+def files_of(analysis: Analysis, arguments: Mapping[str, Any], stages: Stages, progress: "Progress") -> Files:
     """What an analysis reads: the files that its fields name, and what was given beside."""
     named = {path: name for path, name, _ in analysis.references()}
     alone = [Path(name) for path, name in named.items() if "." not in path]
     return Files(
         named,
         labels={str(path): label for path, label in run_labels(alone).items()},
-        judged=given.get("qrels"),
-        topics=given.get("queries"),
-        corpus=given.get("corpus"),
-        hidden=given.get("withheld"),
+        judged=arguments.get("qrels"),
+        topics=arguments.get("queries"),
+        corpus=arguments.get("corpus"),
+        hidden=arguments.get("withheld"),
         stages=stages,
-        device=given.get("device"),
-        relevance_level=given.get("relevance_level", 1),
-        seed=given.get("seed", SEED),
+        device=arguments.get("device"),
+        relevance_level=arguments.get("relevance_level", 1),
+        seed=arguments.get("seed", SEED),
         progress=progress,
     )
 
@@ -116,45 +116,47 @@ def stages_of(run_folder: Path, store: "Store") -> Stages:
     """Kind and facts of each stage of a run folder. Raises DataError where it is none."""
     from hardneg.recipe.run_folder import artifacts_of
 
-    found = artifacts_of(run_folder, store)
-    return {name: (artifact.artifact_type, artifact.facts) for name, artifact in found.items()}
+    artifacts = artifacts_of(run_folder, store)
+    return {name: (artifact.artifact_type, artifact.facts) for name, artifact in artifacts.items()}
 
 
-def _named(kind: type[Analysis], name: str, given: Any, store: "Store") -> Any:
+def _named(kind: type[Analysis], name: str, value: Any, store: "Store") -> Any:
     """The value of a field: of one that refers to artifacts, the paths of what was given."""
     marks = [mark for mark in kind.model_fields[name].metadata if isinstance(mark, Reference)]
     if not marks:
-        return given
-    if "run" in marks[0].artifact_types and isinstance(given, list | tuple):
-        return {label: str(path) for label, path in labelled_runs(given, store).items()}
-    return _path(given, store)
+        return value
+    if "run" in marks[0].artifact_types and isinstance(value, list | tuple):
+        return {label: str(path) for label, path in labelled_runs(value, store).items()}
+    return _path(value, store)
 
 
-def _path(given: Any, store: "Store") -> Any:
-    if isinstance(given, Evaluation):
+def _path(field_value: Any, store: "Store") -> Any:
+    if isinstance(field_value, Evaluation):
         return str(
-            keep_content(store, "given-metrics", lambda folder: write_metrics(folder / METRICS, given.measured)).path
+            keep_content(
+                store, "given-metrics", lambda folder: write_metrics(folder / METRICS, field_value.measured)
+            ).path
             / METRICS
         )
-    if isinstance(given, Mapping) and is_run(given):
-        return str(run_file(given, store))
-    if isinstance(given, Mapping):
-        return {label: _path(value, store) for label, value in given.items()}
-    return os.fspath(given) if isinstance(given, os.PathLike) else given
+    if isinstance(field_value, Mapping) and is_run(field_value):
+        return str(run_file(field_value, store))
+    if isinstance(field_value, Mapping):
+        return {label: _path(value, store) for label, value in field_value.items()}
+    return os.fspath(field_value) if isinstance(field_value, os.PathLike) else field_value
 
 
-def _files(given: Mapping[str, Any], store: "Store") -> dict[str, Path]:
+def _files(arguments: Mapping[str, Any], store: "Store") -> dict[str, Path]:
     """The files of judgements and texts; those in memory are written into the store."""
-    found = {name: given[name] for name in _FILES if given.get(name) is not None}
-    return {name: _file(name, value, store) for name, value in found.items()}
+    values = {name: arguments[name] for name in _FILES if arguments.get(name) is not None}
+    return {name: _file(name, value, store) for name, value in values.items()}
 
 
-def _file(name: str, given: Any, store: "Store") -> Path:
-    if isinstance(given, str | os.PathLike):
-        return Path(os.fspath(given)).expanduser()
+def _file(name: str, value: Any, store: "Store") -> Path:
+    if isinstance(value, str | os.PathLike):
+        return Path(os.fspath(value)).expanduser()
     if name not in ("qrels", "withheld"):
-        return keep_content(store, f"given-{name}", partial(_write_texts, name, given)).path / f"{name}.jsonl"
-    judged = named_qrels(given)
+        return keep_content(store, f"given-{name}", partial(_write_texts, name, value)).path / f"{name}.jsonl"
+    judged = named_qrels(value)
     if not isinstance(judged, dict):
         return Path(str(judged))
     rows = (Judgement(query_id, doc_id, grade) for query_id, of in judged.items() for doc_id, grade in of.items())
@@ -163,9 +165,9 @@ def _file(name: str, given: Any, store: "Store") -> Path:
     )
 
 
-def _write_texts(name: str, given: Mapping[str, Any], folder: Path) -> None:
+def _write_texts(name: str, texts: Mapping[str, Any], folder: Path) -> None:
     def lines() -> Iterator[str]:
-        for each, text in given.items():
+        for each, text in texts.items():
             row = text if isinstance(text, Mapping) else {"text": text}
             yield json.dumps({"_id": each, **row}, ensure_ascii=False) + "\n"
 
@@ -178,19 +180,19 @@ class AnalysisResult:
     """What an analysis has measured; found: the numbers, as JSON holds them."""
 
     name: str
-    found: Any = field(repr=False)
+    numbers: Any = field(repr=False)
     analysis: Analysis = field(repr=False)
 
     def to_dict(self) -> Any:
         """The numbers."""
-        return self.found
+        return self.numbers
 
     def to_pandas(self) -> Any:
         """The table as a `pandas.DataFrame` of texts. Raises MissingDependency where pandas is not installed."""
         from hardneg.api.arrow_tables import frame_of_rows
         from hardneg.report.table import cell
 
-        table = self.analysis.table(self.found)
+        table = self.analysis.table(self.numbers)
         names = [cell(column).text for column in table.columns]
         return frame_of_rows([dict(zip(names, (cell(each).text for each in row), strict=True)) for row in table.rows])
 
@@ -201,12 +203,12 @@ class AnalysisResult:
             UsageError: something else stands there, and `overwrite` is not given.
         """
         with writing("AnalysisResult.draw", paths, overwrite) as files:
-            self.analysis.draw(self.found, files)
+            self.analysis.draw(self.numbers, files)
 
     def _repr_html_(self) -> str:
         with TemporaryDirectory() as folder:
             drawn = Path(folder) / "figure.svg"
-            self.analysis.draw(self.found, [drawn])
+            self.analysis.draw(self.numbers, [drawn])
             svg = drawn.read_text("utf-8")
-        tables: Sequence[Any] = self.analysis.tables(self.found)
-        return html_section(Section("", tables, self.analysis.explain(self.found), svg[svg.find("<svg") :]))
+        tables: Sequence[Any] = self.analysis.tables(self.numbers)
+        return html_section(Section("", tables, self.analysis.explain(self.numbers), svg[svg.find("<svg") :]))

@@ -49,8 +49,8 @@ def _line(row: dict[str, str]) -> str:
     try:
         line.encode()
     except UnicodeEncodeError as error:
-        told = f"the text of {row['_id']!r:.60} has half a character, {error.object[error.start]!r}"
-        raise DataError(f"dataset: {told}, which no file can hold; mend or leave it out") from error
+        problem = f"the text of {row['_id']!r:.60} has half a character, {error.object[error.start]!r}"
+        raise DataError(f"dataset: {problem}, which no file can hold; mend or leave it out") from error
     return line
 
 

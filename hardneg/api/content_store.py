@@ -24,27 +24,27 @@ def keep_content(store: Store, kind: str, write: Callable[[Path], object]) -> Ar
         try:
             write(folder)
             origin = {"stage": kind, "content": tree_digest(folder), "name": kind}
-            return keep_made(store, kind, origin, lambda place: _move(folder, place))
+            return keep_result(store, kind, origin, lambda target: _move(folder, target))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
             (store.root / "locks" / name).unlink(missing_ok=True)
 
 
-def keep_made(
+def keep_result(
     store: Store, kind: str, origin: Mapping[str, Any], make: Callable[[Path], Mapping[str, Any] | None]
 ) -> Artifact:
     """The artifact of an origin, made in an empty folder unless the store has it; `make` may return its facts."""
     key = digest({name: value for name, value in origin.items() if name != "name"})
     with store.lock(key):
         store.recover(key)
-        if found := _found(store, key):
-            return found
+        if artifact := _kept(store, key):
+            return artifact
         store.discard(key)
         facts = make(store.workspace(key))
         return store.commit(key, kind, facts or {}, origin)
 
 
-def _found(store: Store, key: str) -> Artifact | None:
+def _kept(store: Store, key: str) -> Artifact | None:
     try:
         return store.find(key)
     except NotOurs:

@@ -21,48 +21,50 @@ and qrels as such tables or as dicts."""
 _FORMS = "give beir:FOLDER or another plugin's name, a folder in BEIR's form, a datasets.Dataset, or a dict"
 
 
-def named_dataset(given: Dataset, store: Store) -> str:
+def named_dataset(dataset: Dataset, store: Store) -> str:
     """The dataset as a recipe names it; one in memory is written into the store, under its content.
 
     Raises:
         UsageError: it is none of the forms that a dataset may have.
         DataError: one in memory has a mistake; each is told with its place.
     """
-    if isinstance(given, os.PathLike) or (isinstance(given, str) and _is_folder(given)):
-        return f"beir:{os.fspath(given)}"
-    if isinstance(given, str):
-        return name_of("dataset", given)
-    collection = collection_of(given)
-    made = keep_content(store, "given-collection", lambda folder: write_beir(collection, folder))
-    return f"beir:{made.path}"
+    if isinstance(dataset, os.PathLike) or (isinstance(dataset, str) and _is_folder(dataset)):
+        return f"beir:{os.fspath(dataset)}"
+    if isinstance(dataset, str):
+        return name_of("dataset", dataset)
+    collection = collection_of(dataset)
+    artifact = keep_content(store, "given-collection", lambda folder: write_beir(collection, folder))
+    return f"beir:{artifact.path}"
 
 
-def collection_of(given: Any) -> WholeCollection:
+def collection_of(dataset: Any) -> WholeCollection:
     """The collection that tables or dicts are. Raises as `named_dataset`."""
-    if is_table(given):
-        return PairTables(by_split(given))
-    if not isinstance(given, Mapping) or not given:
-        raise UsageError(f"dataset: cannot read {given!r:.60}; {_FORMS}")
-    if all(map(is_table, given.values())) and not {"corpus", "queries", "qrels"} & set(given):
-        return PairTables(by_split(given))
-    corpus = given.get("corpus")
-    return BeirTables.of(given) if is_table(corpus) or is_table(_first(corpus)) else MemoryCollection.of(given)
+    if is_table(dataset):
+        return PairTables(by_split(dataset))
+    if not isinstance(dataset, Mapping) or not dataset:
+        raise UsageError(f"dataset: cannot read {dataset!r:.60}; {_FORMS}")
+    if all(map(is_table, dataset.values())) and not {"corpus", "queries", "qrels"} & set(dataset):
+        return PairTables(by_split(dataset))
+    corpus = dataset.get("corpus")
+    return BeirTables.of(dataset) if is_table(corpus) or is_table(_first(corpus)) else MemoryCollection.of(dataset)
 
 
-def split_of(given: Dataset, wanted: str | None, usual: str) -> str:
+def split_of(dataset: Dataset, wanted: str | None, usual: str) -> str:
     """The split that is wanted; else the usual one, or the only one of a dataset in memory."""
-    if wanted is not None or isinstance(given, str | os.PathLike):
+    if wanted is not None or isinstance(dataset, str | os.PathLike):
         return wanted or usual
-    known = collection_of(given).splits()
+    known = collection_of(dataset).splits()
     return known[0] if len(known) == 1 else usual
 
 
-def _is_folder(given: str) -> bool:
+def _is_folder(dataset: str) -> bool:
     try:
-        return find_file(Path(given), "corpus.jsonl") is not None
+        return find_file(Path(dataset), "corpus.jsonl") is not None
     except (OSError, ValueError) as error:
-        raise UsageError(f"dataset: {given!r:.60} is no name ({getattr(error, 'strerror', error)}); {_FORMS}") from None
+        raise UsageError(
+            f"dataset: {dataset!r:.60} is no name ({getattr(error, 'strerror', error)}); {_FORMS}"
+        ) from None
 
 
-def _first(given: Any) -> Any:
-    return next(iter(given.values()), None) if isinstance(given, Mapping) else None
+def _first(dataset: Any) -> Any:
+    return next(iter(dataset.values()), None) if isinstance(dataset, Mapping) else None

@@ -52,14 +52,14 @@ class Evaluation:
         """
         from hardneg.api.arrow_tables import frame_of_rows
 
-        told = self.to_dict()
+        content = self.to_dict()
         none = (None, None)
         return frame_of_rows(
             [
                 {"run": label, "metric": metric, "mean": mean, "low": low, "high": high}
-                for label, means in told["metrics"].items()
+                for label, means in content["metrics"].items()
                 for metric, mean in means.items()
-                for low, high in [told["intervals"][label][metric] or none]
+                for low, high in [content["intervals"][label][metric] or none]
             ]
         )
 
@@ -87,5 +87,5 @@ class Evaluation:
     def _repr_html_(self) -> str:
         tests = "".join(map(html_table, tests_by_metric(self._content)))
         metrics = enumerate(self._content.metrics)
-        figures = (means_graphic(self._content, metric, f"means-{place}") for place, metric in metrics)
+        figures = (means_graphic(self._content, metric, f"means-{number}") for number, metric in metrics)
         return html_section(systems_section(self._content)) + html_graphics(figures) + tests

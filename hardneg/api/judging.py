@@ -66,12 +66,12 @@ class Judge:
         from hardneg.evaluation.metrics_json import Measured
 
         cutoffs, notes = answer_cutoffs(names), list[str]()
-        found = self._by_answers(runs, cutoffs, notes.append)
+        scored = self._by_answers(runs, cutoffs, notes.append)
         if by_judgements := [name for name in names if name not in cutoffs]:
             scoring = _Judging(self._judgements(), by_judgements, self.level, self._documents, notes.append)
             judged = scoring.of(runs, starting)
-            found = {label: {**scores, **found.get(label, {})} for label, scores in judged.items()}
-        scores = {label: {name: scores[name] for name in names} for label, scores in found.items()}
+            scored = {label: {**scores, **scored.get(label, {})} for label, scores in judged.items()}
+        scores = {label: {name: scores[name] for name in names} for label, scores in scored.items()}
         return Measured(scores, notes=tuple(dict.fromkeys(notes)))
 
     @property
@@ -95,21 +95,21 @@ class Judge:
         if not cutoffs:
             return {}
         if (collection := self.collection) is None:
-            told = f"{next(iter(cutoffs))} needs the answers of a dataset: give {{dataset}} and {{split}}"
-            raise UsageError(told, "dataset", "split")
+            problem = f"{next(iter(cutoffs))} needs the answers of a dataset: give {{dataset}} and {{split}}"
+            raise UsageError(problem, "dataset", "split")
         answers, cuts = PassageAnswers.of(collection, self.split, self.match), list(cutoffs.values())
-        asked = answers.query_ids
-        found: dict[str, Scores] = {}
+        query_ids = answers.query_ids
+        scores: dict[str, Scores] = {}
         for label, path in runs.items():
             run = read_run(path)
-            found[label] = answer_coverage(run, answers, asked, cuts)
-            for line in run_notes(label, run, set(asked), [*cutoffs], self._documents):
+            scores[label] = answer_coverage(run, answers, query_ids, cuts)
+            for line in run_notes(label, run, set(query_ids), [*cutoffs], self._documents):
                 note(line)
-        without = len(collection.queries(self.split)) - len(asked)
+        without = len(collection.queries(self.split)) - len(query_ids)
         for reason, count in {**answers.left_out, "questions without answers": without}.items():
             if count:
                 note(f"{reason}: {count}")
-        return found
+        return scores
 
 
 @dataclass(frozen=True)
@@ -128,18 +128,18 @@ class _Judging:
         from hardneg.evaluation.notes import judgement_notes, run_notes
         from hardneg.formats.runs import read_run
 
-        found: dict[str, Scores] = {}
+        scores: dict[str, Scores] = {}
         for label, path in runs.items():
             run = read_run(path)
             for line in run_notes(label, run, self.qrels, self.names, self.documents):
                 self.note(line)
-            if not found:
+            if not scores:
                 with starting():
                     warm_up(self.names)
-            found[label] = evaluate(run, self.qrels, self.names, self.level)
+            scores[label] = evaluate(run, self.qrels, self.names, self.level)
         for line in judgement_notes(self.qrels, self.names, self.level):
             self.note(line)
-        return found
+        return scores
 
 
 def tested(measured: "Measured", baselines: Sequence[str], level: float, design: "Design") -> "Measured":

@@ -26,11 +26,11 @@ def _shortest_tail(path: Path, namesakes: Sequence[Path]) -> str:
 
 def known_baselines(names: Iterable[str], labels: Sequence[str]) -> list[str]:
     """The labels of the runs to compare with. Raises UsageError where one is not among the runs."""
-    found = list(names)
-    for name in found:
+    baselines = list(names)
+    for name in baselines:
         if name not in labels:
             raise UsageError(f"baseline {name} is not among the runs: {', '.join(labels)}")
-    return found
+    return baselines
 
 
 def known_metrics(names: Sequence[str]) -> list[str]:

@@ -8,10 +8,10 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from hardneg.api.argument_values import at_least_one, file_path
-from hardneg.api.content_store import keep_made
+from hardneg.api.content_store import keep_result
 from hardneg.api.notebook import ROWS, caption, cut
 from hardneg.api.output_files import writing
-from hardneg.api.results import ROWS_FILE, Made, TextSource
+from hardneg.api.results import ROWS_FILE, StoredResult, TextSource
 from hardneg.formats.negatives import NegativesFile, read_negatives
 from hardneg.records.layout import NEGATIVES
 from hardneg.records.types import Negatives
@@ -35,7 +35,7 @@ class KnowsScores(Protocol):
 
 
 @dataclass(frozen=True)
-class MinedNegatives(Made):
+class MinedNegatives(StoredResult):
     """Negatives by query; `path` is the file of the form `hardneg`. Iterating streams them, in the split's order."""
 
     source: TextSource = field(repr=False)
@@ -58,14 +58,14 @@ class MinedNegatives(Made):
         return len(self.rows)
 
     def __getitem__(self, query_id: str) -> "QueryNegatives":
-        found = self.rows[self._places[query_id]]
-        return QueryNegatives(**{each.name: getattr(found, each.name) for each in fields(found)}, source=self.source)
+        row = self.rows[self._rows_by_query[query_id]]
+        return QueryNegatives(**{each.name: getattr(row, each.name) for each in fields(row)}, source=self.source)
 
     def __contains__(self, query_id: object) -> bool:
-        return isinstance(query_id, str) and query_id in self._places
+        return isinstance(query_id, str) and query_id in self._rows_by_query
 
     @cached_property
-    def _places(self) -> dict[str, int]:
+    def _rows_by_query(self) -> dict[str, int]:
         return {query_id: row for row, query_id in enumerate(self.rows.query_ids)}
 
     def write(
@@ -117,10 +117,10 @@ class MinedNegatives(Made):
         at_least_one("negatives", negatives)
         options = {"form": form, "negatives": negatives, "scores": scores, "split": self.source.split}
         origin = {"stage": "rows", "inputs": {"negatives": self.key}, "options": options, "name": "rows"}
-        made = keep_made(
+        artifact = keep_result(
             self.source.store, "rows", origin, lambda folder: self._write_rows(folder, form, negatives, scores)
         )
-        return dataset_of(made.path / ROWS_FILE)
+        return dataset_of(artifact.path / ROWS_FILE)
 
     def _write_rows(self, folder: Path, form: str, negatives: int, scores: bool) -> Mapping[str, int]:
         from hardneg.api.arrow_tables import write_parquet_rows
@@ -154,8 +154,8 @@ class MinedNegatives(Made):
 
     def __repr__(self) -> str:
         queries, negatives = (int(self.facts.get(name, 0)) for name in ("queries", "negatives"))
-        told = f"{counted(queries, 'query')} of split {self.source.split}, {counted(negatives, 'negative')}"
-        return f"MinedNegatives({self.name!r}, {told}, {self.path})"
+        size = f"{counted(queries, 'query')} of split {self.source.split}, {counted(negatives, 'negative')}"
+        return f"MinedNegatives({self.name!r}, {size}, {self.path})"
 
     def _repr_html_(self) -> str:
         shown = self.rows[:ROWS]
@@ -165,7 +165,7 @@ class MinedNegatives(Made):
         rows = [
             [
                 texts.get(item.query_id, item.query_id),
-                *(contents[found[0]] if found else "–" for found in (item.positives, item.negatives)),
+                *(contents[doc_ids[0]] if doc_ids else "–" for doc_ids in (item.positives, item.negatives)),
                 str(len(item.negatives)),
             ]
             for item in shown
@@ -189,9 +189,9 @@ class QueryNegatives(Negatives):
         rows = [["positive", doc_id, texts.get(doc_id, ""), "–"] for doc_id in self.positives]
         pairs = zip(shown, self.scores.tolist(), strict=False)
         rows += [["negative", doc_id, texts.get(doc_id, ""), f"{score:.4f}"] for doc_id, score in pairs]
-        asked = (self.source.queries([self.query_id]) if self.source else {}).get(self.query_id, "")
-        told = f"{self!r}{f': {cut(asked)}' if asked else ''}{f'; the first {_SHOWN} negatives' if more > 0 else ''}"
-        return caption(told, Table(["is", "document", "text", "score"], rows, words=3))
+        text = (self.source.queries([self.query_id]) if self.source else {}).get(self.query_id, "")
+        title = f"{self!r}{f': {cut(text)}' if text else ''}{f'; the first {_SHOWN} negatives' if more > 0 else ''}"
+        return caption(title, Table(["is", "document", "text", "score"], rows, words=3))
 
 
 def mined_in(

@@ -38,7 +38,7 @@ class ModelScores:
 
     plan: "Plan"
     outcome: "Outcome"
-    place: Workplace
+    workplace: Workplace
     index: str
     run: str
 
@@ -48,12 +48,12 @@ class ModelScores:
         from hardneg.formats.runs import stream_run
         from hardneg.indexes.positive_scores import scores_in_run
 
-        found = scores_in_run(mined, stream_run(self.outcome.artifacts[self.run].path / RUN))
-        if any(np.isnan(values).any() for values in found.values()):
-            self._fill(found, mined)
-        return found
+        scores = scores_in_run(mined, stream_run(self.outcome.artifacts[self.run].path / RUN))
+        if any(np.isnan(values).any() for values in scores.values()):
+            self._fill(scores, mined)
+        return scores
 
-    def _fill(self, found: "PositiveScores", mined: MinedNegatives) -> None:
+    def _fill(self, scores: "PositiveScores", mined: MinedNegatives) -> None:
         from hardneg.encoders.inference import EncodeOptions
         from hardneg.encoders.open.resolved import load_encoder
         from hardneg.indexes.kernels.max_passage import pooled
@@ -61,14 +61,14 @@ class ModelScores:
         from hardneg.indexes.positive_scores import fill_from_model
 
         encoder, folder = (
-            load_encoder(self.plan.recipe.model, self.place.device),
+            load_encoder(self.plan.recipe.model, self.workplace.device),
             self.outcome.artifacts[self.index].path,
         )
         options, source = EncodeOptions(precision="fp32"), mined.source
         searcher = pooled(open_store(folder), folder, source.collection.corpus.doc_ids)
 
         def encode(texts: Sequence[str]) -> "Encoded":
-            return encoder.encode(texts, "query", options, self.place.progress)
+            return encoder.encode(texts, "query", options, self.workplace.progress)
 
         queries = source.collection.queries(source.split)
-        fill_from_model(found, mined, queries, source.collection, encode, searcher)
+        fill_from_model(scores, mined, queries, source.collection, encode, searcher)

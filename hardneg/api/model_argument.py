@@ -14,19 +14,19 @@ Model = str | Path | Any
 `MultiVectorEncoder`."""
 
 
-def named_model(given: Model, store: Store) -> str:
+def named_model(argument: Model, store: Store) -> str:
     """The model as a recipe names it; a live one is written into the store, under its content.
 
     Raises:
         UsageError: it is nothing that a model may be.
     """
-    if isinstance(given, str | os.PathLike):
-        return name_of("model", os.fspath(given))
-    if not hasattr(given, "save_pretrained") or not hasattr(given, "tokenizer"):
+    if isinstance(argument, str | os.PathLike):
+        return name_of("model", os.fspath(argument))
+    if not hasattr(argument, "save_pretrained") or not hasattr(argument, "tokenizer"):
         raise UsageError(
-            f"model: cannot use {given!r:.60}; give a folder, a hub id, or a model of sentence-transformers"
+            f"model: cannot use {argument!r:.60}; give a folder, a hub id, or a model of sentence-transformers"
         )
-    return str(keep_content(store, "given-model", lambda folder: _save(given, folder)).path)
+    return str(keep_content(store, "given-model", lambda folder: _save(argument, folder)).path)
 
 
 def _save(model: Any, folder: Path) -> None:
@@ -36,8 +36,8 @@ def _save(model: Any, folder: Path) -> None:
         model.save_pretrained(str(folder), create_model_card=False)
 
 
-def model_name(given: Model) -> str:
+def model_name(argument: Model) -> str:
     """How results call a model: its name without its place, the name of a result, or a live one's class."""
-    if isinstance(given, str | Path):
-        return Path(str(given).partition(":")[2] or given).name
-    return str(getattr(given, "name", type(given).__name__))
+    if isinstance(argument, str | Path):
+        return Path(str(argument).partition(":")[2] or argument).name
+    return str(getattr(argument, "name", type(argument).__name__))

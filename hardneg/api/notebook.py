@@ -25,8 +25,8 @@ def html_table(table: Table) -> str:
 
 def html_section(section: Section) -> str:
     """The tables, what explains them, and the figure, which hardneg has drawn."""
-    told = [section.lead, section.explained, *section.lines]
-    texts = "".join(f"<p>{escape(text)}</p>" for text in told if text)
+    parts = [section.lead, section.explained, *section.lines]
+    texts = "".join(f"<p>{escape(text)}</p>" for text in parts if text)
     return "".join(map(html_table, section.tables)) + texts + section.svg
 
 
@@ -48,9 +48,9 @@ def cut(text: str) -> str:
 
 
 def _cells(row: Iterable[object], words: int) -> Iterable[str]:
-    for place, content in enumerate(row):
-        found = cell(content)  # type: ignore[arg-type]
-        text = escape(cut(found.text) + found.marks)
-        shown = f"<b>{text}</b>" if found.strong else text
-        shown += f"<br><small>{escape(found.note)}</small>" if found.note else ""
-        yield f'<td style="text-align:{"left" if place < words else "right"}">{shown}</td>'
+    for column, content in enumerate(row):
+        shown_cell = cell(content)  # type: ignore[arg-type]
+        text = escape(cut(shown_cell.text) + shown_cell.marks)
+        shown = f"<b>{text}</b>" if shown_cell.strong else text
+        shown += f"<br><small>{escape(shown_cell.note)}</small>" if shown_cell.note else ""
+        yield f'<td style="text-align:{"left" if column < words else "right"}">{shown}</td>'

@@ -12,25 +12,25 @@ AnyQrels = str | Path | Mapping[str, Mapping[str, int] | Iterable[str]]
 """A file in TREC's or BEIR's form; or grades by document id, or a list of the relevant ones, by query id."""
 
 
-def named_qrels(given: AnyQrels | None) -> Path | Qrels | None:
+def named_qrels(qrels: AnyQrels | None) -> Path | Qrels | None:
     """A file, or checked judgements.
 
     Raises:
         UsageError: it is neither.
         DataError: an id is none, or a grade is no whole number; all such are told, with their query.
     """
-    if given is None:
+    if qrels is None:
         return None
-    if isinstance(given, str | os.PathLike):
-        return Path(os.fspath(given)).expanduser()
-    if not isinstance(given, Mapping):
-        raise UsageError(f"qrels: cannot read {given!r:.60}; give a file, or grades by document id by query id")
-    if not given:
+    if isinstance(qrels, str | os.PathLike):
+        return Path(os.fspath(qrels)).expanduser()
+    if not isinstance(qrels, Mapping):
+        raise UsageError(f"qrels: cannot read {qrels!r:.60}; give a file, or grades by document id by query id")
+    if not qrels:
         raise UsageError("qrels is empty; give grades by document id by query id")
     with Mistakes("qrels") as mistakes:
         judged = {
-            query_id: dict(graded(f"[{query_id!r}]", found, mistakes))
-            for query_id, found in given.items()
+            query_id: dict(graded(f"[{query_id!r}]", judged_documents, mistakes))
+            for query_id, judged_documents in qrels.items()
             if mistakes.takes_id("", query_id)
         }
     return judged

@@ -64,9 +64,9 @@ class ChosenRecipe:
         """
         from hardneg.recipe.estimate import estimate
 
-        place = Workplace.of(where)
-        made = self._planned(place)
-        return RecipePlan(made, tuple(estimate(made, place.store)))
+        workplace = Workplace.of(where)
+        planned = self._planned(workplace)
+        return RecipePlan(planned, tuple(estimate(planned, workplace.store)))
 
     def check(self, **where: Unpack[Where]) -> "tuple[Need, ...]":
         """All that a run would need, looked up and not fetched; what cannot be had says so in `missing`.
@@ -76,11 +76,11 @@ class ChosenRecipe:
         """
         from hardneg.recipe.needs import needs
 
-        problems, place = list[HardnegError](), Workplace.of(where)
-        found = tuple(needs(self._planned(place, problems)))
-        if problems and not any(need.missing for need in found):
+        problems, workplace = list[HardnegError](), Workplace.of(where)
+        needed = tuple(needs(self._planned(workplace, problems)))
+        if problems and not any(need.missing for need in needed):
             raise problems[0]
-        return found
+        return needed
 
     def run(
         self,
@@ -104,14 +104,14 @@ class ChosenRecipe:
         """
         from hardneg.recipe.run_folder import COMMAND, default_folder, inputs_of, names, publish
 
-        place = Workplace.of(where)
-        made = self._planned(place)
-        folder = default_folder(made.recipe.name, made.recipe.preset) if output is None else file_path(output, "output")
-        target, words = Target(folder, folder=True, names=names(made), marked_by=LOCK), Words("output", writer="{}")
-        Outputs(COMMAND, [target], inputs_of(made.recipe), place.store, overwrite, words=words).check()
-        outcome = place.make(made, until, force)
-        publish(made, outcome.artifacts, place.store, folder)
-        return RunFolder(made.recipe.name, folder, outcome.artifacts, outcome.ran)
+        workplace = Workplace.of(where)
+        plan = self._planned(workplace)
+        folder = default_folder(plan.recipe.name, plan.recipe.preset) if output is None else file_path(output, "output")
+        target, words = Target(folder, folder=True, names=names(plan), marked_by=LOCK), Words("output", writer="{}")
+        Outputs(COMMAND, [target], inputs_of(plan.recipe), workplace.store, overwrite, words=words).check()
+        outcome = workplace.make(plan, until, force)
+        publish(plan, outcome.artifacts, workplace.store, folder)
+        return RunFolder(plan.recipe.name, folder, outcome.artifacts, outcome.ran)
 
     def _repr_html_(self) -> str:
         from hardneg.recipe.load import load_recipe
@@ -124,12 +124,12 @@ class ChosenRecipe:
         rows = [[name, spec.verb, spec.why()] for name, spec in known.stages.items()]
         return caption(f"{known.title} ({known.preset})", Table(["step", "stage", "what for"], rows, words=3))
 
-    def _planned(self, place: Workplace, problems: list[HardnegError] | None = None) -> "Plan":
+    def _planned(self, workplace: Workplace, problems: list[HardnegError] | None = None) -> "Plan":
         named = {
-            name: (named_dataset if name == "dataset" else named_model)(value, place.store)
+            name: (named_dataset if name == "dataset" else named_model)(value, workplace.store)
             for name, value in self.live.items()
         }
-        settings = [*place.settings, *self.settings, *setting_texts((), named)]
+        settings = [*workplace.settings, *self.settings, *setting_texts((), named)]
         return planned_recipe(self.name, self.preset, settings, problems=problems)
 
 
@@ -158,8 +158,8 @@ class RecipePlan:
         return [row.step.name for row in self.rows if not row.cached]
 
     def __repr__(self) -> str:
-        told = f"{len(self.ahead)} of {counted(len(self.rows), 'step')} to run"
-        return f"RecipePlan({self.plan.recipe.name!r}, {told}, {size(self._disk)})"
+        steps = f"{len(self.ahead)} of {counted(len(self.rows), 'step')} to run"
+        return f"RecipePlan({self.plan.recipe.name!r}, {steps}, {size(self._disk)})"
 
     @property
     def _disk(self) -> int:

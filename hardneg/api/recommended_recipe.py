@@ -36,7 +36,7 @@ class Chosen(Protocol):
 
 
 @dataclass(frozen=True)
-class Asked:
+class RecommendRequest:
     """What to recommend by.
 
     split: the queries to choose by. depth: how far down their lists go. reranker: a second model that filters decide
@@ -80,9 +80,9 @@ class Asked:
             SWEEP: {"stage": "analyze", "analysis": analyses, "split": self.split},
         }
 
-    def trials(self, found: Mapping[str, Any], steps: int) -> dict[str, Any]:
+    def trials(self, sweep: Mapping[str, Any], steps: int) -> dict[str, Any]:
         """The same stages, and those that train with the best miner of each depth and measure by the same queries."""
-        rows = [found["miners"][place] for place in found["best_of_each_depth"]]
+        rows = [sweep["miners"][row_number] for row_number in sweep["best_of_each_depth"]]
         judged = any(row["by"] for row in rows)
         stages = {**self.sweep(), **self._searched(TRAIN_RUN, _TRAIN_JUDGE, "train", judged)}
         runs = {}
@@ -111,7 +111,7 @@ class Asked:
         loss = {"name": "star", "temperature": self.temperature}
         return training_stage({"negatives": negatives, "loss": loss}, options)
 
-    def recipe(self, tree: Mapping[str, Any], chosen: Chosen, told: Mapping[str, str], tested: str) -> str:
+    def recipe(self, tree: Mapping[str, Any], chosen: Chosen, comments: Mapping[str, str], tested: str) -> str:
         """A recipe that trains with the chosen miner; other ways stand beside it.
 
         These are in-batch negatives alone, the top of the lists as deep as was searched, the model as shipped, BM25.
@@ -119,8 +119,8 @@ class Asked:
         whole. tested: the split to evaluate on.
         """
         row, steps = chosen.row, chosen.steps
-        given = {} if steps is None or "max_steps" in self.options else {"max_steps": steps}
-        lexical, top = self._lexical(tested), self._top(row, given)
+        max_steps = {} if steps is None or "max_steps" in self.options else {"max_steps": steps}
+        lexical, top = self._lexical(tested), self._top(row, max_steps)
         beside = [stage["system"] for stage in top.values() if "system" in stage]
         runs = {**({_BM25: "bm25-run"} if lexical else {}), _SHIPPED: "start-run"}
         stages = {
@@ -129,9 +129,9 @@ class Asked:
             **lexical,
             **self._searched(TRAIN_RUN, _TRAIN_JUDGE, "train", bool(row["by"])),
             MINED: _mining(row, TRAIN_RUN, _TRAIN_JUDGE),
-            ALONE: {**self._training(None, given), "system": _BASELINE},
+            ALONE: {**self._training(None, max_steps), "system": _BASELINE},
             **top,
-            TRAINED: {**self._training(MINED, given), "system": _SYSTEM},
+            TRAINED: {**self._training(MINED, max_steps), "system": _SYSTEM},
             "scores": {
                 "stage": "evaluate",
                 "runs": runs,
@@ -149,7 +149,7 @@ class Asked:
             **of_split,
         }
         outputs = {"model": ALONE if chosen.alone else TRAINED}
-        return "".join(_written({**head, "stages": stages, "outputs": outputs}, told))
+        return "".join(_written({**head, "stages": stages, "outputs": outputs}, comments))
 
     def _lexical(self, tested: str) -> dict[str, Any]:
         """The stages of BM25, where it is to stand beside."""
@@ -174,18 +174,18 @@ def _mining(row: Mapping[str, Any], run: str, judge: str) -> dict[str, Any]:
     return {"stage": "mine", "runs": runs, "miner": dict(row["miner"])}
 
 
-def _written(tree: Mapping[str, Any], told: Mapping[str, str]) -> Iterator[str]:
+def _written(tree: Mapping[str, Any], comments: Mapping[str, str]) -> Iterator[str]:
     """The YAML of a tree, with comments before the stages that they are about."""
     from hardneg.recipe.yaml_load import as_yaml
 
-    yield from _comment(told.get("head", ""))
+    yield from _comment(comments.get("head", ""))
     for key, value in tree.items():
         if key != "stages":
             yield as_yaml({key: value})
             continue
         yield "stages:\n"
         for name, stage in value.items():
-            yield from _comment(told.get(name, ""), "  ")
+            yield from _comment(comments.get(name, ""), "  ")
             yield "".join(f"  {line}\n" for line in as_yaml({name: stage}).splitlines())
 
 

@@ -52,12 +52,12 @@ class Trials:
         apart = {name for name, each in self.against_best.items() if each.significant(LEVEL)}
         return [name for name in self.scores if name not in apart]
 
-    def told(self, labels: Mapping[str, str]) -> Iterator[str]:
+    def sentences(self, labels: Mapping[str, str]) -> Iterator[str]:
         """What they came to, in sentences; labels: of the stages."""
         queries = counted(len(self.scores[self.best]), "dev query")
         yield f"{METRIC} on {queries} after {counted(self.steps, 'step')}, one seed:"
-        told = [f"{labels[name]} {number(mean)} {self._ends(name)}" for name, mean in self.means.items()]
-        yield f"{'; '.join(told)} (in brackets 95% intervals over the queries)."
+        scores = [f"{labels[name]} {number(mean)} {self._ends(name)}" for name, mean in self.means.items()]
+        yield f"{'; '.join(scores)} (in brackets 95% intervals over the queries)."
         test = f"paired tests over the queries, level {LEVEL:g}, Holm's correction over all pairs"
         if self.as_good == [self.best]:
             yield f"Better than all others ({test}): {labels[self.best]}."
@@ -90,8 +90,8 @@ class Trials:
 
     def _p(self, name: str) -> float | None:
         """The larger of the two tests' p, by which both are below a level."""
-        found = self.against_best.get(name)
-        return None if found is None else max(found.t_holm, found.randomisation_holm)
+        comparison = self.against_best.get(name)
+        return None if comparison is None else max(comparison.t_holm, comparison.randomisation_holm)
 
 
 def in_order(scores: Mapping[str, Mapping[str, float]]) -> dict[str, Mapping[str, float]]:

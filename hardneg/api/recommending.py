@@ -13,7 +13,7 @@ from hardneg.api.model_argument import Model, named_model
 from hardneg.api.notebook import html_section
 from hardneg.api.output_files import writing
 from hardneg.api.recommendation import Recommendation
-from hardneg.api.recommended_recipe import METRIC, SWEEP, TRIALS, Asked
+from hardneg.api.recommended_recipe import METRIC, SWEEP, TRIALS, RecommendRequest
 from hardneg.api.recommended_trials import Trials, in_order
 from hardneg.api.results import ReadOnly
 from hardneg.api.workplace import Where, Workplace, taken
@@ -46,7 +46,7 @@ def recommend(
     *,
     split: str | None = None,
     depth: int = 200,
-    **given: Unpack[TrialOptions],
+    **arguments: Unpack[TrialOptions],
 ) -> "RecommendedNegatives":
     """Chooses the negatives for a collection.
 
@@ -60,28 +60,28 @@ def recommend(
         depth: how many documents to search for each query, the deepest that is tried.
         given: `TrialOptions`, and what every function takes (`Where`).
     """
-    own = taken(given, TrialOptions)
-    place, steps, second = Workplace.of(given), own.get("train"), own.get("reranker")
+    own = taken(arguments, TrialOptions)
+    workplace, steps, second = Workplace.of(arguments), own.get("train"), own.get("reranker")
     setting = None if second is None else plugin_setting("reranker", second)
-    asked = Asked(split_of(dataset, split, "dev"), depth, setting, own.get("train_options", {}))
-    named = named_dataset(dataset, place.store), asked.sweep(), named_model(model, place.store)
-    recipe = place.recipe("recommend", *named)
-    replace(recipe, stages=asked.before(steps or 1)).check()
+    request = RecommendRequest(split_of(dataset, split, "dev"), depth, setting, own.get("train_options", {}))
+    named = named_dataset(dataset, workplace.store), request.sweep(), named_model(model, workplace.store)
+    recipe = workplace.recipe("recommend", *named)
+    replace(recipe, stages=request.before(steps or 1)).check()
     plan = recipe.plan()
-    outcome = place.make(plan)
-    found, asked = sweep_in(outcome), fitted(asked, plan.recipe.model)
+    outcome = workplace.make(plan)
+    sweep, request = sweep_in(outcome), fitted(request, plan.recipe.model)
     tried = None
     if steps is not None:
-        tried = trials_in(place.make(replace(recipe, stages=asked.trials(found, steps)).plan()), steps)
+        tried = trials_in(workplace.make(replace(recipe, stages=request.trials(sweep, steps)).plan()), steps)
     facts = ReadOnly(outcome.artifacts[DATASET].facts)
-    return RecommendedNegatives(Recommendation(found, tried), asked, plan.recipe.tree, facts)
+    return RecommendedNegatives(Recommendation(sweep, tried), request, plan.recipe.tree, facts)
 
 
 def sweep_in(outcome: "Outcome") -> dict[str, Any]:
     """What the sweep of miners has measured."""
     path = outcome.artifacts[SWEEP].path / f"{MinerSweep.name}.json"
-    found: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    return found
+    sweep: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return sweep
 
 
 def trials_in(outcome: "Outcome", steps: int) -> Trials:
@@ -90,7 +90,7 @@ def trials_in(outcome: "Outcome", steps: int) -> Trials:
     return Trials(in_order({name: scores[METRIC] for name, scores in measured.results.items()}), steps)
 
 
-def fitted(asked: Asked, model: "ModelSpec") -> Asked:
+def fitted(request: RecommendRequest, model: "ModelSpec") -> RecommendRequest:
     """With the temperature of recipes that train with cosines, 1 for other scores, and what a static model takes.
 
     BM25 stands beside where Pyserini is installed. A table of token vectors is trained as in recipe star-static: at a
@@ -103,7 +103,7 @@ def fitted(asked: Asked, model: "ModelSpec") -> Asked:
     temperature, usual = 0.05 if resolved.full.similarity == "cosine" else 1.0, {}
     if getattr(resolved.family, "tables", False):
         usual = {"learning_rate": 0.03 if model.name == "packaged:wordllama" else 0.01, "weight_decay": 0.0}
-    return replace(asked, temperature=temperature, usual=usual, bm25=not absent("lucene"))
+    return replace(request, temperature=temperature, usual=usual, bm25=not absent("lucene"))
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class RecommendedNegatives:
     """A miner that was chosen, why, and the recipe that trains with it."""
 
     recommendation: Recommendation = field(repr=False)
-    asked: Asked = field(repr=False)
+    request: RecommendRequest = field(repr=False)
     tree: Mapping[str, Any] = field(repr=False)
     facts: Mapping[str, Any] = field(repr=False)
 
@@ -131,7 +131,7 @@ class RecommendedNegatives:
             UsageError: something else stands there, and `overwrite` is not given.
         """
         with writing("RecommendedNegatives.write", [path], overwrite) as (file,):
-            replace_text(file, self.recommendation.recipe(self.asked, self.tree, self.facts, file))
+            replace_text(file, self.recommendation.recipe(self.request, self.tree, self.facts, file))
 
     def __repr__(self) -> str:
         return f"RecommendedNegatives({self.miner}; {self.recommendation.evidence()})"

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from hardneg.api.content_store import keep_made
+from hardneg.api.content_store import keep_result
 from hardneg.api.notebook import ROWS, caption
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.runs import read_run, stream_run
@@ -36,7 +36,7 @@ class ReadOnly(dict[str, Any]):
 
 
 @dataclass(frozen=True)
-class Made:
+class StoredResult:
     """An artifact of the store that a function has made or found there.
 
     name: what it was made with, as tables and runs call it. key: its identity. path: of the file or folder that other
@@ -55,23 +55,23 @@ class Made:
         return str(self.path)
 
     def _repr_html_(self) -> str:
-        told = {"key": self.key, **self.facts}
-        rows = [[name, str(value)] for name, value in told.items() if isinstance(value, str | int | float) and value]
+        values = {"key": self.key, **self.facts}
+        rows = [[name, str(value)] for name, value in values.items() if isinstance(value, str | int | float) and value]
         return caption(repr(self), Table(["what", "value"], rows, words=2))
 
 
 @dataclass(frozen=True)
-class BuiltIndex(Made):
+class BuiltIndex(StoredResult):
     """An index: a folder that hardneg's searches open, and most of them Pyserini's searchers."""
 
 
 @dataclass(frozen=True)
-class TrainedModel(Made):
+class TrainedModel(StoredResult):
     """A model's folder, which `SentenceTransformer(str(model.path))` opens; functions take the object itself."""
 
 
 @dataclass(frozen=True)
-class FoundRun(Made):
+class RankedRun(StoredResult):
     """A run: a list of documents for each query of a split, best first. `path` is a TREC run, gzip.
 
     Iterating streams pairs of a query id and its list; indexing by a query id reads the run into memory once.
@@ -106,8 +106,8 @@ class FoundRun(Made):
         from hardneg.api.arrow_tables import dataset_of, write_run_rows
 
         origin = {"stage": "rows", "inputs": {"run": self.key}, "name": "rows"}
-        made = keep_made(self.store, "rows", origin, lambda folder: write_run_rows(self, folder / ROWS_FILE))
-        return dataset_of(made.path / ROWS_FILE)
+        artifact = keep_result(self.store, "rows", origin, lambda folder: write_run_rows(self, folder / ROWS_FILE))
+        return dataset_of(artifact.path / ROWS_FILE)
 
     def to_pandas(self) -> Any:
         """The same rows as a `pandas.DataFrame`. Raises MissingDependency where pandas is not installed."""
@@ -116,9 +116,9 @@ class FoundRun(Made):
         return frame_of(run_rows(self))
 
     def __repr__(self) -> str:
-        told = counted(int(self.facts.get("queries", 0)), "query")
+        queries = counted(int(self.facts.get("queries", 0)), "query")
         split = f" of split {self.source.split}" if self.source else ""
-        return f"FoundRun({self.name!r}, {told}{split}, {self.path})"
+        return f"RankedRun({self.name!r}, {queries}{split}, {self.path})"
 
     def _repr_html_(self) -> str:
         shown = [pair for pair, _ in zip(self, range(ROWS), strict=False)]
@@ -161,17 +161,17 @@ class TextSource:
         return {each.doc_id: each.contents for each in corpus.documents_at(rows)}
 
 
-def source_of_runs(given: Any) -> TextSource | None:
+def source_of_runs(value: Any) -> TextSource | None:
     """Where the texts of runs are: of a dict, a list or one alone, as the first of those says that were searched."""
-    runs = [*given.values()] if isinstance(given, Mapping) else given if isinstance(given, list | tuple) else [given]
-    return next((each.source for each in runs if isinstance(each, FoundRun) and each.source), None)
+    runs = [*value.values()] if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else [value]
+    return next((each.source for each in runs if isinstance(each, RankedRun) and each.source), None)
 
 
-def built_index(name: str, made: Artifact) -> BuiltIndex:
+def built_index(name: str, artifact: Artifact) -> BuiltIndex:
     """The index that an artifact is."""
-    return BuiltIndex(name, made.key, made.path, made.facts)
+    return BuiltIndex(name, artifact.key, artifact.path, artifact.facts)
 
 
-def run_of(name: str, made: Artifact, source: TextSource) -> FoundRun:
+def run_of(name: str, artifact: Artifact, source: TextSource) -> RankedRun:
     """The run in an artifact."""
-    return FoundRun(name, made.key, made.path / RUN, made.facts, source.store, source)
+    return RankedRun(name, artifact.key, artifact.path / RUN, artifact.facts, source.store, source)

@@ -26,32 +26,32 @@ _LARGEST = float(np.finfo(np.float32).max)
 _FORMS = "give a file, what hardneg.search returned, or {query_id: {doc_id: score}}"
 
 
-def run_file(given: AnyRun, store: Store) -> Path:
+def run_file(run: AnyRun, store: Store) -> Path:
     """The file of a run; one in memory is written into the store, under its content.
 
     Raises:
         UsageError: it is nothing that a run may be.
         DataError: a score in memory is no finite number.
     """
-    if isinstance(given, str | os.PathLike):
-        return Path(os.fspath(given)).expanduser()
-    if not isinstance(given, Mapping) or not given:
-        raise UsageError(f"run: cannot read {given!r:.60}; {_FORMS}")
-    return keep_content(store, "given-run", partial(_write, given)).path / RUN
+    if isinstance(run, str | os.PathLike):
+        return Path(os.fspath(run)).expanduser()
+    if not isinstance(run, Mapping) or not run:
+        raise UsageError(f"run: cannot read {run!r:.60}; {_FORMS}")
+    return keep_content(store, "given-run", partial(_write, run)).path / RUN
 
 
-def labelled_runs(given: Any, store: Store) -> dict[str, Path]:
+def labelled_runs(argument: Any, store: Store) -> dict[str, Path]:
     """The files of runs by label: of a dict its keys, of others what a command calls them.
 
     Raises:
         UsageError: two have one label.
         DataError: as `run_file`.
     """
-    if isinstance(given, Mapping | Sequence) and not given:
+    if isinstance(argument, Mapping | Sequence) and not argument:
         raise UsageError("runs: there are none: give a run, a list of them, or a dict of them by label")
-    if isinstance(given, Mapping) and not is_run(given):
-        return _labelled(((str(label), each) for label, each in given.items()), store)
-    runs = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+    if isinstance(argument, Mapping) and not is_run(argument):
+        return _labelled(((str(label), each) for label, each in argument.items()), store)
+    runs = list(argument) if isinstance(argument, Sequence) and not isinstance(argument, str) else [argument]
     of_files = run_labels([run_file(each, store) for each in runs if isinstance(each, str | Path)])
     named = [
         (getattr(each, "name", f"run {number}"), each)
@@ -70,33 +70,33 @@ def _labelled(runs: Iterable[tuple[str, AnyRun]], store: Store) -> dict[str, Pat
     return files
 
 
-def is_run(given: Mapping[str, Any]) -> bool:
+def is_run(run: Mapping[str, Any]) -> bool:
     """Whether these are scores by document and query, and no runs by label."""
-    first = next(iter(given.values()), None)
+    first = next(iter(run.values()), None)
     return isinstance(first, Mapping) and not isinstance(next(iter(first.values()), 0), Mapping)
 
 
-def _write(given: Mapping[str, Mapping[str, float]], folder: Path) -> None:
+def _write(run: Mapping[str, Mapping[str, float]], folder: Path) -> None:
     try:
-        write_run(folder / RUN, _entries(given))
+        write_run(folder / RUN, _entries(run))
     except UnicodeEncodeError as error:
         line = str(error.object)[max(0, error.start - 20) : error.end + 20]
         raise DataError(f"run: an id has half of a character, which no file can hold: {line!r}") from None
 
 
-def _entries(given: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str, RankedList]]:
+def _entries(run: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str, RankedList]]:
     with Mistakes("run") as mistakes:
-        for query_id, found in given.items():
-            if mistakes.takes_id("", query_id) and _are_scores(query_id, found, mistakes):
-                yield query_id, RankedList(list(found), np.fromiter(found.values(), np.float32, len(found)))
+        for query_id, scores in run.items():
+            if mistakes.takes_id("", query_id) and _are_scores(query_id, scores, mistakes):
+                yield query_id, RankedList(list(scores), np.fromiter(scores.values(), np.float32, len(scores)))
 
 
-def _are_scores(query_id: str, found: Any, mistakes: Mistakes) -> bool:
-    if not isinstance(found, Mapping):
-        mistakes.add(f"[{query_id!r}]: must be scores by document id, not {found!r:.60}")
+def _are_scores(query_id: str, documents: Any, mistakes: Mistakes) -> bool:
+    if not isinstance(documents, Mapping):
+        mistakes.add(f"[{query_id!r}]: must be scores by document id, not {documents!r:.60}")
         return False
     good = True
-    for doc_id, score in found.items():
+    for doc_id, score in documents.items():
         good &= mistakes.takes_id(f"[{query_id!r}]", doc_id)
         if not _is_number(score):
             mistakes.add(f"[{query_id!r}][{doc_id!r}]: must be a finite number of 32 bits, not {score!r:.60}")

@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from hardneg.api.content_store import keep_made
+from hardneg.api.content_store import keep_result
 from hardneg.api.workplace import Workplace
 from hardneg.records.layout import RUN
 from hardneg.store.artifacts import Artifact
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from hardneg.verbs.shared.context import ArtifactInput
 
 
-def make_dataset(plan: "Plan", place: Workplace) -> Artifact:
+def make_dataset(plan: "Plan", workplace: Workplace) -> Artifact:
     """The stored collection of a plan, read now unless the store has it."""
     from hardneg.fields import DATASET
 
-    return place.make(plan, DATASET).artifacts[DATASET]
+    return workplace.make(plan, DATASET).artifacts[DATASET]
 
 
 def make_from(
-    plan: "Plan", stage: str, dataset: Artifact, runs: Mapping[str, Path], place: Workplace
+    plan: "Plan", stage: str, dataset: Artifact, runs: Mapping[str, Path], workplace: Workplace
 ) -> tuple[Artifact, Mapping[str, Any]]:
     """The artifact of a stage on given runs, and with its facts what of the runs is not in the collection.
 
@@ -41,15 +41,15 @@ def make_from(
     with TemporaryDirectory() as folder:
         inputs = {DATASET: ArtifactInput(DATASET, dataset.key, dataset.path)}
         for name, path in runs.items():
-            inputs[name], found = _rewritten(path, dataset, vars(step.spec)["split"], Path(folder) / name)
+            inputs[name], left_out = _rewritten(path, dataset, vars(step.spec)["split"], Path(folder) / name)
             label = name.partition(".")[2]
-            facts |= {f"{label}: {key}" if label not in ("", "run") else key: count for key, count in found.items()}
+            facts |= {f"{label}: {key}" if label not in ("", "run") else key: count for key, count in left_out.items()}
         keys = {name: each.key for name, each in inputs.items()}
         origin = {**step.origin, "inputs": keys, "name": step.name}
-        made = keep_made(
-            place.store, step.spec.kind, origin, lambda workspace: _made(plan, stage, inputs, workspace, place)
+        artifact = keep_result(
+            workplace.store, step.spec.kind, origin, lambda workspace: _make(plan, stage, inputs, workspace, workplace)
         )
-    return made, {**made.facts, **facts}
+    return artifact, {**artifact.facts, **facts}
 
 
 def _rewritten(path: Path, dataset: Artifact, split: str, folder: Path) -> "tuple[ArtifactInput, dict[str, int]]":
@@ -59,17 +59,17 @@ def _rewritten(path: Path, dataset: Artifact, split: str, folder: Path) -> "tupl
     from hardneg.verbs.shared.context import ArtifactInput
 
     folder.mkdir()
-    found = rewrite_run(path, StoredCollection.open(dataset.path), split, folder / RUN)
-    return ArtifactInput("run", file_digest(folder / RUN), folder), found
+    left_out = rewrite_run(path, StoredCollection.open(dataset.path), split, folder / RUN)
+    return ArtifactInput("run", file_digest(folder / RUN), folder), left_out
 
 
-def _made(
-    plan: "Plan", stage: str, inputs: "Mapping[str, ArtifactInput]", folder: Path, place: Workplace
+def _make(
+    plan: "Plan", stage: str, inputs: "Mapping[str, ArtifactInput]", folder: Path, workplace: Workplace
 ) -> Mapping[str, Any]:
     from hardneg.registry.plugins import plugin_errors
     from hardneg.verbs.shared.context import StageContext
 
     step = plan.steps[stage]
-    context = StageContext(step.name, step.spec, folder, inputs, step.plugins, place.progress, place.device)
+    context = StageContext(step.name, step.spec, folder, inputs, step.plugins, workplace.progress, workplace.device)
     with plugin_errors(step.plugins.values()):
-        return place.options().engine.make(context)
+        return workplace.options().engine.make(context)

@@ -15,16 +15,16 @@ _PAIRS = ("anchor", "positive")
 _NAMES = {"validation": "dev"}
 
 
-def is_table(given: Any) -> bool:
+def is_table(value: Any) -> bool:
     """Whether this is a `datasets.Dataset`, or what has rows and columns as one has; the library is not imported."""
-    return hasattr(given, "column_names") and not isinstance(given, Mapping)
+    return hasattr(value, "column_names") and not isinstance(value, Mapping)
 
 
-def by_split(given: Any) -> dict[str, Any]:
+def by_split(tables: Any) -> dict[str, Any]:
     """One table, or several by split (`validation` is `dev`)."""
-    if not isinstance(given, Mapping):
-        return {ONLY: given}
-    return {_NAMES.get(str(name), str(name)): table for name, table in given.items()}
+    if not isinstance(tables, Mapping):
+        return {ONLY: tables}
+    return {_NAMES.get(str(name), str(name)): table for name, table in tables.items()}
 
 
 @dataclass(frozen=True)
@@ -96,10 +96,10 @@ class BeirTables:
     judged: Mapping[str, Any]
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> "BeirTables":
+    def of(cls, dataset: Mapping[str, Any]) -> "BeirTables":
         """What was given. Raises DataError where a part is missing or is no table."""
-        refuse([f"{name!r} is missing: give {', '.join(PARTS)}" for name in PARTS if name not in given])
-        tables = {name: by_split(given[name]) for name in PARTS}
+        refuse([f"{name!r} is missing: give {', '.join(PARTS)}" for name in PARTS if name not in dataset])
+        tables = {name: by_split(dataset[name]) for name in PARTS}
         odd = [name for name, parts in tables.items() if not all(map(is_table, parts.values()))]
         refuse([f"{name}: must be a datasets.Dataset, as the other parts are" for name in odd])
         return cls(next(iter(tables["corpus"].values())), tables["queries"], tables["qrels"])

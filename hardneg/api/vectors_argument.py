@@ -24,7 +24,7 @@ _AT_ONCE = 65_536
 
 
 @dataclass(frozen=True)
-class GivenVectors:
+class QueryVectors:
     """An index folder, and the files of the queries' vectors and, if apart, of their ids."""
 
     index: Path
@@ -53,22 +53,22 @@ class GivenVectors:
 
         index, file = DenseIndex.open(self.index), open_vectors(self.queries, self.ids)
         if file.dimension != index.dimension:
-            told = f"vectors of dimension {file.dimension}, and {self.index} has {index.dimension}"
-            raise UsageError(f"{self.queries}: {told}; encode the queries with the model of the index")
+            problem = f"vectors of dimension {file.dimension}, and {self.index} has {index.dimension}"
+            raise UsageError(f"{self.queries}: {problem}; encode the queries with the model of the index")
         with TemporaryDirectory() as folder:
             count = import_vectors(file, Path(folder), progress)
             options = ExactOptions(device=device)
             write_run(output, _entries(_using(index, options, progress), FlatVectors.open(Path(folder)), depth))
         return count
 
-    def kept_run(self, place: "Workplace", depth: int, name: str = RUN) -> tuple[Artifact, int]:
+    def kept_run(self, workplace: "Workplace", depth: int, name: str = RUN) -> tuple[Artifact, int]:
         """The run in the store, under its content, as a file of this name; and how many queries there are."""
         counts: list[int] = []
 
         def write(folder: Path) -> None:
-            counts.append(self.write_run(folder / name, depth, place.device, place.progress))
+            counts.append(self.write_run(folder / name, depth, workplace.device, workplace.progress))
 
-        return keep_content(place.store, "given-run", write), counts[0]
+        return keep_content(workplace.store, "given-run", write), counts[0]
 
 
 def _using(index: "DenseIndex", options: "ExactOptions", progress: Progress) -> "DenseIndex":
@@ -92,7 +92,7 @@ def _entries(index: "DenseIndex", queries: "FlatVectors", depth: int) -> Iterato
             yield query_id, RankedList([index.doc_ids[row] for row in rows[there]], scores[there])
 
 
-def named_vectors(line: str, given: Any) -> GivenVectors | None:
+def named_vectors(line: str, arguments: Any) -> QueryVectors | None:
     """What the arguments `index`, `query_vectors` and `query_ids` of a line say; None where none of them is given.
 
     Raises:
@@ -100,12 +100,12 @@ def named_vectors(line: str, given: Any) -> GivenVectors | None:
     """
     names = ("index", "query_vectors", "query_ids")
     index, queries, ids = (
-        None if (value := getattr(given, each)) is None else file_path(value, each) for each in names
+        None if (value := getattr(arguments, each)) is None else file_path(value, each) for each in names
     )
     if index is None and queries is None and ids is None:
         return None
     if index is None or queries is None:
         lacking = names[0] if index is None else names[1]
-        told = f"{line}: vectors of queries are searched for in an index: give {{{lacking}}} too"
-        raise UsageError(told, lacking)
-    return GivenVectors(index, queries, ids)
+        problem = f"{line}: vectors of queries are searched for in an index: give {{{lacking}}} too"
+        raise UsageError(problem, lacking)
+    return QueryVectors(index, queries, ids)

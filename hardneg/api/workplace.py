@@ -46,10 +46,10 @@ class Where(TypedDict, total=False):
     engine: str | Mapping[str, Any]
 
 
-def taken(given: Any, kind: type) -> dict[str, Any]:
+def taken(arguments: Any, kind: type) -> dict[str, Any]:
     """Takes out of what a function was given that of a kind of arguments, and leaves what every function takes."""
     names = set(kind.__annotations__) - set(Where.__annotations__)
-    return {name: given.pop(name) for name in list(given) if name in names}
+    return {name: arguments.pop(name) for name in list(arguments) if name in names}
 
 
 class Logged(Silent):
@@ -95,23 +95,23 @@ class Workplace:
     engine: "Engine | None" = None
 
     @classmethod
-    def of(cls, given: Where) -> "Workplace":
+    def of(cls, arguments: Where) -> "Workplace":
         """Raises UsageError where something is given that no function takes, or a device that is not there."""
-        for name in given:
+        for name in arguments:
             if name not in Where.__annotations__:
                 from hardneg.records.wording import suggestion
 
                 raise UsageError(f"no argument {name!r}{suggestion(name, Where.__annotations__)}")
-        if (device := given.get("device")) is not None:
+        if (device := arguments.get("device")) is not None:
             from hardneg.encoders.speed.devices import check_device
 
             check_device(name_of("device", device), "device")
-        store, progress = given.get("store"), given.get("progress", False)
+        store, progress = arguments.get("store"), arguments.get("progress", False)
         shown = (NotebookBars() if progress else Logged()) if isinstance(progress, bool) else progress
-        settings = setting_texts(given.get("settings", ()))
-        engine = configured_engine(given["engine"]) if given.get("engine") is not None else None
+        settings = setting_texts(arguments.get("settings", ()))
+        engine = configured_engine(arguments["engine"]) if arguments.get("engine") is not None else None
         opened = usual_store(store if store in (None, "") else file_path(store, "store"))
-        return cls(opened, device, whole_number("seed", given.get("seed", SEED)), settings, shown, engine)
+        return cls(opened, device, whole_number("seed", arguments.get("seed", SEED)), settings, shown, engine)
 
     def options(self, until: str | None = None, force: Sequence[str] = ()) -> "Options":
         """How to run a plan here."""
@@ -143,30 +143,30 @@ def usual_store(path: str | Path | None) -> Store:
     """
     root = Path(path or os.environ.get("HARDNEG_STORE") or cache_folder() / "store").expanduser().absolute()
     try:
-        found = root.stat()
+        status = root.stat()
     except FileNotFoundError:
         return Store(root)
     except OSError as error:
         raise ArtifactError(
             f"store {root}: cannot be used ({error.strerror}); name another one with {{store}}", "store"
         ) from None
-    if not S_ISDIR(found.st_mode):
+    if not S_ISDIR(status.st_mode):
         raise ArtifactError(f"store {root}: is a file; name a folder with {{store}}", "store")
     return Store(root)
 
 
-def setting_texts(given: Settings, named: Mapping[str, Any] | None = None) -> tuple[str, ...]:
+def setting_texts(settings: Settings, named: Mapping[str, Any] | None = None) -> tuple[str, ...]:
     """The texts PATH=VALUE: of a mapping's pairs, and of names with `__` for each dot of a path.
 
     Raises:
         UsageError: the settings are one text, or neither texts nor values by path.
     """
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise UsageError(f"settings: give a list, [{given!r}], or a dict of values by path")
+    if isinstance(settings, str) or not isinstance(settings, Iterable):
+        raise UsageError(f"settings: give a list, [{settings!r}], or a dict of values by path")
     pairs = (
-        [_pair(path, value) for path, value in given.items()]
-        if isinstance(given, Mapping)
-        else names_of("settings", given)
+        [_pair(path, value) for path, value in settings.items()]
+        if isinstance(settings, Mapping)
+        else names_of("settings", settings)
     )
     return (*pairs, *(_pair(name.replace("__", "."), value) for name, value in (named or {}).items()))
 
@@ -177,8 +177,8 @@ def _pair(path: str, value: Any) -> str:
     try:
         return f"{path}={json.dumps(value, default=_plain, allow_nan=False)}"
     except (TypeError, ValueError, RecursionError):
-        told = "must be a finite number, a text, or a list or dict of them"
-        raise UsageError(f"settings: {path}: {told}, not {value!r:.60}") from None
+        problem = "must be a finite number, a text, or a list or dict of them"
+        raise UsageError(f"settings: {path}: {problem}, not {value!r:.60}") from None
 
 
 def _plain(value: Any) -> Any:
@@ -190,11 +190,11 @@ def _plain(value: Any) -> Any:
     raise TypeError
 
 
-def configured_engine(given: str | Mapping[str, Any]) -> "Engine":
+def configured_engine(setting: str | Mapping[str, Any]) -> "Engine":
     """The engine of a name, or of a mapping with its options beside `name`. Raises PluginError as `configure`."""
     from hardneg.records.types import PluginSetting
     from hardneg.registry.plugins import configure
 
-    options = plugin_setting("engine", {"name": "local", **given} if isinstance(given, Mapping) else given)
+    options = plugin_setting("engine", {"name": "local", **setting} if isinstance(setting, Mapping) else setting)
     engine: Engine = configure("engines", PluginSetting(options.pop("name"), options))
     return engine

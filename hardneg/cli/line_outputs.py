@@ -18,7 +18,7 @@ from hardneg.store.atomic_write import link_file
 from hardneg.store.replaced_files import Outputs, Target
 
 if TYPE_CHECKING:
-    from hardneg.api.results import Made
+    from hardneg.api.results import StoredResult
     from hardneg.lines.base import Line
 
 
@@ -61,7 +61,7 @@ class ResultOutput:
         """What is written."""
         return [Target(self.output, folder=self.line.writes == "folder")]
 
-    def write(self, made: "Made", outputs: Outputs) -> None:
+    def write(self, made: "StoredResult", outputs: Outputs) -> None:
         """Lays the result there, and tells what was made and what was left out."""
         with outputs.laid_out():
             laid_at(self.output, made.path)

@@ -9,7 +9,7 @@ import typer
 
 from hardneg.api.adhoc_recipe import AdhocRecipe
 from hardneg.api.argument_values import plugin_setting
-from hardneg.api.recommended_recipe import Asked
+from hardneg.api.recommended_recipe import RecommendRequest
 from hardneg.cli import completion, options
 from hardneg.cli.console import print_table, say, say_json, stdout_console
 from hardneg.cli.options import JSON, TUNING, tell_once
@@ -68,11 +68,11 @@ def recommend(
     if output.suffix != ".yaml":
         raise UsageError(f"{output}: is to be a recipe; give a name that ends in .yaml")
     second = None if reranker is None else {**plugin_setting("reranker", reranker), **plugin_options(option)}
-    asked = Asked(split, depth, second, plugin_options(train_option, "--train-option"))
-    recipe = AdhocRecipe("recommend", dataset, asked.sweep(), model, settings)
+    request = RecommendRequest(split, depth, second, plugin_options(train_option, "--train-option"))
+    recipe = AdhocRecipe("recommend", dataset, request.sweep(), model, settings)
     if plan:
-        return _show_plan(replace(recipe, stages=asked.before(train)), store, as_json)
-    Recommending(asked, recipe, train, output).run(Place(store, device), overwrite, as_json)
+        return _show_plan(replace(recipe, stages=request.before(train)), store, as_json)
+    Recommending(request, recipe, train, output).run(Place(store, device), overwrite, as_json)
 
 
 def _show_plan(recipe: AdhocRecipe, store: Path | None, as_json: bool) -> None:
@@ -88,7 +88,7 @@ def _show_plan(recipe: AdhocRecipe, store: Path | None, as_json: bool) -> None:
 class Recommending:
     """A recommendation at work; steps: of the trainings to choose by, None where none is to be."""
 
-    asked: Asked
+    request: RecommendRequest
     recipe: AdhocRecipe
     steps: int | None
     output: Path
@@ -100,26 +100,28 @@ class Recommending:
         from hardneg.api.recommending import fitted, sweep_in
         from hardneg.fields import DATASET
 
-        replace(self.recipe, stages=self.asked.before(self.steps or 1)).check(tell_once)  # before any work
+        replace(self.recipe, stages=self.request.before(self.steps or 1)).check(tell_once)  # before any work
         figures = [self.output.with_suffix(form) for form in (".png", ".svg")]
         with begun(self.recipe, place, [Target(path) for path in (self.output, *figures)], overwrite) as work:
             outcome = work.make()
-            found, facts = sweep_in(outcome), outcome.artifacts[DATASET].facts
-            asked = fitted(self.asked, work.plan.recipe.model)
-            tried, outputs = (None, work.outputs) if self.steps is None else self._tried(work, asked, found, self.steps)
-            answer = Recommendation(found, tried)
+            sweep, facts = sweep_in(outcome), outcome.artifacts[DATASET].facts
+            request = fitted(self.request, work.plan.recipe.model)
+            trials, outputs = None, work.outputs
+            if self.steps is not None:
+                trials, outputs = self._trials(work, request.trials(sweep, self.steps), self.steps)
+            answer = Recommendation(sweep, trials)
             with outputs.laid_out():
-                replace_text(self.output, answer.recipe(asked, work.plan.recipe.tree, facts, self.output))
+                replace_text(self.output, answer.recipe(request, work.plan.recipe.tree, facts, self.output))
                 MinerSweep.model_construct().draw(answer.sweep(), figures)
         _tell(answer, as_json, self.output)
 
-    def _tried(self, work: PlannedWork, asked: Asked, found: Mapping[str, Any], steps: int) -> "tuple[Trials, Outputs]":
-        """What each training came to on the dev queries; and the outputs, which are made of these too."""
+    def _trials(self, work: PlannedWork, stages: Mapping[str, Any], steps: int) -> "tuple[Trials, Outputs]":
+        """The scores of each training on the dev queries; and the outputs, which depend on these too."""
         from hardneg.api.recommending import trials_in
 
-        plan = replace(self.recipe, stages=asked.trials(found, steps)).plan(tell_once)
-        given = work.outputs
-        outputs = plan_outputs(given.command, plan, work.place.store, given.targets, given.overwrite)
+        plan = replace(self.recipe, stages=stages).plan(tell_once)
+        before = work.outputs
+        outputs = plan_outputs(before.command, plan, work.place.store, before.targets, before.overwrite)
         with outputs.begun():
             return trials_in(replace(work, plan=plan, outputs=outputs).make(), steps), outputs
 

@@ -12,7 +12,7 @@ from hardneg.lines.shared_arguments import QRELS, RUNS, optional
 from hardneg.records.errors import UsageError
 
 if TYPE_CHECKING:
-    from hardneg.api.results import FoundRun
+    from hardneg.api.results import RankedRun
     from hardneg.api.workplace import Workplace
     from hardneg.formats.runs import Run
     from hardneg.fusion.methods import Fusion
@@ -33,7 +33,7 @@ class FuseLine(Line):
     """
 
     name = "fuse"
-    returns = "FoundRun"
+    returns = "RankedRun"
     writes = "run"
     shows = ("store",)
     counts: ClassVar = {"queries": ("query", "queries"), "documents": ("document", "documents")}
@@ -99,10 +99,10 @@ class _Fusing:
     tuning: Mapping[str, Path]
     judged: Any
 
-    def made(self, plan: None, place: "Workplace") -> "FoundRun":
+    def made(self, plan: None, place: "Workplace") -> "RankedRun":
         """The fused run in the store, under what it was made of."""
-        from hardneg.api.content_store import keep_made
-        from hardneg.api.results import FoundRun, source_of_runs
+        from hardneg.api.content_store import keep_result
+        from hardneg.api.results import RankedRun, source_of_runs
         from hardneg.formats.runs import read_run
         from hardneg.records.layout import RUN
         from hardneg.store.digest import file_digest
@@ -116,10 +116,10 @@ class _Fusing:
         def make(folder: Path) -> dict[str, int]:
             return {"queries": len(query_ids), "documents": _write(folder / RUN, fusion, runs, query_ids)}
 
-        made = keep_made(place.store, "run", origin, make)
+        made = keep_result(place.store, "run", origin, make)
         lacking = {f"queries that {label} lacks": len(query_ids) - len(run) for label, run in runs.items()}
         facts, source = {**made.facts, **tuned, **lacking}, source_of_runs(self.given.runs)
-        return FoundRun(fusion.method, made.key, made.path / RUN, facts, place.store, source)
+        return RankedRun(fusion.method, made.key, made.path / RUN, facts, place.store, source)
 
     def _tuned(self, query_ids: Sequence[str], place: "Workplace") -> "tuple[Fusion, dict[str, str]]":
         """The best on the development queries, and a line on it, which goes to the log too."""

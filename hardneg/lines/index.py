@@ -63,7 +63,7 @@ def _made(given: Arguments, plan: Any, place: "Workplace") -> "BuiltIndex":
 
 def _compressed(given: Arguments, plan: None, place: "Workplace") -> "BuiltIndex":
     """An index over vectors, in the store under what it was made of."""
-    from hardneg.api.content_store import keep_made
+    from hardneg.api.content_store import keep_result
     from hardneg.api.results import BuiltIndex, built_index
     from hardneg.formats.vectors.shards import index_bytes
     from hardneg.records.types import PluginSetting
@@ -84,7 +84,7 @@ def _compressed(given: Arguments, plan: None, place: "Workplace") -> "BuiltIndex
             count = plugin.build(Path(vectors), folder, place.progress)
         return {"passages": count, "bytes": index_bytes(folder)}
 
-    return built_index(name, keep_made(place.store, "index", origin, make))
+    return built_index(name, keep_result(place.store, "index", origin, make))
 
 
 def _check(backend: str, texts: bool, vectors: Path | None) -> None:

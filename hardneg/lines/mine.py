@@ -12,7 +12,7 @@ from hardneg.records.errors import UsageError
 
 if TYPE_CHECKING:
     from hardneg.api.mined import MinedNegatives
-    from hardneg.api.vectors_argument import GivenVectors
+    from hardneg.api.vectors_argument import QueryVectors
     from hardneg.api.workplace import Workplace
     from hardneg.recipe.plan import Plan
     from hardneg.store.artifacts import Artifact
@@ -94,7 +94,7 @@ class _Mined:
 
     given: Arguments
     files: Mapping[str, Path]
-    vectors: "GivenVectors | None"
+    vectors: "QueryVectors | None"
     reads: Sequence[Path]
 
     def made(self, plan: "Plan", place: "Workplace") -> "MinedNegatives | None":
@@ -126,7 +126,7 @@ class _Mined:
         made = make_from(plan, MINED, dataset, {"runs.run": run, **scores}, place)
         return self._mined(plan, dataset, made, RunScores(run), place)
 
-    def _searched(self, vectors: "GivenVectors", place: "Workplace") -> Path:
+    def _searched(self, vectors: "QueryVectors", place: "Workplace") -> Path:
         name = f"{vectors.queries.name}.trec.gz"
         return vectors.kept_run(place, self.given.depth, name)[0].path / name
 

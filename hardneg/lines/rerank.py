@@ -10,7 +10,7 @@ from hardneg.lines.base import Arguments, Job, Line, Of
 from hardneg.lines.shared_arguments import DATASET, RUN
 
 if TYPE_CHECKING:
-    from hardneg.api.results import FoundRun
+    from hardneg.api.results import RankedRun
     from hardneg.api.workplace import Workplace
     from hardneg.recipe.plan import Plan
 
@@ -30,7 +30,7 @@ class RerankLine(Line):
     """
 
     name = "rerank"
-    returns = "FoundRun"
+    returns = "RankedRun"
     writes = "run"
     by_place = 3
     counts: ClassVar = {"queries": ("query", "queries"), "pairs": ("pair scored", "pairs scored")}
@@ -56,7 +56,7 @@ class RerankLine(Line):
         return Job(self.recipe(given, place, stages), partial(_made, given, split, run), [run])
 
 
-def _made(given: Arguments, split: str, run: Path, plan: "Plan", place: "Workplace") -> "FoundRun":
+def _made(given: Arguments, split: str, run: Path, plan: "Plan", place: "Workplace") -> "RankedRun":
     from hardneg.api.results import TextSource, run_of
     from hardneg.api.single_stage import make_dataset, make_from
 

@@ -9,8 +9,8 @@ from hardneg.lines.shared_arguments import DATASET, MODEL, VECTORS, optional
 from hardneg.records.errors import UsageError
 
 if TYPE_CHECKING:
-    from hardneg.api.results import FoundRun
-    from hardneg.api.vectors_argument import GivenVectors
+    from hardneg.api.results import RankedRun
+    from hardneg.api.vectors_argument import QueryVectors
     from hardneg.api.workplace import Workplace
 
 _LISTED, _LISTED_RUN = "candidates-index", "candidates"
@@ -35,7 +35,7 @@ class SearchLine(Line):
     """
 
     name = "search"
-    returns = "FoundRun"
+    returns = "RankedRun"
     writes = "run"
     shows = ("settings", "store", "device", "processes", "engine")
     counts: ClassVar = {"queries": ("query", "queries")}
@@ -75,7 +75,7 @@ class SearchLine(Line):
         return Job(self.recipe(given, place, stages), partial(_made, given, split))
 
 
-def _made(given: Arguments, split: str, plan: Any, place: "Workplace") -> "FoundRun | None":
+def _made(given: Arguments, split: str, plan: Any, place: "Workplace") -> "RankedRun | None":
     from hardneg.api.model_argument import model_name
     from hardneg.api.results import TextSource, run_of
     from hardneg.runtime.distributed import world
@@ -87,10 +87,10 @@ def _made(given: Arguments, split: str, plan: Any, place: "Workplace") -> "Found
     return run_of(name, made[SEARCHED], TextSource.of(made["dataset"], split, place.store))
 
 
-def _of_vectors(given: Arguments, vectors: "GivenVectors", plan: None, place: "Workplace") -> "FoundRun":
+def _of_vectors(given: Arguments, vectors: "QueryVectors", plan: None, place: "Workplace") -> "RankedRun":
     """What an index has for vectors of queries."""
-    from hardneg.api.results import FoundRun
+    from hardneg.api.results import RankedRun
     from hardneg.records.layout import RUN
 
     made, count = vectors.kept_run(place, given.depth)
-    return FoundRun(vectors.queries.stem, made.key, made.path / RUN, {"queries": count}, place.store, None)
+    return RankedRun(vectors.queries.stem, made.key, made.path / RUN, {"queries": count}, place.store, None)

@@ -20,7 +20,7 @@ _TYPES = {
     "BuiltIndex": "hardneg.api.results",
     "Dataset": "hardneg.api.dataset_argument",
     "Evaluation": "hardneg.api.evaluation",
-    "FoundRun": "hardneg.api.results",
+    "RankedRun": "hardneg.api.results",
     "Iterable": "collections.abc",
     "Literal": "typing",
     "Mapping": "collections.abc",

@@ -198,7 +198,7 @@ def test_an_index_over_vectors_and_vectors_of_queries(place, at):
     (place / "ids.txt").write_text("one\ntwo\n")
     run = hn.search(index=flat, query_vectors=place / "queries.npy", query_ids=place / "ids.txt", depth=3, **at)
     assert [(query_id, len(ranked.doc_ids)) for query_id, ranked in run] == [("one", 3), ("two", 3)]
-    assert "FoundRun('queries'" in repr(run)
+    assert "RankedRun('queries'" in repr(run)
     assert "<table>" in run._repr_html_()
     with pytest.raises(UsageError, match="sq8 is built from vectors: give vectors"):
         hn.index(place / "data", "sq8", **at)

@@ -10,7 +10,7 @@ from tiny import tiny_static
 from typer.testing import CliRunner
 
 from hardneg.api.recommendation import Recommendation
-from hardneg.api.recommended_recipe import Asked
+from hardneg.api.recommended_recipe import RecommendRequest
 from hardneg.api.recommended_trials import Trials, in_order
 from hardneg.api.recommending import fitted
 from hardneg.cli.main import app
@@ -73,9 +73,9 @@ def hardneg(tmp_path, monkeypatch):
 
 
 def test_by_the_rule_or_by_trials():
-    assert Recommendation(FOUND, None).place == 1
-    assert Recommendation(FOUND, trials(0.1, 0.3, 0.4)).place == 0
-    assert Recommendation(FOUND, trials(0.1, 0.4, 0.4)).place == 1  # of equal ones the first
+    assert Recommendation(FOUND, None).chosen_row == 1
+    assert Recommendation(FOUND, trials(0.1, 0.3, 0.4)).chosen_row == 0
+    assert Recommendation(FOUND, trials(0.1, 0.4, 0.4)).chosen_row == 1  # of equal ones the first
     assert not Recommendation(FOUND, trials(0.4, 0.3, 0.4)).alone
     poor = Recommendation(FOUND, trials(0.5, 0.3, 0.4))
     assert poor.alone and " ".join(poor.tried_in_words()).endswith(
@@ -92,7 +92,7 @@ def test_table_sentence_and_recipe_say_the_same(tmp_path):
     assert answer.evidence().startswith("Chosen: topk, 10 a query")
     assert "The recipe has topk, 10 a query" in " ".join(answer.tried_in_words())
     assert answer.to_dict()["chosen"] == answer.sweep()["chosen"] == 0
-    text = answer.recipe(Asked("dev", 20, None, {}), TREE, FACTS, tmp_path / "r.yaml")
+    text = answer.recipe(RecommendRequest("dev", 20, None, {}), TREE, FACTS, tmp_path / "r.yaml")
     assert "miner:\n      name: topk\n      depth: 10\n" in text
     none = Recommendation(FOUND, trials(0.5, 0.3, 0.4)).tables()
     assert [[line[0] for line in table.rows if line[-1] == "chosen"] for table in none] == [
@@ -157,7 +157,7 @@ def test_it_chooses_and_writes_a_recipe_and_figures(hardneg, model, tmp_path):
 
 
 def test_a_static_model_gets_the_rate_of_one(tmp_path, tiny_model):
-    asked = Asked("dev", 20, None, {})
+    asked = RecommendRequest("dev", 20, None, {})
     tiny_static(tmp_path / "model")
     found = fitted(asked, ModelSpec(str(tmp_path / "model")))
     assert found.usual == {"learning_rate": 0.01, "weight_decay": 0.0} and found.temperature == 0.05
@@ -180,7 +180,7 @@ FACTS = {"splits": {"train": {"queries": 9}, "dev": {"queries": 9}}}
 
 
 def test_bm25_and_the_top_of_the_lists_stand_beside(tmp_path):
-    asked, given = Asked("dev", 20, None, {"learning_rate": 0.5}), (TREE, FACTS, tmp_path / "r.yaml")
+    asked, given = RecommendRequest("dev", 20, None, {"learning_rate": 0.5}), (TREE, FACTS, tmp_path / "r.yaml")
     (tmp_path / "r.yaml").write_text(Recommendation(ROW_0, None).recipe(asked, *given))
     recipe = load_recipe(tmp_path / "r.yaml", None, [])
     scores = recipe.stages["scores"]
@@ -194,7 +194,9 @@ def test_bm25_and_the_top_of_the_lists_stand_beside(tmp_path):
 
 
 def test_the_recipe_that_is_written(tmp_path):
-    asked = Asked("dev", 20, {"name": "cross-encoder", "source": "ce"}, {"learning_rate": 0.5}, temperature=1.0)
+    asked = RecommendRequest(
+        "dev", 20, {"name": "cross-encoder", "source": "ce"}, {"learning_rate": 0.5}, temperature=1.0
+    )
     tree, facts = TREE, FACTS
     found = {**FOUND, "chosen": 2}
     text = Recommendation(found, None).recipe(asked, tree, facts, tmp_path / "r.yaml")

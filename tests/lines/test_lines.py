@@ -138,7 +138,7 @@ class CopyLine(Line):
     """
 
     name = "copy-run"
-    returns = "FoundRun"
+    returns = "RankedRun"
     writes = "run"
     shows = ("store",)
     counts = {"queries": ("query", "queries")}
@@ -151,14 +151,14 @@ class CopyLine(Line):
 def copied(given, place):
     from hardneg.api.content_store import keep_content
     from hardneg.api.run_argument import run_file
-    from hardneg.api.results import FoundRun
+    from hardneg.api.results import RankedRun
     from hardneg.formats.runs import read_run, write_run
     from hardneg.records.types import RankedList
 
     lists, end = read_run(run_file(given.run, place.store)), given.depth
     cut = [(name, RankedList(one.doc_ids[:end], one.scores[:end])) for name, one in lists.items()]
     made = keep_content(place.store, "run", lambda folder: write_run(folder / "run.trec.gz", cut))
-    return FoundRun("copy", made.key, made.path / "run.trec.gz", {"queries": len(cut)}, place.store, None)
+    return RankedRun("copy", made.key, made.path / "run.trec.gz", {"queries": len(cut)}, place.store, None)
 '''
 
 

@@ -31,12 +31,12 @@ def searching(folder: Path, device: str | None, vectors: int = 100_000) -> Score
     count, queries, draws = vectors * (5 if gpu else 1), 256, np.random.default_rng(0)
     _write(folder, count, draws)
     flat = FlatVectors.open(folder)
-    asked, taken = draws.standard_normal((queries, _DIMENSION), np.float32), 0.0
+    encoded, taken = draws.standard_normal((queries, _DIMENSION), np.float32), 0.0
     while taken < _LEAST and queries < 65_536:
         queries *= 2 if taken else 1
-        asked = draws.standard_normal((queries, _DIMENSION), np.float32)
-        taken = seconds(lambda asked=asked: search_exact(flat, asked, _DEPTH, options), gpu)  # type: ignore[misc]
-    taken = seconds(lambda: search_exact(flat, asked, _DEPTH, options), gpu)  # the last one may have had trials in it
+        encoded = draws.standard_normal((queries, _DIMENSION), np.float32)
+        taken = seconds(lambda encoded=encoded: search_exact(flat, encoded, _DEPTH, options), gpu)  # type: ignore[misc]
+    taken = seconds(lambda: search_exact(flat, encoded, _DEPTH, options), gpu)  # the last one may have had trials in it
     return Scores(dimension=_DIMENSION, scores=round(count * queries / taken, 1))
 
 
@@ -55,19 +55,19 @@ def tokenising(model: Path) -> float:
     tokens = 0
     while taken < _LEAST / 2 and count < 500_000:
         count *= 2
-        asked = many(count)
+        texts = many(count)
         begun = time.perf_counter()
-        tokens = int(encoder.tokenise(asked, "document").lengths.sum())
+        tokens = int(encoder.tokenise(texts, "document").lengths.sum())
         taken = time.perf_counter() - begun
     return round(tokens / taken, 1)
 
 
-def writing(place: Path, size: int = 512 << 20) -> float:
+def writing(path: Path, size: int = 512 << 20) -> float:
     """Bytes a second, until they are on disk."""
     content = np.random.default_rng(0).bytes(_PART)
 
     def work() -> None:
-        with place.open("wb") as file:
+        with path.open("wb") as file:
             for _ in range(size // _PART):
                 file.write(content)
             file.flush()
@@ -76,9 +76,9 @@ def writing(place: Path, size: int = 512 << 20) -> float:
     return round(size / seconds(work), 1)
 
 
-def reading(place: Path) -> float:
+def reading(path: Path) -> float:
     """Bytes a second of a file, which the system is asked to forget first."""
-    handle = os.open(place, os.O_RDONLY)
+    handle = os.open(path, os.O_RDONLY)
     try:
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)

@@ -19,8 +19,8 @@ _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 @cache
 def texts() -> tuple[str, ...]:
     """Docstrings of a package that hardneg needs, in the order of its files, as long as passages are."""
-    found = (item.text for item in read_docstrings(_PACKAGE, Counter(), set()))
-    return tuple(" ".join(text.split()[:_LONG]) for text in found)
+    docstrings = (item.text for item in read_docstrings(_PACKAGE, Counter(), set()))
+    return tuple(" ".join(text.split()[:_LONG]) for text in docstrings)
 
 
 def many(count: int) -> list[str]:
@@ -41,13 +41,13 @@ class Materials:
         """Pieces of words, learnt from the texts as BERT's were."""
         from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
-        made = Tokenizer(models.WordPiece({}, unk_token="[UNK]"))
-        made.normalizer = normalizers.BertNormalizer()
-        made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        made.train_from_iterator(texts(), trainers.WordPieceTrainer(vocab_size=_WORDS, special_tokens=_SPECIAL))
-        marks = [(name, made.token_to_id(name)) for name in ("[CLS]", "[SEP]")]
-        made.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=marks)
-        return made
+        wordpiece = Tokenizer(models.WordPiece({}, unk_token="[UNK]"))
+        wordpiece.normalizer = normalizers.BertNormalizer()
+        wordpiece.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        wordpiece.train_from_iterator(texts(), trainers.WordPieceTrainer(vocab_size=_WORDS, special_tokens=_SPECIAL))
+        marks = [(name, wordpiece.token_to_id(name)) for name in ("[CLS]", "[SEP]")]
+        wordpiece.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=marks)
+        return wordpiece
 
     def transformer(self, hidden: int, layers: int) -> Path:
         """A BERT of that size, with heads of 64 numbers, mean pooling and normalised vectors."""
@@ -67,8 +67,8 @@ class Materials:
         from transformers import PreTrainedTokenizerFast
 
         named: dict[str, Any] = {f"{name.strip('[]').lower()}_token": name for name in _SPECIAL}
-        made = PreTrainedTokenizerFast(tokenizer_object=self.tokenizer, model_max_length=LENGTH, **named)
-        made.save_pretrained(bare)
+        fast = PreTrainedTokenizerFast(tokenizer_object=self.tokenizer, model_max_length=LENGTH, **named)
+        fast.save_pretrained(bare)
         network = Transformer(str(bare), max_seq_length=LENGTH)
         modules: Sequence[Any] = [network, Pooling(hidden), Normalize()]
         SentenceTransformer(modules=modules, device="cpu").save(str(folder))

@@ -34,7 +34,7 @@ class Measuring:
 Measure = Callable[[Measuring], object]
 
 
-def measure(device: Device, torch_device: str | None, place: Path, progress: Progress) -> Iterator[str]:
+def measure(device: Device, torch_device: str | None, disk_folder: Path, progress: Progress) -> Iterator[str]:
     """Measures what is not kept yet; one line for each piece that could not be measured.
 
     place: a folder on the disk that the store is on.
@@ -42,7 +42,7 @@ def measure(device: Device, torch_device: str | None, place: Path, progress: Pro
     from hardneg.encoders.open.resolved import quiet
 
     missing = {name: work for name, work in PIECES.items() if not has(measured(device), name)}
-    with quiet(), tempfile.TemporaryDirectory(dir=place, prefix="hardneg-measuring-") as folder:
+    with quiet(), tempfile.TemporaryDirectory(dir=disk_folder, prefix="hardneg-measuring-") as folder:
         setting = Measuring(device, torch_device, Path(folder))
         with progress.task("measuring", len(missing), "rates") as task:
             for name, work in missing.items():
@@ -54,12 +54,12 @@ def measure(device: Device, torch_device: str | None, place: Path, progress: Pro
                 task.advance()
 
 
-def has(found: RateFile | None, name: str) -> bool:
+def has(rates: RateFile | None, name: str) -> bool:
     """Whether a piece is among what was measured."""
-    if found is None:
+    if rates is None:
         return False
     kind, _, size = name.partition(" ")
-    value = getattr(found, kind)
+    value = getattr(rates, kind)
     if not size:
         return value is not None
     wanted = SIZES.get(size, (_TABLE, 0))
@@ -81,8 +81,8 @@ def _encoding(size: str) -> Measure:
         from hardneg.api.measuring.material import Materials
         from hardneg.api.measuring.networks import encoding
 
-        made, shape = Materials(setting.folder), SIZES.get(size, (_TABLE, 0))
-        folder = made.transformer(*shape) if size in SIZES else made.table(_TABLE)
+        materials, shape = Materials(setting.folder), SIZES.get(size, (_TABLE, 0))
+        folder = materials.transformer(*shape) if size in SIZES else materials.table(_TABLE)
         return encoding(folder, *shape, setting.torch_device)
 
     return work
@@ -120,10 +120,10 @@ def _writing(setting: Measuring) -> object:
 def _reading(setting: Measuring) -> object:
     from hardneg.api.measuring.machines import reading, writing
 
-    place = setting.folder / _SCRATCH
-    if not place.exists():
-        writing(place)
-    return reading(place)
+    path = setting.folder / _SCRATCH
+    if not path.exists():
+        writing(path)
+    return reading(path)
 
 
 PIECES: Mapping[str, Measure] = {

@@ -34,8 +34,8 @@ def encoding(folder: Path, hidden: int, layers: int, device: str | None) -> Pace
     count, taken = _FIRST, _seconds(lambda: encoder.encode(many(_FIRST), "document", options))
     while taken < SECONDS / 2 and count < _MOST:
         count = min(_MOST, max(2 * count, round(count * SECONDS / taken)))
-        asked = many(count)
-        taken = _seconds(lambda asked=asked: encoder.encode(asked, "document", options))  # type: ignore[misc]
+        passages = many(count)
+        taken = _seconds(lambda passages=passages: encoder.encode(passages, "document", options))  # type: ignore[misc]
     lengths = encoder.tokenise(many(min(count, 2048)), "document").lengths
     return Pace(hidden, layers, round(float(lengths.mean()), 1), round(count * float(lengths.mean()) / taken, 1))
 

@@ -114,8 +114,8 @@ def parse_setting(value: Any) -> Any:
             raise ValueError("a plugin needs its `name`")
         name, colon, source = value["name"].partition(":")
         if colon:
-            problem = f"name {value['name']!r} is a name and a source: in a mapping each stands by itself"
-            raise ValueError(f"{problem}; write name: {name}, source: {source}")
+            problem = f"name {value['name']!r} joins a name and a source"
+            raise ValueError(f"{problem}: in a mapping, write name: {name}, source: {source}")
         return PluginSetting(value["name"], {str(key): item for key, item in value.items() if key != "name"})
     return value
 
@@ -171,7 +171,7 @@ def parse_dimensions(value: Any) -> Any:
     """Dimensions with weights, of 1 for those of a list; largest first."""
     if isinstance(value, list | tuple):
         if twice := sorted({dim for dim in value if value.count(dim) > 1}, key=str):
-            raise ValueError(f"{twice[0]} stands there twice")
+            raise ValueError(f"{twice[0]} is listed twice")
         value = dict.fromkeys(value, 1.0)
     if isinstance(value, Mapping):
         return dict(sorted(value.items(), key=lambda item: -int(item[0]) if str(item[0]).isdigit() else 0))

@@ -134,7 +134,7 @@ def _fetch_all(found: "Published", folder: Path, bars: Bars) -> None:
     wanted = sum(file.bytes * (_UNPACKED if file.members else 1) for file in found.files)
     if not folder.exists() and wanted > (free := free_bytes(folder)):
         told = f"{size(wanted)} are needed, {size(free)} are free"
-        raise DataError(f"{folder}: {told}; choose another place with --output")
+        raise DataError(f"{folder}: {told}; choose another folder with --output")
     bars.note(f"into {folder}; the terms of use: {found.terms}")
     for file in found.files:
         new = fetch_file(file, folder, bars)

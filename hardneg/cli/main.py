@@ -31,7 +31,7 @@ EXIT_CODES = (
 _ROOM = {
     errno.ENOSPC: "the disk is full; free some space and run again",
     errno.EDQUOT: "the disk quota is used up; free some space and run again",
-    errno.EFBIG: "the file is larger than may be here (ulimit -f); raise that and run again",
+    errno.EFBIG: "the file exceeds the size limit (ulimit -f); raise it and run again",
     errno.EROFS: "the disk is read-only; write to another place",
 }
 _CLOSED = (errno.EACCES, errno.EPERM)
@@ -114,7 +114,7 @@ def as_told(error: OSError) -> HardnegError:
     if number in _ROOM:
         return ArtifactError(f"{where}: {_ROOM[number]}")
     if number in _CLOSED and name is not None and not _closed_to_read(name):
-        return ArtifactError(f"{where}: {error.strerror}: write to another place, or look to its rights")
+        return ArtifactError(f"{where}: {error.strerror}: write to another place, or check its permissions")
     return DataError(f"{where}: cannot be read ({error.strerror or error})")
 
 

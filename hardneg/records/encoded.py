@@ -1,4 +1,4 @@
-"""What texts are to an encoder, by the form of its output: one vector, weights of terms, a vector a token."""
+"""Encoded texts, by the form of the encoder's output: one vector, term weights, or a vector for each token."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparseRows:
-    """Weights of terms: what n texts are to a learned sparse encoder.
+    """Term weights: n texts encoded by a learned sparse encoder.
 
     offsets: int64 [n + 1], where each text's weights begin, and their number. terms: int32 [offsets[n]], ascending
     within a text. weights: float32 [offsets[n]], none of them 0. width: how many terms there are.
@@ -37,7 +37,7 @@ class SparseRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenVectors:
-    """A vector for each token: what n texts are to a late-interaction encoder.
+    """A vector for each token: n texts encoded by a late-interaction encoder.
 
     offsets: int64 [n + 1], where each text's vectors begin, and their number. vectors: float32 [offsets[n], d].
     """
@@ -59,13 +59,13 @@ class TokenVectors:
 
 
 Encoded = NDArray[np.float32] | SparseRows | TokenVectors
-"""Texts as an encoder gives them: float32 [n, d] where each has one vector; terms with weights; a vector a token."""
+"""Encoded texts: float32 [n, d] with one vector each, term weights, or a vector for each token."""
 
 
 def _taken(
     offsets: NDArray[np.int64], rows: slice | NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], slice | NDArray[np.int64]]:
-    """The offsets of some texts, and the places of what belongs to them."""
+    """Return the offsets of some texts, and the positions of their weights or vectors."""
     if isinstance(rows, slice) and rows.step in (None, 1):
         start, stop, _ = rows.indices(len(offsets) - 1)
         kept = offsets[start : max(start, stop) + 1]

@@ -27,7 +27,7 @@ class HardnegError(Exception):
     """The one exception to catch for anything hardneg reports.
 
     Args:
-        message: what is wrong. An argument that it names stands in braces, as `{depth}`.
+        message: what is wrong. An argument in it is in braces, as `{depth}`.
         names: the arguments in braces. A function calls them by these names, a command by its flags (`called`).
     """
 
@@ -45,7 +45,7 @@ class HardnegError(Exception):
 
 
 class UsageError(HardnegError):
-    """A command or a call was given something it cannot take."""
+    """A command or a call has a wrong argument."""
 
     exit_code = 2
 
@@ -60,7 +60,7 @@ class RecipeError(UsageError):
 
 
 class PluginError(HardnegError):
-    """A plugin is unknown, claimed by two packages, broken, or was given bad options."""
+    """A plugin is unknown, claimed by two packages, broken, or has bad options."""
 
     exit_code = 3
 
@@ -91,11 +91,11 @@ class NewerArtifact(NotOurs):
 
 
 class ClosedArtifact(NotOurs):
-    """Another user made the artifact, who lets us not read it."""
+    """Another user made the artifact, and this one may not read it."""
 
 
 class PartDone(ArtifactError):
-    """This machine's part of an artifact is done; the others are still to be made."""
+    """This machine's part of an artifact is done; others are missing."""
 
 
 class ModelError(HardnegError):
@@ -117,6 +117,6 @@ class TrainingError(HardnegError):
 
 
 class HubError(HardnegError):
-    """The Hugging Face hub cannot be reached, or does not take what is pushed."""
+    """The Hugging Face hub cannot be reached, or refuses what is pushed."""
 
     exit_code = 9

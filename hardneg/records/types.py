@@ -1,4 +1,4 @@
-"""The field's words as frozen records: what passes between datasets, indexes, miners, losses and stages.
+"""The records that pass between datasets, indexes, miners, losses and stages, in the field's words.
 
 A plugin needs nothing of hardneg but this module.
 """
@@ -27,7 +27,7 @@ def __getattr__(name: str) -> Any:
 
 
 class Document(NamedTuple):
-    """One entry of a corpus. What is encoded and indexed is `contents`: the title, a space, the text."""
+    """One entry of a corpus. Its `contents` are encoded and indexed: the title, a space, the text."""
 
     doc_id: str
     text: str
@@ -62,7 +62,7 @@ class Judgement(NamedTuple):
 
 
 class Collection(Protocol):
-    """What a dataset loader gives: a corpus, and queries and judgements by split, each read as a stream.
+    """A loaded dataset: a corpus, and queries and judgements by split, each read as a stream.
 
     Every call of a method starts a new pass over the source.
     """
@@ -84,7 +84,7 @@ class Collection(Protocol):
 
 
 class Lookup(NamedTuple):
-    """What looking up a source's files found: bytes on this machine, bytes that would come, and a word on them."""
+    """The files of a source: bytes on this machine, bytes to download, and a note on them."""
 
     there: int = 0
     ahead: int = 0
@@ -93,7 +93,7 @@ class Lookup(NamedTuple):
 
 @runtime_checkable
 class HasAnswers(Protocol):
-    """What a collection may give besides: the answers to its queries, as question answering has them."""
+    """A collection with answers to its queries, as in question answering."""
 
     def answers(self, split: str) -> Iterator[Answers]:
         """The answers to the queries of one split; queries without any may be left out."""
@@ -101,7 +101,7 @@ class HasAnswers(Protocol):
 
 @runtime_checkable
 class HasWithheld(Protocol):
-    """What a collection may give besides: judgements that are kept from training, to measure by."""
+    """A collection with judgements withheld from training, to evaluate with."""
 
     def withheld(self) -> Iterator[Judgement]:
         """Judgements that no split has, about queries of some split."""
@@ -130,14 +130,14 @@ class HasGroups(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PluginSetting:
-    """A plugin as a recipe or a command names it, with the options that were given."""
+    """A plugin named by a recipe or a command, with its options."""
 
     name: str
     options: Mapping[str, object] = field(default_factory=dict)
 
 
 class BuildCost(NamedTuple):
-    """What an index takes: bytes of disk without ids, operations, bytes of memory beside a block, seconds of a core."""
+    """The cost of an index: bytes on disk without ids, operations, bytes of memory beside a block, core seconds."""
 
     disk: int
     operations: float = 0
@@ -167,7 +167,7 @@ class RankedList:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """All a miner may look at for one query.
+    """The input of a miner for one query.
 
     positives: every document judged relevant to the query, over all of its splits' judgements.
     duplicates: documents whose contents are the same as a positive's, the positives themselves left out.
@@ -196,7 +196,7 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Drops:
-    """Which n of the first `candidates` documents of a query's list were left out, by rank, and why.
+    """The n of the first `candidates` documents of a query's list that were left out, by rank, and why.
 
     ranks: int32 [n], in the list, counted from 1. reasons: `positive`, `duplicate`, `score`, ... scores: float32 [n],
     those that decided, nan where there is none. chosen: int32 [k], the ranks of the k negatives, in their order; 0 for
@@ -213,10 +213,10 @@ class Drops:
 
 @dataclass(frozen=True, slots=True)
 class Negatives:
-    """What a miner chose for one query; scores: float32 [n], those of the run, nan where there is none.
+    """The negatives of one query; scores: float32 [n], those of the run, nan where there is none.
 
     dropped counts the candidates that were left out, by reason (`positive`, `duplicate`, ...). drops: which they were,
-    from a miner that tells. noted: what else is true of the query and worth counting, such as `no scored positive`.
+    from a miner that reports them. noted: what else to count of the query, such as `no scored positive`.
     """
 
     query_id: str
@@ -230,7 +230,7 @@ class Negatives:
 
 @dataclass(frozen=True, slots=True)
 class ScoreBatch:
-    """All a loss may look at: B queries against the M documents in play.
+    """The input of a loss: B queries against the M documents of a batch.
 
     scores: float [B, M], the model's own scores.
     positive: bool [B, M], the document drawn as this row's positive (at least one a row).
@@ -263,7 +263,7 @@ class ScoreBatch:
 
 @dataclass(frozen=True, slots=True)
 class EncodedBatch:
-    """All a regularizer may look at: what the texts of a batch were encoded into, with gradients.
+    """The input of a regularizer: the encoded texts of a batch, with gradients.
 
     queries: float [B, ...], documents: float [D, ...], each document once, in the encoder's own form (of term weights:
     [B, V] and [D, V]).

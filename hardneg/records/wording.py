@@ -1,4 +1,4 @@
-"""Words of messages: counts, and what pydantic says of a wrong value as recipes and options are spoken of."""
+"""Words of messages: counts, sizes, and pydantic's errors in the words of recipes and options."""
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ _LENGTHS = {
 
 
 def complaint(item: Mapping[str, Any]) -> str:
-    """One line on one item of `ValidationError.errors()`: what the value must be, and what it is."""
+    """Return one line for an item of `ValidationError.errors()`: what the value must be, and what it is."""
     error_type, context, got = item["type"], item.get("ctx", {}), item["input"]
     if error_type in ("missing", "missing_argument"):
         return "missing"
@@ -58,7 +58,7 @@ def complaint(item: Mapping[str, Any]) -> str:
 
 
 def not_finite(value: Any, path: str = "") -> Iterator[tuple[str, float]]:
-    """The numbers within a value that are infinite or none, each with its path."""
+    """Return the infinite numbers and NaNs within a value, each with its path."""
     if isinstance(value, float) and not isfinite(value):
         yield path, value
     is_model = hasattr(type(value), "model_fields") or is_dataclass(value)
@@ -72,7 +72,7 @@ def not_finite(value: Any, path: str = "") -> Iterator[tuple[str, float]]:
 
 
 def not_numbers(raw: Any, validated: Any, path: str = "") -> Iterator[str]:
-    """A line on each `true` or `false` in place of a number; `validated`: what pydantic makes of `raw`."""
+    """Return a line for each `true` or `false` in place of a number; `validated`: the result of pydantic for `raw`."""
     if isinstance(raw, bool) and isinstance(validated, int | float) and not isinstance(validated, bool):
         yield f"{path}: must be {_WHOLE if isinstance(validated, int) else _NUMBER} (got {str(raw).lower()})"
     elif isinstance(raw, Mapping):
@@ -85,7 +85,7 @@ def not_numbers(raw: Any, validated: Any, path: str = "") -> Iterator[str]:
 
 
 def mistakes(error: "ValidationError") -> "list[ErrorDetails]":
-    """What pydantic found, but for lists that are too short only because what they hold is wrong."""
+    """Return pydantic's errors, without those of lists that are too short only because their items are wrong."""
     errors = error.errors()
     return [
         item
@@ -102,7 +102,7 @@ def suggestion(word: str, known: Iterable[str]) -> str:
 
 
 def joined(names: Sequence[str]) -> str:
-    """Names as a sentence has them: with commas, and `and` before the last."""
+    """Join names with commas, and `and` before the last."""
     return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
 
 
@@ -111,15 +111,15 @@ def counted(count: int, one: str, more: str = "") -> str:
 
     Args:
         count: how many.
-        one: what one of them is called.
-        more: what others are called; if empty, `one` with its last y as ies, or with an s.
+        one: the singular.
+        more: the plural; if empty, `one` with its last y as ies, or with an s.
     """
     more = more or (f"{one[:-1]}ies" if one.endswith("y") else f"{one}s")
     return f"{count:,} {one if count == 1 else more}"
 
 
 def size(count: float) -> str:
-    """Bytes as a person reads them."""
+    """Return bytes in readable units."""
     for unit in ("B", "KB", "MB", "GB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -128,7 +128,7 @@ def size(count: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as a person reads them."""
+    """Return seconds in readable units."""
     if seconds < 1:
         return "<1 s"
     if seconds < 120:

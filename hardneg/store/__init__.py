@@ -1,1 +1,1 @@
-"""The store: artifacts, what names them, files written whole or not at all, and which results use which."""
+"""The store: artifacts and their keys, files written whole or not at all, and the artifacts that results use."""

@@ -1,8 +1,8 @@
 """The content-addressed store: one folder an artifact, its manifest written last, one rename to finish it.
 
 <store>/<key>/              a finished artifact, with manifest.json
-<store>/<key>.partial/      one being made, or left by a run that was stopped; the next run goes on from it
-<store>/locks/<key>         held while it is made; the system frees it when the holder dies
+<store>/<key>.partial/      an unfinished one, in progress or left by a stopped run; the next run resumes it
+<store>/locks/<key>         held while it is being made; the system frees it when the holder dies
 <store>/roots/              which keys `gc` keeps, and for what (`hardneg.store.gc_roots`)
 """
 
@@ -24,13 +24,13 @@ from hardneg.store.digest import file_digest
 FORMAT = 1
 MANIFEST = "manifest.json"
 SCRATCH = "checkpoints"
-"""A folder of a workspace that goes once the artifact is sure: what its maker would need to go on."""
+"""A folder of a workspace for what a stopped stage needs to resume; removed when the artifact is finished."""
 CHOICES = "choices.json"
-"""There: what trials chose, to which a stage that goes on keeps."""
+"""In that folder: the choices of speed trials, which a resumed stage keeps."""
 KEPT = "kept"
-"""A folder of an artifact with the models that its training kept on its way, `step-N` each."""
+"""A folder of an artifact with the models kept during training, `step-N` each."""
 EARLIER = "earlier seconds"
-"""A stage's fact: what stopped runs of it took, as far as this one went on from them; `seconds` holds them too."""
+"""A fact of a stage: the seconds of the stopped runs that this one resumed; `seconds` includes them."""
 
 
 @dataclass(frozen=True)
@@ -51,17 +51,17 @@ class Artifact:
 
 
 class Store:
-    """Finds and makes artifacts below `root`."""
+    """The artifacts below `root`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def path(self, key: str) -> Path:
-        """Where the finished artifact of `key` is or will be."""
+        """Return the folder of the finished artifact of `key`, whether it exists or not."""
         return self.root / key
 
     def find(self, key: str) -> Artifact | None:
-        """The finished artifact of `key`, its files' presence and sizes checked; None where there is none.
+        """Return the finished artifact of `key`, its files' presence and sizes checked, or None.
 
         Raises:
             ArtifactError: it is damaged, or a newer hardneg wrote it.
@@ -82,7 +82,7 @@ class Store:
         return Artifact(key, manifest["kind"], folder, manifest["facts"], manifest["origin"], files)
 
     def discard(self, key: str) -> None:
-        """Removes the artifact of `key` and what is left of an unfinished one."""
+        """Remove the artifact of `key`, finished or not."""
         with disk_errors(self.root):
             if self.path(key).exists():
                 doomed = self.root / f"{key}.discarded"
@@ -93,7 +93,7 @@ class Store:
 
     @contextlib.contextmanager
     def lock(self, key: str, waiting: Callable[[], None] = lambda: None, shared: bool = False) -> Iterator[None]:
-        """Holds the lock of `key`, alone or shared; calls `waiting` once if another process has it, then waits."""
+        """Hold the lock of `key`, exclusive or shared; call `waiting` once before waiting for another process."""
         operation = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         with self._lock_file(key) as handle:
             if not _taken(handle, operation):
@@ -103,7 +103,7 @@ class Store:
 
     @contextlib.contextmanager
     def lock_if_free(self, key: str) -> Iterator[bool]:
-        """Whether no process held the lock of `key`; then this one does, alone."""
+        """Take the lock of `key` unless another process holds it; the value says whether it was free."""
         with self._lock_file(key) as handle:
             yield _taken(handle, fcntl.LOCK_EX)
 
@@ -115,7 +115,7 @@ class Store:
                 locks.mkdir(parents=True, exist_ok=True)
             except FileNotFoundError:
                 raise ArtifactError(
-                    f"store {self.root}: cannot be made; choose another place with {{store}}", "store"
+                    f"store {self.root}: cannot be created; choose another folder with {{store}}", "store"
                 ) from None
             handle = os.open(locks / key, os.O_RDWR | os.O_CREAT, 0o666)
         try:
@@ -124,14 +124,14 @@ class Store:
             os.close(handle)
 
     def workspace(self, key: str) -> Path:
-        """The folder to make `key` in; what a stopped run finished there is still there. Hold the lock first."""
+        """Return the folder to make `key` in, with what a stopped run finished there. Hold the lock first."""
         with disk_errors(self.root):
             partial = self._partial(key)
             partial.mkdir(parents=True, exist_ok=True)
             return partial
 
     def commit(self, key: str, artifact_type: str, facts: Mapping[str, Any], origin: Mapping[str, Any]) -> Artifact:
-        """Makes the workspace of `key` the finished artifact: files to disk, manifest last, one rename."""
+        """Turn the workspace of `key` into the finished artifact: files to disk, manifest last, one rename."""
         partial = self._partial(key)
         with disk_errors(self.root):
             remove_asides(partial)
@@ -149,9 +149,9 @@ class Store:
         return Artifact(key, artifact_type, self.path(key), facts, origin, digests)
 
     def recover(self, key: str) -> None:
-        """Gives an artifact its name whose manifest is written: the rename, and all that a dead process left undone.
+        """Finish an artifact whose manifest is written, where a process died before the rename.
 
-        Does nothing where there is no such one. Hold the lock first.
+        Does nothing otherwise. Hold the lock first.
         """
         partial, final = self._partial(key), self.path(key)
         if not (partial / MANIFEST).exists() or final.exists():
@@ -164,7 +164,7 @@ class Store:
             flush(self.root)
 
     def artifacts(self) -> list[Artifact | ArtifactError]:
-        """All finished artifacts; in place of a damaged one, its error."""
+        """Return all finished artifacts; in place of a damaged one, its error."""
         finished: list[Artifact | ArtifactError] = []
         for path in sorted(self.root.glob("*/" + MANIFEST)):
             if "." in path.parent.name:
@@ -179,12 +179,12 @@ class Store:
 
     @property
     def read_only(self) -> bool:
-        """Whether it is there and may not be written: what is in it can be taken, nothing can be made."""
+        """Whether the store exists and may not be written: artifacts can be read, and none made."""
         folders = [self.root, self.root / "locks", self.root / "roots"]
         return any(folder.is_dir() and not may_write(folder) for folder in folders)
 
     def held(self, name: str) -> bool:
-        """Whether a process holds the lock of `name`."""
+        """Return whether a process holds the lock of `name`."""
         lock = self.root / "locks" / name
         if not lock.exists():
             return False
@@ -208,9 +208,7 @@ class Store:
                 raise ArtifactError(f"{self.path(key)}: damaged: {MANIFEST} is missing") from None
             return None
         except PermissionError:
-            reason = (
-                "another user made it, and lets you not read it; ask for rights, or choose another place with {store}"
-            )
+            reason = "another user made it, and you may not read it; ask for read permission, or choose another folder with {store}"
             raise ClosedArtifact(f"{path.parent}: {reason}", "store") from None
         except (OSError, ValueError) as error:
             raise ArtifactError(f"{path}: damaged: {error}") from None
@@ -226,7 +224,7 @@ class Store:
 
 
 def _taken(handle: int, operation: int) -> bool:
-    """Whether a lock could be had at once."""
+    """Try to take a lock without waiting."""
     try:
         fcntl.flock(handle, operation | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -235,31 +233,31 @@ def _taken(handle: int, operation: int) -> bool:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes JSON so that a reader sees the old file or the whole new one."""
+    """Write JSON so that a reader sees the old file or the whole new one."""
     replace_text(path, json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
 
 
 def may_write(folder: Path) -> bool:
-    """Whether files can be made in a folder: its rights and its disk allow it."""
+    """Return whether the rights and the disk of a folder allow writing."""
     return os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 @contextlib.contextmanager
 def disk_errors(where: Path, option: str = "store") -> Iterator[None]:
-    """Turns the system's complaints about the disk into one clear line; `option` names the place to write to.
+    """Raise system errors of the disk as one clear line; `option` names the argument for another folder.
 
     Raises:
         ArtifactError: the disk is full, read-only, or not ours to write.
     """
     option = f"{{{option}}}" if option.isidentifier() else option
     advice = {
-        errno.ENOSPC: "the disk is full; free some space and run again, it goes on from here",
-        errno.EDQUOT: "the disk quota is used up; free some space and run again, it goes on from here",
-        errno.EFBIG: "the file is larger than may be here (ulimit -f); raise that and run again, it goes on from here",
-        errno.EIO: "the disk cannot be read or written; look to it, then run again",
-        errno.EROFS: f"the disk is read-only; choose another place with {option}",
-        errno.EACCES: f"writing is not allowed; choose another place with {option}",
-        errno.EPERM: f"writing is not allowed; choose another place with {option}",
+        errno.ENOSPC: "the disk is full; free some space and run again: it resumes from here",
+        errno.EDQUOT: "the disk quota is used up; free some space and run again: it resumes from here",
+        errno.EFBIG: "the file exceeds the size limit (ulimit -f); raise it and run again: it resumes from here",
+        errno.EIO: "the disk cannot be read or written; check it, then run again",
+        errno.EROFS: f"the disk is read-only; choose another folder with {option}",
+        errno.EACCES: f"writing is not allowed; choose another folder with {option}",
+        errno.EPERM: f"writing is not allowed; choose another folder with {option}",
     }
     try:
         yield

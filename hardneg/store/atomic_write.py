@@ -18,12 +18,12 @@ _SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
 def aside(path: Path) -> Path:
-    """Where to write what is to be `path`: beside it, under a name that no other thread, process or host has."""
+    """Return a path beside `path` to write it first, under a name that no other thread, process or host has."""
     return path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
 
 
 def remove_asides(folder: Path) -> None:
-    """Removes what writers that died have left aside in `folder` and below it; nobody may be writing there."""
+    """Remove what dead writers left aside in `folder` and below it; nobody may be writing there."""
     for path in folder.rglob(".*.tmp"):
         if _ASIDE.fullmatch(path.name):
             path.unlink()
@@ -31,9 +31,9 @@ def remove_asides(folder: Path) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write in place of `path`, which it becomes at the end of the block, whole and on disk.
+    """Open a new file that replaces `path` at the end of the block, whole and on disk.
 
-    Where the block fails, `path` stays as it was. A name that ends in `.gz` is written as gzip, of which equal
+    If the block fails, `path` stays as it was. A name that ends in `.gz` is written as gzip, of which equal
     content gives equal bytes. Several threads and processes may replace one file: the last one's stays.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,10 +55,10 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def replacing_folder(folder: Path) -> Iterator[Path]:
-    """A new folder to write in place of `folder`, which it becomes at the end of the block, whole and on disk.
+    """Open a new folder that replaces `folder` at the end of the block, whole and on disk.
 
-    Where the block fails, `folder` stays as it was. One thread at a time replaces a folder, the others wait: the last
-    one's stays. What a process that died has left aside goes with the next one.
+    If the block fails, `folder` stays as it was. One thread at a time replaces a folder, the others wait: the last
+    one's stays. What a dead process left aside is removed by the next one.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     new, old = (folder.with_name(f".{folder.name}.tmp{end}") for end in ("", ".old"))
@@ -81,7 +81,7 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def _alone(lock: Path) -> Iterator[None]:
-    """Holds a lock file, alone, which goes with its holder: who has waited for one that is gone makes it anew."""
+    """Hold a lock file, removed afterwards: a process that waited for a removed one makes it again."""
     while True:
         handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
         try:
@@ -96,14 +96,14 @@ def _alone(lock: Path) -> Iterator[None]:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Writes a text in place of `path`, as `replacing` does."""
+    """Write a text in place of `path`, as `replacing` does."""
     with replacing(path) as file:
         file.write(text.encode())
 
 
 @contextmanager
 def system_errors() -> Iterator[None]:
-    """Raises OSError for what libraries written in Rust wrap in exceptions of their own, such as a full disk."""
+    """Raise OSError for system errors that libraries in Rust wrap in their own exceptions, such as a full disk."""
     try:
         yield
     except Exception as error:
@@ -113,7 +113,7 @@ def system_errors() -> Iterator[None]:
 
 
 def link_folder(source: Path, target: Path, without: Collection[str] = ()) -> Path:
-    """Puts the files below `source` at `target`, which is replaced whole; `without`: names that are left out."""
+    """Link the files below `source` into `target`, which is replaced whole; `without`: names that are left out."""
     with replacing_folder(target) as folder:
         for path in sorted(path for path in source.rglob("*") if path.is_file() and path.name not in without):
             link_file(path, folder / path.relative_to(source))
@@ -121,7 +121,7 @@ def link_folder(source: Path, target: Path, without: Collection[str] = ()) -> Pa
 
 
 def link_file(source: Path, target: Path) -> Path:
-    """Puts the file `source` at `target`, as a hard link, or as a copy where the file system has no such links."""
+    """Link the file `source` at `target`, or copy it where the file system has no hard links."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if target.exists() and target.samefile(source):  # a link to itself is not renamed: it would stay aside
         return target
@@ -141,7 +141,7 @@ def link_file(source: Path, target: Path) -> Path:
 
 
 def flush(path: Path) -> None:
-    """Waits until a file or folder is on disk."""
+    """Wait until a file or folder is on disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

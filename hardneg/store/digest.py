@@ -1,4 +1,4 @@
-"""Digests by which artifacts are named: equal content gives equal names on every machine."""
+"""Digests that name artifacts: equal content has equal names on every machine."""
 
 import hashlib
 import json
@@ -10,7 +10,7 @@ _CHUNK = 1 << 22
 
 
 def canonical(value: Any) -> str:
-    """JSON with sorted keys and no spaces; floats as Python prints them. Raises TypeError for what JSON cannot hold."""
+    """Return JSON with sorted keys and no spaces; floats as Python prints them. Raises TypeError for other types."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 

@@ -1,4 +1,4 @@
-"""Which results use which artifacts: what `gc` keeps, and by which a command knows its own earlier output.
+"""The artifacts that results use: what `gc` keeps, and how a command knows its own earlier output.
 
 <store>/roots/<owner>.json           a result that is there: the keys it uses, the command, its files as they were
 <store>/roots/<owner>-<keys>.json    a run that has begun and has not finished; its keys are kept until it finishes
@@ -22,12 +22,12 @@ from hardneg.store.atomic_write import replace_text
 from hardneg.store.digest import digest
 
 Files = Mapping[str, Sequence[int]]
-"""Size, time and, of a link into the store, inode of each file of a result, by its place in the result."""
+"""Size, time and, of a link into the store, inode of each file of a result, by its path in the result."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """What the store knows of a result: the command that wrote it, and its files; None while they are being laid out.
+    """A result in the store's records: the command that wrote it, and its files; None while they are being written.
 
     Stores of earlier versions name no command.
     """
@@ -38,7 +38,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Unfinished:
-    """A run that has begun and has not finished: where its result is to be, since when (Unix time), and its keys."""
+    """An unfinished run: the path of its result, its start (Unix time), and its keys."""
 
     root: Path
     owner: Path
@@ -49,7 +49,7 @@ class Unfinished:
 
 
 def keep(store: Store, owner: Path, keys: Sequence[str], command: str = "", files: Files | None = None) -> None:
-    """Notes that the result `owner` uses `keys`, which `gc` keeps as long as it is there; nothing where none can be.
+    """Record that the result `owner` uses `keys`, which `gc` keeps as long as it exists; not in a read-only store.
 
     Raises:
         ArtifactError: the disk is full.
@@ -64,7 +64,7 @@ def keep(store: Store, owner: Path, keys: Sequence[str], command: str = "", file
 
 @contextlib.contextmanager
 def begun(store: Store, command: str, owner: Path, keys: Sequence[str]) -> Iterator[None]:
-    """Keeps `keys` while the block runs; and where it does not end well, until it has, or until it is forgotten."""
+    """Keep `keys` while the block runs; if it fails, until a later run succeeds, or `gc` forgets it."""
     if store.read_only:
         yield
         return
@@ -81,10 +81,10 @@ def begun(store: Store, command: str, owner: Path, keys: Sequence[str]) -> Itera
 
 @contextlib.contextmanager
 def laid_out(store: Store, command: str, owner: Path, keys: Sequence[str], tops: Sequence[Path]) -> Iterator[None]:
-    """Notes that `owner` is being written, and at the end what stands at `tops`, its files and folders, by then.
+    """Record that `owner` is being written, and at the end the files and folders at `tops`.
 
-    What an earlier run of the command wrote elsewhere in `owner` stays known as its own, until it is changed.
-    Where the block fails before it has changed anything, what was known before is known again.
+    What an earlier run of the command wrote elsewhere in `owner` stays recorded until it changes.
+    If the block fails before it has changed anything, the earlier record is restored.
     """
     root, earlier = _root(store, owner.resolve()), record(store, owner)
     own = earlier.files or {} if earlier and earlier.command == command else {}
@@ -105,7 +105,7 @@ def laid_out(store: Store, command: str, owner: Path, keys: Sequence[str], tops:
 
 
 def files_of(owner: Path, tops: Sequence[Path]) -> dict[str, list[int]]:
-    """The files at and below those of `tops` that are there, as `Files` has them."""
+    """Return the existing files at and below `tops`, in the form of `Files`."""
     states = {}
     for top in filter(os.path.lexists, tops):
         for path in sorted(top.rglob("*")) if top.is_dir() and not top.is_symlink() else [top]:
@@ -115,20 +115,20 @@ def files_of(owner: Path, tops: Sequence[Path]) -> dict[str, list[int]]:
 
 
 def strangers(owner: Path, top: Path, known: Files) -> Iterator[Path]:
-    """The files at or below `top` that are not as a result's record has them, or not in it."""
+    """Return the files at or below `top` that a result's record lacks, or that changed since."""
     for name, state in files_of(owner, [top]).items():
         if not _is(state, known.get(name)):
             yield owner / name
 
 
 def record(store: Store, owner: Path) -> Record | None:
-    """What the store knows of the result at `owner`."""
+    """Return the store's record of the result at `owner`."""
     entry = _read(_root(store, owner.resolve()))
     return Record(entry.get("command", ""), entry.get("files")) if entry else None
 
 
 def unfinished(store: Store) -> list[Unfinished]:
-    """The runs that have begun and have not finished, the earliest first."""
+    """Return the unfinished runs, the earliest first."""
     runs = []
     for path in store.root.glob("roots/*-*.json"):
         if entry := _read(path):
@@ -138,22 +138,22 @@ def unfinished(store: Store) -> list[Unfinished]:
 
 
 def owners(store: Store, key: str) -> list[Path]:
-    """The results, finished or not, that use a key."""
+    """Return the results, finished or not, that use a key."""
     entries = [_read(path) for path in sorted(store.root.glob("roots/*.json"))]
     return sorted({Path(entry["owner"]) for entry in entries if entry and key in entry["keys"]})
 
 
 def garbage(store: Store, forget: bool = False) -> list[tuple[Path, int]]:
-    """Folders that no result uses, no unfinished run, and no process; with their sizes in bytes.
+    """Return the folders that no result, no unfinished run and no process uses, with their sizes in bytes.
 
-    forget: unfinished runs that do not run count no more.
+    forget: ignore unfinished runs that are not running.
     """
     free = [path for path in _unused(store, forget) if not store.held(_key(path))]
     return [(path, _size(path)) for path in free]
 
 
 def collect(store: Store, forget: bool = False) -> list[tuple[Path, int]]:
-    """Removes the garbage, and the notes of results that are gone; returns what was removed.
+    """Remove the garbage, and the records of results that no longer exist; return what was removed.
 
     Runs may begin meanwhile: each folder is renamed while its lock is held and no run has noted its key.
 
@@ -195,7 +195,7 @@ def _kept(store: Store, forget: bool = False) -> set[str]:
 
 
 def _taken_away(store: Store, path: Path) -> Path | None:
-    """A folder under a name that no run looks for; None where one uses it by now."""
+    """Rename a folder so that no run finds it; return None where a run uses it by now."""
     doomed = path.with_name(f"{_key(path)}.{secrets.token_hex(6)}.discarded")
     with store.lock_if_free(_key(path)) as free:
         if not free or _key(path) in _kept(store):
@@ -212,7 +212,7 @@ def _key(folder: Path) -> str:
 
 
 def _size(folder: Path) -> int:
-    """The bytes of its files; some may go meanwhile."""
+    """Return the bytes of its files; some may be removed meanwhile."""
     total = 0
     for path in folder.rglob("*"):
         with contextlib.suppress(FileNotFoundError):
@@ -225,10 +225,10 @@ def _root(store: Store, owner: Path) -> Path:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A root's content, empty where there is none.
+    """Return the content of a root; empty where there is none.
 
     Raises:
-        ArtifactError: it cannot be read, so that what it keeps is not known.
+        ArtifactError: it cannot be read, so the keys that it keeps are unknown.
     """
     try:
         entry = json.loads(path.read_text(encoding="utf-8"))
@@ -242,12 +242,12 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _unchanged(owner: Path, known: Files) -> Files:
-    """Those files of a record that are there still, as it has them."""
+    """Return the files of a record that have not changed."""
     return {name: noted for name, noted in known.items() if _is(files_of(owner, [owner / name]).get(name), noted)}
 
 
 def _is(state: Sequence[int] | None, noted: Sequence[int] | None) -> bool:
-    """Whether a file's state is the noted one: the same size and time, or the same link into the store."""
+    """Return whether a file has the recorded state: the same size and time, or the same link into the store."""
     return bool(state and noted and (state[:2] == noted[:2] or (noted[2] and noted[2] == state[2])))
 
 

@@ -1,4 +1,4 @@
-"""What of options enters an artifact's key: one rule, and the marks that it alone reads."""
+"""The options that enter an artifact's key: one rule, and the marks that it reads."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import fields
@@ -9,18 +9,18 @@ FREE: dict[str, Any] = {_MARK: False}
 """Marks a field of a pydantic model that cannot change a result: it is in no key."""
 
 LATER: dict[str, Any] = {_MARK: "unless it has its default"}
-"""Marks a field that artifacts were made without: it is in a key where it has another value than its default."""
+"""Marks a field that is newer than stored artifacts: it enters a key when it differs from its default."""
 
 _WORDS: Mapping[str, tuple[str, Mapping[Any, str]]] = {
     "iterate_negatives": ("order", {True: "consecutive"}),
     "false_negative_mask": ("mask", {False: "none"}),
     "share_negatives_across": ("across", {"none": "own"}),
 }
-"""Options of training that have another name, and other values, in keys."""
+"""Training options that have another name, and other values, in keys."""
 
 
 def options_in_key(options: Any, without: Collection[str] = ()) -> dict[str, Any]:
-    """The options that may change a result, by name, as JSON holds them; defaults included.
+    """Return the options that may change a result, by name, as JSON values; defaults included.
 
     An option never counts where it is marked `FREE`, and counts with another value than its default alone where it is
     marked `LATER`. A dataclass has these marks in its fields' metadata, or lists such options in its class
@@ -28,7 +28,7 @@ def options_in_key(options: Any, without: Collection[str] = ()) -> dict[str, Any
 
     Args:
         options: a pydantic model or a dataclass.
-        without: options that do not count here, as their content does.
+        without: options to leave out, as their content counts instead.
     """
     from pydantic import BaseModel, TypeAdapter
 
@@ -48,12 +48,12 @@ def options_in_key(options: Any, without: Collection[str] = ()) -> dict[str, Any
 
 
 def plugin_identity(name: str, plugin: Any, without: Collection[str] = ()) -> dict[str, Any]:
-    """What of a configured plugin enters a key: its name, its version, and its options that count."""
+    """Return what a configured plugin adds to a key: its name, its version, and its options that count."""
     return {"name": name, "version": type(plugin).version, "options": options_in_key(plugin, without)}
 
 
 def in_words_of_keys(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of training under the names, and with the values, that they have in keys."""
+    """Return training options with their names and values in keys."""
     renamed = {}
     for name, value in options.items():
         word, values = _WORDS.get(name, (name, {}))

@@ -1,4 +1,4 @@
-"""Whether the artifacts of a store are as they were written, to the byte."""
+"""Checks that the artifacts of a store are as they were written, to the byte."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from hardneg.store.digest import digest, file_digest
 
 @dataclass(frozen=True)
 class Checked:
-    """What was found of one artifact.
+    """The result of checking one artifact.
 
-    key: its folder's name. stage: which stage made it, as far as that can be read. problem: what is wrong, in one
+    key: its folder's name. stage: the stage that made it, where that can be read. problem: what is wrong, in one
     line; empty where nothing is. size_only: whether an earlier hardneg wrote no digests, so that sizes were compared.
     newer: whether a newer hardneg wrote it, so that nothing was.
     """
@@ -28,7 +28,7 @@ class Checked:
 
 
 def check(store: Store, progress: Progress) -> Iterator[Checked]:
-    """Reads every byte of every artifact of a store."""
+    """Read every byte of every artifact of a store."""
     keys = [path.name for path in sorted(store.root.glob("*")) if path.is_dir() and "." not in path.name]
     keys = [key for key in keys if key not in ("locks", "roots")]
     with progress.task("checking", len(keys), "artifacts") as task:
@@ -38,7 +38,7 @@ def check(store: Store, progress: Progress) -> Iterator[Checked]:
 
 
 def damage(folder: Path) -> str:
-    """What is wrong with the artifact in `folder`, in one line; empty where every byte is as it was written."""
+    """Return what is wrong with the artifact in `folder`, in one line; empty where every byte is as it was written."""
     return _checked(Store(folder.parent), folder.name).problem
 
 

@@ -1,4 +1,4 @@
-"""What commands and functions write: checked first, noted afterwards, so that nothing of the user's is replaced."""
+"""Outputs of commands and functions: checked first and recorded afterwards, so that no user file is replaced."""
 
 import logging
 import os
@@ -19,7 +19,7 @@ _log = logging.getLogger("hardneg")
 
 @dataclass(frozen=True)
 class Target:
-    """A file or a folder to write; of a run folder, the `names` in it that may be, and the file by which it is known.
+    """A file or a folder to write; of a run folder, the possible `names` in it, and the file that identifies it.
 
     A folder is replaced whole, a run folder's names one by one; those of folders end in "/".
     """
@@ -31,13 +31,13 @@ class Target:
 
     @property
     def tops(self) -> list[Path]:
-        """The files and folders that are replaced."""
+        """The files and folders to replace."""
         return [self.path / name if name else self.path for name in self.names]
 
 
 @dataclass(frozen=True)
 class Words:
-    """How messages call the argument that names an output, the one that has it replaced, and who writes."""
+    """Words of messages: the argument that names an output, the one that overwrites it, and the writer."""
 
     output: str = "path"
     overwrite: str = "overwrite=True"
@@ -46,10 +46,10 @@ class Words:
 
 @dataclass(frozen=True)
 class Outputs:
-    """All that one command or function writes, what it reads, and the store that knows the results of earlier ones.
+    """All outputs and inputs of one command or function, and the store that records results.
 
     command: whose own earlier result may be replaced. keys: of the steps that lead to the outputs; the store keeps them
-    from `begun` on. tell: gets what the user should know.
+    from `begun` on. tell: shows a message to the user.
     """
 
     command: str
@@ -62,19 +62,19 @@ class Outputs:
     tell: Callable[[str], None] = _log.warning
 
     def check(self) -> None:
-        """Refuses what would take from the user, and what cannot be written.
+        """Refuse outputs that would replace files of the user, and those that cannot be written.
 
         Raises:
-            UsageError: an output is an input, holds one or lies in one; or is there and is not this command's own.
+            UsageError: an output is an input, contains one or is in one; or exists and is not this command's own.
             ArtifactError: an output cannot be written.
         """
         if root := next((path for target in self.targets if (path := target.path.resolve()) == path.parent), None):
-            raise UsageError(f"{root}: is the root folder; give one of its own")
+            raise UsageError(f"{root}: is the root folder; give a folder of its own")
         tops = [top for target in self.targets for top in target.tops]
         for top in tops:
             _check_name(top, self._another)
         paths = [target.path.resolve() for target in self.targets]
-        problems = [f"{path}: is given for two outputs" for path in set(paths) if paths.count(path) > 1]
+        problems = [f"{path}: is used for two outputs" for path in set(paths) if paths.count(path) > 1]
         for target in self.targets:
             problems += _path_problems(target, self._another) or [
                 *self._input_problems(target),
@@ -91,7 +91,7 @@ class Outputs:
 
     @contextmanager
     def begun(self) -> Iterator[None]:
-        """Checks, and has the store keep the steps while the block works, and after it has been stopped."""
+        """Check, and keep the steps in the store while the block works, and after it was stopped."""
         self.check()
         if not world().first or not self.keys:
             yield
@@ -101,7 +101,7 @@ class Outputs:
 
     @contextmanager
     def laid_out(self) -> Iterator[None]:
-        """Writes, in the block: what is written there is known afterwards as this command's own.
+        """Record what is written in the block as this command's own.
 
         Raises:
             ArtifactError: the disk is full, read-only, or not ours to write.
@@ -119,7 +119,7 @@ class Outputs:
             yield
 
     def _tell_unknown(self, path: Path, reason: object) -> None:
-        """Says that an output cannot be noted as a result."""
+        """Report that an output cannot be recorded as a result."""
         self.tell(f"only {self.words.overwrite} will replace {path}: {reason}")
 
     def _input_problems(self, target: Target) -> Iterator[str]:
@@ -131,9 +131,9 @@ class Outputs:
                 if resolved == read or (top.exists() and top.samefile(read)):
                     yield f"{top}: is {source}, {advice}"
                 elif read.is_dir() and resolved.is_relative_to(read):
-                    yield f"{top}: lies in {source}, {advice}"
+                    yield f"{top}: is in {source}, {advice}"
                 elif read.is_relative_to(resolved):
-                    yield f"{top}: holds {source}, {advice}"
+                    yield f"{top}: contains {source}, {advice}"
 
     def _own_problems(self, target: Target) -> Iterator[str]:
         if self.overwrite:
@@ -142,12 +142,12 @@ class Outputs:
             first = ", ".join(str(path) for path in foreign[:3])
             more = f" and {len(foreign) - 3} more" if len(foreign) > 3 else ""
             yield (
-                f"{first}{more}: there already, and not as `{self.words.writer.format(self.command)}` wrote it; "
+                f"{first}{more}: already there, and not written by `{self.words.writer.format(self.command)}`; "
                 f"{self._another}, or {self.words.overwrite} to replace it"
             )
 
     def _strangers(self, target: Target) -> list[Path]:
-        """What stands where the target is to be, and is not as an earlier run of the same command left it."""
+        """Return the existing files of the target that an earlier run of the same command did not write."""
         there = [top for top in target.tops if os.path.lexists(top)]
         if not there:
             return []
@@ -167,20 +167,20 @@ def _path_problems(target: Target, another: str) -> list[str]:
     # the first folder before a `..` that is not there: once it is made, the path leads to something else
     ups = [number for number, part in enumerate(path.parts) if part == ".."]
     if missing := next((before for number in ups if not (before := Path(*path.parts[:number])).is_dir()), None):
-        return [f"{path}: {missing} is not there; give a path without it"]
+        return [f"{path}: {missing} does not exist; give a path without it"]
     if target.names != WHOLE:
         return _run_folder_problems(target, another)
     if path.is_symlink():
-        return [f"{path}: is a symbolic link; give the place that it leads to"]
+        return [f"{path}: is a symbolic link; give its target"]
     if target.folder and path.exists() and not path.is_dir():
         return [f"{path}: is a file; give the folder to write"]
     if not target.folder and path.is_dir():
         return [f"{path}: is a folder; give the file to write"]
     if path.exists() and not path.is_dir() and not path.is_file():
-        return [f"{path}: is no file that can be replaced; {another}"]
+        return [f"{path}: cannot be replaced; {another}"]
     resolved = path.resolve()
     if target.folder and any(kept.is_relative_to(resolved) for kept in (Path.cwd(), _home())):
-        return [f"{path}: is the folder you work in or your home, or holds it; give one of its own"]
+        return [f"{path}: is the folder you work in or your home, or contains it; give a folder of its own"]
     return []
 
 
@@ -194,7 +194,7 @@ def _run_folder_problems(target: Target, another: str) -> list[str]:
         wanted, is_wanted = ("folder", top.is_dir) if name.endswith("/") else ("file", top.is_file)
         if top.is_symlink() or (top.exists() and not is_wanted()):
             obstacle = "a symbolic link" if top.is_symlink() else f"no {wanted}"
-            problems.append(f"{top}: is {obstacle}, where a {wanted} is to be; move it away, or {another}")
+            problems.append(f"{top}: is {obstacle}, where a {wanted} is expected; move it away, or {another}")
     return problems
 
 
@@ -203,7 +203,7 @@ def _home() -> Path:
 
 
 def _check_name(top: Path, another: str) -> None:
-    """Raises ArtifactError where it cannot even be seen whether something is there: names too long, closed folders."""
+    """Raise ArtifactError where it cannot even be checked whether a file exists: names too long, closed folders."""
     try:
         aside(top.absolute()).lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -213,7 +213,7 @@ def _check_name(top: Path, another: str) -> None:
 
 
 def _check_writable(top: Path, another: str) -> None:
-    """Raises ArtifactError where nothing can be written at `top`."""
+    """Raise ArtifactError where nothing can be written at `top`."""
     there = top.absolute().parent
     while not there.exists():
         there = there.parent

@@ -1,7 +1,7 @@
-"""Which of several ways is the fastest on this machine: timed for about a second, then remembered.
+"""Speed trials: the fastest of several ways on this machine, timed for about a second and then remembered.
 
-A choice changes speed, and results by rounding. So it is made once a machine, kept in the user's cache folder, told by
-the manifests of the stages that it served, and kept by the checkpoints of a training.
+A choice changes speed, and results by rounding. So it is made once per machine, kept in the user's cache folder,
+reported in the manifests of the stages that used it, and kept in the checkpoints of a training.
 """
 
 import json
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     import torch
 
 Way = Callable[[], Callable[[], object]]
-"""Makes something ready, and gives what is timed."""
+"""Prepares one way, and returns the function to time."""
 
-_CLEARLY = 0.95  # of the first way's time: what another one must stay below to be taken
+_CLEARLY = 0.95  # of the first way's time: another way must be faster than that
 _SECONDS, _FEWEST, _MOST = 1.0, 5, 15  # of timing, and rounds
 _FOLDER = "trials"
 TRIAL = "trial/"
-"""What stands before a subject when several processes ask for one choice."""
+"""The prefix of a subject when several processes share one choice."""
 
 _known: dict[Path, str] = {}
 _kept: dict[str, str] = {}
@@ -39,7 +39,7 @@ _listening: list[tuple[dict[str, str], Path | None]] = []
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What was chosen for `subject` on `machine`, and the milliseconds of each way."""
+    """The choice for `subject` on `machine`, and the milliseconds of each way."""
 
     subject: str
     machine: str
@@ -54,15 +54,15 @@ class Trial:
 
 
 def choose(subject: str, machine: str, ways: Mapping[str, Way]) -> str:
-    """The name of the way to take: what a training keeps to, what is remembered here, or what a trial finds.
+    """Return the name of the fastest way: kept by a training, remembered on this machine, or found by a trial.
 
     The first way is taken unless another one is clearly faster. Of several processes the one that asks first decides
     for all. A memory that cannot be written costs a trial in each process, and does no other harm.
 
     Args:
-        subject: what is to be done, on which kind of device; equal words mean the same choice.
-        machine: what else the times depend on, as `machine_of` says it.
-        ways: by name, what makes each way ready.
+        subject: the task and the type of device; equal words mean the same choice.
+        machine: what else the times depend on, from `machine_of`.
+        ways: by name, the function that prepares each way.
     """
     chosen = _kept.get(subject, "")
     if chosen not in ways:
@@ -80,9 +80,9 @@ def choose(subject: str, machine: str, ways: Mapping[str, Way]) -> str:
 
 @contextmanager
 def noted(kept: Mapping[str, str] | None = None, file: Path | None = None) -> Iterator[dict[str, str]]:
-    """Gives the choices that are made inside, by subject; those in `kept` hold inside, whatever is remembered.
+    """Collect the choices made in the block, by subject; those in `kept` take precedence over remembered ones.
 
-    file: keeps them for a run that goes on; what an earlier run left in it holds too.
+    file: keeps them for a resumed run; those that an earlier run left there count as kept.
     """
     before, choices = dict(_kept), dict(kept or {})
     with suppress(OSError, ValueError):
@@ -99,13 +99,13 @@ def noted(kept: Mapping[str, str] | None = None, file: Path | None = None) -> It
 
 
 def remembered() -> list[Trial]:
-    """The trials of this user that are remembered, by subject."""
+    """Return the remembered trials of this user, by subject."""
     trials = [_read(path) for path in sorted((cache_folder() / _FOLDER).glob("*.json"))]
     return sorted((trial for trial in trials if trial is not None), key=lambda trial: (trial.subject, trial.machine))
 
 
 def forget() -> int:
-    """Forgets all trials, so that each is made again when it is next needed; returns how many there were."""
+    """Forget all trials, so that each is made again when needed; return how many there were."""
     paths = list((cache_folder() / _FOLDER).glob("*.json"))
     for path in paths:
         path.unlink(missing_ok=True)
@@ -122,13 +122,13 @@ def machine_of(device: "torch.device") -> str:
 
 
 def cache_folder() -> Path:
-    """Where what is worth keeping between runs lies, by the XDG rule."""
+    """Return the folder of what is kept between runs, by the XDG rule."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hardneg"
 
 
 @cache
 def cpu_name() -> str:
-    """The name of the first CPU, as far as the system tells."""
+    """Return the name of the first CPU, or its architecture."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
             name, _, value = line.partition(":")
@@ -138,10 +138,10 @@ def cpu_name() -> str:
 
 
 def _tried(path: Path, subject: str, machine: str, ways: Mapping[str, Way]) -> str:
-    """What is remembered, or comes out of a trial; what another process has remembered meanwhile goes before."""
+    """Return the remembered choice or that of a trial; one that another process remembered meanwhile wins."""
     if (old := _read(path)) is not None and old.chosen in ways and ways.keys() <= old.milliseconds.keys():
         return old.chosen
-    with suppress(OSError):  # it is damaged, or tells of other ways
+    with suppress(OSError):  # it is damaged, or of other ways
         path.unlink()
     seconds = _fastest({name: way() for name, way in ways.items()})
     first, best = next(iter(ways)), min(seconds, key=lambda name: seconds[name])

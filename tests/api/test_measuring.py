@@ -200,7 +200,9 @@ def test_a_recipe_is_changed_planned_and_run(at, tmp_path, tiny_model):
     assert hn.evaluate(run, metrics=["mrr@5"], **at).metrics[run.name] == pytest.approx(done.evaluation.metrics["ours"])
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "metrics.json").write_text("mine")
-    with pytest.raises(UsageError, match=r"metrics.json: there already, and not as .* or overwrite=True to replace it"):
+    with pytest.raises(
+        UsageError, match=r"metrics.json: already there, and not written by .* or overwrite=True to replace it"
+    ):
         ready.run(tmp_path / "other", **at)
     with pytest.raises(RecipeError, match="depth"):
         ready.set(stages__run__depth="deep").plan(**at)

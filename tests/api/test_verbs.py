@@ -108,10 +108,10 @@ def test_negatives_replace_neither_the_corpus_nor_the_store(place, at, tmp_path)
     mined = hn.mine(place / "data", place / "model", miner=MINER, **at)
     corpus, kept = tmp_path / "corpus.jsonl", mined.path.read_bytes()
     corpus.write_text("{}")
-    with pytest.raises(UsageError, match=r"corpus.jsonl: there already, and not as `MinedNegatives.write` wrote it"):
+    with pytest.raises(UsageError, match=r"corpus.jsonl: already there, and not written by `MinedNegatives.write`"):
         mined.write(corpus, "n-tuple", negatives=2)
     assert corpus.read_text() == "{}"
-    with pytest.raises(UsageError, match=r"lies in .* which is read here"):
+    with pytest.raises(UsageError, match=r"is in .* which is read here"):
         mined.write(mined.path, "hardneg", overwrite=True)
     assert mined.path.read_bytes() == kept
     assert mined.write(tmp_path / "own.jsonl") == mined.write(tmp_path / "own.jsonl")

@@ -115,7 +115,7 @@ def test_a_disk_without_room_is_one_line_at_every_step(recipe, tmp_path, way):
     *failures, last = done.stdout.splitlines()
     assert last == "finished"
     assert {line.split("\t")[0] for line in failures} >= {"dataset", "star"}
-    words = {"limit": "larger than may be here", "tmpfs": "the disk is full"}[way]
+    words = {"limit": "exceeds the size limit", "tmpfs": "the disk is full"}[way]
     assert all(len(line.split("\t")) == 2 and words in line for line in failures)
 
 
@@ -126,7 +126,7 @@ def test_a_store_that_may_not_be_written(recipe, store):
     try:
         if root:
             os.seteuid(65534)
-        with pytest.raises(ArtifactError, match="not allowed; choose another place") as caught, store.lock("ab" * 16):
+        with pytest.raises(ArtifactError, match="not allowed; choose another folder") as caught, store.lock("ab" * 16):
             pass
     finally:
         if root:
@@ -148,7 +148,8 @@ def test_a_read_only_disk(recipe, filled, tmp_path):
     )
     assert done.returncode == 5
     assert (
-        "start-index: in the store" in done.stderr and "read-only; choose another place" in done.stderr.splitlines()[-1]
+        "start-index: in the store" in done.stderr
+        and "read-only; choose another folder" in done.stderr.splitlines()[-1]
     )
     assert "Traceback" not in done.stderr
 

@@ -49,10 +49,9 @@ def test_a_source_stands_by_itself_in_a_mapping(tmp_path, tree):
     tree["dataset"] = {"name": "beir:some/folder", "withheld": {"positives": 0.5}}
     tree["stages"]["static"]["miner"] = {"name": "topk:5"}
     assert problems_of(tmp_path, tree) == (
-        "dataset: name 'beir:some/folder' is a name and a source: in a mapping each stands by itself; "
+        "dataset: name 'beir:some/folder' joins a name and a source: in a mapping, "
         "write name: beir, source: some/folder",
-        "stages.static.miner: name 'topk:5' is a name and a source: in a mapping each stands by itself; "
-        "write name: topk, source: 5",
+        "stages.static.miner: name 'topk:5' joins a name and a source: in a mapping, write name: topk, source: 5",
     )
 
 

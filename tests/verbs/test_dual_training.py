@@ -40,7 +40,7 @@ def test_dims_are_a_list_or_have_weights():
 
 
 @pytest.mark.parametrize(
-    ("dims", "told"), [([], "dims"), ([8, 8], "8 stands there twice"), ([0], "dims"), ({8: 0}, "dims"), ("8", "dims")]
+    ("dims", "told"), [([], "dims"), ([8, 8], "8 is listed twice"), ([0], "dims"), ({8: 0}, "dims"), ("8", "dims")]
 )
 def test_dims_that_make_no_sense(dims, told):
     with pytest.raises(ValueError, match=told):

@@ -208,8 +208,8 @@ class Store:
                 raise ArtifactError(f"{self.path(key)}: damaged: {MANIFEST} is missing") from None
             return None
         except PermissionError:
-            reason = "another user made it, and you may not read it; ask for read permission, or choose another folder with {store}"
-            raise ClosedArtifact(f"{path.parent}: {reason}", "store") from None
+            advice = "another user made it, and you may not read it; ask for read permission, or choose another folder"
+            raise ClosedArtifact(f"{path.parent}: {advice} with {{store}}", "store") from None
         except (OSError, ValueError) as error:
             raise ArtifactError(f"{path}: damaged: {error}") from None
         if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):

@@ -177,7 +177,7 @@ def _path_problems(target: Target, another: str) -> list[str]:
     if not target.folder and path.is_dir():
         return [f"{path}: is a folder; give the file to write"]
     if path.exists() and not path.is_dir() and not path.is_file():
-        return [f"{path}: cannot be replaced; {another}"]
+        return [f"{path}: is no regular file; {another}"]
     resolved = path.resolve()
     if target.folder and any(kept.is_relative_to(resolved) for kept in (Path.cwd(), _home())):
         return [f"{path}: is the folder you work in or your home, or contains it; give a folder of its own"]

@@ -29,7 +29,7 @@ MODEL = "packaged:wordllama"
 
 CASES: list[tuple[str, Callable[..., Any]]] = [
     *((r"store: must be a path", lambda at, bad=bad: hn.mine(DATA, run=RUN, store=bad)) for bad in (4, b"x", "/a\0b")),
-    (r"store /proc/none: cannot be made", lambda at: hn.mine(DATA, run=RUN, store="/proc/none")),
+    (r"store /proc/none: cannot be created", lambda at: hn.mine(DATA, run=RUN, store="/proc/none")),
     (r"split test is what systems are measured on", lambda at: hn.recommend(DATA, split="test", store=at)),
     (
         r"batch_size: 1,000,000 for 1 query",

@@ -236,26 +236,26 @@ def test_what_is_written_replaces_nothing_but_its_own(at, tmp_path):
     found, thesis = hn.evaluate({"first": FIRST}, QRELS, **at), tmp_path / "thesis.tex"
     thesis.write_text("mine")
     with pytest.raises(
-        UsageError, match=r"thesis.tex: there already, .* `Evaluation.write` wrote it; give another path"
+        UsageError, match=r"thesis.tex: already there, .* written by `Evaluation.write`; give another path"
     ):
         found.write(thesis)
     assert thesis.read_text() == "mine"
     found.write(thesis, overwrite=True)
     found.write(thesis)
     thesis.write_text("mine again")
-    with pytest.raises(UsageError, match="there already"):
+    with pytest.raises(UsageError, match="already there"):
         found.write(thesis)
     os.mkfifo(tmp_path / "pipe")
     for odd, told in (
         (tmp_path, "is a folder"),
         (None, "path: must be a path, not None"),
-        (tmp_path / "pipe", "no file"),
+        (tmp_path / "pipe", "no regular file"),
     ):
         with pytest.raises(UsageError, match=told):
             found.write(odd, overwrite=True)
     wins = hn.analyze("query-wins", run=SECOND, against=FIRST, qrels=QRELS, metric="mrr@10", **at)
     (tmp_path / "wins.svg").write_text("mine")
-    with pytest.raises(UsageError, match=r"wins.svg: there already, .* `AnalysisResult.draw` wrote it"):
+    with pytest.raises(UsageError, match=r"wins.svg: already there, .* written by `AnalysisResult.draw`"):
         wins.draw(tmp_path / "wins.png", tmp_path / "wins.svg")
     assert not (tmp_path / "wins.png").exists()
 

@@ -43,7 +43,7 @@ def test_compresses_a_dense_index(flat: Path, tmp_path: Path) -> None:
     (output / "index").unlink()
     (output / "index").write_text("mine")
     said, error = _build("--vectors", flat, "--backend", "fp16", "--output", output)
-    assert isinstance(error, UsageError) and "there already" in str(error)
+    assert isinstance(error, UsageError) and "already there" in str(error)
 
 
 @pytest.mark.parametrize(

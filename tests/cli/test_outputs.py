@@ -159,7 +159,7 @@ def test_what_stood_there_before_is_not_replaced(
     (place / name).parent.mkdir(parents=True, exist_ok=True)
     (place / name).write_text("of the user's")
     message = refused(hardneg, place, *arguments)
-    assert f"{name}: there already" in message and OVER in message
+    assert f"{name}: already there" in message and OVER in message
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_what_stood_there_before_is_not_replaced(
         (lambda place: (place / "out" / "model").touch(), "out", "model: is no folder"),
         (lambda place: (place / "out" / "metrics.json").mkdir(), "out", "metrics.json: is no file"),
         (lambda place: (place / "away").symlink_to("nowhere"), "away", "away: is a symbolic link that leads nowhere"),
-        (lambda place: None, "new/../out", "new is not there"),
+        (lambda place: None, "new/../out", "new does not exist"),
     ],
 )
 def test_a_run_folder_with_things_of_another_kind(
@@ -188,7 +188,7 @@ def test_one_file_is_not_two_outputs(hardneg: Hardneg, place: Path) -> None:
 def test_no_way_leads_around_what_stood_there_before(hardneg: Hardneg, place: Path) -> None:
     (place / "trained").mkdir()
     (place / "trained" / "weights").write_text("of the user's")
-    assert "new is not there" in refused(hardneg, place, *ENCODE, "--output", "new/../trained")
+    assert "new does not exist" in refused(hardneg, place, *ENCODE, "--output", "new/../trained")
 
 
 def test_overwrite_replaces_it(hardneg: Hardneg, place: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_command_replaces_its_own_result_until_it_is_changed(
     shutil.copy(path, place / "copy")
     (place / "copy").write_bytes(path.read_bytes() + b"\n")
     (place / "copy").replace(path)
-    with pytest.raises(UsageError, match="there already"):
+    with pytest.raises(UsageError, match="already there"):
         hardneg(*arguments)
     hardneg(*arguments, OVER)
     hardneg(*arguments)
@@ -225,10 +225,10 @@ def test_a_command_replaces_its_own_result_until_it_is_changed(
 
 def test_a_command_does_not_replace_the_result_of_another(hardneg: Hardneg, place: Path) -> None:
     hardneg(*ENCODE, "--output", "index")
-    with pytest.raises(UsageError, match="not as `hardneg index import` wrote it"):
+    with pytest.raises(UsageError, match="not written by `hardneg index import`"):
         hardneg("index", "import", "--vectors", "v.npy", "--ids", "ids.txt", "--output", "index")
     (place / "index" / "notes.txt").touch()
-    with pytest.raises(UsageError, match=r"notes\.txt: there already"):
+    with pytest.raises(UsageError, match=r"notes\.txt: already there"):
         hardneg(*ENCODE, "--output", "index")
 
 

@@ -118,7 +118,7 @@ def test_the_command_tells_what_pyserini_reads_of_a_query(roberta: Path, tmp_pat
     assert "AnceQueryEncoder" in out and "64 tokens of a query, the model 32" in out
     assert (tmp_path / "out" / "pytorch_model.bin").exists()
     (tmp_path / "out" / "notes.txt").touch()
-    with pytest.raises(UsageError, match=r"notes\.txt: there already"):
+    with pytest.raises(UsageError, match=r"notes\.txt: already there"):
         export("--model", str(tmp_path / "model"), "--form", "ance")
     for wrong in (["--model", "m", "--form", "dpr"], ["--form", "dpr"], ["--model", "m", "--negatives", "n"]):
         with pytest.raises(UsageError, match="--model FOLDER with --form ance"):

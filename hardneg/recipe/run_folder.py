@@ -50,20 +50,33 @@ def artifacts_of(folder: Path, store: Store) -> dict[str, Artifact]:
     Raises:
         DataError: it is no run folder, or the store has none of its steps.
     """
-    path = folder / LOCK
-    try:
-        keys = yaml.safe_load(path.read_text(encoding="utf-8"))["keys"]
-        named = {str(name): str(key) for name, key in keys.items()}
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}): give the folder of a finished recipe") from None
-    except (yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError):
-        raise DataError(f"{path}: damaged: run the recipe again") from None
+    named = read_lock(folder)["keys"]
     artifacts = {name: artifact for name, key in named.items() if key.isalnum() and (artifact := store.find(key))}
     if not artifacts:
         raise DataError(
             f"{folder}: none of its steps is in the store {store.root}; name the right one with {{store}}", "store"
         )
     return artifacts
+
+
+def read_lock(folder: Path) -> dict[str, Any]:
+    """The lock file of a finished run: `recipe`, `preset`, `device` (`cpu` or `gpu`), `keys` by step, `tree`.
+
+    Raises:
+        DataError: the folder has none, or it is damaged.
+    """
+    path = folder / LOCK
+    try:
+        lock = yaml.safe_load(path.read_text(encoding="utf-8"))
+        keys = {str(name): str(key) for name, key in lock["keys"].items()}
+        words = {
+            name: str(lock.get(name, default)) for name, default in (("recipe", ""), ("preset", ""), ("device", "cpu"))
+        }
+        return {**words, "keys": keys, "tree": dict(lock["tree"])}
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}): give the folder of a finished recipe") from None
+    except (yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError):
+        raise DataError(f"{path}: damaged: run the recipe again") from None
 
 
 COMMAND = "recipe run"
@@ -92,7 +105,7 @@ def publish(plan: "Plan", artifacts: Mapping[str, Artifact], store: Store, out: 
             scores = json.loads((out / METRICS).read_text(encoding="utf-8"))["metrics"]
             replace_text(card, with_scores(card.read_text(encoding="utf-8"), scores))
         lock = out / LOCK
-        replace_text(lock, yaml.safe_dump(lock_content(plan), sort_keys=False, allow_unicode=True))
+        replace_text(lock, yaml.safe_dump(lock_content(plan, _device(artifacts)), sort_keys=False, allow_unicode=True))
         return [*written, lock]
 
 
@@ -120,16 +133,25 @@ def names(plan: "Plan") -> list[str]:
     return sorted(written)
 
 
-def lock_content(plan: "Plan") -> dict[str, Any]:
-    """The resolved recipe with every step's key: enough to run the same again, and to see what differs."""
+def lock_content(plan: "Plan", device: str = "cpu") -> dict[str, Any]:
+    """The resolved recipe with every step's key: enough to run the same again, and to see what differs.
+
+    `device`: `gpu` where a GPU worked on any of its steps, else `cpu`.
+    """
     return {
         "hardneg": hardneg.__version__,
         "recipe": plan.recipe.name,
         "preset": plan.recipe.preset,
+        "device": device,
         "start_model": plan.start,
         "keys": plan.keys,
         "tree": dict(plan.recipe.tree),
     }
+
+
+def _device(artifacts: Mapping[str, Artifact]) -> str:
+    used = [artifact.facts.get("usage") or {} for artifact in artifacts.values()]
+    return "cpu" if all(each.get("device", "cpu") == "cpu" for each in used) else "gpu"
 
 
 def _published(plan: "Plan", artifacts: Mapping[str, Artifact]) -> dict[str, Path]:

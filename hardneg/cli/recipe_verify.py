@@ -1,0 +1,72 @@
+"""`hardneg recipe verify`: a finished run beside the bands of its recipe."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from hardneg.cli.console import aligned, say, say_answer
+from hardneg.cli.options import JSON
+from hardneg.cli.recipe_options import NAME, PRESET
+
+if TYPE_CHECKING:
+    from hardneg.recipe.verify import Verified
+
+
+def verify(
+    name: str = NAME,
+    folder: Path | None = typer.Argument(None, help="Its run folder; default runs/NAME-PRESET."),
+    preset: str | None = PRESET,
+    record: bool = typer.Option(
+        False, "--record", help="Write the bands from this run, with several seeds, beside the recipe's file."
+    ),
+    as_json: bool = JSON,
+) -> None:
+    """Compare a finished run with the bands of its recipe: means and their spread over seeds.
+
+    Exits with 1 where a value is outside its band, or where the run is not that of the recipe.
+
+    Example: hardneg recipe verify star-static
+    """
+    from hardneg.recipe import verify as verifying
+    from hardneg.recipe.inheritance import apply_preset, read_whole_tree
+    from hardneg.recipe.run_folder import default_folder
+    from hardneg.recipe.yaml_load import find_recipe
+
+    path = find_recipe(name)
+    folder = folder or default_folder(path.stem, apply_preset(read_whole_tree(path), preset)[1])
+    if record:
+        return say(f"bands written: {verifying.record(path, folder)}")
+    verified = verifying.verify(path, folder)
+    say_answer(_content(verified), _lines(verified), as_json)
+    if not verified.holds:
+        raise typer.Exit(1)
+    return None
+
+
+def _content(verified: "Verified") -> dict[str, object]:
+    rows = [
+        {"system": row.system, "metric": row.metric, "value": row.value, "seeds": row.seeds}
+        | {"low": row.low, "high": row.high, "inside": row.inside}
+        for row in verified.checked
+    ]
+    return {
+        "holds": verified.holds,
+        "device": verified.device,
+        "values": rows,
+        "differences": list(verified.differences),
+    }
+
+
+def _lines(verified: "Verified") -> list[str]:
+    rows = [
+        (
+            f"{row.system}, {row.metric}",
+            f"{row.value:.4f}  band [{row.low:.4f}, {row.high:.4f}]{'' if row.inside else '  OUTSIDE'}",
+        )
+        for row in verified.checked
+    ]
+    outside = sum(not row.inside for row in verified.checked)
+    summary = f"{len(rows) - outside} of {len(rows)} values inside their bands ({verified.device})"
+    differ = f"; {len(verified.differences)} differences from the recipe:" if verified.differences else ""
+    return [*aligned(rows), summary + differ, *(f"  {line}" for line in verified.differences)]

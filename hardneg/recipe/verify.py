@@ -1,0 +1,143 @@
+"""A finished run beside the bands of its recipe: `bands/NAME.json` in the folder of the recipe's file."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hardneg.evaluation.bands import Band, Checked, bands_of, check_bands
+from hardneg.evaluation.metrics_json import read_metrics
+from hardneg.recipe.language import expand
+from hardneg.recipe.run_folder import read_lock
+from hardneg.records.errors import DataError, UsageError
+from hardneg.records.layout import METRICS
+from hardneg.store.atomic_write import replace_text
+
+LEAST_SEEDS = 5
+"""Fewer tell little of the spread between seeds."""
+FREE = ("title", "seed", "seeds")
+"""What may differ between a run and the one that its recipe's bands are of."""
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A run beside its recipe's bands.
+
+    device: of the run, and of the bands. checked: each value that has a band. differences: what else the run has
+    otherwise than the recipe, one line each: settings, the collection, missing systems.
+    """
+
+    device: str
+    checked: tuple[Checked, ...]
+    differences: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether the run is that of the recipe, and all its values are inside their bands."""
+        return not self.differences and all(each.inside for each in self.checked)
+
+
+def verify(recipe: Path, folder: Path) -> Verified:
+    """Compares a run folder with the bands that its recipe brings.
+
+    Raises:
+        UsageError: the recipe has no bands for the preset and the device of the run.
+        DataError: the folder has no finished run, or the file of bands is damaged.
+        ArtifactError: its metrics cannot be read.
+    """
+    lock, measured, path = read_lock(folder), read_metrics(folder / METRICS), bands_file(recipe)
+    device, preset = lock["device"], lock["preset"]
+    recorded = _read(path).get(preset, {})
+    if device not in recorded:
+        known = ", ".join(sorted(recorded)) or "none"
+        raise UsageError(
+            f"{path}: no bands of preset {preset} for device {device} (there: {known}); "
+            "run the recipe with ten seeds and record them with {record}",
+            "record",
+        )
+    try:
+        bands = {
+            system: {metric: Band(**band) for metric, band in row.items()}
+            for system, row in recorded[device]["bands"].items()
+        }
+        dataset = recorded[device]["dataset"]
+    except (TypeError, KeyError, AttributeError) as error:
+        raise DataError(f"{path}: damaged ({type(error).__name__}: {error}): record the bands again") from None
+    differences = _settings_changed(recipe, lock)
+    if dataset != lock["keys"]["dataset"]:
+        differences.append(f"dataset: the collection is another ({lock['keys']['dataset']}; the bands' is {dataset})")
+    differences += [f"{METRICS}: no system {system!r}" for system in bands if system not in measured.results]
+    differences += [
+        f"{METRICS}: no metric {metric!r} of {system!r}"
+        for system, row in bands.items()
+        for metric in row
+        if metric not in measured.results.get(system, row)
+    ]
+    return Verified(device, tuple(check_bands(measured, bands)), tuple(differences))
+
+
+def record(recipe: Path, folder: Path) -> Path:
+    """Writes the bands of a finished run beside its recipe's file, those of other presets and devices kept.
+
+    Raises:
+        UsageError: a system is trained with fewer than five seeds, or the recipe was changed since.
+        DataError: the folder has no finished run.
+    """
+    lock, measured, path = read_lock(folder), read_metrics(folder / METRICS), bands_file(recipe)
+    trains = any(str(stage["stage"]).startswith("train") for stage in lock["tree"]["stages"].values())
+    if trains and max(map(len, measured.by_seed.values()), default=0) < LEAST_SEEDS:
+        raise UsageError(f"{folder}: bands take at least {LEAST_SEEDS} seeds, better ten: run the recipe with `seeds`")
+    preset = lock["preset"]
+    differences = _settings_changed(recipe, lock)
+    if differences:
+        raise UsageError("\n".join([f"{folder}: not a run of {recipe} as it is:", *differences]))
+    bands = {
+        system: {
+            metric: {"mean": round(band.mean, 6), "deviation": round(band.deviation, 6), "seeds": band.seeds}
+            for metric, band in row.items()
+        }
+        for system, row in bands_of(measured).items()
+    }
+    content = _read(path) if path.exists() else {}
+    content.setdefault(preset, {})[lock["device"]] = {"dataset": lock["keys"]["dataset"], "bands": bands}
+    path.parent.mkdir(exist_ok=True)
+    replace_text(path, json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+    return path
+
+
+def bands_file(recipe: Path) -> Path:
+    """Where the bands of a recipe's file are."""
+    return recipe.parent / "bands" / f"{recipe.stem}.json"
+
+
+def _settings_changed(recipe: Path, lock: Mapping[str, Any]) -> list[str]:
+    trees = [lock["tree"], expand(recipe, lock["preset"], []).tree]
+    run, written = ({name: value for name, value in tree.items() if name not in FREE} for tree in trees)
+    return list(tree_differences(run, written))
+
+
+def tree_differences(run: Any, recipe: Any, path: str = "") -> Iterator[str]:
+    """A line for each value of a run's tree that is not the recipe's."""
+    if isinstance(run, Mapping) and isinstance(recipe, Mapping):
+        for name in dict.fromkeys([*recipe, *run]):
+            below = f"{path}.{name}" if path else str(name)
+            yield from tree_differences(run.get(name), recipe.get(name), below)
+    elif run != recipe:
+        yield f"{path}: {_said(run)}; the recipe has {_said(recipe)}"
+
+
+def _said(value: Any) -> str:
+    return "nothing" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read ({error}): record the bands again") from None
+    if not isinstance(content, dict):
+        raise DataError(f"{path}: damaged: record the bands again")
+    return content

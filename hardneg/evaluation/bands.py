@@ -1,7 +1,7 @@
 """Bands: the interval in which a new run of the same recipe has its means, from a run with several seeds."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
@@ -12,7 +12,7 @@ from hardneg.evaluation.significance import distributions
 ROUNDING = 0.001
 """The least half width of a band: other processors round differently, and ties of ranks may fall the other way."""
 LEVEL = 0.01
-"""The probability, at most, that any value of a right run is outside; each that seeds change has an equal part of it."""
+"""The probability, at most, that any value of a right run is outside; all that seeds change share it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ Bands = Mapping[str, Mapping[str, Band]]
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class BandCheck:
     """A value beside its band: `low` and `high` are the ends for a run of so many seeds."""
 
     system: str
@@ -62,12 +62,15 @@ class Checked:
 def bands_of(measured: Measured) -> dict[str, dict[str, Band]]:
     """The bands that a run with several seeds gives; a system without seeds counts as one that no seed changes."""
     return {
-        system: {metric: _band(values) for metric, values in _values(measured, system).items()}
+        system: {
+            metric: Band(fmean(values), stdev(values) if values[1:] else 0.0, len(values))
+            for metric, values in _values(measured, system).items()
+        }
         for system in measured.results
     }
 
 
-def check_bands(measured: Measured, bands: Bands) -> list[Checked]:
+def check_bands(measured: Measured, bands: Bands) -> list[BandCheck]:
     """Each value of a run that has a band; the level is divided by the number of those with seeds."""
     pairs = [
         (system, metric, band, values)
@@ -79,7 +82,7 @@ def check_bands(measured: Measured, bands: Bands) -> list[Checked]:
     checked, trained = [], sum(band.seeds > 1 for _, _, band, _ in pairs)
     for system, metric, band, values in pairs:
         half = band.half_width(len(values), LEVEL / max(trained, 1))
-        checked.append(Checked(system, metric, fmean(values), len(values), band.mean - half, band.mean + half))
+        checked.append(BandCheck(system, metric, fmean(values), len(values), band.mean - half, band.mean + half))
     return checked
 
 
@@ -88,7 +91,3 @@ def _values(measured: Measured, system: str) -> dict[str, list[float]]:
     seeds = measured.by_seed.get(system)
     rows = [means(scores) for scores in (seeds.values() if seeds else [measured.results[system]])]
     return {metric: [row[metric] for row in rows] for metric in rows[0]}
-
-
-def _band(values: Sequence[float]) -> Band:
-    return Band(fmean(values), stdev(values) if len(values) > 1 else 0.0, len(values))

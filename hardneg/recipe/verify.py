@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hardneg.evaluation.bands import Band, Checked, bands_of, check_bands
+from hardneg.evaluation.bands import Band, BandCheck, bands_of, check_bands
 from hardneg.evaluation.metrics_json import read_metrics
 from hardneg.recipe.language import expand
 from hardneg.recipe.run_folder import read_lock
@@ -29,7 +29,7 @@ class Verified:
     """
 
     device: str
-    checked: tuple[Checked, ...]
+    checked: tuple[BandCheck, ...]
     differences: tuple[str, ...]
 
     @property

@@ -116,7 +116,7 @@ def test_the_reader_learns_and_is_judged_meanwhile(made: dict[str, Artifact]) ->
     assert len(losses) == 8 and sum(losses[-2:]) < sum(losses[:2])
     assert [row["step"] for row in history if "dev" in row] == [4, 8]
     assert set(history[-1]["dev"]) == {"exact_match", "f1"}
-    assert made["reader"].kind == "reader" and made["reader"].facts["steps"] == 8
+    assert made["reader"].artifact_type == "reader" and made["reader"].facts["steps"] == 8
     assert "best dev exact_match" in made["reader"].facts
 
 

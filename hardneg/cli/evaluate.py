@@ -70,7 +70,7 @@ def judging_of(given: Mapping[str, Any]) -> RunsToScore:
     metrics = split_names(given["metrics"] or [], given["more_metrics"] or [])
     asked = values(EvaluateLine, {**given, "metrics": metrics})
     place = Place(given["store"], given.get("device"), settings=given["settings"] or ()).opened()
-    return RunsToScore.of(EvaluateLine.given(asked), place)
+    return RunsToScore.of(EvaluateLine.checked(asked), place)
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def _evaluate_tasks(given: Mapping[str, Any], wanted: _Wanted) -> None:
     if refused := [name for name, value in others.items() if value]:
         told = ", ".join(f"{{{name}}}" for name in refused)
         raise UsageError(f"evaluate --mteb: a task has its own queries and judgements; leave out {told}", *refused)
-    asked = EvaluateLine.given({**values(EvaluateLine, {**given, "metrics": None}), "runs": None})
+    asked = EvaluateLine.checked({**values(EvaluateLine, {**given, "metrics": None}), "runs": None})
     tasks, metrics = _tasks_and_metrics(given["tasks"], given["more_metrics"] or [])
     models = mteb.Given(
         tasks, given["model"] or [], given["predictions"] or [], given["backend"], given["option"] or []

@@ -161,7 +161,7 @@ def _run(line: "type[Line]", given: Mapping[str, Any]) -> None:
 
     output = output_of(line, given)
     output.check()
-    taken = line.given(values(line, given))
+    taken = line.checked(values(line, given))
     asked = place_of(*map(given.get, ("store", "device", "processes", "engine", "engine_option")))
     if launched(asked.processes, asked.device):
         return

@@ -80,10 +80,10 @@ class Of:
         """As the verb's class says it."""
         from hardneg.lines.verb_fields import argument_of
 
-        found = argument_of(self.path, self.called)
+        own = argument_of(self.path, self.called)
         if self.required:
-            found = replace(found, default=REQUIRED, type=found.type.removesuffix(" | None"))
-        return replace(found, **{"of_dataset": self.of_dataset, **self.more})
+            own = replace(own, default=REQUIRED, type=own.type.removesuffix(" | None"))
+        return replace(own, **{"of_dataset": self.of_dataset, **self.more})
 
 
 class Arguments(SimpleNamespace):
@@ -91,8 +91,8 @@ class Arguments(SimpleNamespace):
 
     def of(self, verb: str) -> dict[str, Any]:
         """The stage of a verb: what was given of its fields."""
-        given = {at: getattr(self, name) for at, name in self.fields.items() if at.startswith(f"{verb}.")}
-        return {"stage": verb, **{at.partition(".")[2]: value for at, value in given.items() if value is not None}}
+        values = {at: getattr(self, name) for at, name in self.fields.items() if at.startswith(f"{verb}.")}
+        return {"stage": verb, **{at.partition(".")[2]: value for at, value in values.items() if value is not None}}
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Line(ABC):
     name: ClassVar[str]
     words: ClassVar[str] = ""
     arguments: ClassVar[Sequence[Argument | Of]]
-    by_place: ClassVar[int] = 2
+    positional: ClassVar[int] = 2
     returns: ClassVar[str]
     writes: ClassVar[str] = "folder"
     counts: ClassVar[Mapping[str, tuple[str, str]]] = {}
@@ -131,51 +131,51 @@ class Line(ABC):
     shows: ClassVar[Sequence[str]] = ("settings", "store", "device", "engine")
 
     @abstractmethod
-    def job(self, given: Arguments, place: "Workplace") -> Job:
+    def job(self, args: Arguments, workplace: "Workplace") -> Job:
         """The work that the arguments ask for.
 
         Raises:
             UsageError: they do not go together.
         """
 
-    def recipe(self, given: Arguments, place: "Workplace", stages: Mapping[str, Any]) -> "AdhocRecipe":
+    def recipe(self, args: Arguments, workplace: "Workplace", stages: Mapping[str, Any]) -> "AdhocRecipe":
         """The recipe in memory of these stages, with the dataset and the model that were given."""
         from hardneg.api.dataset_argument import named_dataset
         from hardneg.api.model_argument import named_model
 
-        model = getattr(given, "model", None)
-        named = None if model is None else named_model(model, place.store)
-        return place.recipe(self.words or self.name, named_dataset(given.dataset, place.store), stages, named)
+        model = getattr(args, "model", None)
+        named = None if model is None else named_model(model, workplace.store)
+        return workplace.recipe(self.words or self.name, named_dataset(args.dataset, workplace.store), stages, named)
 
-    def split(self, given: Arguments) -> str:
+    def split(self, args: Arguments) -> str:
         """The split that was given; else the only one of a dataset in memory, or the usual one."""
         from hardneg.api.dataset_argument import split_of
 
-        return split_of(given.dataset, given.split, self.resolved()["split"].default)
+        return split_of(args.dataset, args.split, self.resolved()["split"].default)
 
-    def result(self, given: Arguments, place: "Workplace") -> Any:
+    def result(self, args: Arguments, workplace: "Workplace") -> Any:
         """What the function returns. Raises as `job`, and what the work does."""
-        job = self.job(given, place)
-        made = job.make(None if job.recipe is None else job.recipe.plan(), place)
-        if made is None:
+        job = self.job(args, workplace)
+        outcome = job.make(None if job.recipe is None else job.recipe.plan(), workplace)
+        if outcome is None:
             raise UsageError(f"{self.name}: of several processes the first one has the result; read it from the store")
-        return made
+        return outcome
 
     @classmethod
     @cache
     def resolved(cls) -> Mapping[str, Argument]:
         """All own arguments by name, those of verbs with what their classes say of them."""
-        found = [each.argument() if isinstance(each, Of) else each for each in cls.arguments]
-        return {each.name: each for each in found}
+        own = [each.argument() if isinstance(each, Of) else each for each in cls.arguments]
+        return {each.name: each for each in own}
 
     @classmethod
-    def given(cls, values: Mapping[str, Any]) -> Arguments:
+    def checked(cls, values: Mapping[str, Any]) -> Arguments:
         """Values by name, each as its field takes it; defaults for the others.
 
         Raises:
             UsageError: a field does not take its value.
         """
-        found: dict[str, Any] = {}
+        checked_values: dict[str, Any] = {}
         for name, each in cls.resolved().items():
             value = values.get(name, None if each.of_dataset else each.default)
             if value is REQUIRED:
@@ -183,9 +183,9 @@ class Line(ABC):
             value = each.default if value is None and each.default == {} else value
             usual = name not in values and not each.plugins
             missing = value is None and (each.default is None or each.of_dataset)
-            found[name] = value if missing or usual else each.check(value)
+            checked_values[name] = value if missing or usual else each.check(value)
         fields = {each.path: each.called for each in cls.arguments if isinstance(each, Of)}
-        return Arguments(**found, fields=fields)
+        return Arguments(**checked_values, fields=fields)
 
 
 _COMMAND, _FUNCTION = ("command",), ("function",)

@@ -28,16 +28,16 @@ class EncodeLine(Line):
     shows = ("settings", "store", "device", "processes", "engine")
     arguments = (DATASET, MODEL, Of("encode.shards"), Of("encode.shard_rows"), Of("encode.place"), Of("encode.take"))
 
-    def job(self, given: Arguments, place: "Workplace") -> Job:
+    def job(self, args: Arguments, workplace: "Workplace") -> Job:
         """One stage."""
-        recipe = self.recipe(given, place, {ENCODED: given.of("encode")})
-        return Job(recipe, partial(_made, given))
+        recipe = self.recipe(args, workplace, {ENCODED: args.of("encode")})
+        return Job(recipe, partial(_result, args))
 
 
-def _made(given: Arguments, plan: Any, place: "Workplace") -> "BuiltIndex | None":
+def _result(args: Arguments, plan: Any, workplace: "Workplace") -> "BuiltIndex | None":
     from hardneg.api.model_argument import model_name
     from hardneg.api.results import built_index
     from hardneg.runtime.distributed import world
 
-    made = place.make(plan).artifacts[ENCODED]
-    return built_index(model_name(given.model), made) if world().first else None
+    artifact = workplace.make(plan).artifacts[ENCODED]
+    return built_index(model_name(args.model), artifact) if world().first else None

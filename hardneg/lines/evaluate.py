@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger("hardneg")
 
 
-def _names(argument: str, given: Any) -> list[str]:
+def _names(argument: str, value: Any) -> list[str]:
     from hardneg.api.argument_values import names_of
 
-    return names_of(argument, given)
+    return names_of(argument, value)
 
 
 class EvaluateLine(Line):
@@ -79,32 +79,32 @@ class EvaluateLine(Line):
         Of("evaluate.answer_match"),
     )
 
-    def job(self, given: Arguments, place: "Workplace") -> Job:
+    def job(self, args: Arguments, workplace: "Workplace") -> Job:
         """No recipe but that of the dataset, which is read where it is needed."""
-        judging = RunsToScore.of(given, place)
-        return Job(None, lambda plan, place: judging.evaluation(), [*judging.files.values()])
+        judging = RunsToScore.of(args, workplace)
+        return Job(None, lambda plan, workplace: judging.evaluation(), [*judging.files.values()])
 
 
 @dataclass(frozen=True)
 class RunsToScore:
     """Runs to score, by their labels, and by what; baselines: labels of the runs to compare with."""
 
-    arguments: Arguments
+    args: Arguments
     files: Mapping[str, Path]
     metrics: list[str]
     baselines: list[str]
     judge: "Judge"
 
     @classmethod
-    def of(cls, given: Arguments, place: "Workplace") -> "RunsToScore":
+    def of(cls, args: Arguments, workplace: "Workplace") -> "RunsToScore":
         """What the arguments ask for. Raises UsageError where a metric or a baseline is unknown."""
         from hardneg.api.labels import known_baselines, known_metrics
         from hardneg.api.run_argument import labelled_runs
 
-        metrics, files = known_metrics(given.metrics), labelled_runs(given.runs, place.store)
+        metrics, files = known_metrics(args.metrics), labelled_runs(args.runs, workplace.store)
         by_path = {str(path): label for label, path in files.items()}
-        baselines = known_baselines([by_path.get(name, name) for name in given.baselines], list(files))
-        return cls(given, files, metrics, baselines, judge_of(given, place))
+        baselines = known_baselines([by_path.get(name, name) for name in args.baselines], list(files))
+        return cls(args, files, metrics, baselines, judge_of(args, workplace))
 
     def measured(self, starting: "Starting" = nullcontext) -> "Measured":
         """The scores, not yet compared."""
@@ -116,13 +116,13 @@ class RunsToScore:
         from hardneg.evaluation.equivalence import Design
         from hardneg.formats.groups import read_query_groups
 
-        arguments, groups = self.arguments, None
-        if arguments.by_group:
+        args, groups = self.args, None
+        if args.by_group:
             groups = self.judge.query_groups()
-        if arguments.query_groups is not None:
-            groups = read_query_groups(Path(arguments.query_groups))
-        design = Design(arguments.equivalence_margin, groups)
-        return tested(measured, self.baselines, arguments.significance_level, design)
+        if args.query_groups is not None:
+            groups = read_query_groups(Path(args.query_groups))
+        design = Design(args.equivalence_margin, groups)
+        return tested(measured, self.baselines, args.significance_level, design)
 
     def evaluation(self) -> "Evaluation":
         """What the function returns; what must be known beside it goes to the log."""
@@ -135,32 +135,32 @@ class RunsToScore:
         return Evaluation(self.tested(measured), reads)
 
 
-def judge_of(given: Arguments, place: "Workplace") -> "Judge":
+def judge_of(args: Arguments, workplace: "Workplace") -> "Judge":
     """What runs are judged by: judgements, or those of the dataset, named or that of the first run."""
     from hardneg.api.dataset_argument import named_dataset
     from hardneg.api.judging import Judge
     from hardneg.api.qrels_argument import named_qrels
     from hardneg.api.results import source_of_runs
 
-    qrels, level, match = named_qrels(given.qrels), given.relevance_level, given.answer_match
-    if given.dataset is not None:
-        named, split = named_dataset(given.dataset, place.store), EvaluateLine().split(given)
-        return Judge(qrels, level, named, split, match, partial(_collection, named, place))
-    source = source_of_runs(given.runs)
+    qrels, level, match = named_qrels(args.qrels), args.relevance_level, args.answer_match
+    if args.dataset is not None:
+        named, split = named_dataset(args.dataset, workplace.store), EvaluateLine().split(args)
+        return Judge(qrels, level, named, split, match, partial(_collection, named, workplace))
+    source = source_of_runs(args.runs)
     usual = EvaluateLine.resolved()["split"].default
     if source is None:
-        return Judge(qrels, level, None, given.split or usual, match, _none)
-    return Judge(qrels, level, "the dataset of the runs", given.split or source.split, match, lambda: source.collection)
+        return Judge(qrels, level, None, args.split or usual, match, _none)
+    return Judge(qrels, level, "the dataset of the runs", args.split or source.split, match, lambda: source.collection)
 
 
-def _collection(dataset: str, place: "Workplace") -> "StoredCollection":
+def _collection(dataset: str, workplace: "Workplace") -> "StoredCollection":
     """The stored collection, read now unless the store has it."""
     from hardneg.api.adhoc_recipe import AdhocRecipe
     from hardneg.api.single_stage import make_dataset
     from hardneg.formats.collection import StoredCollection
 
-    recipe = AdhocRecipe("evaluate", dataset, settings=place.settings)
-    return StoredCollection.open(make_dataset(recipe.plan(), place).path)
+    recipe = AdhocRecipe("evaluate", dataset, settings=workplace.settings)
+    return StoredCollection.open(make_dataset(recipe.plan(), workplace).path)
 
 
 def _none() -> "StoredCollection":

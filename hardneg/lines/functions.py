@@ -18,26 +18,26 @@ def __getattr__(name: str) -> Any:
 @cache
 def function_of(line: type[Line]) -> Callable[..., Any]:
     """The function of a line, with the signature and the docstring that its arguments make."""
-    asked = signature(line)
+    own_signature = signature(line)
 
-    def call(*given: Any, **named: Any) -> Any:
+    def call(*positional: Any, **named: Any) -> Any:
         from hardneg.api.workplace import Workplace
 
-        if unknown := [name for name in named if name not in asked.parameters]:
+        if unknown := [name for name in named if name not in own_signature.parameters]:
             from hardneg.records.wording import suggestion
 
-            raise UsageError(f"no argument {unknown[0]!r}{suggestion(unknown[0], asked.parameters)}")
-        values = asked.bind(*given, **named).arguments
+            raise UsageError(f"no argument {unknown[0]!r}{suggestion(unknown[0], own_signature.parameters)}")
+        values = own_signature.bind(*positional, **named).arguments
         where = {name: values.pop(name) for name in (each.name for each in common(line)) if name in values}
         if "seed" in values:
             where["seed"] = values["seed"]
-        checked = line.given(values)
+        checked = line.checked(values)
         return line().result(checked, Workplace.of(where))  # type: ignore[arg-type]
 
     call.__name__ = call.__qualname__ = line.name
     call.__doc__ = docstring(line)
     call.__module__ = "hardneg"
-    call.__signature__ = asked  # type: ignore[attr-defined]
+    call.__signature__ = own_signature  # type: ignore[attr-defined]
     return call
 
 
@@ -50,7 +50,7 @@ def signature(line: type[Line]) -> Signature:
     """That of the function: the first arguments may be given by their place, the others by name."""
     parameters = []
     for number, each in enumerate(arguments_of(line)):
-        kind = Parameter.POSITIONAL_OR_KEYWORD if number < line.by_place else Parameter.KEYWORD_ONLY
+        kind = Parameter.POSITIONAL_OR_KEYWORD if number < line.positional else Parameter.KEYWORD_ONLY
         default = Parameter.empty if each.default is REQUIRED else None if each.of_dataset else each.default
         parameters.append(Parameter(each.name, kind, default=default, annotation=type_of(each)))
     return Signature(parameters, return_annotation=line.returns)
@@ -65,10 +65,10 @@ def type_of(argument: Argument) -> str:
 def docstring(line: type[Line]) -> str:
     """What the line says of itself, and of each argument its help."""
     text, raises, _ = parts(line)
-    return "\n\n".join([text, "Args:\n" + "\n".join(_told(each) for each in arguments_of(line)), *raises])
+    return "\n\n".join([text, "Args:\n" + "\n".join(_argument_line(each) for each in arguments_of(line)), *raises])
 
 
-def _told(argument: Argument) -> str:
+def _argument_line(argument: Argument) -> str:
     of_dataset = f" Default: {argument.default}, or the only one of a dataset in memory." if argument.of_dataset else ""
     objects = f" Or {argument.objects}." if argument.objects else ""
     return f"    {argument.name}: {argument.help}{objects}{of_dataset}"

@@ -59,47 +59,49 @@ class FuseLine(Line):
         Of("fuse.tuning.grid"),
     )
 
-    def job(self, given: Arguments, place: "Workplace") -> Job:
+    def job(self, args: Arguments, workplace: "Workplace") -> Job:
         """Reads the runs, tunes where that is asked for, and keeps what is made in the store."""
         from hardneg.api.qrels_argument import named_qrels
         from hardneg.api.run_argument import labelled_runs
         from hardneg.fusion.methods import Fusion
 
-        files = labelled_runs(given.runs, place.store)
+        files = labelled_runs(args.runs, workplace.store)
         if len(files) < 2:
             raise UsageError("fuse: give {runs} twice or more", "runs")
-        labels, tuned = list(files), "parameter" in given.grid
-        numbers = (given.constant, given.norm, given.parameter, given.depth)
-        asked = Fusion(given.method, _weights(given.weights, labels), given.missing_scores, *numbers)
-        if problems := [told for told in asked.problems() if not told.startswith("parameter: ") or not tuned]:
+        labels, tuned = list(files), "parameter" in args.grid
+        numbers = (args.constant, args.norm, args.parameter, args.depth)
+        fusion = Fusion(args.method, _weights(args.weights, labels), args.missing_scores, *numbers)
+        if problems := [problem for problem in fusion.problems() if not problem.startswith("parameter: ") or not tuned]:
             raise UsageError("; ".join(problems))
         judged, tuning = (
-            named_qrels(given.qrels),
-            labelled_runs(given.tune_runs, place.store) if given.tune_runs else {},
+            named_qrels(args.qrels),
+            labelled_runs(args.tune_runs, workplace.store) if args.tune_runs else {},
         )
-        if not tuning and (given.grid or judged is not None):
-            told = "fuse: {grid} and {qrels} are for tuning: give a {tune_runs} for each {runs}"
-            raise UsageError(told, "grid", "qrels", "tune_runs", "runs")
+        if not tuning and (args.grid or judged is not None):
+            problem = "fuse: {grid} and {qrels} are for tuning: give a {tune_runs} for each {runs}"
+            raise UsageError(problem, "grid", "qrels", "tune_runs", "runs")
         if tuning and len(tuning) != len(labels):
-            told = f"fuse: {len(tuning)} {{tune_runs}} for {len(labels)} {{runs}}: give one of each, in the same order"
-            raise UsageError(told, "tune_runs", "runs")
+            problem = (
+                f"fuse: {len(tuning)} {{tune_runs}} for {len(labels)} {{runs}}: give one of each, in the same order"
+            )
+            raise UsageError(problem, "tune_runs", "runs")
         if tuning and judged is None:
             raise UsageError("fuse: {tune_runs} needs {qrels}, the judgements of its queries", "tune_runs", "qrels")
         reads = [*files.values(), *tuning.values(), *([judged] if isinstance(judged, Path) else [])]
-        return Job(None, _Fusing(given, asked, files, tuning, judged).made, reads)
+        return Job(None, _Fusing(args, fusion, files, tuning, judged).result, reads)
 
 
 @dataclass(frozen=True)
 class _Fusing:
     """What is fused, and the files by label; tuning: of the runs to choose the numbers by, with their judgements."""
 
-    given: Arguments
-    asked: "Fusion"
+    args: Arguments
+    fusion: "Fusion"
     files: Mapping[str, Path]
     tuning: Mapping[str, Path]
     judged: Any
 
-    def made(self, plan: None, place: "Workplace") -> "RankedRun":
+    def result(self, plan: None, workplace: "Workplace") -> "RankedRun":
         """The fused run in the store, under what it was made of."""
         from hardneg.api.content_store import keep_result
         from hardneg.api.results import RankedRun, source_of_runs
@@ -109,55 +111,55 @@ class _Fusing:
 
         runs = {label: read_run(path) for label, path in self.files.items()}
         query_ids = list(dict.fromkeys(query_id for run in runs.values() for query_id in run))
-        fusion, tuned = self._tuned(query_ids, place) if self.tuning else (self.asked, {})
+        fusion, tuned = self._tuned(query_ids, workplace) if self.tuning else (self.fusion, {})
         inputs = {label: file_digest(path) for label, path in self.files.items()}
         origin = {"stage": "fused", "options": asdict(fusion), "inputs": list(inputs.items()), "name": "fused"}
 
         def make(folder: Path) -> dict[str, int]:
             return {"queries": len(query_ids), "documents": _write(folder / RUN, fusion, runs, query_ids)}
 
-        made = keep_result(place.store, "run", origin, make)
+        result = keep_result(workplace.store, "run", origin, make)
         lacking = {f"queries that {label} lacks": len(query_ids) - len(run) for label, run in runs.items()}
-        facts, source = {**made.facts, **tuned, **lacking}, source_of_runs(self.given.runs)
-        return RankedRun(fusion.method, made.key, made.path / RUN, facts, place.store, source)
+        facts, source = {**result.facts, **tuned, **lacking}, source_of_runs(self.args.runs)
+        return RankedRun(fusion.method, result.key, result.path / RUN, facts, workplace.store, source)
 
-    def _tuned(self, query_ids: Sequence[str], place: "Workplace") -> "tuple[Fusion, dict[str, str]]":
+    def _tuned(self, query_ids: Sequence[str], workplace: "Workplace") -> "tuple[Fusion, dict[str, str]]":
         """The best on the development queries, and a line on it, which goes to the log too."""
         from hardneg.evaluation.metrics import mean_of
         from hardneg.formats.qrels import read_qrels
         from hardneg.formats.runs import read_run
         from hardneg.fusion.tuning import Development, check_development, numbers, tune
 
-        given, labels = self.given, list(self.files)
+        args, labels = self.args, list(self.files)
         by_label = self.tuning.keys() == self.files.keys()
         paths = [self.tuning[label] for label in labels] if by_label else list(self.tuning.values())
         qrels = read_qrels(self.judged) if isinstance(self.judged, Path) else self.judged
         runs = [read_run(path) for path in paths]
-        known = Development(labels, runs, qrels, given.metric, given.relevance_level)
+        known = Development(labels, runs, qrels, args.metric, args.relevance_level)
         check_development(known, query_ids)
         mean = partial(mean_of, known.metric, known.qrels, known.relevance_level)
-        found = tune(self.asked, known, given.grid, mean, place.progress)
-        chosen = dict(numbers(found[0].fusion, labels))
+        tried = tune(self.fusion, known, args.grid, mean, workplace.progress)
+        chosen = dict(numbers(tried[0].fusion, labels))
         values = ", ".join(f"{name} {value:g}" for name, value in {**chosen.pop("weights", {}), **chosen}.items())
-        told = f"{known.metric} {found[0].worth:.4f}, best of {len(found)}: {values}"
-        _log.info("tuned: %s", told)
-        return found[0].fusion, {"tuned": told}
+        summary = f"{known.metric} {tried[0].worth:.4f}, best of {len(tried)}: {values}"
+        _log.info("tuned: %s", summary)
+        return tried[0].fusion, {"tuned": summary}
 
 
-def _weights(given: Mapping[str, float], labels: Sequence[str]) -> tuple[float, ...]:
+def _weights(weights: Mapping[str, float], labels: Sequence[str]) -> tuple[float, ...]:
     """A weight a run. Raises UsageError where no run has that label."""
     from hardneg.records.wording import suggestion
 
-    if unknown := [label for label in given if label not in labels]:
-        told = f"no run is called {unknown[0]!r}{suggestion(unknown[0], labels)}; there are: {', '.join(labels)}"
-        raise UsageError(f"{{weights}}: {told}", "weights")
-    return tuple(given.get(label, 1.0) for label in labels)
+    if unknown := [label for label in weights if label not in labels]:
+        problem = f"no run is called {unknown[0]!r}{suggestion(unknown[0], labels)}; there are: {', '.join(labels)}"
+        raise UsageError(f"{{weights}}: {problem}", "weights")
+    return tuple(weights.get(label, 1.0) for label in labels)
 
 
-def _write(path: Path, asked: "Fusion", runs: "Mapping[str, Run]", query_ids: Sequence[str]) -> int:
+def _write(path: Path, fusion: "Fusion", runs: "Mapping[str, Run]", query_ids: Sequence[str]) -> int:
     """Writes the fused run of all queries that any run has; returns how many documents it lists."""
     from hardneg.formats.runs import write_run
     from hardneg.fusion.tuning import lists_of
 
-    fused = zip(query_ids, asked.over(lists_of(list(runs.values()), query_ids)), strict=True)
+    fused = zip(query_ids, fusion.over(lists_of(list(runs.values()), query_ids)), strict=True)
     return write_run(path, ((query_id, ranked) for query_id, ranked in fused if ranked.doc_ids), tag="fused")

@@ -44,24 +44,24 @@ class IndexLine(Line):
         ),
     )
 
-    def job(self, given: Arguments, place: "Workplace") -> Job:
+    def job(self, args: Arguments, workplace: "Workplace") -> Job:
         """One stage, or the work of a backend on a folder."""
         from hardneg.api.argument_values import file_path
 
-        vectors = None if given.vectors is None else file_path(given.vectors, "vectors")
-        _check(given.backend["name"], given.dataset is not None, vectors)
+        vectors = None if args.vectors is None else file_path(args.vectors, "vectors")
+        _check(args.backend["name"], args.dataset is not None, vectors)
         if vectors is not None:
-            return Job(None, partial(_compressed, given), [vectors])
-        return Job(self.recipe(given, place, {ENCODED: given.of("index")}), partial(_made, given))
+            return Job(None, partial(_compressed, args), [vectors])
+        return Job(self.recipe(args, workplace, {ENCODED: args.of("index")}), partial(_result, args))
 
 
-def _made(given: Arguments, plan: Any, place: "Workplace") -> "BuiltIndex":
+def _result(args: Arguments, plan: Any, workplace: "Workplace") -> "BuiltIndex":
     from hardneg.api.results import built_index
 
-    return built_index(given.backend["name"], place.make(plan).artifacts[ENCODED])
+    return built_index(args.backend["name"], workplace.make(plan).artifacts[ENCODED])
 
 
-def _compressed(given: Arguments, plan: None, place: "Workplace") -> "BuiltIndex":
+def _compressed(args: Arguments, plan: None, workplace: "Workplace") -> "BuiltIndex":
     """An index over vectors, in the store under what it was made of."""
     from hardneg.api.content_store import keep_result
     from hardneg.api.results import BuiltIndex, built_index
@@ -71,9 +71,9 @@ def _compressed(given: Arguments, plan: None, place: "Workplace") -> "BuiltIndex
     from hardneg.store.digest import tree_digest
     from hardneg.store.identity import plugin_identity
 
-    vectors, name = given.vectors, given.backend["name"]
+    vectors, name = args.vectors, args.backend["name"]
     plugin = configure(
-        "indexes", PluginSetting(name, {key: given.backend[key] for key in given.backend if key != "name"})
+        "indexes", PluginSetting(name, {key: args.backend[key] for key in args.backend if key != "name"})
     )
     content = vectors.key if isinstance(vectors, BuiltIndex) and vectors.key else tree_digest(Path(vectors))
     identity = plugin_identity(name, plugin)
@@ -81,10 +81,10 @@ def _compressed(given: Arguments, plan: None, place: "Workplace") -> "BuiltIndex
 
     def make(folder: Path) -> dict[str, int]:
         with plugin_errors([plugin]):
-            count = plugin.build(Path(vectors), folder, place.progress)
+            count = plugin.build(Path(vectors), folder, workplace.progress)
         return {"passages": count, "bytes": index_bytes(folder)}
 
-    return built_index(name, keep_result(place.store, "index", origin, make))
+    return built_index(name, keep_result(workplace.store, "index", origin, make))
 
 
 def _check(backend: str, texts: bool, vectors: Path | None) -> None:
@@ -95,10 +95,10 @@ def _check(backend: str, texts: bool, vectors: Path | None) -> None:
     takes = load_plugin("indexes", backend).input
     if texts == (vectors is not None) or (takes == "texts") != texts:
         wanted = "{dataset}" if takes == "texts" else f"{{vectors}}, a folder of {takes}"
-        told = f"index build: {backend} is built from {takes}: give {wanted}, and that alone"
-        raise UsageError(told, "dataset", "vectors")
-    if vectors is not None and (found := form_in(vectors)) != takes:
-        told = f"holds {found}" if found else "is no folder that `hardneg encode` or `hardneg index import` wrote"
+        problem = f"index build: {backend} is built from {takes}: give {wanted}, and that alone"
+        raise UsageError(problem, "dataset", "vectors")
+    if vectors is not None and (form := form_in(vectors)) != takes:
+        problem = f"holds {form}" if form else "is no folder that `hardneg encode` or `hardneg index import` wrote"
         raise UsageError(
-            f"index build: {vectors} {told}, and {backend} is built from {takes}: name a folder of {takes}"
+            f"index build: {vectors} {problem}, and {backend} is built from {takes}: name a folder of {takes}"
         )

@@ -26,15 +26,15 @@ def line_of(name: str) -> "type[Line]":
     """
     from hardneg.registry.plugins import entry_points
 
-    found = [point for point in entry_points(GROUP) if point.name == name]
-    if not found:
+    points = [point for point in entry_points(GROUP) if point.name == name]
+    if not points:
         raise AttributeError(f"module 'hardneg' has no attribute {name!r}")
-    if len(found) > 1:
-        packages = " and ".join(sorted(point.dist.name for point in found if point.dist))
+    if len(points) > 1:
+        packages = " and ".join(sorted(point.dist.name for point in points if point.dist))
         raise PluginError(f"the line {name!r} is claimed by {packages}; uninstall one of them")
     try:
-        line: type[Line] = found[0].load()
+        line: type[Line] = points[0].load()
     except Exception as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise PluginError(f"the line {name!r} ({found[0].value}) cannot be imported ({reason})") from error
+        raise PluginError(f"the line {name!r} ({points[0].value}) cannot be imported ({reason})") from error
     return line

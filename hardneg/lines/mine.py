@@ -55,36 +55,36 @@ class MineLine(Line):
         Of("mine.seed"),
     )
 
-    def job(self, given: Arguments, place: "Workplace") -> Job:
+    def job(self, args: Arguments, workplace: "Workplace") -> Job:
         """Encodes, searches and mines; or mines from a run, or from what an index has for vectors of queries."""
         from hardneg.api.run_argument import run_file
         from hardneg.api.vectors_argument import named_vectors
 
-        runs = {name: getattr(given, name) for name in ("run", "filter_by")}
-        files = {name: run_file(run, place.store) for name, run in runs.items() if run is not None}
-        vectors = named_vectors("mine", given)
-        if [given.model is not None, "run" in files, vectors is not None].count(True) != 1:
-            told = "mine: give {model}, {run}, or {index} with {query_vectors}, one of them"
-            raise UsageError(told, "model", "run", "index", "query_vectors")
-        if "filter_by" in files and given.model is not None:
+        runs = {name: getattr(args, name) for name in ("run", "filter_by")}
+        files = {name: run_file(run, workplace.store) for name, run in runs.items() if run is not None}
+        vectors = named_vectors("mine", args)
+        if [args.model is not None, "run" in files, vectors is not None].count(True) != 1:
+            problem = "mine: give {model}, {run}, or {index} with {query_vectors}, one of them"
+            raise UsageError(problem, "model", "run", "index", "query_vectors")
+        if "filter_by" in files and args.model is not None:
             raise UsageError("mine: {filter_by} goes with {run}, the list to select from", "filter_by", "run")
-        split = self.split(given)
-        stages = {MINED: mining(given, split)} if given.model is None else mining_stages(given, split)
+        split = self.split(args)
+        stages = {MINED: mining(args, split)} if args.model is None else mining_stages(args, split)
         reads = [*files.values(), *(vectors.reads if vectors else [])]
-        return Job(self.recipe(given, place, stages), _Mined(given, files, vectors, reads).made, reads)
+        return Job(self.recipe(args, workplace, stages), _Mined(args, files, vectors, reads).result, reads)
 
 
-def mining(given: Arguments, split: str) -> dict[str, Any]:
+def mining(args: Arguments, split: str) -> dict[str, Any]:
     """The stage that mines."""
-    return {**given.of("mine"), "split": split}
+    return {**args.of("mine"), "split": split}
 
 
-def mining_stages(given: Arguments, split: str) -> dict[str, Any]:
+def mining_stages(args: Arguments, split: str) -> dict[str, Any]:
     """The stages that encode, search and mine."""
     from hardneg.api.adhoc_recipe import list_options
 
-    mined = mining(given, split)
-    searched = {**given.of("search"), "index": ENCODED, "split": split, **list_options(mined)}
+    mined = mining(args, split)
+    searched = {**args.of("search"), "index": ENCODED, "split": split, **list_options(mined)}
     return {ENCODED: {"stage": "encode"}, SEARCHED: searched, MINED: {**mined, "runs": {"dense": SEARCHED}}}
 
 
@@ -92,56 +92,56 @@ def mining_stages(given: Arguments, split: str) -> dict[str, Any]:
 class _Mined:
     """What is mined, from these files of runs or from what an index has for vectors; of neither, by the model."""
 
-    given: Arguments
+    args: Arguments
     files: Mapping[str, Path]
     vectors: "QueryVectors | None"
     reads: Sequence[Path]
 
-    def made(self, plan: "Plan", place: "Workplace") -> "MinedNegatives | None":
+    def result(self, plan: "Plan", workplace: "Workplace") -> "MinedNegatives | None":
         """The negatives; None in all but the first of several processes."""
-        return self._from_runs(plan, place) if self.reads else self._by_model(plan, place)
+        return self._from_runs(plan, workplace) if self.reads else self._by_model(plan, workplace)
 
-    def _by_model(self, plan: "Plan", place: "Workplace") -> "MinedNegatives | None":
+    def _by_model(self, plan: "Plan", workplace: "Workplace") -> "MinedNegatives | None":
         from hardneg.api.mined_scores import ModelScores
         from hardneg.fields import DATASET
         from hardneg.runtime.distributed import world
 
-        outcome = place.make(plan)
+        outcome = workplace.make(plan)
         if not world().first:
             return None
-        made, scores = outcome.artifacts[MINED], ModelScores(plan, outcome, place, ENCODED, SEARCHED)
-        return self._mined(plan, outcome.artifacts[DATASET], (made, made.facts), scores, place)
+        result, scores = outcome.artifacts[MINED], ModelScores(plan, outcome, workplace, ENCODED, SEARCHED)
+        return self._mined(plan, outcome.artifacts[DATASET], (result, result.facts), scores, workplace)
 
-    def _from_runs(self, plan: "Plan", place: "Workplace") -> "MinedNegatives | None":
+    def _from_runs(self, plan: "Plan", workplace: "Workplace") -> "MinedNegatives | None":
         from hardneg.api.mined_scores import RunScores
         from hardneg.api.single_stage import make_dataset, make_from
         from hardneg.mining.miners.filtered import SCORES
         from hardneg.runtime.distributed import world
 
-        dataset = make_dataset(plan, place)
+        dataset = make_dataset(plan, workplace)
         if not world().first:
             return None
-        run = self.files["run"] if self.vectors is None else self._searched(self.vectors, place)
+        run = self.files["run"] if self.vectors is None else self._searched(self.vectors, workplace)
         scores = {f"runs.{SCORES}": self.files["filter_by"]} if "filter_by" in self.files else {}
-        made = make_from(plan, MINED, dataset, {"runs.run": run, **scores}, place)
-        return self._mined(plan, dataset, made, RunScores(run), place)
+        result = make_from(plan, MINED, dataset, {"runs.run": run, **scores}, workplace)
+        return self._mined(plan, dataset, result, RunScores(run), workplace)
 
-    def _searched(self, vectors: "QueryVectors", place: "Workplace") -> Path:
+    def _searched(self, vectors: "QueryVectors", workplace: "Workplace") -> Path:
         name = f"{vectors.queries.name}.trec.gz"
-        return vectors.kept_run(place, self.given.depth, name)[0].path / name
+        return vectors.kept_run(workplace, self.args.depth, name)[0].path / name
 
     def _mined(
         self,
         plan: "Plan",
         dataset: "Artifact",
-        made: "tuple[Artifact, Mapping[str, Any]]",
+        result: "tuple[Artifact, Mapping[str, Any]]",
         scores: Any,
-        place: "Workplace",
+        workplace: "Workplace",
     ) -> "MinedNegatives":
         from hardneg.api.mined import mined_in
         from hardneg.api.results import TextSource
         from hardneg.recipe.run_folder import inputs_of
 
-        spec, (artifact, facts) = vars(plan.steps[MINED].spec), made
-        source = TextSource.of(dataset, spec["split"], place.store, [*inputs_of(plan.recipe), *self.reads])
+        spec, (artifact, facts) = vars(plan.steps[MINED].spec), result
+        source = TextSource.of(dataset, spec["split"], workplace.store, [*inputs_of(plan.recipe), *self.reads])
         return mined_in(spec["miner"].name, artifact.path, artifact.key, facts, source, scores)

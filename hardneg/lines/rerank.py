@@ -32,7 +32,7 @@ class RerankLine(Line):
     name = "rerank"
     returns = "RankedRun"
     writes = "run"
-    by_place = 3
+    positional = 3
     counts: ClassVar = {"queries": ("query", "queries"), "pairs": ("pair scored", "pairs scored")}
     unsaid = ("depth", "queries in the run")
     arguments = (
@@ -43,24 +43,24 @@ class RerankLine(Line):
         Of("rerank.depth"),
     )
 
-    def job(self, given: Arguments, place: "Workplace") -> Job:
+    def job(self, args: Arguments, workplace: "Workplace") -> Job:
         """The search only stands for the run that is given."""
         from hardneg.api.run_argument import run_file
 
-        split, run = self.split(given), run_file(given.run, place.store)
+        split, run = self.split(args), run_file(args.run, workplace.store)
         stages = {
             ENCODED: {"stage": "index", "backend": "bm25"},
             SEARCHED: {"stage": "search", "index": ENCODED, "split": split},
-            _RERANKED: {**given.of("rerank"), "split": split, "run": SEARCHED},
+            _RERANKED: {**args.of("rerank"), "split": split, "run": SEARCHED},
         }
-        return Job(self.recipe(given, place, stages), partial(_made, given, split, run), [run])
+        return Job(self.recipe(args, workplace, stages), partial(_result, args, split, run), [run])
 
 
-def _made(given: Arguments, split: str, run: Path, plan: "Plan", place: "Workplace") -> "RankedRun":
+def _result(args: Arguments, split: str, run: Path, plan: "Plan", workplace: "Workplace") -> "RankedRun":
     from hardneg.api.results import TextSource, run_of
     from hardneg.api.single_stage import make_dataset, make_from
 
-    dataset = make_dataset(plan, place)
-    made, facts = make_from(plan, _RERANKED, dataset, {"run": run}, place)
-    name = str(given.reranker.get("source", given.reranker["name"]))
-    return replace(run_of(name, made, TextSource.of(dataset, split, place.store)), facts=facts)
+    dataset = make_dataset(plan, workplace)
+    artifact, facts = make_from(plan, _RERANKED, dataset, {"run": run}, workplace)
+    name = str(args.reranker.get("source", args.reranker["name"]))
+    return replace(run_of(name, artifact, TextSource.of(dataset, split, workplace.store)), facts=facts)

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 _LISTED, _LISTED_RUN = "candidates-index", "candidates"
 
 
-def _texts(name: str, told: str) -> Argument:
+def _texts(name: str, help_text: str) -> Argument:
     from hardneg.api.argument_values import plugin_setting
 
     check = partial(plugin_setting, name)
-    return Argument(name, told, "str | Mapping[str, Any] | None", None, plugins="indexes", check=check)
+    return Argument(name, help_text, "str | Mapping[str, Any] | None", None, plugins="indexes", check=check)
 
 
 class SearchLine(Line):
@@ -50,47 +50,47 @@ class SearchLine(Line):
         _texts("candidates", "An index over texts, such as bm25: rank only its best documents."),
     )
 
-    def job(self, given: Arguments, place: "Workplace") -> Job:
+    def job(self, args: Arguments, workplace: "Workplace") -> Job:
         """The stages that search an index over texts, or one that a model makes, maybe for candidates of another."""
         from hardneg.api.vectors_argument import named_vectors
 
-        if vectors := named_vectors("search", given):
-            if any(each is not None for each in (given.dataset, given.model, given.backend, given.candidates)):
-                told = "search: {index} and {query_vectors} are all that is read: leave the others out"
-                raise UsageError(told, "index", "query_vectors")
-            return Job(None, partial(_of_vectors, given, vectors), vectors.reads)
-        if given.dataset is None or (given.model is None) == (given.backend is None):
-            told = "search: give {dataset}, and {model} or {backend}, one of them"
-            raise UsageError(told, "dataset", "model", "backend")
-        if given.candidates is not None and given.model is None:
+        if vectors := named_vectors("search", args):
+            if any(each is not None for each in (args.dataset, args.model, args.backend, args.candidates)):
+                problem = "search: {index} and {query_vectors} are all that is read: leave the others out"
+                raise UsageError(problem, "index", "query_vectors")
+            return Job(None, partial(_of_vectors, args, vectors), vectors.reads)
+        if args.dataset is None or (args.model is None) == (args.backend is None):
+            problem = "search: give {dataset}, and {model} or {backend}, one of them"
+            raise UsageError(problem, "dataset", "model", "backend")
+        if args.candidates is not None and args.model is None:
             raise UsageError("search: {candidates} are ranked by a model: give {model}", "candidates", "model")
-        split = self.split(given)
-        searched = {**given.of("search"), "split": split}
-        encoded = {"stage": "encode"} if given.backend is None else {"stage": "index", "backend": given.backend}
+        split = self.split(args)
+        searched = {**args.of("search"), "split": split}
+        encoded = {"stage": "encode"} if args.backend is None else {"stage": "index", "backend": args.backend}
         stages: dict[str, Any] = {ENCODED: encoded, SEARCHED: {**searched, "index": ENCODED}}
-        if given.candidates is not None:
-            stages[_LISTED] = {"stage": "index", "backend": given.candidates}
+        if args.candidates is not None:
+            stages[_LISTED] = {"stage": "index", "backend": args.candidates}
             stages[_LISTED_RUN] = {**searched, "index": _LISTED}
             stages[SEARCHED]["candidates"] = _LISTED_RUN
-        return Job(self.recipe(given, place, stages), partial(_made, given, split))
+        return Job(self.recipe(args, workplace, stages), partial(_result, args, split))
 
 
-def _made(given: Arguments, split: str, plan: Any, place: "Workplace") -> "RankedRun | None":
+def _result(args: Arguments, split: str, plan: Any, workplace: "Workplace") -> "RankedRun | None":
     from hardneg.api.model_argument import model_name
     from hardneg.api.results import TextSource, run_of
     from hardneg.runtime.distributed import world
 
-    made = place.make(plan).artifacts
+    artifacts = workplace.make(plan).artifacts
     if not world().first:
         return None
-    name = model_name(given.model) if given.backend is None else given.backend["name"]
-    return run_of(name, made[SEARCHED], TextSource.of(made["dataset"], split, place.store))
+    name = model_name(args.model) if args.backend is None else args.backend["name"]
+    return run_of(name, artifacts[SEARCHED], TextSource.of(artifacts["dataset"], split, workplace.store))
 
 
-def _of_vectors(given: Arguments, vectors: "QueryVectors", plan: None, place: "Workplace") -> "RankedRun":
+def _of_vectors(args: Arguments, vectors: "QueryVectors", plan: None, workplace: "Workplace") -> "RankedRun":
     """What an index has for vectors of queries."""
     from hardneg.api.results import RankedRun
     from hardneg.records.layout import RUN
 
-    made, count = vectors.kept_run(place, given.depth)
-    return RankedRun(vectors.queries.stem, made.key, made.path / RUN, {"queries": count}, place.store, None)
+    artifact, count = vectors.kept_run(workplace, args.depth)
+    return RankedRun(vectors.queries.stem, artifact.key, artifact.path / RUN, {"queries": count}, workplace.store, None)

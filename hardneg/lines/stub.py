@@ -53,14 +53,14 @@ def _function(line: type[Line]) -> str:
     parameters = []
     for number, each in enumerate(arguments_of(line)):
         default = "" if each.default is REQUIRED else f" = {None if each.of_dataset else each.default!r}"
-        parameters += ["*"] if number == line.by_place else []
+        parameters += ["*"] if number == line.positional else []
         parameters.append(f"{each.name}: {type_of(each)}{default}")
-    asked = "".join(f"    {one},\n" for one in parameters)
-    return f"def {line.name}(\n{asked}) -> {line.returns}:\n{indent(_quoted(docstring(line)), '    ')}\n"
+    parameter_lines = "".join(f"    {one},\n" for one in parameters)
+    return f"def {line.name}(\n{parameter_lines}) -> {line.returns}:\n{indent(_quoted(docstring(line)), '    ')}\n"
 
 
-def _quoted(told: str) -> str:
-    return f'"""{told}\n"""'
+def _quoted(content: str) -> str:
+    return f'"""{content}\n"""'
 
 
 if __name__ == "__main__":

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from hardneg.api.workplace import Workplace
 
 
-def _options(given: Any) -> dict[str, Any]:
+def _options(value: Any) -> dict[str, Any]:
     from hardneg.api.argument_values import mapping_of
 
-    return mapping_of("options", given)
+    return mapping_of("options", value)
 
 
 class TrainLine(Line):
@@ -50,20 +50,22 @@ class TrainLine(Line):
         LISTED,
     )
 
-    def job(self, given: Arguments, place: "Workplace") -> Job:
+    def job(self, args: Arguments, workplace: "Workplace") -> Job:
         """The stages that encode, search, mine and then train on what was mined."""
-        mined = mining_stages(given, self.split(given))
-        training = training_stage({**given.of("train"), "negatives": MINED}, given.options)
-        return Job(self.recipe(given, place, {**mined, TRAINED: training}), partial(_made, given))
+        mined = mining_stages(args, self.split(args))
+        training = training_stage({**args.of("train"), "negatives": MINED}, args.options)
+        return Job(self.recipe(args, workplace, {**mined, TRAINED: training}), partial(_result, args))
 
 
-def _made(given: Arguments, plan: Any, place: "Workplace") -> "TrainedModel | None":
+def _result(args: Arguments, plan: Any, workplace: "Workplace") -> "TrainedModel | None":
     from hardneg.api.model_argument import model_name
     from hardneg.api.results import TrainedModel
     from hardneg.records.layout import MODEL_FOLDER
     from hardneg.runtime.distributed import world
 
-    made = place.make(plan).artifacts[TRAINED]
+    artifact = workplace.make(plan).artifacts[TRAINED]
     if not world().first:
         return None
-    return TrainedModel(f"{model_name(given.model)}-{TRAINED}", made.key, made.path / MODEL_FOLDER, made.facts)
+    return TrainedModel(
+        f"{model_name(args.model)}-{TRAINED}", artifact.key, artifact.path / MODEL_FOLDER, artifact.facts
+    )

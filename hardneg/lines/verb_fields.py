@@ -49,9 +49,9 @@ def argument_of(path: str, name: str) -> Argument:
     )
 
 
-def _files(name: str, form: Any, given: Any) -> Any:
-    found = [str(path) for path in files_of(name, given)]
-    return found if get_origin(form) is list else found[0]
+def _files(name: str, form: Any, value: Any) -> Any:
+    paths = [str(path) for path in files_of(name, value)]
+    return paths if get_origin(form) is list else paths[0]
 
 
 def all_marks(info: FieldInfo) -> Iterator[Any]:

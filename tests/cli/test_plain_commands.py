@@ -171,7 +171,7 @@ def test_encode_and_search_write_what_others_open(hardneg, place):
 
 def test_search_ranks_the_candidates_of_an_index_over_texts(hardneg, place):
     asked = {"dataset": "beir:data", "model": "model", "candidates": "bm25", "depth": 9}
-    job = SearchLine().job(SearchLine.given(asked), Workplace(Store(place / "store")))
+    job = SearchLine().job(SearchLine.checked(asked), Workplace(Store(place / "store")))
     steps = job.recipe.plan().steps
     assert {path: steps[step].verb for path, step in steps["run"].inputs.items() if step != "start"} == {
         "index": "encode",

@@ -4,13 +4,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from hardneg.formats.vectors.block_files import BlockFiles, BlockFolder
 from hardneg.records.layout import QUERIES, RUN
 from hardneg.records.types import RankedList
 from hardneg.store.artifacts import SCRATCH
 from hardneg.verbs.shared.context import Facts, StageContext
+
+if TYPE_CHECKING:
+    from hardneg.formats.vectors.block_files import BlockFiles, BlockFolder
 
 LINES = "trec"
 Entry = tuple[str, RankedList]
@@ -33,8 +35,9 @@ class QueryBlocks:
     number: int
 
     @cached_property
-    def files(self) -> BlockFolder:
+    def files(self) -> "BlockFolder":
         """Where they are until then. Raises ArtifactError where a stopped run has cut other blocks."""
+        from hardneg.formats.vectors.block_files import BlockFolder
         from hardneg.formats.vectors.journal import check_sizes
 
         check_sizes(self.context.folder / SCRATCH, self.sizes)
@@ -44,7 +47,7 @@ class QueryBlocks:
         """By the journals of all writers."""
         return self.files.finished()
 
-    def write(self, number: int, content: BlockFiles) -> None:
+    def write(self, number: int, content: "BlockFiles") -> None:
         """Into files of its own."""
         self.files.write(number, content)
 
@@ -56,9 +59,10 @@ class RunBlocks(QueryBlocks):
     ranking: Ranking
     told: Callable[[], Facts]
 
-    def make(self, numbers: Sequence[int]) -> Iterator[tuple[int, BlockFiles]]:
+    def make(self, numbers: Sequence[int]) -> "Iterator[tuple[int, BlockFiles]]":
         """The lines of each block."""
         from hardneg.formats.runs import run_bytes
+        from hardneg.formats.vectors.block_files import BlockFiles
 
         for number, (entries, counted) in zip(numbers, self.ranking(numbers), strict=True):
             lines = run_bytes(entries)

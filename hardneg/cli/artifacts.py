@@ -82,7 +82,7 @@ def check(
 
     Example: hardneg artifacts check --repair
     """
-    from hardneg.formats.vectors.shard_check import far_shards
+    from hardneg.formats.vectors.shard_folder import far_shards
 
     opened = open_store(store)
     found = list(check_all(opened, bars()))
@@ -110,7 +110,7 @@ def check(
 
 def _with_far(item: Checked, shards: "Sequence[Shard]") -> Checked:
     """The same with what is wrong with its shards at URLs."""
-    from hardneg.formats.vectors.shard_check import shard_problem
+    from hardneg.formats.vectors.shard_folder import shard_problem
 
     with bars().task("checking", len(shards), "shards") as task:
         for shard in shards:

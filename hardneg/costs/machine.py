@@ -104,11 +104,8 @@ def named(rates: str | None, machines: int = 1, gpus: int | None = None) -> Mach
     of_each = _own_rates() if rates is None else _of_name(rates)
     if gpus and not of_each.gpu:
         source = "this machine has no GPU" if rates is None else f"{rates} holds rates of a CPU"
-        raise UsageError(
-            f"{{gpus}} {gpus}: {source}, and a CPU's rates do not apply to GPUs: set {{rates}} to {_known_rates()}",
-            "gpus",
-            "rates",
-        )
+        advice = f"a CPU's rates do not apply to GPUs: set {{rates}} to {_known_rates()}"
+        raise UsageError(f"{{gpus}} {gpus}: {source}, and {advice}", "gpus", "rates")
     return Machine(of_each, machines * (gpus or 1), machines)
 
 
@@ -137,7 +134,10 @@ def _own_rates() -> Rates:
     device = this_device()
     if (own := measured(device)) is not None:
         return own.rates("measured")
-    return by_sheet(device.name) if device.gpu else guessed(_in_bf16())
+    if device.gpu:
+        return by_sheet(device.name)
+    # in bfloat16 where a trial found that faster here; before any trial it is not counted on
+    return guessed(any(trial.chosen == "bf16" and " on cpu, " in trial.subject for trial in remembered()))
 
 
 def _gpus(driver: Path = Path("/proc/driver/nvidia/gpus"), devices: Path = Path("/dev")) -> Iterator[str]:
@@ -147,8 +147,3 @@ def _gpus(driver: Path = Path("/proc/driver/nvidia/gpus"), devices: Path = Path(
         yield from (line.partition(":")[2].strip() for line in lines if line.startswith("Model:"))
     if (devices / "nvidia0").exists() or (devices / "nvidiactl").exists():
         yield "unknown"
-
-
-def _in_bf16() -> bool:
-    """Whether a trial found bfloat16 faster here; before any trial it is not counted on."""
-    return any(trial.chosen == "bf16" and " on cpu, " in trial.subject for trial in remembered())

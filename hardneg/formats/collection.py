@@ -148,9 +148,12 @@ def _write(collection: Collection, splits: Sequence[str], folder: Path, progress
     corpus = Corpus.open(folder)
     texts, notes = dict[str, int](), list[str]()
     for split in splits:
-        counts["splits"][split] = counted_split = _write_split(collection, split, corpus, folder)
-        notes += _described(split, counted_split)
-        _refuse_other_meanings(Queries.open(folder / "queries" / f"{split}.arrow"), split, texts)
+        counts["splits"][split] = _write_split(collection, split, corpus, folder)
+        notes += _described(split, counts["splits"][split])
+        for query_id, text in Queries.open(folder / "queries" / f"{split}.arrow"):
+            if texts.setdefault(query_id, hash(normalise(text))) != hash(normalise(text)):
+                reason = f"query id {query_id!r} of split {split}: two splits give it different texts; make it unique"
+                raise Unplaced("query ids with two texts", reason)
     if isinstance(collection, HasWithheld):
         tally: Counter[str] = Counter()
         judgements = _known_judgements(collection.withheld(), frozenset(texts), corpus, tally)
@@ -160,11 +163,10 @@ def _write(collection: Collection, splits: Sequence[str], folder: Path, progress
         # the positives that are withheld of queries that keep others
         hidden = {split: sum(len(withheld.get(query_id, ())) for query_id in ids) for split, ids in kept}
         counts["withheld"] = {**tally, "hidden": {split: count for split, count in hidden.items() if count}}
-        judged, others = counts["withheld"]["judgements"], sum(hidden.values())
-        notes.append(f"{counted(judged, 'judgement is', 'judgements are')} withheld from training")
+        notes.append(f"{counted(tally['judgements'], 'judgement is', 'judgements are')} withheld from training")
         notes += _described("withheld", tally)
-        hidden_ones = counted(others, "hidden positive is", "hidden positives are")
-        notes.append(f"{hidden_ones} among them: of queries that keep others")
+        others = counted(sum(hidden.values()), "hidden positive is", "hidden positives are")
+        notes.append(f"{others} among them: of queries that keep others")
     if isinstance(collection, HasGroups) and (groups := _write_groups(collection, corpus, frozenset(texts), folder)):
         counts["groups"] = groups
     return {**counts, "notes": [*collection.notes(), *notes]}
@@ -244,10 +246,3 @@ def _described(split: str, counts: Mapping[str, int]) -> list[str]:
     }
     known = [(counts[name], *words) for name, words in phrases.items() if counts.get(name)]
     return [f"{split}: {counted(count, one, more)}{why}" for count, one, more, why in known]
-
-
-def _refuse_other_meanings(queries: Queries, split: str, texts: dict[str, int]) -> None:
-    for query_id, text in queries:
-        if texts.setdefault(query_id, hash(normalise(text))) != hash(normalise(text)):
-            reason = f"query id {query_id!r} of split {split}: two splits give it different texts; make it unique"
-            raise Unplaced("query ids with two texts", reason)

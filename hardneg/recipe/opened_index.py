@@ -57,7 +57,11 @@ class OpenedIndex:
         """
         numbered = _Numbered()
         searcher = _searcher(laid, device, numbered)
-        names = _names(laid, numbered)
+        names: Sequence[str] = DocIds(laid.folder / DOC_IDS)
+        if laid.backend is not None and getattr(laid.backend, "input", None) == "texts":
+            names = numbered.names
+        elif (laid.folder / SHARDS).exists():
+            names = DenseIndex.open(laid.folder).doc_ids
         if laid.segments:
             names = list(dict.fromkeys(name.rpartition(DELIMITER)[0] for name in names))
             searcher = pooled(searcher, laid.folder, names)
@@ -80,11 +84,3 @@ def _searcher(laid: LaidIndex, device: str | None, numbered: _Numbered) -> Searc
         dense = DenseIndex.open(laid.folder).searcher
         return dense.using(options, None) if isinstance(dense, ExactSearcher) else dense
     return open_store(laid.folder, options)
-
-
-def _names(laid: LaidIndex, numbered: _Numbered) -> Sequence[str]:
-    if laid.backend is not None and getattr(laid.backend, "input", None) == "texts":
-        return numbered.names
-    if (laid.folder / SHARDS).exists():
-        return DenseIndex.open(laid.folder).doc_ids
-    return DocIds(laid.folder / DOC_IDS)

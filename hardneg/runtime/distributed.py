@@ -176,7 +176,11 @@ def from_whoever_asks_first(name: str, make: Callable[[], str]) -> str:
     """
     if _settling:
         return _settling[-1](name, make)
-    if world().size == 1 or not _met():
+    if world().size == 1:
+        return make()
+    import torch
+
+    if not torch.distributed.is_initialized():
         return make()
     store = _store()
     if store.add(f"asked/{name}", 1) == 1:
@@ -188,12 +192,6 @@ def from_whoever_asks_first(name: str, make: Callable[[], str]) -> str:
 def settle_by(settle: Settle) -> None:
     """Has `from_whoever_asks_first` ask `settle`, in a process that an engine has started beside others."""
     _settling[:] = [settle]
-
-
-def _met() -> bool:
-    import torch
-
-    return torch.distributed.is_initialized()
 
 
 def speaks() -> bool:

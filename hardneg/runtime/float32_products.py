@@ -53,7 +53,8 @@ def _put_back() -> Iterator[None]:
     own: list[tuple[Any, str]] = []
     if hasattr(backends, "fp32_precision"):
         groups = ((backends, backends.cuda.matmul), (backends.mkldnn, backends.mkldnn.matmul))
-        own = [(part, _own(part.fp32_precision, group.fp32_precision)) for group, part in groups]
+        both = [(part, part.fp32_precision, group.fp32_precision) for group, part in groups]
+        own = [(part, "none" if precision == of_group else precision) for part, precision, of_group in both]
     try:
         before = torch.get_float32_matmul_precision()
     except RuntimeError:
@@ -64,7 +65,3 @@ def _put_back() -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
         for part, precision in own:
             part.fp32_precision = precision
-
-
-def _own(precision: str, of_group: str) -> str:
-    return "none" if precision == of_group else precision

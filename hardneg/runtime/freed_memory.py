@@ -21,8 +21,11 @@ def freed_memory_kept() -> Iterator[None]:
     its layers. Without glibc this does nothing.
     """
     global _depth
-    library = _glibc()
-    if library is None:
+    try:
+        library: Any = ctypes.CDLL(None)
+    except (OSError, TypeError):
+        library = None
+    if not (hasattr(library, "gnu_get_libc_version") and hasattr(library, "mallopt")):
         yield
         return
     _depth += 1
@@ -34,14 +37,6 @@ def freed_memory_kept() -> Iterator[None]:
         if not _depth:
             _set(library, _USUAL)
             library.malloc_trim(0)
-
-
-def _glibc() -> Any:
-    try:
-        library = ctypes.CDLL(None)
-    except (OSError, TypeError):
-        return None
-    return library if hasattr(library, "gnu_get_libc_version") and hasattr(library, "mallopt") else None
 
 
 def _set(library: Any, values: dict[int, int]) -> None:

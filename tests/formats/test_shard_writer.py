@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
-from hardneg.formats.vectors.shard_check import far_shards, shard_problem
+from hardneg.formats.vectors.shard_folder import far_shards, shard_problem
 from hardneg.formats.vectors.shard_writer import RowCut, ShardsToWrite
 from hardneg.formats.vectors.shards import Shards
 from hardneg.records.errors import ArtifactError

@@ -15,8 +15,7 @@ from shard_folders import in_shards
 from hardneg.formats.merging import merge_flat, merge_in_shards
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.formats.vectors.shard_cache import ShardCache
-from hardneg.formats.vectors.shard_check import far_shards, shard_problem
-from hardneg.formats.vectors.shard_folder import Closed
+from hardneg.formats.vectors.shard_folder import Closed, far_shards, shard_problem
 from hardneg.formats.vectors.shards import SHARDS, Shards
 from hardneg.indexes import shard_search
 from hardneg.indexes.backends.flat import Flat

@@ -41,6 +41,6 @@ def test_blocks_are_cleared_once_inside_and_given_back_at_the_end() -> None:
 
 
 def test_without_glibc_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(freed_memory, "_glibc", lambda: None)
+    monkeypatch.setattr(freed_memory.ctypes, "CDLL", lambda name: object())
     with freed_memory_kept():
         assert freed_memory._depth == 0

@@ -136,16 +136,13 @@ class TextLookup:
         """For each text the id of the first document with these contents, white space aside."""
         wanted = [normalise(text) for text in texts]
         first, end = find_equal(self.corpus.content_hash, hash_texts(wanted), self.corpus.content_order)
-        matches = [self._first(text, low, high) for text, low, high in zip(wanted, first, end, strict=True)]
+        matches = list[str | None]()
+        for text, low, high in zip(wanted, first, end, strict=True):
+            rows = np.sort(self.corpus.content_order[low:high]).tolist()
+            same = (row for row in rows if normalise(self.corpus.contents(np.array([row]))[0]) == text)
+            matches.append(next((str(self.corpus.doc_ids[row]) for row in same), None))
         self.counts["documents left out: their text is not in the corpus"] += matches.count(None)
         return matches
-
-    def _first(self, text: str, low: int, high: int) -> str | None:
-        rows = np.sort(self.corpus.content_order[low:high])
-        for row in rows.tolist():
-            if normalise(self.corpus.contents(np.array([row]))[0]) == text:
-                return str(self.corpus.doc_ids[row])
-        return None
 
     def known(self, doc_ids: Sequence[str]) -> list[str | None]:
         """The ids themselves, None where the corpus has no such document."""

@@ -119,17 +119,16 @@ def _read(path: Path, count: int) -> _Part | None:
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = dict(file)
-        positions, encoded = arrays.pop("places"), _encoded(arrays)
+        positions = arrays.pop("places")
+        encoded: Encoded
+        if "values" in arrays:
+            encoded = arrays["values"]
+        elif "vectors" in arrays:
+            encoded = TokenVectors(arrays["offsets"], arrays["vectors"])
+        else:
+            encoded = SparseRows(arrays["offsets"], arrays["terms"], arrays["weights"], int(arrays["width"]))
         if len(positions) == len(encoded) and (not len(positions) or 0 <= positions.min() <= positions.max() < count):
             return positions, encoded
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         _log.warning("%s: cannot be read (%s)", path, error)
     return None
-
-
-def _encoded(arrays: dict[str, NDArray[Any]]) -> Encoded:
-    if "values" in arrays:
-        return arrays["values"]
-    if "vectors" in arrays:
-        return TokenVectors(arrays["offsets"], arrays["vectors"])
-    return SparseRows(arrays["offsets"], arrays["terms"], arrays["weights"], int(arrays["width"]))

@@ -133,7 +133,11 @@ def close_folder(folder: Path, shards: Sequence[Closed]) -> None:
         ArtifactError: the shards are of different kinds or dimensions.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    dimension, width = (_same(shards, name) for name in ("dimension", "terms"))
+    shape = {name: {int(shard.said.get(name, 0)) for shard in shards} for name in ("dimension", "terms")}
+    for name, values in shape.items():
+        if len(values) > 1:
+            raise ArtifactError(f"{shards[0].location}: shards of {name} {sorted(values)}: encode them with one model")
+    dimension, width = (values.pop() for values in shape.values())
     _join_ids(folder / DOC_IDS, shards)
     if all(shard.has(TOKEN_OFFSETS) for shard in shards):
         _join_offsets(folder / TOKEN_OFFSETS, shards)
@@ -145,13 +149,6 @@ def close_folder(folder: Path, shards: Sequence[Closed]) -> None:
     locations = (shard.location if is_url(shard.location) else Path(shard.location).name for shard in shards)
     listed = [shard.listed(location) for shard, location in zip(shards, locations, strict=True)]
     Shards(folder, listed, 0 if width else dimension).write()
-
-
-def _same(shards: Sequence[Closed], name: str) -> int:
-    values = {int(shard.said.get(name, 0)) for shard in shards}
-    if len(values) > 1:
-        raise ArtifactError(f"{shards[0].location}: shards of {name} {sorted(values)}: encode them with one model")
-    return values.pop()
 
 
 def _join_ids(path: Path, shards: Sequence[Closed]) -> None:
@@ -173,3 +170,27 @@ def _join_offsets(path: Path, shards: Sequence[Closed]) -> None:
                 ends: NDArray[np.int64] = end + NumberFile(own, _INT).mapped[1:]
                 write(ends)
                 end = ends[-1:] if len(ends) else end
+
+
+def far_shards(folder: Path) -> Sequence[Shard]:
+    """The shards of a folder that are at URLs; none where it has no list, or one that cannot be read."""
+    try:
+        shards = Shards.of(folder)
+    except ArtifactError:
+        return ()
+    return [shard for shard in shards.listed if is_url(shard.location)] if shards else ()
+
+
+def shard_problem(shard: Shard) -> str:
+    """What is wrong with a shard at a URL, every byte of which is read there; empty where nothing is.
+
+    One of its files at a time is on this disk.
+    """
+    try:
+        closed = Closed.listed_as(shard)
+        for name in closed.said["files"]:
+            with closed.file(name):
+                pass
+    except ArtifactError as error:
+        return str(error)
+    return ""

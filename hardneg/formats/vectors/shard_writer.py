@@ -58,14 +58,9 @@ class ShardsToWrite:
                         task.advance(len(part))
                     writer.write_doc_ids(self.doc_ids[begin:end])
                     writer.close()
-                closed.append(self._closed(number, begin, end - begin))
+                    own = close_shard(writer.folder, end - begin, {"first": begin, "dimension": self.dimension})
+                closed.append(own if self.cut.url is None else _put(own, joined(self.cut.url, writer.folder.name)))
         close_folder(self.folder, closed)
-
-    def _closed(self, number: int, first: int, rows: int) -> Closed:
-        """A shard that is written, complete and where it is to be."""
-        own = self.folder / shard_name(number)
-        closed = close_shard(own, rows, {"first": first, "dimension": self.dimension})
-        return closed if self.cut.url is None else _put(closed, joined(self.cut.url, own.name))
 
 
 def _parts(blocks: Iterable[NDArray[np.float32]], pieces: Pieces) -> Iterator[tuple[int, int, NDArray[np.float32]]]:

@@ -47,7 +47,7 @@ class PreciseEncoder:
         self.dimension = kept
         self.passes: list[tuple[str, int, bool]] = []
 
-    def features(self, texts: list[str], kind: str) -> dict[str, Tensor]:
+    def features(self, texts: list[str], side: str) -> dict[str, Tensor]:
         return _padded([text.split() for text in texts])
 
     def segment(self, texts: list[str], cut: Segments) -> Any:
@@ -60,9 +60,9 @@ class PreciseEncoder:
     def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None = None) -> Tensor:
         return OneVector().score(queries, documents, columns)
 
-    def embed(self, features: dict[str, Tensor], kind: str) -> Tensor:
-        self.passes.append((kind, len(features["input_ids"]), torch.is_grad_enabled()))
-        vectors: Tensor = self.module(features, kind)
+    def embed(self, features: dict[str, Tensor], side: str) -> Tensor:
+        self.passes.append((side, len(features["input_ids"]), torch.is_grad_enabled()))
+        vectors: Tensor = self.module(features, side)
         return self.truncated(vectors, self.dimension)
 
     def truncated(self, encoded: Tensor, dimension: int) -> Tensor:
@@ -72,9 +72,9 @@ class PreciseEncoder:
 class PreciseTokens(PreciseEncoder):
     """The same with a vector a word, scored by the sum of each query word's best."""
 
-    def embed(self, features: dict[str, Tensor], kind: str) -> Tensor:
-        self.passes.append((kind, len(features["input_ids"]), torch.is_grad_enabled()))
-        return self.module.tokens(features, kind)
+    def embed(self, features: dict[str, Tensor], side: str) -> Tensor:
+        self.passes.append((side, len(features["input_ids"]), torch.is_grad_enabled()))
+        return self.module.tokens(features, side)
 
     def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None = None) -> Tensor:
         products = torch.einsum("bqd,mtd->bmqt", queries[..., :-1], documents[..., :-1])

@@ -36,11 +36,11 @@ class TwinBags(BagEncoder):
         self.documents = Bag().eval()
         self.documents.load_state_dict(self.module.state_dict())
 
-    def parts(self, kind: str) -> list[Bag]:
-        return [self.module if kind == "query" else self.documents]
+    def parts(self, side: str) -> list[Bag]:
+        return [self.module if side == "query" else self.documents]
 
-    def embed(self, features: dict[str, Tensor], kind: str) -> Tensor:
-        vectors: Tensor = self.parts(kind)[0](**features)
+    def embed(self, features: dict[str, Tensor], side: str) -> Tensor:
+        vectors: Tensor = self.parts(side)[0](**features)
         return vectors.float()
 
 

@@ -200,8 +200,8 @@ def test_each_rows_label_is_its_querys_positive(learnt: Path, toy_folder: Path) 
     data = toy_data(toy_folder)
     draw = Examples(data, 2, options().seed).draw(0, 5)
 
-    def vectors(texts: Any, kind: str) -> torch.Tensor:
-        return encoder.embed(encoder.features(list(texts), kind), kind).detach()
+    def vectors(texts: Any, side: str) -> torch.Tensor:
+        return encoder.embed(encoder.features(list(texts), side), side).detach()
 
     positives = vectors(data.corpus.contents(draw.documents[:, 0]), "document")
     expected = (vectors(draw.texts, "query") * positives).sum(1)

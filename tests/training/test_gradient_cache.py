@@ -99,9 +99,9 @@ def test_graphs_are_gone_before_the_next_pass(toy_folder: Path, monkeypatch: pyt
     encoder, peaks = PreciseEncoder(), []
     embed = encoder.embed
 
-    def counted(features: Any, kind: str) -> torch.Tensor:
+    def counted(features: Any, side: str) -> torch.Tensor:
         with torch.autograd.graph.saved_tensors_hooks(Kept, lambda kept: kept.tensor):
-            return embed(features, kind)
+            return embed(features, side)
 
     monkeypatch.setattr(encoder, "embed", counted)
     for size, chunk in ((4, 4), (12, 4), (48, 4), (48, 48)):

@@ -74,13 +74,13 @@ class BagEncoder:
         self.device = torch.device("cpu")
         self.spec = SimpleNamespace()
 
-    def features(self, texts: list[str], kind: str) -> dict[str, Tensor]:
+    def features(self, texts: list[str], side: str) -> dict[str, Tensor]:
         bags = [[_hash(word) for word in text.split()] for text in texts]
         starts = np.cumsum([0, *(len(bag) for bag in bags)])[:-1]
         words = torch.tensor([word for bag in bags for word in bag])
         return {"words": words, "starts": torch.from_numpy(starts)}
 
-    def embed(self, features: dict[str, Tensor], kind: str) -> Tensor:
+    def embed(self, features: dict[str, Tensor], side: str) -> Tensor:
         vectors: Tensor = self.module(**features)
         return vectors.float()
 
@@ -96,11 +96,11 @@ class BagEncoder:
     def collect(self, tensor: Tensor) -> np.ndarray:
         return tensor.detach().numpy()
 
-    def encode(self, texts: list[str], kind: str, *rest: Any) -> np.ndarray:
+    def encode(self, texts: list[str], side: str, *rest: Any) -> np.ndarray:
         training = self.module.training
         self.module.eval()
         with torch.inference_mode():
-            vectors = self.embed(self.features(texts, kind), kind).numpy()
+            vectors = self.embed(self.features(texts, side), side).numpy()
         self.module.train(training)
         return vectors
 

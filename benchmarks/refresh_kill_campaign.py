@@ -103,7 +103,7 @@ class Campaign:
                 return
             time.sleep(0.05)
         for folder in place.glob("store/*.partial/checkpoints/refreshes"):
-            RefreshFolder(folder).newest(told=self.faults.append)
+            RefreshFolder(folder).newest(report=self.faults.append)
 
     def judge(self, place: Path) -> None:
         """The end of a round."""

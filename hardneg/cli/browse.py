@@ -43,14 +43,14 @@ def browse(
 
     Example: hardneg browse mined.arrow --dataset beir:FOLDER --run bm25.trec.gz --export page.html
     """
-    from hardneg.doors.browse.arguments import Beside, given_sources
+    from hardneg.doors.browse.arguments import Beside, path_sources
     from hardneg.doors.browse.browsed import opened
     from hardneg.doors.browse.marks import Marks
     from hardneg.doors.browse.serving import check_installed
 
     if export is None:
         check_installed()
-    sources = given_sources(given, dataset, split, Place(store).opened())
+    sources = path_sources(given, dataset, split, Place(store).opened())
     sources = Beside(run, filter_by, dropped).added(sources)
     written = Marks(marks or sources.marks)
     with opened(sources, bars()) as browsed:

@@ -195,7 +195,7 @@ def _given(folders: Sequence[Path]) -> "Iterator[Compared]":
     for folder in folders:
         if not folder.is_dir():
             raise DataError(f"{folder}: no such folder; it is what mteb's prediction_folder named")
-        yield Compared(_prediction_label(folder), given=folder)
+        yield Compared(_prediction_label(folder), folder=folder)
 
 
 def _prediction_label(folder: Path) -> str:
@@ -206,7 +206,7 @@ def _prediction_label(folder: Path) -> str:
 
 def _is_called(row: "Compared", name: str) -> bool:
     """Whether a row is what the user calls so: by its label, its model or its folder."""
-    own = {row.label, str(row.given)}
+    own = {row.label, str(row.folder)}
     if row.searcher is not None:
         system = row.searcher.system
         own |= {system.model or (system.index.name if system.index else "")}

@@ -76,14 +76,14 @@ def _send(found: "Push") -> None:
 
 
 def _show(upload: "Upload") -> None:
-    say(f"{upload.kind}: {counted(len(upload.files), 'file')}, {size(upload.size)}")
+    say(f"{upload.upload_type}: {counted(len(upload.files), 'file')}, {size(upload.size)}")
     _list(upload.files)
     for note in upload.notes:
         say(f"  {note}")
 
 
 def _list(files: "tuple[HubFile, ...]") -> None:
-    for line in aligned((size(file.size).rjust(9), file.place) for file in files[:_SHOWN]):
+    for line in aligned((size(file.size).rjust(9), file.path) for file in files[:_SHOWN]):
         say(f"  {line}")
     if len(files) > _SHOWN:
         say(f"  and {counted(len(files) - _SHOWN, 'file')} more")
@@ -98,7 +98,7 @@ def _show_changes(found: "Push") -> None:
     told = {"new": changes.new, "changed": changes.changed, "as there": changes.same}
     say("  " + ", ".join(f"{len(files)} {name}" for name, files in told.items()))
     if changes.changed:
-        say(f"  changed: {', '.join(file.place for file in changes.changed)}")
+        say(f"  changed: {', '.join(file.path for file in changes.changed)}")
     if changes.others:
         say(f"  stay there, no part of this push: {', '.join(changes.others[:_SHOWN])}")
 

@@ -23,8 +23,8 @@ def compute_twice(module: nn.Module) -> Off:
     models = list(transformers_of(module))
     endings = [ending for model in models if (ending := _by_transformers(model)) is not None]
     lists = [part for model in models for part in model.modules() if isinstance(part, nn.ModuleList)]
-    of_one_kind = [part for part in lists if len(part) > 1 and len({type(layer) for layer in part}) == 1]
-    endings = endings or [_layer_by_layer(stack) for stack in of_one_kind]
+    alike = [part for part in lists if len(part) > 1 and len({type(layer) for layer in part}) == 1]
+    endings = endings or [_layer_by_layer(stack) for stack in alike]
     if not endings:
         raise UsageError("gradient_checkpointing: this model has no transformer that can do it; turn it off")
 
@@ -59,10 +59,10 @@ def _by_transformers(model: Any) -> Off | None:
 def _layer_by_layer(stack: nn.ModuleList) -> Off:
     """Has each layer compute again what its gradient needs, while it trains."""
 
-    def again(layer: nn.Module, forward: Any, *given: Any, **named: Any) -> Any:
+    def again(layer: nn.Module, forward: Any, *arguments: Any, **named: Any) -> Any:
         if not layer.training:
-            return forward(*given, **named)
-        return checkpoint(forward, *given, use_reentrant=False, **named)
+            return forward(*arguments, **named)
+        return checkpoint(forward, *arguments, use_reentrant=False, **named)
 
     layers: list[Any] = list(stack)
     for layer in layers:

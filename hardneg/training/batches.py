@@ -26,13 +26,16 @@ class Parts:
     """Features of n texts in parts; place: int64 [n], where each text is among all parts', none where there is one."""
 
     features: list[Features]
-    place: Tensor | None
+    position: Tensor | None
 
     def join(self, vectors: Sequence[Tensor]) -> Tensor:
         """[n, d], or [n, T, d] with the largest T of a part, in the order of the texts, from what each part became."""
-        if self.place is None:
+        if self.position is None:
             return vectors[0]
-        return torch.cat(_of_one_length(vectors))[self.place.to(vectors[0].device)]
+        if vectors[0].dim() > 2:
+            longest = max(part.shape[1] for part in vectors)
+            vectors = [nn.functional.pad(part, (0, 0, 0, longest - part.shape[1])) for part in vectors]
+        return torch.cat(list(vectors))[self.position.to(vectors[0].device)]
 
     def through(self, embed: Callable[[Features], Tensor]) -> Tensor:
         """What `embed` makes of the texts, a pass for each part; in the order of the texts.
@@ -40,14 +43,6 @@ class Parts:
         The result is that of one pass but for the rounding of floats, and for dropout, which draws pass by pass.
         """
         return self.join([embed(part) for part in self.features])
-
-
-def _of_one_length(parts: Sequence[Tensor]) -> list[Tensor]:
-    """Tensors [n, T, d] with zeros behind those of a smaller T; others as they are."""
-    if parts[0].dim() < 3:
-        return list(parts)
-    longest = max(part.shape[1] for part in parts)
-    return [nn.functional.pad(part, (0, 0, 0, longest - part.shape[1])) for part in parts]
 
 
 def in_parts(features: Features, size: int) -> Parts:
@@ -71,19 +66,18 @@ def in_passes(features: Features, tokens: int) -> Parts:
 
 
 def _of_rows(features: Features, rows: Sequence[Tensor]) -> Parts:
-    parts = ({name: value[part] for name, value in features.items()} for part in rows)
-    return Parts([_unpadded(part) for part in parts], torch.cat(list(rows)).argsort())
-
-
-def _unpadded(features: Features) -> Features:
-    used = features["attention_mask"].any(0)
-    if "query_expansion_positions" in features:  # scored, though no token attends to them
-        used |= features["query_expansion_positions"].any(0)
-    return {name: value[:, used] if value.dim() > 1 else value for name, value in features.items()}
+    parts = []
+    for chosen in rows:
+        part = {name: value[chosen] for name, value in features.items()}
+        used = part["attention_mask"].any(0)
+        if "query_expansion_positions" in part:  # scored, though no token attends to them
+            used |= part["query_expansion_positions"].any(0)
+        parts.append({name: value[:, used] if value.dim() > 1 else value for name, value in part.items()})
+    return Parts(parts, torch.cat(list(rows)).argsort())
 
 
 _Start = TypeVar("_Start")
-_Made = TypeVar("_Made")
+_Output = TypeVar("_Output")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +114,13 @@ def make_batch(
     here: this process's place among those that share the draw; by default all do.
     """
     rows, column = np.unique(draw.documents, return_inverse=True)
-    documents, counts = _documents(encoder, corpus.contents(rows[own_share(len(rows), here)]), cut)
+    contents, counts = corpus.contents(rows[own_share(len(rows), here)]), None
+    if cut is None:
+        documents = encoder.features(contents, "document")
+    else:
+        segmented = encoder.segment(contents, cut)
+        documents = segmented.tokens.batch(np.arange(len(segmented.tokens.lengths)))
+        counts = torch.from_numpy(segmented.counts)
     guided = None
     if guide is not None:
         vectors = map(torch.from_numpy, guide.of(draw.queries, rows))
@@ -137,13 +137,6 @@ def make_batch(
     )
 
 
-def _documents(encoder: Encoder, texts: Sequence[str], cut: Segments | None) -> tuple[dict[str, Tensor], Tensor | None]:
-    if cut is None:
-        return encoder.features(texts, "document"), None
-    made = encoder.segment(texts, cut)
-    return made.tokens.batch(np.arange(len(made.tokens.lengths))), torch.from_numpy(made.counts)
-
-
 def _pinned(features: Features, device: torch.device) -> Features:
     """Where a GPU takes them from while it computes; on a CPU they are there."""
     return {name: value.pin_memory() for name, value in features.items()} if device.type == "cuda" else features
@@ -155,7 +148,7 @@ def own_share(total: int, here: World | None = None) -> slice:
     return slice(part.start, max(part.stop, part.start + 1))
 
 
-def ahead(make: Callable[[_Start], _Made], starts: Iterable[_Start]) -> Iterator[_Made]:
+def ahead(make: Callable[[_Start], _Output], starts: Iterable[_Start]) -> Iterator[_Output]:
     """What `make` makes of each start, in another thread one ahead of its use."""
     with ThreadPoolExecutor(max_workers=1) as maker:
         waiting = None

@@ -178,8 +178,8 @@ def load_learning(module: nn.Module, path: Path) -> None:
     if not (fixed := _fixed(module)):
         load_model(module, str(path))
         return
-    found = module.load_state_dict(load_file(str(path)), strict=False)
-    if wrong := [*found.unexpected_keys, *(name for name in found.missing_keys if name not in fixed)]:
+    loaded = module.load_state_dict(load_file(str(path)), strict=False)
+    if wrong := [*loaded.unexpected_keys, *(name for name in loaded.missing_keys if name not in fixed)]:
         raise RuntimeError(f"not the weights of this model: {wrong[0]}")
 
 
@@ -276,7 +276,7 @@ class Elapsed:
 def _read(path: Path) -> float:
     """0 where an older hardneg wrote none, or a fault has damaged it."""
     try:
-        found = float(path.read_text(encoding="ascii"))
+        seconds = float(path.read_text(encoding="ascii"))
     except (OSError, ValueError):
         return 0.0
-    return found if math.isfinite(found) and found > 0 else 0.0
+    return seconds if math.isfinite(seconds) and seconds > 0 else 0.0

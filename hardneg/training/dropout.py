@@ -38,12 +38,12 @@ class FastDropout(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: Iterable[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Calls the function, or what stands for it."""
-        given = dict(kwargs or {})
+        options = dict(kwargs or {})
         if func is functional.dropout:
-            return self._dropout(func, *args, **given)
-        if func is functional.scaled_dot_product_attention and given.get("dropout_p", 0.0) > 0:
-            return self._attention(func, *args, **given)
-        return func(*args, **given)
+            return self._dropout(func, *args, **options)
+        if func is functional.scaled_dot_product_attention and options.get("dropout_p", 0.0) > 0:
+            return self._attention(func, *args, **options)
+        return func(*args, **options)
 
     def _dropout(
         self, func: Callable[..., Any], input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
@@ -52,14 +52,14 @@ class FastDropout(TorchFunctionMode):
             return func(input, p, training, inplace)
         return input * self._kept(input, p)
 
-    def _attention(self, func: Callable[..., Any], query: Tensor, key: Tensor, value: Tensor, **given: Any) -> Any:
-        if query.device.type != "cpu" or given.get("is_causal") or given.get("enable_gqa"):
-            return func(query, key, value, **given)
-        scale = given.get("scale")
+    def _attention(self, func: Callable[..., Any], query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Any:
+        if query.device.type != "cpu" or options.get("is_causal") or options.get("enable_gqa"):
+            return func(query, key, value, **options)
+        scale = options.get("scale")
         with torch.autocast("cpu", enabled=False):
             scores = query * (query.shape[-1] ** -0.5 if scale is None else scale) @ key.transpose(-1, -2)
-            weights = _masked(scores, given.get("attn_mask")).softmax(-1)
-            return (weights * self._kept(weights, given["dropout_p"])) @ value
+            weights = _masked(scores, options.get("attn_mask")).softmax(-1)
+            return (weights * self._kept(weights, options["dropout_p"])) @ value
 
     def _kept(self, like: Tensor, p: float) -> Tensor:
         """0 for the share `p`, and what makes up for it elsewhere; of the same shape and type."""

@@ -31,7 +31,7 @@ class NegativeLists(Protocol):
     def counts(self) -> NDArray[np.int64]:
         """int64, how many negatives each row has."""
 
-    def pick(self, row: int, places: NDArray[np.int64]) -> list[str]:
+    def pick(self, row: int, positions: NDArray[np.int64]) -> list[str]:
         """The negatives of one row at the given places."""
 
 
@@ -149,9 +149,9 @@ class Examples:
         """A name for the queries, their positives, and how many negatives each has."""
         ids = [self._data.query_ids[query] for query in self._queries.tolist()]
         named: list[object] = [ids, self._positives.tolist(), self._counts.tolist(), len(self._data.corpus)]
-        segments, told = self._data.segments, (self._data.teacher, self._data.order, self._data.guide)
+        segments, sources = self._data.segments, (self._data.teacher, self._data.order, self._data.guide)
         named += [] if segments is None else [asdict(segments)]
-        return digest([*named, *(other.name for other in told if other is not None)])
+        return digest([*named, *(other.name for other in sources if other is not None)])
 
     def draw(self, start: int, count: int) -> SampledBatch:
         """The examples at positions `start` to `start + count` of the endless order.
@@ -159,9 +159,9 @@ class Examples:
         Raises:
             DataError: a negative is not in the corpus.
         """
-        epochs, places = np.divmod(np.arange(start, start + count), len(self))
-        queries, turns = self._at(epochs, places)
-        asked = self.of(queries)
+        epochs, positions = np.divmod(np.arange(start, start + count), len(self))
+        queries, turns = self._at(epochs, positions)
+        batch = self.of(queries)
         drawn = zip(queries.tolist(), epochs.tolist(), turns.tolist(), strict=True)
         draws = [self._draw(query, epoch, turn) for query, epoch, turn in drawn]
         drawn_ids = [doc_id for _, doc_ids in draws for doc_id in doc_ids]
@@ -169,7 +169,7 @@ class Examples:
         positives = np.array([positive for positive, _ in draws], np.int64)
         documents = np.column_stack([positives, negatives.reshape(count, self._width)])
         teacher = None if self._data.teacher is None else self._data.teacher.scores(queries, documents)
-        return SampledBatch(asked.query_ids, asked.texts, documents, asked.known, asked.owner, teacher, queries)
+        return SampledBatch(batch.query_ids, batch.texts, documents, batch.known, batch.owner, teacher, queries)
 
     def ask(self, start: int, count: int) -> QueryRows:
         """The queries at positions `start` to `start + count` of the endless order."""
@@ -177,11 +177,11 @@ class Examples:
 
     def of(self, queries: NDArray[np.int64]) -> QueryRows:
         """Some queries with their known positives; int64 [B], places among those of the training data."""
-        place, owner = ranges(self._starts[queries], self._starts[queries + 1])
+        positions, owner = ranges(self._starts[queries], self._starts[queries + 1])
         chosen = queries.tolist()
         query_ids = [self._data.query_ids[query] for query in chosen]
         return QueryRows(
-            query_ids, [self._data.texts[query] for query in chosen], queries, self._positives[place], owner
+            query_ids, [self._data.texts[query] for query in chosen], queries, self._positives[positions], owner
         )
 
     @property
@@ -189,9 +189,9 @@ class Examples:
         """int64, the places of the queries that can be learnt from among those of the training data."""
         return self._queries
 
-    def _at(self, epochs: NDArray[np.int64], places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The query at each place of an epoch, and how often it came in that epoch before; int64 [B] all."""
-        parts = [[found[places[epochs == e]] for found in self._order(e)] for e in np.unique(epochs).tolist()]
+    def _at(self, epochs: NDArray[np.int64], numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The query at each position of an epoch, and how often it came in that epoch before; int64 [B] all."""
+        parts = [[column[numbers[epochs == e]] for column in self._order(e)] for e in np.unique(epochs).tolist()]
         queries, turns = zip(*parts, strict=True)
         return np.concatenate(queries), np.concatenate(turns)
 
@@ -203,8 +203,8 @@ class Examples:
                 self._orders[epoch] = queries, _times_before(queries)
             else:
                 queries = _SHUFFLED.order(self._queries, self._queries, 1, epoch=epoch, seed=self._seed)
-                turn, place = ranges(np.zeros_like(queries), self._turns[np.searchsorted(self._queries, queries)])
-                self._orders[epoch] = queries[place], turn
+                turn, positions = ranges(np.zeros_like(queries), self._turns[np.searchsorted(self._queries, queries)])
+                self._orders[epoch] = queries[positions], turn
         return self._orders[epoch]
 
     def _draw(self, query: int, epoch: int, turn: int) -> tuple[int, list[str]]:
@@ -215,24 +215,20 @@ class Examples:
         if not self._width or self._data.negatives is None:
             return positive, []
         if self._iterated:
-            places = np.arange(turn * self._width, (turn + 1) * self._width) % int(self._counts[query])
+            positions = np.arange(turn * self._width, (turn + 1) * self._width) % int(self._counts[query])
         else:
-            places = self._places(query, epoch, source)
-        return positive, self._data.negatives.pick(int(self._lists[query]), places)
+            positions = self._positions(query, epoch, source)
+        return positive, self._data.negatives.pick(int(self._lists[query]), positions)
 
-    def _places(self, query: int, epoch: int, source: np.random.Generator) -> NDArray[np.int64]:
-        """Those in the query's list of negatives that an example has, int64 [n]."""
+    def _positions(self, query: int, epoch: int, source: np.random.Generator) -> NDArray[np.int64]:
+        """The positions drawn from the query's list of negatives, int64 [n]; uniformly where there is no teacher."""
+        data = self._data
         start, stop = self._drawing.window(epoch, int(self._counts[query]), self._width)
-        if self._drawing.negatives == "uniformly":
+        if self._drawing.negatives == "uniformly" or data.teacher is None or data.negatives is None:
             return start + uniformly(stop - start, self._width, source)
-        return start + by_margin(self._taught(query, np.arange(start, stop)), self._width, source)
-
-    def _taught(self, query: int, places: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The teacher's scores of a query's negatives at some places, float32 [n], nan where it has none."""
-        if self._data.teacher is None or self._data.negatives is None:
-            return np.full(len(places), np.nan, np.float32)
-        rows = self._data.corpus.rows(self._data.negatives.pick(int(self._lists[query]), places))
-        return self._data.teacher.scores(np.array([query]), rows[None]).reshape(-1)
+        rows = data.corpus.rows(data.negatives.pick(int(self._lists[query]), np.arange(start, stop)))
+        scores = data.teacher.scores(np.array([query]), rows[None]).reshape(-1)
+        return start + by_margin(scores, self._width, source)
 
 
 def _times_before(queries: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -248,9 +244,9 @@ def _positive_rows(data: TrainingData) -> tuple[NDArray[np.int64], NDArray[np.in
     lists = [data.positives.get(query_id, ()) for query_id in data.query_ids]
     rows = data.corpus.rows([doc_id for doc_ids in lists for doc_id in doc_ids])
     query = np.repeat(np.arange(len(lists)), [len(doc_ids) for doc_ids in lists])
-    found = rows >= 0
-    counts = np.bincount(query[found], minlength=len(lists))
-    return rows[found], np.concatenate([[0], np.cumsum(counts)]), int((~found).sum())
+    known = rows >= 0
+    counts = np.bincount(query[known], minlength=len(lists))
+    return rows[known], np.concatenate([[0], np.cumsum(counts)]), int((~known).sum())
 
 
 def _lists(data: TrainingData, wanted: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -258,6 +254,6 @@ def _lists(data: TrainingData, wanted: int) -> tuple[NDArray[np.int64], NDArray[
     rows = np.full(len(data.query_ids), -1, np.int64)
     if not wanted or data.negatives is None:
         return rows, np.zeros_like(rows)
-    places = {query_id: row for row, query_id in enumerate(data.negatives.query_ids)}
-    rows[:] = [places.get(query_id, -1) for query_id in data.query_ids]
+    row_of = {query_id: row for row, query_id in enumerate(data.negatives.query_ids)}
+    rows[:] = [row_of.get(query_id, -1) for query_id in data.query_ids]
     return rows, np.where(rows >= 0, np.append(data.negatives.counts, 0)[rows], 0)

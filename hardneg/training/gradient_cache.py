@@ -45,15 +45,15 @@ def encode_twice(queries: Parts, documents: Parts, towers: Towers) -> tuple[Tens
     passes = [*_one_by_one(queries, "query", towers), *_one_by_one(documents, "document", towers)]
     passes.append(partial(towers.both, queries.features[-1], documents.features[-1]))
     first = int(torch.randint(2**62, ()))
-    seeded = [partial(_with_seed, first + place, encode, towers) for place, encode in enumerate(passes)]
-    *found, query, document = _Twice.apply(torch.empty(0, requires_grad=True), seeded)  # type: ignore[no-untyped-call]
+    seeded = [partial(_with_seed, first + number, encode, towers) for number, encode in enumerate(passes)]
+    *vectors, query, document = _Twice.apply(torch.empty(0, requires_grad=True), seeded)  # type: ignore[no-untyped-call]
     others = len(queries.features) - 1
-    return queries.join([*found[:others], query]), documents.join([*found[others:], document])
+    return queries.join([*vectors[:others], query]), documents.join([*vectors[others:], document])
 
 
-def _one_by_one(parts: Parts, kind: Side, towers: Towers) -> list[_Pass]:
+def _one_by_one(parts: Parts, side: Side, towers: Towers) -> list[_Pass]:
     def encode(features: Features) -> Vectors:
-        return (towers.one(features, kind),)
+        return (towers.one(features, side),)
 
     return [partial(encode, features) for features in parts.features[:-1]]
 
@@ -69,9 +69,9 @@ class _Twice(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, anchor: Tensor, passes: Sequence[_Pass]) -> Vectors:
-        found = [encode() for encode in passes]
-        ctx.passes, ctx.counts = passes, [len(vectors) for vectors in found]
-        return tuple(part for vectors in found for part in vectors)
+        encoded = [encode() for encode in passes]
+        ctx.passes, ctx.counts = passes, [len(vectors) for vectors in encoded]
+        return tuple(part for vectors in encoded for part in vectors)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None]:

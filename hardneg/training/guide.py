@@ -42,11 +42,11 @@ class Guide:
     def of_lists(self, queries: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """The scores of each query's own documents, float32 [B, M]; queries int64 [B], rows int64 [B, M]."""
         vectors = self._vectors(rows.reshape(-1)).reshape(*rows.shape, -1)
-        found: NDArray[np.float32] = np.einsum("bmd,bd->bm", vectors, self.queries[queries])
-        return found
+        scores: NDArray[np.float32] = np.einsum("bmd,bd->bm", vectors, self.queries[queries])
+        return scores
 
     def _vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        found = encoded_rows(self.documents, rows)
-        if not isinstance(found, np.ndarray) or found.shape[1] != self.queries.shape[1]:
+        stored = encoded_rows(self.documents, rows)
+        if not isinstance(stored, np.ndarray) or stored.shape[1] != self.queries.shape[1]:
             raise UsageError("guide: its index holds other vectors than its model makes: name another encode stage")
-        return found
+        return stored

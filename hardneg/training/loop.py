@@ -91,7 +91,10 @@ def learn(
         TrainingError: nothing to learn from, a loss that is not finite, or checkpoints of another run.
     """
     check_options(options)
-    _check_batch(options.batch_size, len(method))
+    if options.batch_size > _MOST_TIMES * len(method):
+        queries = f"{options.batch_size:,} for {counted(len(method), 'query')} to learn from"
+        message = f"{queries}: each would stand over {_MOST_TIMES} times in it; take a smaller one"
+        raise UsageError(f"training options: batch_size: {message}")
     folder.mkdir(parents=True, exist_ok=True)
     progress = progress if world().first else Silent()
     checkpoints = Checkpoints(folder / SCRATCH, _identity(method, loss, options))
@@ -123,14 +126,6 @@ def check_options(options: LearningOptions) -> None:
     """Refuses options that make no sense, with a UsageError that has all that is wrong."""
     if problems := options.problems():
         raise UsageError(f"training options: {'; '.join(problems)}")
-
-
-def _check_batch(size: int, queries: int) -> None:
-    if size > _MOST_TIMES * queries:
-        told = (
-            f"{size:,} for {counted(queries, 'query')} to learn from: each would stand over {_MOST_TIMES} times in it"
-        )
-        raise UsageError(f"training options: batch_size: {told}; take a smaller one")
 
 
 @dataclass(frozen=True)
@@ -210,13 +205,13 @@ class _TrainingRun:
             rate = options.learning_rate * schedule_factor(step, self.total, options)
             done = update(self.learner, list(islice(stream, options.accumulate)), step, rate)
             due = unread.add(done, {"learning_rate": rate}, self.method.log_metrics(step + 1))
-            loss = self._told(unread) if due or step + 1 == stop else None
+            loss = self._record_read(unread) if due or step + 1 == stop else None
             task.advance()
             if loss is not None:
                 speed = (step + 1 - start) * per_step / (time.monotonic() - began)
                 task.describe(f"loss {loss:.4f}, {speed:.1f} queries/s")
 
-    def _told(self, unread: Unread) -> float:
+    def _record_read(self, unread: Unread) -> float:
         """Adds what the last steps were to the history; the last one's loss."""
         loss = math.nan
         for record in unread.read():

@@ -75,8 +75,8 @@ class LossTerms:
         """The weighted sum of the losses at each number of dimensions; loss_of: the loss of texts that are cut so."""
         if not self.dims:
             return loss_of(lambda encoded: encoded)
-        found = [weight * loss_of(partial(encoder.truncated, dimension=dim)) for dim, weight in self.dims.items()]
-        return torch.stack(found).sum()
+        losses = [weight * loss_of(partial(encoder.truncated, dimension=dim)) for dim, weight in self.dims.items()]
+        return torch.stack(losses).sum()
 
     def penalty(self, queries: Tensor, documents: Tensor, column: Tensor, done: float) -> Tensor | None:
         """The regularizer's.

@@ -29,10 +29,10 @@ class JoinedLists:
         """int64, how many negatives each row has."""
         return np.concatenate([file.counts for file in self.files])
 
-    def pick(self, row: int, places: NDArray[np.int64]) -> list[str]:
+    def pick(self, row: int, positions: NDArray[np.int64]) -> list[str]:
         """The negatives of one row at the given places."""
         number = int(np.searchsorted(self._starts, row, "right")) - 1
-        return self.files[number].pick(row - int(self._starts[number]), places)
+        return self.files[number].pick(row - int(self._starts[number]), positions)
 
     @cached_property
     def _starts(self) -> NDArray[np.int64]:
@@ -48,8 +48,8 @@ def mixed(data: TrainingData, more: TrainingData) -> TrainingData:
         TrainingError: a query is in both.
     """
     if both := sorted({*data.query_ids} & {*more.query_ids}):
-        told = counted(len(both), "query is", "queries are")
-        raise TrainingError(f"{told} in both sets of examples, such as {both[0]!r}: label queries of another split")
+        shared = counted(len(both), "query is", "queries are")
+        raise TrainingError(f"{shared} in both sets of examples, such as {both[0]!r}: label queries of another split")
     files = [part.negatives for part in (data, more) if part.negatives is not None]
     return replace(
         data,

@@ -35,8 +35,8 @@ class Drawing:
 
 def uniformly(count: int, width: int, source: "np.random.Generator") -> "NDArray[np.int64]":
     """Places below `count`, int64 [width], without replacement where there are enough."""
-    places: NDArray[np.int64] = source.choice(count, width, replace=count < width)
-    return places
+    positions: NDArray[np.int64] = source.choice(count, width, replace=count < width)
+    return positions
 
 
 def margin_bins(scores: "NDArray[np.float32]") -> "NDArray[np.int64]":
@@ -81,11 +81,11 @@ def by_margin(scores: "NDArray[np.float32]", width: int, source: "np.random.Gene
     bins = margin_bins(scores)
     if (bins < 0).all():
         return uniformly(len(scores), width, source)
-    left, places = bins.copy(), np.empty(width, np.int64)
+    left, positions = bins.copy(), np.empty(width, np.int64)
     for number in range(width):
         if (left < 0).all():
             left = bins.copy()
         chosen = source.choice(np.unique(left[left >= 0]))
-        places[number] = source.choice(np.flatnonzero(left == chosen))
-        left[places[number]] = -1
-    return places
+        positions[number] = source.choice(np.flatnonzero(left == chosen))
+        left[positions[number]] = -1
+    return positions

@@ -45,19 +45,19 @@ class NegativeSource(Protocol):
     def prepare(self, step: int) -> None:
         """Called before training starts or goes on at a step."""
 
-    def lists(self, asked: QueryRows, start: int, vectors: Tensor | None) -> NDArray[np.int64]:
+    def lists(self, batch: QueryRows, start: int, vectors: Tensor | None) -> NDArray[np.int64]:
         """int64 [B, K], rows of the corpus for the queries from position `start` on; -1 pads.
 
         vectors: float32 [b, ...], this process's share of the queries, encoded; there for a live source.
         """
 
-    def in_use(self, asked: QueryRows, vectors: Encoded) -> NDArray[np.int64]:
+    def in_use(self, batch: QueryRows, vectors: Encoded) -> NDArray[np.int64]:
         """int64 [B, K], the lists that B queries which are encoded so would have now; -1 pads."""
 
 
 def _vectors(queries: Tensor) -> Encoded:
-    found: NDArray[np.float32] = queries.float().cpu().numpy()
-    return found
+    vectors: NDArray[np.float32] = queries.float().cpu().numpy()
+    return vectors
 
 
 @dataclass
@@ -80,16 +80,16 @@ class Searched:
     def prepare(self, step: int) -> None:
         """Nothing: it searches at each step."""
 
-    def lists(self, asked: QueryRows, start: int, vectors: Tensor | None) -> NDArray[np.int64]:
+    def lists(self, batch: QueryRows, start: int, vectors: Tensor | None) -> NDArray[np.int64]:
         """One search for the whole batch, each process for its share of the queries."""
         if vectors is None:
             raise ValueError("a search needs the vectors of the queries")
         wanted = self.collect(vectors)
         with self.seconds.of("search"):
-            found = torch.from_numpy(self.searcher.search(wanted, self.depth).rows)
-        return gather(found.to(vectors.device), len(asked.queries)).cpu().numpy()
+            rows = torch.from_numpy(self.searcher.search(wanted, self.depth).rows)
+        return gather(rows.to(vectors.device), len(batch.queries)).cpu().numpy()
 
-    def in_use(self, asked: QueryRows, vectors: Encoded) -> NDArray[np.int64]:
+    def in_use(self, batch: QueryRows, vectors: Encoded) -> NDArray[np.int64]:
         """What a search finds."""
         return self.searcher.search(vectors, self.depth).rows
 
@@ -108,13 +108,13 @@ class Uniform:
     def prepare(self, step: int) -> None:
         """Nothing: draws depend on the seed and the position alone."""
 
-    def lists(self, asked: QueryRows, start: int, vectors: Tensor | None) -> NDArray[np.int64]:
+    def lists(self, batch: QueryRows, start: int, vectors: Tensor | None) -> NDArray[np.int64]:
         """The same documents for the same batch, whatever the weights."""
-        return self._drawn(start, len(asked.queries))
+        return self._drawn(start, len(batch.queries))
 
-    def in_use(self, asked: QueryRows, vectors: Encoded) -> NDArray[np.int64]:
+    def in_use(self, batch: QueryRows, vectors: Encoded) -> NDArray[np.int64]:
         """Documents that no step has, and that are the same at each look."""
-        return self._drawn(-1, len(asked.queries))
+        return self._drawn(-1, len(batch.queries))
 
     def _drawn(self, start: int, queries: int) -> NDArray[np.int64]:
         draws = generator(self.seed, "random negatives", start)
@@ -143,42 +143,44 @@ class NegativeTable:
         Raises:
             TrainingError: the table in use is not there.
         """
-        made = step - step % self.refresh_interval if self.refresh_interval else 0
-        path = self.folder / f"lists-{made:09d}.npy"
+        mined_at = step - step % self.refresh_interval if self.refresh_interval else 0
+        path = self.folder / f"lists-{mined_at:09d}.npy"
         if world().first:
-            if step == made:
+            if step == mined_at:
                 header = {"descr": "<i4", "fortran_order": False, "shape": self.shape}
                 with replacing(path) as file:
                     np.lib.format.write_array_header_1_0(file, header)
                     for lists in self.make():
                         file.write(np.ascontiguousarray(lists, "<i4").tobytes())
             if not path.exists():
-                raise TrainingError(f"{path}: the lists of step {made} are gone: remove {self.folder} to start afresh")
+                raise TrainingError(
+                    f"{path}: the lists of step {mined_at} are gone: remove {self.folder} to start afresh"
+                )
             for other in self.folder.glob("lists-*.npy"):
                 if other != path:
                     other.unlink()
         barrier()
         self.table = map_array(path, self.shape, np.int32)
 
-    def lists(self, asked: QueryRows, start: int, vectors: Tensor | None) -> NDArray[np.int64]:
+    def lists(self, batch: QueryRows, start: int, vectors: Tensor | None) -> NDArray[np.int64]:
         """The lists of these queries."""
         if self.table is None:
             raise ValueError("a table is there once it is prepared")
-        return self.table[asked.queries].astype(np.int64)
+        return self.table[batch.queries].astype(np.int64)
 
-    def in_use(self, asked: QueryRows, vectors: Encoded) -> NDArray[np.int64]:
+    def in_use(self, batch: QueryRows, vectors: Encoded) -> NDArray[np.int64]:
         """The lists of these queries."""
-        return self.lists(asked, 0, None)
+        return self.lists(batch, 0, None)
 
 
 def mined(data: TrainingData, negatives: NegativesFile, depth: int) -> Blocks:
     """The first `depth` negatives of each query in a file of negatives."""
-    places = {query_id: row for row, query_id in enumerate(negatives.query_ids)}
+    row_of = {query_id: row for row, query_id in enumerate(negatives.query_ids)}
 
     def blocks() -> Iterator[NDArray[np.int64]]:
         for start in range(0, len(data.query_ids), _QUERIES):
             query_ids = data.query_ids[start : start + _QUERIES]
-            items = [negatives[places[name]].negatives[:depth] if name in places else [] for name in query_ids]
+            items = [negatives[row_of[name]].negatives[:depth] if name in row_of else [] for name in query_ids]
             yield data.corpus.known_lists(items, depth, "mine again from this corpus")
 
     return blocks

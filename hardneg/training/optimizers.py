@@ -135,7 +135,7 @@ def layer_groups(module: nn.Module) -> dict[str, list[nn.Parameter]]:
     Source: ANCE (Xiong et al., ICLR 2021), figure 4.
     """
     layered, begun = dict(stacks(module)), set[str]()
-    found: dict[str, list[nn.Parameter]] = {name: [] for name in GROUPS}
+    grouped: dict[str, list[nn.Parameter]] = {name: [] for name in GROUPS}
     for name, weights in module.named_parameters():
         begun |= {path for path in layered if name.startswith(path)}
         if hasattr(weights, "factor"):
@@ -145,23 +145,20 @@ def layer_groups(module: nn.Module) -> dict[str, list[nn.Parameter]]:
         else:
             group = GROUPS[_third(name, layered, begun)]
         if weights.requires_grad:
-            found.setdefault(group, []).append(weights)
-    return {name: group for name, group in found.items() if group}
+            grouped.setdefault(group, []).append(weights)
+    return {name: group for name, group in grouped.items() if group}
 
 
 def gradient_norms(groups: Groups) -> dict[str, Tensor | float]:
     """The 2-norm of each group's gradients as they are now, a scalar in float32 or better; 0 where there are none."""
-    gradients = {
-        name: [weights.grad for weights in group if weights.grad is not None] for name, group in groups.items()
-    }
-    return {name: _norm(tensors) if tensors else 0.0 for name, tensors in gradients.items()}
-
-
-def _norm(tensors: list[Tensor]) -> Tensor:
-    precise = torch.promote_types(tensors[0].dtype, torch.float32)
-    each: Sequence[Tensor] = torch._foreach_norm(tensors, 2, dtype=precise)
-    total: Tensor = torch.linalg.vector_norm(torch.stack(list(each)))
-    return total
+    norms: dict[str, Tensor | float] = {}
+    for name, group in groups.items():
+        tensors = [weights.grad for weights in group if weights.grad is not None]
+        if tensors:
+            precise = torch.promote_types(tensors[0].dtype, torch.float32)
+            each: Sequence[Tensor] = torch._foreach_norm(tensors, 2, dtype=precise)
+        norms[name] = torch.linalg.vector_norm(torch.stack(list(each))) if tensors else 0.0
+    return norms
 
 
 def stacks(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, int]]:

@@ -13,10 +13,10 @@ def option(
     return field(default=default, metadata={"help": meaning, **bounds, **(key or {})})
 
 
-def again(kind: type[Any], name: str, default: Any) -> Any:
+def again(owner: type[Any], name: str, default: Any) -> Any:
     """The option of another class, with another default."""
-    (found,) = (each for each in fields(kind) if each.name == name)
-    return field(default=default, metadata=found.metadata)
+    (inherited,) = (each for each in fields(owner) if each.name == name)
+    return field(default=default, metadata=inherited.metadata)
 
 
 def out_of_bounds(options: Any) -> Iterator[str]:
@@ -29,8 +29,8 @@ def out_of_bounds(options: Any) -> Iterator[str]:
             yield f"{each.name} must be above {above}, not {value}"
 
 
-def gathered(options: object, hook: str, *given: object) -> Iterator[Any]:
+def gathered(options: object, hook: str, *arguments: object) -> Iterator[Any]:
     """What the class of some options, and each group that it is made of, says by a method of its own."""
-    for kind in type(options).__mro__:
-        if hook in vars(kind):
-            yield from vars(kind)[hook](options, *given)
+    for group in type(options).__mro__:
+        if hook in vars(group):
+            yield from vars(group)[hook](options, *arguments)

@@ -109,8 +109,8 @@ class DrawingOptions:
                 yield f"rank_windows: need 0 <= skip < depth, not {[skip, depth]}"
         if self.rank_windows == ():
             yield "rank_windows: give one pair [skip, depth] or more"
-        given = {"negatives_drawn": self.negatives_drawn != "uniformly", "rank_windows": self.rank_windows is not None}
-        named = " and ".join(name for name, is_given in given.items() if is_given)
+        chosen = {"negatives_drawn": self.negatives_drawn != "uniformly", "rank_windows": self.rank_windows is not None}
+        named = " and ".join(name for name, is_chosen in chosen.items() if is_chosen)
         if named and self.iterate_negatives:
             yield f"{named}: iterate_negatives draws nothing: leave one of them out"
         if named and not self.negatives_per_query:

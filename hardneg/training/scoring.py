@@ -116,10 +116,10 @@ def in_slots(vectors: Tensor, counts: Tensor, slots: int) -> Tensor:
     """
     counts = counts.to(vectors.device)
     document = torch.arange(len(counts), device=vectors.device).repeat_interleave(counts, output_size=len(vectors))
-    place = torch.arange(len(vectors), device=vectors.device) - (counts.cumsum(0) - counts)[document]
+    slot = torch.arange(len(vectors), device=vectors.device) - (counts.cumsum(0) - counts)[document]
     marked = torch.cat([vectors, vectors.new_ones(len(vectors), 1)], dim=1)
     empty = vectors.new_zeros(len(counts), slots, vectors.shape[1] + 1)
-    return empty.index_put((document, place), marked)
+    return empty.index_put((document, slot), marked)
 
 
 def cut_slots(slots: Tensor, cut: Callable[[Tensor], Tensor]) -> Tensor:

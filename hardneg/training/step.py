@@ -45,15 +45,17 @@ def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: f
     process = [] if here.first else [here.rank]
     done = step / learner.options.total_steps(len(learner.method))
     records: list[dict[str, Tensor | float]] = []
-    for place, batch in enumerate(batches):
-        torch.manual_seed(derive_seed(learner.options.seed, "dropout", step, place, *process))
-        last = place == len(batches) - 1
+    for number, batch in enumerate(batches):
+        torch.manual_seed(derive_seed(learner.options.seed, "dropout", step, number, *process))
+        last = number == len(batches) - 1
         with nullcontext() if last else accelerator.no_sync(model):
             with dropout_of(learner.options, learner.method.encoder.device):
-                found = learner.method.minimised(learner.loss, model, batch, learner.half, done)
-            penalty = {} if found.penalty is None else {"penalty": _value(found.penalty.detach(), learner.options)}
-            records.append({"loss": _value(found.loss.detach(), learner.options), **penalty, **found.noted})
-            accelerator.backward(found.total / len(batches))
+                minimised = learner.method.minimised(learner.loss, model, batch, learner.half, done)
+            penalty = (
+                {} if minimised.penalty is None else {"penalty": _value(minimised.penalty.detach(), learner.options)}
+            )
+            records.append({"loss": _value(minimised.loss.detach(), learner.options), **penalty, **minimised.noted})
+            accelerator.backward(minimised.total / len(batches))
     norms = gradient_norms(learner.groups)
     norm = accelerator.clip_grad_norm_(model.parameters(), learner.options.clip_norm or math.inf)
     for group in learner.optimizer.param_groups:

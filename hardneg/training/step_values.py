@@ -35,16 +35,16 @@ class Unread:
         self._most = _AHEAD.get(device.type, 1)
         self._steps: list[tuple[TakenStep, Record, Record]] = []
 
-    def add(self, step: TakenStep, told: Record, seen: Record) -> bool:
-        """Keeps a step with what else its record tells, before and behind the norms; true where it is time to read."""
-        self._steps.append((step, told, seen))
+    def add(self, step: TakenStep, ahead: Record, after: Record) -> bool:
+        """Keeps a step with what its record has ahead of the norms and after them; true where it is time to read."""
+        self._steps.append((step, ahead, after))
         return len(self._steps) >= self._most
 
     def read(self) -> Iterator[Record]:
         """The record of each step in order, all read at once; no step stays.
 
         A record has the `step`, means over its batches (`loss`, `penalty` where there is one, and what else a method
-        notes), what else was told, `gradient_norm` and `gradient_norms`.
+        notes), what else was added, `gradient_norm` and `gradient_norms`.
 
         Raises:
             TrainingError: a loss or a gradient is not finite; names the first such step.
@@ -52,14 +52,17 @@ class Unread:
         steps, self._steps = self._steps, []
         parts = [part for step, _, _ in steps for part in (*step.batches, {"": step.norm}, step.norms)]
         values = iter(_values([figure for part in parts for figure in part.values()]))
-        for step, told, seen in steps:
+        for step, ahead, after in steps:
             batches = [{name: next(values) for name in batch} for batch in step.batches]
             norm, norms = next(values), {name: next(values) for name in step.norms}
-            _check_finite(step, batches, norm)
+            for batch, query_ids in zip(batches, step.query_ids, strict=True):
+                for name, value in batch.items():
+                    _check(name, value, step.number, query_ids)
+            _check("norm of the gradient", norm, step.number, [each for ids in step.query_ids for each in ids])
             means = {name: sum(batch[name] for batch in batches) / len(batches) for name in batches[0]}
             yield {
-                "step": step.number, **means, **told,
-                "gradient_norm": norm, "gradient_norms": norms, **seen,
+                "step": step.number, **means, **ahead,
+                "gradient_norm": norm, "gradient_norms": norms, **after,
             }  # fmt: skip
 
 
@@ -68,13 +71,6 @@ def _values(figures: Sequence[Tensor | float]) -> list[float]:
     tensors = [figure.detach().reshape(()) for figure in figures if isinstance(figure, Tensor)]
     read = iter(torch.stack(tensors).tolist() if tensors else [])
     return [next(read) if isinstance(figure, Tensor) else float(figure) for figure in figures]
-
-
-def _check_finite(step: TakenStep, batches: Sequence[Mapping[str, float]], norm: float) -> None:
-    for batch, query_ids in zip(batches, step.query_ids, strict=True):
-        for name, value in batch.items():
-            _check(name, value, step.number, query_ids)
-    _check("norm of the gradient", norm, step.number, [query_id for ids in step.query_ids for query_id in ids])
 
 
 def _check(what: str, value: float, number: int, query_ids: Sequence[str]) -> None:

@@ -53,8 +53,8 @@ class Teacher:
         wanted = queries[:, None] * self.documents + documents
         if not len(self.keys):
             return np.full(wanted.shape, np.nan, np.float32)
-        place = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
-        return np.where(self.keys[place] == wanted, self.values[place], np.float32(np.nan))
+        position = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
+        return np.where(self.keys[position] == wanted, self.values[position], np.float32(np.nan))
 
 
 def write_teacher(folder: Path, corpus: Corpus, lists: Iterable[RankedList]) -> dict[str, int]:
@@ -63,18 +63,18 @@ def write_teacher(folder: Path, corpus: Corpus, lists: Iterable[RankedList]) -> 
     Returns:
         How many `scores` there are, and how many `documents that the corpus lacks` were left out.
     """
-    waiting, start, found = iter(lists), 0, Counter[str]()
+    waiting, start, counts = iter(lists), 0, Counter[str]()
     with replacing(folder / _KEYS) as keys, replacing(folder / _SCORES) as values:
         while block := list(islice(waiting, _QUERIES)):
-            place = np.repeat(np.arange(start, start + len(block)), [len(ranked.doc_ids) for ranked in block])
+            position = np.repeat(np.arange(start, start + len(block)), [len(ranked.doc_ids) for ranked in block])
             rows = corpus.rows([doc_id for ranked in block for doc_id in ranked.doc_ids])
             scores = np.concatenate([ranked.scores for ranked in block])
             known = np.flatnonzero(rows >= 0)
-            key = (place * len(corpus) + rows)[known]
+            key = (position * len(corpus) + rows)[known]
             order = key.argsort()
             keys.write(key[order].astype("<i8").tobytes())
             values.write(scores[known][order].astype("<f4").tobytes())
-            found["scores"] += len(known)
-            found["documents that the corpus lacks"] += len(rows) - len(known)
+            counts["scores"] += len(known)
+            counts["documents that the corpus lacks"] += len(rows) - len(known)
             start += len(block)
-    return dict(found)
+    return dict(counts)

@@ -69,13 +69,13 @@ def shared(module: nn.Module) -> Iterator[nn.Module]:
 
 def numbers(record: Mapping[str, Any]) -> dict[str, float]:
     """What a tracker draws of a record: its numbers; those of a part are called `<part>/<name>`."""
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for name, value in record.items():
         if isinstance(value, Mapping):
-            found |= {f"{name}/{inner}": number for inner, number in numbers(value).items()}
+            values |= {f"{name}/{inner}": number for inner, number in numbers(value).items()}
         elif isinstance(value, int | float):
-            found[name] = value
-    return found
+            values[name] = value
+    return values
 
 
 def logged(record: Mapping[str, Any]) -> dict[str, float]:

@@ -24,8 +24,8 @@ def never_reached(module: nn.Module) -> list[str] | None:
     if trial is None or any(getattr(config, name, 0) for config in configs for name in _SKIPPING):
         return None
     with evaluating(module), torch.enable_grad(), torch.compiler.set_stance("force_eager"):
-        made = module(*trial())
-        parts = made if isinstance(made, tuple) else (made,)
+        outputs = module(*trial())
+        parts = outputs if isinstance(outputs, tuple) else (outputs,)
         reached = set(map(id, _leaves([part for part in parts if isinstance(part, Tensor)])))
     missed = [name for name, weight in module.named_parameters() if weight.requires_grad and id(weight) not in reached]
     listed = tuple(path for path, _ in stacks(module))

@@ -54,7 +54,7 @@ class Pool:
     texts: list[str]
     gains: NDArray[np.int64]
     query: NDArray[np.int64]
-    place: NDArray[np.int64]
+    position: NDArray[np.int64]
 
 
 def pool_validation(
@@ -84,16 +84,13 @@ def pool_validation(
             documents, counts = encoder.encode_segments(texts, data.segments, options)
             first = np.cumsum(counts) - counts
         queries = encoder.encode(pool.texts, "query", options)
-        return {**pool_metrics(queries, documents, pool, first), **_sizes(queries, documents)}
+        metrics = pool_metrics(queries, documents, pool, first)
+        for name, encoded in (("per_query", queries), ("per_document", documents)):
+            if (ends := getattr(encoded, "offsets", None)) is not None:
+                metrics[name] = float(ends[-1]) / max(1, len(ends) - 1)
+        return metrics
 
     return validate
-
-
-def _sizes(queries: Encoded, documents: Encoded) -> dict[str, float]:
-    """Of texts that are more than a vector each: how many weights, or vectors, a text has in the mean."""
-    told = {"per_query": queries, "per_document": documents}
-    offsets = {name: getattr(encoded, "offsets", None) for name, encoded in told.items()}
-    return {name: float(ends[-1]) / max(1, len(ends) - 1) for name, ends in offsets.items() if ends is not None}
 
 
 def make_pool(data: ValidationData, depth: int) -> Pool:
@@ -105,18 +102,20 @@ def make_pool(data: ValidationData, depth: int) -> Pool:
         if relevance > 0
     ]
     relevant = data.corpus.rows([doc_id for _, doc_id, _ in judged])
-    found = relevant >= 0
-    if not found.any():
+    in_corpus = relevant >= 0
+    if not in_corpus.any():
         raise TrainingError("no dev query has a relevant document in the corpus: check its qrels")
-    asked = set(data.query_ids)
-    listed = [doc_id for query_id, ranked in data.run.items() if query_id in asked for doc_id in ranked.doc_ids[:depth]]
+    dev_ids = set(data.query_ids)
+    listed = [
+        doc_id for query_id, ranked in data.run.items() if query_id in dev_ids for doc_id in ranked.doc_ids[:depth]
+    ]
     others = data.corpus.rows(listed)
-    rows = np.union1d(relevant[found], others[others >= 0])
-    numbers = np.array([number for number, _, _ in judged], np.int64)[found]
+    rows = np.union1d(relevant[in_corpus], others[others >= 0])
+    numbers = np.array([number for number, _, _ in judged], np.int64)[in_corpus]
     kept, query = np.unique(numbers, return_inverse=True)
-    gains = np.array([relevance for _, _, relevance in judged], np.int64)[found]
+    gains = np.array([relevance for _, _, relevance in judged], np.int64)[in_corpus]
     texts = [data.texts[number] for number in kept.tolist()]
-    return Pool(rows, texts, gains, query, np.searchsorted(rows, relevant[found]))
+    return Pool(rows, texts, gains, query, np.searchsorted(rows, relevant[in_corpus]))
 
 
 def pool_metrics(
@@ -133,7 +132,7 @@ def pool_metrics(
         scores = scores if first is None else np.maximum.reduceat(scores, first, axis=1)
         gains = np.zeros(scores.shape, np.int64)
         here = (pool.query >= start) & (pool.query < start + len(block))
-        gains[pool.query[here] - start, pool.place[here]] = pool.gains[here]
+        gains[pool.query[here] - start, pool.position[here]] = pool.gains[here]
         order = np.argsort(-scores, axis=1, kind="stable")[:, :_DEPTH]
         ranked.append(np.take_along_axis(gains, order, axis=1))
     return ranked_metrics(np.concatenate(ranked), pool.gains, pool.query)
@@ -153,7 +152,7 @@ class StalenessWatch:
     encoder: Encoder
     searcher: Searcher
     documents: int
-    asked: QueryRows
+    batch: QueryRows
     lists: Callable[[Encoded], NDArray[np.int64]]
     every: int
     depth: int
@@ -162,22 +161,22 @@ class StalenessWatch:
         """`drift`: the negatives' mean overlap and best rank, and `mrr@10`; empty where it is not time to look."""
         if step % self.every:
             return {}
-        queries = self.encoder.encode(self.asked.texts, "query")
+        queries = self.encoder.encode(self.batch.texts, "query")
         top = self.searcher.search(queries, max(self.depth, 10)).rows
-        hits = known_to(top[:, :10], self.asked.known, self.asked.owner, len(top))
-        found = {"mrr@10": float(np.where(hits.any(axis=1), 1 / (1 + hits.argmax(axis=1)), 0.0).mean())}
+        hits = known_to(top[:, :10], self.batch.known, self.batch.owner, len(top))
+        metrics = {"mrr@10": float(np.where(hits.any(axis=1), 1 / (1 + hits.argmax(axis=1)), 0.0).mean())}
         watched = self.lists(queries)[:, : self.depth]
-        known = known_to(watched, self.asked.known, self.asked.owner, len(watched))
-        return {"drift": {**self._age(queries, top, np.where(known, -1, watched)), **found}}
+        known = known_to(watched, self.batch.known, self.batch.owner, len(watched))
+        return {"drift": {**self._age(queries, top, np.where(known, -1, watched)), **metrics}}
 
     def _age(self, queries: Encoded, top: NDArray[np.int64], watched: NDArray[np.int64]) -> dict[str, float]:
         some = (watched >= 0).any(axis=1)
         if not some.any():
             return {}
-        found = {"overlap": float(overlap(watched[some], top[some, : self.depth]).mean())}
+        metrics = {"overlap": float(overlap(watched[some], top[some, : self.depth]).mean())}
         if not isinstance(self.searcher, DenseSearcher) or not isinstance(queries, np.ndarray):
-            return found
+            return metrics
         best = best_rank(
             corpus_pass(self.searcher, self.documents), queries[some], watched[some], str(self.encoder.device)
         )
-        return {**found, "best_rank": float(best.mean()), "best_rank_median": float(np.median(best))}
+        return {**metrics, "best_rank": float(best.mean()), "best_rank_median": float(np.median(best))}

@@ -192,7 +192,7 @@ class TrainRefreshed(DualLearning):
             result = learned(context, way, validation(context, collection, encoder))
         if not world().first:
             return {}
-        told = refresh_facts(result.history, place.made(), way.waited, len(collection.corpus))
+        told = refresh_facts(result.history, place.records(), way.waited, len(collection.corpus))
         context.progress.note(f"{context.name}: " + ", ".join(f"{name} {value}" for name, value in told.items()))
         return {**save(context, encoder, _card_facts(context, collection, data), result), **told}
 

@@ -25,7 +25,7 @@ class Scripted:
     """Publishes refreshes when training comes to certain steps: {step of training: step of the model that mined}."""
 
     def __init__(self, place: RefreshFolder, script: Mapping[int, int], pause: int | None = None) -> None:
-        self.place, self.script, self.refresh_interval = place, dict(script), pause
+        self.refreshes, self.script, self.refresh_interval = place, dict(script), pause
         self.refused: list[tuple[int, str]] = []
 
     def prepare(self, step: int) -> None:
@@ -33,14 +33,14 @@ class Scripted:
 
     def newest(self, step: int) -> Refresh | None:
         for place in [place for place in self.script if place <= step]:
-            publish(self.place, len(self.place.made()), self.script.pop(place))
-        return self.place.newest()
+            publish(self.refreshes, len(self.refreshes.records()), self.script.pop(place))
+        return self.refreshes.newest()
 
     def refuse(self, refresh: Refresh, error: HardnegError) -> None:
         """Training may go on; what is damaged is made again."""
         self.refused.append((refresh.number, type(error).__name__))
         if isinstance(error, ArtifactError):
-            publish(self.place, refresh.number, refresh.step)
+            publish(self.refreshes, refresh.number, refresh.step)
 
 
 def publish(place: RefreshFolder, number: int, step: int) -> None:

@@ -24,7 +24,7 @@ def test_metrics_are_those_computed_by_hand() -> None:
         texts=["a", "b"],
         gains=np.array([1, 2, 1]),
         query=np.array([0, 0, 1]),
-        place=np.array([2, 0, 3]),
+        position=np.array([2, 0, 3]),
     )
     queries = np.eye(2, dtype=np.float32)
     documents = np.array([[4, 0], [3, 5], [2, 0], [1, 5]], np.float32)
@@ -63,7 +63,7 @@ def test_the_pool_is_positives_and_the_top_of_the_run(toy_folder: Path) -> None:
     names = [data.corpus.doc_ids[row] for row in pool.rows.tolist()]
     assert sorted(names) == ["extra2", "n1", "n3", "p1", "p2", "p4"]
     assert pool.texts == ["one", "two"]
-    assert [names[place] for place in pool.place.tolist()] == ["p1", "extra2", "p2"]
+    assert [names[place] for place in pool.position.tolist()] == ["p1", "extra2", "p2"]
     assert pool.query.tolist() == [0, 1, 1]
     assert pool.gains.tolist() == [1, 1, 2]
 

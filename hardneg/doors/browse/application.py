@@ -15,7 +15,6 @@ from hardneg.doors.browse.query_page import query_page
 from hardneg.doors.browse.query_search import PAGE
 from hardneg.doors.browse.rank_moves import moves, tally
 from hardneg.doors.browse.survey import Survey
-from hardneg.doors.browse.suspicion import SuspectedNegative
 from hardneg.doors.browse.texts import beginning
 from hardneg.doors.browse.training_drift import TrainingDrift, drifts
 from hardneg.records.errors import HardnegError
@@ -39,43 +38,46 @@ class Site:
     access: Access
     _drifts: list[TrainingDrift] | None = field(default=None, init=False)
 
-    def queries(self, asked: "Request") -> str:
+    def queries(self, request: "Request") -> str:
         """The search box and a page of queries."""
-        words, label = asked.query_params.get("words", ""), self._label(asked)
-        found = self.browsed.search.page(words[:_QUERY], _number(asked.query_params.get("page", "1")))
+        words, label = request.query_params.get("words", ""), self._label(request)
+        matches = self.browsed.search.page(words[:_QUERY], _number(request.query_params.get("page", "1")))
         search, listed = self.browsed.search, self.browsed.lists[label]
         rows = [
-            (query_id, beginning(search.texts[place]), listed.count(query_id), len(self.marks.of(query_id)))
-            for place in found.places
-            for query_id in [search.query_ids[place]]
+            (query_id, beginning(search.texts[position]), listed.count(query_id), len(self.marks.of(query_id)))
+            for position in matches.positions
+            for query_id in [search.query_ids[position]]
         ]
         elsewhere = {} if rows else self.browsed.elsewhere(words[:_QUERY])
-        return self._page("queries", label, found=found, rows=rows, words=words, elsewhere=elsewhere)
+        return self._page("queries", label, matches=matches, rows=rows, words=words, elsewhere=elsewhere)
 
-    def query(self, asked: "Request") -> str | None:
+    def query(self, request: "Request") -> str | None:
         """One query; None where there is no such."""
-        query_id, label = asked.query_params.get("q", ""), self._label(asked)
-        if query_id not in self.browsed.places:
+        query_id, label = request.query_params.get("q", ""), self._label(request)
+        if query_id not in self.browsed.positions:
             return None
         shown = query_page(self.browsed, query_id, label, self.marks.of(query_id))
         around = self._around(query_id)
         return self._page("query", label, shown=shown, around=around, judges=self.browsed.sources.judges)
 
-    def suspicious(self, asked: "Request") -> str:
+    def suspicious(self, request: "Request") -> str:
         """The most suspicious negatives of all queries."""
-        label = self._label(asked)
-        found = self.survey.lists[label]
-        worst = found.most_suspicious()
+        label = self._label(request)
+        surveyed = self.survey.lists[label]
+        worst = surveyed.most_suspicious()
         pages = max(1, -(-len(worst) // PAGE))
-        number = min(_number(asked.query_params.get("page", "1")), pages)
+        number = min(_number(request.query_params.get("page", "1")), pages)
         cut = worst[(number - 1) * PAGE : number * PAGE]
-        beside = {(item.query_id, item.doc_id): self._positive_beside(item, label) for item in cut}
+        beside = {  # the positive that a negative resembles most, or the query's first one
+            (item.query_id, item.doc_id): item.alike or next(iter(self.browsed.positives_of(item.query_id, label)), "")
+            for item in cut
+        }
         wanted = [name for item in cut for name in (item.doc_id, beside[item.query_id, item.doc_id]) if name]
         documents = self.browsed.documents(list(dict.fromkeys(wanted)))
         texts = {doc_id: beginning(document.contents) for doc_id, document in documents.items()}
         rows = [
             (
-                (number - 1) * PAGE + place,
+                (number - 1) * PAGE + rank,
                 item,
                 beginning(self.browsed.text(item.query_id)),
                 texts.get(item.doc_id, ""),
@@ -83,48 +85,50 @@ class Site:
                 (positive := beside[item.query_id, item.doc_id]),
                 texts.get(positive, ""),
             )
-            for place, item in enumerate(cut, 1)
+            for rank, item in enumerate(cut, 1)
         ]
-        return self._page("suspicious", label, rows=rows, found=found, number=number, pages=pages, known=len(worst))
+        return self._page(
+            "suspicious", label, rows=rows, surveyed=surveyed, number=number, pages=pages, known=len(worst)
+        )
 
-    def compare(self, asked: "Request") -> str:
+    def compare(self, request: "Request") -> str:
         """The same query in two lists."""
         names = list(dict.fromkeys([*self.browsed.lists, *self.browsed.runs]))
-        first, second = self._compared(names, asked.query_params.get("a"), asked.query_params.get("b"))
-        query_id = asked.query_params.get("q") or next(iter(self.browsed.places), "")
-        known = query_id in self.browsed.places
+        first, second = self._compared(names, request.query_params.get("a"), request.query_params.get("b"))
+        query_id = request.query_params.get("q") or next(iter(self.browsed.positions), "")
+        known = query_id in self.browsed.positions
         content: dict[str, Any] = {"names": names, "a": first, "b": second, "q": query_id, "known": known}
         if known:
-            found = moves(self._ranking(first, query_id), self._ranking(second, query_id))
-            documents = self.browsed.documents([move.doc_id for move in found])
+            moved = moves(self._ranking(first, query_id), self._ranking(second, query_id))
+            documents = self.browsed.documents([move.doc_id for move in moved])
             rows = [
-                (move, beginning(documents[move.doc_id].contents) if move.doc_id in documents else "") for move in found
+                (move, beginning(documents[move.doc_id].contents) if move.doc_id in documents else "") for move in moved
             ]
             relevant = {*self.browsed.positives_of(query_id), *self.marks.of(query_id)}
             text, around = beginning(self.browsed.text(query_id), 2_000), self._around(query_id)
-            content |= {"rows": rows, "tally": tally(found), "text": text, "relevant": relevant, "around": around}
+            content |= {"rows": rows, "tally": tally(moved), "text": text, "relevant": relevant, "around": around}
         overlap = self.survey.overlap(first, second)
-        return self._page("compare", self._label(asked), **content, overlap=overlap)
+        return self._page("compare", self._label(request), **content, overlap=overlap)
 
-    def margins(self, asked: "Request") -> str:
+    def margins(self, request: "Request") -> str:
         """How far negatives lie below positives."""
-        label, runs = self._label(asked), list(self.browsed.runs)
-        run = self._one_of(runs, asked.query_params.get("run"), 0) if runs else ""
-        found = self.survey.lists[label]
-        shown = margin_histogram(list(found.margins.get(run, [])))
-        without = found.unmargined.get(run, 0)
+        label, runs = self._label(request), list(self.browsed.runs)
+        run = _one_of(runs, request.query_params.get("run")) if runs else ""
+        surveyed = self.survey.lists[label]
+        shown = margin_histogram(list(surveyed.margins.get(run, [])))
+        without = surveyed.unmargined.get(run, 0)
         return self._page("margins", label, runs=runs, run=run, histogram=shown, without=without)
 
-    def drift(self, asked: "Request") -> str:
+    def drift(self, request: "Request") -> str:
         """How negatives changed over refreshes."""
         if self._drifts is None:
             self._drifts = drifts(self.browsed.sources.histories)
-        return self._page("drift", self._label(asked), drifts=self._drifts)
+        return self._page("drift", self._label(request), drifts=self._drifts)
 
-    def marked(self, asked: "Request") -> str:
+    def marked(self, request: "Request") -> str:
         """All marks."""
         rows = [(query_id, beginning(self.browsed.text(query_id)), doc_id) for query_id, doc_id in self.marks.all()]
-        return self._page("marks", self._label(asked), rows=rows)
+        return self._page("marks", self._label(request), rows=rows)
 
     def mark(self, form: dict[str, str]) -> str | None:
         """Writes what a form says, and gives the address to go on to; None where it says nothing that is known.
@@ -133,7 +137,7 @@ class Site:
             HardnegError: the file of marks cannot be written.
         """
         query_id, doc_id = unquote(form.get("q", "")), unquote(form.get("d", ""))
-        if query_id not in self.browsed.places or not self._is_document(doc_id):
+        if query_id not in self.browsed.positions or not self._is_document(doc_id):
             return None
         self.marks.set(query_id, doc_id, form.get("relevant") == "1")
         if form.get("back") == "marks":
@@ -148,9 +152,9 @@ class Site:
         """Whether a form came from a page of this server."""
         return hmac.compare_digest(form.get("token", "").encode(), self.access.writing.encode())
 
-    def message(self, title: str, told: str) -> str:
+    def message(self, title: str, text: str) -> str:
         """A page that says one thing."""
-        return page("message", title=title, told=told)
+        return page("message", title=title, text=text)
 
     def _page(self, name: str, label: str, **content: Any) -> str:
         shared = {
@@ -165,15 +169,8 @@ class Site:
         }
         return page(name, **shared, **content)
 
-    def _label(self, asked: "Request") -> str:
-        return self._one_of(list(self.browsed.lists), asked.query_params.get("list"), 0)
-
-    def _one_of(self, names: list[str], wanted: str | None, place: int) -> str:
-        return wanted if wanted in names else names[min(place, len(names) - 1)]
-
-    def _positive_beside(self, item: SuspectedNegative, label: str) -> str:
-        """The positive that a negative resembles most, or the query's first one; empty where it has none."""
-        return item.alike or next(iter(self.browsed.positives_of(item.query_id, label)), "")
+    def _label(self, request: "Request") -> str:
+        return _one_of(list(self.browsed.lists), request.query_params.get("list"))
 
     def _compared(self, names: list[str], first: str | None, second: str | None) -> tuple[str, str]:
         """The two lists that are asked for; else two of one sort: of negatives, or else runs, which have more."""
@@ -185,14 +182,14 @@ class Site:
 
     def _around(self, query_id: str) -> tuple[str | None, str | None]:
         """The queries before and after one."""
-        place, ids = self.browsed.places[query_id], self.browsed.search.query_ids
-        return ids[place - 1] if place else None, ids[place + 1] if place + 1 < len(ids) else None
+        position, ids = self.browsed.positions[query_id], self.browsed.search.query_ids
+        return ids[position - 1] if position else None, ids[position + 1] if position + 1 < len(ids) else None
 
     def _ranking(self, name: str, query_id: str) -> list[str]:
         if name in self.browsed.runs:
             return list(self.browsed.runs[name].ranked(query_id).doc_ids[:COMPARED])
-        found = self.browsed.negatives(name, query_id)
-        return list(found.negatives[:COMPARED]) if found else []
+        mined = self.browsed.negatives(name, query_id)
+        return list(mined.negatives[:COMPARED]) if mined else []
 
     def _is_document(self, doc_id: str) -> bool:
         if self.browsed.collection is None:
@@ -215,12 +212,12 @@ def application(site: Site) -> Guard:
         "/marks": site.marked,
     }
     routes = [Route(path, _shows(make, site), methods=["GET"]) for path, make in shown.items()]
-    made = Starlette(routes=[*routes, Route("/mark", _marking(site), methods=["POST"])])
+    pages = Starlette(routes=[*routes, Route("/mark", _marking(site), methods=["POST"])])
     return Guard(
-        made,
+        pages,
         site.access,
         policy("'self'"),
-        lambda told: site.message("Not shown", told),
+        lambda reason: site.message("Not shown", reason),
         lambda: page("entered", title=site.browsed.sources.title),
     )
 
@@ -228,14 +225,14 @@ def application(site: Site) -> Guard:
 def _shows(make: "Callable[[Request], str | None]", site: Site) -> "Callable[[Request], Response]":
     from starlette.responses import HTMLResponse
 
-    def answer(asked: "Request") -> "Response":
+    def answer(request: "Request") -> "Response":
         try:
-            made = make(asked)
+            content = make(request)
         except HardnegError as error:
             return HTMLResponse(site.message("Not shown", str(error)), 500)
-        if made is None:
+        if content is None:
             return HTMLResponse(site.message("Not found", "there is no such query"), 404)
-        return HTMLResponse(made)
+        return HTMLResponse(content)
 
     return answer
 
@@ -244,8 +241,8 @@ def _marking(site: Site) -> Any:
     from starlette.concurrency import run_in_threadpool
     from starlette.responses import HTMLResponse, RedirectResponse
 
-    async def answer(asked: "Request") -> "Response":
-        form = await _form(asked)
+    async def answer(request: "Request") -> "Response":
+        form = await _form(request)
         if form is None or not site.may_write(form):
             return HTMLResponse(
                 site.message("Not written", "this form is not of this server; open the page again"), 403
@@ -261,18 +258,22 @@ def _marking(site: Site) -> Any:
     return answer
 
 
-def _number(given: str) -> int:
+def _one_of(names: list[str], wanted: str | None) -> str:
+    return wanted if wanted in names else names[0]
+
+
+def _number(text: str) -> int:
     """A whole number of a few digits; 1 for anything else."""
-    return int(given) if given.isascii() and given.isdigit() and len(given) < 10 else 1
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 1
 
 
-async def _form(asked: "Request") -> dict[str, str] | None:
+async def _form(request: "Request") -> dict[str, str] | None:
     """The fields of a form; None of one that is too large, has too many, or whose sender has left."""
     from starlette.requests import ClientDisconnect
 
     body = b""
     try:
-        async for chunk in asked.stream():
+        async for chunk in request.stream():
             body += chunk
             if len(body) > FORM_BYTES:
                 return None

@@ -41,25 +41,30 @@ class Beside:
         return replace(sources, runs={**sources.runs, **more.runs}, judges=sources.judges | judges)
 
 
-def given_sources(given: Sequence[Path], dataset: Dataset | None, split: str | None, place: Workplace) -> BrowseSources:
+def path_sources(
+    paths: Sequence[Path], dataset: Dataset | None, split: str | None, workplace: Workplace
+) -> BrowseSources:
     """The files of a finished recipe's folder, or those that are given.
 
     Raises:
         UsageError: a file is not there, or what is given does not go together.
     """
-    folders = [path for path in given if path.is_dir()]
+    folders = [path for path in paths if path.is_dir()]
     if not folders:
-        if missing := [path for path in given if not path.is_file()]:
+        if missing := [path for path in paths if not path.is_file()]:
             raise UsageError(f"{missing[0]}: no such file; give a finished recipe's folder, negatives or runs")
-        files = of_files(list(given), split or "train")
-        return files if dataset is None else replace(files, dataset=_stored(dataset, place))
-    if len(given) > 1:
+        files = of_files(list(paths), split or "train")
+        if dataset is None:
+            return files
+        plan = AdhocRecipe("browse", named_dataset(dataset, workplace.store)).plan()
+        return replace(files, dataset=make_dataset(plan, workplace).path)
+    if len(paths) > 1:
         raise UsageError("browse: give one folder alone, or files; to compare with a run, add --run FILE")
     if dataset is not None:
         raise UsageError("--dataset: a finished recipe's folder knows its own; leave it out")
     if not is_run_folder(folders[0]):
         raise UsageError(f"{folders[0]}: holds no finished recipe; give the folder that `recipe run` wrote, or files")
-    return of_run_folder(folders[0], place.store, split)
+    return of_run_folder(folders[0], workplace.store, split)
 
 
 def mined_sources(mined: MinedNegatives) -> BrowseSources:
@@ -73,7 +78,3 @@ def mined_sources(mined: MinedNegatives) -> BrowseSources:
         dataset=mined.source.collection.folder,
         split=mined.source.split,
     )
-
-
-def _stored(dataset: Dataset, place: Workplace) -> Path:
-    return make_dataset(AdhocRecipe("browse", named_dataset(dataset, place.store)).plan(), place).path

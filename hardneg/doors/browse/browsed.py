@@ -43,14 +43,14 @@ class Browsed:
         return QuerySearch(ids, [""] * len(ids))
 
     @cached_property
-    def places(self) -> Mapping[str, int]:
+    def positions(self) -> Mapping[str, int]:
         """The place of each query among all of them."""
-        return {query_id: place for place, query_id in enumerate(self.search.query_ids)}
+        return {query_id: position for position, query_id in enumerate(self.search.query_ids)}
 
     def text(self, query_id: str) -> str:
         """The text of a query; empty where it is not known."""
-        place = self.places.get(query_id)
-        return "" if place is None else self.search.texts[place]
+        position = self.positions.get(query_id)
+        return "" if position is None else self.search.texts[position]
 
     def elsewhere(self, words: str) -> dict[str, int]:
         """How many queries of the splits that this page is not of are found by these words; none are left out."""
@@ -58,8 +58,10 @@ class Browsed:
             return {}
         others = (split for split in self.collection.splits if split != self.sources.split)
         queries = {split: self.collection.queries(split) for split in others}
-        found = {split: QuerySearch(each.query_ids, each.texts).page(words, 1).total for split, each in queries.items()}
-        return {split: total for split, total in found.items() if total}
+        totals = {
+            split: QuerySearch(each.query_ids, each.texts).page(words, 1).total for split, each in queries.items()
+        }
+        return {split: total for split, total in totals.items() if total}
 
     def documents(self, doc_ids: Sequence[str]) -> dict[str, Document]:
         """The documents that the collection has, by id."""

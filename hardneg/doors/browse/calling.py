@@ -11,12 +11,12 @@ from hardneg.api.dataset_argument import Dataset
 from hardneg.api.mined import MinedNegatives
 from hardneg.api.run_argument import AnyRun, run_file
 from hardneg.api.workplace import Where, Workplace, taken
-from hardneg.doors.browse.arguments import Beside, given_sources, mined_sources
+from hardneg.doors.browse.arguments import Beside, mined_sources, path_sources
 from hardneg.doors.browse.browsed import opened
 from hardneg.doors.browse.marks import Marks
 from hardneg.doors.browse.serving import BrowseServer, check_installed, listening
 
-Given = str | Path | MinedNegatives | Sequence[str | Path]
+Browsable = str | Path | MinedNegatives | Sequence[str | Path]
 
 
 class LookedAt(Where, total=False):
@@ -54,7 +54,7 @@ class BrowsePage:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
 
@@ -66,32 +66,32 @@ class BrowsePage:
         return f'<p><a href="{address}" target="_blank" rel="noreferrer">{address}</a></p>'
 
 
-def browse(what: Given, **given: Unpack[LookedAt]) -> BrowsePage:
+def browse(what: Browsable, **options: Unpack[LookedAt]) -> BrowsePage:
     """Serves a page on this machine to look at negatives, beside what the program does.
 
     Args:
         what: a finished recipe's folder, what `hardneg.mine` returned, or files of negatives and runs.
-        given: `LookedAt`, and what every function takes (`Where`).
+        options: `LookedAt`, and what every function takes (`Where`).
 
     Raises:
         MissingDependency: the server's packages are not installed.
-        UsageError: what is given does not go together, or the port is taken.
+        UsageError: arguments do not go together, or the port is taken.
         DataError, ArtifactError: a file is missing or malformed.
     """
     check_installed()
-    own = taken(given, LookedAt)
-    place = Workplace.of(given)
+    own = taken(options, LookedAt)
+    workplace = Workplace.of(options)
     if isinstance(what, MinedNegatives):
         sources = mined_sources(what)
     else:
         paths = [what] if isinstance(what, str | Path) else what
-        sources = given_sources([Path(path) for path in paths], own.get("dataset"), own.get("split"), place)
-    runs = {name: [run_file(each, place.store) for each in own.get(name, ())] for name in ("runs", "filter_by")}
+        sources = path_sources([Path(path) for path in paths], own.get("dataset"), own.get("split"), workplace)
+    runs = {name: [run_file(each, workplace.store) for each in own.get(name, ())] for name in ("runs", "filter_by")}
     dropped = Path(own["dropped"]) if "dropped" in own else None
     sources = Beside(runs["runs"], runs["filter_by"], dropped).added(sources)
     marks = Marks(Path(own.get("marks", sources.marks)))
     with ExitStack() as stack:
-        browsed = stack.enter_context(opened(sources, place.progress))
+        browsed = stack.enter_context(opened(sources, workplace.progress))
         server = stack.enter_context(listening(browsed, marks, own.get("port", 0)))
         stack.enter_context(server.beside())
         return BrowsePage(server, stack.pop_all())

@@ -71,8 +71,8 @@ class Access:
 
     def entering(self, query: str) -> bool:
         """Whether an address carries the token."""
-        given = parse_qs(query).get("token", [""])[0]
-        return hmac.compare_digest(given.encode(), self.token.encode())
+        token = parse_qs(query).get("token", [""])[0]
+        return hmac.compare_digest(token.encode(), self.token.encode())
 
     def remembered(self, headers: dict[str, str]) -> bool:
         """Whether the reader has entered before."""
@@ -104,8 +104,8 @@ class Guard:
             return
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         query = scope["query_string"].decode("latin-1")
-        if told := self._access.refusal(scope["method"], headers, query):
-            await self._answer(send, 403, self._refused(told))
+        if reason := self._access.refusal(scope["method"], headers, query):
+            await self._answer(send, 403, self._refused(reason))
         elif scope["method"] == "GET" and self._access.entering(query):
             await self._answer(send, 200, self._entered(), (b"set-cookie", self._access.cookie.encode()))
         else:

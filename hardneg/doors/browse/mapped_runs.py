@@ -28,10 +28,10 @@ class MappedRun:
     @cached_property
     def query_ids(self) -> list[str]:
         """All of them, in the run's order."""
-        return list(self._places)
+        return list(self._positions)
 
     @cached_property
-    def _places(self) -> dict[str, tuple[int, int]]:
+    def _positions(self) -> dict[str, tuple[int, int]]:
         return {
             query_id: (number, row)
             for number, batch in enumerate(self.batches)
@@ -40,10 +40,10 @@ class MappedRun:
 
     def ranked(self, query_id: str) -> RankedList:
         """The list of a query, an empty one where the run has none."""
-        place = self._places.get(query_id)
-        if place is None:
+        position = self._positions.get(query_id)
+        if position is None:
             return EMPTY
-        batch, row = self.batches[place[0]], place[1]
+        batch, row = self.batches[position[0]], position[1]
         return RankedList(batch.column(1)[row].as_py(), batch.column(2)[row].values.to_numpy())
 
 

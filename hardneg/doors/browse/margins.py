@@ -39,5 +39,5 @@ def margin_histogram(parts: Sequence[NDArray[np.float32]], bars: int = BARS) -> 
     width = (high - low or 1.0) / max(1, bars - 1)
     first, last = int(np.floor(low / width)), max(1, int(np.ceil(high / width)))
     edges: NDArray[np.float64] = np.arange(first, last + 1) * np.float64(width)
-    places = np.clip(np.searchsorted(edges, values, "right") - 1, 0, len(edges) - 2)
-    return MarginHistogram(edges, np.bincount(places, minlength=len(edges) - 1))
+    bins = np.clip(np.searchsorted(edges, values, "right") - 1, 0, len(edges) - 2)
+    return MarginHistogram(edges, np.bincount(bins, minlength=len(edges) - 1))

@@ -54,7 +54,7 @@ class Marks:
                 judged[doc_id] = max(1, judged.get(doc_id, 1))
             else:
                 judged.pop(doc_id, None)
-            rows = (Judgement(name, doc, value) for name, found in known.items() for doc, value in found.items())
+            rows = (Judgement(name, doc, value) for name, grades in known.items() for doc, value in grades.items())
             write_qrels(self.path, rows)
             self._known = known
 

@@ -66,32 +66,32 @@ class MinedFile:
         row = self._rows.get(query_id)
         if row is None:
             return None
-        found = self.file[row]
-        return replace(found, drops=self.dropped.of(query_id)) if self.dropped else found
+        entry = self.file[row]
+        return replace(entry, drops=self.dropped.of(query_id)) if self.dropped else entry
 
 
 @dataclass(frozen=True)
 class DropRows:
     """What a miner left out, by query."""
 
-    places: Mapping[str, tuple[int, int]]
+    positions: Mapping[str, tuple[int, int]]
     batches: Sequence[object]
 
     @classmethod
     def open(cls, path: Path) -> "DropRows":
         """Maps the file. Raises ArtifactError where it is missing, cut off or foreign."""
         batches = drop_batches(path)
-        places = {
+        positions = {
             query_id: (number, row)
             for number, batch in enumerate(batches)
             for row, query_id in enumerate(batch.column(0).to_pylist())
         }
-        return cls(places, batches)
+        return cls(positions, batches)
 
     def of(self, query_id: str) -> Drops | None:
         """What was dropped of a query's list."""
-        place = self.places.get(query_id)
-        return None if place is None else drops_at(self.batches[place[0]], place[1])[1]
+        position = self.positions.get(query_id)
+        return None if position is None else drops_at(self.batches[position[0]], position[1])[1]
 
 
 @dataclass(frozen=True)
@@ -109,14 +109,14 @@ class TopOfRun:
 
     def count(self, query_id: str) -> int:
         """How many a query has."""
-        found = self.negatives(query_id)
-        return len(found.negatives) if found else 0
+        mined = self.negatives(query_id)
+        return len(mined.negatives) if mined else 0
 
     def negatives(self, query_id: str) -> Negatives | None:
         """Those of a query."""
         ranked, known = self.run.ranked(query_id), self.positives.get(query_id, ())
         if not ranked.doc_ids:
             return None
-        places = [place for place, doc_id in enumerate(ranked.doc_ids) if doc_id not in known][: self.top]
-        scores = np.asarray(ranked.scores, np.float32)[places]
-        return Negatives(query_id, known, [ranked.doc_ids[place] for place in places], scores)
+        ranks = [rank for rank, doc_id in enumerate(ranked.doc_ids) if doc_id not in known][: self.top]
+        scores = np.asarray(ranked.scores, np.float32)[ranks]
+        return Negatives(query_id, known, [ranked.doc_ids[rank] for rank in ranks], scores)

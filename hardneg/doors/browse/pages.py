@@ -43,23 +43,23 @@ def _environment() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("hardneg.doors.browse"),
         autoescape=True,
-        finalize=_shown,
+        finalize=lambda value: clean(value) if type(value) is str else value,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {
+    environment.filters |= {
         "breaks": breaks,
         "quoted": quoted,
         "figure": figure,
         "count": "{:,}".format,
         "percent": "{:.1%}".format,
     }
-    made.globals |= {"link": link, "style": Markup(style()), "bars": bars, "line": line}
-    return made
+    environment.globals |= {"link": link, "style": Markup(style()), "bars": bars, "line": line}
+    return environment
 
 
 def breaks(name: str) -> Any:
@@ -69,10 +69,6 @@ def breaks(name: str) -> Any:
     return Markup("<wbr>").join(_PIECES.findall(clean(name)))
 
 
-def _shown(value: Any) -> Any:
-    return clean(value) if type(value) is str else value
-
-
 def quoted(text: str) -> str:
     """An id as plain ASCII, whatever is in it; `unquote` reads it back."""
     return quote(text, safe="")
@@ -80,8 +76,8 @@ def quoted(text: str) -> str:
 
 def link(path: str, **query: object) -> str:
     """An address of this server; what is None is left out."""
-    given = {name: str(value) for name, value in query.items() if value is not None}
-    return f"{path}?{urlencode(given)}" if given else path
+    parameters = {name: str(value) for name, value in query.items() if value is not None}
+    return f"{path}?{urlencode(parameters)}" if parameters else path
 
 
 def figure(value: float | None, digits: int = 4) -> str:
@@ -96,8 +92,8 @@ def bars(counts: list[int]) -> list[dict[str, float]]:
     """Rectangles of a drawing of 720 x 220 for these counts, the highest as high as the drawing."""
     most, width = max(counts, default=0) or 1, WIDTH / max(1, len(counts))
     return [
-        {"x": place * width + 1, "y": HEIGHT * (1 - n / most), "width": width - 2, "height": HEIGHT * n / most}
-        for place, n in enumerate(counts)
+        {"x": number * width + 1, "y": HEIGHT * (1 - n / most), "width": width - 2, "height": HEIGHT * n / most}
+        for number, n in enumerate(counts)
     ]
 
 

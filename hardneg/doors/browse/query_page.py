@@ -61,16 +61,16 @@ class QueryPage:
 
 def query_page(browsed: Browsed, query_id: str, label: str, marks: Collection[str] = ()) -> QueryPage:
     """The page of one query; `label`: which negatives. marks: the documents that a reader marked for it."""
-    found = browsed.negatives(label, query_id)
-    positive, negative = browsed.positives_of(query_id, label), list(found.negatives) if found else []
-    left = _left_out(found)
+    mined = browsed.negatives(label, query_id)
+    positive, negative = browsed.positives_of(query_id, label), list(mined.negatives) if mined else []
+    left = _left_out(mined)
     ids = [*positive, *negative]
     documents = browsed.documents(list(dict.fromkeys([*ids, *(item.doc_id for item in left)])))
     text = browsed.text(query_id)
     shown = _Showing(browsed, query_id, terms(text), documents, ids, frozenset(marks))
-    told = QueryEvidence.of(browsed, query_id, {doc_id: documents[doc_id] for doc_id in ids if doc_id in documents})
-    suspects = {item.doc_id: item for item in told.suspected(positive, negative)}
-    scores = found.scores.tolist() if found else []
+    evidence = QueryEvidence.of(browsed, query_id, {doc_id: documents[doc_id] for doc_id in ids if doc_id in documents})
+    suspects = {item.doc_id: item for item in evidence.suspected(positive, negative)}
+    scores = mined.scores.tolist() if mined else []
     return QueryPage(
         query_id,
         clean(text[:OPENED]),
@@ -82,8 +82,8 @@ def query_page(browsed: Browsed, query_id: str, label: str, marks: Collection[st
             item._replace(text=beginning(documents[item.doc_id].contents, 200) if item.doc_id in documents else "")
             for item in left
         ],
-        found.drops.candidates if found and found.drops else None,
-        found is not None,
+        mined.drops.candidates if mined and mined.drops else None,
+        mined is not None,
     )
 
 
@@ -127,11 +127,11 @@ class _Showing:
         self._standings = [standings(run.ranked(query_id), doc_ids) for run in browsed.runs.values()]
 
     def document(self, doc_id: str, suspected: SuspectedNegative | None, score: float | None) -> ShownDocument:
-        found = self._documents.get(doc_id)
+        stored = self._documents.get(doc_id)
         return ShownDocument(
             doc_id,
-            clean(found.title[:1000]) if found else "",
-            cut(found.text if found else "", self._wanted),
+            clean(stored.title[:1000]) if stored else "",
+            cut(stored.text if stored else "", self._wanted),
             tuple(known.get(doc_id) for known in self._standings),
             None if score is None or isnan(score) else score,
             suspected if suspected and suspected.score else None,
@@ -139,8 +139,8 @@ class _Showing:
         )
 
 
-def _left_out(found: Negatives | None) -> list[LeftOut]:
-    drops = found.drops if found else None
+def _left_out(mined: Negatives | None) -> list[LeftOut]:
+    drops = mined.drops if mined else None
     if drops is None:
         return []
     rows = zip(drops.doc_ids, drops.ranks.tolist(), drops.reasons, drops.scores.tolist(), strict=True)

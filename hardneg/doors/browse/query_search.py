@@ -15,10 +15,10 @@ _WORDS = 8
 
 
 @dataclass(frozen=True)
-class FoundQueries:
+class QueryMatches:
     """One page of what was found. places: of the queries in all; total: how many were found. Pages count from 1."""
 
-    places: Sequence[int]
+    positions: Sequence[int]
     total: int
     page: int
 
@@ -40,7 +40,7 @@ class QuerySearch:
         ids, texts = pa.array(self.query_ids, pa.string()), pa.array(self.texts, pa.string())
         return pc.utf8_lower(ids), pc.utf8_lower(texts)
 
-    def page(self, wanted: str, number: int) -> FoundQueries:
+    def page(self, wanted: str, number: int) -> QueryMatches:
         """The queries whose text holds every word, or whose id holds the whole; all of them where nothing is wanted.
 
         A number beyond the last page gives the last one.
@@ -49,13 +49,13 @@ class QuerySearch:
         if not words:
             return self._cut(range(len(self.query_ids)), number)
         ids, texts = self._columns
-        places = pc.indices_nonzero(pc.match_substring(texts, words[0]))
+        positions = pc.indices_nonzero(pc.match_substring(texts, words[0]))
         for word in words[1:]:
-            places = places.filter(pc.match_substring(texts.take(places), word))
+            positions = positions.filter(pc.match_substring(texts.take(positions), word))
         of_ids = pc.indices_nonzero(pc.match_substring(ids, wanted.lower().strip()))
-        return self._cut(np.union1d(places.to_numpy(), of_ids.to_numpy()).tolist(), number)
+        return self._cut(np.union1d(positions.to_numpy(), of_ids.to_numpy()).tolist(), number)
 
-    def _cut(self, places: Sequence[int], number: int) -> FoundQueries:
-        last = max(1, -(-len(places) // PAGE))
+    def _cut(self, positions: Sequence[int], number: int) -> QueryMatches:
+        last = max(1, -(-len(positions) // PAGE))
         page = min(max(1, number), last)
-        return FoundQueries(places[(page - 1) * PAGE : page * PAGE], len(places), page)
+        return QueryMatches(positions[(page - 1) * PAGE : page * PAGE], len(positions), page)

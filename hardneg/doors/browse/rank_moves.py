@@ -13,7 +13,7 @@ class RankMove:
     after: int | None
 
     @property
-    def told(self) -> str:
+    def change(self) -> str:
         """What happened to it, in words."""
         if self.before is None:
             return "entered"
@@ -31,8 +31,8 @@ def moves(before: Sequence[str], after: Sequence[str]) -> list[RankMove]:
     return there + [RankMove(doc_id, rank, None) for doc_id, rank in old.items() if doc_id not in new]
 
 
-def tally(found: Sequence[RankMove]) -> dict[str, int]:
+def tally(rank_moves: Sequence[RankMove]) -> dict[str, int]:
     """How many `entered`, `left`, `moved` and `stayed`."""
-    words = [move.told.split()[0] for move in found]
+    words = [move.change.split()[0] for move in rank_moves]
     counts = {word: words.count(word) for word in ("entered", "left", "stayed")}
     return {**counts, "moved": len(words) - sum(counts.values())}

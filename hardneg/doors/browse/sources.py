@@ -55,24 +55,24 @@ def of_run_folder(folder: Path, store: Store, split: str | None = None) -> Brows
         DataError: it is no run folder, or the store has none of its steps.
         UsageError: nothing of it can be looked at.
     """
-    made, folder = artifacts_of(folder, store), folder.resolve()
-    negatives = {name: item for name, item in made.items() if (item.path / NEGATIVES).is_file()}
-    wanted = split or next((told for item in negatives.values() if (told := _split(item))), "train")
+    artifacts, folder = artifacts_of(folder, store), folder.resolve()
+    negatives = {name: item for name, item in artifacts.items() if (item.path / NEGATIVES).is_file()}
+    wanted = split or next(filter(None, map(_split, negatives.values())), "train")
     negatives = {name: item for name, item in negatives.items() if _split(item) in (None, wanted)}
-    dataset = made[DATASET].path if DATASET in made else None
-    found = BrowseSources(folder.name, folder.with_name(folder.name + MARKS), dataset=dataset, split=wanted)
-    runs = {name: item.path / RUN for name, item in made.items() if _is_run_of(item, wanted)}
+    dataset = artifacts[DATASET].path if DATASET in artifacts else None
+    sources = BrowseSources(folder.name, folder.with_name(folder.name + MARKS), dataset=dataset, split=wanted)
+    runs = {name: item.path / RUN for name, item in artifacts.items() if _is_run_of(item, wanted)}
     if dataset is not None:
         runs = dict(_of_split(runs, dataset, wanted))
     if not negatives and not runs:
         raise UsageError(f"{folder}: no step of it mined negatives or ranked queries of split {wanted}; name --split")
     return replace(
-        found,
+        sources,
         negatives={name: item.path / NEGATIVES for name, item in negatives.items()},
         dropped={name: item.path / DROPPED for name, item in negatives.items() if (item.path / DROPPED).is_file()},
         runs=runs,
-        judges=frozenset(_judges(made)) & runs.keys(),
-        histories={name: item.path / HISTORY for name, item in made.items() if (item.path / HISTORY).is_file()},
+        judges=frozenset(_judges(artifacts)) & runs.keys(),
+        histories={name: item.path / HISTORY for name, item in artifacts.items() if (item.path / HISTORY).is_file()},
     )
 
 
@@ -113,10 +113,10 @@ def _of_split(runs: Mapping[str, Path], dataset: Path, split: str) -> Iterator[t
             yield name, path
 
 
-def _judges(made: Mapping[str, Artifact]) -> Iterator[str]:
+def _judges(artifacts: Mapping[str, Artifact]) -> Iterator[str]:
     """The names of runs that rerankers made, or that a miner filters by."""
-    names = {item.key: name for name, item in made.items()}
-    for name, item in made.items():
+    names = {item.key: name for name, item in artifacts.items()}
+    for name, item in artifacts.items():
         if item.origin["stage"] == "rerank":
             yield name
         if (key := item.origin["inputs"].get(f"runs.{SCORES}")) in names:

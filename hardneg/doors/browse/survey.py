@@ -36,13 +36,13 @@ class ListSurvey:
     margins: dict[str, list[NDArray[np.float32]]] = field(default_factory=dict)
     unmargined: dict[str, int] = field(default_factory=dict)
 
-    def add(self, place: int, found: Sequence[SuspectedNegative]) -> None:
+    def add(self, position: int, suspects: Sequence[SuspectedNegative]) -> None:
         """The negatives of the query at a place; of equal scores the earlier comes first."""
-        self.negatives += len(found)
-        for number, item in enumerate(found):
+        self.negatives += len(suspects)
+        for number, item in enumerate(suspects):
             if item.score > 0:
                 self.suspected += 1
-                entry = (item.score, -place, -number, item)
+                entry = (item.score, -position, -number, item)
                 (heapq.heappush if len(self.worst) < KEPT else heapq.heappushpop)(self.worst, entry)
 
     def most_suspicious(self) -> list[SuspectedNegative]:
@@ -51,9 +51,9 @@ class ListSurvey:
 
     def add_margins(self, label: str, mined: Negatives, positives: Sequence[str], ranked: RankedList) -> None:
         """The margins of one query by one run."""
-        found = margins(mined.negatives, positives, ranked)
-        self.margins.setdefault(label, []).append(found)
-        self.unmargined[label] = self.unmargined.get(label, 0) + len(mined.negatives) - len(found)
+        values = margins(mined.negatives, positives, ranked)
+        self.margins.setdefault(label, []).append(values)
+        self.unmargined[label] = self.unmargined.get(label, 0) + len(mined.negatives) - len(values)
 
 
 def margins(negatives: Sequence[str], positives: Sequence[str], ranked: RankedList) -> NDArray[np.float32]:
@@ -114,23 +114,23 @@ class Survey:
                 began = time.monotonic()
 
     def _steps(self) -> Iterator[int]:
-        for place, query_id in enumerate(self._browsed.search.query_ids):
-            self._look_at(place, query_id)
-            self.done = place + 1
+        for position, query_id in enumerate(self._browsed.search.query_ids):
+            self._look_at(position, query_id)
+            self.done = position + 1
             yield self.done
 
-    def _look_at(self, place: int, query_id: str) -> None:
-        found = {label: self._browsed.negatives(label, query_id) for label in self.lists}
-        mined = {label: item for label, item in found.items() if item is not None}
+    def _look_at(self, position: int, query_id: str) -> None:
+        entries = {label: self._browsed.negatives(label, query_id) for label in self.lists}
+        mined = {label: item for label, item in entries.items() if item is not None}
         if not mined:
             return
         known = {label: self._browsed.positives_of(query_id, label) for label in mined}
         ids = [doc_id for label, item in mined.items() for doc_id in (*known[label], *item.negatives)]
         documents = self._browsed.documents(list(dict.fromkeys(ids)))
-        told = QueryEvidence.of(self._browsed, query_id, documents)
+        evidence = QueryEvidence.of(self._browsed, query_id, documents)
         for label, item in mined.items():
-            self.lists[label].add(place, told.suspected(known[label], item.negatives))
-            for system, ranked in told.lists.items():
+            self.lists[label].add(position, evidence.suspected(known[label], item.negatives))
+            for system, ranked in evidence.lists.items():
                 self.lists[label].add_margins(system, item, known[label], ranked)
         for pair, sums in self.shared.items():
             if all(label in mined for label in pair):

@@ -89,15 +89,15 @@ class Evidence:
         copy: its highest resemblance to a positive, from 0.3 on. judged: the mean of `above` over the runs of rerankers
         and guides. agreed: the same over all other systems.
         """
-        places = {label: standings(ranked, [*self.positives, *self.negatives]) for label, ranked in self.lists.items()}
-        best = {label: self._best_positive(found) for label, found in places.items()}
-        return [self._of(doc_id, places, best) for doc_id in self.negatives]
-
-    def _best_positive(self, found: Mapping[str, Standing]) -> Standing | None:
-        return min((found[doc_id] for doc_id in self.positives if doc_id in found), default=None)
+        by_list = {label: standings(ranked, [*self.positives, *self.negatives]) for label, ranked in self.lists.items()}
+        best = {
+            label: min((ranks[doc_id] for doc_id in self.positives if doc_id in ranks), default=None)
+            for label, ranks in by_list.items()
+        }
+        return [self._of(doc_id, by_list, best) for doc_id in self.negatives]
 
     def _of(
-        self, doc_id: str, places: Mapping[str, Mapping[str, Standing]], best: Mapping[str, Standing | None]
+        self, doc_id: str, by_list: Mapping[str, Mapping[str, Standing]], best: Mapping[str, Standing | None]
     ) -> SuspectedNegative:
         own = self.negatives[doc_id]
         closest = max(((resemblance(own, other), name) for name, other in self.positives.items()), default=(0.0, ""))
@@ -105,16 +105,15 @@ class Evidence:
         reasons = [f"shares {100 * score:.0f} % of its word triples with positive {alike}"] if alike else []
         for judging in (True, False):
             heights = {
-                label: above(found.get(doc_id), best[label], len(self.lists[label].doc_ids))
-                for label, found in places.items()
+                label: above(ranks.get(doc_id), best[label], len(self.lists[label].doc_ids))
+                for label, ranks in by_list.items()
                 if (label in self.judges) == judging
             }
             if heights:
                 score += sum(heights.values()) / len(heights)
-            reasons += [_told(label, places[label][doc_id], best[label]) for label, height in heights.items() if height]
+            for label in (label for label, height in heights.items() if height):
+                positive = best[label]
+                where = f"which it has at {positive.rank}" if positive else "which it does not have"
+                rank = by_list[label][doc_id].rank
+                reasons.append(f"{label} ranks it at {rank}, above the best positive, {where}")
         return SuspectedNegative(self.query_id, doc_id, score, tuple(reasons), alike)
-
-
-def _told(label: str, negative: Standing, positive: Standing | None) -> str:
-    where = f"which it has at {positive.rank}" if positive else "which it does not have"
-    return f"{label} ranks it at {negative.rank}, above the best positive, {where}"

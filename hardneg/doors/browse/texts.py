@@ -45,10 +45,10 @@ def terms(text: str) -> frozenset[str]:
 def marked(text: str, wanted: Collection[str]) -> Markup:
     """The text escaped, with every word that is wanted in a `mark`."""
     pieces, end = [], 0
-    for found in _WORD.finditer(text):
-        if found[0].casefold() in wanted:
-            pieces += [escape(text[end : found.start()]), Markup("<mark>%s</mark>") % found[0]]
-            end = found.end()
+    for match in _WORD.finditer(text):
+        if match[0].casefold() in wanted:
+            pieces += [escape(text[end : match.start()]), Markup("<mark>%s</mark>") % match[0]]
+            end = match.end()
     return Markup("").join([*pieces, escape(text[end:])])
 
 
@@ -63,5 +63,5 @@ def cut(text: str, wanted: Collection[str]) -> CutText:
     shown = clean(text[:OPENED])
     if len(shown) <= SHOWN:
         return CutText(marked(shown, wanted), Markup(""), len(text), len(text) > OPENED)
-    place = shown.rfind(" ", SHOWN - 80, SHOWN) + 1 or SHOWN
-    return CutText(marked(shown[:place], wanted), marked(shown[place:], wanted), len(text), len(text) > OPENED)
+    middle = shown.rfind(" ", SHOWN - 80, SHOWN) + 1 or SHOWN
+    return CutText(marked(shown[:middle], wanted), marked(shown[middle:], wanted), len(text), len(text) > OPENED)

@@ -28,14 +28,14 @@ class TrainingDrift:
 
 def drifts(histories: Mapping[str, Path]) -> list[TrainingDrift]:
     """Of the trainings that tell something."""
-    found = [_drift(label, path) for label, path in histories.items()]
-    return [item for item in found if item.curves]
+    trainings = [_drift(label, path) for label, path in histories.items()]
+    return [item for item in trainings if item.curves]
 
 
 def _drift(label: str, path: Path) -> TrainingDrift:
     history = History(path).read()
-    told = refreshes(history)
-    kept: Curve = [(float(step), share) for step, share in told.get("kept", ())]
+    refreshed = refreshes(history)
+    kept: Curve = [(float(step), share) for step, share in refreshed.get("kept", ())]
     watched = curves_of(history, lambda row: row.get("drift"))
     named = {_NAMES.get(name, f"{name} of the watched queries"): list(curve) for name, curve in watched.items()}
-    return TrainingDrift(label, len(told.get("refreshes", ())), {**({KEPT: kept} if kept else {}), **named})
+    return TrainingDrift(label, len(refreshed.get("refreshes", ())), {**({KEPT: kept} if kept else {}), **named})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 import hardneg
-from hardneg.doors.hub.privacy import without_places
+from hardneg.doors.hub.privacy import without_paths
 from hardneg.doors.hub.recorded_run import MeasuredModel, RecordedRun
 from hardneg.encoders.open.source import first_line
 from hardneg.records.errors import DataError
@@ -16,21 +16,21 @@ from hardneg.records.layout import LOCK
 if TYPE_CHECKING:
     from huggingface_hub import CardData, EvalResult, ModelCard
 
-PLACE = "path/to/this/folder"
+MODEL_PATH = "path/to/this/folder"
 """What stands in a card in place of the model, as long as that is in no repository."""
 _USE = "## Use"
 _LIBRARY = "library_name: sentence-transformers"
 _METRICS = {"mrr": "MRR", "ndcg": "nDCG", "recall": "Recall", "map": "MAP", "precision": "Precision"}
 
 
-def pushed_model_card(text: str, repo: str, run: RecordedRun | None, model: str, told: Sequence[str] = ()) -> str:
+def pushed_model_card(text: str, repo: str, run: RecordedRun | None, model: str, paragraphs: Sequence[str] = ()) -> str:
     """The card of a model as it goes to the hub, from the one in its folder.
 
     repo: the repository. model: the stage of `run` that made it. told: paragraphs where no run is known. What a user
     wrote into the card stays.
     """
     card = _parsed(text)
-    card.text = card.text.replace(PLACE, repo)
+    card.text = card.text.replace(MODEL_PATH, repo)
     if run is not None:
         rows = list(run.measured(model))
         data: Any = card.data
@@ -39,9 +39,11 @@ def pushed_model_card(text: str, repo: str, run: RecordedRun | None, model: str,
             data.eval_results = [result for row in rows for result in eval_results(run, row)]
         if run.dataset_id and not data.datasets:
             data.datasets = [run.dataset_id]
-        told = [*(scores_section(run, rows, list(run.beside(rows))) if rows else ()), *made_section(run, model)]
-    if told:
-        _add_paragraphs(card, told)
+        paragraphs = [*(scores_section(run, rows, list(run.beside(rows))) if rows else ()), *origin_section(run, model)]
+    if paragraphs:  # before the section on use, in place of an earlier table of scores
+        before, heading, after = card.text.rpartition(_USE)
+        own = re.sub(r"\n## Scores\n.*?(?=\n## |\Z)", "", before if heading else card.text, flags=re.DOTALL).rstrip()
+        card.text = "\n\n".join([own, *paragraphs]) + (f"\n\n{heading}{after}" if heading else "\n")
     return str(card).rstrip() + "\n"
 
 
@@ -54,14 +56,6 @@ def _parsed(text: str) -> "ModelCard":
         return ModelCard(whole)
     except (yaml.YAMLError, ValueError, TypeError) as error:
         raise DataError(f"README.md: its first lines are no metadata of a card: {first_line(error)}") from None
-
-
-def _add_paragraphs(card: "ModelCard", told: Sequence[str]) -> None:
-    """Puts them before the section on use, in place of an earlier table of scores."""
-    before, heading, after = card.text.rpartition(_USE)
-    own = before if heading else card.text
-    own = re.sub(r"\n## Scores\n.*?(?=\n## |\Z)", "", own, flags=re.DOTALL).rstrip()
-    card.text = "\n\n".join([own, *told]) + (f"\n\n{heading}{after}" if heading else "\n")
 
 
 def eval_results(run: RecordedRun, row: MeasuredModel) -> "list[EvalResult]":
@@ -93,15 +87,15 @@ def scores_section(run: RecordedRun, rows: Sequence[MeasuredModel], beside: Sequ
     """Paragraphs with the rows of a model and of those beside it, each mean with its interval."""
     metrics = list(dict.fromkeys(metric for row in rows for metric in row.scores))
     head = [["", *map(metric_name, metrics)], ["---"] * (len(metrics) + 1)]
-    body = [[without_places(row.system), *(_with_ends(row, metric) for metric in metrics)] for row in (*rows, *beside)]
+    body = [[without_paths(row.system), *(_with_ends(row, metric) for metric in metrics)] for row in (*rows, *beside)]
     first = rows[0]
-    told = (
+    caption = (
         f"Means over {first.queries:,} queries of the split `{first.split}` of {run.dataset_title}; in brackets their "
         "95 % confidence intervals over queries."
     )
     if beside:
-        told += f" This model is {' and '.join(row.system for row in rows)}; the other rows were measured beside it."
-    return ["## Scores", "\n".join("| " + " | ".join(cells) + " |" for cells in head + body), told]
+        caption += f" This model is {' and '.join(row.system for row in rows)}; the other rows were measured beside it."
+    return ["## Scores", "\n".join("| " + " | ".join(cells) + " |" for cells in head + body), caption]
 
 
 def _with_ends(row: MeasuredModel, metric: str) -> str:
@@ -112,19 +106,19 @@ def _with_ends(row: MeasuredModel, metric: str) -> str:
     return f"{row.scores[metric]:.4f}{shown}"
 
 
-def made_section(run: RecordedRun, stage: str) -> list[str]:
+def origin_section(run: RecordedRun, stage: str) -> list[str]:
     """Paragraphs with what a stage made its result of: the recipe, the dataset, negatives, keys."""
     preset = f", preset `{run.lock['preset']}`" if run.lock.get("preset") else ""
     facts = {
         "Recipe": f"`{run.lock.get('recipe', '')}`{preset}, stage `{stage}`",
         "Dataset": f"`{run.dataset}`, key `{run.key('dataset')}`",
-        **{f"Negatives `{name}`": told for name, told in negatives_of(run, stage).items()},
+        **{f"Negatives `{name}`": reference for name, reference in negatives_of(run, stage).items()},
         "Key": f"`{run.key(stage)}`",
         "Made by": f"hardneg {run.lock.get('hardneg', '')}, pushed by hardneg {hardneg.__version__}",
     }
     lines = "\n".join(f"- {name}: {value}" for name, value in facts.items())
-    told = f"`{LOCK}` beside this card has the whole recipe, and the key of each of its steps."
-    return ["## How it was made", lines, told]
+    reference = f"`{LOCK}` beside this card has the whole recipe, and the key of each of its steps."
+    return ["## How it was made", lines, reference]
 
 
 def negatives_of(run: RecordedRun, stage: str) -> dict[str, str]:
@@ -144,7 +138,7 @@ def mined_by(run: RecordedRun, stage: str) -> str:
         return f"by `{spec.verb}`" if spec else ""
     miner = run.recipe.plugins.get((stage, "miner")) if run.recipe else None
     source = f" from {', '.join(f'`{name}`' for name in runs.values())}" if runs else ""
-    return f"mined by `{without_places(str(miner or spec.miner))}`{source}"
+    return f"mined by `{without_paths(str(miner or spec.miner))}`{source}"
 
 
 def with_metadata(data: "CardData", paragraphs: Sequence[str]) -> str:

@@ -33,7 +33,7 @@ def explained(name: str) -> Iterator[None]:
     except HardnegError:
         raise
     except Exception as error:  # the hub's client lets errors of several libraries through
-        raise HubError(_told(name, error)) from None
+        raise HubError(_explanation(name, error)) from None
 
 
 def without_token(text: str) -> str:
@@ -45,7 +45,7 @@ def without_token(text: str) -> str:
     return " ".join(text.split())[:_LONGEST]
 
 
-def _told(name: str, error: Exception) -> str:
+def _explanation(name: str, error: Exception) -> str:
     from huggingface_hub import constants
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
@@ -62,8 +62,8 @@ def _told(name: str, error: Exception) -> str:
     return f"{name}: the push did not end ({type(error).__name__}: {without_token(str(error))}): push again"
 
 
-def _cause(error: BaseException | None, kind: type[BaseException]) -> BaseException | None:
+def _cause(error: BaseException | None, error_type: type[BaseException]) -> BaseException | None:
     """The first of an error and its causes that is of a kind."""
-    while error is not None and not isinstance(error, kind):
+    while error is not None and not isinstance(error, error_type):
         error = error.__cause__ or error.__context__
     return error

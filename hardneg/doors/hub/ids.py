@@ -28,7 +28,7 @@ def id_texts(file: HubFile) -> Iterator[str]:
     Raises:
         DataError: it cannot be read.
     """
-    name = Path(file.place).name
+    name = Path(file.path).name
     if isinstance(file.source, bytes):
         return
     try:
@@ -44,10 +44,10 @@ def id_texts(file: HubFile) -> Iterator[str]:
         raise DataError(f"{file.source}: cannot be read ({error}): it may tell anything; make it again") from None
 
 
-def place_in(text: str) -> str | None:
+def local_path_in(text: str) -> str | None:
     """The first word of a text that is a path of this machine: its first folder is there."""
-    found = _pattern().search(text)
-    return found[0] if found else None
+    match = _pattern().search(text)
+    return match[0] if match else None
 
 
 def _of_table(path: Path) -> Iterator[str]:

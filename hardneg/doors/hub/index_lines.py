@@ -1,6 +1,7 @@
 """The lines of Python that fetch an index from the hub and search it."""
 
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from hardneg.doors.hub.recorded_run import RecordedRun
@@ -35,7 +36,7 @@ def lines_of(folder: Path, repo: str, encoder: str, run: RecordedRun | None, sto
     if text is None:
         return _OWN.format(placed=placed)
     text = text.replace(quoted(str(folder)), "folder").replace(str(folder), repo)
-    text = _QUOTED.sub(lambda found: quoted(encoder or MODEL), text)
+    text = _QUOTED.sub(lambda match: quoted(encoder or MODEL), text)
     before, searcher, after = text.partition("searcher = ")
     return f"{_FETCH}\n{before}{placed}\n{searcher}{after}"
 
@@ -43,17 +44,11 @@ def lines_of(folder: Path, repo: str, encoder: str, run: RecordedRun | None, sto
 def _by_pyserini(folder: Path, encoder: str, run: RecordedRun | None, store: Store | None) -> str | None:
     """The lines with places of this machine; None where Pyserini has none for this form."""
     card = f"the card of {encoder}" if encoder else "its model's card"
-    text = opening(folder, {}, QuerySide(told=f"{card} tells how its queries are encoded"))
+    text = opening(folder, {}, QuerySide(reason=f"{card} tells how its queries are encoded"))
     if run is not None and store is not None:
-        found = _of_run(run, folder, store)
+        lines = None
+        with suppress(HardnegError):  # the model is not here
+            lines = next((each for _, each in openings(run.folder / folder.name, store, Named())), None)
         inner = str(run.folder / "model" / "")
-        text = found if found and f'"{inner}/' not in found else text
+        text = lines if lines and f'"{inner}/' not in lines else text
     return text if "searcher = " in text else None
-
-
-def _of_run(run: RecordedRun, folder: Path, store: Store) -> str | None:
-    """The lines with the encoder of queries; None where the model is not there."""
-    try:
-        return next((text for _, text in openings(run.folder / folder.name, store, Named())), None)
-    except HardnegError:
-        return None

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from hardneg.doors.hub.cards import listed, made_section, with_metadata
+from hardneg.doors.hub.cards import listed, origin_section, with_metadata
 from hardneg.doors.hub.index_lines import lines_of
 from hardneg.doors.hub.pushable_files import listed_files, some_files
-from hardneg.doors.hub.pushed_folder import StoredThing
+from hardneg.doors.hub.pushed_folder import PushedFolder
 from hardneg.doors.hub.recorded_run import RecordedRun
 from hardneg.doors.hub.upload import CARD, HubFile, Upload, in_order
 from hardneg.formats.doc_ids import DOC_IDS
@@ -37,7 +37,7 @@ def is_index(folder: Path) -> bool:
     return form_in(folder) is not None or any(folder.glob("segments_*")) or (folder / "codes.npy").exists()
 
 
-def index_upload(thing: StoredThing, repo: str, encoder: str) -> Upload:
+def index_upload(pushed: PushedFolder, repo: str, encoder: str) -> Upload:
     """An index that no recipe is known of; encoder: the repository of its model, empty where that is not known.
 
     Raises:
@@ -45,13 +45,13 @@ def index_upload(thing: StoredThing, repo: str, encoder: str) -> Upload:
         ArtifactError: a file is not as it was made.
     """
     notes: list[str] = []
-    folder = _whole(thing.folder)
-    if thing.artifact:
-        files = listed_files(folder, thing.artifact, thing.part, notes, ())
+    folder = _whole(pushed.folder)
+    if pushed.artifact:
+        files = listed_files(folder, pushed.artifact, pushed.part, notes, ())
     else:
         files = some_files(folder, FILES, notes)
     lines = lines_of(folder, repo, encoder, None, None)
-    card = _card(folder, repo, "a corpus", [*_encoded_by(encoder), *thing.told], lines)
+    card = _card(folder, repo, "a corpus", [*_encoded_by(encoder), *pushed.origin_paragraphs], lines)
     return Upload("index", in_order([HubFile(CARD, card.encode()), *files]), tuple(notes))
 
 
@@ -68,8 +68,10 @@ def run_index_upload(run: RecordedRun, repo: str, store: Store, encoder: str) ->
     notes: list[str] = []
     files = run.compared_files("index", _whole(folder), store, notes)
     files = some_files(folder, FILES, notes) if files is None else files
-    told = [*_encoded_by(encoder), *(_told(run, stage) if stage else [])]
-    card = _card(folder, repo, run.dataset_title, told, lines_of(folder, repo, encoder, run, store))
+    paragraphs = [*_encoded_by(encoder), *(origin_section(run, stage) if stage else [])]
+    if stage and (model := run.query_model(stage)):
+        paragraphs.append(f"The key of the model that encodes its queries is `{run.key(model)}`.")
+    card = _card(folder, repo, run.dataset_title, paragraphs, lines_of(folder, repo, encoder, run, store))
     own = [HubFile(CARD, card.encode()), HubFile(LOCK, run.shown_lock().encode())]
     return Upload("index", in_order([*own, *files]), tuple(notes))
 
@@ -83,30 +85,20 @@ def _whole(folder: Path) -> Path:
     return folder
 
 
-def _told(run: RecordedRun, stage: str) -> list[str]:
-    model = run.query_model(stage)
-    encoded = [f"The key of the model that encodes its queries is `{run.key(model)}`."] if model else []
-    return [*made_section(run, stage), *encoded]
-
-
 def _encoded_by(encoder: str) -> list[str]:
     return [f"Encoded by [{encoder}](https://huggingface.co/{encoder})."] if encoder else []
 
 
-def _card(folder: Path, repo: str, corpus: str, told: list[str], lines: str) -> str:
+def _card(folder: Path, repo: str, corpus: str, paragraphs: list[str], lines: str) -> str:
     from huggingface_hub import DatasetCardData
 
-    form = _form(folder)
+    form = form_in(folder) or "token-vectors"
+    if any(folder.glob("segments_*")):
+        form = "impacts" if (folder / TERMS).exists() else "lucene"
     tags = ["retrieval", "index", *(["faiss"] if form == "vectors" else []), "pyserini", "hardneg"]
     data = DatasetCardData(pretty_name=repo.rpartition("/")[2], tags=tags, viewer=False)
     facts = listed({"Form": _FORMS[form], **_entries(folder)})
-    return with_metadata(data, [f"# Index of {corpus}", facts, *told, "## Use", f"```python\n{lines}\n```"])
-
-
-def _form(folder: Path) -> str:
-    if any(folder.glob("segments_*")):
-        return "impacts" if (folder / TERMS).exists() else "lucene"
-    return form_in(folder) or "token-vectors"
+    return with_metadata(data, [f"# Index of {corpus}", facts, *paragraphs, "## Use", f"```python\n{lines}\n```"])
 
 
 def _entries(folder: Path) -> dict[str, str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from hardneg.doors.hub.cards import pushed_model_card
 from hardneg.doors.hub.pushable_files import listed_files, model_files
-from hardneg.doors.hub.pushed_folder import StoredThing
+from hardneg.doors.hub.pushed_folder import PushedFolder
 from hardneg.doors.hub.recorded_run import RecordedRun
 from hardneg.doors.hub.upload import CARD, HubFile, Upload, in_order
 from hardneg.encoders.open.contract import SPEC_FILE
@@ -33,7 +33,7 @@ scores = model.predict([("a question", "a passage")])
 """
 
 
-def model_upload(thing: StoredThing, repo: str) -> Upload:
+def model_upload(pushed: PushedFolder, repo: str) -> Upload:
     """A model that no recipe is known of; of the store's, each file as it was made.
 
     Raises:
@@ -41,13 +41,13 @@ def model_upload(thing: StoredThing, repo: str) -> Upload:
         ArtifactError: a file is not as it was made.
     """
     notes: list[str] = []
-    folder, kind = thing.folder, "reranker" if _scores_pairs(thing.folder) else "model"
-    if thing.artifact:
-        files = listed_files(folder, thing.artifact, thing.part, notes, ())
+    folder, upload_type = pushed.folder, "reranker" if _scores_pairs(pushed.folder) else "model"
+    if pushed.artifact:
+        files = listed_files(folder, pushed.artifact, pushed.part, notes, ())
     else:
         files = model_files(folder, notes)
-    card = pushed_model_card(_card(folder, kind), repo, None, "", thing.told)
-    return Upload(kind, in_order([HubFile(CARD, card.encode()), *files]), (*notes, *_licence(card)))
+    card = pushed_model_card(_card(folder, upload_type), repo, None, "", pushed.origin_paragraphs)
+    return Upload(upload_type, in_order([HubFile(CARD, card.encode()), *files]), (*notes, *_licence(card)))
 
 
 def run_model_upload(run: RecordedRun, repo: str, store: Store) -> Upload:
@@ -68,12 +68,12 @@ def run_model_upload(run: RecordedRun, repo: str, store: Store) -> Upload:
     return Upload("model", in_order([*own, *files]), (*notes, *_licence(card)))
 
 
-def _card(folder: Path, kind: str) -> str:
+def _card(folder: Path, upload_type: str) -> str:
     """The card in the folder, or one of what can be told of the model."""
     path = folder / CARD
     if path.is_file():
         return path.read_text(encoding="utf-8")
-    if kind == "reranker":
+    if upload_type == "reranker":
         return _RERANKER
     from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.open.model_card import model_card
@@ -90,10 +90,9 @@ def _scores_pairs(folder: Path) -> bool:
     """Whether the model is a cross-encoder, by its own files."""
     named = [folder / "config_sentence_transformers.json", folder / "config.json"]
     texts = [json.loads(path.read_text(encoding="utf-8")) for path in named if path.is_file()]
-    kinds = [str(text.get("model_type")) for text in texts] + [
-        str(name) for text in texts for name in text.get("architectures") or ()
-    ]
-    return "CrossEncoder" in kinds or any(kind.endswith("ForSequenceClassification") for kind in kinds)
+    declared = [str(text.get("model_type")) for text in texts]
+    declared += [str(name) for text in texts for name in text.get("architectures") or ()]
+    return "CrossEncoder" in declared or any(name.endswith("ForSequenceClassification") for name in declared)
 
 
 def _licence(card: str) -> list[str]:

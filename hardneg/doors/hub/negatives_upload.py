@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
-from hardneg.doors.hub.cards import listed, made_section, mined_by, with_metadata
+from hardneg.doors.hub.cards import listed, mined_by, origin_section, with_metadata
 from hardneg.doors.hub.pushable_files import check_listed
-from hardneg.doors.hub.pushed_folder import StoredThing
+from hardneg.doors.hub.pushed_folder import PushedFolder
 from hardneg.doors.hub.recorded_run import RecordedRun
 from hardneg.doors.hub.upload import CARD, HubFile, Upload, in_order
 from hardneg.fields import DATASET
@@ -44,7 +44,7 @@ class Rows:
             raise UsageError(f"--form {self.form!r}: is one of {', '.join(FORMS)}")
 
 
-def negatives_upload(thing: StoredThing, repo: str, rows: Rows, scratch: Path) -> Upload:
+def negatives_upload(pushed: PushedFolder, repo: str, rows: Rows, scratch: Path) -> Upload:
     """A file of negatives, or a folder of Parquet files whose names are splits; `scratch` takes what is written.
 
     Raises:
@@ -56,13 +56,13 @@ def negatives_upload(thing: StoredThing, repo: str, rows: Rows, scratch: Path) -
         raise UsageError(
             "--form and --count go with a run folder, whose texts are known: `hardneg export` writes others"
         )
-    if thing.artifact:
-        check_listed(thing.artifact)
+    if pushed.artifact:
+        check_listed(pushed.artifact)
     tables = {}
-    for split, source in _sources(thing.folder).items():
+    for split, source in _sources(pushed.folder).items():
         tables[split] = _table(scratch, split)
         _copy(map_batches(source, _COLUMNS) if source.suffix == ".arrow" else _batches(source), tables[split])
-    card = _card(repo, tables, ["Passages that rank high and are not labelled as relevant.", *thing.told])
+    card = _card(repo, tables, ["Passages that rank high and are not labelled as relevant.", *pushed.origin_paragraphs])
     return _upload(card, tables, [])
 
 
@@ -70,10 +70,10 @@ def _sources(path: Path) -> dict[str, Path]:
     """The files of negatives by their splits."""
     if path.is_file():
         return {"train": path}
-    found = {source.stem: source for source in sorted(path.glob("*.parquet"))}
-    if wrong := [name for name in found if not _SPLIT.fullmatch(name)]:
+    files = {source.stem: source for source in sorted(path.glob("*.parquet"))}
+    if wrong := [name for name in files if not _SPLIT.fullmatch(name)]:
         raise UsageError(f"{path / wrong[0]}.parquet: a split is a word, such as train: give the file another name")
-    return found or {"train": path / NEGATIVES}
+    return files or {"train": path / NEGATIVES}
 
 
 def run_negatives_upload(run: RecordedRun, repo: str, store: Store, rows: Rows, scratch: Path) -> Upload:
@@ -91,23 +91,23 @@ def run_negatives_upload(run: RecordedRun, repo: str, store: Store, rows: Rows, 
     stage, table = stages[0], {}
     split = run.split(stage)
     table[split] = _table(scratch, split)
-    made = run.artifact(stage, store)
-    if made is None:
+    artifact = run.artifact(stage, store)
+    if artifact is None:
         raise ArtifactError(f"the store {store.root} has no negatives of {stage!r}: name the right one with --store")
-    check_listed(made)
+    check_listed(artifact)
     if rows == Rows():
-        _copy(map_batches(made.path / NEGATIVES, _COLUMNS), table[split])
+        _copy(map_batches(artifact.path / NEGATIVES, _COLUMNS), table[split])
     else:
-        found, options = read_negatives(made.path / NEGATIVES), WriteOptions(rows.count)
+        mined, options = read_negatives(artifact.path / NEGATIVES), WriteOptions(rows.count)
         dataset = run.artifact(DATASET, store)
         if dataset is None:
             raise ArtifactError(
                 f"the store {store.root} has no texts of {run.dataset}: leave --form out, or name --store"
             )
         collection = StoredCollection.open(dataset.path)
-        write_form(rows.form, table[split], found, Source(collection.queries(split), collection.corpus), options)
+        write_form(rows.form, table[split], mined, Source(collection.queries(split), collection.corpus), options)
     facts = [f"Negatives of the {split} queries of {run.dataset_title}, {mined_by(run, stage)}."]
-    card = _card(repo, table, [*facts, *made_section(run, stage)])
+    card = _card(repo, table, [*facts, *origin_section(run, stage)])
     return _upload(card, table, [HubFile(LOCK, run.shown_lock().encode())])
 
 
@@ -140,7 +140,7 @@ def _upload(card: str, tables: dict[str, Path], more: list[HubFile]) -> Upload:
     return Upload("negatives", in_order([HubFile(CARD, card.encode()), *files, *more]))
 
 
-def _card(repo: str, tables: dict[str, Path], told: list[str]) -> str:
+def _card(repo: str, tables: dict[str, Path], paragraphs: list[str]) -> str:
     from huggingface_hub import DatasetCardData
 
     counts = {split: parquet.read_metadata(path).num_rows for split, path in tables.items()}
@@ -159,7 +159,7 @@ def _card(repo: str, tables: dict[str, Path], told: list[str]) -> str:
     first = next(iter(tables))
     lines = ["from datasets import load_dataset", "", f'negatives = load_dataset("{repo}", split="{first}")']
     use = "\n".join(["```python", *lines, "```"])
-    return with_metadata(data, ["# Hard negatives", *told[:1], listed(facts), *told[1:], "## Use", use])
+    return with_metadata(data, ["# Hard negatives", *paragraphs[:1], listed(facts), *paragraphs[1:], "## Use", use])
 
 
 def _describe(data: Any, tables: dict[str, Path]) -> None:
@@ -172,12 +172,12 @@ def _describe(data: Any, tables: dict[str, Path]) -> None:
         raise MissingDependency('negatives on the hub need datasets: pip install "hardneg[hub]"') from error
     splits, sizes = SplitDict(), []
     for split, path in tables.items():
-        told = parquet.read_metadata(path)
-        sizes.append(sum(told.row_group(number).total_byte_size for number in range(told.num_row_groups)))
-        splits.add(SplitInfo(split, num_bytes=sizes[-1], num_examples=told.num_rows))
+        metadata = parquet.read_metadata(path)
+        sizes.append(sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups)))
+        splits.add(SplitInfo(split, num_bytes=sizes[-1], num_examples=metadata.num_rows))
     features = Features.from_arrow_schema(parquet.read_schema(next(iter(tables.values()))))
     stored = sum(path.stat().st_size for path in tables.values())
     info = DatasetInfo(features=features, splits=splits, download_size=stored, dataset_size=sum(sizes))
     DatasetInfosDict(default=info).to_dataset_card_data(data)
-    places = [{"split": split, "path": f"data/{path.name}"} for split, path in tables.items()]
-    MetadataConfigs(default={"data_files": places}).to_dataset_card_data(data)
+    data_files = [{"split": split, "path": f"data/{path.name}"} for split, path in tables.items()]
+    MetadataConfigs(default={"data_files": data_files}).to_dataset_card_data(data)

@@ -7,7 +7,7 @@ from hardneg.doors.hub.index_upload import index_upload, is_index, run_index_upl
 from hardneg.doors.hub.model_upload import model_upload, run_model_upload
 from hardneg.doors.hub.negatives_upload import Rows, negatives_upload, run_negatives_upload
 from hardneg.doors.hub.privacy import check, private_texts
-from hardneg.doors.hub.pushed_folder import StoredThing
+from hardneg.doors.hub.pushed_folder import PushedFolder
 from hardneg.doors.hub.recorded_run import RecordedRun
 from hardneg.doors.hub.repository import check_name
 from hardneg.doors.hub.runs_upload import runs_upload
@@ -16,7 +16,7 @@ from hardneg.records.errors import DataError, UsageError
 from hardneg.records.layout import INDEX_FOLDER, LOCK, MODEL_FOLDER, NEGATIVES
 from hardneg.store.artifacts import MANIFEST, Store
 
-KINDS = ("model", "index", "negatives", "runs")
+UPLOADS = ("model", "index", "negatives", "runs")
 _RUNS = "runs"
 _TABLES = (".arrow", ".parquet")
 
@@ -33,8 +33,8 @@ class Wanted:
     rows: Rows = field(default_factory=Rows)
 
     def __post_init__(self) -> None:
-        if self.what is not None and self.what not in KINDS:
-            raise UsageError(f"--what {self.what!r}: is one of {', '.join(KINDS)}")
+        if self.what is not None and self.what not in UPLOADS:
+            raise UsageError(f"--what {self.what!r}: is one of {', '.join(UPLOADS)}")
         if self.encoder:
             check_name(self.encoder, "--model")
 
@@ -60,9 +60,9 @@ def _run(folder: Path, wanted: Wanted) -> tuple[RecordedRun, Wanted] | None:
     """The run folder that a folder is, or that it is the model or the index of."""
     if (folder / LOCK).is_file():
         return RecordedRun.open(folder), wanted
-    kind = {MODEL_FOLDER: "model", INDEX_FOLDER: "index"}.get(folder.name)
-    if kind and wanted.what in (None, kind) and (folder.parent / LOCK).is_file():
-        return RecordedRun.open(folder.parent), replace(wanted, what=kind)
+    upload_type = {MODEL_FOLDER: "model", INDEX_FOLDER: "index"}.get(folder.name)
+    if upload_type and wanted.what in (None, upload_type) and (folder.parent / LOCK).is_file():
+        return RecordedRun.open(folder.parent), replace(wanted, what=upload_type)
     if not (folder / MANIFEST).is_file() and any(
         (folder / name).is_dir() for name in (MODEL_FOLDER, INDEX_FOLDER, _RUNS)
     ):
@@ -82,29 +82,29 @@ def _of_run(run: RecordedRun, wanted: Wanted, repo: str, store: Store, scratch: 
     return run_model_upload(run, repo, store)
 
 
-def _alone(place: Path, repo: str, wanted: Wanted, scratch: Path) -> Upload:
-    if not place.exists():
-        raise UsageError(f"{place}: is not there; give the folder of a finished recipe")
-    thing = StoredThing.at(place)
-    kind = _kind(thing.folder)
-    if kind is None or wanted.what not in (None, kind):
+def _alone(path: Path, repo: str, wanted: Wanted, scratch: Path) -> Upload:
+    if not path.exists():
+        raise UsageError(f"{path}: is not there; give the folder of a finished recipe")
+    pushed = PushedFolder.at(path)
+    upload_type = _upload_type(pushed.folder)
+    if upload_type is None or wanted.what not in (None, upload_type):
         lacking = wanted.what or "run folder, and no model, index or negatives"
         raise UsageError(
-            f"{place}: no {lacking} there: give the folder of a finished recipe, or that of the thing itself"
+            f"{path}: no {lacking} there: give the folder of a finished recipe, or that of the pushed itself"
         )
-    if kind == "index":
-        return index_upload(thing, repo, wanted.encoder)
-    if kind == "negatives":
-        return negatives_upload(thing, repo, wanted.rows, scratch)
-    return model_upload(thing, repo)
+    if upload_type == "index":
+        return index_upload(pushed, repo, wanted.encoder)
+    if upload_type == "negatives":
+        return negatives_upload(pushed, repo, wanted.rows, scratch)
+    return model_upload(pushed, repo)
 
 
-def _kind(place: Path) -> str | None:
+def _upload_type(path: Path) -> str | None:
     """What a file or a folder is, by its names."""
-    if place.is_file():
-        return "negatives" if place.suffix in _TABLES else None
-    if any((place / name).is_file() for name in ("modules.json", "config.json")):
+    if path.is_file():
+        return "negatives" if path.suffix in _TABLES else None
+    if any((path / name).is_file() for name in ("modules.json", "config.json")):
         return "model"
-    if is_index(place):
+    if is_index(path):
         return "index"
-    return "negatives" if (place / NEGATIVES).is_file() or any(place.glob("*.parquet")) else None
+    return "negatives" if (path / NEGATIVES).is_file() or any(path.glob("*.parquet")) else None

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.doors.hub.hub_errors import TOKEN
-from hardneg.doors.hub.ids import id_texts, place_in
+from hardneg.doors.hub.ids import id_texts, local_path_in
 from hardneg.doors.hub.upload import HubFile
 from hardneg.encoders.open.source import HUB_ID
 from hardneg.records.errors import DataError
 
 NAMELESS = "folder"
-_PLACE = re.compile(r"(?<![\w.:/~-])(?:~\w*|[A-Za-z]:)?(?:[/\\][^\s/\\:;,\"'`)\]]+){2,}[/\\]?")
+_PATH = re.compile(r"(?<![\w.:/~-])(?:~\w*|[A-Za-z]:)?(?:[/\\][^\s/\\:;,\"'`)\]]+){2,}[/\\]?")
 """An absolute path of two parts or more."""
 _RELATIVE = re.compile(r"(?<![\w./\\~-])(?:\.{1,2}/)+[^\s:;,\"'`)\]]+")
 _REMOTE = re.compile(r"(?<![\w./-])[\w.-]+@(?:[a-z][\w.-]*|\d+(?:\.\d+){3}):((?:[\w.-]*/|~)[\w./-]*)", re.IGNORECASE)
@@ -33,29 +33,29 @@ _WORDS = ("tokenizer.json", "vocab.json", "terms.txt")
 _MOST = 1 << 26
 
 
-def without_places(value: Any) -> Any:
+def without_paths(value: Any) -> Any:
     """The same tree of mappings, lists and values; each place in its texts is cut to its last part."""
     if isinstance(value, str):
         return _cut(value)
     if isinstance(value, Mapping):
-        return {_cut(key) if isinstance(key, str) else key: without_places(item) for key, item in value.items()}
+        return {_cut(key) if isinstance(key, str) else key: without_paths(item) for key, item in value.items()}
     if isinstance(value, Sequence):
-        return [without_places(item) for item in value]
+        return [without_paths(item) for item in value]
     return value
 
 
 def dataset_name(setting: Any) -> Any:
     """What a recipe says its dataset is, `LOADER:SOURCE` or a mapping; a folder is cut to its name."""
     if isinstance(setting, Mapping):
-        loader, found = str(setting.get("name", "")), dict(setting)
-        if isinstance(source := found.get("source"), str):
-            found["source"] = _source(loader, source)
-        return without_places(found)
+        loader, named = str(setting.get("name", "")), dict(setting)
+        if isinstance(source := named.get("source"), str):
+            named["source"] = _source(loader, source)
+        return without_paths(named)
     loader, colon, source = str(setting).partition(":")
     return f"{loader}:{_source(loader, source)}" if colon else _cut(loader)
 
 
-def private_texts(places: Sequence[Path]) -> tuple[str, ...]:
+def private_texts(folders: Sequence[Path]) -> tuple[str, ...]:
     """What names this machine, its user's folders and secrets: texts that nothing that is pushed may hold.
 
     places: folders that are pushed from, or that hold the store.
@@ -63,12 +63,12 @@ def private_texts(places: Sequence[Path]) -> tuple[str, ...]:
     from huggingface_hub import get_token
 
     home = str(Path.home())
-    found = [home, *(os.path.abspath(place) for place in [Path.cwd(), *places])]
-    found += [os.path.realpath(place) for place in found]
-    found = [place for place in found if place.count(os.sep) > 1 or place == home]  # `/tmp` tells nothing
+    paths = [home, *(os.path.abspath(path) for path in [Path.cwd(), *folders])]
+    paths += [os.path.realpath(path) for path in paths]
+    paths = [path for path in paths if path.count(os.sep) > 1 or path == home]  # `/tmp` tells nothing
     host = socket.gethostname()
     telling = [host] if len(host) > 5 and re.search(r"[-.0-9]", host) else []
-    return tuple(dict.fromkeys(text for text in (*found, *telling, get_token() or "") if len(text) > 3))
+    return tuple(dict.fromkeys(text for text in (*paths, *telling, get_token() or "") if len(text) > 3))
 
 
 def check(files: Sequence[HubFile], private: Sequence[str]) -> None:
@@ -77,13 +77,13 @@ def check(files: Sequence[HubFile], private: Sequence[str]) -> None:
     Raises:
         DataError: a file holds a token, credentials, or a place of this machine.
     """
-    problems = [f"{file.place}: {told}" for file in files for told in _found(file, private)]
+    problems = [f"{file.path}: {problem}" for file in files for problem in _leaks(file, private)]
     if problems:
         raise DataError("\n".join([*problems, "nothing was pushed: take it out of these files, then push again"]))
 
 
-def _found(file: HubFile, private: Sequence[str]) -> Iterator[str]:
-    name = file.place.rpartition("/")[2]
+def _leaks(file: HubFile, private: Sequence[str]) -> Iterator[str]:
+    name = file.path.rpartition("/")[2]
     yield from _in_ids(file, private)
     if not name.endswith(_CHECKED) or file.size > _MOST:
         return
@@ -93,49 +93,49 @@ def _found(file: HubFile, private: Sequence[str]) -> Iterator[str]:
     if _CREDENTIALS.search(text):
         yield "holds an address with a password"
     if name not in _WORDS:
-        yield from (f"holds {_hidden(found)}" for found in private if _holds(text, found))
+        yield from (f"holds {_hidden(secret)}" for secret in private if _holds(text, secret))
         if name.endswith(".json"):
-            named = dict.fromkeys(place for place in _places(text) if not any(_holds(place, own) for own in private))
-            yield from (f"names {place}, a place that only this machine has" for place in named)
+            named = dict.fromkeys(path for path in _path_values(text) if not any(_holds(path, own) for own in private))
+            yield from (f"names {path}, a place that only this machine has" for path in named)
 
 
 def _in_ids(file: HubFile, private: Sequence[str]) -> Iterator[str]:
     """The first mistake in the ids of a file."""
     for text in id_texts(file):
-        if place := place_in(text):
-            yield f"has the id {place}, a place of this machine"
+        if path := local_path_in(text):
+            yield f"has the id {path}, a place of this machine"
             return
         if TOKEN.search(text):
             yield "holds what looks like a token"
             return
-        if found := next((own for own in private if _holds(text, own)), None):
-            yield f"holds {_hidden(found)}"
+        if secret := next((own for own in private if _holds(text, own)), None):
+            yield f"holds {_hidden(secret)}"
             return
 
 
-def _places(text: str) -> Iterator[str]:
+def _path_values(text: str) -> Iterator[str]:
     """The values of a JSON file that are absolute paths, such as where a base model was."""
     left: list[Any] = []
     with suppress(ValueError):
         left.append(json.loads(text))
     while left:
         value = left.pop()
-        if isinstance(value, str) and _PLACE.fullmatch(value):
+        if isinstance(value, str) and _PATH.fullmatch(value):
             yield value
         elif isinstance(value, dict | list):
             left += value.values() if isinstance(value, dict) else value
 
 
-def _holds(text: str, found: str) -> bool:
+def _holds(text: str, part: str) -> bool:
     """Whether a text is there as a whole: `/root` is not in `/rooted`, and a Windows path is written twice over."""
-    return re.search(rf"(?<![\w.-]){re.escape(found)}(?![\w-])", text.replace("\\\\", "\\")) is not None
+    return re.search(rf"(?<![\w.-]){re.escape(part)}(?![\w-])", text.replace("\\\\", "\\")) is not None
 
 
-def _hidden(found: str) -> str:
+def _hidden(secret: str) -> str:
     """How something private is called: a place as it is, for the user to look for; a secret not at all."""
-    if os.path.isabs(found):
-        return f"the place {found} of this machine"
-    return "the name of this machine" if found == socket.gethostname() else "the token of the hub"
+    if os.path.isabs(secret):
+        return f"the place {secret} of this machine"
+    return "the name of this machine" if secret == socket.gethostname() else "the token of the hub"
 
 
 def _source(loader: str, source: str) -> str:
@@ -147,19 +147,19 @@ def _source(loader: str, source: str) -> str:
 def _cut(text: str) -> str:
     if not any(sign in text for sign in "/\\~"):
         return text
-    text = _ADDRESS.sub(lambda found: _without_host(found[0]), text)
+    text = _ADDRESS.sub(lambda match: _without_host(match[0]), text)
     head, colon, rest = text.partition(":")
-    if colon and head.replace("-", "").isalnum() and len(head) > 1 and _is_place(rest):
+    if colon and head.replace("-", "").isalnum() and len(head) > 1 and _is_path(rest):
         return f"{head}:{_last(rest)}"
-    if _is_place(text):
+    if _is_path(text):
         return _last(text)
-    text = _REMOTE.sub(lambda found: _last(found[1]), text)
-    for places in (_RELATIVE, _PLACE):
-        text = places.sub(lambda found: _last(found[0]), text)
+    text = _REMOTE.sub(lambda match: _last(match[1]), text)
+    for pattern in (_RELATIVE, _PATH):
+        text = pattern.sub(lambda match: _last(match[0]), text)
     return text
 
 
-def _is_place(text: str) -> bool:
+def _is_path(text: str) -> bool:
     if text.startswith("//"):
         return False
     if text.startswith(("/", "~", "./", "../", "\\\\")) or re.match(r"[A-Za-z]:[/\\]", text):
@@ -176,9 +176,9 @@ def _without_host(address: str) -> str:
     return f"{scheme}://.../{_last(path)}" if path else f"{scheme}://..."
 
 
-def _last(place: str) -> str:
+def _last(path: str) -> str:
     """The last part of a path, unless it is the name of the user's own folder."""
-    name = re.split(r"[/\\]", place.rstrip("/\\"))[-1]
+    name = re.split(r"[/\\]", path.rstrip("/\\"))[-1]
     own = {"", "~", ".", "..", Path.home().name}
     with suppress(OSError, KeyError, ImportError):
         own.add(getpass.getuser())

@@ -41,10 +41,12 @@ def push(
     chosen = wanted if isinstance(wanted, Wanted) else Wanted(wanted)
     with TemporaryDirectory() as scratch:
         upload = prepare(Path(what), repo, chosen, usual_store(store), Path(scratch))
-        found = planned(upload, repo, public, None, message)
-        if found.opens and not public and not found.idle:
-            raise UsageError(f"{found.repository.name} is public: everybody reads what is pushed; say public=True")
-        return found.send()
+        planned_push = planned(upload, repo, public, None, message)
+        if planned_push.opens and not public and not planned_push.idle:
+            raise UsageError(
+                f"{planned_push.repository.name} is public: everybody reads what is pushed; say public=True"
+            )
+        return planned_push.send()
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ class Push:
         there = self.repository
         if self.idle:
             return Pushed(there.address, there.commit, 0)
-        message = self.message or f"{self.upload.kind.capitalize()} pushed with hardneg"
+        message = self.message or f"{self.upload.upload_type.capitalize()} pushed with hardneg"
         commit = send(there, self.changes, message, self.public, bars)
         return Pushed(there.address, commit, len(self.changes.sent), self.public and not there.public)
 

@@ -26,13 +26,13 @@ def model_files(folder: Path, notes: list[str]) -> list[HubFile]:
         ModelError: there are no weights but in a pickle.
         DataError: a link leads out of the folder.
     """
-    places = {folder, *module_folders(folder)}
-    found = [path for path in _files(folder) if path.parent in places]
-    safe = {path.parent for path in found if path.suffix == _SAFE}
-    for path in found:
+    folders = {folder, *module_folders(folder)}
+    paths = [path for path in _files(folder) if path.parent in folders]
+    safe = {path.parent for path in paths if path.suffix == _SAFE}
+    for path in paths:
         if path.suffix in PICKLES and path.parent not in safe:
             raise ModelError(f"{path}: is a pickle, which may hold code: save the model with safetensors, then push it")
-    taken = [path for path in found if any(fnmatch(path.name, pattern) for pattern in HUB_FILES)]
+    taken = [path for path in paths if any(fnmatch(path.name, pattern) for pattern in HUB_FILES)]
     if not any(path.suffix == _SAFE for path in taken):
         raise ModelError(f"{folder}: no weights in safetensors there: give the folder of a model")
     return _taken(folder, taken, notes)
@@ -69,8 +69,8 @@ def some_files(folder: Path, patterns: Iterable[str], notes: list[str]) -> list[
     Raises:
         DataError: a link leads out of the folder.
     """
-    found = [path for path in _files(folder) if path.suffix not in PICKLES]
-    wanted = [path for path in found if any(fnmatch(path.relative_to(folder).as_posix(), item) for item in patterns)]
+    paths = [path for path in _files(folder) if path.suffix not in PICKLES]
+    wanted = [path for path in paths if any(fnmatch(path.relative_to(folder).as_posix(), item) for item in patterns)]
     return _taken(folder, wanted, notes)
 
 
@@ -99,7 +99,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _inside(path: Path, folder: Path) -> Path:
     """The file itself. Raises DataError where a link leads out of the folder, or nowhere."""
-    found = path.resolve()
-    if not found.is_file() or not found.is_relative_to(folder.resolve()):
+    target = path.resolve()
+    if not target.is_file() or not target.is_relative_to(folder.resolve()):
         raise DataError(f"{path}: a link that leads out of {folder}: put the file itself there, then push again")
-    return found
+    return target

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.doors.hub.cards import listed
-from hardneg.doors.hub.privacy import without_places
+from hardneg.doors.hub.privacy import without_paths
 from hardneg.records.layout import INDEX_FOLDER, MODEL_FOLDER
 from hardneg.store.artifacts import MANIFEST, Artifact, Store
 
 
 @dataclass(frozen=True)
-class StoredThing:
+class PushedFolder:
     """folder: of the model, the index or the negatives. part: its place in the artifact, which is None if unknown."""
 
     folder: Path
@@ -20,25 +20,25 @@ class StoredThing:
     part: str = "."
 
     @classmethod
-    def at(cls, place: Path) -> "StoredThing":
+    def at(cls, path: Path) -> "PushedFolder":
         """What lies at a place: an artifact of a store, its model or index, its file; or a folder of no store.
 
         Raises:
             ArtifactError: the artifact is damaged.
         """
-        if (place / MANIFEST).is_file():
-            parts = [name for name in (MODEL_FOLDER, INDEX_FOLDER) if (place / name).is_dir()]
-            return cls(place.joinpath(*parts[:1]), _artifact(place), parts[0] if parts else ".")
-        if (place.parent / MANIFEST).is_file():
-            return cls(place, _artifact(place.parent), place.name if place.is_dir() else ".")
-        return cls(place)
+        if (path / MANIFEST).is_file():
+            parts = [name for name in (MODEL_FOLDER, INDEX_FOLDER) if (path / name).is_dir()]
+            return cls(path.joinpath(*parts[:1]), _artifact(path), parts[0] if parts else ".")
+        if (path.parent / MANIFEST).is_file():
+            return cls(path, _artifact(path.parent), path.name if path.is_dir() else ".")
+        return cls(path)
 
     @property
-    def told(self) -> list[str]:
+    def origin_paragraphs(self) -> list[str]:
         """Paragraphs of a card with what its manifest tells; none without one."""
         if self.artifact is None:
             return []
-        origin: dict[str, Any] = without_places(self.artifact.origin)
+        origin: dict[str, Any] = without_paths(self.artifact.origin)
         plugins = {
             field.capitalize(): f"`{plugin['name']}` with `{json.dumps(plugin.get('options', {}))}`"
             for field, plugin in dict(origin.get("plugins", {})).items()

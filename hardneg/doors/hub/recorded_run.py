@@ -1,6 +1,7 @@
 """What a run folder tells of what lies in it: which stage made it, of what, by which options, and how good it is."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from hardneg.doors.hub.privacy import dataset_name, without_places
+from hardneg.doors.hub.privacy import dataset_name, without_paths
 from hardneg.doors.hub.pushable_files import listed_files
 from hardneg.doors.hub.upload import HubFile
 from hardneg.evaluation.intervals import interval_of
@@ -60,8 +61,10 @@ class RecordedRun:
             ) from None
         except (yaml.YAMLError, ValueError, TypeError, KeyError):
             raise DataError(f"{path}: damaged: run the recipe again") from None
-        lock = {**lock, "keys": keys, "tree": tree}
-        return cls(folder, lock, _recipe(tree, str(lock.get("recipe", "")), str(lock.get("preset", ""))))
+        lock, recipe = {**lock, "keys": keys, "tree": tree}, None
+        with suppress(HardnegError):
+            recipe = check_recipe(tree, Path(f"{lock.get('recipe', '')}.yaml"), str(lock.get("preset", "")))
+        return cls(folder, lock, recipe)
 
     @property
     def dataset(self) -> str:
@@ -82,7 +85,7 @@ class RecordedRun:
 
     def shown_lock(self) -> str:
         """The lock file as it may be shown: places of this machine are cut to names."""
-        tree = {**without_places(self.lock["tree"]), DATASET: dataset_name(self.lock["tree"].get(DATASET, ""))}
+        tree = {**without_paths(self.lock["tree"]), DATASET: dataset_name(self.lock["tree"].get(DATASET, ""))}
         return yaml.safe_dump({**self.lock, "tree": tree}, sort_keys=False, allow_unicode=True)
 
     def key(self, stage: str) -> str:
@@ -94,16 +97,16 @@ class RecordedRun:
         key = self.key(stage)
         return store.find(key) if key.isalnum() else None
 
-    def stages(self, kind: str) -> list[str]:
+    def stages(self, output_type: str) -> list[str]:
         """The stages that make a kind, in the recipe's order."""
-        return [name for name, spec in self._stages.items() if spec.kind == kind]
+        return [name for name, spec in self._stages.items() if spec.kind == output_type]
 
-    def output(self, kind: str) -> str | None:
+    def output(self, output_type: str) -> str | None:
         """The stage whose model or index the folder holds."""
-        return self.recipe.outputs.get(kind) if self.recipe else None
+        return self.recipe.outputs.get(output_type) if self.recipe else None
 
     def compared_files(
-        self, kind: str, folder: Path, store: Store, notes: list[str], changed: Iterable[str] = ()
+        self, output_type: str, folder: Path, store: Store, notes: list[str], changed: Iterable[str] = ()
     ) -> list[HubFile] | None:
         """The files of its model or index, each as it was made; None, and a note, where the store has none of it.
 
@@ -113,10 +116,10 @@ class RecordedRun:
             ArtifactError: one is missing, or not as it was made.
             DataError: one is a pickle, or a link that leads out of the folder.
         """
-        stage = self.output(kind)
-        made = self.artifact(stage, store) if stage else None
-        if stage and made:
-            return listed_files(folder, made, self.part(stage, kind), notes, changed)
+        stage = self.output(output_type)
+        artifact = self.artifact(stage, store) if stage else None
+        if stage and artifact:
+            return listed_files(folder, artifact, self.part(stage, output_type), notes, changed)
         notes.append(f"its files are not compared with a manifest: the store {store.root} has none of it")
         return None
 
@@ -124,14 +127,14 @@ class RecordedRun:
         """The queries' split that a stage works on."""
         return str(getattr(self._stages[stage], "split", "train"))
 
-    def part(self, stage: str, kind: str) -> str:
+    def part(self, stage: str, output_type: str) -> str:
         """The folder of a model or an index in the artifact of its stage."""
-        return str(self._stages[stage].parts.get(kind, "."))
+        return str(self._stages[stage].parts.get(output_type, "."))
 
-    def references(self, stage: str, kind: str) -> list[str]:
+    def references(self, stage: str, output_type: str) -> list[str]:
         """The stages that a stage names and that make this kind."""
         spec = self._stages.get(stage)
-        named = [target for _, target, need in spec.references() if kind in need.artifact_types] if spec else []
+        named = [target for _, target, need in spec.references() if output_type in need.artifact_types] if spec else []
         return [target for target in dict.fromkeys(named) if target in self._stages or target == START]
 
     def query_model(self, index: str) -> str | None:
@@ -162,9 +165,9 @@ class RecordedRun:
     @property
     def _evaluation(self) -> Evaluate | None:
         """The stage whose systems are those of the published metrics."""
-        found = (self._stages[stage] for stage in self.stages("metrics"))
+        stages = (self._stages[stage] for stage in self.stages("metrics"))
         systems = list(self._metrics.results) if self._metrics else None
-        return next((spec for spec in found if isinstance(spec, Evaluate) and list(spec.runs) == systems), None)
+        return next((spec for spec in stages if isinstance(spec, Evaluate) and list(spec.runs) == systems), None)
 
     def systems(self) -> dict[str, dict[str, float]]:
         """All means, by system and metric."""
@@ -186,15 +189,8 @@ class RecordedRun:
         return self.recipe.stages if self.recipe else {}
 
 
-def _recipe(tree: Mapping[str, Any], name: str, preset: str) -> Recipe | None:
-    try:
-        return check_recipe(tree, Path(f"{name}.yaml"), preset)
-    except HardnegError:
-        return None
-
-
 def _row(system: str, split: str, scores: Scores) -> MeasuredModel:
-    found = {metric: interval_of(values) for metric, values in scores.items()}
-    intervals = {metric: (item.low, item.high) for metric, item in found.items() if item}
+    estimates = {metric: interval_of(values) for metric, values in scores.items()}
+    intervals = {metric: (item.low, item.high) for metric, item in estimates.items() if item}
     queries = max((len(values) for values in scores.values()), default=0)
     return MeasuredModel(system, split, queries, means(scores), intervals)

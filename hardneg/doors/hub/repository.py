@@ -67,7 +67,7 @@ class Changes:
         return (*self.new, *self.changed)
 
 
-def look(name: str, kind: str, revision: str | None) -> Repository:
+def look(name: str, repo_type: str, revision: str | None) -> Repository:
     """Finds a repository, under the user's own name where none is given.
 
     Raises:
@@ -78,58 +78,48 @@ def look(name: str, kind: str, revision: str | None) -> Repository:
     with explained(name):
         user = client.whoami()["name"]
         name = name if "/" in name else f"{user}/{name}"
-        return _found(client, name, kind, branch)
+        return _described(client, name, repo_type, branch)
 
 
 def check_name(name: str, option: str = "--repo") -> None:
     """Refuses what cannot be a repository's name. Raises UsageError."""
     if not HUB_ID.fullmatch(name) or len(name) > _LONGEST or re.search(r"--|\.\.|\.git$|[-.](?:/|$)", name):
-        told = f"letters, digits, `-`, `_` and `.`, at most {_LONGEST}, such as org/name"
-        raise UsageError(f"{option} {name!r}: no repository may be called that: give {told}")
+        rule = f"letters, digits, `-`, `_` and `.`, at most {_LONGEST}, such as org/name"
+        raise UsageError(f"{option} {name!r}: no repository may be called that: give {rule}")
 
 
-def _found(client: "HfApi", name: str, kind: str, branch: str) -> Repository:
+def _described(client: "HfApi", name: str, repo_type: str, branch: str) -> Repository:
     from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
+    from huggingface_hub.hf_api import RepoFile
 
     try:
-        info: Any = client.repo_info(name, repo_type=kind)
+        info: Any = client.repo_info(name, repo_type=repo_type)
     except RepositoryNotFoundError:
-        return Repository(name, kind, branch)
+        return Repository(name, repo_type, branch)
     public = not info.private
     try:
-        at: Any = info if branch == MAIN else client.repo_info(name, repo_type=kind, revision=branch)
+        at: Any = info if branch == MAIN else client.repo_info(name, repo_type=repo_type, revision=branch)
     except RevisionNotFoundError:
         at = None
     commit = str((at or info).sha)
-    files = dict(_tree(client, name, kind, commit))
-    return Repository(name, kind, branch, commit, public, at is None, files)
-
-
-def _tree(client: "HfApi", name: str, kind: str, commit: str) -> Iterator[tuple[str, str]]:
-    from huggingface_hub.hf_api import RepoFile
-
-    for entry in client.list_repo_tree(name, repo_type=kind, revision=commit, recursive=True):
-        if isinstance(entry, RepoFile):
-            yield entry.path, entry.lfs.sha256 if entry.lfs else entry.blob_id
+    tree = client.list_repo_tree(name, repo_type=repo_type, revision=commit, recursive=True)
+    entries = [entry for entry in tree if isinstance(entry, RepoFile)]
+    files = {entry.path: entry.lfs.sha256 if entry.lfs else entry.blob_id for entry in entries}
+    return Repository(name, repo_type, branch, commit, public, at is None, files)
 
 
 def changes(upload: Upload, repository: Repository) -> Changes:
-    """What would be committed; reads the files that the repository has under the same places."""
+    """What would be committed; reads the files that the repository has under the same paths."""
     there = repository.files
-    new = tuple(file for file in upload.files if file.place not in there)
-    known = [file for file in upload.files if file.place in there]
-    same = tuple(file for file in known if there[file.place] == _name_of(file, there[file.place]))
-    changed = tuple(file for file in known if file not in same)
-    own = {file.place for file in upload.files} | {".gitattributes"}
-    return Changes(new, changed, same, tuple(place for place in there if place not in own))
+    new = tuple(file for file in upload.files if file.path not in there)
+    known = [(file, there[file.path]) for file in upload.files if file.path in there]
+    same = tuple(file for file, name in known if name == (file.sha256 if len(name) == 64 else file.blob))
+    changed = tuple(file for file, _ in known if file not in same)
+    own = {file.path for file in upload.files} | {".gitattributes"}
+    return Changes(new, changed, same, tuple(path for path in there if path not in own))
 
 
-def _name_of(file: HubFile, there: str) -> str:
-    """The name of a file's bytes of the same kind as the one that the hub has."""
-    return file.sha256 if len(there) == 64 else file.blob
-
-
-def send(repository: Repository, found: Changes, message: str, public: bool, bars: bool) -> str:
+def send(repository: Repository, planned: Changes, message: str, public: bool, bars: bool) -> str:
     """Makes the repository if need be, uploads, commits once; a public one is opened last. Returns the commit.
 
     What large files were sent before a push was stopped is not sent again. bars: the hub's client shows its own.
@@ -139,31 +129,27 @@ def send(repository: Repository, found: Changes, message: str, public: bool, bar
     """
     client = _client()
     with explained(repository.name), _quiet(bars):
-        parent = repository.commit or _made(client, repository)
+        if not (parent := repository.commit):
+            client.create_repo(repository.name, repo_type=repository.type, private=True, exist_ok=False)
+            parent = str(client.repo_info(repository.name, repo_type=repository.type).sha)
         if repository.revision != MAIN and (repository.missing_branch or not repository.exists):
             client.create_branch(
                 repository.name, branch=repository.revision, revision=parent, repo_type=repository.type, exist_ok=True
             )
         commit = parent
-        if found.sent:
-            commit = _committed(client, repository, found, message, parent)
+        if planned.sent:
+            commit = _committed(client, repository, planned, message, parent)
         if public and not repository.public:
             client.update_repo_settings(repository.name, private=False, repo_type=repository.type)
         return commit
 
 
-def _made(client: "HfApi", repository: Repository) -> str:
-    """Makes it, for nobody else to see, and gives the commit that it begins with."""
-    client.create_repo(repository.name, repo_type=repository.type, private=True, exist_ok=False)
-    return str(client.repo_info(repository.name, repo_type=repository.type).sha)
-
-
-def _committed(client: "HfApi", repository: Repository, found: Changes, message: str, parent: str) -> str:
+def _committed(client: "HfApi", repository: Repository, planned: Changes, message: str, parent: str) -> str:
     from huggingface_hub import CommitOperationAdd
 
-    added = [CommitOperationAdd(file.place, file.source) for file in found.sent]
+    added = [CommitOperationAdd(file.path, file.source) for file in planned.sent]
     with _transfer(client, repository):
-        made: Any = client.create_commit(
+        commit: Any = client.create_commit(
             repository.name,
             added,
             commit_message=message,
@@ -171,7 +157,7 @@ def _committed(client: "HfApi", repository: Repository, found: Changes, message:
             revision=repository.revision,
             parent_commit=parent,
         )
-    return str(made.oid)
+    return str(commit.oid)
 
 
 @contextmanager

@@ -21,34 +21,34 @@ def runs_upload(run: RecordedRun, repo: str, store: Store) -> Upload:
     """
     notes: list[str] = []
     files = some_files(run.folder, _PATTERNS, [])
-    if not any(file.place.startswith("runs/") for file in files):
+    if not any(file.path.startswith("runs/") for file in files):
         raise UsageError(f"{run.folder}: no runs there: say --what model, index or negatives")
-    unknown = [file.place for file in files if not _as_made(file, run, store)]
+    unknown = [file.path for file in files if not _is_unchanged(file, run, store)]
     if unknown:
         notes.append(f"not compared with a manifest, which the store {store.root} has not: {', '.join(unknown[:5])}")
-    card = _card(run, repo, [file.place for file in files])
+    card = _card(run, repo, [file.path for file in files])
     own = [HubFile(CARD, card.encode()), HubFile(LOCK, run.shown_lock().encode())]
     return Upload("runs", in_order([*own, *files]), tuple(notes))
 
 
-def _as_made(file: HubFile, run: RecordedRun, store: Store) -> bool:
+def _is_unchanged(file: HubFile, run: RecordedRun, store: Store) -> bool:
     """Whether a run is what its stage made; False where that is not known."""
-    stage = file.place.removeprefix("runs/").removesuffix(".trec.gz")
-    made = run.artifact(stage, store)
-    if file.place == METRICS:
+    stage = file.path.removeprefix("runs/").removesuffix(".trec.gz")
+    artifact = run.artifact(stage, store)
+    if file.path == METRICS:
         return True
-    if made is None or isinstance(file.source, bytes):
+    if artifact is None or isinstance(file.source, bytes):
         return False
-    if made.files.get(RUN) and file_digest(file.source) != made.files[RUN]:
+    if artifact.files.get(RUN) and file_digest(file.source) != artifact.files[RUN]:
         raise ArtifactError(f"{file.source}: is not as it was made: run the recipe again")
     return True
 
 
-def _card(run: RecordedRun, repo: str, places: list[str]) -> str:
+def _card(run: RecordedRun, repo: str, paths: list[str]) -> str:
     from huggingface_hub import DatasetCardData
 
     data = DatasetCardData(pretty_name=repo.rpartition("/")[2], tags=["retrieval", "trec", "hardneg"], viewer=False)
-    runs = [place for place in places if place.startswith("runs/")]
+    runs = [path for path in paths if path.startswith("runs/")]
     facts = {"Dataset": f"`{run.dataset}`", "Recipe": f"`{run.lock.get('recipe', '')}`", "Runs": len(runs)}
     use = f"""\
 ```python

@@ -14,7 +14,7 @@ _CHUNK = 1 << 22
 class HubFile:
     """One file. place: its path in the repository. source: where its bytes are, or the bytes."""
 
-    place: str
+    path: str
     source: Path | bytes
 
     @cached_property
@@ -58,19 +58,19 @@ class Upload:
     files: the card first.
     """
 
-    kind: str
+    upload_type: str
     files: tuple[HubFile, ...]
     notes: tuple[str, ...] = ()
 
     @property
     def repo_type(self) -> str:
         """The hub's word for the kind of repository."""
-        return "model" if self.kind in ("model", "reranker") else "dataset"
+        return "model" if self.upload_type in ("model", "reranker") else "dataset"
 
     @property
     def card(self) -> str:
         """The text of its card."""
-        return next(file for file in self.files if file.place == CARD).read().decode()
+        return next(file for file in self.files if file.path == CARD).read().decode()
 
     @property
     def size(self) -> int:
@@ -80,4 +80,4 @@ class Upload:
 
 def in_order(files: Iterable[HubFile]) -> tuple[HubFile, ...]:
     """The files by their places, the card first."""
-    return tuple(sorted(files, key=lambda file: (file.place != CARD, file.place)))
+    return tuple(sorted(files, key=lambda file: (file.path != CARD, file.path)))

@@ -27,13 +27,13 @@ def listed_rows(
     lists = [list(dict.fromkeys(top_ranked.get(query_id) or ())) for query_id in query_ids]
     if lacking := next((doc_id for listed in lists for doc_id in listed if doc_id not in rows), None):
         raise DataError(f"the task lists document {lacking!r}, and its corpus has none of this id")
-    given = np.full((len(lists), max(map(len, lists), default=0)), -1, np.int64)
-    for place, listed in enumerate(lists):
-        given[place, : len(listed)] = [rows[doc_id] for doc_id in listed]
-    return given
+    candidates = np.full((len(lists), max(map(len, lists), default=0)), -1, np.int64)
+    for row, listed in enumerate(lists):
+        candidates[row, : len(listed)] = [rows[doc_id] for doc_id in listed]
+    return candidates
 
 
-def rank_by_texts(searcher: "Searcher", texts: Sequence[str], given: NDArray[np.int64], documents: int) -> Hits:
+def rank_by_texts(searcher: "Searcher", texts: Sequence[str], candidates: NDArray[np.int64], documents: int) -> Hits:
     """All listed documents by their scores in an index of texts; 0 where one shares no word with its query.
 
     Args:
@@ -42,12 +42,12 @@ def rank_by_texts(searcher: "Searcher", texts: Sequence[str], given: NDArray[np.
         given: int64 [Q, C], as `listed_rows` gives them.
         documents: how many the index has.
     """
-    scores = np.full(given.shape, -np.inf, np.float32)
+    scores = np.full(candidates.shape, -np.inf, np.float32)
     step = max(1, _HELD // max(1, documents))
     for start in range(0, len(texts), step):
         hits = searcher.search(list(texts[start : start + step]), documents)
-        for place, (rows, found) in enumerate(zip(hits.rows, hits.scores, strict=True), start):
+        for query, (rows, values) in enumerate(zip(hits.rows, hits.scores, strict=True), start):
             known = np.zeros(documents + 1, np.float32)  # the last one is that of the padding
-            known[rows] = found
-            scores[place] = np.where(given[place] < 0, -np.inf, known[given[place]])
-    return in_order(given, scores)
+            known[rows] = values
+            scores[query] = np.where(candidates[query] < 0, -np.inf, known[candidates[query]])
+    return in_order(candidates, scores)

@@ -58,8 +58,8 @@ def _split_data(collection: StoredCollection, split: str) -> Mapping[str, Any]:
     from datasets.table import InMemoryTable
 
     corpus = pa.Table.from_batches(collection.corpus.batches).rename_columns(["id", "title", "text"])
-    asked = list(collection.queries(split))
-    queries = {"id": [query_id for query_id, _ in asked], "text": [text for _, text in asked]}
+    rows = list(collection.queries(split))
+    queries = {"id": [query_id for query_id, _ in rows], "text": [text for _, text in rows]}
     qrels = {query_id: dict(judged) for query_id, judged in collection.qrels(split).items() if judged}
     return {
         "corpus": Dataset(InMemoryTable(corpus)),

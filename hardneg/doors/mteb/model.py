@@ -47,22 +47,24 @@ def mteb_model(
     require_mteb()
     if not isinstance(model, str | Path) or not str(model):
         raise ModelError(f"mteb_model: model must be a folder, a hub id or an index of texts, not {model!r:.80}")
-    place, chosen = Workplace.of(where), _index(index)
-    system = TaskSystem.named(str(model), chosen, tuple(place.settings))
+    workplace, chosen = Workplace.of(where), _index(index)
+    system = TaskSystem.named(str(model), chosen, tuple(workplace.settings))
     if system.model is None and chosen is not None:
         raise UsageError(f"mteb_model: {model} is an index itself: leave index out")
-    made = TaskSearcher(system, place)
-    made.mteb_model_meta  # noqa: B018 - what is not there is told now
-    return made
+    searcher = TaskSearcher(system, workplace)
+    searcher.mteb_model_meta  # noqa: B018 - what is not there is told now
+    return searcher
 
 
-def _index(given: object) -> PluginSetting | None:
-    if given is None:
+def _index(argument: object) -> PluginSetting | None:
+    if argument is None:
         return None
-    options = {"name": given} if isinstance(given, str) else dict(given) if isinstance(given, Mapping) else {}
+    options = (
+        {"name": argument} if isinstance(argument, str) else dict(argument) if isinstance(argument, Mapping) else {}
+    )
     name = options.pop("name", None)
     if not isinstance(name, str) or not name:
-        raise UsageError(f"mteb_model: index must be a name, or a dict of options with a name, not {given!r:.80}")
+        raise UsageError(f"mteb_model: index must be a name, or a dict of options with a name, not {argument!r:.80}")
     return PluginSetting(name, options)
 
 
@@ -92,7 +94,7 @@ class TaskSearcher:
     """mteb's `SearchProtocol`: `index` takes a task's corpus, `search` its queries."""
 
     system: TaskSystem
-    place: Workplace
+    workplace: Workplace
     _indexed: _Indexed | None = None
 
     @cached_property
@@ -112,8 +114,8 @@ class TaskSearcher:
         """
         texts = TaskTexts(task_texts(corpus, task_metadata, "document"))
         plan = make_plan(self.system.recipe(task_metadata, texts))
-        with begun(self.place.store, "mteb", self.place.store.root, list(plan.keys.values())):
-            outcome = self.place.make(plan)
+        with begun(self.workplace.store, "mteb", self.workplace.store.root, list(plan.keys.values())):
+            outcome = self.workplace.make(plan)
         self._indexed = _Indexed(plan, outcome, list(corpus["id"]))
 
     def search(
@@ -138,34 +140,34 @@ class TaskSearcher:
         if (indexed := self._indexed) is None:
             raise UsageError("search: no corpus is indexed: call index first")
         query_ids, texts = list(queries["id"]), task_texts(queries, task_metadata, "query")
-        found: dict[str, dict[str, float]] = {query_id: {} for query_id in query_ids}
+        scored: dict[str, dict[str, float]] = {query_id: {} for query_id in query_ids}
         for start, hits in self._hits(indexed, query_ids, texts, (top_k, top_ranked)):
             for query_id, rows, scores in zip(query_ids[start:], hits.rows, hits.scores, strict=False):
                 best = rows[:top_k][rows[:top_k] >= 0].tolist()
-                found[query_id] = dict(zip((indexed.doc_ids[row] for row in best), scores.tolist(), strict=False))
-        return found
+                scored[query_id] = dict(zip((indexed.doc_ids[row] for row in best), scores.tolist(), strict=False))
+        return scored
 
     def _hits(
         self,
         indexed: _Indexed,
         query_ids: Sequence[str],
         texts: Sequence[str],
-        asked: tuple[int, Mapping[str, Sequence[str]] | None],
+        request: tuple[int, Mapping[str, Sequence[str]] | None],
     ) -> Iterator[tuple[int, Hits]]:
         from hardneg.indexes.kernels.candidate_scoring import rank_candidates
 
-        searcher, (top_k, top_ranked) = self._searcher(indexed), asked
+        searcher, (top_k, top_ranked) = self._searcher(indexed), request
         encode = self._encoding(indexed.plan)
         for start in range(0, len(texts), _AT_ONCE):
             wanted = encode(list(texts[start : start + _AT_ONCE]))
             if top_ranked is None:
                 yield start, searcher.search(wanted, min(top_k, len(indexed.doc_ids)))
             else:
-                given = listed_rows(query_ids[start : start + _AT_ONCE], top_ranked, indexed.rows)
+                candidates = listed_rows(query_ids[start : start + _AT_ONCE], top_ranked, indexed.rows)
                 if self.system.model is None:
-                    yield start, rank_by_texts(searcher, wanted, given, len(indexed.doc_ids))
+                    yield start, rank_by_texts(searcher, wanted, candidates, len(indexed.doc_ids))
                 else:
-                    yield start, rank_candidates(searcher, wanted, given, top_k)
+                    yield start, rank_candidates(searcher, wanted, candidates, top_k)
 
     def _encoding(self, plan: Plan) -> Any:
         """Texts of queries to what the index is searched for."""
@@ -174,10 +176,10 @@ class TaskSearcher:
         from hardneg.encoders.inference import EncodeOptions
         from hardneg.encoders.open.resolved import load_encoder
 
-        encoder = load_encoder(plan.recipe.model, self.place.device, "fp32")
+        encoder = load_encoder(plan.recipe.model, self.workplace.device, "fp32")
 
         def encode(texts: Sequence[str]) -> Encoded:
-            return encoder.encode(texts, "query", EncodeOptions(precision="fp32"), self.place.progress)
+            return encoder.encode(texts, "query", EncodeOptions(precision="fp32"), self.workplace.progress)
 
         return encode
 
@@ -186,7 +188,9 @@ class TaskSearcher:
         from hardneg.verbs.shared.context import ArtifactInput
         from hardneg.verbs.shared.inputs import open_searcher
 
-        step, made = indexed.plan.steps[self.system.last], indexed.outcome.artifacts[self.system.last]
-        source = ArtifactInput(step.name, made.key, made.path, step.spec, facts=made.facts, plugins=step.plugins)
+        step, artifact = indexed.plan.steps[self.system.last], indexed.outcome.artifacts[self.system.last]
+        source = ArtifactInput(
+            step.name, artifact.key, artifact.path, step.spec, facts=artifact.facts, plugins=step.plugins
+        )
         collection = StoredCollection.open(indexed.outcome.artifacts[DATASET].path)
-        return open_searcher(source, collection, self.place.device, self.place.progress)
+        return open_searcher(source, collection, self.workplace.device, self.workplace.progress)

@@ -29,29 +29,30 @@ def model_meta(system: "TaskSystem") -> Any:
     """
     from mteb.models import ModelMeta
 
-    told = _of_model(system) if system.model is not None else _of_texts(system)
-    found: dict[str, Any] = dict(setting.partition("=")[::2] for setting in system.settings)
-    if system.index is not None and system.model is not None:
-        found |= {"index": system.index.name, **system.index.options}
-    return ModelMeta.create_empty(told | {"experiment_kwargs": found or None, "modalities": ["text"]})
-
-
-def _of_texts(system: "TaskSystem") -> dict[str, Any]:
-    if system.index is None:
+    if system.model is not None:
+        facts = _of_model(system)
+    elif system.index is not None:
+        name = system.index.name
+        content = digest(plugin_identity(name, system.plain.plugins[INDEX, "backend"]))
+        facts = {"name": f"hardneg/{name}", "revision": content, "model_type": ["sparse"]}
+    else:
         raise ModelError("a system has a model or an index of texts: give one")
-    name = system.index.name
-    content = digest(plugin_identity(name, system.plain.plugins[INDEX, "backend"]))
-    return {"name": f"hardneg/{name}", "revision": content, "model_type": ["sparse"]}
+    settings: dict[str, Any] = dict(setting.partition("=")[::2] for setting in system.settings)
+    if system.index is not None and system.model is not None:
+        settings |= {"index": system.index.name, **system.index.options}
+    return ModelMeta.create_empty(facts | {"experiment_kwargs": settings or None, "modalities": ["text"]})
 
 
 def _of_model(system: "TaskSystem") -> dict[str, Any]:
+    from mteb.models.model_meta import ScoringFunction
+
     model = resolve(system.plain.model)
     name, revision = _name_and_revision(resolve(ModelSpec(str(system.model), system.plain.model.revision)))
     spec = model.known or model.spec
-    said = _SIMILARITIES.get(spec.similarity or "")
+    scoring = _SIMILARITIES.get(spec.similarity or "")
     form = _TYPES[model.family.form]
     shape = {"embed_dim": model.dimension, "max_tokens": spec.document_length}
-    similarity = {} if said is None else {"similarity_fn_name": _scoring(said)}
+    similarity = {} if scoring is None else {"similarity_fn_name": ScoringFunction(scoring)}
     return {"name": name, "revision": revision, "model_type": [form], **shape, **similarity}
 
 
@@ -60,14 +61,6 @@ def _name_and_revision(model: ResolvedModel) -> tuple[str, str]:
     if (commit := model.origins[0][1].commit) is not None:
         return name if "/" in name else f"hub/{name}", commit
     prefix, colon, packaged = name.partition(":")
-    return f"{prefix}/{packaged}" if colon else f"local/{_last(name)}", model.digest
-
-
-def _last(name: str) -> str:
-    return Path(name).expanduser().absolute().name or "model"
-
-
-def _scoring(name: str) -> Any:
-    from mteb.models.model_meta import ScoringFunction
-
-    return ScoringFunction(name)
+    if colon:
+        return f"{prefix}/{packaged}", model.digest
+    return f"local/{Path(name).expanduser().absolute().name or 'model'}", model.digest

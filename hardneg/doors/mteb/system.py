@@ -77,7 +77,8 @@ class TaskSystem:
         changed, problems = apply_settings({**tree, "stages": self._stages}, self.settings)
         changed = with_prompts_of(changed, problems)
         model = changed["model"]
-        if isinstance(model, Mapping) and "task" not in model and _has_task(model):
+        takes_task = isinstance(model, Mapping) and any(TASK in str(model.get(f"{side}_prompt", "")) for side in SIDES)
+        if takes_task and "task" not in model:
             changed = {**changed, "model": {**model, "task": instruction(task) if task is not None else _NONE}}
         return check_recipe(changed, Path("mteb"), earlier=problems)
 
@@ -93,12 +94,12 @@ class TaskSystem:
         if self.model is None:
             return {}
         own = _own_prompts(ModelSpec(self.model, self.plain.model.revision))
-        found = {kind: _prompt_name(own, task, kind) for kind in SIDES}
-        return {f"{kind}_prompt": {"name": name} for kind, name in found.items() if name is not None}
-
-
-def _has_task(model: Mapping[str, Any]) -> bool:
-    return any(TASK in str(model.get(f"{kind}_prompt", "")) for kind in SIDES)
+        prompts = {}
+        for side in SIDES:
+            names = (f"{task.name}-{side}", task.name, f"{task.type}-{side}", task.type)
+            if (name := next((name for name in names if name in own), None)) is not None:
+                prompts[f"{side}_prompt"] = {"name": name}
+        return prompts
 
 
 def _own_prompts(spec: ModelSpec) -> Mapping[str, str]:
@@ -108,11 +109,6 @@ def _own_prompts(spec: ModelSpec) -> Mapping[str, str]:
 
     model = resolve(spec)
     return model.contract.prompts if model.folder is not None and isinstance(model.family, FolderFamily) else {}
-
-
-def _prompt_name(own: Mapping[str, str], task: "TaskMetadata", kind: str) -> str | None:
-    names = (f"{task.name}-{kind}", task.name, f"{task.type}-{kind}", task.type)
-    return next((name for name in names if name in own), None)
 
 
 def instruction(task: "TaskMetadata") -> str:

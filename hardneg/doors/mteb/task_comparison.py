@@ -30,7 +30,7 @@ class Compared:
 
     label: str
     searcher: TaskSearcher | None = None
-    given: Path | None = None
+    folder: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -78,13 +78,13 @@ class TaskComparison:
             for row in waiting:
                 self._evaluate(task, row)
             return
-        known = all((self.output / place / _QRELS).is_file() for place, _, _ in _places(task))
-        if waiting or not known or any(row.given for row in self.rows):
+        known = all((self.output / folder / _QRELS).is_file() for folder, _, _ in _task_splits(task))
+        if waiting or not known or any(row.folder for row in self.rows):
             load_data(task)
         for row in waiting:
             self._evaluate(task, row)
-        for place, subset, split in _places(task):
-            yield place, self._split(task, (self.output / place, subset, split))
+        for folder, subset, split in _task_splits(task):
+            yield folder, self._split(task, (self.output / folder, subset, split))
         if task.data_loaded:
             task.unload_data()
 
@@ -106,11 +106,11 @@ class TaskComparison:
         """Whether all of a task is; what is of other data, or was cut off by a kill, is removed."""
         result = Path(self._cache.get_task_result_path(task.metadata.name, searcher.mteb_model_meta))
         noted = self._predictions(searcher) / task.prediction_file_name
-        found = _sound(result, None if is_mean(task) else noted, task)
-        if found is None:
+        result_of_task = _sound(result, None if is_mean(task) else noted, task)
+        if result_of_task is None:
             result.unlink(missing_ok=True)
             noted.unlink(missing_ok=True)
-        return found is not None and not found.get_missing_evaluations(task)
+        return result_of_task is not None and not result_of_task.get_missing_evaluations(task)
 
     @property
     def _cache(self) -> Any:
@@ -123,13 +123,13 @@ class TaskComparison:
         result = Path(self._cache.get_task_result_path("task", meta))
         return self.output / "predictions" / result.relative_to(self.output / "results").parent
 
-    def _split(self, task: Any, place: tuple[Path, str, str]) -> "Measured":
+    def _split(self, task: Any, location: tuple[Path, str, str]) -> "Measured":
         from hardneg.evaluation.metrics import evaluate
         from hardneg.evaluation.metrics_json import Measured, write_metrics
         from hardneg.evaluation.notes import judgement_notes, run_notes
         from hardneg.evaluation.significance import compare_all
 
-        folder, subset, split = place
+        folder, subset, split = location
         folder.mkdir(parents=True, exist_ok=True)
         if task.data_loaded:
             write_qrels(folder / _QRELS, judgements(task_qrels(task, subset, split)))
@@ -141,14 +141,14 @@ class TaskComparison:
             results[row.label] = evaluate(run, qrels, self.metrics, self.level)
             notes += run_notes(row.label, run, qrels, self.metrics)
         notes += judgement_notes(qrels, self.metrics, self.level)
-        found = Measured(results, significance_level=self.significance_level, notes=notes)
-        compared = replace(found, comparisons=compare_all(results, self.baselines)) if len(results) > 1 else found
+        measured = Measured(results, significance_level=self.significance_level, notes=notes)
+        compared = replace(measured, comparisons=compare_all(results, self.baselines)) if len(results) > 1 else measured
         write_metrics(folder / METRICS, compared)
         return compared
 
-    def _run(self, task: Any, row: Compared, place: tuple[str, str]) -> Run:
-        path = (row.given or self._predictions(row.searcher)) / task.prediction_file_name
-        subset, split = place
+    def _run(self, task: Any, row: Compared, subset_split: tuple[str, str]) -> Run:
+        path = (row.folder or self._predictions(row.searcher)) / task.prediction_file_name
+        subset, split = subset_split
         noted = read_predictions(path).get(subset, {})
         if split not in noted:
             raise DataError(f"{path}: has nothing of subset {subset}, split {split}: evaluate the model on that first")
@@ -168,16 +168,16 @@ def _sound(result: Path, predictions: Path | None, task: Any) -> Any:
     from mteb.results import TaskResult
 
     try:
-        found = TaskResult.from_disk(result)
+        task_result = TaskResult.from_disk(result)
         noted = {} if predictions is None else read_predictions(predictions)
     except (OSError, ValueError, KeyError, AttributeError, TypeError, DataError):
         return None
-    scored = [(split, each["hf_subset"]) for split, scores in found.scores.items() for each in scores]
+    scored = [(split, each["hf_subset"]) for split, scores in task_result.scores.items() for each in scores]
     known = predictions is None or all(split in noted.get(subset, {}) for split, subset in scored)
-    return found if known and found.dataset_revision == task.metadata.revision else None
+    return task_result if known and task_result.dataset_revision == task.metadata.revision else None
 
 
-def _places(task: Any) -> list[tuple[str, str, str]]:
+def _task_splits(task: Any) -> list[tuple[str, str, str]]:
     """Of each split of a task: its folder, its subset, its name."""
     name, subsets = task.metadata.name, task.hf_subsets
     return [

@@ -13,7 +13,7 @@ from hardneg.records.types import Document, Judgement, Query
 _AT_ONCE = 4096
 
 
-def task_texts(rows: Any, task_metadata: Any, kind: Side) -> Sequence[str]:
+def task_texts(rows: Any, task_metadata: Any, side: Side) -> Sequence[str]:
     """The text of each row: of a document its title and its text, of a query its text and its instruction.
 
     Args:
@@ -25,7 +25,7 @@ def task_texts(rows: Any, task_metadata: Any, kind: Side) -> Sequence[str]:
 
     if not len(rows):
         return ()
-    loader = create_dataloader(rows, task_metadata=task_metadata, prompt_type=PromptType(kind))
+    loader = create_dataloader(rows, task_metadata=task_metadata, prompt_type=PromptType(side))
     texts: Sequence[str] = loader.dataset["text"]
     return texts
 

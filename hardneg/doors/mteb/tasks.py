@@ -36,8 +36,8 @@ def _check_searched(task: Any) -> None:
 
     name = task.metadata.name
     if not isinstance(task, AbsTaskRetrieval):
-        told = f"is a task of {task.metadata.type}, which is no retrieval"
-        raise UsageError(f"task {name} {told}: name one of retrieval or reranking")
+        reason = f"is a task of {task.metadata.type}, which is no retrieval"
+        raise UsageError(f"task {name} {reason}: name one of retrieval or reranking")
     if set(task.metadata.modalities) != {"text"}:
         raise UsageError(f"task {name} is about {', '.join(task.metadata.modalities)}: name one about text alone")
 
@@ -67,8 +67,8 @@ def load_data(task: Any) -> None:
             f"task {task.metadata.name}: its data ({source}) cannot be loaded ({reason:.200}): they come from the hub, "
             "or from its cache on this machine"
         ) from error
-    places = ((subset, split) for subset in task.hf_subsets for split in task.eval_splits)
-    problems = [told for subset, split in places for told in _lacking(task.dataset, subset, split)]
+    splits = ((subset, split) for subset in task.hf_subsets for split in task.eval_splits)
+    problems = [problem for subset, split in splits for problem in _lacking(task.dataset, subset, split)]
     if problems:
         raise DataError(f"task {task.metadata.name} cannot be evaluated: {'; '.join(problems)}")
 
@@ -76,18 +76,20 @@ def load_data(task: Any) -> None:
 def _lacking(dataset: Mapping[str, Any], subset: str, split: str) -> Iterator[str]:
     """What is wrong with a split's data."""
     splits = dataset.get(subset, dataset)
-    place = split if subset == "default" else f"{subset}, {split}"
+    name = split if subset == "default" else f"{subset}, {split}"
     if split not in splits:
-        yield f"{place}: no such split, there is {', '.join(map(str, splits)) or 'none'}"
+        yield f"{name}: no such split, there is {', '.join(map(str, splits)) or 'none'}"
         return
     data, judged = splits[split], splits[split].get("relevant_docs") or {}
-    told = [(part, _lacking_rows(data.get(part))) for part in ("corpus", "queries")]
-    yield from (f"{place}: {part}: {problem}" for part, problem in told if problem)
-    grades = ((query_id, grade) for query_id, found in judged.items() for grade in found.values())
+    lacking = [(part, _lacking_rows(data.get(part))) for part in ("corpus", "queries")]
+    yield from (f"{name}: {part}: {problem}" for part, problem in lacking if problem)
+    grades = ((query_id, grade) for query_id, grades_of in judged.items() for grade in grades_of.values())
     if (wrong := next((item for item in grades if not isinstance(item[1], Integral)), None)) is not None:
-        yield f"{place}: query {wrong[0]!r} has grade {wrong[1]!r}, which is no whole number"
-    if not any(problem for _, problem in told) and not any(judged.get(query_id) for query_id in data["queries"]["id"]):
-        yield f"{place}: none of its queries is judged"
+        yield f"{name}: query {wrong[0]!r} has grade {wrong[1]!r}, which is no whole number"
+    if not any(problem for _, problem in lacking) and not any(
+        judged.get(query_id) for query_id in data["queries"]["id"]
+    ):
+        yield f"{name}: none of its queries is judged"
 
 
 def _lacking_rows(rows: Any) -> str:

@@ -54,8 +54,8 @@ def check(text: str) -> CheckedLines | None:
     lines.append("print(len(hits))" if _VECTOR not in text else "print(end='')")
     done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False)
     if done.returncode:
-        told = [line for line in done.stderr.splitlines() if line.strip()]
-        return CheckedLines(failure=told[-1].strip() if told else f"exit code {done.returncode}")
+        messages = [line for line in done.stderr.splitlines() if line.strip()]
+        return CheckedLines(failure=messages[-1].strip() if messages else f"exit code {done.returncode}")
     *_, last = done.stdout.split() or [""]
     return CheckedLines(int(last) if last else None)
 

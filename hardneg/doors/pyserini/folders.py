@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from hardneg.doors.pyserini.openings import QuerySide, opening, place_of
+from hardneg.doors.pyserini.openings import QuerySide, model_location, opening
 from hardneg.encoders.open.resolved import load_encoder, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.recipe.laid_indexes import laid_indexes
@@ -36,16 +36,16 @@ def openings(folder: Path, store: Store, named: Named) -> Iterator[tuple[str, st
         queries = QuerySide() if named.model is None else query_side(named.model)
         yield folder.name, opening(folder, named.options, queries)
         return
-    found = laid_indexes(run, store)
+    laid_out = laid_indexes(run, store)
     if run != folder:
-        found = [laid for laid in found if laid.folder == folder]
-    if not found:
+        laid_out = [laid for laid in laid_out if laid.folder == folder]
+    if not laid_out:
         raise ArtifactError(f"{folder}: none of its indexes is there: name the right store with --store")
     opened: dict[str, QuerySide] = {}
-    for laid in found:
+    for laid in laid_out:
         if laid.model is not None and repr(laid.model) not in opened:
             opened[repr(laid.model)] = query_side(laid.model)
-        queries = QuerySide(told=_OF_TEXTS) if laid.model is None else opened[repr(laid.model)]
+        queries = QuerySide(reason=_OF_TEXTS) if laid.model is None else opened[repr(laid.model)]
         options = {} if laid.backend is None else asdict(laid.backend)
         yield laid.stage, opening(laid.folder, options, queries, laid.segments)
 
@@ -56,5 +56,5 @@ def query_side(spec: ModelSpec) -> QuerySide:
 
     encoder = load_encoder(spec, "cpu", "fp32")
     if not isinstance(encoder, Encoder):
-        return QuerySide(told=f"Pyserini has no class for the model {spec.name!r}: give query vectors")
-    return QuerySide(encoder, place_of(resolve(spec, fetch=True)))
+        return QuerySide(reason=f"Pyserini has no class for the model {spec.name!r}: give query vectors")
+    return QuerySide(encoder, model_location(resolve(spec, fetch=True)))

@@ -38,19 +38,19 @@ class QuerySide:
     """What encodes the queries of an index: the opened model and where it is; or, without one, why it has none."""
 
     encoder: "Encoder | None" = None
-    place: ModelReference = field(default_factory=lambda: ModelReference(""))
-    told: str = "no model is named: name the one that encoded the index with --model"
+    location: ModelReference = field(default_factory=lambda: ModelReference(""))
+    reason: str = "no model is named: name the one that encoded the index with --model"
 
     def program(self, form: str, scale: float = 1.0) -> Program | None:
         """The lines that make an encoder of its queries; None where Pyserini has none for it."""
         if self.encoder is None or self.encoder.representation.form != form:
             return None
-        return dense_encoder(self.encoder, self.place) if form == "vectors" else sparse_encoder(self.place, scale)
+        return dense_encoder(self.encoder, self.location) if form == "vectors" else sparse_encoder(self.location, scale)
 
     @property
     def lacking(self) -> str:
         """Why there are no such lines."""
-        return self.told if self.encoder is None else self.place.lacking or "the model is not of the index's kind"
+        return self.reason if self.encoder is None else self.location.lacking or "the model is not of the index's kind"
 
 
 def form_of(folder: Path) -> str:
@@ -100,8 +100,8 @@ def _impacts(folder: Path, scale: float, queries: QuerySide) -> str:
     program = queries.program("weights", scale)
     if program is None:
         return f"# {folder}: {queries.lacking}"
-    made = f"searcher = LuceneImpactSearcher({quoted(str(folder))}, encoder, min_idf=-1)"
-    return program.then(_IMPACT, made, f"{_HITS}  # scores are {scale:g} * {scale:g} times hardneg's").text()
+    searcher = f"searcher = LuceneImpactSearcher({quoted(str(folder))}, encoder, min_idf=-1)"
+    return program.then(_IMPACT, searcher, f"{_HITS}  # scores are {scale:g} * {scale:g} times hardneg's").text()
 
 
 def _vectors(folder: Path, queries: QuerySide, segments: bool) -> str:
@@ -123,7 +123,7 @@ _OF_SEGMENTS = (
 )
 
 
-def place_of(model: ResolvedModel) -> ModelReference:
+def model_location(model: ResolvedModel) -> ModelReference:
     """Where a model is, and what its folder does not say of it."""
     spec, full, folder, family = model.spec, model.full, model.folder, model.family
     if folder is None or not isinstance(family, FolderFamily):
@@ -137,9 +137,9 @@ def place_of(model: ResolvedModel) -> ModelReference:
     others = overrides(full, model.contract)
     if not family.opens_alone(folder, others.keys()):
         plain = asdict(ModelSpec(""))
-        told = {name: value for name, value in asdict(spec).items() if value != plain[name]}
+        settings = {name: value for name, value in asdict(spec).items() if value != plain[name]}
         path = Path(spec.name).expanduser()
-        return ModelReference(name, spec={**told, "name": str(path.absolute())} if path.is_dir() else told)
+        return ModelReference(name, spec={**settings, "name": str(path.absolute())} if path.is_dir() else settings)
     options: dict[str, object] = {"prompts": {"query": full.query_prompt}} if "query_prompt" in others else {}
     options |= {"truncate_dim": full.truncate_dim} if "truncate_dim" in others else {}
     options |= {ROUNDED: {"dtype": "float32"}} if model.contract.dtype != "float32" else {}
@@ -153,5 +153,5 @@ def _added(spec: ModelSpec, full: FullSpec, others: Set[str]) -> str:
     added = [name for name in ("projection", "layer_norm", "adapter", "twins") if getattr(spec, name)]
     added += [name for name in ("pooling", "head of masked words") if name in others]
     added += ["token types"] if full.typed else []
-    told = f"{', '.join(added)}, which the folder of the model {spec.name!r} lacks"
-    return f"hardneg adds {told}: only query vectors can be given" if added else ""
+    additions = f"{', '.join(added)}, which the folder of the model {spec.name!r} lacks"
+    return f"hardneg adds {additions}: only query vectors can be given" if added else ""

@@ -31,7 +31,7 @@ from hardneg.training.examples import QueryRows
 from hardneg.training.methods.adore import Forced, label, score_batch
 
 FOLDER = "adore"
-_GIVEN = ("ranks",)
+_OFFERED = ("ranks",)
 
 
 class AdoreLoss(nn.Module):
@@ -77,17 +77,17 @@ class AdoreLoss(nn.Module):
         chosen = {**({"cut": depth} if name == "lambda" else {}), **named}
         self.settings = {"loss": name, **chosen, "depth": depth, "forced": forced}
         self._loss = configure("losses", PluginSetting(name, chosen))
-        if lacking := [part for part in needs_of(self._loss) if part not in _GIVEN]:
+        if lacking := [part for part in needs_of(self._loss) if part not in _OFFERED]:
             raise UsageError(f"AdoreLoss: loss {name} needs {', '.join(lacking)}, which it has not: take another loss")
         folder, device = Path(arguments.output_dir) / FOLDER, str(arguments.device)
-        place = Workplace(Store(folder / "store"), device)
-        recipe = RefreshRecipe(named_dataset(dataset, place.store), split=split)
-        made = execute_plan(recipe.plan(str(saved(model, folder / "model")), device, seed=0), place, ENCODED)
+        workplace = Workplace(Store(folder / "store"), device)
+        recipe = RefreshRecipe(named_dataset(dataset, workplace.store), split=split)
+        artifacts = execute_plan(recipe.plan(str(saved(model, folder / "model")), device, seed=0), workplace, ENCODED)
         barrier()  # one that finds all in the store may be done before another has read the model
         if world().first:
             shutil.rmtree(folder / "model", ignore_errors=True)
-        self._collection, self._split = StoredCollection.open(made["dataset"].path), split
-        searcher = open_store(made[ENCODED].path, ExactOptions(device=device).for_few())
+        self._collection, self._split = StoredCollection.open(artifacts["dataset"].path), split
+        searcher = open_store(artifacts[ENCODED].path, ExactOptions(device=device).for_few())
         if not isinstance(searcher, DenseSearcher):
             raise UsageError("AdoreLoss: needs one vector a text: give a SentenceTransformer")
         self._searcher = searcher
@@ -96,10 +96,10 @@ class AdoreLoss(nn.Module):
     def _queries(self) -> QueryRows:
         """All that have a positive; `known` and `owner` are those of all."""
         queries, judged = self._collection.queries(self._split), positives(self._collection.all_qrels())
-        places = [place for place, query_id in enumerate(queries.query_ids) if query_id in judged]
-        if not places:
+        rows = [row for row, query_id in enumerate(queries.query_ids) if query_id in judged]
+        if not rows:
             raise DataError(f"none of the {len(queries)} queries of split {self._split} has a positive")
-        ids, texts = ([column[place] for place in places] for column in (queries.query_ids, queries.texts))
+        ids, texts = ([column[row] for row in rows] for column in (queries.query_ids, queries.texts))
         flat = [doc_id for query_id in ids for doc_id in judged[query_id]]
         known = self._collection.corpus.known_rows(flat, "positive", "read the dataset again")
         owner = np.repeat(np.arange(len(ids)), [len(judged[query_id]) for query_id in ids])
@@ -114,21 +114,21 @@ class AdoreLoss(nn.Module):
         """The loss, a scalar; labels: int64 [B], places of the queries."""
         queries: Tensor = self.model(next(iter(sentence_features)))["sentence_embedding"].float()
         queries = nn.functional.normalize(queries) if self._cosine else queries
-        asked = self._asked(labels.cpu().numpy())
+        batch = self._batch(labels.cpu().numpy())
         lists = self._searcher.search(queries.detach().cpu().numpy(), self.depth).rows
-        listed = label(lists, asked, self._collection.corpus.content_hash, self.forced)
+        listed = label(lists, batch, self._collection.corpus.content_hash, self.forced)
         vectors = self._searcher.vectors(np.maximum(listed.rows, 0).reshape(-1))
         stored = torch.from_numpy(vectors).to(queries.device)
-        found: Tensor = self._loss(score_batch(list_products(queries, stored), listed, lists.shape[1], live=True))
-        return found
+        loss: Tensor = self._loss(score_batch(list_products(queries, stored), listed, lists.shape[1], live=True))
+        return loss
 
-    def _asked(self, places: Any) -> QueryRows:
+    def _batch(self, rows: Any) -> QueryRows:
         whole = self._queries
-        starts = np.searchsorted(whole.owner, places)
-        ends = np.searchsorted(whole.owner, places, side="right")
+        starts = np.searchsorted(whole.owner, rows)
+        ends = np.searchsorted(whole.owner, rows, side="right")
         position, owner = ranges(starts, ends)
-        ids, texts = ([column[place] for place in places] for column in (whole.query_ids, whole.texts))
-        return QueryRows(ids, texts, places, whole.known[position], owner)
+        ids, texts = ([column[row] for row in rows] for column in (whole.query_ids, whole.texts))
+        return QueryRows(ids, texts, rows, whole.known[position], owner)
 
     def get_config_dict(self) -> dict[str, Any]:
         """What the model's card says of it."""

@@ -65,24 +65,26 @@ class RefreshCallback(TrainerCallback):  # type: ignore[misc]
         if self._refresher.has(number):
             return
         if mined_at != step:
-            place = self._refresher.refreshes.folder
-            told = f"refresh {number}, which step {step + 1} is trained on, is gone, and so is the model that mined it"
-            raise TrainingError(f"{place}: {told}: resume from a checkpoint of step {mined_at}, or start afresh")
+            folder = self._refresher.refreshes.folder
+            reason = (
+                f"refresh {number}, which step {step + 1} is trained on, is gone, and so is the model that mined it"
+            )
+            raise TrainingError(f"{folder}: {reason}: resume from a checkpoint of step {mined_at}, or start afresh")
         self._make(number, step)
 
     def _make(self, number: int, step: int) -> None:
         trainer = self._trainer
         model = trainer.accelerator.unwrap_model(trainer.model)
-        told = self._refresher.refresh(model, number, step, self._oldest(step))
+        metrics = self._refresher.refresh(model, number, step, self._oldest(step))
         due = trainer.control.should_log
-        trainer.log(told)
+        trainer.log(metrics)
         trainer.control.should_log = due  # this line stands beside the step's own, not in its place
 
     def _oldest(self, step: int) -> int:
         """The first refresh that this epoch or a checkpoint may still ask for."""
         folder = Path(self._trainer.args.output_dir)
-        found = (_CHECKPOINT.fullmatch(path.name) for path in folder.glob("checkpoint-*"))
-        steps = [int(match[1]) for match in found if match]
+        matches = (_CHECKPOINT.fullmatch(path.name) for path in folder.glob("checkpoint-*"))
+        steps = [int(match[1]) for match in matches if match]
         firsts = [each - each % self._steps_an_epoch for each in steps]
         if self._schedule.every is None:
             return min([self._schedule.epoch, *(first // self._steps_an_epoch for first in firsts)])

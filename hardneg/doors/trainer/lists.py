@@ -25,18 +25,18 @@ def table_of(
     Raises:
         TrainingError: a query has no negative.
     """
-    known = {query_id: place for place, query_id in enumerate(mined.query_ids)}
+    known = {query_id: row for row, query_id in enumerate(mined.query_ids)}
     width = min(max(count, int(mined.counts.max(initial=0))), count + SPARE)
     doc_ids, sizes = mined.firsts(width)
     listed = np.full((len(sizes), width), -1, np.int64)
     listed[np.arange(width) < sizes[:, None]] = corpus.known_rows(doc_ids, "negative", "mine again")
-    places = np.array([known.get(query_id, -1) for query_id in query_ids])
-    counts = np.where(places >= 0, np.append(sizes, 0)[places], 0)
+    rows = np.array([known.get(query_id, -1) for query_id in query_ids])
+    counts = np.where(rows >= 0, np.append(sizes, 0)[rows], 0)
     if not counts.all():
         first = query_ids[int(np.argmin(counts))]
-        told = f"{counted(int((counts == 0).sum()), 'query')} without a negative, such as {first}"
-        raise TrainingError(f"{told}: take a miner that leaves more, or short='random'")
-    table = listed[places]
+        lacking = f"{counted(int((counts == 0).sum()), 'query')} without a negative, such as {first}"
+        raise TrainingError(f"{lacking}: take a miner that leaves more, or short='random'")
+    table = listed[rows]
     numbers = np.arange(count)[None, :] % counts[:, None]
     table[:, :count] = np.take_along_axis(table, numbers, axis=1)
     return table, int((counts < count).sum())
@@ -64,7 +64,7 @@ def kept_share(table: NDArray[np.int64], before: NDArray[np.int64], count: int) 
 
 def first_ones(
     table: NDArray[np.int64],
-    places: NDArray[np.int32],
+    positions: NDArray[np.int32],
     wanted: NDArray[np.int64],
     contents: NDArray[np.uint64],
     taken: NDArray[np.uint64] | None,
@@ -80,17 +80,17 @@ def first_ones(
         contents: uint64 [B, W], of the documents in the table: equal where their texts are.
         taken: uint64 [k], those of the batch's positives; None where a text may come twice.
     """
-    seen, found = set(() if taken is None else taken.tolist()), list[list[int]]()
-    for listed, texts, place, count in zip(table.tolist(), contents.tolist(), places, wanted, strict=True):
-        start = max(int(place), 0)
+    seen, rows = set(() if taken is None else taken.tolist()), list[list[int]]()
+    for listed, texts, position, count in zip(table.tolist(), contents.tolist(), positions, wanted, strict=True):
+        start = max(int(position), 0)
         order = [each for each in (*range(start, len(listed)), *range(start)) if listed[each] >= 0]
         picked = order[:count] if taken is None else _new_first(order, texts, int(count), seen)
-        found.append([listed[each] for each in picked])
-    return found
+        rows.append([listed[each] for each in picked])
+    return rows
 
 
 def _new_first(order: Sequence[int], texts: Sequence[int], count: int, seen: set[int]) -> list[int]:
-    """The first places of a list whose texts have not been seen, which then have been; others where there are none."""
+    """The first positions of a list whose texts are not in `seen`, which gets them; others where there are none."""
     picked, rest = list[int](), list[int]()
     for each in order:
         if len(picked) == count:

@@ -73,10 +73,10 @@ class RefreshRecipe:
         from hardneg.encoders.speed.fastest import usual_budget
 
         budget = usual_budget(torch.device(device))
-        found: dict[str, Any] = {ENCODED: {"stage": "encode", "tokens_per_batch": budget}}
+        stages: dict[str, Any] = {ENCODED: {"stage": "encode", "tokens_per_batch": budget}}
         if self.index is not None:
-            found[INDEXED] = {"stage": "index", "backend": dict(self.index), "vectors": ENCODED}
-        return {**found, SEARCHED: self._search(ENCODED if self.index is None else INDEXED)}
+            stages[INDEXED] = {"stage": "index", "backend": dict(self.index), "vectors": ENCODED}
+        return {**stages, SEARCHED: self._search(ENCODED if self.index is None else INDEXED)}
 
     def _search(self, index: str) -> dict[str, Any]:
         return {"stage": "search", "index": index, "split": self.split, "depth": self.depth}
@@ -95,39 +95,41 @@ class MinedRefresh:
 
     mined: "Artifact"
     facts: Mapping[str, Any]
-    made: Sequence[str]
+    keys: Sequence[str]
 
 
-def read_dataset(dataset: str, split: str, place: Workplace) -> "Artifact":
+def read_dataset(dataset: str, split: str, workplace: Workplace) -> "Artifact":
     """The stored collection, read now unless it is in the store; several processes each call this."""
-    return make_dataset(AdhocRecipe(_NAME, dataset, {MINED: mining_stage("random", split)}).plan(), place)
+    return make_dataset(AdhocRecipe(_NAME, dataset, {MINED: mining_stage("random", split)}).plan(), workplace)
 
 
-def mine_with(recipe: RefreshRecipe, plan: "Plan", place: Workplace) -> MinedRefresh | None:
+def mine_with(recipe: RefreshRecipe, plan: "Plan", workplace: Workplace) -> MinedRefresh | None:
     """What the model of a plan mines; None in all but the first of several processes.
 
     Each of them calls this, and encodes or scores a part. Candidates of a given run are scored by the first one alone.
     """
     if recipe.run is not None:
-        found = None
+        refresh = None
         if world().first:
             with _alone():
-                dataset = make_dataset(plan, place)
-                scored, _ = make_from(plan, RERANKED, dataset, {"run": recipe.run}, place)
-                negatives, facts = make_from(plan, MINED, dataset, {"runs.dense": scored.path / RUN}, place)
-                found = MinedRefresh(negatives, facts, (scored.key, negatives.key))
+                dataset = make_dataset(plan, workplace)
+                scored, _ = make_from(plan, RERANKED, dataset, {"run": recipe.run}, workplace)
+                negatives, facts = make_from(plan, MINED, dataset, {"runs.dense": scored.path / RUN}, workplace)
+                refresh = MinedRefresh(negatives, facts, (scored.key, negatives.key))
         barrier()
-        return found
-    mined = execute_plan(plan, place)[MINED]
-    made = [step.key for step in plan.dependents(RERANKED if recipe.reranks else ENCODED)]
-    return MinedRefresh(mined, mined.facts, made) if world().first else None
+        return refresh
+    mined = execute_plan(plan, workplace)[MINED]
+    keys = [step.key for step in plan.dependents(RERANKED if recipe.reranks else ENCODED)]
+    return MinedRefresh(mined, mined.facts, keys) if world().first else None
 
 
-def execute_plan(plan: "Plan", place: Workplace, until: str | None = None) -> "dict[str, Artifact]":
+def execute_plan(plan: "Plan", workplace: Workplace, until: str | None = None) -> "dict[str, Artifact]":
     """The artifacts of all steps, or of those up to one; nothing of the store is kept for them later."""
     from hardneg.recipe.execute import Watcher, execute
 
-    return dict(execute(plan, place.store, place.options(until), Watcher(progress=place.progress)).artifacts)
+    return dict(
+        execute(plan, workplace.store, workplace.options(until), Watcher(progress=workplace.progress)).artifacts
+    )
 
 
 @contextmanager

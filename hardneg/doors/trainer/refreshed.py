@@ -20,7 +20,7 @@ FOLDER = "negatives"
 _SHORT = ("random", "repeat")
 
 
-class RefreshOptionsGiven(TypedDict, total=False):
+class RefreshArguments(TypedDict, total=False):
     """What may be said of a refresh besides.
 
     filters: leave candidates out before the miner selects: their names, or dicts of their options with their `name`.
@@ -63,7 +63,7 @@ class RefreshedNegatives:
         negatives: int = 1,
         form: str = "n-tuple",
         miner: str | Mapping[str, Any] = "topk",
-        **given: Unpack[RefreshOptionsGiven],
+        **options: Unpack[RefreshArguments],
     ) -> None:
         """Says what is mined, and when; nothing is read yet.
 
@@ -74,13 +74,13 @@ class RefreshedNegatives:
             negatives: how many each query has at a time.
             form: `n-tuple`, `triplet`, `labeled-pair` or `labeled-list`: the columns of the rows.
             miner: one of `hardneg plugins list miners`, or a dict of its options with its `name`.
-            given: `RefreshOptionsGiven`.
+            options: `RefreshArguments`.
 
         Raises:
             UsageError: an option is unknown or makes no sense.
         """
-        _check(every, negatives, given)
-        self._dataset, self._arguments, self._given = dataset, arguments, given
+        _check(every, negatives, options)
+        self._dataset, self._arguments, self._options = dataset, arguments, options
         self._every, self._negatives, self._form = every, negatives, form
         self._miner = plugin_setting("miner", miner)
         self.folder = Path(arguments.output_dir) / FOLDER
@@ -94,7 +94,7 @@ class RefreshedNegatives:
         from hardneg.training.refresh.folder import RefreshFolder
 
         split = self.recipe.split
-        read = read_dataset(self.recipe.dataset, split, self.place)
+        read = read_dataset(self.recipe.dataset, split, self.workplace)
         collection = StoredCollection.open(read.path)
         plan = plan_rows(collection, split, self._form, self._negatives)
         rows = RefreshedRows.of(plan, collection.corpus, RefreshFolder(self.folder))
@@ -102,27 +102,27 @@ class RefreshedNegatives:
         return rows
 
     @cached_property
-    def place(self) -> Workplace:
+    def workplace(self) -> Workplace:
         """Where what is encoded and found lies, and where it is made: as the trainer's arguments say."""
         device = str(self._arguments.device)  # by this the processes that a launcher started have met
-        return Workplace(usual_store(self._given.get("store", self.folder / "store")), device, self._arguments.seed)
+        return Workplace(usual_store(self._options.get("store", self.folder / "store")), device, self._arguments.seed)
 
     @cached_property
     def recipe(self) -> RefreshRecipe:
         """What every refresh does."""
-        given, store = self._given, self.place.store
-        index = given.get("index")
+        options, store = self._options, self.workplace.store
+        index = options.get("index")
         return RefreshRecipe(
             dataset=named_dataset(self._dataset, store),
-            split=split_of(self._dataset, given.get("split"), "train"),
+            split=split_of(self._dataset, options.get("split"), "train"),
             miner=self._miner,
-            filters=plugin_settings("filters", given.get("filters", ())),
-            depth=given.get("depth", MINED_DEPTH),
+            filters=plugin_settings("filters", options.get("filters", ())),
+            depth=options.get("depth", MINED_DEPTH),
             index={"name": index} if isinstance(index, str) else index,
-            candidates=given.get("candidates"),
-            run=run_file(given["run"], store) if "run" in given else None,
-            fill_to=self._negatives if given.get("short", "random") == "random" else None,
-            settings=setting_texts(given.get("settings", ())),
+            candidates=options.get("candidates"),
+            run=run_file(options["run"], store) if "run" in options else None,
+            fill_to=self._negatives if options.get("short", "random") == "random" else None,
+            settings=setting_texts(options.get("settings", ())),
         )
 
     def attach(self, trainer: Any) -> None:
@@ -140,7 +140,7 @@ class RefreshedNegatives:
         schedule, rows = RefreshSchedule(self._every), self.dataset
         rows.attached = True
         trainer.get_batch_sampler = _carrying(trainer.get_batch_sampler, rows, schedule)
-        refresher = Refresher(self.recipe, rows, self.place, self._every)
+        refresher = Refresher(self.recipe, rows, self.workplace, self._every)
         trainer.add_callback(RefreshCallback(trainer, refresher, schedule))
 
     def _check_trainer(self, trainer: Any) -> None:
@@ -165,32 +165,32 @@ class RefreshedNegatives:
             raise UsageError("RefreshedNegatives.attach: " + "; ".join(problems))
 
 
-def _check(every: object, negatives: object, given: Mapping[str, Any]) -> None:
+def _check(every: object, negatives: object, options: Mapping[str, Any]) -> None:
     """Raises UsageError with all that makes no sense."""
-    known = RefreshOptionsGiven.__annotations__
-    problems = [f"{name}: no such option, there are: {', '.join(known)}" for name in given if name not in known]
-    numbers = {"every": every, "negatives": negatives, "depth": given.get("depth")}
+    known = RefreshArguments.__annotations__
+    problems = [f"{name}: no such option, there are: {', '.join(known)}" for name in options if name not in known]
+    numbers = {"every": every, "negatives": negatives, "depth": options.get("depth")}
     for name, value in numbers.items():
         if isinstance(value, bool) or not isinstance(value, int | None):
             problems.append(f"{name}: must be a whole number, not {value!r}")
         elif value is not None and value < 1:
             problems.append(f"{name}: must be 1 or above, not {value}")
-    if (short := given.get("short", "random")) not in _SHORT:
+    if (short := options.get("short", "random")) not in _SHORT:
         problems.append(f"short: {' or '.join(_SHORT)}, not {short!r}")
-    if "candidates" in given and "run" in given:
+    if "candidates" in options and "run" in options:
         problems.append("candidates: goes without run; leave one of them out")
     if problems:
         raise UsageError("RefreshedNegatives: " + "; ".join(problems))
 
 
-def _carrying(made: Any, rows: "RefreshedRows", schedule: Any) -> Any:
+def _carrying(sampler_of: Any, rows: "RefreshedRows", schedule: Any) -> Any:
     """What gives the batch sampler of training, whose indices carry their refresh; others stay as they are."""
     from hardneg.doors.trainer.schedule import CarryingBatchSampler
 
-    def get_batch_sampler(dataset: Any, *given: Any, **named: Any) -> Any:
+    def get_batch_sampler(dataset: Any, *options: Any, **named: Any) -> Any:
         if dataset is not rows:
-            return made(dataset, *given, **named)
-        held = made(rows.fixed(), *given, **named)
+            return sampler_of(dataset, *options, **named)
+        held = sampler_of(rows.fixed(), *options, **named)
         rows.distinct = "NoDuplicates" in type(held).__name__
         return CarryingBatchSampler(held, schedule, len(rows))
 

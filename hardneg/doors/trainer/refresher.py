@@ -40,7 +40,7 @@ class Refresher:
 
     recipe: RefreshRecipe
     rows: RefreshedRows
-    place: Workplace
+    workplace: Workplace
     every: int | None = None
 
     @property
@@ -83,18 +83,18 @@ class Refresher:
         began = time.monotonic()
         with _undisturbed():
             folder = saved(model, self.refreshes.folder / _MODEL)
-            plan = self.recipe.plan(str(folder), str(self.place.device), self.place.seed + number)
-            made = mine_with(self.recipe, plan, self.place)
-            told = from_first({} if made is None else self._publish(made, number, step, oldest))
+            plan = self.recipe.plan(str(folder), str(self.workplace.device), self.workplace.seed + number)
+            mined = mine_with(self.recipe, plan, self.workplace)
+            metrics = from_first({} if mined is None else self._publish(mined, number, step, oldest))
             barrier()  # one that finds all in the store may be done before another has read the model
-            for key in () if made is None else made.made:
-                self.place.store.discard(key)
+            for key in () if mined is None else mined.keys:
+                self.workplace.store.discard(key)
             if world().first:
                 shutil.rmtree(folder, ignore_errors=True)
-        return {**told, "refresh_seconds": round(time.monotonic() - began, 3)}
+        return {**metrics, "refresh_seconds": round(time.monotonic() - began, 3)}
 
-    def _publish(self, made: MinedRefresh, number: int, step: int, oldest: int) -> dict[str, float]:
-        plan, mined, facts = self.rows.plan, made.mined.path / NEGATIVES, made.facts
+    def _publish(self, refresh: MinedRefresh, number: int, step: int, oldest: int) -> dict[str, float]:
+        plan, mined, facts = self.rows.plan, refresh.mined.path / NEGATIVES, refresh.facts
         file = read_negatives(mined)
         table, repeated = table_of(file, plan.query_ids, self.rows.corpus, plan.negatives)
         folder = self.refreshes.partial(number)
@@ -117,9 +117,14 @@ class Refresher:
         """What must be the same where a run is gone on with."""
         plan, recipe = self.rows.plan, self.recipe
         of_all = {name: value for name, value in asdict(recipe).items() if name != "filters" or value}
-        told = {"form": plan.form, "negatives": plan.negatives, "seed": self.place.seed, "collection": self.rows.key}
+        rows = {
+            "form": plan.form,
+            "negatives": plan.negatives,
+            "seed": self.workplace.seed,
+            "collection": self.rows.key,
+        }
         return {
-            **told,
+            **rows,
             "every": self.every,
             "mining": digest({**of_all, "dataset": None, "run": recipe.run and file_digest(recipe.run)}),
         }

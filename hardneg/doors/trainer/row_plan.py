@@ -32,7 +32,7 @@ class RowPlan:
     texts: Sequence[str]
     query: NDArray[np.int32]
     positive: NDArray[np.int64]
-    place: NDArray[np.int32]
+    number: NDArray[np.int32]
 
     def __len__(self) -> int:
         return len(self.query)
@@ -45,14 +45,14 @@ class RowPlan:
         if self.form == "labeled-list":
             return ("anchor", "positive", "labels")
         many = self.form == "n-tuple" and self.negatives > 1
-        names = [f"negative_{place + 1}" for place in range(self.negatives)] if many else ["negative"]
+        names = [f"negative_{number + 1}" for number in range(self.negatives)] if many else ["negative"]
         return ("anchor", "positive", *names)
 
     def wanted(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """int64 [B], how many of its query's negatives each row takes."""
         if self.form in ("n-tuple", "labeled-list"):
             return np.full(len(rows), self.negatives)
-        return (self.place[rows] >= 0).astype(np.int64)
+        return (self.number[rows] >= 0).astype(np.int64)
 
     def columns_of(
         self, rows: NDArray[np.int64], negatives: Sequence[Sequence[str]], positive: Mapping[int, str]
@@ -61,8 +61,8 @@ class RowPlan:
 
         rows: int64 [B]. negatives: the texts of each row's, as many as it wants. positive: texts by row of the corpus.
         """
-        anchors = [self.texts[place] for place in self.query[rows]]
-        own = [positive.get(int(place), "") for place in self.positive[rows]]
+        anchors = [self.texts[number] for number in self.query[rows]]
+        own = [positive.get(int(number), "") for number in self.positive[rows]]
         names = self.columns
         if self.form == "labeled-pair":
             passages = [has[0] if has else text for has, text in zip(negatives, own, strict=True)]
@@ -84,15 +84,15 @@ def plan_rows(collection: StoredCollection, split: str, form: str, negatives: in
     if form not in FORMS:
         raise UsageError(f"form {form!r}: one of {', '.join(FORMS)}")
     queries, known = collection.queries(split), positives(collection.all_qrels())
-    places = [place for place, query_id in enumerate(queries.query_ids) if query_id in known]
-    if not places:
+    query_rows = [row for row, query_id in enumerate(queries.query_ids) if query_id in known]
+    if not query_rows:
         raise DataError(f"none of the {len(queries)} queries of split {split} has a positive: nothing to train on")
-    counts = np.array([len(known[queries.query_ids[place]]) for place in places])
-    flat = [doc_id for place in places for doc_id in known[queries.query_ids[place]]]
+    counts = np.array([len(known[queries.query_ids[row]]) for row in query_rows])
+    flat = [doc_id for row in query_rows for doc_id in known[queries.query_ids[row]]]
     rows = collection.corpus.known_rows(flat, "positive", "read the dataset again")
-    query, positive, place = _laid_out(form, np.arange(len(places)), counts, rows, negatives)
-    ids, texts = ([column[place] for place in places] for column in (queries.query_ids, queries.texts))
-    return RowPlan(form, negatives, ids, texts, query.astype(np.int32), positive, place.astype(np.int32))
+    query, positive, row = _laid_out(form, np.arange(len(query_rows)), counts, rows, negatives)
+    ids, texts = ([column[row] for row in query_rows] for column in (queries.query_ids, queries.texts))
+    return RowPlan(form, negatives, ids, texts, query.astype(np.int32), positive, row.astype(np.int32))
 
 
 def _laid_out(
@@ -101,13 +101,13 @@ def _laid_out(
     """Query, positive and place of each row."""
     owner = np.repeat(queries, counts)
     if form == "triplet":
-        places = np.tile(np.arange(negatives), len(owner))
-        return np.repeat(owner, negatives), np.repeat(rows, negatives), places
+        numbers = np.tile(np.arange(negatives), len(owner))
+        return np.repeat(owner, negatives), np.repeat(rows, negatives), numbers
     if form != "labeled-pair":
         return owner, rows, np.full(len(owner), -1)
     added = np.repeat(queries, negatives)
     query = np.concatenate([owner, added])
     order = np.argsort(query, kind="stable")
     positive = np.concatenate([rows, np.full(len(added), -1)])
-    places = np.concatenate([np.full(len(owner), -1), np.tile(np.arange(negatives), len(queries))])
-    return query[order], positive[order], places[order]
+    numbers = np.concatenate([np.full(len(owner), -1), np.tile(np.arange(negatives), len(queries))])
+    return query[order], positive[order], numbers[order]

@@ -50,9 +50,9 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
         known = dict(zip(*_contents(corpus, np.unique(plan.positive)), strict=True))
         rows = np.arange(len(plan))
         empty = [[""] * count for count in plan.wanted(rows)]
-        made: RefreshedRows = cls(InMemoryTable(pa.table(plan.columns_of(rows, empty, known))))
-        made.plan, made.corpus, made.refreshes = plan, corpus, refreshes
-        return made
+        dataset: RefreshedRows = cls(InMemoryTable(pa.table(plan.columns_of(rows, empty, known))))
+        dataset.plan, dataset.corpus, dataset.refreshes = plan, corpus, refreshes
+        return dataset
 
     def fixed(self) -> Dataset:
         """What no refresh changes, for batch samplers to look at: anchors, and each row's positive or label."""
@@ -66,8 +66,8 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
         rows = np.arange(len(self))[key]
         newest = self.refreshes.newest()
         table = self._placeholder if newest is None else self._table(newest.number)
-        found = self._resolved(np.atleast_1d(rows), table)
-        return {name: column[0] for name, column in found.items()} if np.ndim(rows) == 0 else found
+        columns = self._resolved(np.atleast_1d(rows), table)
+        return {name: column[0] for name, column in columns.items()} if np.ndim(rows) == 0 else columns
 
     def __iter__(self) -> Any:
         return (self[row] for row in range(len(self)))
@@ -77,8 +77,8 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
         if not self.attached:
             raise TrainingError("these rows have no negatives before their trainer mines: call attach(trainer)")
         number, rows = max(keys) // len(self), np.array(keys, np.int64) % len(self)
-        found = self._resolved(rows, self._table(number))
-        return [dict(zip(found, row, strict=True)) for row in zip(*found.values(), strict=True)]
+        columns = self._resolved(rows, self._table(number))
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     @cached_property
     def _placeholder(self) -> NDArray[np.int64]:
@@ -89,7 +89,7 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
         wanted = plan.wanted(rows)
         lists, hashes = table[plan.query[rows]], self.corpus.content_hash
         taken = hashes[positive[positive >= 0]] if self.distinct else None
-        picked = first_ones(lists, plan.place[rows], wanted, hashes[np.maximum(lists, 0)], taken)
+        picked = first_ones(lists, plan.number[rows], wanted, hashes[np.maximum(lists, 0)], taken)
         used = np.unique([*positive.tolist(), *(row for some in picked for row in some)])
         known = dict(zip(*_contents(self.corpus, used), strict=True))
         negatives = [

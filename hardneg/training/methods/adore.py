@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -44,7 +44,7 @@ class Listed:
     valid: NDArray[np.bool_]
 
 
-def label(lists: NDArray[np.int64], asked: QueryRows, content_hash: NDArray[np.uint64], forced: Forced) -> Listed:
+def label(lists: NDArray[np.int64], batch: QueryRows, content_hash: NDArray[np.uint64], forced: Forced) -> Listed:
     """Labels lists from all known positives, and adds positives to them.
 
     Args:
@@ -53,28 +53,28 @@ def label(lists: NDArray[np.int64], asked: QueryRows, content_hash: NDArray[np.u
         content_hash: uint64 [N], by row of the corpus.
         forced: `always` adds every known positive that its list lacks, `none_retrieved` only to lists without any.
     """
-    added = _added(lists, known_to(lists, asked.known, asked.owner, len(lists)), asked, forced)
+    added = _added(lists, known_to(lists, batch.known, batch.owner, len(lists)), batch, forced)
     rows = np.concatenate([lists, added], axis=1)
     there = rows >= 0
-    positive = known_to(rows, asked.known, asked.owner, len(rows))
-    copies = known_to(content_hash[np.maximum(rows, 0)], content_hash[asked.known], asked.owner, len(rows))
+    positive = known_to(rows, batch.known, batch.owner, len(rows))
+    copies = known_to(content_hash[np.maximum(rows, 0)], content_hash[batch.known], batch.owner, len(rows))
     ranks = np.where(there, np.arange(1, rows.shape[1] + 1), 0)
     return Listed(rows, ranks, positive, positive | (there & ~copies))
 
 
 def _added(
-    lists: NDArray[np.int64], positive: NDArray[np.bool_], asked: QueryRows, forced: Forced
+    lists: NDArray[np.int64], positive: NDArray[np.bool_], batch: QueryRows, forced: Forced
 ) -> NDArray[np.int64]:
     """The positives to add to each list: int64 [B, P], -1 pads."""
-    wanted = np.zeros(len(asked.known), bool)
+    wanted = np.zeros(len(batch.known), bool)
     if forced == "always":
-        wanted = ~np.any(lists[asked.owner] == asked.known[:, None], axis=1)
+        wanted = ~np.any(lists[batch.owner] == batch.known[:, None], axis=1)
     elif forced == "none_retrieved":
-        wanted = ~np.any(positive, axis=1)[asked.owner]
-    owner = asked.owner[wanted]
-    place = np.arange(len(owner)) - np.searchsorted(owner, owner)
-    added = np.full((len(lists), int(place.max(initial=-1)) + 1), -1, np.int64)
-    added[owner, place] = asked.known[wanted]
+        wanted = ~np.any(positive, axis=1)[batch.owner]
+    owner = batch.owner[wanted]
+    column = np.arange(len(owner)) - np.searchsorted(owner, owner)
+    added = np.full((len(lists), int(column.max(initial=-1)) + 1), -1, np.int64)
+    added[owner, column] = batch.known[wanted]
     return added
 
 
@@ -85,14 +85,14 @@ QUERIES_A_PASS = 16  # measured on two cores: padding costs a CPU more than a se
 class QueryBatch:
     """The queries from position `start` of the endless order on, and the features of this process's share of them."""
 
-    asked: QueryRows
+    rows: QueryRows
     features: dict[str, Tensor]
     start: int
 
     @property
     def query_ids(self) -> list[str]:
         """The ids of all of them."""
-        return self.asked.query_ids
+        return self.rows.query_ids
 
 
 @dataclass(frozen=True)
@@ -124,8 +124,8 @@ class GuidedLists:
 
     def __call__(self, batch: ScoreBatch, queries: NDArray[np.int64], listed: Listed) -> ScoreBatch:
         """The batch with them; queries: int64 [B], places among the training queries."""
-        found = self.guide.of_lists(queries, np.maximum(listed.rows, 0))
-        scores = torch.from_numpy(found).to(batch.scores.device)
+        scored = self.guide.of_lists(queries, np.maximum(listed.rows, 0))
+        scores = torch.from_numpy(scored).to(batch.scores.device)
         batch = replace(batch, guide=scores, teacher=scores)
         return batch if self.mask is None else self.mask(batch)
 
@@ -144,17 +144,12 @@ class QueryTower(nn.Module):
 
         Scores take these from here: a distributed wrapper must see all that learns come out of the forward pass.
         """
-        return self._vectors(queries), None
+        embed = partial(self._embed, side="query")
+        return in_parts(queries, QUERIES_A_PASS).through(embed) if self._cpu else embed(queries), None
 
     def trial(self) -> tuple[dict[str, Tensor]]:
         """What a short pass takes."""
         return (self._features(["a"], "query"),)
-
-    def _vectors(self, queries: dict[str, Tensor]) -> Tensor:
-        def embed(features: dict[str, Tensor]) -> Tensor:
-            return self._embed(features, "query")
-
-        return in_parts(queries, QUERIES_A_PASS).through(embed) if self._cpu else embed(queries)
 
 
 @dataclass(eq=False)
@@ -218,8 +213,8 @@ class AdoreTraining(ExampleTraining):
         """Batches of queries, tokenised one ahead."""
 
         def make(start: int) -> QueryBatch:
-            asked = self.examples.ask(start, size)
-            return QueryBatch(asked, self.encoder.features(asked.texts[own_share(size)], "query"), start)
+            rows = self.examples.ask(start, size)
+            return QueryBatch(rows, self.encoder.features(rows.texts[own_share(size)], "query"), start)
 
         with self.seconds.of("training", without=("looking",)):
             yield from ahead(make, starts)
@@ -229,20 +224,20 @@ class AdoreTraining(ExampleTraining):
         with torch.autocast(self.encoder.device.type, torch.bfloat16, enabled=half):
             vectors, weights = model(batch.features)
             searching = self._searching(vectors.detach(), batch) if self.source.live else None
-        lists = self.source.lists(batch.asked, batch.start, searching)
-        listed = label(lists, batch.asked, self.index.content_hash, self.options.forced)
+        lists = self.source.lists(batch.rows, batch.start, searching)
+        listed = label(lists, batch.rows, self.index.content_hash, self.options.forced)
         scores = self._products(gather(vectors, len(lists)), listed, weights)
-        found = score_batch(scores, listed, lists.shape[1], self.source.live)
-        return found if self.guided is None else self.guided(found, batch.asked.queries, listed)
+        scored = score_batch(scores, listed, lists.shape[1], self.source.live)
+        return scored if self.guided is None else self.guided(scored, batch.rows.queries, listed)
 
     def log_metrics(self, step: int) -> Record:
         """What the watch has to say after a step."""
         if self.watch is None or not world().first:
             return {}
         with self.seconds.of("looking"):
-            found = self.watch(step)
+            record = self.watch(step)
         self.trainable.train()
-        return found
+        return record
 
     def _searching(self, vectors: Tensor, batch: QueryBatch) -> Tensor:
         """The vectors to search with: those of the step, or those without dropout."""

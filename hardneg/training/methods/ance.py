@@ -51,7 +51,7 @@ class AnceTraining(DualEncoderTraining):
             )
         super().__init__(encoder, replace(data, negatives=None), replace(options, negatives_per_query=0), terms)
         self._data, self._options, self._refreshing = data, options, refreshing
-        self._provider, self._place = provider, provider.place
+        self._provider, self._refreshes = provider, provider.refreshes
         self._all = self.examples
         self._first = None if data.negatives is None else self._listed(data)
         self._used: tuple[int, int] | None = None
@@ -128,37 +128,41 @@ class AnceTraining(DualEncoderTraining):
 
     def _take_up(self, step: int) -> None:
         """Goes over to the newest negatives; all processes do so at the same step."""
-        told = from_first(self._newer(step) if world().first else None)
-        if told is not None:
-            self._used = (told[0], told[1])
+        newer = from_first(self._newer(step) if world().first else None)
+        if newer is not None:
+            self._used = (newer[0], newer[1])
             if not world().first:
-                self.examples = self._mined(told[0])
-            elif (share := kept_since_before(self._place, told[0], self._data.negatives)) is not None:
+                self.examples = self._mined(newer[0])
+            elif (share := kept_since_before(self._refreshes, newer[0], self._data.negatives)) is not None:
                 self._change = {"kept": round(share, 4)}
         elif self._used is None:
             if self._first is None:
-                raise TrainingError(f"{self._place.folder}: there are no negatives: remove its parent to start afresh")
+                raise TrainingError(
+                    f"{self._refreshes.folder}: there are no negatives: remove its parent to start afresh"
+                )
             self.examples = self._first
 
     def _newer(self, step: int) -> tuple[int, int] | None:
         """The number and the step of newer negatives that the first process has taken up; older ones never are."""
-        found = self._provider.newest(step)
-        if found is None or found.step <= self._seen:
+        newest = self._provider.newest(step)
+        if newest is None or newest.step <= self._seen:
             return None
         try:
-            self.examples = self._mined(found.number)
+            self.examples = self._mined(newest.number)
         except (ArtifactError, TrainingError) as error:
-            self._provider.refuse(found, error)
+            self._provider.refuse(newest, error)
             if self._used is None and self._first is None:
                 raise
-            self._seen = self._seen if isinstance(error, ArtifactError) else found.step
+            self._seen = self._seen if isinstance(error, ArtifactError) else newest.step
             return None
-        self._seen = found.step
-        return found.number, found.step
+        self._seen = newest.step
+        return newest.number, newest.step
 
     def _mined(self, number: int) -> Examples:
         """Read whole: the file may be removed, or be cut off by a fault, while it is trained on."""
-        return self._listed(replace(self._data, negatives=read_negatives(self._place.negatives(number), whole=True)))
+        return self._listed(
+            replace(self._data, negatives=read_negatives(self._refreshes.negatives(number), whole=True))
+        )
 
     def _listed(self, data: TrainingData) -> Examples:
         options = self._options

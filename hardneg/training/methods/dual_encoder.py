@@ -26,7 +26,7 @@ from hardneg.training.loop import TrainingResult, Validate, check_options, learn
 from hardneg.training.loss_terms import Cut, LossTerms
 from hardneg.training.method import ExampleTraining, Minimised, Objective
 from hardneg.training.options import TrainOptions
-from hardneg.training.scoring import GuideVectors, apart, best_segments, cut_slots, in_slots, masked
+from hardneg.training.scoring import apart, best_segments, cut_slots, in_slots, masked
 
 
 class TwoTowers(nn.Module):
@@ -116,10 +116,14 @@ class DualEncoderTraining(ExampleTraining):
         """The scores, with what of the optional parts is needed."""
         column, of = placed(batch.column.numpy(), documents.device), batch.columns
         if batch.counts is None or self._cut is None:
-            found = masked(self.encoder.score(queries, documents, column), of)
+            scored = masked(self.encoder.score(queries, documents, column), of)
         else:
-            found = masked(best_segments(queries, documents)[:, column], of)
-        parts = {} if batch.guide is None else _guided(batch.guide, column, needs, found)
+            scored = masked(best_segments(queries, documents)[:, column], of)
+        parts: dict[str, Tensor] = {}
+        if batch.guide is not None:
+            parts = batch.guide.scores(column, needs | ({"guide"} if "teacher" in needs else set()))
+            if "teacher" in needs and scored.teacher is None:  # the guide teaches where no run does
+                parts["teacher"] = parts["guide"]
         if "query_query" in needs:
             parts["query_query"] = apart(self.encoder.score(queries, queries), of.related_queries())
         if "document_document" in needs and batch.counts is not None:
@@ -127,7 +131,7 @@ class DualEncoderTraining(ExampleTraining):
         if "document_document" in needs:
             scores = self.encoder.score(documents, documents, column)[column]
             parts["document_document"] = apart(scores, of.related_documents())
-        return replace(found, **parts)
+        return replace(scored, **parts)
 
     def _vectors(self, model: Any, batch: Batch, half: bool) -> tuple[Tensor, Tensor]:
         if self._chunk is None:
@@ -146,13 +150,6 @@ class DualEncoderTraining(ExampleTraining):
         """What each of the two passes of a part is made in."""
         with self._precision(half), dropout_of(self._options, self.encoder.device):
             yield
-
-
-def _guided(guide: GuideVectors, column: Tensor, needs: frozenset[str], found: ScoreBatch) -> dict[str, Tensor]:
-    """What a guide gives a batch: its scores that are needed, and those of a teacher where no run has them."""
-    given = guide.scores(column, needs | ({"guide"} if "teacher" in needs else set()))
-    taught = {"teacher": given["guide"]} if "teacher" in needs and found.teacher is None else {}
-    return given | taught
 
 
 def _chunk(options: TrainOptions) -> int | None:

@@ -1,7 +1,7 @@
 """The method of stage `train-reranker`: each query's documents are scored beside it, against each other alone."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,7 +85,12 @@ class RerankerTraining(ExampleTraining):
 
     def scores(self, model: Any, batch: PairBatch, half: bool) -> ScoreBatch:
         """Each query against its own documents, those of all processes; by embeddings that are moved, if asked for."""
-        with self._adversary(batch, half) if self._size else nullcontext():
+        if not self._size:
+            return self._scores(model, batch, half)
+        layer = self.encoder.embeddings
+        with evaluating(self.trainable):  # the step along which the loss, without dropout, grows fastest
+            loss = self._loss(self._scores(self.forward_module, batch, half))
+        with moved(layer, ascent(loss, next(layer.parameters()), self._size)):
             return self._scores(model, batch, half)
 
     def make(self, drawn: SampledBatch) -> PairBatch:
@@ -112,13 +117,6 @@ class RerankerTraining(ExampleTraining):
         positive[:, 0] = True
         return ScoreBatch(scores, positive, ~positive, batch.valid.to(device))
 
-    def _adversary(self, batch: PairBatch, half: bool) -> Any:
-        """The embeddings moved to where the loss, without dropout, grows fastest."""
-        layer = self.encoder.embeddings
-        with evaluating(self.trainable):
-            loss = self._loss(self._scores(self.forward_module, batch, half))
-        return moved(layer, ascent(loss, next(layer.parameters()), self._size))
-
 
 def rerank_validation(
     network: PairNetwork, data: ValidationData, depth: int, options: EncodeOptions
@@ -130,22 +128,22 @@ def rerank_validation(
     Raises:
         TrainingError: no dev query has a relevant document.
     """
-    asked = [number for number, query_id in enumerate(data.query_ids) if _gains(data, query_id)]
-    if not asked:
+    numbers = [number for number, query_id in enumerate(data.query_ids) if _gains(data, query_id)]
+    if not numbers:
         raise TrainingError("no dev query has a relevant document: check its qrels")
-    known = [_gains(data, data.query_ids[number]) for number in asked]
-    listed = [data.run.get(data.query_ids[number], EMPTY).doc_ids[:depth] for number in asked]
+    known = [_gains(data, data.query_ids[number]) for number in numbers]
+    listed = [data.run.get(data.query_ids[number], EMPTY).doc_ids[:depth] for number in numbers]
     gains = np.array([gain for judged in known for gain in judged.values()], np.int64)
-    query = np.repeat(np.arange(len(asked)), [len(judged) for judged in known])
+    query = np.repeat(np.arange(len(numbers)), [len(judged) for judged in known])
 
     def validate() -> dict[str, float]:
-        texts = [data.texts[number] for number in asked]
+        texts = [data.texts[number] for number in numbers]
         contents = (data.corpus.contents(data.corpus.rows(doc_ids)) for doc_ids in listed)
         scorer = PairScorer.of(network.module, str(network.device), options)
-        ranked = np.zeros((len(asked), depth), np.int64)
+        ranked = np.zeros((len(numbers), depth), np.int64)
         for row, scores in enumerate(scorer.rerank(zip(texts, contents, strict=True))):
             order = np.argsort(-np.asarray(scores), kind="stable")
-            ranked[row, : len(order)] = [known[row].get(listed[row][place], 0) for place in order]
+            ranked[row, : len(order)] = [known[row].get(listed[row][rank], 0) for rank in order]
         return ranked_metrics(ranked, gains, query)
 
     return validate
@@ -171,8 +169,8 @@ def ascent(loss: Tensor, weight: Tensor, size: float) -> Tensor:
 def moved(embeddings: nn.Module, step: Tensor) -> Iterator[None]:
     """Has an embedding layer look up its weights plus `step`; the weights themselves stay, and get their gradients."""
 
-    def add(layer: nn.Module, given: tuple[Any, ...], vectors: Tensor) -> Tensor:
-        return vectors + nn.functional.embedding(given[0], step).to(vectors.dtype)
+    def add(layer: nn.Module, inputs: tuple[Any, ...], vectors: Tensor) -> Tensor:
+        return vectors + nn.functional.embedding(inputs[0], step).to(vectors.dtype)
 
     handle = embeddings.register_forward_hook(add)
     try:

@@ -67,9 +67,9 @@ class KeptWhileHard:
         scores = np.nan_to_num(scores_of(before.doc_ids, now), nan=0.0)
         decayed = has_decayed(before.scores, scores, self.options.decay, self.options.easy_below)
         kept, had = np.flatnonzero(~decayed).tolist(), frozenset(before.doc_ids)
-        new = [place for place, doc_id in enumerate(fresh.negatives) if doc_id not in had]
+        new = [position for position, doc_id in enumerate(fresh.negatives) if doc_id not in had]
         new = new[: self.options.negatives - len(kept)]
-        doc_ids = [*(before.doc_ids[place] for place in kept), *(fresh.negatives[place] for place in new)]
+        doc_ids = [*(before.doc_ids[position] for position in kept), *(fresh.negatives[position] for position in new)]
         dropped = Counter(fresh.dropped) + Counter(decayed=int(decayed.sum()))
         joined = np.concatenate([before.scores[kept], fresh.scores[new]])
         return Negatives(query.query_id, query.positives, doc_ids, joined, dict(dropped))
@@ -83,17 +83,17 @@ class LastMined:
     corpus: Corpus
     searcher: Searcher
 
-    def hits(self, query_ids: Sequence[str], asked: Encoded) -> Iterator[Mapping[str, RankedList]]:
+    def hits(self, query_ids: Sequence[str], queries: Encoded) -> Iterator[Mapping[str, RankedList]]:
         """For each query its negatives as `BEFORE` and `NOW`; nothing where it had none."""
         had = [self.file[self._rows[name]] if name in self._rows else None for name in query_ids]
         lists = [[] if item is None else list(item.negatives) for item in had]
         rows = self.corpus.known_lists(lists, max(map(len, lists), default=0), "start afresh")
-        found = rank_candidates(self.searcher, asked, rows, max(1, rows.shape[1]))
-        for item, place, scores in zip(had, found.rows, found.scores, strict=True):
+        ranked = rank_candidates(self.searcher, queries, rows, max(1, rows.shape[1]))
+        for item, own_rows, scores in zip(had, ranked.rows, ranked.scores, strict=True):
             if item is None:
                 yield {}
                 continue
-            now = RankedList(self.corpus.ids(place[place >= 0]), scores[place >= 0])
+            now = RankedList(self.corpus.ids(own_rows[own_rows >= 0]), scores[own_rows >= 0])
             yield {BEFORE: RankedList(item.negatives, item.scores), NOW: now}
 
     @cached_property
@@ -101,7 +101,7 @@ class LastMined:
         return {query_id: row for row, query_id in enumerate(self.file.query_ids)}
 
 
-def mined_before(options: RefreshOptions, place: RefreshFolder, number: int) -> NegativesFile | None:
+def mined_before(options: RefreshOptions, refreshes: RefreshFolder, number: int) -> NegativesFile | None:
     """What refresh `number` goes on from; None for the first one, and where a refresh replaces all.
 
     Raises:
@@ -109,8 +109,8 @@ def mined_before(options: RefreshOptions, place: RefreshFolder, number: int) -> 
     """
     if options.replace == "all" or not number:
         return None
-    found = place.newest()
-    if found is None or found.number >= number:
-        told = f"the negatives that refresh {number} goes on from are gone: remove its parent to start afresh"
-        raise TrainingError(f"{place.folder}: {told}")
-    return read_negatives(place.negatives(found.number), whole=True)
+    newest = refreshes.newest()
+    if newest is None or newest.number >= number:
+        message = f"the negatives that refresh {number} goes on from are gone: remove its parent to start afresh"
+        raise TrainingError(f"{refreshes.folder}: {message}")
+    return read_negatives(refreshes.negatives(newest.number), whole=True)

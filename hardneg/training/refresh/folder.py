@@ -36,23 +36,25 @@ _INDEXING = "index"
 """One more, where an index is built."""
 
 
-def refresh_facts(history: Sequence[Record], made: Sequence[Record], waited: float, documents: int) -> dict[str, Any]:
+def refresh_facts(
+    history: Sequence[Record], refreshes: Sequence[Record], waited: float, documents: int
+) -> dict[str, Any]:
     """From the records of all steps and of all refreshes.
 
     waited: the part of the time that was spent waiting. documents: how many a refresh encodes.
     """
     lags = [record["lag"] for record in history if "lag" in record]
-    operations = [*_OPERATIONS, *([_INDEXING] if any(_INDEXING in one["seconds"] for one in made) else [])]
-    seconds = {name: sum(one["seconds"].get(name, 0.0) for one in made) for name in operations}
+    operations = [*_OPERATIONS, *([_INDEXING] if any(_INDEXING in one["seconds"] for one in refreshes) else [])]
+    seconds = {name: sum(one["seconds"].get(name, 0.0) for one in refreshes) for name in operations}
     dropped = Counter[str]()
-    for one in made:
+    for one in refreshes:
         dropped.update(one.get("dropped", {}))
     return {
-        "refreshes made": len(made),
+        "refreshes made": len(refreshes),
         "refreshes used": len({record["refresh"] for record in history if "refresh" in record}),
         **({"mean lag": round(sum(lags) / len(lags), 2), "largest lag": max(lags)} if lags else {}),
-        "documents encoded": len(made) * documents,
-        "queries searched": sum(one["queries"] for one in made),
+        "documents encoded": len(refreshes) * documents,
+        "queries searched": sum(one["queries"] for one in refreshes),
         **{f"seconds of inference: {name}": round(value, 3) for name, value in seconds.items()},
         "waiting's part of the time": round(waited, 4),
         **{f"{LEFT_OUT}{reason}": count for reason, count in dropped.items()},
@@ -72,14 +74,14 @@ def kept(negatives: NegativeLists, before: NegativeLists) -> float | None:
     return sum(shares) / len(shares) if shares else None
 
 
-def kept_since_before(place: "RefreshFolder", number: int, first: NegativeLists | None) -> float | None:
+def kept_since_before(refreshes: "RefreshFolder", number: int, first: NegativeLists | None) -> float | None:
     """The same for refresh `number` and the one published before it; `first` stands before refresh 0.
 
     None where one of the two is not there any more.
     """
     with suppress(ArtifactError):
-        before = read_negatives(place.negatives(number - 1), whole=True) if number else first
-        return None if before is None else kept(read_negatives(place.negatives(number), whole=True), before)
+        before = read_negatives(refreshes.negatives(number - 1), whole=True) if number else first
+        return None if before is None else kept(read_negatives(refreshes.negatives(number), whole=True), before)
     return None
 
 
@@ -113,9 +115,9 @@ class Refresh:
     dropped: Mapping[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        made = f"{counted(self.negatives, 'negative')} of {counted(self.queries, 'query')}"
+        mined = f"{counted(self.negatives, 'negative')} of {counted(self.queries, 'query')}"
         seconds = sum(self.seconds.values())
-        return f"refresh {self.number}, by the model of step {self.step}: {made} in {seconds:.0f} s"
+        return f"refresh {self.number}, by the model of step {self.step}: {mined} in {seconds:.0f} s"
 
 
 @dataclass(frozen=True)
@@ -157,27 +159,27 @@ class RefreshFolder:
         """The numbers of all that have been published and are still kept, ascending."""
         return sorted(int(path.name) for path in self.folder.glob("*") if path.name.isdigit())
 
-    def newest(self, step: int | None = None, told: Callable[[str], None] = lambda line: None) -> Refresh | None:
+    def newest(self, step: int | None = None, report: Callable[[str], None] = lambda line: None) -> Refresh | None:
         """The newest whole refresh, mined by a model of `step` updates or fewer; None where there is none.
 
         One that is not whole is removed, so that it is made again; `told` hears of it.
         """
         for number in reversed(self.numbers()):
             try:
-                found = self._read(number)
+                refresh = self._read(number)
             except ArtifactError as error:
                 if self._path(number).exists():  # and was not removed meanwhile
-                    told(f"{error}; it is made again")
+                    report(f"{error}; it is made again")
                     self.remove(number)
                 continue
-            if step is None or found.step <= step:
-                return found
+            if step is None or refresh.step <= step:
+                return refresh
         return None
 
-    def forget_after(self, step: int, told: Callable[[str], None] = lambda line: None) -> None:
+    def forget_after(self, step: int, report: Callable[[str], None] = lambda line: None) -> None:
         """Removes what models have mined that training, going on from `step`, has not come to yet."""
-        while (found := self.newest(told=told)) and found.step > step:
-            self.remove(found.number)
+        while (newest_one := self.newest(report=report)) and newest_one.step > step:
+            self.remove(newest_one.number)
         for path in self.folder.glob("vectors-*"):
             if int(path.name.removeprefix("vectors-")) > step:
                 shutil.rmtree(path, ignore_errors=True)
@@ -209,7 +211,7 @@ class RefreshFolder:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
-    def made(self) -> list[Record]:
+    def records(self) -> list[Record]:
         """What was told of each refresh that was ever made, in order; of one that was made twice, the last time."""
         return list({record["number"]: record for record in self._log().read()}.values())
 
@@ -224,11 +226,11 @@ class RefreshFolder:
         try:
             manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
             sizes = manifest.pop("files")
-            found = Refresh(**manifest)
+            refresh = Refresh(**manifest)
             there = {name: (path / name).stat().st_size for name in sizes}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise ArtifactError(f"{path}: damaged: its files cannot all be read") from error
         for name, size in sizes.items():
             if there[name] != size:
                 raise ArtifactError(f"{path}: damaged: {name} has {there[name]} bytes, its manifest says {size}")
-        return found
+        return refresh

@@ -104,7 +104,7 @@ def due(options: RefreshOptions, mined: Refresh | None, first: int) -> int:
     return (mined.step // options.every + 1) * options.every
 
 
-def serve(settings: Settings, wait: Callable[[float | None], None], told: Callable[[str], None]) -> None:
+def serve(settings: Settings, wait: Callable[[float | None], None], report: Callable[[str], None]) -> None:
     """Mines from the newest checkpoint whenever one is due; does not return.
 
     A checkpoint that is removed while it is read is left for the next newest. Where the disk is full, that is told
@@ -114,29 +114,29 @@ def serve(settings: Settings, wait: Callable[[float | None], None], told: Callab
     Raises:
         TrainingError: there is nothing to begin to train on.
     """
-    place, checkpoints = RefreshFolder(Path(settings.refreshes)), Checkpoints(Path(settings.checkpoints), "")
+    folder, checkpoints = RefreshFolder(Path(settings.refreshes)), Checkpoints(Path(settings.checkpoints), "")
     mining = _mining(settings)
     encoders = [Encoder.load(settings.model, device) for device in settings.devices]
     complained, refused = False, 0
     while True:
-        mined, step = place.newest(told=told), max(checkpoints.steps(), default=0)
+        mined, step = folder.newest(report=report), max(checkpoints.steps(), default=0)
         if step < due(settings.options, mined, settings.first):
             wait(None)
             continue
         if not _loaded(encoders, checkpoints, step):
             continue
         try:
-            mine_refresh(encoders, mining, place, (-1 if mined is None else mined.number) + 1 + refused, step)
+            mine_refresh(encoders, mining, folder, (-1 if mined is None else mined.number) + 1 + refused, step)
             complained, refused = False, 0
         except OSError as error:
             if not complained:
-                told(f"negatives of step {step} cannot be written ({error.strerror or error}); trying again later")
+                report(f"negatives of step {step} cannot be written ({error.strerror or error}); trying again later")
             complained = True
             wait(AGAIN)
         except TrainingError as error:
             if mined is None and settings.first == 0:
                 raise
-            told(f"{error}; training goes on with what it has")
+            report(f"{error}; training goes on with what it has")
             refused += 1
             wait(None)
 

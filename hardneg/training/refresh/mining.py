@@ -72,10 +72,10 @@ class Mining:
         """The queries of refresh `number`, by place: all, or one part of them; the last part takes the remainder."""
         return chunk(len(self.data.query_ids), number, self.options.query_chunks)
 
-    def asked(self, number: int) -> list[int]:
+    def trainable(self, number: int) -> list[int]:
         """Those of them that have positives: the others cannot be trained on."""
         data = self.data
-        return [place for place in self.queries(number) if data.positives.get(data.query_ids[place])]
+        return [position for position in self.queries(number) if data.positives.get(data.query_ids[position])]
 
     def encoding(self, encoder: Encoder) -> EncodeOptions:
         """How to encode.
@@ -106,8 +106,8 @@ class Mining:
 
 def chunk(count: int, number: int, chunks: int) -> range:
     """Part `number` modulo `chunks` of `count` things in a row, all of one size but the last."""
-    size, place = count // chunks, number % chunks
-    return range(place * size, count if place == chunks - 1 else (place + 1) * size)
+    size, position = count // chunks, number % chunks
+    return range(position * size, count if position == chunks - 1 else (position + 1) * size)
 
 
 def refresh_filters(
@@ -128,7 +128,7 @@ def known_to_be_relevant(
 
 
 def mine_refresh(
-    encoders: Sequence[Encoder], mining: Mining, place: RefreshFolder, number: int, step: int
+    encoders: Sequence[Encoder], mining: Mining, refreshes: RefreshFolder, number: int, step: int
 ) -> Refresh | None:
     """Mines with a model of `step` updates and publishes the result as refresh `number`.
 
@@ -149,58 +149,61 @@ def mine_refresh(
         OSError: the disk is full, or cannot be written; what was begun is removed.
         TrainingError: there is nothing to train on; it is not published.
     """
-    _check_asked(mining, number)
+    if not mining.trainable(number):
+        queries = f"{counted(len(mining.queries(number)), 'query')}, of {len(mining.data.query_ids)} in all"
+        message = f"none of its {queries}, has a positive: give fewer query_chunks"
+        raise TrainingError(f"refresh {number}: nothing to train on: {message}")
     seconds, first = Seconds(), world().first
     if first:
-        place.tidy(step)
+        refreshes.tidy(step)
     barrier()
     try:
         with seconds.of("encode"):
-            corpus = EncodedCorpus(mining.data.corpus, place.vectors(step), str(encoders[0].device), mining.backend)
-            corpus.write(encoders, mining.data.segments, place.folder, mining.encoding(encoders[0]))
-        return _published(encoders[0], corpus, mining, place, Refresh(number, step, 0, 0), seconds) if first else None
+            corpus = EncodedCorpus(mining.data.corpus, refreshes.vectors(step), str(encoders[0].device), mining.backend)
+            corpus.write(encoders, mining.data.segments, refreshes.folder, mining.encoding(encoders[0]))
+        return (
+            _published(encoders[0], corpus, mining, refreshes, Refresh(number, step, 0, 0), seconds) if first else None
+        )
     except OSError:
         if first:
-            place.tidy()
+            refreshes.tidy()
         raise
 
 
 def _published(
-    encoder: Encoder, corpus: EncodedCorpus, mining: Mining, place: RefreshFolder, made: Refresh, seconds: Seconds
+    encoder: Encoder,
+    corpus: EncodedCorpus,
+    mining: Mining,
+    refreshes: RefreshFolder,
+    planned: Refresh,
+    seconds: Seconds,
 ) -> Refresh:
-    folder, facts = place.partial(made.number), Counter[str]()
+    folder, facts = refreshes.partial(planned.number), Counter[str]()
     if mining.backend is not None:
         with seconds.of("index"):
             corpus.build()
     with seconds.of("write", without=("queries", "search")):
-        before = mined_before(mining.options, place, made.number)
+        before = mined_before(mining.options, refreshes, planned.number)
         last = None if before is None else LastMined(before, mining.data.corpus, corpus.exact)
-        lists = _listed(encoder, corpus, mining, made.number, seconds, last)
-        write_negatives(folder / NEGATIVES, mining.choosing(made.number).negatives(lists, facts))
+        lists = _listed(encoder, corpus, mining, planned.number, seconds, last)
+        write_negatives(folder / NEGATIVES, mining.choosing(planned.number).negatives(lists, facts))
     dropped = {name.removeprefix(LEFT_OUT): count for name, count in facts.items() if name.startswith(LEFT_OUT)}
-    refresh = Refresh(made.number, made.step, facts["queries"], facts["negatives"], seconds, dropped)
+    refresh = Refresh(planned.number, planned.step, facts["queries"], facts["negatives"], seconds, dropped)
     if not refresh.negatives:
-        place.tidy(made.step)  # the vectors stay: whoever tries again comes to the same at once
+        refreshes.tidy(planned.step)  # the vectors stay: whoever tries again comes to the same at once
         top = f"the top {mining.options.depth} of each of its {refresh.queries} queries is relevant or dropped"
         raise TrainingError(f"refresh {refresh.number}: nothing to train on: {top}: raise depth, or drop less")
-    place.publish(refresh)
+    refreshes.publish(refresh)
     shutil.rmtree(corpus.folder)
     return refresh
-
-
-def _check_asked(mining: Mining, number: int) -> None:
-    if not mining.asked(number):
-        part = mining.queries(number)
-        told = f"none of its {counted(len(part), 'query')}, of {len(mining.data.query_ids)} in all, has a positive"
-        raise TrainingError(f"refresh {number}: nothing to train on: {told}: give fewer query_chunks")
 
 
 def _listed(
     encoder: Encoder, corpus: EncodedCorpus, mining: Mining, number: int, seconds: Seconds, last: LastMined | None
 ) -> Iterator[QueryLists]:
     """The top of the corpus for each query that has positives; beside it the negatives that it had before."""
-    data, queries = mining.data, mining.asked(number)
-    texts, options = [data.texts[place] for place in queries], mining.encoding(encoder)
+    data, queries = mining.data, mining.trainable(number)
+    texts, options = [data.texts[position] for position in queries], mining.encoding(encoder)
 
     def encode(some: Sequence[str]) -> Encoded:
         vectors: Encoded = encoder.encode(some, "query", options)
@@ -208,7 +211,7 @@ def _listed(
 
     blocks = searched(encode, texts, corpus.searcher, mining.options.depth, _BLOCKS * encoder.block, seconds)
     for window, vectors, hits in blocks:
-        query_ids = [data.query_ids[place] for place in queries[window]]
+        query_ids = [data.query_ids[position] for position in queries[window]]
         with seconds.of("search"):
             had = [{}] * len(query_ids) if last is None else list(last.hits(query_ids, vectors))
             tops = listed(hits)

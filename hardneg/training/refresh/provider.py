@@ -21,7 +21,7 @@ from hardneg.training.refresh.folder import Refresh, RefreshFolder
 from hardneg.training.refresh.inferencer import Settings
 from hardneg.training.refresh.mining import Mining, mine_refresh
 
-_PLACE = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
+_RANKS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
 """What tells a process that it is one of several trainers."""
 
 PROGRAM = (sys.executable, "-m", "hardneg.training.refresh.inferencer")
@@ -36,8 +36,8 @@ LIVES = 4
 class Process:
     """One inferencer; `told` hears in one line what it says, and how it ends."""
 
-    def __init__(self, settings: Settings, told: Callable[[str], None]) -> None:
-        self._settings, self._told = settings, told
+    def __init__(self, settings: Settings, report: Callable[[str], None]) -> None:
+        self._settings, self._report = settings, report
         self._folder = Path(settings.refreshes)
         self._lines: SimpleQueue[str] = SimpleQueue()
         self._hearing: threading.Thread | None = None
@@ -50,7 +50,7 @@ class Process:
         return self._running is not None
 
     @property
-    def given_up(self) -> bool:
+    def exhausted(self) -> bool:
         """Whether it has died too often."""
         return self._lives < 1
 
@@ -58,7 +58,7 @@ class Process:
         """Starts it; its end of the pipe tells it when this process is gone."""
         path, threads = self._folder / "inferencer.json", str(self._settings.threads)
         self._settings.write(path)
-        environment = {name: value for name, value in os.environ.items() if name not in _PLACE}
+        environment = {name: value for name, value in os.environ.items() if name not in _RANKS}
         environment |= {"OMP_NUM_THREADS": threads, "RAYON_NUM_THREADS": threads}
         with (self._folder / "inferencer.log").open("w") as log:
             self._running = subprocess.Popen(
@@ -85,18 +85,23 @@ class Process:
 
     def check(self) -> None:
         """Passes on what it said, and starts it again if it has died, unless it has too often."""
-        ended = None if self.given_up or self._running is None else self._running.poll()
+        ended = None if self.exhausted or self._running is None else self._running.poll()
         if ended is not None and self._hearing is not None:
             self._hearing.join(PATIENCE)  # so that its last line comes before its end
         with suppress(Empty):
             while True:
-                self._told(f"inferencer: {self._lines.get_nowait()}")
+                self._report(f"inferencer: {self._lines.get_nowait()}")
         if ended is None:
             return
         self._lives -= 1
-        again = "it is not started again" if self.given_up else "it is started again"
-        self._told(f"inferencer: {self._how(ended)}; {again}")
-        if not self.given_up:
+        again = "it is not started again" if self.exhausted else "it is started again"
+        if ended < 0:
+            end = f"was killed by {signal.Signals(-ended).name}"
+        else:
+            lines = (self._folder / "inferencer.log").read_text(encoding="utf-8", errors="replace").splitlines()
+            end = f"ended with code {ended}" + (f" ({lines[-1].strip()})" if lines else "")
+        self._report(f"inferencer: {end}; {again}")
+        if not self.exhausted:
             self.start()
 
     def stop(self) -> None:
@@ -116,21 +121,15 @@ class Process:
         for line in running.stdout or ():
             self._lines.put(line.rstrip())
 
-    def _how(self, code: int) -> str:
-        if code < 0:
-            return f"was killed by {signal.Signals(-code).name}"
-        lines = (self._folder / "inferencer.log").read_text(encoding="utf-8", errors="replace").splitlines()
-        return f"ended with code {code}" + (f" ({lines[-1].strip()})" if lines else "")
 
-
-Told = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 class RefreshProvider(Protocol):
     """What the trainer's processes ask for refreshes: all `prepare`, the first one tells the others the rest."""
 
     @property
-    def place(self) -> RefreshFolder:
+    def refreshes(self) -> RefreshFolder:
         """Where they are published."""
 
     @property
@@ -162,11 +161,11 @@ class SynchronousProvider:
 
     encoder: Encoder
     mining: Mining
-    place: RefreshFolder
+    refreshes: RefreshFolder
     checkpoints: Checkpoints
     first: int
     refresh_interval: int | None
-    told: Told
+    report: Report
     _last: Refresh | None = None
 
     def prepare(self, step: int) -> None:
@@ -181,19 +180,19 @@ class SynchronousProvider:
             return
         number = wanted // self.refresh_interval if self.refresh_interval else 0
         encoder = self.encoder if step == wanted else self._as_of(wanted)
-        with self.place.alone() if world().first else nullcontext():
-            self._last = mine_refresh([encoder], self.mining, self.place, number, wanted)
+        with self.refreshes.alone() if world().first else nullcontext():
+            self._last = mine_refresh([encoder], self.mining, self.refreshes, number, wanted)
         if self._last is not None:
-            self.told(str(self._last))
+            self.report(str(self._last))
 
     def _missing(self, step: int, wanted: int) -> bool:
         """Whether what is to be trained on at `step` is not there, in the first process."""
-        self.place.forget_after(step, self.told)
+        self.refreshes.forget_after(step, self.report)
         if wanted < self.first:
             return False
         if 0 < step == wanted:
             self.checkpoints.keep_weights(step)
-        self._last = self.place.newest(step, self.told)
+        self._last = self.refreshes.newest(step, self.report)
         return self._last is None or self._last.step != wanted
 
     def newest(self, step: int) -> Refresh | None:
@@ -203,7 +202,7 @@ class SynchronousProvider:
     def refuse(self, refresh: Refresh, error: HardnegError) -> None:
         """Always raises; what was damaged is removed, so that the next run makes it again."""
         if isinstance(error, ArtifactError):
-            self.place.remove(refresh.number)
+            self.refreshes.remove(refresh.number)
         raise TrainingError(f"{_named(refresh)}: {error}") from error
 
     def _as_of(self, step: int) -> Encoder:
@@ -213,8 +212,8 @@ class SynchronousProvider:
                 self.checkpoints.load_weights(encoder.module, step)
         except ArtifactError as error:
             raise TrainingError(
-                f"{self.place.folder}: the negatives of step {step} are gone, and so are the weights that mined them: "
-                "remove its parent to start afresh"
+                f"{self.refreshes.folder}: the negatives of step {step} are gone, and so are the weights that mined "
+                "them: remove its parent to start afresh"
             ) from error
         return encoder
 
@@ -228,10 +227,10 @@ class BackgroundProvider:
     """
 
     process: Process
-    place: RefreshFolder
+    refreshes: RefreshFolder
     needed: bool
     refresh_interval: int | None
-    told: Told
+    report: Report
     _last: int = -1
 
     def prepare(self, step: int) -> None:
@@ -243,35 +242,35 @@ class BackgroundProvider:
         if not world().first:
             return
         if not self.process.started:
-            with self.place.alone():  # until one that a dead trainer has left is gone
-                self.place.forget_after(step, self.told)
+            with self.refreshes.alone():  # until one that a dead trainer has left is gone
+                self.refreshes.forget_after(step, self.report)
             self.process.start()
         self.process.wake()
         while self.newest(step) is None and self.needed:
-            if self.process.given_up:
+            if self.process.exhausted:
                 raise TrainingError("the inferencer has died too often before its first refresh: see the lines above")
             time.sleep(0.05)
 
     def newest(self, step: int) -> Refresh | None:
         """The newest that there is."""
         self.process.check()
-        found = self.place.newest(step, self._damaged)
-        if found is not None and found.number != self._last:
-            self._last = found.number
+        refresh = self.refreshes.newest(step, self._damaged)
+        if refresh is not None and refresh.number != self._last:
+            self._last = refresh.number
             self.process.alive_again()
-            self.told(str(found))
-        return found
+            self.report(str(refresh))
+        return refresh
 
     def refuse(self, refresh: Refresh, error: HardnegError) -> None:
         """Tells of it; what was damaged is removed, so that it is made again."""
         if isinstance(error, ArtifactError):
-            self.place.remove(refresh.number)
+            self.refreshes.remove(refresh.number)
             self._damaged(f"{_named(refresh)}: {error}; it is made again")
         else:
-            self.told(f"{_named(refresh)}: {error}; it is not used")
+            self.report(f"{_named(refresh)}: {error}; it is not used")
 
     def _damaged(self, line: str) -> None:
-        self.told(line)
+        self.report(line)
         self.process.wake()
 
     @contextmanager

@@ -110,20 +110,20 @@ class RefreshOptions:
 
     def problems(self) -> list[str]:
         """One line for each option that makes no sense."""
-        found = [*out_of_bounds(self)]
+        lines = [*out_of_bounds(self)]
         if (self.every is None) == (self.policy in ("every", "synchronous")):
-            found.append(f"policy {self.policy}: {'give' if self.every is None else 'leave out'} every")
+            lines.append(f"policy {self.policy}: {'give' if self.every is None else 'leave out'} every")
         if self.negatives > self.depth:
-            found.append(f"negatives must be {self.depth} (depth) or below, not {self.negatives}")
+            lines.append(f"negatives must be {self.depth} (depth) or below, not {self.negatives}")
         if self.policy == "never" and self.query_chunks > 1:
-            found.append("policy never: leave out query_chunks, the other parts would never be trained on")
+            lines.append("policy never: leave out query_chunks, the other parts would never be trained on")
         if self.replace == "decayed" and self.policy == "never":
-            found.append("policy never mines once, and replaces nothing: leave replace out, or take another policy")
+            lines.append("policy never mines once, and replaces nothing: leave replace out, or take another policy")
         if self.replace == "decayed" and self.query_chunks > 1:
-            found.append("replace decayed goes on from what the last refresh mined: leave out query_chunks")
+            lines.append("replace decayed goes on from what the last refresh mined: leave out query_chunks")
         if self.replace == "all" and {"decay", "easy_below"} & {*self.identity()}:
-            found.append("decay and easy_below go with replace: decayed; leave them out, or give that too")
-        return found
+            lines.append("decay and easy_below go with replace: decayed; leave them out, or give that too")
+        return lines
 
 
 @dataclass(frozen=True)
@@ -156,14 +156,14 @@ class Devices:
         return trainer, inferencer
 
 
-def trainer_device(devices: Devices, given: str | None, here: World) -> str | None:
+def trainer_device(devices: Devices, device: str | None, here: World) -> str | None:
     """The device of this trainer process: the one that it was given, or its own of the list.
 
     Raises:
         UsageError: the list has fewer devices than there are trainer processes on this machine.
     """
     if isinstance(devices.trainer, int):
-        return given
+        return device
     if len(devices.trainer) < here.local_size:
         raise UsageError(
             f"devices.trainer: {len(devices.trainer)} devices for {here.local_size} processes: name one for each"

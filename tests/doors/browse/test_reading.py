@@ -33,14 +33,14 @@ SEARCH = QuerySearch(["Q1", "q2", "x9"], ["Folic ACID", "acid (rain)", "Ärzte"]
     ],
 )
 def test_queries_are_found_by_all_words_or_by_id(words, places):
-    assert list(SEARCH.page(words, 1).places) == places
+    assert list(SEARCH.page(words, 1).positions) == places
 
 
 def test_what_is_found_comes_in_pages():
     search = QuerySearch([str(n) for n in range(60)], [f"text {n}" for n in range(60)])
     second = search.page("text", 2)
-    assert (second.total, second.pages, list(second.places)) == (60, 3, list(range(PAGE, 2 * PAGE)))
-    assert search.page("text", 99).page == 3 and list(search.page("text", 99).places) == list(range(50, 60))
+    assert (second.total, second.pages, list(second.positions)) == (60, 3, list(range(PAGE, 2 * PAGE)))
+    assert search.page("text", 99).page == 3 and list(search.page("text", 99).positions) == list(range(50, 60))
     assert search.page("", 0).page == 1
 
 
@@ -108,7 +108,7 @@ def test_what_moved_between_two_lists():
         RankMove("a", 1, 4),
         RankMove("d", 4, None),
     ]
-    assert [move.told for move in found] == ["up 1", "entered", "stayed", "down 3", "left"]
+    assert [move.change for move in found] == ["up 1", "entered", "stayed", "down 3", "left"]
     assert tally(found) == {"entered": 1, "left": 1, "stayed": 1, "moved": 2}
 
 
@@ -160,7 +160,7 @@ def test_many_queries_are_searched_and_opened_without_reading_the_others(tmp_pat
     with opened(of_files([tmp_path / "many.trec"], "train"), Silent()) as found:
         assert found.search.page("q99999", 1).total == 1
         assert found.search.page("", 4000).pages == 4000
-        assert len(found.search.page("q9", 3).places) == PAGE
+        assert len(found.search.page("q9", 3).positions) == PAGE
         assert list(found.runs["many"].ranked("q77777").doc_ids) == ["d77777", "d77778"]
 
 

@@ -8,7 +8,7 @@ import pytest
 from doors.hub.finished import spoil
 
 from hardneg.doors.hub.preparing import Wanted, prepare
-from hardneg.doors.hub.privacy import dataset_name, private_texts, without_places
+from hardneg.doors.hub.privacy import dataset_name, private_texts, without_paths
 from hardneg.doors.hub.upload import Upload
 from hardneg.records.errors import ArtifactError, DataError, HardnegError, ModelError
 from hardneg.store.artifacts import Store
@@ -47,12 +47,12 @@ def prepared(folder: Path, store: Store, **wanted: Any) -> Upload:
     ],
 )
 def test_places_are_cut_to_their_last_part(text: str, shown: str) -> None:
-    assert without_places({"a": [text, 3, None]}) == {"a": [shown, 3, None]}
+    assert without_paths({"a": [text, 3, None]}) == {"a": [shown, 3, None]}
 
 
 def test_the_name_of_the_users_own_folder_is_no_last_part(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/anna")
-    assert without_places(["/home/anna", "~anna", "model of /home/anna"]) == ["folder", "folder", "model of folder"]
+    assert without_paths(["/home/anna", "~anna", "model of /home/anna"]) == ["folder", "folder", "model of folder"]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_strangers_stay_and_are_named(run: Path, store: Store) -> None:
     (run / "model" / "notes.txt").write_text("to do")
     upload = prepared(run, store)
     assert upload.notes[0] == "stays here, no part of it: .env, checkpoint-5/optimizer.pt, notes.txt"
-    assert not {".env", "notes.txt"} & {file.place for file in upload.files}
+    assert not {".env", "notes.txt"} & {file.path for file in upload.files}
 
 
 def test_a_folder_without_a_manifest_gives_its_modules_alone(run: Path, tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_folder_without_a_manifest_gives_its_modules_alone(run: Path, tmp_path
     (folder / "training_args.bin").write_bytes(b"pickle")
     (folder / "secrets.yaml").write_text("token: x")
     upload = prepared(folder, Store(tmp_path / "none"))
-    places = {file.place for file in upload.files}
+    places = {file.path for file in upload.files}
     assert {"1_Pooling/config.json", "model.safetensors", "README.md"} < places
     assert not {"training_args.bin", "secrets.yaml", "recipe.lock.yaml"} & places
     assert "training_args.bin" in upload.notes[0] and 'SentenceTransformer("org/tiny")' in upload.card

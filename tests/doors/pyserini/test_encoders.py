@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hardneg.doors.pyserini.openings import place_of
+from hardneg.doors.pyserini.openings import model_location
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.pyserini_lines import ModelReference, Program, dense_encoder, sparse_encoder
@@ -73,13 +73,13 @@ def test_a_saved_model_is_opened_by_its_folder(tmp_path: Path, said: str):
 def test_a_model_of_others_is_told_what_the_recipe_says(tmp_path: Path, said: str):
     spec = ModelSpec(str(tiny_encoder(tmp_path / "model")), **(_PLAIN | _OTHERS)[said])
     encoder = Encoder.load(spec, "cpu", "fp32")
-    _check(dense_encoder(encoder, place_of(resolve(spec, fetch=True))), encoder)
+    _check(dense_encoder(encoder, model_location(resolve(spec, fetch=True))), encoder)
 
 
 @pytest.mark.parametrize("said", ["a head", "two sides", "token types", "last token"])
 def test_a_network_that_no_folder_has_is_told(tmp_path: Path, said: str):
     spec = ModelSpec(str(tiny_encoder(tmp_path / "model")), **_OTHERS[said])
-    place = place_of(resolve(spec, fetch=True))
+    place = model_location(resolve(spec, fetch=True))
     assert "which the folder of the model" in place.lacking
     assert dense_encoder(Encoder.load(spec, "cpu", "fp32"), place) is None
 
@@ -88,7 +88,7 @@ def test_weights_are_rounded_at_the_scale_of_the_index(tmp_path: Path):
     model = str(tiny_masked_lm(tmp_path / "model"))
     spec = ModelSpec(model, encoder=PluginSetting("sparse"), query_length=6)
     encoder = Encoder.load(spec, "cpu", "fp32")
-    made = _made(sparse_encoder(place_of(resolve(spec, fetch=True)), 40.0))
+    made = _made(sparse_encoder(model_location(resolve(spec, fetch=True)), 40.0))
     tokens = encoder.parts("query")[0].tokenizer.get_vocab()
     for text, row in zip(_TEXTS, encoder.encode(_TEXTS, "query", EncodeOptions(precision="fp32")), strict=True):
         own = {int(term): round(float(weight) * 40) for term, weight in zip(row.terms, row.weights, strict=True)}

@@ -40,7 +40,7 @@ def test_a_live_model_mines_what_it_mines_from_a_folder(tmp_path: Path, tiny_mod
     negatives = RefreshedNegatives(
         data, arguments, negatives=2, depth=12, miner={"name": "sampled", "depth": 8, "count": 3}
     )
-    refresher = Refresher(negatives.recipe, negatives.dataset, negatives.place)
+    refresher = Refresher(negatives.recipe, negatives.dataset, negatives.workplace)
     model = SentenceTransformer(str(tiny_model), device="cpu")
     told = refresher.refresh(model, number=0, step=0, oldest=0)
     assert (told["refresh"], told["refresh_filled"], told["refresh_repeated"]) == (0, 0, 0)

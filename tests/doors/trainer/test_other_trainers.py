@@ -11,7 +11,7 @@ from trainer_toy import write_toy
 
 from hardneg.doors.trainer import refresher
 from hardneg.doors.trainer.refresh_recipe import MinedRefresh
-from hardneg.doors.trainer.refreshed import RefreshOptionsGiven
+from hardneg.doors.trainer.refreshed import RefreshArguments
 from hardneg.formats.negatives import read_negatives
 from hardneg.records.errors import RecipeError, TrainingError, UsageError
 from hardneg.trainer import RefreshedNegatives
@@ -91,7 +91,7 @@ def test_all_that_makes_no_sense_is_told_at_once(tmp_path: Path, data: Path) -> 
     with pytest.raises(UsageError) as told:
         given(tmp_path, data, every=0, negatives=0, short="none", deep=3)
     assert str(told.value).split("; ") == [
-        f"RefreshedNegatives: deep: no such option, there are: {', '.join(RefreshOptionsGiven.__annotations__)}",
+        f"RefreshedNegatives: deep: no such option, there are: {', '.join(RefreshArguments.__annotations__)}",
         "every: must be 1 or above, not 0",
         "negatives: must be 1 or above, not 0",
         "short: random or repeat, not 'none'",

@@ -19,7 +19,7 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> StoredCollection:
 
 def rows(collection: StoredCollection, form: str) -> list[tuple[int, int, int]]:
     plan = plan_rows(collection, "train", form, 2)
-    return list(zip(plan.query.tolist(), plan.positive.tolist(), plan.place.tolist(), strict=True))
+    return list(zip(plan.query.tolist(), plan.positive.tolist(), plan.number.tolist(), strict=True))
 
 
 def test_one_row_a_positive(collection: StoredCollection) -> None:

@@ -113,7 +113,7 @@ def test_a_batch_is_what_a_search_by_hand_finds(
     found = way.scores(way.forward_module, batch, half=False)
     torch.manual_seed(1)
     vectors = way.forward_module(batch.features)[0].detach().numpy()
-    searching = vectors if dropout else way.encoder.encode(batch.asked.texts, "query")
+    searching = vectors if dropout else way.encoder.encode(batch.rows.texts, "query")
     documents = np.array(way.index.searcher.flat.vectors)
     for row, query_id in enumerate(batch.query_ids):
         order = np.argsort(-(documents @ searching[row]), kind="stable")[:DEPTH]
@@ -262,13 +262,13 @@ def test_a_guide_scores_and_masks_each_list(data: TrainingData, index: Path, tmp
     ways[1].guided, ways[2].guided = GuidedLists(guide), GuidedLists(guide, GuidedMask(0.1))
     batch = next(ways[0].batches(range(0, 4, 4), 4))
     plain, scored, masked = (way.scores(way.forward_module, batch, half=False) for way in ways)
-    lists = ways[0].source.lists(batch.asked, 0, None)
-    listed = label(lists, batch.asked, data.corpus.content_hash, "always")
+    lists = ways[0].source.lists(batch.rows, 0, None)
+    listed = label(lists, batch.rows, data.corpus.content_hash, "always")
     assert plain.guide is None and scored.guide is scored.teacher is not None and masked.guide is not None
     dropped = 0
     for row in range(4):
         there = listed.rows[row] >= 0
-        expected = guide.documents.encoded(listed.rows[row][there]) @ guide.queries[batch.asked.queries[row]]
+        expected = guide.documents.encoded(listed.rows[row][there]) @ guide.queries[batch.rows.queries[row]]
         assert scored.guide[row, there].tolist() == pytest.approx(expected.tolist(), abs=1e-6)
         bar = min(expected[listed.positive[row][there]]) - 0.1
         kept = listed.valid[row][there] & (listed.positive[row][there] | (expected <= bar))

@@ -98,7 +98,7 @@ def test_one_that_vanishes_is_used_on(toy_folder: Path, tmp_path: Path) -> None:
     way = approach(toy_folder, tmp_path, {0: 0, 2: 2}, max_steps=6)
     way._provider.newest(3)
     way.prepare(3)
-    way._place.remove(1)
+    way._refreshes.remove(1)
     list(way.batches(range(24, 40, 4), 4))
     assert way.log_metrics(4) == {"refresh": 1, "lag": 1, "kept": 0.5} and way.log_metrics(5) == {
         "refresh": 1,
@@ -110,7 +110,7 @@ def test_what_is_trained_on_may_be_cut_off(toy_folder: Path, tmp_path: Path) -> 
     """Pages of a map that lie behind the end of the file would end the process."""
     way = approach(toy_folder, tmp_path, {0: 0})
     way.prepare(0)
-    path = way._place.negatives(0)
+    path = way._refreshes.negatives(0)
     assert str(path) not in Path("/proc/self/maps").read_text()
     os.truncate(path, 0)
     assert len(list(way.batches(range(0, 16, 4), 4))) == 4
@@ -145,7 +145,7 @@ def test_a_refresh_that_is_damaged_while_it_is_read_is_taken_up_when_it_is_made_
     def damaged(step: int) -> Any:
         found = newest(step)
         if step == 1 and not supply.refused:
-            path = way._place.negatives(1)
+            path = way._refreshes.negatives(1)
             path.write_bytes(bytes(path.stat().st_size))
         return found
 

@@ -48,7 +48,7 @@ def test_the_scores_are_the_index_own_and_follow_the_centroids(toy_folder: Path,
     batch = next(way.batches(range(0, 4, 4), 4))
     found = way.scores(way.forward_module, batch, half=False)
     assert np.array_equal(way.product.centroids(), way.centroids.detach().numpy())
-    hits = way.product.search(way.encoder.encode(batch.asked.texts, "query"), DEPTH)
+    hits = way.product.search(way.encoder.encode(batch.rows.texts, "query"), DEPTH)
     assert found.scores[:, :DEPTH].detach().numpy() == pytest.approx(hits.scores, abs=1e-4)
 
 

@@ -17,7 +17,7 @@ def publish(place: RefreshFolder, number: int, step: int, text: str = "negatives
 
 def test_what_is_published_is_found(tmp_path: Path) -> None:
     place = RefreshFolder(tmp_path / "refreshes")
-    assert place.newest() is None and place.made() == []
+    assert place.newest() is None and place.records() == []
     publish(place, 0, 0)
     publish(place, 1, 40)
     assert place.newest() == Refresh(1, 40, 10, 200, SECONDS)
@@ -32,7 +32,7 @@ def test_the_newest_two_stay_and_all_are_remembered(tmp_path: Path) -> None:
     for number in range(4):
         publish(place, number, 10 * number)
     assert place.numbers() == [2, 3]
-    assert [record["step"] for record in place.made()] == [0, 10, 20, 30]
+    assert [record["step"] for record in place.records()] == [0, 10, 20, 30]
 
 
 def test_one_that_was_made_twice_counts_once(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_one_that_was_made_twice_counts_once(tmp_path: Path) -> None:
     place = RefreshFolder(tmp_path)
     for number, step in ((0, 0), (1, 9), (1, 10), (2, 20)):
         publish(place, number, step)
-    assert [(record["number"], record["step"]) for record in place.made()] == [(0, 0), (1, 10), (2, 20)]
+    assert [(record["number"], record["step"]) for record in place.records()] == [(0, 0), (1, 10), (2, 20)]
 
 
 def test_what_is_being_written_is_not_found(tmp_path: Path) -> None:

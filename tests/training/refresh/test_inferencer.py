@@ -86,7 +86,7 @@ def until_idle(settings: Settings) -> tuple[list[str], list[float | None]]:
 
 
 def steps(settings: Settings) -> list[int]:
-    return [record["step"] for record in RefreshFolder(Path(settings.refreshes)).made()]
+    return [record["step"] for record in RefreshFolder(Path(settings.refreshes)).records()]
 
 
 def test_the_settings_come_back(settings: Settings, tmp_path: Path) -> None:
@@ -196,14 +196,8 @@ def test_a_refresh_with_nothing_to_train_on_is_told_and_the_next_part_is_mined(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not where training waits for it."""
-    checked, told = mining._check_asked, list[str]()
-
-    def nothing_at_first(mine: Any, number: int) -> None:
-        if number == 0:
-            raise TrainingError("refresh 0: nothing to train on")
-        checked(mine, number)
-
-    monkeypatch.setattr(mining, "_check_asked", nothing_at_first)
+    trainable, told = mining.Mining.trainable, list[str]()
+    monkeypatch.setattr(mining.Mining, "trainable", lambda self, number: trainable(self, number) if number else [])
     with pytest.raises(TrainingError, match="refresh 0: nothing to train on"):
         serve(settings, lambda seconds: None, told.append)
     checkpoint(settings, 10)
@@ -215,7 +209,9 @@ def test_a_refresh_with_nothing_to_train_on_is_told_and_the_next_part_is_mined(
 
     with pytest.raises(Idle):
         serve(replace(settings, first=10), wait, told.append)
-    assert told == ["refresh 0: nothing to train on; training goes on with what it has"]
+    (line,) = told
+    assert line.startswith("refresh 0: nothing to train on: none of its 36 queries")
+    assert line.endswith("; training goes on with what it has")
     assert RefreshFolder(Path(settings.refreshes)).numbers() == [1]
 
 
@@ -237,7 +233,7 @@ def test_what_it_says_and_how_it_dies_is_told_and_it_is_started_again_some_times
 
     def given_up() -> bool:
         found.check()
-        return found.given_up
+        return found.exhausted
 
     wait_until(given_up)
     assert told[::2] == ["inferencer: hello"] * LIVES
@@ -277,7 +273,7 @@ def test_training_goes_on_without_it_where_it_can(
     if needed:
         with pytest.raises(TrainingError, match="died too often before its first refresh"):
             beside.prepare(0)
-    wait_until(lambda: beside.newest(0) is None and found.given_up)
+    wait_until(lambda: beside.newest(0) is None and found.exhausted)
     assert told[-1] == "inferencer: ended with code 3; it is not started again"
     (place.partial(0) / NEGATIVES).write_text("")
     place.publish(Refresh(0, 5, 0, 0))

@@ -153,7 +153,7 @@ def test_nothing_to_train_on_is_not_published(
     mining = Mining(replace(data, positives=everything), RefreshOptions("continuous", depth=10, negatives=4), 1)
     with pytest.raises(TrainingError, match="refresh 0: nothing to train on: the top 10 of each of its 12 queries"):
         mine_refresh([encoder], mining, place, 0, 0)
-    assert place.numbers() == [] and place.made() == [] and not list(tmp_path.glob("*.partial"))
+    assert place.numbers() == [] and place.records() == [] and not list(tmp_path.glob("*.partial"))
 
 
 @pytest.mark.parametrize(("policy", "told"), [("synchronous", {None}), ("never", {None}), ("every", {64, 4096})])

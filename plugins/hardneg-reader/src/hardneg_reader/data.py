@@ -45,9 +45,9 @@ class PassageLists:
         """int64 [Q], how many each question has."""
         return np.diff(self.starts)
 
-    def pick(self, row: int, places: NDArray[np.int64]) -> list[str]:
-        """The ids of a question's passages at the given places."""
-        return self.corpus.ids(self.rows[self.starts[row] + places])
+    def pick(self, row: int, positions: NDArray[np.int64]) -> list[str]:
+        """The ids of a question's passages at these positions."""
+        return self.corpus.ids(self.rows[self.starts[row] + positions])
 
 
 @dataclass(frozen=True)

@@ -106,10 +106,8 @@ def learn(
         noted(checkpoints.choices()) as choices,
         freed_memory_kept() if method.encoder.device.type == "cpu" else nullcontext(),
     ):
-        learner, kept = (
-            _learner(method, loss, options, accelerator, module),
-            KeptModels(folder / KEPT, options.keep_every),
-        )
+        learner = _learner(method, loss, options, accelerator, module)
+        kept = KeptModels(folder / KEPT, options.keep_every)
         run = _TrainingRun(learner, checkpoints, kept, History(folder / HISTORY), validate, choices)
         state, earlier = run.to_the_end(progress)
         if options.keep_best and state.best_step not in (None, state.step):

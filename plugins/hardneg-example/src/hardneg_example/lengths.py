@@ -30,33 +30,33 @@ class Lengths(Analysis):
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """Mean words, documents, and documents without a known text, of each run and of what is relevant."""
-        found = {
+        doc_ids_of = {
             label: [doc_id for ranked in run.values() for doc_id in ranked.doc_ids[: self.depth]]
             for label, run in inputs.runs("runs", self.runs).items()
         }
         relevant = [doc_id for doc_ids in inputs.positives().values() for doc_id in doc_ids]
-        texts = inputs.texts(list(dict.fromkeys([*relevant, *(each for ids in found.values() for each in ids)])))
+        texts = inputs.texts(list(dict.fromkeys([*relevant, *(each for ids in doc_ids_of.values() for each in ids)])))
         if not texts:
             raise DataError("analysis lengths: the corpus has none of the documents: take the one that was searched")
         words = {doc_id: len(text.split()) for doc_id, text in texts.items()}
-        measured = {label: _mean(doc_ids, words) for label, doc_ids in found.items()}
+        measured = {label: _mean(doc_ids, words) for label, doc_ids in doc_ids_of.items()}
         return {"depth": self.depth, "runs": measured, "relevant": _mean(relevant, words) if relevant else None}
 
-    def table(self, found: Any) -> Table:
+    def table(self, results: Any) -> Table:
         """One row a run, the last for what is relevant, where that is known."""
         rows = [
             [label, _shown(row["words"]), f"{row['documents']:,}", f"{row['unknown']:,}"]
-            for label, row in _rows(found).items()
+            for label, row in _rows(results).items()
         ]
         return Table(("documents", "words", "documents counted", "without a text"), rows)
 
-    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+    def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """One bar a row."""
-        means = {label: row["words"] for label, row in _rows(found).items()}
+        means = {label: row["words"] for label, row in _rows(results).items()}
         with figure(paths, 1, width=bar_width(len(means))) as (axes,):
             known = {label: mean or 0.0 for label, mean in means.items()}
             bars(axes, known, {label: _shown(mean) for label, mean in means.items()})
-            plain_axes(axes, f"the first {found['depth']}", "", "words")
+            plain_axes(axes, f"the first {results['depth']}", "", "words")
 
 
 def _mean(doc_ids: Sequence[str], words: Mapping[str, int]) -> dict[str, Any]:
@@ -65,8 +65,8 @@ def _mean(doc_ids: Sequence[str], words: Mapping[str, int]) -> dict[str, Any]:
     return {"words": mean, "documents": len(known), "unknown": len(doc_ids) - len(known)}
 
 
-def _rows(found: Any) -> dict[str, Any]:
-    return {**found["runs"], **({_RELEVANT: found["relevant"]} if found["relevant"] else {})}
+def _rows(results: Any) -> dict[str, Any]:
+    return {**results["runs"], **({_RELEVANT: results["relevant"]} if results["relevant"] else {})}
 
 
 def _shown(mean: float | None) -> str:

@@ -55,9 +55,9 @@ class Pool(StageSpec):
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """Runs of another split, whose queries have other judgements."""
         for label, name in self.runs.items():
-            found = getattr(recipe.stages.get(name), "split", self.split)
-            if found != self.split:
-                yield f"runs.{label}: {name!r} is of split {found}, not {self.split}; name a run of the same split"
+            other = getattr(recipe.stages.get(name), "split", self.split)
+            if other != self.split:
+                yield f"runs.{label}: {name!r} is of split {other}, not {self.split}; name a run of the same split"
 
     def estimate(self, sizes: Sizes) -> Row:
         """By the query; half of what the runs list is taken for the same, and a document for 400 bytes."""
@@ -83,26 +83,26 @@ class Pool(StageSpec):
         with (context.folder / POOL).open("w", encoding="utf-8") as file:
             file.write("\t".join(_COLUMNS) + "\n")
             lists = lists_side_by_side(paths, queries.query_ids)
-            for query, (query_id, found) in zip(queries, lists, strict=True):
-                pooled = pool(found, self.depth)
-                asked = {doc_id: runs for doc_id, runs in pooled.items() if doc_id not in qrels.get(query_id, {})}
-                file.writelines(_lines(query, asked, collection))
-                judged, written = judged + len(pooled) - len(asked), written + len(asked)
+            for query, (query_id, hits) in zip(queries, lists, strict=True):
+                pooled = pool(hits, self.depth)
+                unjudged = {doc_id: runs for doc_id, runs in pooled.items() if doc_id not in qrels.get(query_id, {})}
+                file.writelines(_lines(query, unjudged, collection))
+                judged, written = judged + len(pooled) - len(unjudged), written + len(unjudged)
         return dict(zip(_COUNTED, (len(queries), written, judged), strict=True))
 
 
 def pool(lists: Mapping[str, RankedList], depth: int) -> dict[str, list[str]]:
     """The first `depth` documents of each list, by their ids, with the labels of the runs that have them."""
-    found: dict[str, list[str]] = {}
+    runs_of: dict[str, list[str]] = {}
     for label, ranked in lists.items():
         for doc_id in ranked.doc_ids[:depth]:
-            found.setdefault(doc_id, []).append(label)
-    return dict(sorted(found.items()))
+            runs_of.setdefault(doc_id, []).append(label)
+    return dict(sorted(runs_of.items()))
 
 
-def _lines(query: Query, asked: Mapping[str, Sequence[str]], collection: StoredCollection) -> Iterator[str]:
+def _lines(query: Query, unjudged: Mapping[str, Sequence[str]], collection: StoredCollection) -> Iterator[str]:
     corpus = collection.corpus
-    documents = corpus.documents_at(corpus.known_rows(list(asked), "the run", "search this collection again"))
-    for document, runs in zip(documents, asked.values(), strict=True):
+    documents = corpus.documents_at(corpus.known_rows(list(unjudged), "the run", "search this collection again"))
+    for document, runs in zip(documents, unjudged.values(), strict=True):
         cells = (query.query_id, document.doc_id, ", ".join(runs), query.text, document.contents)
         yield "\t".join(" ".join(cell.split()) for cell in cells) + "\n"

@@ -40,12 +40,12 @@ class SemiHard:
         ranking, refused = query.ranking, {*query.positives, *query.duplicates}
         listed = list(zip(ranking.doc_ids, ranking.scores.tolist(), strict=True))
         best = max((score for doc_id, score in listed if doc_id in query.positives), default=float("-inf"))
-        places: dict[str, int] = {}
+        ranks: dict[str, int] = {}
         dropped: Counter[str] = Counter()
-        for place, (doc_id, score) in enumerate(listed):
-            if doc_id in refused or doc_id in places:
+        for rank, (doc_id, score) in enumerate(listed):
+            if doc_id in refused or doc_id in ranks:
                 dropped["known"] += 1
             elif best - self.margin <= score < best:
-                places[doc_id] = place
-        kept = list(places.values())[: self.count]
-        return Negatives(query.query_id, query.positives, [*places][: self.count], ranking.scores[kept], dict(dropped))
+                ranks[doc_id] = rank
+        kept = list(ranks.values())[: self.count]
+        return Negatives(query.query_id, query.positives, [*ranks][: self.count], ranking.scores[kept], dict(dropped))

@@ -25,17 +25,17 @@ def vectors_of(body: bytes, count: int) -> NDArray[np.float32]:
     rows = _rows(body)
     if len(rows) != count:
         raise BadAnswer(f"{len(rows)} vectors for {count} texts")
-    places = [place for row in rows if type(place := row.get("index")) is int]
-    if sorted(places) != list(range(count)):
+    positions = [position for row in rows if type(position := row.get("index")) is int]
+    if sorted(positions) != list(range(count)):
         raise BadAnswer(f"the vectors' `index` are not 0 to {count - 1}, each once")
     parts = [_vector(row) for row in rows]
     if len(dimensions := {len(part) for part in parts}) > 1:
         raise BadAnswer(f"vectors of {' and '.join(map(str, sorted(dimensions)))} numbers in one answer")
-    found = np.empty((count, len(parts[0])), np.float32)
-    found[places] = parts
-    if not found.shape[1] or not np.isfinite(found).all():
+    ordered = np.empty((count, len(parts[0])), np.float32)
+    ordered[positions] = parts
+    if not ordered.shape[1] or not np.isfinite(ordered).all():
         raise BadAnswer("a vector is empty, or not finite")
-    return found
+    return ordered
 
 
 def _rows(body: bytes) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 _AT_ONCE = 500
 _PATIENCE = 60.0  # seconds to wait for another process that writes
-_GIVEN_BACK = 0.9  # of the most bytes: what is left when old vectors have gone
+_KEPT_SHARE = 0.9  # of the most bytes: what is left when old vectors have gone
 _log = logging.getLogger(__name__)
 
 Vector = NDArray[np.float32]
@@ -46,14 +46,14 @@ class VectorCache:
 
     def find(self, keys: Sequence[bytes]) -> dict[bytes, Vector]:
         """The vectors that are known, float32 [d], by their texts' keys."""
-        found: dict[bytes, Vector] = {}
+        cached: dict[bytes, Vector] = {}
         with self._lock:
             for start in range(0, len(keys), _AT_ONCE):
                 part = keys[start : start + _AT_ONCE]
                 marks = ", ".join("?" * len(part))
                 rows = self._rows(f"SELECT text, vector FROM vectors WHERE text IN ({marks})", part)
-                found.update((key, np.frombuffer(vector, "<f4")) for key, vector in rows)
-        return found
+                cached.update((key, np.frombuffer(vector, "<f4")) for key, vector in rows)
+        return cached
 
     def keep(self, vectors: Mapping[bytes, Vector]) -> None:
         """Adds vectors, all or none; where the file would be too large, the oldest go."""
@@ -83,7 +83,7 @@ class VectorCache:
         if (used := (pages - free) * size) <= self._most:
             return
         first, last = self._rows("SELECT min(number), max(number) FROM vectors")[0]
-        share = 1 - _GIVEN_BACK * self._most / used
+        share = 1 - _KEPT_SHARE * self._most / used
         self._rows("DELETE FROM vectors WHERE number <= ?", [first + int((last - first) * share)])
 
     def _rows(self, query: str, values: Sequence[object] = ()) -> list[Any]:

@@ -86,9 +86,9 @@ class Http:
         if said := [name for name in _LEFT_TO_SERVER if getattr(spec, name) != getattr(plain, name)]:
             raise ModelError(f"model {spec.name!r}: {', '.join(said)}: a server decides on that; leave it out")
         own = {field.name: getattr(spec, field.name) for field in fields(ModelSpec)}
-        given = {f"{kind}_prompt": getattr(spec, f"{kind}_prompt") or "" for kind in ("query", "document")}
+        own_prompts = {f"{side}_prompt": getattr(spec, f"{side}_prompt") or "" for side in ("query", "document")}
         lengths = {name: getattr(FullSpec, name) for name in ("query_length", "document_length")}
-        prompts = whole_prompts(spec.name, given, spec.task, {})
+        prompts = whole_prompts(spec.name, own_prompts, spec.task, {})
         return FullSpec(**{**own, **lengths, **prompts, "task": None, "similarity": spec.similarity or "cosine"})
 
     def digest(self, model: ResolvedModel) -> str:

@@ -1,7 +1,5 @@
 """Clusters of vectors by faiss's k-means, small ones joined; a way through clusters from each to one nearby."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,7 +26,10 @@ def k_means(
     """
     if not 1 <= count <= len(vectors):
         raise UsageError(f"{name}: {count} clusters of {len(vectors)} queries cannot be: give 1 to {len(vectors)}")
-    faiss = _faiss(name)
+    try:
+        import faiss
+    except ImportError as error:
+        raise MissingDependency(f'{name} makes clusters by faiss: pip install "hardneg[cpu]", or "[gpu]"') from error
     on_gpus = faiss.get_num_gpus() > 0
     clustering = faiss.Kmeans(
         vectors.shape[1], count, niter=ROUNDS, seed=seed % (1 << 31), min_points_per_centroid=1, gpu=on_gpus
@@ -37,14 +38,6 @@ def k_means(
     blocks = (np.ascontiguousarray(vectors[start : start + _BLOCK]) for start in range(0, len(vectors), _BLOCK))
     cluster = np.concatenate([clustering.index.search(block, 1)[1][:, 0] for block in blocks])
     return cluster.astype(np.int64), np.asarray(clustering.centroids, np.float32).reshape(count, -1)
-
-
-def _faiss(name: str) -> Any:
-    try:
-        import faiss
-    except ImportError as error:
-        raise MissingDependency(f'{name} makes clusters by faiss: pip install "hardneg[cpu]", or "[gpu]"') from error
-    return faiss
 
 
 def joined(cluster: NDArray[np.int64], centroids: NDArray[np.float32], least: int) -> NDArray[np.int64]:

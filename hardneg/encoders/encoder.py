@@ -22,10 +22,9 @@ from hardneg.encoders.representation import Representation
 from hardneg.encoders.spec import FullSpec, ModelSpec, Side
 from hardneg.encoders.speed.fastest import Precision
 from hardneg.encoders.tokens.backend import TokenSource, backend_of
-from hardneg.encoders.tokens.chats import has_chat_template, tokenise_chats
 from hardneg.encoders.tokens.expansion import expanded
 from hardneg.encoders.tokens.segmenting import SegmentedCorpus, SegmentTokens, tokenise_segments
-from hardneg.encoders.tokens.tokens import Tokens, tokenise
+from hardneg.encoders.tokens.tokens import Tokens, has_chat_template, tokenise, tokenise_chats
 from hardneg.encoders.tokens.typed_tokens import typed
 from hardneg.encoders.towers import Cut, cut, has_twins, route, twins, with_own_queries
 from hardneg.formats.corpus import Corpus

@@ -102,7 +102,7 @@ def prepare(
     parts = [arranged(transformer, options.attention, options.compile, half, packed), *rest]
     plain = partial(encoder.tokenise, side=side)
     make = tokens or (lambda _, texts: plain(texts))
-    lengths = None if first is None else partial(_lengths, make, *first)
+    lengths = None if first is None else lambda: rows_of(make(*first)).lengths
     with _computing(encoder, parts, options.tf32):
         most = options.tokens_per_batch or token_budget(parts, device, count, lengths, encoder.spec.length(side))
         budget = Budget(min(most, most_tokens(parts[0], device)))
@@ -114,10 +114,6 @@ def _computing(encoder: "Encoder", parts: Sequence[nn.Module], tf32: bool) -> It
     products = float32_products(encoder.device, tf32)
     with evaluating(encoder.module), evaluating(parts[0]), products, torch.inference_mode():
         yield
-
-
-def _lengths(make: Tokenise, start: int, texts: Sequence[str]) -> NDArray[np.int64]:
-    return rows_of(make(start, texts)).lengths
 
 
 def encode_windows(

@@ -76,7 +76,12 @@ class InfoNCE:
         """
         scores = safe_scores(batch) / self.temperature
         positive, present = positive_scores(scores, batch)
-        chosen = negatives(batch) & self._chosen(batch)
+        allowed = {
+            "all": torch.ones_like(batch.own),
+            "own": batch.own,
+            "own_and_positives": batch.own | batch.positive.any(0),
+        }
+        chosen = negatives(batch) & allowed[self.negatives]
         lowest = torch.finfo(scores.dtype).min / 2
         logits = [self._weighted(scores, batch).masked_fill(~chosen, lowest)]
         for direction in self.directions:
@@ -87,12 +92,6 @@ class InfoNCE:
         all_logits = torch.cat(logits, dim=1).logsumexp(1, keepdim=True)
         counted = present & chosen.any(1, keepdim=True)
         return weighted_mean(softplus(all_logits - positive), counted, batch.weights)
-
-    def _chosen(self, batch: ScoreBatch) -> Tensor:
-        """bool [B, M]: the documents that `negatives` names, a row's positives among them."""
-        if self.negatives == "all":
-            return torch.ones_like(batch.own)
-        return batch.own if self.negatives == "own" else batch.own | batch.positive.any(0)
 
     def _weighted(self, scores: Tensor, batch: ScoreBatch) -> Tensor:
         """The logits with the hardness of those that have it."""

@@ -55,19 +55,16 @@ class LambdaLoss:
             raise TrainingError("lambda: the batch has no ranks: use it in stage train-queries, or take loss ranknet")
         losses, present = pair_losses(safe_scores(batch) / self.temperature, batch)
         paired = present[:, :, None] & negatives(batch)[:, None, :]
-        changes = self._changes(self._worth(batch.ranks, losses.dtype), batch)
+        changes = self._changes(batch.ranks, batch, losses.dtype)
         total = (losses * changes).masked_fill(~paired, 0.0).sum((1, 2))
         pairs = paired.sum((1, 2))
         each = total / pairs.clamp(min=1) if self.normalise == "mean" else total
         return weighted_mean(each, pairs > 0, batch.weights)
 
-    def _worth(self, ranks: Tensor, dtype: torch.dtype) -> Tensor:
-        """What a relevant document at each rank is worth, [B, M]: 1 / rank up to the cut."""
+    def _changes(self, ranks: Tensor, batch: ScoreBatch, dtype: torch.dtype) -> Tensor:
+        """The weight of each pair, [B, P, M]; a relevant document at a rank up to the cut is worth 1 / rank."""
         seen = (ranks > 0) & (ranks <= (self.cut or 0))
-        return torch.where(seen, 1 / ranks.clamp(min=1).to(dtype), 0.0)
-
-    def _changes(self, worth: Tensor, batch: ScoreBatch) -> Tensor:
-        """The weight of each pair, [B, P, M]."""
+        worth = torch.where(seen, 1 / ranks.clamp(min=1).to(dtype), 0.0)
         held, present = positive_scores(worth, batch)
         held = held.masked_fill(~present, 0.0)
         if self.weight == "published":

@@ -45,14 +45,11 @@ class Star:
         """The loss, a scalar."""
         losses, present = pair_losses(safe_scores(batch) / self.temperature, batch)
         hard = negatives(batch) & batch.own
-        shared = negatives(batch) & self._shared(batch)
+        columns = batch.positive.any(0)  # that every row may use, whoever they were drawn for
+        if self.hard_pairs == "all":
+            columns = columns | batch.own.any(0)
+        shared = negatives(batch) & columns
         if self.alpha is None:
             return pair_mean(losses, present, hard | shared, batch.weights)
         random = pair_mean(losses, present, shared & ~batch.own, batch.weights)
         return self.alpha * random + pair_mean(losses, present, hard, batch.weights)
-
-    def _shared(self, batch: ScoreBatch) -> Tensor:
-        """bool [M]: the columns that every row may use, whoever they were drawn for."""
-        if self.hard_pairs == "own":
-            return batch.positive.any(0)
-        return batch.positive.any(0) | batch.own.any(0)

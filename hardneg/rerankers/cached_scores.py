@@ -147,12 +147,9 @@ class CachedScorer:
     def _looked_up(self, blocks: Iterable[Iterable[Request]]) -> Iterator[_Looked]:
         under_way: set[bytes] = set()
         for requests in map(list, blocks):
-            pairs = [_pair(query, text) for query, documents in requests for text in documents]
+            known_by = (f"{len(query)}\0{query}{text}" for query, documents in requests for text in documents)
+            pairs = [hashlib.blake2b(text.encode(), digest_size=16).digest() for text in known_by]
             scores = self.kept.find(pairs)
             pending = np.isnan(scores) & np.array([pair not in under_way for pair in pairs], bool)
             yield _Looked(requests, pairs, scores, pending)
             under_way = set(compress(pairs, pending))
-
-
-def _pair(query: str, text: str) -> bytes:
-    return hashlib.blake2b(f"{len(query)}\0{query}{text}".encode(), digest_size=16).digest()

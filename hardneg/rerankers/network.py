@@ -150,7 +150,9 @@ class PairNetwork:
         for weight in copied[0].model.base_model.parameters():
             weight.data = weight.data.to(torch.bfloat16)
         for part in _head(copied):
-            part.register_forward_pre_hook(_widened)
+            part.register_forward_pre_hook(
+                lambda _, values: tuple(value.float() if isinstance(value, Tensor) else value for value in values)
+            )
         return PairNetwork(copied)
 
     def save(self, folder: Path, card: str) -> None:
@@ -170,14 +172,15 @@ def _head(module: Any) -> Iterator[nn.Module]:
         yield from (layer for layer in later.modules() if not list(layer.children()))
 
 
-def _widened(part: nn.Module, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(value.float() if isinstance(value, Tensor) else value for value in values)
-
-
 def reranker_card(network: PairNetwork, facts: Mapping[str, object]) -> str:
     """Markdown with what the network was made from, and how to open it; facts: in the order to be shown."""
     own = {"Tokens read": f"{network.module.max_seq_length} of a query and a document together"}
     shown = "\n".join(f"- {name}: {without_folder(value)}" for name, value in {**facts, **own}.items())
+    scores = 'model.predict([("a question", "a passage")]'
+    if network.module.num_labels == 1:
+        scores += ")"
+    else:
+        scores += ", activation_fn=torch.nn.Softmax(dim=1))[:, 1]  # after import torch"
     return f"""\
 ---
 library_name: sentence-transformers
@@ -195,13 +198,6 @@ tags: [sentence-transformers, cross-encoder, reranker, hard-negatives, hardneg]
 from sentence_transformers import CrossEncoder
 
 model = CrossEncoder("path/to/this/folder")
-{_call(network)}
+scores = {scores}
 ```
 """
-
-
-def _call(network: PairNetwork) -> str:
-    pairs = 'model.predict([("a question", "a passage")]'
-    if network.module.num_labels == 1:
-        return f"scores = {pairs})"
-    return f"scores = {pairs}, activation_fn=torch.nn.Softmax(dim=1))[:, 1]  # after import torch"

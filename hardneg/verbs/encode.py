@@ -115,7 +115,7 @@ class Encode(IndexSpec):
 
     def make(self, context: "StageContext[Encode]") -> Facts:
         """Encodes every block that is not yet there; a stopped run goes on in the middle of the unfinished one."""
-        from hardneg.encoders.corpus.sharded import write_shards
+        from hardneg.encoders.corpus.sharding import write_shards
         from hardneg.encoders.corpus.stream import write_index
 
         encoder, rows = self._opened(context)

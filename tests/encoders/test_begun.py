@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from tiny import tiny_encoder, tiny_multi_vector, tiny_sparse_encoder
 
-from hardneg.encoders.corpus.sharded import Sharding, write_shards
+from hardneg.encoders.corpus.sharding import Sharding, write_shards
 from hardneg.encoders.corpus.stream import write_index
 from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.resolved import load_encoder

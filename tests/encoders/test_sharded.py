@@ -11,7 +11,7 @@ import pytest
 from tiny import tiny_multi_vector, tiny_sparse_encoder, tiny_static
 
 from hardneg.encoders.corpus import stream
-from hardneg.encoders.corpus.sharded import Sharding, write_shards
+from hardneg.encoders.corpus.sharding import Sharding, write_shards
 from hardneg.encoders.corpus.stream import write_index
 from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.resolved import load_encoder
@@ -131,7 +131,7 @@ from hardneg.runtime.distributed import World
 from hardneg.encoders.corpus import stream
 from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.resolved import load_encoder
-from hardneg.encoders.corpus.sharded import Sharding, write_shards
+from hardneg.encoders.corpus.sharding import Sharding, write_shards
 from hardneg.encoders.spec import ModelSpec
 from hardneg.runtime.progress import Silent
 

@@ -91,7 +91,7 @@ def weight(loss: LambdaLoss, labels: list[int], positive: int, negative: int) ->
     batch = ranked([float(place) for place in range(len(labels))], labels)
     assert batch.ranks is not None
     place = positive_scores(batch.scores, batch)[0][0].tolist().index(positive)
-    changes = loss._changes(loss._worth(batch.ranks, torch.float64), batch)
+    changes = loss._changes(batch.ranks, batch, torch.float64)
     return changes[0, place, negative].item()
 
 

@@ -11,17 +11,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.encoders.corpus.stream import Layout, close_index
+from hardneg.encoders.corpus.stream import Layout, close_index, encoded_blocks, written
+from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.protocol import StoredRows, TextEncoder
 from hardneg.encoders.tokens.segmenting import SegmentedCorpus
 from hardneg.formats.segments import segment_ids
+from hardneg.formats.vectors.begun_blocks import drop
 from hardneg.formats.vectors.remote import joined
 from hardneg.formats.vectors.shard_folder import Closed, close_folder, close_shard, put_shard
 from hardneg.formats.vectors.shards import BEGUN_CUT, even_cut, shard_name
 from hardneg.formats.vectors.sparse_store import SHAPE
 from hardneg.records.errors import ArtifactError, PartDone, UsageError
 from hardneg.records.wording import counted
-from hardneg.runtime.distributed import barrier, world
+from hardneg.runtime.distributed import barrier, from_first, world
+from hardneg.runtime.progress import Progress
 from hardneg.store.atomic_write import replace_text
 
 _IDS = 65_536  # read at a time
@@ -175,3 +178,47 @@ def _begun(folder: Path, cut: list[int]) -> list[int]:
     barrier()
     begun: list[int] = json.loads(path.read_text(encoding="utf-8"))
     return begun if begun[-1] == cut[-1] else cut
+
+
+def write_shards(
+    encoder: TextEncoder, rows: StoredRows, folder: Path, options: EncodeOptions, progress: Progress, sharding: Sharding
+) -> None:
+    """Encodes the shards that are taken and not complete, and closes the folder when all are.
+
+    Several processes each call this with the same arguments, and share the blocks of each shard. With a URL no more
+    than a shard is on this disk. What a stopped run began to cut is gone on with, however it is to be cut now.
+
+    Raises:
+        ModelError: a number is not finite.
+        ArtifactError: a shard that is there is one of something else, or cannot be written.
+        PartDone: others are still to be made, elsewhere.
+    """
+    work = ShardWork.begun(encoder, rows, folder, sharding)
+    for number in work.taken:
+        if not from_first(world().first and work.find(number) is not None):
+            _make(work, number, options, progress)
+            barrier()
+            if world().first:
+                work.close(number)
+            barrier()
+    if world().first:
+        work.close_all()
+    barrier()
+
+
+def _make(work: ShardWork, number: int, options: EncodeOptions, progress: Progress) -> None:
+    """Encodes what is missing of one shard: this process's part of it."""
+    here, own, part = world(), work.own(number), work.part(number)
+    if work.encoder.is_complete(own, part):
+        return
+    with work.encoder.writer(own, part, here.rank) as writer:
+        finished = writer.finished_blocks()
+        numbers = work.blocks(number)[here.rank :: here.size]
+        missing = [block for block in numbers if block not in finished]
+        total, left = work.layout.sizes(numbers), work.layout.sizes(missing)
+        label = f"encode shard {number} of {len(work.cut) - 1}"
+        with progress.task(label, total, "passages", total - left) as task:
+            blocks = encoded_blocks(work.encoder, work.rows, missing, total, options, task.advance)
+            own_rows = ((block, start - part.rows.start, encoded) for block, start, encoded in blocks)
+            for block in written(own_rows, writer.write_block):
+                drop(options.begun, work.layout.name(block))

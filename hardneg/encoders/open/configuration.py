@@ -37,8 +37,15 @@ def own_length(folder: Path, side: str, trained: bool) -> tuple[int, str]:
 
     Source: `Transformer` of sentence-transformers 6, `__init__` and `preprocess`.
     """
-    said, bound = _said(folder, side) if trained else None, _positions(folder)
-    length = said or min(_tokenizer_bound(folder), bound + _padding_offset(folder))
+    said, config = _said(folder, side) if trained else None, mapping(network_folder(folder) / "config.json")
+    positions, padding = config.get("max_position_embeddings"), config.get("pad_token_id", 1)
+    shifted = str(config.get("model_type")) in _AFTER_PADDING and isinstance(padding, int)
+    offset = int(padding) + 1 if shifted else 0
+    bound = positions - offset if isinstance(positions, int) and positions > 0 else UNBOUNDED
+    length = said
+    if length is None:
+        most = mapping(folder / "tokenizer_config.json").get("model_max_length")
+        length = min(UNBOUNDED if most is None else _number(most, folder, "model_max_length"), bound + offset)
     if length >= UNBOUNDED:
         return USUAL, f"no bound of a text's length is told: {USUAL} tokens are read"
     if not trained and min(length, bound) > USUAL:
@@ -75,24 +82,6 @@ def _said(folder: Path, side: str) -> int | None:
 def _part(options: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     part = options.get(name)
     return part if isinstance(part, dict) else {}
-
-
-def _tokenizer_bound(folder: Path) -> int:
-    value = mapping(folder / "tokenizer_config.json").get("model_max_length")
-    return UNBOUNDED if value is None else _number(value, folder, "model_max_length")
-
-
-def _positions(folder: Path) -> int:
-    most = mapping(network_folder(folder) / "config.json").get("max_position_embeddings")
-    if not isinstance(most, int) or most < 1:
-        return UNBOUNDED
-    return most - _padding_offset(folder)
-
-
-def _padding_offset(folder: Path) -> int:
-    config = mapping(network_folder(folder) / "config.json")
-    padding = config.get("pad_token_id", 1)
-    return int(padding) + 1 if str(config.get("model_type")) in _AFTER_PADDING and isinstance(padding, int) else 0
 
 
 def _number(value: Any, folder: Path, name: str) -> int:

@@ -141,7 +141,8 @@ def _of_sentence_transformers(encoder: "Encoder", model: ModelReference) -> Prog
 
 
 def _of_hardneg(spec: Mapping[str, object]) -> Program:
-    values = ", ".join(f"{quoted(name)}: {_literal(value)}" for name, value in spec.items())
+    literals = {name: quoted(value) if isinstance(value, str) else repr(value) for name, value in spec.items()}
+    values = ", ".join(f"{quoted(name)}: {literal}" for name, literal in literals.items())
     return Program(
         ("from hardneg.plugin import load_encoder, spec_from", "from pyserini.encode import QueryEncoder"),
         (
@@ -154,10 +155,6 @@ def _of_hardneg(spec: Mapping[str, object]) -> Program:
             f'encoder.model = load_encoder(spec_from({{{values}}}), "cpu", "fp32")',
         ),
     )
-
-
-def _literal(value: object) -> str:
-    return quoted(value) if isinstance(value, str) else repr(value)
 
 
 def _keywords(options: Mapping[str, object]) -> str:

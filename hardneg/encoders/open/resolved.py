@@ -172,21 +172,19 @@ def resolve(model: str | ModelSpec, fetch: bool = False, family: EncoderFamily |
 
 def _claiming(folder: Path | None) -> EncoderFamily:
     """The family whose folder it is, with its usual options; the most special are asked first."""
-    names = plugin_names("encoders") if folder is not None else []
-    families = {name: family for name in names if (family := _family(name)) and hasattr(family, "claims")}
+    families: dict[str, Any] = {}
+    for name in plugin_names("encoders") if folder is not None else ():
+        try:
+            family = load_plugin("encoders", name)
+        except PluginError as error:
+            _LOG.warning("%s; it is not asked whose a model's folder is", error)
+        else:
+            families |= {name: family} if hasattr(family, "claims") else {}
     for name in sorted(families, key=lambda name: -getattr(families[name], "special", 1)):
         with suppress(ModelError, OSError, LookupError, TypeError, ValueError, AttributeError):  # opening it tells
             if families[name].claims(folder):
                 return cast(EncoderFamily, configure("encoders", PluginSetting(name)))
     return cast(EncoderFamily, configure("encoders", PluginSetting("dense")))
-
-
-def _family(name: str) -> Any:
-    try:
-        return load_plugin("encoders", name)
-    except PluginError as error:
-        _LOG.warning("%s; it is not asked whose a model's folder is", error)
-        return None
 
 
 @contextmanager

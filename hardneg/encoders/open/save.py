@@ -129,15 +129,14 @@ def _check_ance(encoder: "Encoder") -> None:
     transformer, *rest = encoder.parts("query")
     architecture, names = transformer.model.config.model_type, [type(part).__name__ for part in rest]
     lacking = [] if architecture == "roberta" else [f"a RoBERTa, and it is a {architecture}"]
-    if names != ["Pooling", "Dense", "LayerNorm"] or not _is_head(*rest):
+    head = names == ["Pooling", "Dense", "LayerNorm"]
+    if head:
+        pooling, (linear, activation), norm = rest[0], (rest[1].linear, rest[1].activation_function), rest[2].norm
+        head = pooling.pooling_mode == "cls" and isinstance(activation, torch.nn.Identity) and norm.eps == 1e-5
+        head = head and linear.out_features == DIMENSION and linear.bias is not None
+    if not head:
         lacking.append(f"pooling cls, projection {DIMENSION}, layer_norm true and similarity dot")
     if encoder.spec.query_prompt:
         lacking.append("no query_prompt")
     if lacking:
         raise ModelError(f"model {encoder.spec.name!r} is no ANCE encoder: that has " + "; ".join(lacking))
-
-
-def _is_head(pooling: Any, dense: Any, norm: Any) -> bool:
-    linear, identity = dense.linear, isinstance(dense.activation_function, torch.nn.Identity)
-    sizes = linear.out_features == DIMENSION and linear.bias is not None
-    return pooling.pooling_mode == "cls" and identity and sizes and norm.norm.eps == 1e-5

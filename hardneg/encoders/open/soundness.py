@@ -102,21 +102,17 @@ def check_encoder(encoder: Any, spec: FullSpec) -> None:
     ]
     if "text" not in modalities or any(output != outputs[0] for output in outputs):
         raise ModelError(f"model {spec.name!r} is not made for plain text: use another model")
-    _check_processing(encoder.processing_kwargs, spec.name)
+    parts = {part: values for part, values in encoder.processing_kwargs.items() if part != "chat_template"}
+    options = [f"{part}.{name}" for part, values in parts.items() for name in values]
+    if unknown := [name for name in options if name != "text.max_length"]:
+        problem = f"has processing_kwargs {', '.join(unknown)}, which are not known here"
+        raise ModelError(f"model {spec.name!r}: {problem}: use another model")
     most = positions(encoder.model)
     for side in SIDES:
         if (length := spec.length(side)) < _LEAST:
             raise ModelError(f"model {spec.name!r} says that it reads {length} token of a text: give {side}_length")
         if most is not None and length > most:
             raise ModelError(f"model {spec.name!r} reads at most {most} tokens: {side}_length is {length}, lower it")
-
-
-def _check_processing(options: Mapping[str, Any], name: str) -> None:
-    """Refuses options of the tokenizer's calls that are not read here; a text's length and a template's options are."""
-    settings = [(part, option) for part in options if part != "chat_template" for option in options[part]]
-    if unknown := [f"{part}.{option}" for part, option in settings if (part, option) != ("text", "max_length")]:
-        problem = f"processing_kwargs {', '.join(unknown)}"
-        raise ModelError(f"model {name!r}: has {problem}, which are not known here: use another model")
 
 
 def positions(model: Any) -> int | None:

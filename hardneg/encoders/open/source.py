@@ -1,11 +1,10 @@
 """Where a model's files are: in an installed package, in a folder, or on the hub; and what fetching them takes."""
 
+import fnmatch
 import importlib.util
 import re
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from fnmatch import fnmatch
 from functools import cached_property
 from pathlib import Path
 
@@ -223,24 +222,18 @@ def _on_hub(repository: str, commit: str) -> Lookup:
 
     info = HfApi().model_info(repository, revision=commit, files_metadata=True)
     sizes = {str(file.rfilename): int(file.size or 0) for file in info.siblings or ()}
-    wanted = list(_wanted(sizes))
+    weights = set(weights_in(sizes))
+    others = {path for pattern in HUB_FILES if pattern != SAFE for path in fnmatch.filter(sizes, pattern)}
+    wanted = [path for path in sizes if path in weights | others]  # as `Location.fetched` takes them
     if not any(path.rpartition("/")[2] in CONFIGURATIONS for path in wanted):
         raise ModelError(f"model {repository!r}: no config.json on the hub: name a repository of transformers'")
-    if not weights_in(sizes):
+    if not weights:
         raise ModelError(f"model {repository!r}: neither *.safetensors nor pytorch_model.bin on the hub")
     get_hf_file_metadata(hf_hub_url(repository, wanted[0], revision=commit))
     here = [path for path in wanted if isinstance(try_to_load_from_cache(repository, path, revision=commit), str)]
     there = sum(sizes[path] for path in here)
     named = [tag.removeprefix("license:") for tag in info.tags or () if tag.startswith("license:")]
     return Lookup(there, sum(sizes[path] for path in wanted) - there, f"licence {named[0]}" if named else "")
-
-
-def _wanted(sizes: dict[str, int]) -> Iterator[str]:
-    """The files that `Location.fetched` takes: by its patterns, with weights of one kind."""
-    weights = set(weights_in(sizes))
-    for path in sizes:
-        if path in weights or (not path.endswith(".safetensors") and any(fnmatch(path, item) for item in HUB_FILES)):
-            yield path
 
 
 def _hub_problem(repository: str, error: Exception) -> str:

@@ -2,7 +2,8 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -170,7 +171,9 @@ def token_budget(
     if count < WORTH_TIMING:
         return usual_budget(device)
     budget = _timed(parts, device, most_tokens(parts[0], device), lengths() if lengths else None)
-    _remember(path, known | {name: budget})
+    _remembered.cache_clear()
+    with suppress(OSError):  # a home that cannot be written costs a few seconds each time
+        replace_text(path, json.dumps(known | {name: budget}, indent=1, sort_keys=True) + "\n")
     return budget
 
 
@@ -199,14 +202,6 @@ def _remembered(path: Path) -> dict[str, int]:
     return {name: budget for name, budget in known.items() if isinstance(budget, int) and budget > 0}
 
 
-def _remember(path: Path, known: dict[str, int]) -> None:
-    _remembered.cache_clear()
-    try:
-        replace_text(path, json.dumps(known, indent=1, sort_keys=True) + "\n")
-    except OSError:
-        return  # a home that cannot be written costs a few seconds each time
-
-
 def most_tokens(first: Any, device: torch.device) -> int:
     """So many a pass that what the first module makes of them is not too large: logits of all terms may be."""
     numbers = int(first.get_embedding_dimension()) if hasattr(first, "get_embedding_dimension") else 1
@@ -223,7 +218,8 @@ def _timed(
     speeds: dict[int, float] = {}
     torch.cuda.empty_cache()
     end, free = time.monotonic() + _SECONDS, _free(device)
-    for budget in _ladder(device):
+    first, last = (1024, 32_768) if device.type == "cpu" else (16_384, _GPU_MOST)
+    for budget in (first << doubling for doubling in range((last // first).bit_length())):
         if budget > most or time.monotonic() > end or 2 * (free - _free(device)) > _SHARE * free:
             break
         try:
@@ -240,13 +236,6 @@ def _timed(
 def _free(device: torch.device) -> int:
     """Bytes of a GPU's memory that nobody holds, this process's own caches included; 0 elsewhere."""
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
-
-
-def _ladder(device: torch.device) -> Iterator[int]:
-    budget, most = (1024, 32_768) if device.type == "cpu" else (16_384, _GPU_MOST)
-    while budget <= most:
-        yield budget
-        budget *= 2
 
 
 def _speed(

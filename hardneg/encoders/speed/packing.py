@@ -43,20 +43,17 @@ class Packing:
         columns = {name: column[taken] for name, column in tokens.columns.items() if name != "attention_mask"}
         same = {name: value for name, value in tokens.same.items() if name != "attention_mask"}
         columns |= {name: np.full(len(taken), value, np.int32) for name, value in same.items()}
-        columns["position_ids"] = self._positions(columns["input_ids"], lengths)
+        ids = columns["input_ids"]
+        counted = np.ones(len(ids), np.int64) if self.skipped is None else (ids != self.skipped).astype(np.int64)
+        before = np.concatenate([[0], np.cumsum(counted)])
+        position = before[1:] - np.repeat(before[ends - lengths], lengths) - 1 + self.first
+        columns["position_ids"] = position if self.skipped is None else np.where(counted, position, self.skipped)
         batch: dict[str, Any] = {name: placed(column, device).long()[None] for name, column in columns.items()}
         begins, longest = placed(np.concatenate([[0], ends]).astype(np.int32), device), int(lengths.max(initial=0))
         batch |= dict(zip(BOUNDS, (begins, begins, longest, longest), strict=True))
         if tokens.prompt_length:
             batch["prompt_length"] = torch.full((len(rows),), tokens.prompt_length, device=device)
         return batch
-
-    def _positions(self, ids: NDArray[np.int32], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-        """int64 [sum of lengths], counted anew in each text."""
-        counted = np.ones(len(ids), np.int64) if self.skipped is None else (ids != self.skipped).astype(np.int64)
-        before = np.concatenate([[0], np.cumsum(counted)])
-        position = before[1:] - np.repeat(before[np.cumsum(lengths) - lengths], lengths) - 1 + self.first
-        return position if self.skipped is None else np.where(counted, position, self.skipped)
 
 
 def packs(tokens: Tokens) -> bool:

@@ -69,7 +69,11 @@ def in_passes(
                 ) from None
         left = np.concatenate([left[:0], *passes[done:]])
         if len(left):  # what the pass held is free only here, where its exception is gone
-            _halve(budget, lengths[passes[done]])
+            failed = lengths[passes[done]]
+            tried = min(budget.tokens, len(failed) * int(failed.max()))
+            budget.tokens = max(1, tried // 2)
+            torch.cuda.empty_cache()
+            _log.warning("the device's memory does not hold a pass of %d tokens: %d from now on", tried, budget.tokens)
 
 
 def gathered_in_parts(
@@ -108,14 +112,6 @@ def gathered_in_parts(
         advance(begun.count - reported)
     whole = begun.whole()
     return gathered((), 0) if whole is None else whole
-
-
-def _halve(budget: Budget, lengths: NDArray[np.int64]) -> None:
-    """After a pass of texts of these lengths."""
-    tried = min(budget.tokens, len(lengths) * int(lengths.max()))
-    budget.tokens = max(1, tried // 2)
-    torch.cuda.empty_cache()
-    _log.warning("the device's memory does not hold a pass of %d tokens: %d from now on", tried, budget.tokens)
 
 
 def ahead(pending: Iterator[_Item], count: int) -> Iterator[_Item]:

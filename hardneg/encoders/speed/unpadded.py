@@ -64,7 +64,12 @@ def _forward(
     attend = by_kernel if query.device.type == "cuda" else one_by_one
     flat = [part.transpose(1, 2).flatten(0, 1) for part in (query, key, value)]
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    output = attend(flat, _bounds(query, rest), scale, (reach, 0 if causal else reach))
+    rows, length = query.shape[0], query.shape[2]
+    if (begins := rest.get("cu_seq_lens_q")) is not None:
+        length = rest["max_length_q"]
+    else:  # a text a row
+        begins = torch.arange(0, (rows + 1) * length, length, dtype=torch.int32, device=query.device)
+    output = attend(flat, (begins, length), scale, (reach, 0 if causal else reach))
     return output.view(query.shape[0], query.shape[2], *output.shape[1:]), None
 
 
@@ -74,14 +79,6 @@ def by_sdpa(*arguments: Any, **rest: Any) -> tuple[Tensor, None]:
 
     output: tuple[Tensor, None] = sdpa_attention_forward(*arguments, **rest)
     return output
-
-
-def _bounds(query: Tensor, rest: dict[str, Any]) -> Bounds:
-    """Those that come with packed texts, or a text a row."""
-    if (begins := rest.get("cu_seq_lens_q")) is not None:
-        return begins, rest["max_length_q"]
-    rows, length = query.shape[0], query.shape[2]
-    return torch.arange(0, (rows + 1) * length, length, dtype=torch.int32, device=query.device), length
 
 
 def by_kernel(qkv: list[Tensor], bounds: Bounds, scale: float, reach: tuple[int, int]) -> Tensor:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardneg.encoders.tokens.tokens import Tokens
 
@@ -51,16 +50,10 @@ class Expansion:
         size = int(tokens.offsets[-1])
         columns = {name: np.full(size, tokens.same[name], np.int32) for name in other}
         columns |= {EXPANDED: np.zeros(size, np.int32), **tokens.columns}
+        beside = np.repeat(tokens.offsets[:-1] if tokens.left else tokens.offsets[1:], missing)
         return replace(
             tokens,
-            columns={name: _filled(tokens, column, missing, values.get(name, 0)) for name, column in columns.items()},
+            columns={name: np.insert(column, beside, values.get(name, 0)) for name, column in columns.items()},
             offsets=tokens.offsets + np.concatenate([[0], np.cumsum(missing)]),
             same={name: value for name, value in tokens.same.items() if name not in other},
         )
-
-
-def _filled(tokens: Tokens, column: NDArray[np.int32], missing: NDArray[np.int64], value: int) -> NDArray[np.int32]:
-    """A column with `value` so many times beside each text's own values."""
-    beside = tokens.offsets[:-1] if tokens.left else tokens.offsets[1:]
-    filled: NDArray[np.int32] = np.insert(column, np.repeat(beside, missing), value)
-    return filled

@@ -11,10 +11,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from hardneg.encoders.spec import Side
 from hardneg.encoders.tokens.backend import WHOLE, backend_of, cut, cut_pairs
 from hardneg.encoders.towers import placed
 
 _CPU = torch.device("cpu")
+_CHATS = 64  # texts that are padded to the longest of them for a moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,3 +134,30 @@ def token_batches(lengths: NDArray[np.int64], tokens_per_batch: int) -> Iterator
         rows = max(1, tokens_per_batch // max(1, int(lengths[order[start]])))
         yield order[start : start + rows]
         start += rows
+
+
+def has_chat_template(transformer: Any) -> bool:
+    """Whether texts of this transformer of sentence-transformers go through a chat template."""
+    return "message" in getattr(transformer, "modality_config", ())
+
+
+def tokenise_chats(transformer: Any, texts: Sequence[str], prompt: str, side: Side, length: int) -> Tokens:
+    """The texts in the template, cut to `length` tokens; sentence-transformers renders, cuts and mends the end."""
+    options = {"text": {"max_length": length}}
+    columns: dict[str, list[Any]] = {"input_ids": [], "attention_mask": []}
+    lengths: list[Any] = [0]
+    for start in range(0, len(texts), _CHATS):
+        part = list(texts[start : start + _CHATS])
+        batch = transformer.preprocess(part, prompt=prompt or None, task=side, processing_kwargs=options)
+        real = batch["attention_mask"].bool()
+        lengths += real.sum(1).tolist()
+        for name in columns:
+            columns[name].append(batch[name][real].numpy())
+    tokenizer = transformer.tokenizer
+    return Tokens(
+        {name: np.concatenate([*parts, []]).astype(np.int32) for name, parts in columns.items()},
+        np.cumsum(lengths, dtype=np.int64),
+        padding_of(tokenizer),
+        tokenizer.padding_side == "left",
+        0,
+    )

@@ -70,7 +70,10 @@ class WordIds:
             if 2 * len(new) > total:
                 return None
             if new:
-                self._add(sorted(new))
+                ids, offsets = encoded(self._tokenizer, ordered := sorted(new))
+                self._number.update(zip(ordered, range(len(self._number), len(self._number) + len(new)), strict=True))
+                self._first = np.concatenate([self._first, self._first[-1] + offsets[1:]])
+                self._ids = np.concatenate([self._ids, ids])
             words = np.fromiter(map(self._number.__getitem__, chain.from_iterable(parts)), np.int64, total)
             ids, first = self._ids, self._first
             if len(self._number) > _KEPT:
@@ -79,9 +82,3 @@ class WordIds:
         ends = np.cumsum(lengths := np.diff(first)[words])
         positions = np.repeat(first[words] - ends + lengths, lengths) + np.arange(lengths.sum())
         return ids[positions], np.concatenate([[0], ends])[np.concatenate([[0], np.cumsum(counts)])]
-
-    def _add(self, words: Sequence[str]) -> None:
-        ids, offsets = encoded(self._tokenizer, words)
-        self._number.update(zip(words, range(len(self._number), len(self._number) + len(words)), strict=True))
-        self._first = np.concatenate([self._first, self._first[-1] + offsets[1:]])
-        self._ids = np.concatenate([self._ids, ids])

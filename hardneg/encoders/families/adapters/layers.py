@@ -37,10 +37,15 @@ def put_in(model: Any, adapter: AdapterSpec, folder: Path | None, base: str, rev
         ModelError: the adapter does not fit the model, or peft is not there.
     """
     check_peft()
+    from peft import PeftConfig
+
+    if folder is not None:
+        check_adapter(folder)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(0, "adapter") >> 1)
         try:
-            model.add_adapter(_new(model, adapter) if folder is None else _trained(folder), NAME)
+            saved = None if folder is None else PeftConfig.from_pretrained(str(folder), local_files_only=True)
+            model.add_adapter(saved or _new(model, adapter), NAME)
         except (ValueError, TypeError, ImportError, LookupError) as error:
             reason = " ".join(str(error).split())[:200]
             raise ModelError(f"adapter cannot be put into model {base!r} ({reason})") from error
@@ -134,13 +139,6 @@ def _stacks(model: nn.Module) -> Iterator[nn.ModuleList]:
             yield part
         else:
             yield from _stacks(part)
-
-
-def _trained(folder: Path) -> Any:
-    from peft import PeftConfig
-
-    check_adapter(folder)
-    return PeftConfig.from_pretrained(str(folder), local_files_only=True)
 
 
 def fill(model: Any, folder: Path) -> None:

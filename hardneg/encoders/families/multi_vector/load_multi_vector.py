@@ -1,8 +1,6 @@
 """A `MultiVectorEncoder` of sentence-transformers from a folder of any form, as a spec says."""
 
 import string
-from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -52,39 +50,29 @@ def load_multi_vector(
     spec, folder = model.full, model.path
     check_activations(folder)
     interaction = read_late_interaction(folder)
-    modules = _own_modules(folder) if interaction.form else _of_others(folder)
+    if interaction.form:  # sentence-transformers reads the older forms too
+        modules = list(library_model(MultiVectorEncoder, folder, torch.float32).children())
+    else:  # the transformer of a model that was trained for other things, and nothing after it
+        modules = route(nn.Sequential(*read_modules(folder, torch.float32)), "document")[:1]
     check_sound(modules, folder, spec)
     _check_known(modules, spec)
     if spec.adapter is not None:
         put_adapters(nn.Sequential(*modules), spec, model.location, learns=precision is None)
-    modules = _arranged(modules, options)
-    expansion = _without_expansion(modules)
-    for first in transformers(nn.Sequential(*modules)):
+    whole = nn.Sequential(*modules)
+    if has_twins(whole):
+        modules = [twins(*(_one_side(route(whole, side), options) for side in SIDES))]
+    else:
+        modules = _one_side(modules, options)
+    whole = nn.Sequential(*modules)
+    queries = route(whole, "query")[0]
+    expansion, queries.query_expansion = queries.query_expansion or {}, None  # lengths are checked against it
+    for first in transformers(whole):
         hold_in(first.model, weights_dtype(spec, precision))
     module = with_prompts(assembled(modules, spec, device, MultiVectorEncoder), interaction.prompts, None)
     if filled := options.filled(interaction):
         strategy = "fixed" if filled == spec.query_length else "min"
-        route(module, "query")[0].query_expansion = {**expansion, "strategy": strategy, "length": filled}
+        queries.query_expansion = {**expansion, "strategy": strategy, "length": filled}
     return module
-
-
-def _without_expansion(modules: list[nn.Module]) -> Mapping[str, Any]:
-    """Takes out how queries are filled, which lengths are checked against, and gives it back."""
-    first = route(nn.Sequential(*modules), "query")[0]
-    expansion, first.query_expansion = first.query_expansion, None
-    return expansion or {}
-
-
-def _own_modules(folder: Path) -> list[nn.Module]:
-    """Those of a late-interaction model; sentence-transformers reads the older forms too."""
-    from sentence_transformers import MultiVectorEncoder
-
-    return list(library_model(MultiVectorEncoder, folder, torch.float32).children())
-
-
-def _of_others(folder: Path) -> list[nn.Module]:
-    """The transformer of a model that was made for other things; nothing that comes behind it."""
-    return route(nn.Sequential(*read_modules(folder, torch.float32)), "document")[:1]
 
 
 def _check_known(modules: list[nn.Module], spec: FullSpec) -> None:
@@ -94,23 +82,11 @@ def _check_known(modules: list[nn.Module], spec: FullSpec) -> None:
         rest = route(whole, side)[1:]
         if others := [name for part in rest if (name := type(part).__name__) not in _KNOWN]:
             raise ModelError(f"model {spec.name!r}: has {', '.join(others)} behind its transformer: use another model")
-        if odd := [name for part in rest for name in _vectors(part) if name != _TOKENS]:
+        names = [getattr(part, name, None) for part in rest for name in ("module_input_name", "module_output_name")]
+        if odd := [name for name in names if name not in (None, _TOKENS)]:
             raise ModelError(f"model {spec.name!r}: its modules give {odd[0]!r}, not {_TOKENS}: use another model")
         if any(getattr(part, "keep_only_token_ids", None) for part in rest):
             raise ModelError(f"model {spec.name!r} scores tokens of images alone: use another model")
-
-
-def _vectors(part: nn.Module) -> list[Any]:
-    """What a module says that it reads and makes, where it says so."""
-    keys = (getattr(part, name, None) for name in ("module_input_name", "module_output_name"))
-    return [name for name in keys if name is not None]
-
-
-def _arranged(modules: list[nn.Module], options: "LateInteraction") -> list[nn.Module]:
-    whole = nn.Sequential(*modules)
-    if has_twins(whole):
-        return [twins(*(_one_side(route(whole, side), options) for side in SIDES))]
-    return _one_side(modules, options)
 
 
 def _one_side(parts: list[Any], options: "LateInteraction") -> list[nn.Module]:

@@ -57,7 +57,10 @@ def read_late_interaction(folder: Path) -> LateInteractionContract:
     options = {name: config[name] for name in _OLDER if name in config} if form else {}
     transformer = sides(folder)["query"][0]
     own = transformer_options(transformer) if form else {}
-    expansion = own["query_expansion"] if "query_expansion" in own else _older_expansion(options)
+    older = options.get("query_expansion")
+    if options and "query_expansion" not in options and options.get("do_query_expansion") is not False:
+        older = {"strategy": "fixed", "length": options.get("query_length") or _FILLED}  # as PyLate fills queries
+    expansion = own.get("query_expansion", older)
     filled = _count(expansion.get("length"), folder) if isinstance(expansion, dict) else 0
     lengths = {side: _length(folder, side, options) for side in SIDES}
     if filled:
@@ -78,13 +81,6 @@ def _stanford(folder: Path) -> LateInteractionContract:
     length = said.get("doc_maxlen")
     document = own_length(folder, "document", trained=False)[0] if length is None else _count(length, folder)
     return LateInteractionContract("stanford", "maxsim", prompts, {"query": filled, "document": document}, filled, said)
-
-
-def _older_expansion(options: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The expansion of a folder of PyLate, which fills queries unless it says otherwise."""
-    if "query_expansion" in options or not options or options.get("do_query_expansion") is False:
-        return options.get("query_expansion")
-    return {"strategy": "fixed", "length": options.get("query_length") or _FILLED}
 
 
 def _length(folder: Path, side: Side, options: Mapping[str, Any]) -> int:

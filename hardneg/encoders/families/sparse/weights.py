@@ -56,7 +56,9 @@ class TermWeights:
 
     def collect(self, tensor: Tensor) -> SparseRows:
         """The weights that are not 0."""
-        kept = tensor.float() if self.most is None else _largest(tensor.float(), self.most)
+        from sentence_transformers.util import select_max_active_dims
+
+        kept: Tensor = tensor.float() if self.most is None else select_max_active_dims(tensor.float(), self.most)
         text, term = torch.nonzero(kept, as_tuple=True)
         counts = torch.bincount(text, minlength=len(kept)).cpu().numpy()
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
@@ -99,10 +101,3 @@ class TermWeights:
     def is_complete(self, folder: Path, rows: StoredRows, dimension: int) -> bool:
         """Whether it holds as many texts as there are rows."""
         return is_complete(folder, dimension, len(rows))
-
-
-def _largest(weights: Tensor, most: int) -> Tensor:
-    from sentence_transformers.util import select_max_active_dims
-
-    kept: Tensor = select_max_active_dims(weights, most)
-    return kept

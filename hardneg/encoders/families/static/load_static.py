@@ -1,6 +1,5 @@
 """Opens static models: those that a folder holds, and those that are made of a transformer's token table."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torch import nn
@@ -26,10 +25,18 @@ def open_static(model: "ResolvedModel", files: TableFiles, device: str | None) -
     Raises:
         ModelError: the files are not those of one whole model, or it cannot do what the spec says.
     """
+    from sentence_transformers import SentenceTransformer
+    from tokenizers import Tokenizer
+
     spec, contract = model.full, model.contract
     for folder in {path.parent for path in files.weights}:
         load_options(folder)  # refuses weights that are more than tensors
-    encoder = _encoder(_own_modules(files.folder) if files.modules else [_packed(files)], spec, device)
+    if files.modules:
+        whole = SentenceTransformer(str(files.folder), device="cpu", trust_remote_code=False, local_files_only=True)
+        modules = list(whole.float().children())
+    else:
+        modules = [table_module(Tokenizer.from_file(str(files.tokenizer)), read_table(files))]
+    encoder = _encoder(modules, spec, device)
     with_prompts(encoder.module, contract.prompts, contract.default_prompt_name)
     return encoder
 
@@ -50,19 +57,6 @@ def make_static(model: "ResolvedModel", options: "Static", device: str | None) -
     table = table_of(word_embeddings(folder), options.dimensions, options.sif)
     backend.no_truncation()
     return _encoder([table_module(backend, table)], spec, device)
-
-
-def _own_modules(folder: Path) -> list[nn.Module]:
-    from sentence_transformers import SentenceTransformer
-
-    whole = SentenceTransformer(str(folder), device="cpu", trust_remote_code=False, local_files_only=True)
-    return list(whole.float().children())
-
-
-def _packed(files: TableFiles) -> nn.Module:
-    from tokenizers import Tokenizer
-
-    return table_module(Tokenizer.from_file(str(files.tokenizer)), read_table(files))
 
 
 def _encoder(modules: list[nn.Module], spec: FullSpec, device: str | None) -> StaticEncoder:

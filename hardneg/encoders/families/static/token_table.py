@@ -1,6 +1,6 @@
 """Tables of token vectors: read from a static model's files, or made of a transformer."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -21,7 +21,7 @@ def read_table(files: TableFiles) -> Tensor:
     `embeddings` with, for a vocabulary that shares rows, `mapping` (int [V], the row of each id) and `weights` (float
     [V], what a row is multiplied with for an id).
     """
-    held = _tensors(files.weights)
+    held = {name: tensor for path in files.weights for name, tensor in _named(path)}
     table = held.get("embedding.weight")
     if table is None and "embeddings" in held:
         table = held["embeddings"]
@@ -30,13 +30,6 @@ def read_table(files: TableFiles) -> Tensor:
     if table is None or table.dim() != 2:
         raise ModelError(f"model {files.folder}: no table of token vectors in its weights: copy the model again")
     return table.float().contiguous()
-
-
-def _tensors(paths: Sequence[Path]) -> dict[str, Tensor]:
-    held: dict[str, Tensor] = {}
-    for path in paths:
-        held |= dict(_named(path))
-    return held
 
 
 def _named(path: Path) -> Iterator[tuple[str, Tensor]]:

@@ -1,4 +1,4 @@
-"""The shape of plugins of `hardneg.batches`, and what they are told of the training queries."""
+"""The protocol of plugins of `hardneg.batches`, and the training queries that they get."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from hardneg.records.types import RankedList
 
 @dataclass(frozen=True, eq=False)
 class TrainingQueries:
-    """The training queries, Q of them, and what a plugin has asked for.
+    """The training queries, Q of them, and what a plugin needs.
 
-    positives: known relevant documents by query id. vectors: float32 [Q, d], mapped; None where not asked for. run: a
-    list a query, in their order, to be read once; None where not asked for. sources: the name of each query's source;
-    None where the recipe does not give them.
+    positives: known relevant documents by query id. vectors: float32 [Q, d], mapped; None where not needed. run: a list
+    for each query, in order, to read once; None where not needed. sources: the name of each query's source; None where
+    the recipe has none.
     """
 
     query_ids: Sequence[str]
@@ -29,8 +29,8 @@ class TrainingQueries:
 class BatchOrder(Protocol):
     """Which queries share a batch (`hardneg.batches`).
 
-    needs: what of `TrainingQueries` it cannot do without: `"vectors"`, `"run"`, or nothing.
-    takes: what it has a use for where a recipe gives it: `"sources"`; a class that has no `takes` has none.
+    needs: the required fields of `TrainingQueries`: `"vectors"`, `"run"`, or none.
+    takes: the optional fields that it uses: `"sources"`; a class without `takes` uses none.
     repeats: whether queries are drawn with replacement, so that an epoch has some several times and others not at all.
         Otherwise an epoch has each query, and one more than once only where a batch could not be filled without.
     """
@@ -40,9 +40,9 @@ class BatchOrder(Protocol):
     repeats: ClassVar[bool]
 
     def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> NDArray[np.int64]:
-        """What orders are made of, such as the number of each query's cluster: int64 [Q, ...].
+        """The groups that orders use, such as the number of each query's cluster: int64 [Q, ...].
 
-        It is made once, by one process, and kept on disk: all processes, and a training that is gone on with, read the
+        One process computes them once and keeps them on disk: all processes, and a training that resumes, read the
         same. `size` is that of a batch.
         """
 
@@ -52,8 +52,8 @@ class BatchOrder(Protocol):
         """The queries of an epoch, counted from 0, in order: every `size` of them are a batch.
 
         Args:
-            groups: what `groups` gave.
-            chosen: int64 [C], ascending, the places among the training queries of those that can be learnt from.
+            groups: the result of `groups`.
+            chosen: int64 [C], ascending, the numbers of the training queries that can be used.
             size: that of a batch.
 
         Returns:

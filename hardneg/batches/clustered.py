@@ -28,7 +28,7 @@ class Clustered:
     repeats: ClassVar[bool] = False
 
     def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> NDArray[np.int64]:
-        """The place on the way of each query's cluster, int64 [Q].
+        """The position of each query's cluster on the path, int64 [Q].
 
         Raises:
             MissingDependency: faiss is not installed.

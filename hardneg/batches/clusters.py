@@ -1,4 +1,4 @@
-"""Clusters of vectors by faiss's k-means, small ones joined; a way through clusters from each to one nearby."""
+"""Clusters of vectors by faiss's k-means, with small ones joined; a path through clusters, each near the last."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from hardneg.records.errors import MissingDependency, UsageError
 
 ROUNDS = 20
-"""How often k-means goes over the vectors."""
+"""Number of iterations of k-means."""
 _BLOCK = 65_536
 
 
@@ -66,13 +66,13 @@ def joined(cluster: NDArray[np.int64], centroids: NDArray[np.float32], least: in
 
 
 def path_through(centroids: NDArray[np.float32]) -> NDArray[np.int64]:
-    """A way through all clusters that begins at the first and goes from each to the nearest that is left.
+    """A path through all clusters that begins at the first and goes from each to the nearest unvisited one.
 
     Args:
         centroids: float32 [k, d].
 
     Returns:
-        int64 [k], the place of each cluster on the way.
+        int64 [k], the position of each cluster on the path.
     """
     position, left, here = np.full(len(centroids), -1, np.int64), np.ones(len(centroids), bool), 0
     squares = (centroids**2).sum(1)

@@ -72,10 +72,10 @@ def _ranked_positives(queries: TrainingQueries, depth: int) -> Iterator[tuple[in
 
 
 def nearest(pairs: NDArray[np.int64], queries: int, count: int) -> NDArray[np.int64]:
-    """The neighbours of each query by the better rank of the two directions, ties by place.
+    """The neighbours of each query by the better rank of the two directions, ties by number.
 
     Args:
-        pairs: int64 [p, 3], a query, another one, and the rank at which it was found.
+        pairs: int64 [p, 3], a query, another one, and its rank.
         queries: how many there are.
         count: how many neighbours to keep.
 

@@ -46,7 +46,7 @@ class TopicBalanced:
             raise PluginError(f"topic-balanced: clusters must be 1 or above, not {self.clusters}")
 
     def refuses(self, queries: int) -> str | None:
-        """Why so many queries, or fewer, cannot be grouped so."""
+        """Why at most `queries` queries cannot be grouped so."""
         if self.clusters is None or self.clusters <= queries:
             return None
         return f"topic-balanced: {self.clusters} clusters of {queries} queries cannot be: give 1 to {queries}"

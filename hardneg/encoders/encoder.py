@@ -1,4 +1,4 @@
-"""An encoder whose network is here: texts in, vectors or weights out, with or without gradients."""
+"""An encoder whose network runs here: texts in, vectors or weights out, with or without gradients."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -48,7 +48,7 @@ class Encoder:
     def __init__(
         self, module: "SentenceTransformer", spec: FullSpec, representation: Representation | None = None
     ) -> None:
-        """representation: what its texts become; one vector each, where it is not said."""
+        """representation: what texts are encoded into; one vector each by default."""
         self.module = module
         self.spec = spec
         self.representation: Representation = representation or OneVector()
@@ -56,23 +56,23 @@ class Encoder:
 
     @classmethod
     def load(cls, spec: ModelSpec, device: str | None = None, precision: Precision | None = None) -> "Encoder":
-        """The model that `spec` describes, on `device` (None: the best there is), in evaluation mode.
+        """The model that `spec` describes, on `device` (None: the best available), in evaluation mode.
 
-        What the spec leaves open is as the model's own folder says.
+        What the spec leaves open is taken from the model's own folder.
 
-        precision: what texts will be encoded in, which decides how the weights are loaded; None is float32, to train.
+        precision: that of the encoding, which decides how the weights are loaded; None is float32, to train.
 
         Raises:
-            ModelError: the model is not there, or it cannot do what the spec says.
+            ModelError: the model does not exist, or does not support what the spec asks for.
         """
         return learner(load_encoder(spec, device, precision))
 
     @classmethod
     def open(cls, folder: Path, device: str | None = None, precision: Precision | None = None) -> "Encoder":
-        """The model in a folder that `save` wrote, with the prompts and lengths it was saved with.
+        """The model in a folder written by `save`, with its saved prompts and lengths.
 
         Raises:
-            ModelError: the folder is not there or was not written by `save`.
+            ModelError: the folder does not exist or was not written by `save`.
         """
         return learner(open_encoder(folder, device, precision))
 
@@ -83,21 +83,21 @@ class Encoder:
 
     @property
     def device(self) -> torch.device:
-        """Where the model computes."""
+        """The device that the model computes on."""
         return torch.device(self.module.device)
 
     @property
     def twins(self) -> bool:
-        """Whether queries and documents have an encoder each."""
+        """Whether queries and documents have separate encoders."""
         return has_twins(self.module)
 
     def parts(self, side: Side) -> list[Any]:
-        """The modules that texts of a kind pass through, the transformer first, and what cuts their vectors last."""
+        """The modules that texts of a side pass through: the transformer first, the truncation of vectors last."""
         parts, kept = route(self.module, side), self.spec.truncate_dim
         return parts if kept is None else [*parts, Cut(kept, self.spec.similarity == "cosine")]
 
     def tokenise(self, texts: Sequence[str], side: Side) -> Tokens:
-        """The texts behind their kind's prompt, cut to that kind's length."""
+        """The token ids of the texts with the prompt of their side, truncated to its length."""
         prompt, parts = self.spec.prompt(side), self.parts(side)
         if has_chat_template(parts[0]):
             return tokenise_chats(parts[0], texts, prompt, side, self.spec.length(side))
@@ -107,7 +107,7 @@ class Encoder:
         return typed(tokens, self.spec.token_type(side)) if self.spec.typed else tokens
 
     def token_source(self) -> TokenSource | None:
-        """What the ids of documents depend on; none for a slow tokenizer, and for messages of a chat."""
+        """What the ids of documents depend on; None for slow tokenizers and for chat templates."""
         first = self.parts("document")[0]
         backend = None if has_chat_template(first) else backend_of(first.tokenizer)
         if backend is None:
@@ -116,15 +116,15 @@ class Encoder:
         return backend.source(prompt=spec.prompt("document"), length=spec.length("document"), side=side_of_cut)
 
     def features(self, texts: Sequence[str], side: Side) -> dict[str, Tensor]:
-        """What `embed` takes: int64 tensors [n, longest text] on the CPU, by the model's input names."""
+        """The input of `embed`: int64 tensors [n, longest text] on the CPU, by the model's input names."""
         tokens = self.tokenise(texts, side)
         return tokens.batch(np.arange(len(tokens.lengths)))
 
     def segment(self, texts: Sequence[str], cut: Segments) -> SegmentTokens:
-        """The documents behind their prompt, cut into segments.
+        """The documents with their prompt, cut into segments.
 
         Raises:
-            ModelError: a segment is longer than what the model reads, or too short for any text.
+            ModelError: a segment is longer than the model reads, or too short for any text.
         """
         parts, prompt = self.parts("document"), self.spec.prompt("document")
         if has_chat_template(parts[0]):
@@ -140,27 +140,27 @@ class Encoder:
         return replace(segmented, tokens=typed(segmented.tokens, self.spec.document_token_type))
 
     def embed(self, features: dict[str, Tensor], side: Side) -> Tensor:
-        """The texts with gradients, as `Representation` has them; all behind the transformer runs in float32."""
+        """Encodes texts with gradients, in the form of `Representation`; all after the transformer is float32."""
         return self.representation.run(self.parts(side), features, self.device, side)
 
     def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None = None) -> Tensor:
-        """float [B, M] with gradients; columns: int64 [M], the document of each column; None: each one once."""
+        """Scores float [B, M] with gradients; columns: int64 [M], the document of each column; None: each once."""
         return self.representation.score(queries, documents, columns)
 
     def score_lists(self, queries: Tensor, encoded: Encoded) -> Tensor:
-        """float [B, M], with gradients to the queries: each with M documents of its own, as an index holds B * M."""
+        """Scores float [B, M] with gradients to the queries, each with M own documents of the B * M stored ones."""
         return self.representation.score_lists(queries, encoded)
 
     def collect(self, tensor: Tensor) -> Encoded:
-        """What `embed` made, on the host, as an index is searched with."""
+        """The output of `embed` on the host, as an index is searched with it."""
         return self.representation.collect(tensor.detach())
 
     def tensor(self, encoded: Encoded) -> Tensor:
-        """What an index holds, on the device, as `embed` makes it."""
+        """Stored texts on the device, in the form of `embed`."""
         return self.representation.tensor(encoded, self.device)
 
     def truncated(self, encoded: Tensor, dimension: int) -> Tensor:
-        """The first dimensions of what `embed` gave, float32 [n, dimension], as a model that keeps so many has them.
+        """Truncates the output of `embed` to its first dimensions: float32 [n, dimension].
 
         Raises:
             ModelError: a text of this model has more than one vector, or weights of terms.
@@ -174,7 +174,7 @@ class Encoder:
     def encode(
         self, texts: Sequence[str], side: Side, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT
     ) -> Any:
-        """The texts in order, such as float32 [n, dimension]; an empty text is its special tokens alone.
+        """Encodes texts in order, such as float32 [n, dimension]; an empty text has its special tokens alone.
 
         Raises:
             ModelError: a number is not finite; names the first such text's position.
@@ -187,7 +187,7 @@ class Encoder:
     def encode_segments(
         self, texts: Sequence[str], cut: Segments, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT
     ) -> tuple[Any, NDArray[np.int64]]:
-        """One vector a segment, such as float32 [S, dimension], in order; int64 [n], how many each document has."""
+        """Encodes segments in order, such as float32 [S, dimension]; also int64 [n], the segments of each document."""
         counts = [np.empty(0, np.int64)]
         step = max(1, options.window // cut.count)
         starts = range(0, len(texts), step)
@@ -205,9 +205,9 @@ class Encoder:
         advance: Callable[[int], None],
         counted: Callable[[NDArray[np.int64]], None] | None = None,
     ) -> Iterator[tuple[int, Any]]:
-        """For each window the number of its first text and what its texts become; two windows are held.
+        """Yields the number of the first text and the encoded texts of each window; two windows are in memory.
 
-        counted: told how many segments the documents of each window have, where they are cut.
+        counted: called with the number of segments of each document of a window, where documents are cut.
 
         Raises:
             ModelError: a number is not finite; names the first such text's number.
@@ -227,13 +227,13 @@ class Encoder:
             yield start, encoded
 
     def _joined(self, parts: Sequence[Any]) -> Any:
-        """The parts in a row; nothing, in the right form, where there is no part."""
+        """The concatenated parts; without any, an empty result of the same form."""
         if not parts:
             return self.representation.gathered((), 0, self.dimension)
         return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else type(parts[0]).join(parts)
 
     def rows(self, corpus: Corpus, cut: Segments | None, folder: Path, progress: Progress, here: World) -> Any:
-        """What of the corpus is stored: documents, or their segments.
+        """The rows of the corpus to store: documents, or their segments.
 
         Raises:
             ModelError: documents of this model cannot be cut.
@@ -245,7 +245,7 @@ class Encoder:
         return SegmentedCorpus.counted(self, corpus, cut, folder, progress, here)
 
     def writer(self, folder: Path, rows: StoredRows, number: int = 0) -> StoreWriter:
-        """A writer of what the rows become."""
+        """A writer of the encoded rows."""
         return self.representation.writer(folder, rows, self.dimension, number)
 
     def is_complete(self, folder: Path, rows: StoredRows) -> bool:
@@ -253,7 +253,7 @@ class Encoder:
         return self.representation.is_complete(folder, rows, self.dimension)
 
     def save(self, folder: Path, card: str | None = None) -> None:
-        """Writes a folder that `open` and `SentenceTransformer(folder)` read; `card` becomes its README.md.
+        """Writes a folder for `open` and `SentenceTransformer(folder)`; `card` becomes its README.md.
 
         Raises:
             ModelError: the folder cannot be written.
@@ -269,9 +269,9 @@ def _prompt_length(parts: Sequence[Any], prompt: str) -> int:
 
 
 def split(encoder: Encoder) -> Encoder:
-    """A twin of an encoder: its own modules for documents, copies of them for queries.
+    """An encoder with two sides: the modules themselves for documents, copies of them for queries.
 
-    An encoder that has two sides already gives one with the same document side and a copy of its query side.
+    An encoder with two sides already keeps its document side and gets a copy of its query side.
     """
     queries = with_own_queries(route(encoder.module, "query"))
     modules = [twins(queries, route(encoder.module, "document"))]

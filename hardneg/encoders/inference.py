@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 Tokenise = Callable[[int, Sequence[str]], Tokens | SegmentTokens]
-"""Makes the rows to encode of some texts, of which the first has this number."""
+"""Tokenises texts into the rows to encode; takes the number of the first text and the texts."""
 _PASSES = 4  # that a window on a GPU is worth at least: they are sorted by length together
 
 
@@ -44,12 +44,12 @@ class EncodeOptions:
     tokens_per_batch: the most rows times padded length of one forward pass; a longer text passes alone. None is
         what this machine is fastest with (`hardneg.encoders.speed.fastest`), and the usual one of a device for pairs.
     precision: `auto` is bfloat16 where a trial finds it faster (`hardneg.encoders.speed.fastest`).
-    window: texts or pairs that are sorted by length together.
+    window: number of texts or pairs that are sorted by length together.
     tf32: whether products in fp32 are of numbers rounded to TF32, which needs a GPU by CUDA.
     attention: how a transformer attends; `auto` is what a trial finds the fastest, or what its library does.
     compile: whether it is compiled by `torch.compile`, which takes a minute first.
     keep_tokens: whether a stored corpus's token ids are kept beside it (`hardneg.encoders.tokens.kept_ids`).
-    begun: a folder that keeps what is made of an unfinished window (`hardneg.formats.vectors.begun_blocks`).
+    begun: a folder that keeps the encoded texts of an unfinished window (`hardneg.formats.vectors.begun_blocks`).
     """
 
     tokens_per_batch: int | None = None
@@ -64,10 +64,10 @@ class EncodeOptions:
 
 @dataclass(frozen=True)
 class Inference:
-    """A model made ready to encode.
+    """A model prepared to encode.
 
-    parts: its modules, the first with bfloat16 weights where asked. budget: tokens a pass. tokens: makes the rows of
-    texts. joins: whether windows are joined until they are worth a few passes. tf32, begun: as in `EncodeOptions`.
+    parts: its modules, the first possibly in bfloat16. budget: tokens of a pass. tokens: tokenises texts.
+    joins: whether windows are joined until they fill a few passes. tf32, begun: as in `EncodeOptions`.
     """
 
     encoder: "Encoder"
@@ -88,10 +88,10 @@ def prepare(
     tokens: Tokenise | None = None,
     first: tuple[int, Sequence[str]] | None = None,
 ) -> Inference:
-    """The model made ready for about `count` rows of a kind.
+    """Prepares a model to encode about `count` rows of a side.
 
-    tokens: None makes a row of each text. first: the number of a first text, and texts, by whose lengths passes are
-    timed where that is worth it.
+    tokens: None makes a row of each text. first: the number of a first text, and texts whose lengths are used to time
+    passes where that pays.
     """
     device = encoder.device
     transformer, *rest = encoder.parts(side)
@@ -119,10 +119,10 @@ def _computing(encoder: "Encoder", parts: Sequence[nn.Module], tf32: bool) -> It
 def encode_windows(
     inference: Inference, windows: Iterable[tuple[int, Sequence[str]]], advance: Callable[[int], None]
 ) -> Iterator[tuple[int, Encoded, NDArray[np.int64] | None]]:
-    """For each (number of its first text, texts): that number, what they are encoded into, their rows; in order.
+    """Yields, for each window, the number of its first text, the encoded texts, and the rows of each text, in order.
 
-    Their rows are how many each text has, int64 [n], where texts are cut into segments. A few windows are held, which
-    are tokenised while one is computed. `advance` is told of each batch.
+    The rows of each text, int64 [n], are there where texts are cut into segments. A few windows are tokenised while
+    one is encoded. `advance` is called with the size of each batch.
 
     Raises:
         ModelError: a number is not finite; names the first such text's number, of segments their window's.
@@ -143,7 +143,7 @@ def encode_windows(
 
 
 def tokenising_threads() -> int:
-    """Threads that tokenise beside a network: a few, where a tokenizer has one core; else one reads, one makes arrays.
+    """The number of threads that tokenise: a few where a tokenizer has one core, else one to read, one for arrays.
 
     A fast tokenizer reads on all cores by itself, unless TOKENIZERS_PARALLELISM forbids it.
     """
@@ -156,7 +156,7 @@ _Tokenised = tuple[int, Tokens | SegmentTokens]
 def _joined(
     inference: Inference, pending: Iterator[tuple[int, "Future[Tokens | SegmentTokens]"]]
 ) -> Iterator[list[_Tokenised]]:
-    """Windows with their tokens, one by one or, where they are joined, as many as a few passes take."""
+    """Tokenised windows, one by one or, where they are joined, as many as fill a few passes."""
     held: list[_Tokenised] = []
     tokens = 0
     for start, waiting in pending:
@@ -171,7 +171,7 @@ def _joined(
 
 
 def _encoded(inference: Inference, tokens: Tokens, begun: BegunBlock, advance: Callable[[int], None]) -> Encoded:
-    """What the rows become; `begun` is what is made of them already, and what comes is added to it."""
+    """Encodes rows; `begun` holds those that are encoded already and gets the others."""
     encoder, representation = inference.encoder, inference.encoder.representation
     packing = packing_of(inference.parts[0]) if packs(tokens) else None
     put = partial(tokens.batch if packing is None else partial(packing.features, tokens), device=encoder.device)

@@ -1,4 +1,4 @@
-"""What an encoder is to those who use one, whatever its kind; and the shape of a kind, which is a plugin."""
+"""The protocols of encoders, whatever their family, and of the families, which are plugins."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from hardneg.runtime.distributed import World
 
 Form = Literal["vectors", "weights", "token-vectors"]
-"""What an encoder makes of a text: one vector, weights of terms, or a vector a token."""
+"""The encoding of a text: one vector, weights of terms, or a vector a token."""
 
 
 @dataclass(frozen=True)
 class TextWindows:
-    """Texts to encode: (number of its first text, texts) for each window; count: about how many rows they make.
+    """Texts to encode: (number of its first text, texts) for each window; count: about how many rows they have.
 
-    cut: how documents are cut into several rows each, where they are. kept: where their token ids may be known from.
+    cut: how documents are cut into several rows each, if at all. kept: a store of their token ids.
     """
 
     texts: Iterable[tuple[int, Sequence[str]]]
@@ -40,7 +40,7 @@ class TextWindows:
 
 
 class StoredRows(Protocol):
-    """What of a corpus is stored, row by row: documents, or segments of them; doc_ids: the id of each row."""
+    """The stored rows of a corpus: documents, or segments of them; doc_ids: the id of each row."""
 
     @property
     def doc_ids(self) -> Iterable[str]: ...
@@ -48,11 +48,11 @@ class StoredRows(Protocol):
     def __len__(self) -> int: ...
 
     def blocks(self, start: int, stop: int, size: int) -> Iterable[Sequence[str]]:
-        """The texts of documents `start` to `stop`, so many at a time."""
+        """The texts of documents `start` to `stop`, `size` at a time."""
 
 
 class StoreWriter(AbstractContextManager["StoreWriter"], Protocol):
-    """Writes what documents are encoded into, block by block; after a kill, the next writer finds the blocks."""
+    """Writes encoded documents block by block; after a kill, the next writer finds the finished blocks."""
 
     def finished_blocks(self) -> set[int]:
         """The numbers of the blocks that are safely on disk."""
@@ -64,13 +64,13 @@ class StoreWriter(AbstractContextManager["StoreWriter"], Protocol):
         """Writes the id of each row, in row order, streaming."""
 
     def close(self) -> None:
-        """Checks that all is there: the folder is complete."""
+        """Checks that the folder is complete."""
 
 
 class TextEncoder(Protocol):
-    """An opened model: texts in, what is stored, searched and scored out.
+    """An opened model: texts in; out comes what is stored, searched and scored.
 
-    files: the names of what `writer` leaves in a folder. block: documents that it writes at a time, at most.
+    files: the names of the files that `writer` leaves in a folder. block: the most documents that it writes at a time.
     """
 
     files: Sequence[str]
@@ -84,29 +84,29 @@ class TextEncoder(Protocol):
 
     @property
     def dimension(self) -> int:
-        """Numbers of a vector, or how many terms there are."""
+        """Size of a vector, or number of terms."""
 
     def encode(
         self, texts: Sequence[str], side: Side, options: "EncodeOptions" = ..., progress: Progress = ...
     ) -> "Encoded":
-        """The texts in order. Raises ModelError where one cannot be encoded."""
+        """Encodes the texts in order. Raises ModelError where one cannot be encoded."""
 
     def encode_windows(
         self, windows: TextWindows, side: Side, options: "EncodeOptions", advance: Callable[[int], None]
     ) -> "Iterator[tuple[int, Encoded]]":
-        """For each window the number of its first text and what its texts are encoded into; few windows are held."""
+        """Yields the number of the first text and the encoded texts of each window; few windows are in memory."""
 
     def rows(
         self, corpus: "Corpus", cut: Segments | None, folder: Path, progress: Progress, here: "World"
     ) -> StoredRows:
-        """What of the corpus is stored; several processes may count a part each first, in files of `folder`.
+        """The rows of the corpus to store; several processes may count a part each first, in files of `folder`.
 
         Raises:
             ModelError: documents cannot be cut for this model.
         """
 
     def writer(self, folder: Path, rows: StoredRows, number: int = 0) -> StoreWriter:
-        """A writer of the rows; `number` tells the writers of several processes apart."""
+        """A writer of the rows; `number` distinguishes the writers of several processes."""
 
     def is_complete(self, folder: Path, rows: StoredRows) -> bool:
         """Whether a folder holds all of the rows."""
@@ -115,11 +115,11 @@ class TextEncoder(Protocol):
 class EncoderFamily(Protocol):
     """A family of encoders (`hardneg.encoders`); its fields are options of `model.encoder`.
 
-    form: what documents become. trainable: whether its encoders can learn.
+    form: the encoding of documents. trainable: whether its encoders can be trained.
 
-    A family whose models lie in folders also has `claims`, a class method: whether a folder (a path) is of one of its
-    models, by what its files say. Such a model's `folder` is there when it is opened. Families of other packages are
-    asked before those of hardneg; one with a higher `special`, a number of the class, before one with a lower.
+    A family whose models are folders also has `claims`, a class method: whether a folder (a path) holds one of its
+    models, by its files. Such a model has a `folder` when it is opened. Families of other packages claim folders before
+    those of hardneg; one with a higher `special`, a number of the class, before one with a lower.
     """
 
     version: ClassVar[int]
@@ -127,19 +127,19 @@ class EncoderFamily(Protocol):
     trainable: ClassVar[bool]
 
     def full(self, model: "ResolvedModel") -> FullSpec:
-        """The spec with what the model says of itself filled in; nothing is fetched. Raises ModelError."""
+        """The spec, filled in with the model's own values; nothing is fetched. Raises ModelError."""
 
     def digest(self, model: "ResolvedModel") -> str:
-        """32 hexadecimal digits: others whenever what the model makes of a text may differ. Raises ModelError."""
+        """32 hexadecimal digits: others whenever the encoding of a text may differ. Raises ModelError."""
 
     def look_up(self, model: "ResolvedModel") -> Lookup:
-        """The files that would be read: which are there, which would come. Raises ModelError."""
+        """The files to read: those on this machine, and those to download. Raises ModelError."""
 
     def shape(self, model: "ResolvedModel") -> Shape:
-        """What decides the model's cost, for a plan."""
+        """The shape that decides the model's cost, for a plan."""
 
     def load(self, model: "ResolvedModel", device: str | None = None, precision: str | None = None) -> TextEncoder:
-        """The opened model on `device` (None: the best there is).
+        """Opens the model on `device` (None: the best available).
 
-        precision: what texts will be encoded in; None is to train. Raises ModelError.
+        precision: that of the encoding; None is to train. Raises ModelError.
         """

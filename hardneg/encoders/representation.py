@@ -1,4 +1,4 @@
-"""What differs between families of encoders behind the network: what texts become, how that is scored and stored."""
+"""What differs between families of encoders after the network: the encoding of texts, its scores and its storage."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
 
 Batches = Iterable[tuple[NDArray[np.int64], Tensor]]
-"""Places of some texts, int64 [b], and what they became."""
+"""Numbers of some texts, int64 [b], and their encoding."""
 
 
 class Representation(Protocol):
-    """What the texts of a family of encoders become.
+    """The encoding of texts by a family of encoders.
 
     On the device, with gradients, a tensor of n texts is float32 [n, d], or [n, T, d + 1] for T tokens a text, the last
     number 1 where a token is scored and 0 where there is none.
 
-    form: what it is on disk. files: what a store of it consists of. block: documents that are written at a time.
+    form: of the encoding. files: those of a store of it. block: the number of documents written at a time.
     """
 
     form: ClassVar[Form]
@@ -37,7 +37,7 @@ class Representation(Protocol):
     block: ClassVar[int]
 
     def run(self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, side: Side) -> Tensor:
-        """The tensor of some texts: their features through the parts of an encoder."""
+        """The tensor of some texts: passes their features through the parts of an encoder."""
 
     def gathered(self, batches: Batches, count: int, dimension: int) -> Encoded:
         """`count` texts in order, on the host, from batches in any order."""
@@ -68,7 +68,7 @@ class Representation(Protocol):
 
 
 def first_broken(encoded: Encoded) -> int | None:
-    """The place of the first text that has a number that is not finite; None where all are."""
+    """The number of the first text with a value that is not finite; None where all are."""
     if isinstance(encoded, np.ndarray):
         broken = np.flatnonzero(~np.isfinite(encoded).all(axis=1))
         return int(broken[0]) if len(broken) else None
@@ -78,7 +78,7 @@ def first_broken(encoded: Encoded) -> int | None:
 
 
 def at_least_float32(tensor: Tensor) -> Tensor:
-    """The tensor in float32, or in float64 where it is so."""
+    """The tensor in float32, or in float64 if it is that already."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 

@@ -1,4 +1,4 @@
-"""What a recipe says of a dense encoder, and the same with all that the model says of itself filled in."""
+"""The spec of an encoder in a recipe, and the same with the model's own values filled in."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ SHORTEST = 3
 class ModelSpec:
     """A dense encoder, shared by queries and documents, or two of them.
 
-    Where a field can be None, None is what the model's own folder says; any other value is used in its place.
+    A field that is None takes the value of the model's own folder; any other value overrides it.
 
     name: a folder, a hub id, or `packaged:all-MiniLM-L6-v2`.
     revision: a branch, tag or commit of a hub id.
@@ -33,17 +33,17 @@ class ModelSpec:
     projection: size of a linear layer after the pooling; none if None. activation: what its output goes through.
     layer_norm: a LayerNorm after that.
     similarity: `cosine` ends in a normalisation, `dot` does not; of token vectors `maxsim` or `meanmaxsim`.
-    query_prompt, document_prompt: put before each text; "" is none. `{name: NAME}` is a prompt that the model's folder
-        has by that name. `{task}` in one is where the task goes.
-    task: what texts are searched for, in the words of an instruction.
+    query_prompt, document_prompt: put before each text; "" is none. `{name: NAME}` is the prompt of that name in the
+        model's folder. `{task}` in one stands for the task.
+    task: the aim of the search, in the words of an instruction.
     twins: queries and documents begin with the same weights and are trained apart.
-    query_length, document_length: how many tokens are read, special ones included.
+    query_length, document_length: number of tokens read, special ones included.
     query_token_type, document_token_type: the token type (segment) of every token; 0 for both is what the model has.
-    truncate_dim: how many dimensions of a vector are kept.
-    encoder: its kind with options (`hardneg.encoders`); None is what the folder says.
-    dtype: what the transformer's weights are held and computed in where texts are encoded; `auto` and `fp32` follow the
+    truncate_dim: number of dimensions of a vector that are kept.
+    encoder: its family with options (`hardneg.encoders`); None is that of the folder.
+    dtype: that of the transformer's weights where texts are encoded; `auto` and `fp32` follow the
         stage's `precision`, and `fp32` loads all weights as float32 first. Training is always in float32.
-    adapter: few weights beside the transformer's, which alone are trained.
+    adapter: a few weights beside the transformer's, which alone are trained.
     """
 
     later: ClassVar[frozenset[str]] = frozenset(
@@ -82,11 +82,11 @@ class ModelSpec:
 
     @property
     def typed(self) -> bool:
-        """Whether it says token types."""
+        """Whether it sets token types."""
         return bool(self.query_token_type or self.document_token_type)
 
     def token_type(self, side: Side) -> int:
-        """The token type of every token of a text of this kind."""
+        """The token type of every token of a text of this side."""
         return self.query_token_type if side == "query" else self.document_token_type
 
     def problems(self) -> list[str]:
@@ -121,7 +121,7 @@ class ModelSpec:
 
 
 def spec_from(content: Mapping[str, Any]) -> ModelSpec:
-    """The spec from the mapping that `asdict` makes of it."""
+    """The spec from its mapping by `asdict`."""
     classes: dict[str, Any] = {"adapter": AdapterSpec, "encoder": PluginSetting}
     classes |= {f"{side}_prompt": PromptName for side in SIDES}
     built = {name: classes[name](**content[name]) for name in classes if isinstance(content.get(name), Mapping)}
@@ -139,9 +139,9 @@ class FullSpec(ModelSpec):
     document_length: int = 256
 
     def prompt(self, side: Side) -> str:
-        """What is put before each text of this kind."""
+        """The prompt before each text of this side."""
         return self.query_prompt if side == "query" else self.document_prompt
 
     def length(self, side: Side) -> int:
-        """How many tokens of a text of this kind are read, special ones included."""
+        """The number of tokens read of a text of this side, special ones included."""
         return self.query_length if side == "query" else self.document_length

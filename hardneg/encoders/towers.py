@@ -1,4 +1,4 @@
-"""The modules that a text passes through, by its kind, and one pass of features through them."""
+"""The modules that a text passes through, by its side, and one pass of features through them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -14,13 +14,13 @@ from hardneg.records.errors import ModelError
 
 
 def route(module: nn.Module, side: Side) -> list[Any]:
-    """The modules that texts of a kind pass through, the transformer first."""
+    """The modules that texts of a side pass through, the transformer first."""
     routes = _routes(module)
     return list(module.children() if routes is None else routes[side])
 
 
 def has_twins(module: nn.Module) -> bool:
-    """Whether queries and documents go separate ways."""
+    """Whether queries and documents have separate modules."""
     return _routes(module) is not None
 
 
@@ -56,14 +56,14 @@ def _routes(module: nn.Module) -> Any:
 def forward(
     parts: Sequence[nn.Module], features: dict[str, Tensor], device: torch.device, side: Side = "document"
 ) -> dict[str, Tensor]:
-    """What the last part makes, whatever autocast is on; all parts behind the first run in float32."""
+    """The output of the last part, whatever autocast is on; all parts after the first run in float32."""
     out: dict[str, Any] = {
         name: value.to(device, non_blocking=True) if isinstance(value, Tensor) else value
         for name, value in features.items()
     }
     try:
         return _passed(parts, out, device, side)
-    except (AttributeError, LookupError, TypeError, ValueError) as error:  # of modules whose files say what cannot be
+    except (AttributeError, LookupError, TypeError, ValueError) as error:  # of modules with impossible configurations
         reason = " ".join((str(error) or type(error).__name__).split())
         raise ModelError(f"the model's modules do not fit together ({reason}): check its files") from error
 
@@ -87,7 +87,7 @@ def placed(values: NDArray[Any], device: torch.device) -> Tensor:
 
 
 class Cut(nn.Module):
-    """Keeps the first dimensions of vectors, with norm 1 again where they are compared by their angle."""
+    """Truncates vectors to their first dimensions, with norm 1 again where they are compared by cosine."""
 
     def __init__(self, dimension: int, normalised: bool) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class Cut(nn.Module):
 
 
 def cut(vectors: Tensor, dimension: int, normalised: bool) -> Tensor:
-    """The first dimensions of vectors [n, d], with norm 1 again if asked for."""
+    """The first dimensions of vectors [n, d], optionally with norm 1 again."""
     shorter = vectors[:, :dimension]
     return nn.functional.normalize(shorter, dim=-1) if normalised else shorter
 
@@ -120,7 +120,7 @@ def sharing(network: nn.Module) -> Any:
 
 
 def _tokenizers(network: nn.Module) -> dict[int, Any]:
-    """What a copy shares with its original: tokenizers compute nothing, and take long to copy."""
+    """The parts that a copy shares with its original: tokenizers compute nothing, and take long to copy."""
     there = (getattr(part, "processor", None) for part in network.modules())
     return {id(processor): processor for processor in there if processor is not None}
 
@@ -143,6 +143,6 @@ def evaluating(module: nn.Module) -> AbstractContextManager[None]:
 
 
 def finish(device: torch.device) -> None:
-    """Waits until a GPU has done all that it was given: for timing."""
+    """Waits until a GPU has done all of its work, for timing."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

@@ -24,7 +24,7 @@ _PATIENCE = 60.0  # seconds to wait for another process that writes
 
 
 class CachedScores:
-    """Scores by content. What goes wrong with the file costs time, not results: it is logged and scores are made anew.
+    """Scores by content. Problems with the file cost time, not results: they are logged and scores are computed again.
 
     Several processes of one machine may use one file.
     """
@@ -44,13 +44,13 @@ class CachedScores:
 
     @classmethod
     def of_plugin(cls, scorer: PairScorer, plugin: TrainableReranker, folder: Path | None) -> "CachedScores":
-        """Those of a reranker's network, as it was saved in `folder`, or as the plugin's options make it."""
+        """The scores of a reranker's network: the one saved in `folder`, or that of the plugin's options."""
         identity = plugin_identity(type(plugin).__qualname__, plugin, LOCATION_OPTIONS)
         return cls.of(scorer, {**identity, "content": tree_digest(folder) if folder else plugin.fingerprint()})
 
     @classmethod
     def of(cls, scorer: PairScorer, content: object) -> "CachedScores":
-        """Those of a network; content: what names it in JSON, its weights and all its options."""
+        """The scores of a network; content: its identity in JSON, weights and all options."""
         rounded = {"tf32": True} if scorer.options.tf32 else {}
         name = digest({"content": content, "half": scorer.half, **rounded})
         return cls(cache_folder() / "scores" / f"{name}.sqlite")
@@ -93,8 +93,8 @@ class CachedScores:
 class _Looked:
     """A block whose known scores were looked up.
 
-    pairs: of all requests. scores: float32 [pairs], nan where nothing is known. asked: bool [pairs], what is scored for
-    this block; the rest of the unknown is scored for the block before it.
+    pairs: of all requests. scores: float32 [pairs], nan where unknown. pending: bool [pairs], those that are scored for
+    this block; the other unknown ones are scored for the block before it.
     """
 
     requests: Sequence[Request]
@@ -111,7 +111,7 @@ class _Looked:
             yield query, [text for text, new in zip(documents, wanted, strict=True) if new]
 
     def finished(self, new_scores: Sequence[float], before: Mapping[bytes, float]) -> Iterator[Sequence[float]]:
-        """The scores of each request, with those `found` for this block and for the one `before` it."""
+        """The scores of each request, with the new ones of this block and of the one `before` it."""
         self.scores[self.pending] = new_scores
         for position in np.flatnonzero(np.isnan(self.scores)).tolist():
             self.scores[position] = before[self.pairs[position]]
@@ -121,7 +121,7 @@ class _Looked:
 
 @dataclass(frozen=True)
 class CachedScorer:
-    """Scores the pairs that are not known yet, and keeps what it finds."""
+    """Scores the pairs that are not known yet, and keeps their scores."""
 
     scorer: PairScorer
     kept: CachedScores
@@ -129,9 +129,9 @@ class CachedScorer:
     def rerank_blocks(
         self, blocks: Iterable[Iterable[Request]], advance: Advance = unheard
     ) -> Iterator[Sequence[float]]:
-        """One score a document, in the order given; a block's are kept together before its first is given.
+        """Yields one score a document, in order; those of a block are kept before the first one is yielded.
 
-        One block is scored while the next is looked up; both are held. `advance` is told how many pairs each batch had.
+        One block is scored while the next is looked up. `advance` is called with the pairs of each batch.
         """
         looked, ahead = tee(self._looked_up(blocks))
         answers = self.scorer.rerank_blocks((block.lacking() for block in ahead), advance)

@@ -68,10 +68,10 @@ class CrossEncoder:
             return None
 
     def load(self, folder: Path | None = None) -> "sentence_transformers.CrossEncoder":
-        """The network as the options make it, or as it was saved in `folder`.
+        """The network of the options, or the one saved in `folder`.
 
         Raises:
-            ModelError: it cannot be had, or has another number of outputs than one or two.
+            ModelError: it cannot be loaded, or has another number of outputs than one or two.
         """
         from torch import nn
 
@@ -83,7 +83,7 @@ class CrossEncoder:
         return network
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
-        """The score of each document, in the order given."""
+        """The score of each document, in order."""
         from hardneg.rerankers.pair_scoring import PairScorer
 
         yield from PairScorer.opened(self, None).rerank(requests)

@@ -1,4 +1,4 @@
-"""The answers of rerankers without a network, kept about twice a minute: after a stop nobody asks for them again."""
+"""The answers of rerankers without a network, saved about twice a minute, so that a stopped run resumes."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     from hardneg.rerankers.pair_scoring import Request
 
 _Waiting = tuple[BegunBlock, NDArray[np.int64], Sequence[float] | None]
-"""The block of a request, the places of its pairs there, and its scores where they are known."""
+"""The block of a request, the positions of its pairs there, and its scores where they are known."""
 
 
 def kept_answers(
     reranker: Reranker, blocks: "Iterable[tuple[str, Sequence[Request]]]", folder: Path
 ) -> Iterator[Sequence[float]]:
-    """The scores of each request of all blocks, in order, as the reranker gives them or has given them before a stop.
+    """Yields the scores of each request of all blocks, in order, from the reranker or from before a stop.
 
-    The reranker sees the requests that are left as one stream, and may read ahead. A query without documents has no
-    scores, and is not asked.
+    The reranker gets the open requests as one stream, and may read ahead. A query without documents has no scores and
+    is skipped.
 
     Args:
-        reranker: gives a score a document.
+        reranker: scores documents.
         blocks: the name of each, which is the same after a stop, and its requests.
-        folder: keeps what a stopped run was told of blocks that it did not finish.
+        folder: keeps the scores of unfinished blocks.
     """
     waiting = deque[_Waiting]()
     left = _unanswered(blocks, folder, waiting)
@@ -49,7 +49,7 @@ def kept_answers(
 def _unanswered(
     blocks: "Iterable[tuple[str, Sequence[Request]]]", folder: Path, waiting: deque[_Waiting]
 ) -> "Iterator[Request]":
-    """The requests that are left; those that it passes are noted in `waiting`, in order."""
+    """Yields the open requests, and appends all requests to `waiting`, in order."""
     for name, requests in blocks:
         edges = np.cumsum([0, *(len(documents) for _, documents in requests)])
         positions = [np.arange(*edge) for edge in pairwise(edges)]

@@ -32,10 +32,10 @@ def load_classifier(folder: Path, length: int, outputs: int | None = None, seed:
     """The network in a folder, on the CPU, with float32 weights, in evaluation mode.
 
     length: how many tokens of a pair are read. outputs: of the head; None keeps what the folder has, or makes one.
-    seed: of the weights that the folder lacks, as those of a fresh head.
+    seed: of the weights that the folder lacks, such as a new head.
 
     Raises:
-        ModelError: the folder holds no model that can be opened so, or a part of a classifier's weights.
+        ModelError: the folder holds no such model, or a part of a classifier's weights.
     """
     from sentence_transformers import CrossEncoder
 
@@ -56,18 +56,18 @@ def load_classifier(folder: Path, length: int, outputs: int | None = None, seed:
 
 
 def own_outputs(folder: Path) -> int:
-    """How many outputs the folder's classifier has; one where it holds none."""
+    """The number of outputs of the folder's classifier; one where it has none."""
     return _own_head(folder) or 1
 
 
 def check_head(folder: Path, outputs: int | None, source: str) -> None:
-    """Refuses files without a head of so many outputs, which would be drawn at random. Raises ModelError."""
+    """Refuses files without a head of `outputs` outputs, which would be random. Raises ModelError."""
     if problem := _head_problem(folder, outputs):
         raise ModelError(f"reranker {source}: {problem}, or train this one with stage train-reranker")
 
 
 def _head_problem(folder: Path, outputs: int | None) -> str:
-    """Why a head of so many outputs would be drawn at random; empty where the files have it."""
+    """Why a head of `outputs` outputs would be random; empty where the files have it."""
     own = _own_head(folder)
     if not own:
         return "no head for scores in these weights, this is an encoder: name a cross-encoder"
@@ -77,7 +77,7 @@ def _head_problem(folder: Path, outputs: int | None) -> str:
 
 
 def _own_head(folder: Path) -> int:
-    """How many outputs the folder's classifier has, 0 where its configuration is of none."""
+    """The number of outputs of the folder's classifier, 0 where its configuration has none."""
     if not (folder / "config.json").is_file() and (folder / "modules.json").is_file():
         return 0  # modules without a transformer at the top, such as a static model
     config: dict[str, Any] = read_json(folder / "config.json")
@@ -89,10 +89,10 @@ def _own_head(folder: Path) -> int:
 class PairNetwork:
     """A sentence-transformers `CrossEncoder` over one transformer with one or two outputs.
 
-    The transformer classifies sequences itself, or gives vectors that the modules behind it make into outputs.
+    The transformer classifies sequences itself, or gives vectors to a head of later modules.
 
     The logit of a pair is the one output, or the second less the first: its sigmoid is the softmax of the two. Its
-    score is what the network's `activation_fn` makes of the logit.
+    score is the network's `activation_fn` of the logit.
     """
 
     def __init__(self, module: "CrossEncoder") -> None:
@@ -112,7 +112,7 @@ class PairNetwork:
 
     @property
     def device(self) -> torch.device:
-        """Where the network computes."""
+        """The device that the network computes on."""
         return torch.device(self.module.device)
 
     @property
@@ -126,7 +126,7 @@ class PairNetwork:
         return tokenise(self.module[0].tokenizer, queries, self.module.max_seq_length, pairs=documents)
 
     def features(self, queries: Sequence[str], documents: Sequence[str]) -> dict[str, Tensor]:
-        """What `logits` takes: int64 tensors [n, longest pair] on the CPU."""
+        """The input of `logits`: int64 tensors [n, longest pair] on the CPU."""
         return self.tokenise(queries, documents).batch(np.arange(len(queries)))
 
     def logits(self, features: dict[str, Tensor]) -> Tensor:
@@ -164,7 +164,7 @@ class PairNetwork:
 
 
 def _head(module: Any) -> Iterator[nn.Module]:
-    """What computes behind the transformer's last layer: parts of its own model, and layers of later modules."""
+    """The modules after the transformer's last layer: parts of its own model, and layers of later modules."""
     model = module[0].model
     if model.base_model is not model:
         yield from (part for part in model.children() if part is not model.base_model)
@@ -173,7 +173,7 @@ def _head(module: Any) -> Iterator[nn.Module]:
 
 
 def reranker_card(network: PairNetwork, facts: Mapping[str, object]) -> str:
-    """Markdown with what the network was made from, and how to open it; facts: in the order to be shown."""
+    """Markdown with the network's origin and how to open it; facts: in the order of the card."""
     own = {"Tokens read": f"{network.module.max_seq_length} of a query and a document together"}
     shown = "\n".join(f"- {name}: {without_folder(value)}" for name, value in {**facts, **own}.items())
     scores = 'model.predict([("a question", "a passage")]'

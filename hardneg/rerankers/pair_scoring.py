@@ -33,18 +33,18 @@ Request = tuple[str, Sequence[str]]
 """A query's text, and the texts of its documents."""
 
 Advance = Callable[[int], None]
-"""Is told how many pairs are done."""
+"""Called with the number of scored pairs."""
 
 _REQUESTS = 256
 
 
 def unheard(pairs: int) -> None:
-    """For whom it may not concern."""
+    """Ignores progress."""
 
 
 @dataclass(frozen=True)
 class PairScorer:
-    """A network made ready to score; half: whether it computes in bfloat16. budget: tokens a pass."""
+    """A network prepared to score; half: whether it computes in bfloat16. budget: tokens of a pass."""
 
     network: PairNetwork
     options: EncodeOptions
@@ -55,7 +55,7 @@ class PairScorer:
     def of(
         cls, module: "CrossEncoder", device: str | None = None, options: EncodeOptions | None = None
     ) -> "PairScorer":
-        """The network, moved to `device` (None: the best there is)."""
+        """The network, moved to `device` (None: the best available)."""
         options = options or EncodeOptions()
         network = PairNetwork(module.to(device or best_device()))
         with float32_products(network.device, options.tf32):
@@ -72,10 +72,10 @@ class PairScorer:
         device: str | None = None,
         options: EncodeOptions | None = None,
     ) -> "PairScorer":
-        """The network of a plugin as it is, or the one that was trained and saved in `folder`.
+        """The network of a plugin, or the trained one in `folder`.
 
         Raises:
-            ModelError: it cannot be loaded, or nobody has trained the head of the plugin's own.
+            ModelError: it cannot be loaded, or the plugin's own head is untrained.
         """
         module = plugin.load(folder)
         if folder is None:
@@ -83,9 +83,9 @@ class PairScorer:
         return cls.of(module, device, options)
 
     def rerank(self, requests: Iterable[Request], advance: Advance = unheard) -> Iterator[Sequence[float]]:
-        """One score a document, in the order given; a few hundred queries are read ahead.
+        """Yields one score a document, in order; a few hundred queries are read ahead.
 
-        `advance` is told how many pairs each batch had.
+        `advance` is called with the pairs of each batch.
 
         Raises:
             ModelError: a score is not finite.
@@ -144,7 +144,7 @@ class PairScorer:
 
 
 def best_device() -> str:
-    """Where to compute unless something else is said."""
+    """The default device."""
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"

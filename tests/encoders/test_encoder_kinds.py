@@ -4,12 +4,12 @@ import ast
 from collections.abc import Iterator
 
 import pytest
-from test_structure import ROOT, TREES
+from house import PACKAGE, TREES
 
 from hardneg.registry.plugins import plugin_names
 
 FAMILIES = "encoders/families/"
-FOLDERS = {path.parent.name for path in (ROOT / FAMILIES).glob("*/__init__.py")} - {"adapters"}
+FOLDERS = {path.parent.name for path in (PACKAGE / FAMILIES).glob("*/__init__.py")} - {"adapters"}
 HERE = ("encoders/", "indexes/", "plugin.py")
 FORMS = {"SparseRows", "TokenVectors"}
 """What texts are encoded into: that much a format may ask, and a contract of indexes."""

@@ -21,16 +21,16 @@ class BlockStore(Protocol):
 
     @property
     def numbers(self) -> range:
-        """The numbers of the blocks that are to be made."""
+        """The numbers of the blocks to encode."""
 
     def finished(self) -> set[int]:
-        """Those that are safely on disk, or where they are to be."""
+        """The numbers of the blocks that are safely stored."""
 
     def write(self, number: int, start: int, encoded: Any) -> None:
-        """Puts the rows from `start` on, of the whole corpus, there, and marks the block as finished."""
+        """Stores the rows from `start` on, counted in the whole corpus, and marks the block as finished."""
 
     def close(self) -> None:
-        """Completes the index, when all blocks are there; one process does."""
+        """Completes the index once all blocks are stored; called by one process."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,10 @@ class OneFolder:
 
 @dataclass(frozen=True)
 class ShardFolders:
-    """An index in shards: who puts the last block into a shard closes it, and puts it where it is to be.
+    """An index in shards: the process that writes the last block of a shard closes it and uploads it.
 
-    A lock a shard is shared by those who write its blocks, and held alone by who closes it. So a shard is closed when
-    nobody has its files open, and once.
+    The lock of a shard is shared by its writers, and exclusive for the process that closes it. So a shard is closed
+    once, when no process has its files open.
     """
 
     work: ShardWork
@@ -79,12 +79,12 @@ class ShardFolders:
 
     @property
     def numbers(self) -> range:
-        """Those of the shards that are taken."""
+        """The blocks of the shards to encode here."""
         taken = self.work.taken
         return range(self.work.cut[taken.start], self.work.cut[taken.stop])
 
     def finished(self) -> set[int]:
-        """Those of shards that are complete, wherever these are, and by the journals."""
+        """The blocks of complete shards, wherever they lie, and those in the journals."""
         numbers = set[int]()
         for shard in self.work.taken:
             if self.work.find(shard) is not None:

@@ -1,4 +1,4 @@
-"""How an index is cut into shards, and what becomes of each: made here, closed, and put where it is to be."""
+"""Encodes an index in shards: each is cut, encoded, closed, and moved to its folder or URL."""
 
 import json
 import shutil
@@ -32,10 +32,10 @@ _IDS = 65_536  # read at a time
 
 @dataclass(frozen=True)
 class Sharding:
-    """How an index is made in shards.
+    """How an index is divided into shards.
 
     shards, rows: into how many, or how many rows each, at most but for whole blocks. url: where they are put; None
-    leaves them in the folder. taken: the shards that are made now, counted from 0. of: what the shards are made from,
+    leaves them in the folder. taken: the shards to encode now, counted from 0. of: what the shards are encoded from,
     by its digest.
     """
 
@@ -52,7 +52,7 @@ class Sharding:
 
 @dataclass(frozen=True, eq=False)
 class ShardRows:
-    """Those of some rows that are in one shard; documents: those that they are, or are segments of."""
+    """The rows of one shard; documents: the documents that they are, or are segments of."""
 
     whole: Any
     documents: range
@@ -80,7 +80,7 @@ class ShardRows:
         return segment_ids(own, map(int, counts))
 
     def blocks(self, start: int, stop: int, size: int) -> Iterable[Sequence[str]]:
-        """The texts of the shard's documents `start` to `stop`, so many at a time."""
+        """The texts of the shard's documents `start` to `stop`, `size` at a time."""
         first = self.documents.start
         texts: Iterable[Sequence[str]] = self.whole.blocks(first + start, first + stop, size)
         return texts
@@ -88,7 +88,7 @@ class ShardRows:
 
 @dataclass(frozen=True)
 class ShardWork:
-    """The shards of an index that is being made in a folder; cut: the first block of each, and how many there are."""
+    """The shards of an unfinished index in a folder; cut: the first block of each, and the number of blocks."""
 
     encoder: TextEncoder
     rows: StoredRows
@@ -99,14 +99,14 @@ class ShardWork:
 
     @classmethod
     def begun(cls, encoder: TextEncoder, rows: StoredRows, folder: Path, sharding: Sharding) -> "ShardWork":
-        """Cut as it is to be, or as a stopped run has begun to cut it in this folder."""
+        """The work in this folder, cut as requested or as a stopped run has cut it."""
         layout = Layout.of_encoder(encoder, rows)
         cut = sharding.cut(layout) if sharding.url else _begun(folder, sharding.cut(layout))
         return cls(encoder, rows, layout, folder, sharding, cut)
 
     @property
     def taken(self) -> range:
-        """The numbers of the shards that are made now. Raises UsageError where there is none."""
+        """The numbers of the shards to encode now. Raises UsageError where there is none."""
         numbers = range(len(self.cut) - 1)
         if not (own := numbers[self.sharding.taken]):
             problem = f"there are {counted(len(numbers), 'shard')}, counted from 0: none is among those taken"
@@ -118,11 +118,11 @@ class ShardWork:
         return range(self.cut[number], self.cut[number + 1])
 
     def own(self, number: int) -> Path:
-        """The folder that a shard is made in."""
+        """The local folder of a shard."""
         return self.folder / shard_name(number)
 
     def location(self, number: int) -> str:
-        """Where a complete shard is to be."""
+        """The folder or URL of a complete shard."""
         url = self.sharding.url
         return joined(url, shard_name(number)) if url else str(self.own(number))
 
@@ -135,7 +135,7 @@ class ShardWork:
         )
 
     def find(self, number: int) -> Closed | None:
-        """The shard, if it is complete. Raises ArtifactError where it is one of something else, or was cut short."""
+        """The shard, if it is complete. Raises ArtifactError where it belongs to another index, or is truncated."""
         closed, own = Closed.find(self.location(number)), self.part(number).rows
         wanted = {"of": self.sharding.of, "first": own.start, "rows": len(own)}
         if closed and any(closed.said.get(name) != value for name, value in wanted.items()):
@@ -146,7 +146,7 @@ class ShardWork:
         return closed
 
     def close(self, number: int) -> None:
-        """Completes a shard all of whose blocks are there, and puts it where it is to be; one process does."""
+        """Completes a shard with all of its blocks and moves it to its location; called by one process."""
         own, part, sharding = self.own(number), self.part(number), self.sharding
         if not self.encoder.is_complete(own, part):
             close_index(self.encoder, part, own)
@@ -160,7 +160,7 @@ class ShardWork:
             shutil.rmtree(own)
 
     def close_all(self) -> None:
-        """Closes the folder. Raises PartDone where shards are still to be made, elsewhere."""
+        """Closes the folder. Raises PartDone where shards are still missing."""
         shards = [self.find(number) for number in range(len(self.cut) - 1)]
         missing = [number for number, shard in enumerate(shards) if shard is None]
         if missing:
@@ -171,7 +171,7 @@ class ShardWork:
 
 
 def _begun(folder: Path, cut: list[int]) -> list[int]:
-    """The cut that a stopped run began with, or this one."""
+    """The cut of a stopped run, or this one."""
     path = folder / BEGUN_CUT
     if world().first and not path.exists():
         replace_text(path, json.dumps(cut))
@@ -183,15 +183,15 @@ def _begun(folder: Path, cut: list[int]) -> list[int]:
 def write_shards(
     encoder: TextEncoder, rows: StoredRows, folder: Path, options: EncodeOptions, progress: Progress, sharding: Sharding
 ) -> None:
-    """Encodes the shards that are taken and not complete, and closes the folder when all are.
+    """Encodes the selected shards that are not complete, and closes the folder once all are.
 
-    Several processes each call this with the same arguments, and share the blocks of each shard. With a URL no more
-    than a shard is on this disk. What a stopped run began to cut is gone on with, however it is to be cut now.
+    Several processes each call this with the same arguments, and share the blocks of each shard. With a URL, at most
+    one shard is on this disk. A run resumes the cut of a stopped one, whatever cut is requested now.
 
     Raises:
         ModelError: a number is not finite.
-        ArtifactError: a shard that is there is one of something else, or cannot be written.
-        PartDone: others are still to be made, elsewhere.
+        ArtifactError: a stored shard belongs to another index, or a shard cannot be written.
+        PartDone: other shards are still missing.
     """
     work = ShardWork.begun(encoder, rows, folder, sharding)
     for number in work.taken:

@@ -1,4 +1,4 @@
-"""Encodes a corpus block by block into an index folder, and goes on where a killed process stopped."""
+"""Encodes a corpus block by block into an index folder, and resumes where a killed process stopped."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -33,7 +33,7 @@ class Layout:
 
     @classmethod
     def of(cls, rows: StoredRows, documents: int) -> "Layout":
-        """Blocks of so many documents, or of segments of at most as many rows."""
+        """Blocks of `documents` documents, or of segments with at most as many rows."""
         if not isinstance(rows, SegmentedCorpus):
             starts = np.append(np.arange(0, len(rows), documents), len(rows))
             return cls(starts, starts)
@@ -43,25 +43,25 @@ class Layout:
 
     @classmethod
     def of_encoder(cls, encoder: TextEncoder, rows: StoredRows) -> "Layout":
-        """The blocks that an encoder makes of the rows, wherever they are made."""
+        """The blocks in which an encoder encodes the rows, on every machine the same."""
         return cls.of(rows, min(BLOCK, encoder.block))
 
     def name(self, number: int) -> str:
-        """What a block is called while it is begun: as the window of its documents."""
+        """The name of an unfinished block: the number of its first document."""
         return str(int(self.documents[number]))
 
     def sizes(self, numbers: Sequence[int]) -> int:
-        """How many rows these blocks have together."""
+        """The number of rows of these blocks."""
         return int(np.diff(self.rows)[list(numbers)].sum())
 
 
 def write_index(
     encoders: Sequence[TextEncoder], rows: StoredRows, folder: Path, options: EncodeOptions, progress: Progress
 ) -> None:
-    """Writes what the rows of a corpus are encoded into, and their ids, into a folder, unless all of it is there.
+    """Encodes the rows of a corpus into a folder, with their ids, unless the folder is complete.
 
-    Several processes each call this with the same arguments. Each encoder of each process, in a
-    thread of its own where it has others beside it, makes every so-manieth block.
+    Several processes each call this with the same arguments. The encoders of all processes, each in a thread of its
+    own, take the blocks in turn.
 
     Raises:
         ModelError: a number is not finite; names the first such document's row.
@@ -86,7 +86,7 @@ def write_index(
 
 
 def close_index(encoder: TextEncoder, rows: StoredRows, folder: Path) -> None:
-    """Writes the ids of the rows, when all blocks are there: the folder is complete."""
+    """Writes the ids of the rows once all blocks are there, which completes the folder."""
     with encoder.writer(folder, rows) as writer:
         writer.write_doc_ids(rows.doc_ids)
         writer.close()
@@ -100,11 +100,10 @@ def encode_blocks(
     progress: Progress,
     here: World = World(),  # noqa: B008
 ) -> None:
-    """Writes every block of rows that the writer does not have; memory does not grow.
+    """Encodes and writes every block that the writer lacks; memory does not grow.
 
-    A row is a document, or a segment; a block of segments holds whole documents. Texts are sorted by length within a
-    block; `options.window` plays no part. Of several processes, `here` takes every so-manieth block, whichever are
-    finished already.
+    A row is a document or a segment; a block of segments holds whole documents. Texts are sorted by length within a
+    block; `options.window` is not used. Several processes take the blocks in turn, finished or not.
     """
     layout, finished = Layout.of_encoder(encoder, rows), writer.finished_blocks()
     mine = range(here.rank, len(layout.rows) - 1, here.size)
@@ -118,7 +117,7 @@ def encode_blocks(
 
 
 def written(blocks: Iterable[tuple[int, int, Encoded]], write: Callable[[int, int, Encoded], None]) -> Iterator[int]:
-    """The number of each block when it is written, in a thread, while the next one is made."""
+    """Yields the number of each written block; a thread writes while the next block is encoded."""
     with ThreadPoolExecutor(1) as disk:
 
         def put(block: tuple[int, int, Encoded]) -> int:
@@ -142,7 +141,7 @@ def encoded_blocks(
     options: EncodeOptions,
     advance: Callable[[int], None],
 ) -> Iterator[tuple[int, int, Encoded]]:
-    """For each of these blocks its number, its first row, and what its texts are encoded into; few are held.
+    """Yields the number, the first row and the encoded texts of each of these blocks; few are in memory.
 
     count: about how many rows this process encodes in all.
     """
@@ -156,14 +155,14 @@ def encoded_blocks(
 
 
 def block_sizes(encoder: TextEncoder, rows: StoredRows) -> list[int]:
-    """How many rows each block has."""
+    """The number of rows of each block."""
     sizes: list[int] = np.diff(Layout.of_encoder(encoder, rows).rows).tolist()
     return sizes
 
 
 @dataclass(frozen=True)
 class _BlockTexts(Sequence[str]):
-    """The texts of documents `start` to `stop`, read when one is asked for: in the thread that tokenises them."""
+    """The texts of documents `start` to `stop`, read on first use, in the thread that tokenises them."""
 
     rows: StoredRows
     start: int

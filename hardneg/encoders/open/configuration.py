@@ -1,4 +1,4 @@
-"""What a model's files say before it is opened: how many tokens it reads, and what decides its cost."""
+"""Reads a model's configuration without opening it: the tokens that it reads, and the shape that decides its cost."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,18 +11,18 @@ from hardneg.encoders.open.model_files import read_json, weight_files
 from hardneg.records.errors import HardnegError, ModelError
 
 USUAL = 512
-"""What is read by a model that names no bound, and by one that is not made for retrieval yet and could read more."""
+"""Tokens read by a model without a maximum length, and at most by one that is not trained for retrieval yet."""
 
 UNBOUNDED = 1 << 30
 """The length of texts of which all tokens are read."""
 _OPTIONS = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
-# Models that count positions from behind the padding index on.
+# Models that count positions from after the padding index on.
 _AFTER_PADDING = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "longformer", "data2vec-text"}
 _AFTER_PADDING |= {"roberta-prelayernorm", "ibert", "xmod", "esm", "luke", "mluke"}
 
 
 def transformer_options(folder: Path) -> Mapping[str, Any]:
-    """What sentence-transformers has written of a transformer; empty where there is nothing."""
+    """The options of a transformer that sentence-transformers saved; empty where there are none."""
     for name in _OPTIONS:
         path = folder / f"sentence_{name}_config.json"
         if path.is_file() and (content := mapping(path)):
@@ -31,7 +31,7 @@ def transformer_options(folder: Path) -> Mapping[str, Any]:
 
 
 def own_length(folder: Path, side: str, trained: bool) -> tuple[int, str]:
-    """How many tokens of a text are read, and a remark where that is not what the files say ("" where it is).
+    """The number of tokens read of a text, and a remark where the files declare another ("" otherwise).
 
     trained: the folder was saved by sentence-transformers; a bare transformer reads `USUAL` tokens at most.
 
@@ -55,12 +55,12 @@ def own_length(folder: Path, side: str, trained: bool) -> tuple[int, str]:
 
 
 def tokens_read(length: int) -> str:
-    """How many tokens of a text are read, in words."""
+    """The number of tokens read of a text, in words."""
     return "all" if length >= UNBOUNDED else str(length)
 
 
 def mapping(path: Path) -> dict[str, Any]:
-    """A JSON file that holds names and values; none where there is no such file."""
+    """The object in a JSON file; empty where there is no such file."""
     content = read_json(path) if path.is_file() else {}
     if not isinstance(content, dict):
         raise ModelError(f"{path}: not names and values in JSON: copy the model again")
@@ -68,7 +68,7 @@ def mapping(path: Path) -> dict[str, Any]:
 
 
 def _said(folder: Path, side: str) -> int | None:
-    """What the options of sentence-transformers say, the most particular one first."""
+    """The length in the options of sentence-transformers, the most specific one first."""
     options = transformer_options(folder)
     texts = _part(options, "processing_kwargs").get("text") or {}
     tokenizer = _part(options, "processor_kwargs") or _part(options, "tokenizer_args")
@@ -91,10 +91,10 @@ def _number(value: Any, folder: Path, name: str) -> int:
 
 
 Where = Literal["cpu", "fp32", "bf16"]
-"""What a network is trained on: a CPU, or a GPU in one of two precisions."""
+"""The device of a training: a CPU, or a GPU in one of two precisions."""
 _KEPT: Mapping[Where, int] = {"cpu": 60, "fp32": 66, "bf16": 42}
 VOCABULARY = 30_522
-"""How many terms there are where a model does not say."""
+"""The size of the vocabulary of a model that does not declare it."""
 
 
 @dataclass(frozen=True)
@@ -111,11 +111,11 @@ class Shape:
     vector: int | None = None
 
     def operations_a_token(self, length: float = 0) -> float:
-        """Multiplications and additions of one forward pass, by token of texts of so many tokens."""
+        """Multiplications and additions of one forward pass, per token of texts of `length` tokens."""
         return network_operations(self.hidden, self.layers, length) + 2.0 * self.hidden * self.terms
 
     def kept_a_token(self, length: int, checkpointing: bool = False, where: Where = "cpu") -> int:
-        """Bytes that training keeps of one token until its gradient: layers, and attention to so many tokens.
+        """Bytes that training keeps of one token until its gradient: layers, and attention to `length` tokens.
 
         checkpointing: only what goes into each layer is kept, and one layer at a time as a whole. where: a GPU's fused
         attention keeps no scores, and its dropout a byte a number.
@@ -141,7 +141,7 @@ LARGE = Shape(1024, 24, 1_340_000_000)
 
 
 def model_shape(name: str, folder: Path | None) -> Shape:
-    """A model's shape from its folder's configuration; where there is none, a large or a base one's by its name."""
+    """A model's shape from its folder's configuration; without one, that of a large or base model by its name."""
     unseen = LARGE if "large" in name.lower() else BASE
     if folder is None:
         return unseen

@@ -1,4 +1,4 @@
-"""What a model's folder says of how it wants to be used, read from its JSON files alone."""
+"""How a model's folder declares that it is used, read from its JSON files alone."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -15,7 +15,7 @@ from hardneg.records.errors import ModelError
 
 SPEC_FILE = "hardneg.json"
 OWN = ("similarity", "query_prompt", "document_prompt", "query_length", "document_length")
-"""Fields of a spec that a model has a value of its own for."""
+"""Fields of a spec for which a model has values of its own."""
 
 CONFIG = "config_sentence_transformers.json"
 _SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
@@ -25,12 +25,12 @@ _CUT = "similarity dot of vectors that are normalised first and cut then cannot 
 
 @dataclass(frozen=True)
 class Contract:
-    """How a model wants to be used.
+    """How a model is used.
 
     similarity: `cosine` or `dot`, or a distance, which an index of inner products cannot give. prompts: all of them, by
-    name. pooling: the modes of sentence-transformers; "" where there is none. normalised: whether vectors leave it with
-    norm 1. dimension: None where it is not told. truncate_dim: how many dimensions are kept. dtype: that of the files.
-    chat: whether texts go through a chat template, with the prompt as the system's words. odd: what a user should know.
+    name. pooling: the modes of sentence-transformers; "" without a pooling. normalised: whether vectors have norm 1.
+    dimension: None where it is not declared. truncate_dim: the number of dimensions that are kept. dtype: that of the
+    files. chat: whether texts go through a chat template, with the prompt as system message. odd: remarks for users.
     """
 
     similarity: str
@@ -50,11 +50,10 @@ class Contract:
 
 
 def read_contract(folder: Path) -> Contract:
-    """What the files in a model's folder say.
+    """Reads the contract from the files in a model's folder.
 
     Raises:
-        ModelError: a file is missing or not readable, or has another value where sentence-transformers writes names or
-            a list.
+        ModelError: a file is missing, not readable, or not in the form that sentence-transformers writes.
 
     Source: `SentenceTransformer.encode_query`, `encode_document`, `similarity` and `_parse_model_config`, version 6.
     """
@@ -100,16 +99,16 @@ def _contract(folder: Path) -> Contract:
 
 
 def saved_class(folder: Path) -> str:
-    """The class of sentence-transformers that a folder was saved by; `SentenceTransformer` where it does not say."""
+    """The class of sentence-transformers that saved a folder; `SentenceTransformer` where it is not declared."""
     config = mapping(folder / CONFIG) if (folder / "modules.json").exists() else {}
     return str(config.get("model_type", "SentenceTransformer"))
 
 
 def filled(spec: ModelSpec, contract: Contract, adapter: AdapterSpec | None = None) -> FullSpec:
-    """The spec with the model's own values wherever it has none.
+    """Fills in a spec with the model's own values.
 
     Raises:
-        ModelError: the model's similarity cannot be had here, or it has no prompt of a name.
+        ModelError: the model's similarity is not supported, or it has no prompt of a name.
     """
     values = filled_values(spec, contract, adapter)
     if values["truncate_dim"] is None and spec.projection is None:
@@ -125,7 +124,7 @@ def filled(spec: ModelSpec, contract: Contract, adapter: AdapterSpec | None = No
 
 
 def filled_values(spec: ModelSpec, contract: Contract, adapter: AdapterSpec | None) -> dict[str, Any]:
-    """The fields of the whole spec, whatever the similarity. Raises ModelError: there is no prompt of a name."""
+    """The fields of a filled-in spec, whatever its similarity. Raises ModelError: there is no prompt of a name."""
     values = {field.name: getattr(spec, field.name) for field in fields(spec)}
     values |= {name: getattr(contract, name) for name in OWN if values[name] is None}
     written = {f"{side}_prompt": values[f"{side}_prompt"] for side in SIDES}
@@ -133,7 +132,7 @@ def filled_values(spec: ModelSpec, contract: Contract, adapter: AdapterSpec | No
 
 
 def overrides(spec: ModelSpec, contract: Contract) -> dict[str, tuple[Any, Any]]:
-    """What a spec says otherwise than the model: (the spec's, the model's) by field."""
+    """The values in which a spec differs from its model: (the spec's, the model's) by field."""
     stated = {name: (getattr(spec, name), getattr(contract, name)) for name in (*OWN, "truncate_dim")}
     pooled = {"pooling": (spec.pooling, contract.pooling or "none")} if spec.pooling != "own" else {}
     return {name: pair for name, pair in (stated | pooled).items() if pair[0] is not None and pair[0] != pair[1]}
@@ -141,7 +140,7 @@ def overrides(spec: ModelSpec, contract: Contract) -> dict[str, tuple[Any, Any]]
 
 @dataclass(frozen=True)
 class _Head:
-    """What comes behind a transformer, as far as the files tell."""
+    """The modules after a transformer, as far as the files declare them."""
 
     pooling: str
     normalised: bool
@@ -171,7 +170,7 @@ _MODES = ("cls", "max", "mean", "mean_sqrt_len", "weightedmean", "lasttoken")
 
 
 def _modes(content: Mapping[str, Any]) -> list[str]:
-    """The modes of a pooling, in the form of version 6 or in that of older ones."""
+    """The modes of a pooling, in the format of version 6 or of older ones."""
     modes = content.get("pooling_mode")
     if modes is not None:
         return [modes] if isinstance(modes, str) else [str(mode) for mode in modes]
@@ -180,13 +179,13 @@ def _modes(content: Mapping[str, Any]) -> list[str]:
 
 
 def own_similarity(config: Mapping[str, Any]) -> str:
-    """How the model says that its vectors are compared; by cosine where it does not."""
+    """The similarity that the model declares; cosine by default."""
     said = config.get("similarity_fn_name")
     return said if said in _SIMILARITIES else _UNSAID.get(str(config.get("model_type")), "cosine")
 
 
 def own_prompts(config: Mapping[str, Any], folder: Path) -> dict[str, str]:
-    """By name; queries and documents have one each, be it empty."""
+    """The model's prompts by name, with those of queries and documents, possibly empty."""
     said = config.get("prompts") or {}
     if not isinstance(said, dict) or not all(isinstance(text, str | None) for text in said.values()):
         raise ModelError(f"{folder / CONFIG}: prompts must be texts by name: copy the model again")
@@ -194,7 +193,7 @@ def own_prompts(config: Mapping[str, Any], folder: Path) -> dict[str, str]:
 
 
 def saved_values(folder: Path) -> dict[str, Any]:
-    """What hardneg has written of its own model; empty for the models of others."""
+    """The values that hardneg saved with its own model; empty for other models."""
     path = folder / SPEC_FILE
     if not path.is_file():
         return {}

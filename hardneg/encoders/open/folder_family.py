@@ -1,4 +1,4 @@
-"""What the families of encoders share whose models lie in a folder or on the hub."""
+"""The base of the families of encoders whose models are folders or on the hub."""
 
 from collections.abc import Set
 from pathlib import Path
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class FolderFamily:
     """A family whose models are files.
 
-    called: its name among encoders. own: classes of sentence-transformers and architectures that only its folders name.
-    tables: whether its folders may hold no more than a table of token vectors.
-    special: families with a higher number are asked first whether a folder is theirs.
+    called: its name among encoders. own: classes of sentence-transformers and architectures that only its folders have.
+    tables: whether its folders may hold a table of token vectors alone.
+    special: families with a higher number claim folders first.
     """
 
     called: ClassVar[str]
@@ -34,7 +34,7 @@ class FolderFamily:
 
     @classmethod
     def claims(cls, folder: Path) -> bool:
-        """Whether a folder says that it is of this family: by the class that it was saved by, or its architecture."""
+        """Whether a folder declares this family, by the class that saved it or by its architecture."""
         names = mapping(folder / "config.json").get("architectures") or ()
         return any(name in cls.own for name in (mapping(folder / CONFIG).get("model_type"), *names))
 
@@ -46,31 +46,31 @@ class FolderFamily:
             raise ModelError(f"model {folder}: a {other}, not a {self.called} encoder: use another model or encoder")
 
     def contract(self, folder: Path) -> Contract:
-        """What a folder says. Raises ModelError where it holds no whole model."""
+        """The contract of a folder. Raises ModelError where it holds no whole model."""
         return read_contract(folder)
 
     def full(self, model: "ResolvedModel") -> FullSpec:
-        """The spec with what the model's folder says.
+        """The spec, filled in from the model's folder.
 
         Raises:
-            ModelError: the folder is of another family, holds no whole model, or cannot be used as the spec says.
+            ModelError: the folder is of another family, holds no whole model, or does not support what the spec sets.
         """
         self.check_class(model.path)
         return filled(model.spec, model.contract, adapter_of(model.spec, model.path))
 
     def remarks(self, folder: Path) -> list[str]:
-        """What a user should know before a model in a folder becomes one of this family."""
+        """Remarks for the user before a model in a folder becomes one of this family."""
         return []
 
     def opens_alone(self, folder: Path, others: Set[str]) -> bool:
-        """Whether sentence-transformers opens a folder with the vectors that it has here.
+        """Whether sentence-transformers alone opens a folder with the same vectors.
 
-        others: the names of what a spec sets, and the folder does not.
+        others: the fields that a spec sets and the folder does not.
         """
         return True
 
     def digest(self, model: "ResolvedModel") -> str:
-        """That of the files' content and the options; of a model on the hub, that of its commit.
+        """The digest of the files' content and the options; of a model on the hub, of its commit.
 
         Raises:
             ModelError: there is no such model, it is of another family, or the hub cannot be reached.
@@ -83,14 +83,14 @@ class FolderFamily:
         return self.content_digest(model)
 
     def content_digest(self, model: "ResolvedModel") -> str:
-        """That of a folder."""
+        """The digest of a folder."""
         return digest_of(model_content(model.location), model.full)
 
     def look_up(self, model: "ResolvedModel") -> Lookup:
-        """The files' bytes, with those of an adapter."""
+        """The size of the files, with those of an adapter."""
         files, adapter = model.location.look_up(), look_up_adapter(model.spec.adapter)
         return Lookup(files.there + adapter.there, files.ahead + adapter.ahead, files.note or adapter.note)
 
     def shape(self, model: "ResolvedModel") -> Shape:
-        """By the configuration."""
+        """The shape in the configuration."""
         return model_shape(model.spec.name, model.folder)

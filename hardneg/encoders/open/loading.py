@@ -1,4 +1,4 @@
-"""The modules in a model's folder, and a SentenceTransformer of them that is as a spec says."""
+"""Loads the modules in a model's folder and assembles a SentenceTransformer of them by a spec."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def weights_dtype(spec: FullSpec, precision: "Precision | None") -> torch.dtype:
-    """What a transformer's weights are loaded as: float32 to train (no precision) and for trials, else as asked for."""
+    """The dtype that weights are loaded in: float32 to train (no precision) and for trials, else the requested one."""
     if precision is None or spec.dtype == "fp32":
         return torch.float32
     if spec.dtype == "auto":
@@ -54,12 +54,12 @@ def hold_in(network: nn.Module, dtype: torch.dtype) -> None:
 
 
 def _rounded(model: nn.Module, dtype: torch.dtype) -> set[str]:
-    """The buffers that were made in a dtype which the weights alone should have."""
+    """The buffers in a dtype that only weights should have."""
     return {name for name, buffer in model.named_buffers() if buffer.dtype == dtype}
 
 
 def _unround(model: Any, names: set[str]) -> None:
-    """Makes buffers that are in no file again, in float32: the weights beside them take no memory meanwhile."""
+    """Computes buffers that are in no file again, in float32, without memory for the weights."""
     if not names:
         return
     from accelerate import init_empty_weights
@@ -86,7 +86,7 @@ def _modules(folder: Path, dtype: torch.dtype) -> list[nn.Module]:
         return [library_transformer(folder, load_kwargs(folder, dtype), {}, **outputs)]
     whole = library_model(SentenceTransformer, folder, dtype)
     modules: list[Any] = list(whole.children())
-    if dtype != torch.float32 and not has_twins(whole):  # what comes behind was rounded with the transformer
+    if dtype != torch.float32 and not has_twins(whole):  # later modules were rounded with the transformer
         for number, path in enumerate(module_folders(folder)):
             if number and any(True for _ in modules[number].parameters()):
                 modules[number] = type(modules[number]).load(str(folder), subfolder=path.name, local_files_only=True)
@@ -94,9 +94,9 @@ def _modules(folder: Path, dtype: torch.dtype) -> list[nn.Module]:
 
 
 def library_transformer(folder: Path, weights: Mapping[str, Any], config: Mapping[str, Any], **options: Any) -> Any:
-    """A folder's transformer as the module of sentence-transformers: by no code and no file but its own.
+    """A folder's transformer as a module of sentence-transformers, from local files and without remote code.
 
-    weights, config: what transformers is told of its weights and its configuration. options: of the module.
+    weights, config: options of transformers for the weights and the configuration. options: of the module.
     """
     from sentence_transformers.base.modules import Transformer
 
@@ -107,24 +107,24 @@ def library_transformer(folder: Path, weights: Mapping[str, Any], config: Mappin
 
 
 def library_model(model_class: Any, folder: Path, dtype: torch.dtype) -> Any:
-    """A folder's model as a class of sentence-transformers opens it: on the CPU, by no code and no file but its own."""
+    """Opens a folder by a class of sentence-transformers: on the CPU, from local files, without remote code."""
     options = load_kwargs(folder, dtype)
     return model_class(str(folder), device="cpu", trust_remote_code=False, local_files_only=True, model_kwargs=options)
 
 
 def load_kwargs(folder: Path, dtype: torch.dtype) -> dict[str, Any]:
-    """What transformers is told of the weights in a model's folder, and what to hold them in."""
+    """The options of transformers for the weights in a model's folder, with their dtype."""
     options = {class_name: load_options(network_folder(path)) for path, class_name in module_folders(folder).items()}
     return {"dtype": dtype, **next((options[class_name] for class_name in TRANSFORMERS if class_name in options), {})}
 
 
 def load_module(model: "ResolvedModel", device: str | None, precision: "Precision | None") -> "SentenceTransformer":
-    """The model as its spec says, with prompts and lengths set, in evaluation mode.
+    """The model by its spec, with prompts and lengths set, in evaluation mode.
 
-    precision: what texts will be encoded in; None is to train: only then a new adapter is put in.
+    precision: that of the encoding; None is to train, and only then a new adapter is added.
 
     Raises:
-        ModelError: the files are not those of one whole model, or it cannot do what the spec says.
+        ModelError: the files are not those of one whole model, or it does not support what the spec sets.
     """
     spec, folder = model.full, model.path
     check_activations(folder)
@@ -139,7 +139,7 @@ def load_module(model: "ResolvedModel", device: str | None, precision: "Precisio
 
 
 def check_sound(modules: list[nn.Module], folder: Path, spec: FullSpec) -> None:
-    """Refuses transformers that are not those of whole models, or that cannot read what the spec says."""
+    """Refuses transformers of incomplete models, or that cannot read as many tokens as the spec sets."""
     whole, folders = nn.Sequential(*modules), sides(folder)
     for side in SIDES:
         transformer = route(whole, side)[0]
@@ -163,7 +163,7 @@ def assembled(
 ) -> "SentenceTransformer":
     """The modules as one model with the spec's prompts, lengths and similarity, in evaluation mode.
 
-    made: its class of sentence-transformers; None is `SentenceTransformer`.
+    model_class: of sentence-transformers; None is `SentenceTransformer`.
     """
     from sentence_transformers import SentenceTransformer
 
@@ -180,7 +180,7 @@ def assembled(
 
 
 def _set_lengths(module: "SentenceTransformer", spec: FullSpec) -> None:
-    """Has transformers cut texts at the spec's lengths; a table has its tokenizer do so."""
+    """Makes transformers truncate texts to the spec's lengths; the tokenizer of a table does so itself."""
     for side in SIDES:
         if hasattr(first := route(module, side)[0], "query_length"):
             first.max_seq_length = spec.length(side)  # of documents, where they share one
@@ -191,7 +191,7 @@ def _set_lengths(module: "SentenceTransformer", spec: FullSpec) -> None:
 
 @contextmanager
 def _unrounded(parts: list[nn.Module]) -> Iterator[None]:
-    """Puts back, in float32, the weights that SentenceTransformer rounds to the dtype of the transformer's."""
+    """Restores, in float32, the weights that SentenceTransformer rounds to the dtype of the transformer."""
     weights = [part.state_dict() for part in parts]
     yield
     for part, kept in zip(parts, weights, strict=True):
@@ -201,7 +201,7 @@ def _unrounded(parts: list[nn.Module]) -> Iterator[None]:
 def with_prompts(
     module: "SentenceTransformer", others: Mapping[str, str], default: str | None
 ) -> "SentenceTransformer":
-    """The model with prompts of other names beside those that it has."""
+    """The model with further prompts of other names."""
     module.prompts = {**others, **module.prompts}
     module.default_prompt_name = default
     return module
@@ -211,12 +211,12 @@ _PROJECTION_STD = 0.02
 
 
 def arrange(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
-    """The modules with the pooling, head and normalisation that the spec asks for."""
+    """The modules with the pooling, head and normalisation of the spec."""
     return with_head(_pooled(modules, spec), spec)
 
 
 def with_head(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
-    """Modules that make a vector a text, with the head and normalisation that the spec asks for.
+    """Adds the head and the normalisation of the spec to modules that give one vector a text.
 
     Source: `projection` with `layer_norm` is the head of ANCE and STAR: Linear from N(0, 0.02), LayerNorm; with
     `activation` tanh it is that of CoRT.

@@ -16,7 +16,7 @@ _Scores = Mapping[str, Mapping[str, float]]
 
 
 def model_card(encoder: "Encoder", facts: Mapping[str, object]) -> str:
-    """Markdown with what the model was made from and how to open it.
+    """Markdown with a model's origin and how to open it.
 
     facts: in the order to be shown, such as `Base model`, `Dataset`, `Loss`, `Negatives`; an absolute
         path is cut to its last part.
@@ -29,7 +29,7 @@ def model_card(encoder: "Encoder", facts: Mapping[str, object]) -> str:
 
 
 def with_scores(card: str, scores: _Scores) -> str:
-    """A card that `model_card` made, with a table of scores, by row and metric, before its last section."""
+    """Adds a table of scores, by row and metric, before the last section of a card of `model_card`."""
     before, heading, after = card.rpartition("## Use")
     return f"{before}## Scores\n\n{scores_table(scores)}\n\n{heading}{after}"
 

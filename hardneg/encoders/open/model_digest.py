@@ -1,4 +1,4 @@
-"""A model's name by content: another whenever its vectors may differ, the same wherever it lies."""
+"""The digest of a model: it changes whenever its vectors may, and not with its folder."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +34,7 @@ _CONFIGS = (
     "special_tokens_map.json",
     "added_tokens.json",
 )
-# Library versions, places, and what a spec overrides (a tokenizer's file notes its last call; see `_sides`).
+# Library versions, paths, and what a spec overrides (a tokenizer's file notes its last call; see `_sides`).
 _IGNORED = {
     "_name_or_path",
     "__version__",
@@ -52,10 +52,10 @@ _IGNORED = {
 
 
 def digest_of(content: list[Any], spec: ModelSpec) -> str:
-    """32 hexadecimal digits that name the model which `spec` makes of files with this content.
+    """32 hexadecimal digits of the model that `spec` and files with this content give.
 
-    Of a folder, what the spec leaves to the model counts by the model's own value: the spec is whole. A hub's commit
-    says the rest itself: the spec is as it was written, so the digest is the same before and after a download.
+    For a folder the spec is filled in: the model's own values count. For a commit on the hub it is as written, since
+    the commit fixes the rest; so the digest is the same before and after a download.
     """
     return digest([content, _options(spec)])
 
@@ -63,19 +63,19 @@ def digest_of(content: list[Any], spec: ModelSpec) -> str:
 def _options(spec: ModelSpec) -> dict[str, Any]:
     if spec.encoder == PluginSetting("dense"):
         spec = replace(spec, encoder=None)
-    if spec.dtype == "fp32":  # float32 weights are what `auto` comes from
+    if spec.dtype == "fp32":  # `auto` rounds float32 weights
         spec = replace(spec, dtype="auto")
     adapter = {} if spec.adapter is None else {"adapter": adapter_identity(spec.adapter)}
     return options_in_key(spec, {"name", "revision"}) | adapter
 
 
 def model_content(location: Location) -> list[Any]:
-    """What a digest says of a model's files alone: a hub id's commit, or the bytes.
+    """The part of a digest for a model's files alone: the commit of a hub id, or the bytes.
 
-    Not their places, dates, README or library versions.
+    Paths, dates, README and library versions do not count.
 
     Raises:
-        ModelError: there is no such model, it is only on the hub, which cannot be reached, or it is not whole.
+        ModelError: there is no such model, the hub cannot be reached, or the model is incomplete.
     """
     if location.commit is not None:
         return [location.name, location.commit]
@@ -106,7 +106,7 @@ def _files(folder: Path) -> list[Any]:
 
 
 def file_identity(path: Path) -> Any:
-    """What of a file counts: its bytes, or of JSON what says more than where the file comes from."""
+    """The part of a file that counts: its bytes, or the values of JSON without those of its origin."""
     if path.suffix != ".json" or path.name == "vocab.json":
         return file_digest(path)
     content = read_json(path)
@@ -121,7 +121,7 @@ def file_identity(path: Path) -> Any:
 
 
 def _sides(content: dict[str, Any], path: Path) -> dict[str, str]:
-    """What of a last call is in force: the left side, where the tokenizer's configuration does not say which."""
+    """What a tokenizer keeps of its last call: the left side, where its configuration declares none."""
     said = mapping(path.with_name("tokenizer_config.json"))
     last = {name: content.get(name) for name in ("truncation", "padding") if f"{name}_side" not in said}
     return {name: "Left" for name, call in last.items() if isinstance(call, dict) and call.get("direction") == "Left"}

@@ -1,4 +1,4 @@
-"""The files that make up a model's folder; weights are safetensors, or else PyTorch's own, read as tensors alone."""
+"""The files of a model's folder; weights are safetensors, or else PyTorch's own, read as tensors alone."""
 
 import json
 import pickle
@@ -12,7 +12,7 @@ from hardneg.records.errors import ModelError
 
 ROUTER = "router_config.json"
 TRANSFORMERS = ("Transformer", "MLMTransformer")
-"""Modules that hold a transformer; the second is what older versions of sentence-transformers gave sparse encoders."""
+"""Modules with a transformer; the second is that of sparse encoders of older versions of sentence-transformers."""
 
 
 def module_folders(folder: Path) -> dict[Path, str]:
@@ -31,7 +31,7 @@ def module_folders(folder: Path) -> dict[Path, str]:
 
 
 def routes(folder: Path) -> list[Any]:
-    """What a Router says of its routes, in a list; an empty one for a model that has none."""
+    """The routes of a Router, in a list; empty for a model without one."""
     path = folder / ROUTER
     if not path.exists():
         return []
@@ -65,7 +65,7 @@ def _routed(folder: Path) -> dict[Path, str]:
 
 
 def check_files(folder: Path) -> None:
-    """Refuses a folder without configuration, tokenizer or all of its weights, be they those of an adapter."""
+    """Refuses a folder without configuration, tokenizer or all of its weights, also of an adapter."""
     folders = module_folders(folder)
     encoders = [path for path, class_name in folders.items() if class_name in TRANSFORMERS] or [folder]
     for encoder in encoders:
@@ -84,7 +84,8 @@ _OF_BYTES = {"ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer"}  # they h
 
 
 def check_tokenizer_files(folder: Path) -> None:
-    """Refuses a transformer's folder without a tokenizer: an empty one would be made, to which all texts are equal."""
+    """Refuses a transformer's folder without a tokenizer: transformers would make an empty one, to which all texts are
+    equal."""
     config = folder / "tokenizer_config.json"
     options = read_json(config) if config.is_file() else {}
     if isinstance(options, dict) and str(options.get("tokenizer_class")) in _OF_BYTES:
@@ -104,7 +105,7 @@ def check_activations(folder: Path) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file of a model holds."""
+    """The content of a JSON file of a model."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -118,10 +119,10 @@ PICKLES = ["pytorch_model.bin", "pytorch_model-*.bin"]
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The files of a folder's weights; those of PyTorch only where there are no safetensors; none where it has none.
+    """The files of a folder's weights: safetensors, or else those of PyTorch; possibly none.
 
     Raises:
-        ModelError: a file that the index names is missing, or is no file of the folder.
+        ModelError: a file of the index is missing, or outside the folder.
     """
     if safe := sorted(path for path in folder.glob(SAFE) if path.is_file()):
         return safe
@@ -139,7 +140,7 @@ def has_weights(folder: Path) -> bool:
 
 
 def weights_in(paths: Iterable[str]) -> list[str]:
-    """Of the paths of a repository, those of the weights that would be read: by folder, as `weight_files` does."""
+    """The paths of a repository's weights that would be read: by folder, as `weight_files` selects them."""
     by_folder: dict[str, tuple[list[str], list[str]]] = {}
     for path in paths:
         folder, _, name = path.rpartition("/")
@@ -152,10 +153,10 @@ def weights_in(paths: Iterable[str]) -> list[str]:
 
 
 def load_options(folder: Path) -> dict[str, Any]:
-    """What transformers is told of the kind of weights in a folder.
+    """The options of transformers for the format of a folder's weights.
 
     Raises:
-        ModelError: PyTorch's files there hold anything but tensors by name; nothing in them is executed.
+        ModelError: a PyTorch file holds anything but tensors by name; nothing in it is executed.
     """
     files = weight_files(folder)
     safe = not files or files[0].suffix == ".safetensors"

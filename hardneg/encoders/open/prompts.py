@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from hardneg.records.errors import ModelError
 
 TASK = "{task}"
-"""Where the task's description goes in a template, such as `Instruct: {task}\\nQuery: `."""
+"""Stands for the task's description in a template, such as `Instruct: {task}\\nQuery: `."""
 
 
 @dataclass(frozen=True)
 class PromptName:
-    """One of the prompts that a model's folder has, such as `s2p_query`."""
+    """The name of a prompt in a model's folder, such as `s2p_query`."""
 
     name: str
 
@@ -21,7 +21,7 @@ Prompt = str | PromptName | None
 
 
 def prompt_problems(prompts: Mapping[str, Prompt], task: str | None) -> list[str]:
-    """One line for each prompt, by its field, that lacks a task, or a name; and for a task that no prompt can take."""
+    """One line for each prompt, by its field, without a task or a name; and for a task that no prompt uses."""
     problems = [f"{field}.name is empty" for field, prompt in prompts.items() if prompt == PromptName("")]
     templates = [field for field, prompt in prompts.items() if isinstance(prompt, str) and TASK in prompt]
     if task is None:
@@ -34,7 +34,7 @@ def prompt_problems(prompts: Mapping[str, Prompt], task: str | None) -> list[str
 def whole_prompts(
     name: str, prompts: Mapping[str, str | PromptName], task: str | None, own: Mapping[str, str]
 ) -> dict[str, str]:
-    """The texts that go before queries and documents, by field; own: the model's prompts by name.
+    """The prompts of queries and documents, by field; own: the model's prompts by name.
 
     Raises:
         ModelError: the model has no prompt of that name, or the task has no place in any.

@@ -1,7 +1,7 @@
-"""The lines of Python that make an encoder of queries for Pyserini's searchers, which gives what hardneg's own gives.
+"""Lines of Python that build an encoder of queries for Pyserini's searchers, with the same vectors as hardneg's own.
 
-Pyserini's `AutoQueryEncoder` stands for a transformer with mean or CLS pooling, with a normalisation or without; for
-all else a class of a few lines asks sentence-transformers.
+Pyserini's `AutoQueryEncoder` serves for a transformer with mean or CLS pooling, with or without a normalisation; for
+all others a class of a few lines calls sentence-transformers.
 """
 
 import json
@@ -20,29 +20,29 @@ _PLAIN = ("mean", "cls")
 
 @dataclass(frozen=True)
 class Program:
-    """Lines of Python: imports, and what comes after them; `name` is what they leave behind, such as `encoder`."""
+    """Lines of Python: imports and statements; name: the variable that they define, such as `encoder`."""
 
     imports: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
     name: str = "encoder"
 
     def then(self, imports: str, *lines: str) -> "Program":
-        """The same with more lines behind."""
+        """The same with more lines appended."""
         return Program((*self.imports, imports), (*self.lines, *lines), self.name)
 
     def text(self) -> str:
-        """All of it, imports first and in order."""
+        """The program's text, imports first and sorted."""
         apart = 2 if self.lines[0].startswith("class ") else 1
         return "\n".join([*sorted(set(self.imports)), *[""] * apart, *self.lines])
 
 
 @dataclass(frozen=True)
 class ModelReference:
-    """Where a model's folder is, as the lines name it, and what it does not say of the model.
+    """The folder of a model, as the lines refer to it, and what it does not declare.
 
-    transformer: the folder of the transformer that reads queries, or the same. options: what the model's class is to be
-    told. attributes: what is to be set of the opened model. lacking: what of the network the folder has not. spec: what
-    hardneg opens it by, where sentence-transformers does not give the same vectors; empty where it does.
+    transformer: the folder of the transformer of queries, or "" for the same. options: arguments of the model's class.
+    attributes: those to set on the opened model. lacking: the part of the network that the folder lacks. spec: the spec
+    by which hardneg opens it, where sentence-transformers does not give the same vectors; else empty.
     """
 
     folder: str
@@ -54,7 +54,7 @@ class ModelReference:
 
 
 def dense_encoder(encoder: "Encoder", model: ModelReference) -> Program | None:
-    """The lines for `FaissSearcher`: Pyserini's own encoder where it gives the same vectors; None where none does."""
+    """The lines for `FaissSearcher`, with Pyserini's own encoder if its vectors are the same; None where none is."""
     pooling = None if ROUNDED in model.options else _plain_pooling(encoder)
     if pooling is not None:
         return _auto(encoder, model, pooling)

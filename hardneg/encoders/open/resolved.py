@@ -1,6 +1,6 @@
-"""From the name of a model to the opened model: where its files are, its family, what it says of itself, its weights.
+"""From the name of a model to the opened model: its location, its family, its contract, its weights.
 
-A model is resolved once. What is asked of it then goes to its family with the resolved model, never with a name.
+A model is resolved once. Every later question goes to its family with the resolved model, never with a name.
 """
 
 import logging
@@ -31,10 +31,10 @@ _LOG = logging.getLogger(__name__)
 
 
 def load_encoder(spec: ModelSpec, device: str | None = None, precision: "Precision | None" = None) -> TextEncoder:
-    """The opened model that a spec describes; precision: what it will encode in, None to train.
+    """Opens the model that a spec describes; precision: that of the encoding, None to train.
 
     Raises:
-        ModelError: the model is not there, or it cannot do what the spec says.
+        ModelError: the model does not exist, or does not support what the spec sets.
     """
     if problems := spec.problems():
         raise ModelError(f"model {spec.name!r}: " + "; ".join(problems))
@@ -48,10 +48,10 @@ def load_encoder(spec: ModelSpec, device: str | None = None, precision: "Precisi
 
 
 def open_encoder(folder: Path, device: str | None = None, precision: "Precision | None" = None) -> TextEncoder:
-    """The model in a folder that hardneg saved, with the prompts and lengths it was saved with.
+    """Opens the model in a folder that hardneg saved, with its saved prompts and lengths.
 
     Raises:
-        ModelError: the folder is not there, or hardneg did not write it.
+        ModelError: the folder does not exist, or hardneg did not write it.
     """
     from hardneg.encoders.open.save import read_spec
 
@@ -60,11 +60,11 @@ def open_encoder(folder: Path, device: str | None = None, precision: "Precision 
 
 @dataclass(frozen=True)
 class ResolvedModel:
-    """A model that was looked for once.
+    """A model that was located once.
 
-    spec: what is said of it; where that names an adapter alone, its base with the adapter. location: where the files of
-    `spec.name` are. family: what it is asked through. origins: the spec as it was written with the location of its
-    name, and `spec` with `location` where that is another one.
+    spec: its description; of an adapter alone, that of its base with the adapter. location: of the files of
+    `spec.name`. family: the plugin that knows such models. origins: the spec as it was written with its location, and
+    `spec` with `location` where that is another one.
     """
 
     spec: ModelSpec
@@ -74,7 +74,7 @@ class ResolvedModel:
 
     @property
     def folder(self) -> Path | None:
-        """The folder of its files; None where they are not on this machine, and for a model that has none."""
+        """The folder of its files; None where they are not on this machine, and for a model without files."""
         return self.location.folder
 
     @property
@@ -84,16 +84,16 @@ class ResolvedModel:
 
     @property
     def known_family(self) -> EncoderFamily | None:
-        """Its family, where the spec names it or the model is on this machine; None where it cannot be told yet."""
+        """Its family, where the spec names it or the model is on this machine; None where it is not known yet."""
         spec, location = self.origins[0]
         return None if spec.encoder is None and location.folder is None else self.family
 
     @cached_property
     def contract(self) -> Contract:
-        """What its folder says of how it wants to be used.
+        """How its folder declares that it is used.
 
         Raises:
-            ModelError: its files are not on this machine, no whole model or not readable; or its family has none.
+            ModelError: its files are not on this machine, incomplete or not readable; or its family has no files.
         """
         if not isinstance(self.family, FolderFamily):
             raise ModelError(f"model {self.spec.name!r}: its family has no files that say how it is used")
@@ -101,12 +101,12 @@ class ResolvedModel:
 
     @cached_property
     def full(self) -> FullSpec:
-        """The spec with what the model says of itself filled in. Raises ModelError where it cannot be had."""
+        """The spec, filled in with the model's own values. Raises ModelError where these are not available."""
         return self.family.full(self)
 
     @property
     def known(self) -> FullSpec | None:
-        """The same; None where it cannot be told without fetching anything."""
+        """The same; None where it is not known without a download."""
         try:
             return self.full
         except (ModelError, OSError):
@@ -114,7 +114,7 @@ class ResolvedModel:
 
     @property
     def dimension(self) -> int | None:
-        """How many numbers a vector has, or how many terms there are; None where the files at hand do not tell."""
+        """The size of a vector, or the number of terms; None where the local files do not declare it."""
         if size := self.spec.truncate_dim or self.spec.projection:
             return size
         try:
@@ -124,7 +124,7 @@ class ResolvedModel:
 
     @cached_property
     def digest(self) -> str:
-        """32 hexadecimal digits that name the model; others whenever what it makes of a text may differ.
+        """32 hexadecimal digits that identify the model; others whenever its encoding of a text may differ.
 
         Raises:
             ModelError: there is no such model, or it is of another family than the spec says.
@@ -132,36 +132,36 @@ class ResolvedModel:
         return self.family.digest(self)
 
     def look_up(self) -> Lookup:
-        """The files that would be read. Raises ModelError where there are none."""
+        """The files to read. Raises ModelError where there are none."""
         return self.family.look_up(self)
 
     @property
     def shape(self) -> Shape:
-        """What decides its cost."""
+        """The shape that decides its cost."""
         return self.family.shape(self)
 
     @property
     def remarks(self) -> list[str]:
-        """What a user should know before its files become a model of its family."""
+        """Remarks for the user before its files become a model of its family."""
         if self.folder is None or not isinstance(self.family, FolderFamily):
             return []
         return self.family.remarks(self.folder)
 
 
 def resolve(model: str | ModelSpec, fetch: bool = False, family: EncoderFamily | None = None) -> ResolvedModel:
-    """A model by its name or spec: looks for its files, and asks the families whose they are.
+    """Resolves a model by its name or spec: locates its files and determines their family.
 
-    fetch: downloads what is not on this machine; without it nothing is, and a model that is not there is no error yet.
-    family: by default the one that the spec names, or else that claims the folder; `dense` where there is none.
+    fetch: downloads what is not on this machine; without it a model that is not there is no error yet.
+    family: by default that of the spec, or else the one that claims the folder; `dense` where none does.
 
     Raises:
         PluginError: there is no such family, or its options are wrong.
-        ModelError: the model cannot be fetched; or its folder holds an adapter that does not say its base.
+        ModelError: the model cannot be fetched; or its folder holds an adapter without the name of its base.
     """
     spec = ModelSpec(model) if isinstance(model, str) else model
     if family is None and spec.encoder is not None:
         family = cast(EncoderFamily, configure("encoders", spec.encoder))
-    if family is not None and not hasattr(family, "claims"):  # its models are in no folder
+    if family is not None and not hasattr(family, "claims"):  # its models have no folder
         elsewhere = Location(spec.name, spec.revision)
         return ResolvedModel(spec, elsewhere, family, ((spec, elsewhere),))
     written = spec, locate(spec.name, spec.revision, fetch)
@@ -171,7 +171,7 @@ def resolve(model: str | ModelSpec, fetch: bool = False, family: EncoderFamily |
 
 
 def _claiming(folder: Path | None) -> EncoderFamily:
-    """The family whose folder it is, with its usual options; the most special are asked first."""
+    """The family that claims a folder, with its default options; the most special ones claim first."""
     families: dict[str, Any] = {}
     for name in plugin_names("encoders") if folder is not None else ():
         try:
@@ -189,7 +189,7 @@ def _claiming(folder: Path | None) -> EncoderFamily:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keeps transformers from drawing progress bars, and from telling what is checked here."""
+    """Silences the progress bars of transformers, and its warnings of what is checked here."""
     from transformers.utils import logging
 
     level, shown = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -205,7 +205,7 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def opening(what: str, folder: Path | str, seed: int = 0) -> Iterator[None]:
-    """Draws weights that a folder lacks from the seed, and makes a ModelError of what keeps it from being opened."""
+    """Draws weights that a folder lacks from the seed, and turns errors of opening it into a ModelError."""
     import torch
 
     with quiet(), torch.random.fork_rng(devices=[]):
@@ -224,8 +224,7 @@ def _check_fit(encoder: TextEncoder) -> None:
     """Encodes a few words as a query and as a document.
 
     Raises:
-        Exception: of any class, where a module does not give what the next one takes, or the last one not what the
-            family stores.
+        Exception: of any class, where the modules do not fit each other or the family.
     """
     import numpy as np
     import torch
@@ -243,7 +242,7 @@ def _check_fit(encoder: TextEncoder) -> None:
 
 
 def learner(encoder: TextEncoder) -> "Encoder":
-    """The encoder, which can learn. Raises ModelError where it cannot."""
+    """The encoder, if it can be trained. Raises ModelError where it cannot."""
     from hardneg.encoders.encoder import Encoder
 
     if not isinstance(encoder, Encoder):

@@ -1,4 +1,4 @@
-"""Writes a model's folder whole or not at all, also as Pyserini's `AnceQueryEncoder` opens it; reads back its spec."""
+"""Saves a model's folder whole or not at all, also for Pyserini's `AnceQueryEncoder`; reads its spec back."""
 
 import json
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ _READABLE = 0o444
 
 
 def save_module(module: "SentenceTransformer", spec: FullSpec, folder: Path, card: str | None) -> None:
-    """Writes the model, what of `spec` its modules do not carry, and the card; replaces what was in `folder`."""
+    """Writes the model, the part of `spec` that its modules lack, and the card; replaces `folder`."""
     with written_whole(folder) as draft, evaluating(module):
         whole = _typed(module, spec) if spec.typed else module
         whole = with_saved_adapter(whole, spec)
@@ -47,7 +47,7 @@ def save_module(module: "SentenceTransformer", spec: FullSpec, folder: Path, car
 
 @contextmanager
 def written_whole(folder: Path) -> Iterator[Path]:
-    """A place to write a model's files in, which replaces `folder` at the end of the block, whole and on disk.
+    """A folder to write a model's files in, which replaces `folder` at the end of the block, whole and on disk.
 
     Raises:
         ModelError: the folder cannot be written.
@@ -55,7 +55,7 @@ def written_whole(folder: Path) -> Iterator[Path]:
     try:
         with replacing_folder(folder) as draft, quiet(), system_errors():
             yield draft
-            # safetensors writes for the owner alone: every file becomes readable by whom the folder is
+            # safetensors writes for the owner alone: every file gets the read permissions of the folder
             for path in draft.rglob("*"):
                 if path.is_file():
                     path.chmod(path.stat().st_mode | (draft.stat().st_mode & _READABLE))
@@ -64,10 +64,10 @@ def written_whole(folder: Path) -> Iterator[Path]:
 
 
 def read_spec(folder: Path) -> ModelSpec:
-    """The spec of a saved model: its modules as they are, with the prompts and lengths it was saved with.
+    """The spec of a saved model: its modules as they are, with its saved prompts and lengths.
 
     Raises:
-        ModelError: there is no such folder, or it lacks the file that says so.
+        ModelError: there is no such folder, or it lacks the file of the spec.
     """
     path = folder / SPEC_FILE
     if not path.is_file():
@@ -78,14 +78,14 @@ def read_spec(folder: Path) -> ModelSpec:
 
 
 def _typed(module: "SentenceTransformer", spec: FullSpec) -> "SentenceTransformer":
-    """The same weights behind a tokenizer a side, which gives that side's token types wherever the model is opened."""
+    """The same weights with a tokenizer a side, which sets that side's token types wherever the model is opened."""
     query, document = (with_token_type(route(module, side), spec.token_type(side)) for side in SIDES)
     typed = assembled([twins(query, document)], spec, str(module.device), type(module))
     return with_prompts(typed, module.prompts, module.default_prompt_name)
 
 
 def forget_last_call(tokenizer: Any) -> None:
-    """Takes the last call's truncation and padding out of a tokenizer, which would save them with it."""
+    """Removes the truncation and padding of the last call from a tokenizer, which would save them."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:
         backend.no_truncation()
@@ -101,7 +101,7 @@ _ANCE = "ance_encoder"
 
 
 def export_ance(encoder: "Encoder", folder: Path) -> None:
-    """Writes the encoder of queries with the names of `pyserini.encode.AnceEncoder`; replaces what was in `folder`.
+    """Writes the encoder of queries with the names of `pyserini.encode.AnceEncoder`; replaces `folder`.
 
     Source: the architecture of Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text
     Retrieval (ICLR 2021), appendix A.1.

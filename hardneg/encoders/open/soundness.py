@@ -1,4 +1,4 @@
-"""Whether a model is the one that its files mean: told by their headers, and by what was loaded."""
+"""Checks that a model is complete and fits its configuration, by the headers of its files and by what was loaded."""
 
 import re
 from collections import defaultdict
@@ -25,7 +25,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 def check_headers(folder: Path) -> None:
     """Refuses a transformer whose files lack layers, have too many, or have fewer embeddings than the tokenizer ids.
 
-    What the files do not tell plainly, as those of several towers and of other formats, is left to the opening.
+    Files without a plain answer, such as those of several towers or other formats, are checked when they are opened.
     """
     shapes = read_shapes(folder)
     _check_layers(folder, shapes, mapping(folder / "config.json").get("num_hidden_layers"))
@@ -79,19 +79,19 @@ def _check_layers(folder: Path, shapes: Shapes, count: Any) -> None:
 
 
 def _highest_id(tokenizer: Mapping[str, Any]) -> int | None:
-    """The highest id of a `tokenizer.json`, where its vocabulary is a table of ids or a list."""
+    """The highest id of a `tokenizer.json` whose vocabulary is a table of ids or a list."""
     try:
         words = (tokenizer.get("model") or {}).get("vocab")
         added = [int(token["id"]) for token in tokenizer.get("added_tokens") or ()]
         if isinstance(words, dict):
             return max([*words.values(), *added], default=None)
         return max([len(words) - 1, *added]) if isinstance(words, list) else None
-    except (AttributeError, LookupError, TypeError, ValueError):  # the opening tells what is wrong with it
+    except (AttributeError, LookupError, TypeError, ValueError):  # opening it reports the problem
         return None
 
 
 def check_encoder(encoder: Any, spec: FullSpec) -> None:
-    """Refuses a first module that does not read plain text, or not as much of it as the spec says."""
+    """Refuses a first module that does not read plain text, or fewer tokens of it than the spec sets."""
     if getattr(encoder, "tokenizer", None) is None or getattr(encoder, "model", None) is None:
         raise ModelError(f"model {spec.name!r} does not begin with a transformer: use another model")
     modalities = getattr(encoder, "modality_config", {"text": {}})
@@ -116,13 +116,13 @@ def check_encoder(encoder: Any, spec: FullSpec) -> None:
 
 
 def positions(model: Any) -> int | None:
-    """How many tokens a transformer has positions for; None where there is no such bound."""
+    """The number of positions of a transformer; None where it has no bound."""
     most = getattr(model.config, "max_position_embeddings", None)
     if most is None or most < 1:
         return None
     from torch import nn
 
-    for part in model.modules():  # RoBERTa and its kin count positions from the padding index on
+    for part in model.modules():  # RoBERTa and similar networks count positions from the padding index on
         first = getattr(part, "padding_idx", None)
         if isinstance(first, int) and isinstance(getattr(part, "position_embeddings", None), nn.Embedding):
             return int(most) - first - 1
@@ -130,7 +130,7 @@ def positions(model: Any) -> int | None:
 
 
 def check_tokenizer(transformer: Any, name: str) -> None:
-    """Refuses a tokenizer that knows no words, or ids that the transformer has no embeddings for."""
+    """Refuses a tokenizer without words, or with ids that the transformer has no embeddings for."""
     ids, special = transformer.tokenizer.get_vocab().values(), set(transformer.tokenizer.all_special_ids)
     if not set(ids) - special:
         raise ModelError(f"model {name!r}: no tokenizer there: copy the model again, with its tokenizer's files")
@@ -153,7 +153,7 @@ def check_weights(model: Any, folder: Path, name: str) -> None:
 
 
 def differences(model: Any, folder: Path, unused: re.Pattern[str] | None = _UNUSED) -> tuple[list[str], list[str]]:
-    """The weights of a network that its files lack, and those that it has no place for; `unused` ones aside."""
+    """The weights of a network that its files lack, and those in its files that it lacks, without `unused` ones."""
     _, info = type(model).from_pretrained(
         str(folder),
         config=model.config,
@@ -176,7 +176,7 @@ def check_missing(missing: Iterable[str], name: str) -> None:
 
 
 def _stem(key: str) -> str | None:
-    """The list of layers that a weight is in, without the number; None where it is in none."""
+    """The list of layers that a weight belongs to, without the number; None where there is none."""
     match = _NUMBER.search(key)
     return key[: match.start()] if match else None
 

@@ -1,4 +1,4 @@
-"""Where a model's files are: in an installed package, in a folder, or on the hub; and what fetching them takes."""
+"""Locates a model's files, in an installed package, in a folder or on the hub, and downloads them."""
 
 import fnmatch
 import importlib.util
@@ -28,10 +28,10 @@ HUB_FILES = ["*.json", SAFE, "*.txt", "*.model", "*.jinja", "*.tiktoken", "*.voc
 
 @dataclass(frozen=True)
 class Location:
-    """Where the files of one model are.
+    """The location of a model's files.
 
-    folder: holds them; None where they are not on this machine. on_hub: whether `name` is a hub id, and no folder.
-    problem: why there can be no such model; empty where there can.
+    folder: None where they are not on this machine. on_hub: whether `name` is a hub id and not a folder.
+    problem: why there is no such model; empty otherwise.
     """
 
     name: str
@@ -50,20 +50,20 @@ class Location:
 
     @cached_property
     def commit(self) -> str | None:
-        """The commit that a hub id stands for, whose files never change; None for a folder. Downloads nothing.
+        """The commit of a hub id, whose files never change; None for a folder. Downloads nothing.
 
         Raises:
-            ModelError: there is no such model, or the hub has to be asked and cannot be reached.
+            ModelError: there is no such model, or the hub is needed and cannot be reached.
         """
         if self.problem:
             raise ModelError(self.problem)
         return _commit(self.name, self.revision) if self.on_hub else None
 
     def download(self, patterns: list[str]) -> Path:
-        """A folder of those files whose paths fit the patterns; of a model that is not on the hub, its own folder.
+        """A folder with the files that match the patterns; of a model that is not on the hub, its own folder.
 
         Raises:
-            ModelError: there is no such model, or they cannot be downloaded.
+            ModelError: there is no such model, or its files cannot be downloaded.
         """
         if self.commit is None:
             return self.path
@@ -78,7 +78,7 @@ class Location:
             ) from error
 
     def fetched(self) -> "Location":
-        """The same with all files on this machine, downloaded into the hub's cache where they are not there.
+        """The same with all files on this machine, downloaded into the hub's cache where they are missing.
 
         Raises:
             ModelError: there is no such model, or it cannot be downloaded.
@@ -94,7 +94,7 @@ class Location:
         return replace(self, folder=folder)
 
     def _remember(self) -> None:
-        """Notes in the hub's cache which commit the branch stands for, so that its name serves offline too."""
+        """Records the commit of the branch in the hub's cache, so that its name serves offline too."""
         from huggingface_hub import hf_hub_download
 
         folder = _cached_folder(self.name, self.commit)
@@ -105,10 +105,10 @@ class Location:
             hf_hub_download(self.name, name, revision=self.revision)
 
     def look_up(self) -> Lookup:
-        """The bytes of the files that would be read: those in a folder or in the hub's cache, and those to come.
+        """The bytes of the files to read: those in a folder or in the hub's cache, and those to download.
 
         Raises:
-            ModelError: there is no such model, it lacks weights or a configuration, or it is behind a gate.
+            ModelError: there is no such model, it lacks weights or a configuration, or it is gated.
         """
         if self.commit is None:
             check_files(self.path)
@@ -124,12 +124,12 @@ class Location:
 
 
 def locate(name: str, revision: str | None = None, fetch: bool = False) -> Location:
-    """Where the files of a folder, a hub id or a packaged model are; reads folders and caches, never asks the hub.
+    """Locates a folder, a hub id or a packaged model; reads folders and caches, and does not contact the hub.
 
     revision: a branch, tag or commit of a hub id. fetch: downloads what is not on this machine.
 
     Raises:
-        ModelError: only where it fetches: there is no such model, or it cannot be downloaded.
+        ModelError: only with `fetch`: there is no such model, or it cannot be downloaded.
     """
     location = _locate(name, revision)
     return location.fetched() if fetch else location
@@ -172,7 +172,7 @@ def _known() -> str:
 
 
 def _cached_folder(repository: str, revision: str | None) -> Path | None:
-    """Where the hub's cache has the configuration of a model, or that of an adapter."""
+    """The folder in the hub's cache with the configuration of a model or an adapter."""
     from huggingface_hub import try_to_load_from_cache
 
     paths = (try_to_load_from_cache(repository, name, revision=revision) for name in CONFIGURATIONS)
@@ -199,7 +199,7 @@ def _commit(repository: str, revision: str | None) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of what an error says."""
+    """The first line of an error's message."""
     return (str(error) or type(error).__name__).strip().splitlines()[0]
 
 

@@ -1,4 +1,4 @@
-"""How a transformer attends: as its library does, or by batched products, which suit CPUs that are fast in bfloat16."""
+"""The attention of a transformer: its library's, or batched products for CPUs that are fast in bfloat16."""
 
 from collections.abc import Callable
 from functools import cache
@@ -27,9 +27,9 @@ _TRIAL = (8, 128)  # texts, and their tokens
 
 
 def check_attention(attention: Attention, transformer: Any, packed: bool = False) -> None:
-    """Refuses an implementation that is not installed, or that this device or network has not.
+    """Refuses an implementation that is not installed, or not available for this device or network.
 
-    packed: whether the transformer may be given packed texts.
+    packed: whether the transformer may get packed texts.
 
     Raises:
         ModelError: names the implementation.
@@ -65,12 +65,12 @@ def _check_unpadded(transformer: Any, packed: bool) -> None:
 
 
 def set_attention(transformer: Any, attention: Attention, packed: bool = False) -> None:
-    """Has a transformer attend as asked for; `auto` by a trial in bfloat16, and as its library does elsewhere.
+    """Sets the attention of a transformer; `auto` times it in bfloat16 and keeps the library's elsewhere.
 
-    packed: whether it may be given packed texts.
+    packed: whether it may get packed texts.
 
     Raises:
-        ModelError: it cannot.
+        ModelError: the attention is not available.
     """
     check_attention(attention, transformer, packed)
     chosen = _fastest(transformer, packed) if attention == "auto" else attention
@@ -83,7 +83,7 @@ def set_attention(transformer: Any, attention: Attention, packed: bool = False) 
 
 
 def _fastest(transformer: Any, packed: bool) -> Attention:
-    """`batched` or `unpadded`, where a trial finds it faster than the library's, else `auto`: what there is."""
+    """`batched` or `unpadded`, where a trial is faster than the library's, else `auto`."""
     if packed and transformer.device.type == "cuda" and has_kernel() and transformer.dtype != torch.float32:
         weights = sum(weight.numel() for weight in transformer.parameters())
         subject = f"attention in half precision on cuda, {weights:,} weights"
@@ -100,7 +100,7 @@ def _fastest(transformer: Any, packed: bool) -> Attention:
 
 
 def _ways(heads: int, size: int) -> dict[str, Way]:
-    """Attention over made-up texts, one of which is padded."""
+    """Attention over artificial texts, one of which is padded."""
     texts, length = _TRIAL
 
     def ready(attend: Callable[..., object]) -> Callable[[], object]:
@@ -126,7 +126,7 @@ def _ways(heads: int, size: int) -> dict[str, Way]:
 
 
 def _ways_of_texts(transformer: Any) -> dict[str, Way]:
-    """Passes of made-up texts of several lengths: padded, and in one row."""
+    """Passes of artificial texts of several lengths: padded, and in one row."""
     lengths = np.linspace(_TRIAL[1], _TRIAL[1] // 2, 32 * _TRIAL[0]).astype(np.int64)
 
     def ready(packed: bool) -> Callable[[], object]:
@@ -166,7 +166,7 @@ def _forward(
     scaling: float | None = None,
     **rest: Any,
 ) -> tuple[Tensor, None]:
-    """As transformers calls an attention; what is not of the plain form is left to SDPA."""
+    """The function that transformers calls; SDPA computes what is not plain."""
     if _is_plain(module, (query, key, value), attention_mask, rest):
         scale = query.shape[-1] ** -0.5 if scaling is None else scaling
         hidden = None if attention_mask is None else ~attention_mask[:, 0, 0]
@@ -190,7 +190,7 @@ def _is_plain(module: Any, qkv: tuple[Tensor, ...], mask: Tensor | None, rest: d
 
 
 _OURS = {"batched": (_BATCHED, _register), "unpadded": (UNPADDED, register)}
-"""As transformers knows them, and what makes them known to it."""
+"""Their names in transformers, and the functions that register them."""
 
 
 def attended(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor | None) -> Tensor | None:

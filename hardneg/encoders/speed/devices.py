@@ -1,4 +1,4 @@
-"""Which devices there are to compute on."""
+"""The devices to compute on."""
 
 from hardneg.records.errors import UsageError
 
@@ -6,14 +6,14 @@ _DEVICE_TYPES = ("cpu", "cuda", "mps", "xpu")
 
 
 def check_device(device: str, field: str = "device") -> None:
-    """Makes sure that there is such a device; torch is imported for what is not `cpu`.
+    """Checks that a device is available; torch is imported for any but `cpu`.
 
     Args:
         device: `cpu`, `cuda`, `cuda:1`, `mps`, or whatever else torch computes on here.
-        place: where it was said, for the message.
+        field: that set it, for the message.
 
     Raises:
-        UsageError: this machine has no such device; the message names those that there are.
+        UsageError: this machine has no such device; the message names the available ones.
     """
     if device == "cpu" or device in (known := known_devices()):
         return
@@ -33,7 +33,7 @@ def check_device(device: str, field: str = "device") -> None:
 
 
 def known_devices() -> list[str]:
-    """The names of all devices: `cpu`, the kind of accelerator that torch finds, and each of that kind."""
+    """The names of all devices: `cpu`, the type of accelerator that torch reports, and each of that type."""
     import torch
 
     if not torch.accelerator.is_available():

@@ -1,4 +1,4 @@
-"""What is fastest here, as timed trials tell and not the names of units: how a network computes, and tokens a pass."""
+"""Chooses the fastest way to compute a network, and tokens of a pass, by timed trials on this machine."""
 
 import json
 import time
@@ -51,7 +51,7 @@ def takes_bf16(precision: Precision, network: nn.Module, use: Use) -> bool:
 def arranged(
     network: nn.Module, attention: Attention = "auto", compiled: bool = False, half: bool = False, packed: bool = False
 ) -> Any:
-    """A copy of a network with a transformer inside, to compute without gradients, and fast: see `arrange`.
+    """A copy of a network with a transformer inside, to compute without gradients, arranged by `arrange`.
 
     half: whether the copy has bfloat16 weights; else it shares those of the network.
     """
@@ -61,14 +61,14 @@ def arranged(
 
 
 def arrange(network: nn.Module, attention: Attention = "auto", compiled: bool = False, packed: bool = False) -> None:
-    """Has a copy of a network, in the precision that it has, compute in the ways that trials find the fastest.
+    """Makes a copy of a network compute, in its precision, in the fastest ways by trials.
 
-    A network without a transformer, or with one of fewer than a million weights, stays as it is unless asked for.
+    A network without a transformer, or with one of fewer than a million weights, stays as it is unless requested.
 
-    packed: whether it may be given packed texts; not where it is compiled.
+    packed: whether it may get packed texts; not where it is compiled.
 
     Raises:
-        ModelError: the attention is not to be had, or nothing can be compiled here.
+        ModelError: the attention is not available, or nothing can be compiled here.
     """
     transformer = _transformer(network)
     if transformer is None:
@@ -111,7 +111,7 @@ def _inference_ways(transformer: Any) -> dict[str, Way]:
 
 
 def _training_ways(transformer: Any) -> dict[str, Way]:
-    """Passes there and back, plain and under autocast; neither gradients nor the state of the draws stay changed."""
+    """Forward and backward passes, plain and under autocast; gradients and random state are restored."""
     devices = [transformer.device] if transformer.device.type == "cuda" else []
 
     def ready(half: bool) -> Callable[[], object]:
@@ -131,7 +131,7 @@ def _training_ways(transformer: Any) -> dict[str, Way]:
 
 
 def _features(transformer: Any) -> dict[str, torch.Tensor]:
-    """Made-up texts of many different tokens, as long as the transformer reads, but no longer than 128."""
+    """Artificial texts of many different tokens, as long as the transformer reads, but at most 128."""
     length = min(_LENGTH, positions(transformer) or _LENGTH)
     vocabulary = transformer.get_input_embeddings().num_embeddings
     ids = (torch.arange(_ROWS * length) * 31 % vocabulary).reshape(_ROWS, length).to(transformer.device)
@@ -147,7 +147,7 @@ _SHARE = 0.5  # of a GPU's free memory that a pass may take: others may need the
 
 
 def usual_budget(device: torch.device) -> int:
-    """What serves without timing: on a CPU what stays in its caches."""
+    """The budget without timing: on a CPU what stays in its caches."""
     return 1024 * torch.get_num_threads() if device.type == "cpu" else _GPU_TOKENS
 
 
@@ -158,11 +158,11 @@ def token_budget(
     lengths: Callable[[], NDArray[np.int64]] | None = None,
     longest: int = _LENGTH,
 ) -> int:
-    """Tokens a pass, padding included, for `count` texts: remembered for such a model here, timed, or the usual.
+    """Tokens of a pass, padding included, for `count` texts: the remembered, timed or usual number.
 
-    lengths: tells the tokens of some of the texts, int64 [n], which are then timed; else all have 128. longest: at
-    which length texts are cut. Few texts are not worth timing. What is found goes into `token_budgets.json` in the
-    user's cache folder.
+    lengths: returns the tokens of some of the texts, int64 [n], to time; by default all have 128. longest: the
+    length that texts are truncated to. Few texts are not worth timing. The result is kept in `token_budgets.json` in
+    the user's cache folder.
     """
     path, name = cache_folder() / "token_budgets.json", _setting(parts[0], device, longest)
     known = _remembered(path)
@@ -178,7 +178,7 @@ def token_budget(
 
 
 def _setting(first: Any, device: torch.device, longest: int) -> str:
-    """All that the best budget depends on, in words; memory that is free by halves of a card's."""
+    """All that the best budget depends on, in words; free memory as a power of two."""
     weights = list(first.parameters())
     size, dtype = sum(weight.numel() for weight in weights), str(weights[0].dtype).removeprefix("torch.")
     attention = getattr(getattr(first, "config", None), "_attn_implementation", None) or "its own"
@@ -203,7 +203,7 @@ def _remembered(path: Path) -> dict[str, int]:
 
 
 def most_tokens(first: Any, device: torch.device) -> int:
-    """So many a pass that what the first module makes of them is not too large: logits of all terms may be."""
+    """The most tokens of a pass whose output of the first module is not too large, such as logits of all terms."""
     numbers = int(first.get_embedding_dimension()) if hasattr(first, "get_embedding_dimension") else 1
     return max(1, (_CPU_OUTPUT if device.type == "cpu" else _GPU_OUTPUT) // (4 * numbers))
 
@@ -211,9 +211,9 @@ def most_tokens(first: Any, device: torch.device) -> int:
 def _timed(
     parts: Sequence[nn.Module], device: torch.device, most: int = _GPU_MOST, lengths: NDArray[np.int64] | None = None
 ) -> int:
-    """The smallest budget that is about as fast as the best; larger ones, to `most`, are tried until they get slower.
+    """The smallest budget that is about as fast as the best; larger ones, to `most`, are timed until they get slower.
 
-    On a GPU the next one takes about twice the memory: it is not tried where that is more than its share.
+    On a GPU the next one takes about twice the memory: it is skipped where that is more than its share.
     """
     speeds: dict[int, float] = {}
     torch.cuda.empty_cache()
@@ -234,14 +234,14 @@ def _timed(
 
 
 def _free(device: torch.device) -> int:
-    """Bytes of a GPU's memory that nobody holds, this process's own caches included; 0 elsewhere."""
+    """Bytes of free memory of a GPU; 0 elsewhere."""
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
 
 
 def _speed(
     parts: Sequence[nn.Module], device: torch.device, budget: int, lengths: NDArray[np.int64] | None = None
 ) -> float:
-    """Tokens a second, padding aside, of a few passes: of short and of long texts, where there are such."""
+    """Tokens a second, without padding, of a few passes over short and long texts."""
     packing = packing_of(parts[0]) if parts else None
     passes = _passes(
         budget, np.full(max(1, 8192 // _LENGTH, budget // _LENGTH), _LENGTH) if lengths is None else lengths, packing
@@ -257,7 +257,7 @@ def _speed(
 
 
 def _passes(budget: int, lengths: NDArray[np.int64], packing: Packing | None = None) -> list[NDArray[np.int64]]:
-    """The lengths of the texts of some passes, evenly taken from all that the texts make; about 8,192 tokens or one."""
+    """The lengths of the texts of some passes, evenly taken from all passes: about 8,192 tokens, or one pass."""
     passes = [lengths[rows] for rows in batches(lengths, budget, packing)]
     count = min(len(passes), max(1, 8192 // budget))
     return [passes[len(passes) * (2 * number + 1) // (2 * count)] for number in range(count)]

@@ -1,4 +1,4 @@
-"""Linear layers by oneDNN, where it multiplies faster than the library that torch takes by itself."""
+"""Linear layers by oneDNN, where it multiplies faster than the default library of torch."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -22,7 +22,7 @@ class OneDnnLinear(nn.Linear):
 
 
 def multiply_fastest(network: nn.Module) -> None:
-    """Has the linear layers of a network, which will not learn, multiply by oneDNN where a trial finds that faster."""
+    """Makes the linear layers of a network, without gradients, multiply by oneDNN where a trial is faster."""
     layers = [part for part in network.modules() if type(part) is nn.Linear]
     if layers and _faster(layers):
         for layer in layers:

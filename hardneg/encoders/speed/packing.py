@@ -1,4 +1,4 @@
-"""Texts one after the other in one row: what a transformer takes where it attends without padding."""
+"""Texts one after the other in one row, the input of a transformer that attends without padding."""
 
 import inspect
 from collections.abc import Iterator, Sequence
@@ -15,14 +15,14 @@ from hardneg.encoders.tokens.tokens import Tokens, token_batches
 from hardneg.encoders.towers import placed
 
 BOUNDS = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
-"""The features by which transformers and sentence-transformers tell where texts begin."""
+"""The features of transformers and sentence-transformers that mark where texts begin."""
 
 
 @dataclass(frozen=True)
 class Packing:
-    """How a network counts positions: of a text's first token, and the id that has none of its own, where there is one.
+    """How a network counts positions: that of a text's first token, and the id without one, if any.
 
-    Networks in the manner of RoBERTa begin behind the id of their padding.
+    Networks like RoBERTa begin after the id of their padding.
     """
 
     first: int = 0
@@ -30,13 +30,13 @@ class Packing:
 
     @classmethod
     def of(cls, transformer: nn.Module) -> "Packing":
-        """That of a network."""
+        """The packing for a network."""
         tables = (part for name, part in transformer.named_modules() if name.endswith("position_embeddings"))
         skipped = next((token for table in tables if (token := getattr(table, "padding_idx", None)) is not None), None)
         return cls() if skipped is None else cls(skipped + 1, skipped)
 
     def features(self, tokens: Tokens, rows: NDArray[np.int64], device: torch.device) -> dict[str, Any]:
-        """The given texts: int64 tensors [1, sum of lengths], and their bounds, int32 [len(rows) + 1]."""
+        """The texts `rows`: int64 tensors [1, sum of lengths], and their bounds, int32 [len(rows) + 1]."""
         lengths = tokens.lengths[rows]
         ends = np.cumsum(lengths)
         taken = np.repeat(tokens.offsets[rows] - ends + lengths, lengths) + np.arange(lengths.sum())
@@ -57,13 +57,13 @@ class Packing:
 
 
 def packs(tokens: Tokens) -> bool:
-    """Whether every token is looked at, so that no mask is needed."""
+    """Whether every token is attended to, so that no mask is needed."""
     mask = tokens.columns.get("attention_mask")
     return tokens.same.get("attention_mask", 1) == 1 and (mask is None or bool(mask.all()))
 
 
 def batches(lengths: NDArray[np.int64], tokens_per_batch: int, packing: Packing | None) -> Iterator[NDArray[np.int64]]:
-    """Rows, the longest first, in batches of at most so many tokens, padding included where there is, or of one row."""
+    """Rows, the longest first, in batches of at most `tokens_per_batch` tokens with any padding, or of one row."""
     return token_batches(lengths, tokens_per_batch) if packing is None else _packed(lengths, tokens_per_batch)
 
 
@@ -79,7 +79,7 @@ def _packed(lengths: NDArray[np.int64], tokens_per_batch: int) -> Iterator[NDArr
 
 
 def taken_packed(parts: Sequence[Any]) -> bool:
-    """Whether an encoder's modules take packed texts: a transformer that is told positions, then a pooling."""
+    """Whether an encoder's modules take packed texts: a transformer with positions as input, then a pooling."""
     from sentence_transformers.base.modules import Transformer
     from sentence_transformers.sentence_transformer.modules import Pooling
 
@@ -91,7 +91,7 @@ def taken_packed(parts: Sequence[Any]) -> bool:
 
 
 def packing_of(first: Any) -> Packing | None:
-    """How texts are packed for an encoder's first module, which from now on passes on their bounds; none: padded."""
+    """The packing for an encoder's first module, which from now on passes bounds on; None where texts are padded."""
     if getattr(getattr(first, "config", None), "_attn_implementation", None) != UNPADDED:
         return None
     if first.model_forward_params is not None:
@@ -100,13 +100,13 @@ def packing_of(first: Any) -> Packing | None:
 
 
 def padded_trial(lengths: NDArray[np.int64]) -> dict[str, Tensor]:
-    """Texts of one token again and again, padded, on the CPU: for timing."""
+    """Padded texts of one repeated token on the CPU, for timing."""
     mask = torch.arange(max(1, int(lengths.max()))) < torch.from_numpy(lengths)[:, None]
     return {"input_ids": torch.ones_like(mask, dtype=torch.int64), "attention_mask": mask.long()}
 
 
 def packed_trial(packing: Packing, lengths: NDArray[np.int64]) -> dict[str, Tensor]:
-    """The same in one row."""
+    """The same texts in one row."""
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     ids = {"input_ids": np.ones(offsets[-1], np.int32)}
     tokens = Tokens(ids, offsets, {}, False, 0)

@@ -15,7 +15,7 @@ from hardneg.records.encoded import Encoded
 from hardneg.records.errors import ModelError
 
 Cut = Callable[[NDArray[np.int64], int], Iterable[NDArray[np.int64]]]
-"""Rows of texts of these lengths, the longest first, in passes of at most so many tokens, or of one row."""
+"""Divides texts of these lengths, the longest first, into passes of at most so many tokens, or of one row."""
 
 _Item = TypeVar("_Item")
 _Features = TypeVar("_Features")
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class Budget:
-    """Tokens a pass, padding included, of all windows that a model is given: fewer, once one was too many."""
+    """Tokens of a pass, padding included, of all windows of a model: fewer, once a pass was too large."""
 
     tokens: int
 
@@ -38,17 +38,17 @@ def in_passes(
     run: Callable[[_Features], _Output],
     begun: BegunBlock,
 ) -> Iterator[tuple[NDArray[np.int64], _Output]]:
-    """Of each pass its rows, int64 [b], and what is made of them; the next one is put on its device meanwhile.
+    """Yields the rows of each pass, int64 [b], and their output; the next pass is copied to its device meanwhile.
 
-    A pass that memory does not hold is cut in two, and so are all behind it.
+    A pass that memory does not hold is cut in two, and so are all later ones.
 
     Args:
         lengths: int64 [n], tokens of each text.
-        budget: of a pass; what is found too large here is not tried again.
-        cut: makes passes.
-        put: makes the features of some rows, on the device.
-        run: makes of features what is wanted.
-        begun: what is made of the texts already; of passes that are there as a whole nothing is given.
+        budget: of a pass; a size that is too large here is not tried again.
+        cut: divides texts into passes.
+        put: returns the features of some rows, on the device.
+        run: computes the output of features.
+        begun: the output of an earlier run; its complete passes are skipped.
 
     Raises:
         ModelError: memory does not hold one text alone.
@@ -82,13 +82,13 @@ def gathered_in_parts(
     gathered: Callable[[Iterable[tuple[NDArray[np.int64], _Output]], int], Encoded],
     advance: Callable[[int], None],
 ) -> Encoded:
-    """What all texts become, in their order; whenever that is due, what is made of them is kept.
+    """The output of all texts in order; partial output is saved whenever that is due.
 
     Args:
-        passes: as `in_passes` gives them.
-        begun: what is made already; takes up the rest.
-        gathered: what texts become in order, on the host, of so many at most: their places, and what was made of them.
-        advance: told how many texts each pass had, and at the end how many were made already.
+        passes: those of `in_passes`.
+        begun: the output of an earlier run; gets the rest.
+        gathered: puts output in order on the host; takes numbers of texts with their output, and how many there are.
+        advance: called with the number of texts of each pass, and at the end of those of an earlier run.
     """
     reported = 0
 
@@ -115,7 +115,7 @@ def gathered_in_parts(
 
 
 def ahead(pending: Iterator[_Item], count: int) -> Iterator[_Item]:
-    """The same items, each given when `count` behind it are there too: begun, where they are begun as they are made."""
+    """The same items, each yielded once the next `count` ones are drawn too."""
     held: deque[_Item] = deque()
     for item in pending:
         held.append(item)
@@ -125,5 +125,5 @@ def ahead(pending: Iterator[_Item], count: int) -> Iterator[_Item]:
 
 
 def one_ahead(pending: Iterator[_Item]) -> Iterator[_Item]:
-    """The same items, each given when the one behind it is there too."""
+    """The same items, each yielded once the next one is drawn too."""
     return ahead(pending, 1)

@@ -1,4 +1,4 @@
-"""Attention over texts that lie one after the other in one row, without padding: each looks at itself alone."""
+"""Attention over texts one after the other in one row, without padding: each attends to itself alone."""
 
 from functools import cache
 from importlib.util import find_spec
@@ -12,9 +12,9 @@ from torch.nn.functional import scaled_dot_product_attention
 from hardneg.records.errors import ModelError
 
 UNPADDED = "hardneg_unpadded"
-"""As transformers knows it."""
+"""Its name in transformers."""
 KERNEL = "torch.nn.attention.varlen"
-"""Where torch has a kernel for it on GPUs by CUDA, in bfloat16 and float16."""
+"""The module of torch with a kernel for CUDA, in bfloat16 and float16."""
 _UNKNOWN = ("position_bias", "softcap", "s_aux")  # what some networks add to scores
 
 Bounds = tuple[Tensor, int]
@@ -22,13 +22,13 @@ Bounds = tuple[Tensor, int]
 
 
 def has_kernel() -> bool:
-    """Whether the installed torch has one."""
+    """Whether the installed torch has the kernel."""
     return find_spec("torch.nn.attention") is not None and find_spec(KERNEL) is not None
 
 
 @cache
 def register() -> None:
-    """Has transformers know it; its masks are made for padded texts alone."""
+    """Registers it in transformers; masks are built for padded texts alone."""
     from transformers import AttentionInterface, AttentionMaskInterface
 
     AttentionInterface.register(UNPADDED, _forward)
@@ -50,9 +50,9 @@ def _forward(
     scaling: float | None = None,
     **rest: Any,
 ) -> tuple[Tensor, None]:
-    """As transformers calls an attention: [rows, heads, tokens, size] to [rows, tokens, heads, size].
+    """The function that transformers calls: [rows, heads, tokens, size] to [rows, tokens, heads, size].
 
-    Padded texts, which have a mask, are left to SDPA.
+    SDPA computes padded texts, which have a mask.
     """
     if strange := [name for name in _UNKNOWN if rest.get(name) is not None]:
         raise ModelError(f"attention is unpadded, and a {type(module).__name__} has a {strange[0]}: leave it out")
@@ -74,7 +74,7 @@ def _forward(
 
 
 def by_sdpa(*arguments: Any, **rest: Any) -> tuple[Tensor, None]:
-    """What transformers does itself, of what it gives an attention."""
+    """The SDPA attention of transformers."""
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
     output: tuple[Tensor, None] = sdpa_attention_forward(*arguments, **rest)
@@ -82,7 +82,7 @@ def by_sdpa(*arguments: Any, **rest: Any) -> tuple[Tensor, None]:
 
 
 def by_kernel(qkv: list[Tensor], bounds: Bounds, scale: float, reach: tuple[int, int]) -> Tensor:
-    """What `one_by_one` gives, by torch's kernel on a GPU."""
+    """The same as `one_by_one`, by torch's kernel on a GPU."""
     from torch.nn.attention.varlen import varlen_attn
 
     query, key, value = qkv
@@ -103,8 +103,8 @@ def one_by_one(qkv: list[Tensor], bounds: Bounds, scale: float, reach: tuple[int
     Args:
         qkv: queries [tokens, heads, size], keys and values [tokens, k, size], where a head of those may serve several.
         bounds: of the texts.
-        scale: what scores are multiplied by.
-        reach: how many tokens before and behind itself a token looks at; -1 is all of its text.
+        scale: factor of the scores.
+        reach: number of tokens before and after itself that a token attends to; -1 is all of its text.
 
     Returns:
         [tokens, heads, size].
@@ -121,7 +121,7 @@ def one_by_one(qkv: list[Tensor], bounds: Bounds, scale: float, reach: tuple[int
 
 
 def _seen(length: int, reach: tuple[int, int], device: torch.device) -> Tensor | None:
-    """bool [length, length], which token looks at which; None: all at all."""
+    """bool [length, length], which token attends to which; None: all to all."""
     before, behind = (length if side < 0 else side for side in reach)
     if before >= length - 1 and behind >= length - 1:
         return None

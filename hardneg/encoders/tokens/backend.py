@@ -1,4 +1,4 @@
-"""The fast tokenizer behind one of Hugging Face: ids as arrays, cut and framed here as the tokenizer itself would."""
+"""The backend of a fast tokenizer of Hugging Face: ids as arrays, truncated and framed as the tokenizer does."""
 
 import os
 import sys
@@ -17,14 +17,14 @@ from hardneg.encoders.tokens.word_ids import Ids, WordIds, encoded, goes_by_word
 from hardneg.store.digest import digest
 
 WHOLE = sys.maxsize
-"""No limit to the ids of a text."""
-_FEW_CORES = 4  # up to which one thread that remembers words is faster than all that read every word of every text
+"""No maximum of ids."""
+_FEW_CORES = 4  # up to which one thread that remembers words is faster than all cores on every word of every text
 _OFF = {"", "off", "false", "f", "no", "n", "0"}
 _OWN = ("__call__", "_encode_plus", "_convert_encoding", "set_truncation_and_padding")
 
 
 def cores() -> int:
-    """On how many cores a tokenizer computes by itself: all that this process may use, unless it is told otherwise."""
+    """The number of cores of a tokenizer: all that this process may use, unless the environment sets another."""
     if os.environ.get("TOKENIZERS_PARALLELISM", "true").lower() in _OFF:
         return 1
     threads = os.environ.get("RAYON_NUM_THREADS", "")
@@ -33,14 +33,14 @@ def cores() -> int:
 
 @dataclass(frozen=True)
 class TokenSource:
-    """What the ids of documents depend on beside their texts, as JSON; vocabulary: more than any id."""
+    """What the ids of documents depend on, beside their texts, as JSON; vocabulary: above any id."""
 
     identity: Mapping[str, object]
     vocabulary: int
 
 
 class Backend:
-    """A copy of a tokenizer of the tokenizers library that neither cuts nor pads; several threads may use it."""
+    """A copy of a tokenizer of the tokenizers library that neither truncates nor pads; threads may share it."""
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = deepcopy(tokenizer)
@@ -51,12 +51,12 @@ class Backend:
         self.frames = {pair: frame for pair in (False, True) if (frame := Frame.of(self._tokenizer, pair))}
 
     def ids(self, texts: Sequence[str], most: int = WHOLE) -> Ids:
-        """The texts without special tokens; of each its first `most` ids at least, if it has so many."""
+        """The ids of texts without special tokens; of each at least its first `most` ids."""
         by_words = self._words.of(texts, most) if self._words is not None and cores() <= _FEW_CORES else None
         return by_words or encoded(self._tokenizer, texts)
 
     def ids_of_repeated(self, texts: Sequence[str]) -> Ids:
-        """The same of texts that may be there several times; each different one is read once."""
+        """The same for texts that may be repeated; each distinct one is tokenised once."""
         different = {text: number for number, text in enumerate(dict.fromkeys(texts))}
         if len(different) == len(texts):
             return self.ids(texts)
@@ -68,7 +68,7 @@ class Backend:
         return values[positions], np.concatenate([[0], ends])
 
     def source(self, **options: object) -> TokenSource:
-        """This tokenizer with what else its ids depend on, such as a prompt."""
+        """This tokenizer with all else that its ids depend on, such as a prompt."""
         return TokenSource({"tokenizer": self._digest, **options}, 1 + max(self._tokenizer.get_vocab().values()))
 
     @cached_property
@@ -79,7 +79,7 @@ class Backend:
 
 
 def cut(ids: Ids, most: NDArray[np.int64] | int, left: bool = False) -> Ids:
-    """At most so many ids of each text, its last ones where `left` is cut; most: of all, or of each, int64 [n]."""
+    """Truncates texts to `most` ids, on the left side if `left`; most: of all, or of each, int64 [n]."""
     values, offsets = ids
     kept = np.minimum(lengths := np.diff(offsets), most)
     if (kept == lengths).all():
@@ -91,7 +91,7 @@ def cut(ids: Ids, most: NDArray[np.int64] | int, left: bool = False) -> Ids:
 
 
 def cut_pairs(first: Ids, second: Ids, most: int, left: bool) -> tuple[Ids, Ids]:
-    """Both texts of each pair, together at most so many ids: of the longer one ids go until both are of one length."""
+    """Truncates pairs to `most` ids together: the longer text first, until both have one length."""
     ones, others = np.diff(first[1]), np.diff(second[1])
     shorter = np.minimum(ones, others)
     half, fits = most // 2, ones + others <= most
@@ -108,7 +108,7 @@ _known: WeakKeyDictionary[Any, tuple[object, Backend]] = WeakKeyDictionary()
 
 
 def backend_of(tokenizer: Any, pairs: bool = False) -> Backend | None:
-    """What is behind a Hugging Face tokenizer; none where it is a slow one, or makes more of a text than that does."""
+    """The backend of a Hugging Face tokenizer; None for slow ones, and for those that override its calls."""
     from transformers import PreTrainedTokenizerFast
 
     plain = isinstance(tokenizer, PreTrainedTokenizerFast) and all(
@@ -119,7 +119,7 @@ def backend_of(tokenizer: Any, pairs: bool = False) -> Backend | None:
 
 
 def own_backend(holder: Any, tokenizer: Any) -> Backend:
-    """The copy of a tokenizer that belongs to `holder`, for as long as that lives; a new one if it has new tokens."""
+    """The copy of a tokenizer that belongs to `holder` while that lives; a new one if it has new tokens."""
     state = (tokenizer.get_vocab_size(), tokenizer.encode_special_tokens)
     entry = _known.get(holder)
     if entry is None or entry[0] != state:

@@ -1,4 +1,4 @@
-"""Query expansion: short queries are filled up with a token, whose vectors are scored beside those of the text."""
+"""Query expansion: short queries are padded with a token whose vectors are scored like those of the text."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -9,18 +9,18 @@ import numpy as np
 from hardneg.encoders.tokens.tokens import Tokens
 
 EXPANDED = "query_expansion_positions"
-"""The feature that sentence-transformers tells expanded places by."""
+"""The feature of sentence-transformers that marks the positions of an expansion."""
 
 
 def expanded(tokens: Tokens, transformer: Any) -> Tokens:
-    """Queries' tokens as a transformer of sentence-transformers takes them: filled up, if it has an expansion."""
+    """The tokens of queries for a transformer of sentence-transformers: padded, if it has an expansion."""
     expansion = Expansion.of(transformer)
     return tokens if expansion is None else expansion.expand(tokens)
 
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """Up to `length` tokens a query is filled with `token`, an id; attended: whether the network looks at them.
+    """Pads a query to `length` tokens with `token`, an id; attended: whether the network attends to them.
 
     Source: Khattab and Zaharia, ColBERT (SIGIR 2020), section 3.2, query augmentation.
     """
@@ -31,7 +31,7 @@ class Expansion:
 
     @classmethod
     def of(cls, transformer: Any) -> "Expansion | None":
-        """That of a transformer of sentence-transformers; none where it has none, or no token to fill with."""
+        """The expansion of a transformer of sentence-transformers; None where it has none."""
         said: Mapping[str, Any] | None = getattr(transformer, "query_expansion", None)
         if said is None:
             return None
@@ -43,7 +43,7 @@ class Expansion:
         return cls(int(said["length"]), int(token), bool(said["attend"]))
 
     def expand(self, tokens: Tokens) -> Tokens:
-        """The tokens with those that fill them up, behind the text, or before it where padding goes there too."""
+        """Pads the tokens after the text, or before it where the tokenizer pads on the left."""
         missing = np.maximum(self.length - tokens.lengths, 0)
         values = {"input_ids": self.token, "attention_mask": int(self.attended), EXPANDED: 1}
         other = {name for name, value in tokens.same.items() if value != values.get(name, 0)}

@@ -1,8 +1,8 @@
-"""Token ids of a corpus, kept in its store: later encodings by the same tokenizer read them instead of texts.
+"""Token ids of a corpus, kept in its store: later encodings by the same tokenizer read them instead of the texts.
 
-An artifact of the kind `tokens` that no result uses, so `artifacts gc` may take it; it is made again on the way.
+An artifact of the type `tokens` that no result uses: `artifacts gc` may delete it, and an encoding writes it again.
 ids-<writer>           blocks of documents: the lengths of their rows, int32, and their ids, uint16 or int32
-blocks, blocks.<...>   a journal of each writer: block, writer, place in its file, rows, ids
+blocks, blocks.<...>   a journal of each writer: block, writer, offset in its file, rows, ids
 """
 
 import fcntl
@@ -40,13 +40,13 @@ _Make = Callable[[int, Sequence[str]], Tokens | SegmentTokens]
 
 
 class KeptIds:
-    """The blocks that are there, and those that are added; several threads may use it. Use as `kept_ids` gives it.
+    """The stored blocks and those that are added; several threads may use it. `kept_ids` opens it.
 
-    What goes wrong with its files costs time, not results: it is logged, and no more is kept.
+    Problems with its files cost time, not results: they are logged, and no more is kept.
     """
 
     def __init__(self, folder: Path, vocabulary: int) -> None:
-        """Ids below `vocabulary`, in a finished artifact or in the workspace of one."""
+        """Opens ids below `vocabulary`, in a finished artifact or in the workspace of one."""
         self._folder, self._mutex = folder, Lock()
         self._dtype = np.dtype("<u2" if vocabulary <= _SMALL else "<i4")
         self._keeps = not (folder / MANIFEST).exists()
@@ -55,17 +55,17 @@ class KeptIds:
 
     @property
     def blocks(self) -> set[int]:
-        """The first document of each block that is there."""
+        """The first document of each stored block."""
         return set(self._records)
 
     @property
     def facts(self) -> dict[str, int]:
-        """How many rows and ids there are."""
+        """The numbers of rows and ids."""
         records = self._records.values()
         return {"rows": sum(record[2] for record in records), "tokens": sum(record[3] for record in records)}
 
     def through(self, make: _Make) -> _Make:
-        """What makes tokens of a block's texts, read from here where they are known, and kept where they are not."""
+        """Wraps a function that tokenises a block: reads known tokens from here, and keeps new ones."""
         empty = rows_of(make(0, []))
         if empty.columns.keys() != {"input_ids"}:
             return make
@@ -81,7 +81,7 @@ class KeptIds:
         return tokens
 
     def get(self, start: int) -> Ids | None:
-        """The ids of the block whose first document is `start`."""
+        """The ids of the block with the first document `start`, if stored."""
         if start not in self._records:
             return None
         writer, start_byte, rows, size = self._records[start]
@@ -91,7 +91,7 @@ class KeptIds:
         return (ids, np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])) if len(ids) == size else None
 
     def add(self, start: int, ids: Ids) -> None:
-        """Keeps the ids of a block, unless it is there."""
+        """Keeps the ids of a block, unless it is stored."""
         values, offsets = ids
         written = np.diff(offsets).astype("<i4").tobytes() + values.astype(self._dtype).tobytes()
         with self._mutex:
@@ -117,7 +117,7 @@ class KeptIds:
         return start_byte
 
     def _open(self) -> None:
-        """Takes the first file that no other writer holds, to write behind what is there."""
+        """Opens the first file that no other writer holds, to append to it."""
         for number in count():
             file = os.open(self._folder / f"ids-{number}", os.O_RDWR | os.O_CREAT, 0o644)
             try:
@@ -130,7 +130,7 @@ class KeptIds:
             return
 
     def close(self) -> None:
-        """Lets go of the files; what is there stays."""
+        """Closes the files."""
         self._journal.release()
         if self._file >= 0:
             os.close(self._file)
@@ -139,11 +139,10 @@ class KeptIds:
 
 @contextmanager
 def kept_ids(encoder: TextEncoder, rows: StoredRows, documents: NDArray[np.int64]) -> Iterator[KeptIds | None]:
-    """The ids of the corpus whose rows are encoded, in blocks with these first documents, int64 [blocks].
+    """Opens the ids of the corpus whose rows are encoded, in blocks with these first documents, int64 [blocks].
 
-    They become an artifact when all blocks are there and nobody writes any more. None where nothing is kept: of a
-    corpus that is in no store or is small, of a store that is read-only and lacks them, of a model with no fast
-    tokenizer.
+    They become an artifact once all blocks are stored and no process writes. None where nothing is kept: for a small
+    corpus or one outside of a store, a read-only store without them, a model without a fast tokenizer.
     """
     corpus: Any = rows.corpus if isinstance(rows, SegmentedCorpus) else rows
     cut = rows.cut if isinstance(rows, SegmentedCorpus) else None
@@ -164,7 +163,7 @@ def kept_ids(encoder: TextEncoder, rows: StoredRows, documents: NDArray[np.int64
 
 
 def _content(corpus: Corpus) -> str | None:
-    """What tells a corpus from others: the digest of its file, as its artifact's manifest has it."""
+    """The identity of a corpus: the digest of its file in its artifact's manifest."""
     if not (corpus.folder / MANIFEST).exists():
         return None
     with suppress(ArtifactError):
@@ -175,7 +174,7 @@ def _content(corpus: Corpus) -> str | None:
 
 @contextmanager
 def _opened(store: Store, key: str, vocabulary: int) -> Iterator[KeptIds | None]:
-    """The ids of a key, finished or not; other processes may write them at the same time."""
+    """Opens the ids of a key, finished or not; other processes may write them at the same time."""
     try:
         finished = store.find(key)
     except ArtifactError as error:
@@ -194,7 +193,7 @@ def _opened(store: Store, key: str, vocabulary: int) -> Iterator[KeptIds | None]
 
 
 def _finish(store: Store, key: str, ids: KeptIds, origin: dict[str, Any]) -> None:
-    """Makes what is there the artifact, unless another process still writes, or has done so."""
+    """Commits the ids as an artifact, unless another process still writes them or has committed them."""
     try:
         with store.lock(key, waiting=_leave_it):
             store.recover(key)

@@ -1,4 +1,4 @@
-"""Many texts encoded in memory, kept about twice a minute: what is made of them is there after a stop."""
+"""Encodes many texts in memory, saved about twice a minute: a stopped run resumes."""
 
 from collections.abc import Sequence
 
@@ -17,16 +17,16 @@ _ALL = "texts"
 def encode_kept(
     encoder: TextEncoder, texts: Sequence[str], side: Side, options: EncodeOptions, progress: Progress, keep: bool
 ) -> Encoded:
-    """What `encoder.encode` makes of the texts; whole windows that a stopped run has kept are not encoded again.
+    """Encodes texts as `encoder.encode` does; whole windows that a stopped run has saved are not encoded again.
 
     Args:
         encoder: encodes window by window.
         texts: in order.
-        kind: of the texts.
-        options: `begun` is a folder for what is made of these texts, and of no others.
-        progress: told of the texts that are done.
-        keep: whether all is kept when it is made, for the run goes on to other texts. What took less than half a minute
-            is not kept otherwise.
+        side: of the texts.
+        options: `begun` is a folder for these encoded texts alone.
+        progress: shows the encoded texts.
+        keep: whether the result is saved at the end too, since the run goes on to other texts. Results of less than
+            half a minute are not saved otherwise.
 
     Raises:
         ModelError: as `encoder.encode`.

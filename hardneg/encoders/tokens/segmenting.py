@@ -1,4 +1,4 @@
-"""Long documents by segment: as token ids, each as if it were a text of its own, and a corpus whose rows they are."""
+"""Segments of long documents: as token ids, each a text of its own, and as the rows of a corpus."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ _DOCUMENTS = 1024  # counted at a time
 
 @dataclass(frozen=True, slots=True)
 class SegmentTokens:
-    """The segments of n documents, tokenised; counts: int64 [n], how many each has; cut_off: bool [n]."""
+    """The tokenised segments of n documents; counts: int64 [n], the segments of each; cut_off: bool [n]."""
 
     tokens: Tokens
     counts: NDArray[np.int64]
@@ -43,7 +43,7 @@ def rows_of(tokenised: Tokens | SegmentTokens) -> Tokens:
 
 @dataclass(frozen=True)
 class _Frame:
-    """What a tokenizer puts around a text: values before and behind it, and inside it, by the model's input name."""
+    """The special tokens around a text: values before, after and inside it, by the model's input name."""
 
     before: Mapping[str, list[int]]
     behind: Mapping[str, list[int]]
@@ -51,7 +51,7 @@ class _Frame:
 
     @classmethod
     def of(cls, tokenizer: Any) -> "_Frame":
-        """Found out with a text of one letter."""
+        """Probes a tokenizer with a text of one letter."""
         probe = tokenizer("a", return_special_tokens_mask=True)
         text = [position for position, special in enumerate(probe.pop("special_tokens_mask")) if not special]
         return cls(
@@ -68,13 +68,13 @@ class _Frame:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """How many tokens go before and behind a text."""
+        """The number of tokens before and after a text."""
         return len(self.before["input_ids"]), len(self.behind["input_ids"])
 
 
 @dataclass(frozen=True)
 class _Plain:
-    """n texts without special tokens: ids int32, offsets int64 [n + 1]; prompts: int64 [n], the first so many are."""
+    """n texts without special tokens: ids int32, offsets int64 [n + 1]; prompts: int64 [n], ids of the prompt."""
 
     ids: NDArray[np.int32]
     offsets: NDArray[np.int64]
@@ -106,7 +106,7 @@ def tokenise_segments(
 
 
 def _plain(tokenizer: Any, texts: Sequence[str], prompt: str, longest: int) -> _Plain:
-    """The texts behind the prompt, of each the first `longest` tokens."""
+    """The texts with the prompt, truncated to `longest` tokens."""
     backend = None if prompt else backend_of(tokenizer)
     if backend is not None and tokenizer.truncation_side == "right":
         ids, offsets = first_ids(backend.ids(texts, longest), longest)
@@ -135,7 +135,7 @@ def _encoded(tokenizer: Any, texts: Sequence[str], prompt: str, longest: int) ->
 
 
 def _columns(frame: _Frame, plain: _Plain, cuts: Windows) -> tuple[dict[str, NDArray[np.int32]], NDArray[np.int64]]:
-    """For each segment what goes before it, the prompt, its text, what goes behind: the columns, their offsets."""
+    """The columns of all segments and their offsets: special tokens, the prompt, the text, special tokens."""
     before, behind = frame.sizes
     begins = plain.offsets[:-1][cuts.document] + before + behind
     text = begins + plain.prompts[cuts.document]
@@ -155,7 +155,7 @@ class SegmentedCorpus:
     """A corpus and its cut; a row is a segment.
 
     first: int64 [N + 1], the row of each document's first segment, and the number of rows.
-    cut_off: how many documents have text behind their last segment, which is not read.
+    cut_off: number of documents with text after their last segment, which is not read.
     """
 
     corpus: Corpus
@@ -169,7 +169,7 @@ class SegmentedCorpus:
     ) -> "SegmentedCorpus":
         """Counts each document's segments; several processes count a part each and meet at the end.
 
-        What was counted stays in `folder`, in files `segments-*.npy`, for a run that goes on.
+        The counts stay in `folder`, in files `segments-*.npy`, for a run that resumes.
         """
         paths = [folder / f"segments-{rank}-of-{here.size}.npy" for rank in range(here.size)]
         if not paths[here.rank].exists():
@@ -186,7 +186,7 @@ class SegmentedCorpus:
         return int(self.first[-1])
 
     def blocks(self, start: int, stop: int, size: int) -> Iterator[Sequence[str]]:
-        """The texts of documents `start` to `stop`, so many at a time."""
+        """The texts of documents `start` to `stop`, `size` at a time."""
         return self.corpus.blocks(start, stop, size)
 
     @property
@@ -196,7 +196,7 @@ class SegmentedCorpus:
 
 
 def _counts(encoder: "Encoder", corpus: Corpus, cut: Segments, share: slice, progress: Progress) -> NDArray[np.int32]:
-    """int32, the segments of each document in a share; one more than are read of a document that is cut off."""
+    """int32, the segments of each document in a share; one more than are read where a document is cut off."""
     counts = [np.empty(0, np.int32)]
     with progress.task("count segments", share.stop - share.start, "documents") as task:
         for texts in corpus.blocks(share.start, share.stop, _DOCUMENTS):

@@ -1,4 +1,4 @@
-"""What a tokenizer puts around a text or a pair of texts: its special tokens, and the type of every token."""
+"""The special tokens that a tokenizer puts around a text or a pair of texts, and the type of every token."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ Typed = tuple[tuple[int, int], ...]
 class Frame:
     """A text has one part, a pair has two.
 
-    around: what goes before the first part, between two, and behind the last. types: of each part.
+    around: the tokens before the first part, between two, and after the last. types: of each part.
     """
 
     around: tuple[Typed, ...]
@@ -27,18 +27,18 @@ class Frame:
 
     @property
     def size(self) -> int:
-        """How many tokens it adds."""
+        """The number of special tokens."""
         return sum(map(len, self.around))
 
     @property
     def one_type(self) -> int | None:
-        """The type of all tokens; none where there are several."""
+        """The type of all tokens; None where there are several."""
         types = {*self.types, *(token_type for beside in self.around for _, token_type in beside)}
         return types.pop() if len(types) == 1 else None
 
     @classmethod
     def of(cls, tokenizer: Any, pair: bool) -> "Frame | None":
-        """That of a tokenizer of the tokenizers library, seen at texts of one letter; none if those have no token."""
+        """The frame of a tokenizer, probed with texts of one letter; None if these have no token."""
         frames = (_seen(tokenizer, [letter] * (1 + pair)) for letter in _LETTERS)
         return next((frame for frame in frames if frame is not None), None)
 

@@ -16,7 +16,7 @@ from hardneg.encoders.tokens.backend import WHOLE, backend_of, cut, cut_pairs
 from hardneg.encoders.towers import placed
 
 _CPU = torch.device("cpu")
-_CHATS = 64  # texts that are padded to the longest of them for a moment
+_CHATS = 64  # texts that are padded together for a moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,9 @@ class Tokens:
 
     columns: by the model's input name, the texts' values one after the other, int32 [sum of lengths].
     offsets: int64 [n + 1], where each text begins in every column.
-    padding: what fills up a column, by its name; 0 for the others. left: whether it goes before the text.
-    prompt_length: tokens of the prompt where a pooling has to leave them out, else 0.
-    same: further inputs, of which all tokens have one value, such as the attention mask's 1.
+    padding: the value that pads a column, by its name; 0 for the others. left: whether it goes before the text.
+    prompt_length: tokens of the prompt where a pooling skips them, else 0.
+    same: further inputs with one value for all tokens, such as the attention mask's 1.
     """
 
     columns: Mapping[str, NDArray[np.int32]]
@@ -44,14 +44,14 @@ class Tokens:
 
     @property
     def content(self) -> str:
-        """32 hexadecimal digits that tell texts with these tokens from others of the same tokenizer."""
+        """32 hexadecimal digits that identify texts with these tokens among those of the same tokenizer."""
         state = blake2b(np.ascontiguousarray(self.offsets).data, digest_size=16)
         for _, column in sorted(self.columns.items()):
             state.update(np.ascontiguousarray(column).data)
         return state.hexdigest()
 
     def batch(self, rows: NDArray[np.int64], device: torch.device = _CPU) -> dict[str, Tensor]:
-        """The given texts, padded on the device to the longest of them: int64 tensors [len(rows), longest]."""
+        """The texts `rows`, padded on the device to the longest of them: int64 tensors [len(rows), longest]."""
         lengths = self.lengths[rows]
         begins = self.offsets[rows] - (np.cumsum(lengths) - lengths)
         taken = np.repeat(begins, lengths) + np.arange(lengths.sum())
@@ -72,7 +72,7 @@ class Tokens:
 
     @classmethod
     def join(cls, parts: "Sequence[Tokens]") -> "Tokens":
-        """All texts of the parts, of which there is one at least, in a row; all of one tokenizer."""
+        """Concatenates one or more parts, all of one tokenizer."""
         if len(parts) == 1:
             return parts[0]
         columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns}
@@ -83,9 +83,9 @@ class Tokens:
 def tokenise(
     tokenizer: Any, texts: Sequence[str], length: int, prompt_length: int = 0, pairs: Sequence[str] | None = None
 ) -> Tokens:
-    """`texts` by a Hugging Face tokenizer, cut to `length` tokens each, special ones included.
+    """Tokenises texts by a Hugging Face tokenizer, truncated to `length` tokens each, special ones included.
 
-    pairs: a second text to each, behind the first; of the two the longer one is cut first.
+    pairs: a second text for each, after the first; the longer of the two is truncated first.
     """
     backend = backend_of(tokenizer, pairs is not None)
     if backend is None:
@@ -109,7 +109,7 @@ def tokenise(
 
 
 def padding_of(tokenizer: Any) -> dict[str, int]:
-    """What a Hugging Face tokenizer fills up columns with, by their name."""
+    """The padding values of a Hugging Face tokenizer, by column."""
     return {"input_ids": tokenizer.pad_token_id or 0, "token_type_ids": tokenizer.pad_token_type_id}
 
 
@@ -142,7 +142,7 @@ def has_chat_template(transformer: Any) -> bool:
 
 
 def tokenise_chats(transformer: Any, texts: Sequence[str], prompt: str, side: Side, length: int) -> Tokens:
-    """The texts in the template, cut to `length` tokens; sentence-transformers renders, cuts and mends the end."""
+    """Tokenises texts in a chat template, truncated to `length` tokens, by sentence-transformers."""
     options = {"text": {"max_length": length}}
     columns: dict[str, list[Any]] = {"input_ids": [], "attention_mask": []}
     lengths: list[Any] = [0]

@@ -1,4 +1,4 @@
-"""Token types that tell queries from documents: put on tokens, checked, and kept in a saved tokenizer."""
+"""Token types that distinguish queries from documents: set, checked, and kept in a saved tokenizer."""
 
 import inspect
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ def check_token_types(transformer: Any, spec: FullSpec) -> None:
 
 
 def joined(modules: list[nn.Module]) -> list[nn.Module]:
-    """The modules of one side where both have equal weights, as a saved model of two token types has; else as given."""
+    """The modules of one side where both have equal weights, as in a saved model of two token types; else all."""
     whole = nn.Sequential(*modules)
     if not has_twins(whole):
         return modules
@@ -72,7 +72,7 @@ def _of_one_type(tokenizer: Any, token_type: int) -> Any:
 
 
 def _template(tokenizer: Any, token_type: int) -> Any:
-    """What puts the tokenizer's special tokens around a text, found out with a text of one letter."""
+    """The template of the tokenizer's special tokens, probed with a text of one letter."""
     from tokenizers.processors import TemplateProcessing
 
     probe = tokenizer("a", return_special_tokens_mask=True)

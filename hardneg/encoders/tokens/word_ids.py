@@ -1,4 +1,4 @@
-"""Token ids of texts by those of their words: a word goes through the tokenizer once, however often it occurs."""
+"""Token ids of texts by those of their words: each word is tokenised once, however often it occurs."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -21,14 +21,14 @@ Ids = tuple[NDArray[np.int32], NDArray[np.int64]]
 
 
 def encoded(tokenizer: "Tokenizer", texts: Sequence[str]) -> Ids:
-    """The texts by a tokenizer of the tokenizers library, without special tokens."""
+    """The ids of texts by a tokenizer of the tokenizers library, without special tokens."""
     rows = [encoding.ids for encoding in tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
     offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
     return np.fromiter(chain.from_iterable(rows), np.int32, int(offsets[-1])), offsets
 
 
 def goes_by_words(tokenizer: "Tokenizer") -> bool:
-    """Whether a text's ids are those of its words in a row: blanks split words and are dropped, no token has one."""
+    """Whether a text's ids are those of its words in a row: blanks split words, and no token has one."""
     parts: list[tuple[Any, set[str]]] = [
         (tokenizer.normalizer, _NORMALISERS),
         (tokenizer.pre_tokenizer, _SPLITTERS),
@@ -40,7 +40,7 @@ def goes_by_words(tokenizer: "Tokenizer") -> bool:
 
 
 class WordIds:
-    """The words that a tokenizer has seen, with their ids; several threads may use one."""
+    """The words that a tokenizer has seen, with their ids; threads may share it."""
 
     def __init__(self, tokenizer: "Tokenizer") -> None:
         self._tokenizer, self._lock = tokenizer, Lock()
@@ -48,10 +48,10 @@ class WordIds:
         self._ids, self._first = np.empty(0, np.int32), np.zeros(1, np.int64)
 
     def of(self, texts: Sequence[str], most: int) -> Ids | None:
-        """At least the first `most` ids of each text, if it has so many; None where most words are new.
+        """At least the first `most` ids of each text; None where most words are new.
 
-        So many words are read at first. Where some give no id, such as the nothing between two blanks, and ids lack,
-        the texts are read to their ends.
+        At first `most` words are read. Where ids are missing, as the empty word between two blanks has none, the texts
+        are read to their ends.
         """
         parts = [text.replace("\n", " ").split(" ", most) for text in texts]
         longer = [number for number, words in enumerate(parts) if len(words) > most]

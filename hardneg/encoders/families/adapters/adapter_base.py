@@ -1,4 +1,4 @@
-"""What a folder of an adapter alone stands for: the base that it names, with the adapter in it."""
+"""The base of an adapter: a folder with an adapter alone is its base with the adapter."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from hardneg.records.errors import ModelError
 
 
 def network_folder(folder: Path) -> Path:
-    """Where a transformer's configuration and weights lie: in its folder, or in that of its adapter's base.
+    """The folder of a transformer's configuration and weights: its own, or that of its adapter's base.
 
     Raises:
         ModelError: the base is not on this machine.
@@ -29,9 +29,9 @@ def network_folder(folder: Path) -> Path:
 
 
 def with_base(spec: ModelSpec, location: Location, fetch: bool = False) -> tuple[ModelSpec, Location]:
-    """A base with a trained adapter, and where it is, where a folder holds no more than an adapter; else as they are.
+    """A base with a trained adapter, and its location, where a folder holds an adapter alone; else both unchanged.
 
-    fetch: downloads the base, and those of transformers in a folder that are adapters alone.
+    fetch: downloads the base, and those of adapters within the folder.
 
     Source: `PeftModel.from_pretrained`: all but the adapter is the base's.
     """
@@ -51,10 +51,10 @@ def with_base(spec: ModelSpec, location: Location, fetch: bool = False) -> tuple
 
 
 def adapter_of(spec: ModelSpec, folder: Path) -> AdapterSpec | None:
-    """The spec's adapter, or else the one that is in the model's folder.
+    """The spec's adapter, or else the one in the model's folder.
 
     Raises:
-        ModelError: both say how one is made, and not the same.
+        ModelError: both have settings, and these differ.
     """
     paths = [path for path, class_name in module_folders(folder).items() if class_name == "Transformer"]
     inside = next((path for path in paths if (path / CONFIG).is_file()), None)

@@ -1,4 +1,4 @@
-"""The files of a trained adapter: what they say of it, and its name by content."""
+"""The files of a trained adapter: its settings, its weights and its digest."""
 
 from pathlib import Path
 from typing import Any
@@ -10,14 +10,14 @@ from hardneg.store.digest import digest, file_digest
 
 CONFIG = "adapter_config.json"
 WEIGHTS = "adapter_model.safetensors"
-# Versions and places; whether it was saved to be trained on.
+# Versions and paths; whether it was saved to be trained further.
 _IGNORED = {"base_model_name_or_path", "revision", "peft_version", "inference_mode", "auto_mapping", "task_type"}
 _MORE = ("megatron_config", "layer_replication", "modules_to_save", "trainable_token_indices", "target_parameters")
 _TYPES = ("LORA", "LOHA", "LOKR")
 
 
 def adapter_config(folder: Path) -> dict[str, Any]:
-    """What the configuration of a trained adapter says.
+    """The configuration of a trained adapter.
 
     Raises:
         ModelError: there is none, or it is not readable.
@@ -44,7 +44,7 @@ def adapter_weights(folder: Path) -> Path:
 
 
 def check_adapter(folder: Path) -> None:
-    """Refuses what is no adapter, and adapters that are not weights beside those of linear layers alone."""
+    """Refuses a folder without an adapter, and adapters of other than linear layers."""
     config = adapter_config(folder)
     peft_type = config.get("peft_type")
     if peft_type not in _TYPES:
@@ -55,7 +55,7 @@ def check_adapter(folder: Path) -> None:
 
 
 def adapter_content(folder: Path) -> list[str]:
-    """A trained adapter by content: its settings and its weights, not its place or its base's."""
+    """The content of a trained adapter: its settings and its weights, not its path or that of its base."""
     check_adapter(folder)
     config = {name: value for name, value in adapter_config(folder).items() if name not in _IGNORED}
     if isinstance(targets := config.get("target_modules"), list):
@@ -64,7 +64,7 @@ def adapter_content(folder: Path) -> list[str]:
 
 
 def settings_in(folder: Path) -> AdapterSpec:
-    """The settings that a trained adapter was made with."""
+    """The settings of a trained adapter."""
     config = adapter_config(folder)
     check_adapter(folder)
     peft_type = str(config["peft_type"]).lower()

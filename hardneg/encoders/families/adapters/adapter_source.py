@@ -1,4 +1,4 @@
-"""A spec's adapter: where its files are, its name by content, and how it comes into a model and out of it again."""
+"""A spec's adapter: locates its files, identifies it, and puts it into a model or merges it."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 def adapter_identity(adapter: AdapterSpec) -> dict[str, Any]:
-    """What of an adapter may change a model: a trained one's content or commit, or a new one's settings.
+    """The part of an adapter that may change a model: a trained one's content or commit, or a new one's settings.
 
     Raises:
-        ModelError: there is no such adapter, or it is only on the hub, which cannot be reached.
+        ModelError: there is no such adapter, or the hub cannot be reached.
     """
     if adapter.source is None:
         return {**adapter.settings(), "save": adapter.save}
@@ -38,7 +38,7 @@ def adapter_identity(adapter: AdapterSpec) -> dict[str, Any]:
 
 
 def adapter_folder(adapter: AdapterSpec) -> Path | None:
-    """The folder of a trained adapter's files, downloaded into the hub's cache if need be; None for a new one.
+    """The folder of a trained adapter's files, downloaded if needed; None for a new one.
 
     Raises:
         ModelError: there is no such adapter, or it cannot be downloaded.
@@ -51,7 +51,7 @@ def adapter_folder(adapter: AdapterSpec) -> Path | None:
 
 
 def look_up_adapter(adapter: AdapterSpec | None) -> Lookup:
-    """The bytes of a trained adapter's files, those here and those to come; none for a new one.
+    """The size of a trained adapter's files, local and to download; nothing for a new one.
 
     Raises:
         ModelError: there is no such adapter.
@@ -77,7 +77,7 @@ def _located(adapter: AdapterSpec) -> Location:
 def put_adapters(whole: "nn.Module", spec: FullSpec, location: Location, learns: bool) -> None:
     """Puts the spec's adapter into the transformer of each side; a new one only where it `learns`.
 
-    location: the model's. An adapter that is in there already is what learns.
+    location: the model's. An adapter that the model has already is trained further.
 
     Raises:
         ModelError: the adapter does not fit the model, or peft is not there.
@@ -104,11 +104,11 @@ def put_adapters(whole: "nn.Module", spec: FullSpec, location: Location, learns:
             fill(transformer.model, own)
         elif folder is not None or learns:
             base = (location.name, location.commit) if location.on_hub else (str(own.resolve()), None)
-            put_in(transformer.model, adapter, folder, *base)  # what others open the base by
+            put_in(transformer.model, adapter, folder, *base)  # by which others open the base
 
 
 def with_saved_adapter(module: "SentenceTransformer", spec: FullSpec) -> "SentenceTransformer":
-    """What is to be saved of a model: a copy with the adapter merged into its weights, or itself."""
+    """The model to save: a copy with the adapter merged into its weights, or itself."""
     if spec.adapter is None or spec.adapter.save == "apart":
         return module
     from hardneg.encoders.families.adapters.layers import has_adapter, merged
@@ -117,7 +117,7 @@ def with_saved_adapter(module: "SentenceTransformer", spec: FullSpec) -> "Senten
 
 
 def noted(adapter: AdapterSpec) -> dict[str, Any]:
-    """What a saved model's folder keeps of its adapter: how the next one, or the same one, is trained on."""
+    """The settings of an adapter in a saved model's folder, to train it or the next one further."""
     if adapter.save == "apart":
         return {"save": adapter.save}
     folder = adapter_folder(adapter)
@@ -126,7 +126,7 @@ def noted(adapter: AdapterSpec) -> dict[str, Any]:
 
 
 def saved_adapter(content: Any, path: Path) -> AdapterSpec | None:
-    """What `noted` gave.
+    """The adapter that `noted` saved.
 
     Raises:
         ModelError: it is not of that form.

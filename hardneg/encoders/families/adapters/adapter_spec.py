@@ -1,4 +1,4 @@
-"""What a recipe says of an adapter: a trained one's place, or how a new one is trained."""
+"""The spec of an adapter in a recipe: the folder of a trained one, or the settings of a new one."""
 
 from dataclasses import dataclass, fields
 from typing import Any, Literal
@@ -12,7 +12,7 @@ AUTO = "auto"
 
 @dataclass(frozen=True)
 class AdapterSpec:
-    """Few weights beside those of a transformer, which alone are trained.
+    """A few weights beside those of a transformer, which alone are trained.
 
     source: a folder or hub id of a trained adapter, as peft saves it; without one a new adapter is trained.
     revision: a branch, tag or commit of a hub id.
@@ -37,17 +37,17 @@ class AdapterSpec:
 
     @property
     def targets(self) -> tuple[str, ...] | None:
-        """Ends of names of the layers that get one; None where they are found."""
+        """Ends of names of the layers that get one; None for all linear layers."""
         if self.target_modules == AUTO:
             return None
         return (self.target_modules,) if isinstance(self.target_modules, str) else tuple(self.target_modules)
 
     def settings(self) -> dict[str, Any]:
-        """What a new one is made from."""
+        """The settings of a new one."""
         return {name: getattr(self, name) for name in ("type", "rank", "alpha", "dropout", "target_modules")}
 
     def weights(self, hidden: int, layers: int) -> int:
-        """About how many weights a new one has, for estimates: two matrices for each of a layer's six linear ones."""
+        """An estimate of the weights of a new one: two matrices for each of a layer's six linear ones."""
         return self.rank * layers * 18 * hidden
 
     def problems(self) -> list[str]:
@@ -70,7 +70,7 @@ class AdapterSpec:
         return [*lines, *self._beside_source()]
 
     def _beside_source(self) -> list[str]:
-        """What is said of a new one beside the place of a trained one, and the other way round."""
+        """Settings of a new adapter beside the source of a trained one, and the other way round."""
         if self.source is None:
             return ["adapter.revision is that of a source: give one, or leave it out"] if self.revision else []
         defaults = {field.name: field.default for field in fields(self)}

@@ -1,4 +1,4 @@
-"""Adapters by peft: put into a transformer, found in it, and merged into a copy of it."""
+"""Adapters by peft: added to a transformer, and merged into a copy of it."""
 
 from collections.abc import Iterator
 from copy import deepcopy
@@ -14,13 +14,13 @@ from hardneg.records.errors import ModelError
 from hardneg.runtime.seeding import derive_seed
 
 NAME = "default"
-"""The adapter's own among those that a transformer could have: what others call it who open it."""
+"""The adapter's name among those of a transformer, as other programs open it."""
 
 _INSTALL = "adapters need peft, which is not installed: pip install 'hardneg[peft]'"
 
 
 def check_peft() -> None:
-    """Refuses to go on without peft."""
+    """Raises ModelError where peft is not installed."""
     try:
         import peft  # noqa: F401
     except ImportError as error:
@@ -28,13 +28,13 @@ def check_peft() -> None:
 
 
 def put_in(model: Any, adapter: AdapterSpec, folder: Path | None, base: str, revision: str | None = None) -> None:
-    """Puts an adapter into a model of transformers, whose own weights no longer learn.
+    """Adds an adapter to a model of transformers, whose own weights are frozen.
 
-    A new one begins by changing nothing. folder: where a trained one's files are; None for a new one. base, revision:
-    what the model is opened by, as the adapter's file will say.
+    A new one changes nothing at first. folder: of a trained one's files; None for a new one. base, revision: the
+    model's name in the adapter's file.
 
     Raises:
-        ModelError: the adapter does not fit the model, or peft is not there.
+        ModelError: the adapter does not fit the model, or peft is not installed.
     """
     check_peft()
     from peft import PeftConfig
@@ -59,7 +59,7 @@ def put_in(model: Any, adapter: AdapterSpec, folder: Path | None, base: str, rev
 
 
 def learn(model: Any) -> None:
-    """The adapter's weights learn, and no others of the model's."""
+    """Makes the adapter's weights trainable, and freezes all others of the model."""
     own = {id(weights) for part in _layers(model) for weights in _own(part)}
     for weights in model.parameters():
         weights.requires_grad_(id(weights) in own)
@@ -71,7 +71,7 @@ def has_adapter(model: nn.Module) -> bool:
 
 
 def merged(module: nn.Module) -> nn.Module:
-    """A copy without adapters, whose weights have what they changed; it shares all others with the module."""
+    """A copy with adapters merged into its weights; it shares all others with the module."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     changed = {id(weights) for part in _layers(module) for weights in part.parameters()}
@@ -106,7 +106,7 @@ def _new(model: nn.Module, adapter: AdapterSpec) -> Any:
     targets = adapter.targets or layer_targets(model)
     if adapter.type in ("loha", "lokr"):
         config = peft.LoHaConfig if adapter.type == "loha" else peft.LoKrConfig
-        alpha: Any = adapter.alpha  # peft's files say a whole number; others work
+        alpha: Any = adapter.alpha  # an integer by peft's annotation; others work
         return config(r=adapter.rank, alpha=alpha, module_dropout=adapter.dropout, target_modules=list(targets))
     return peft.LoraConfig(
         r=adapter.rank,
@@ -133,7 +133,7 @@ def layer_targets(model: nn.Module) -> list[str]:
 
 
 def _stacks(model: nn.Module) -> Iterator[nn.ModuleList]:
-    """Each outermost list of layers of one kind."""
+    """Each outermost list of layers of one class."""
     for part in model.children():
         if isinstance(part, nn.ModuleList) and len({type(layer) for layer in part}) == 1:
             yield part
@@ -142,10 +142,10 @@ def _stacks(model: nn.Module) -> Iterator[nn.ModuleList]:
 
 
 def fill(model: Any, folder: Path) -> None:
-    """Puts a trained adapter's weights into a model that has one of its kind; they learn, and no others.
+    """Loads a trained adapter's weights into a model with such an adapter; they are trainable, and no others.
 
     Raises:
-        ModelError: they are not those of this model's layers.
+        ModelError: they do not fit this model's layers.
     """
     from peft import set_peft_model_state_dict
     from safetensors.torch import load_file

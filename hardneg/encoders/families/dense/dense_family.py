@@ -26,7 +26,7 @@ class Dense(FolderFamily):
     form: ClassVar[Form] = "vectors"
 
     def check_class(self, folder: Path) -> None:
-        """Refuses a folder of another family, be it one that does not say so."""
+        """Refuses a folder of another family, also one that does not declare it."""
         super().check_class(folder)
         if family := next((_OTHERS[name] for name in module_folders(folder).values() if name in _OTHERS), None):
             raise ModelError(f"model {folder}: its modules are those of a {family} encoder: say encoder: {family}")
@@ -37,7 +37,7 @@ class Dense(FolderFamily):
         """The model in evaluation mode.
 
         Raises:
-            ModelError: it cannot do what its spec says.
+            ModelError: it does not support what its spec sets.
         """
         from hardneg.encoders.encoder import Encoder
         from hardneg.encoders.open.loading import load_module

@@ -1,4 +1,4 @@
-"""How many vectors each document will have, told before any is made: by its tokens, of which some are not scored."""
+"""Counts the vectors of each document before it is encoded: one a token, but for tokens that are not scored."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ def count_tokens(
 ) -> NDArray[np.int64]:
     """Where each document's vectors begin, and their number: int64 [N + 1]; several processes count a part each.
 
-    What was counted stays in `folder`, in files `tokens-*.npy`, for a run that goes on.
+    The counts stay in `folder`, in files `tokens-*.npy`, for a run that resumes.
     """
     paths = [folder / f"tokens-{rank}-of-{here.size}.npy" for rank in range(here.size)]
     if not paths[here.rank].exists():
@@ -48,7 +48,7 @@ def _counts(encoder: "Encoder", corpus: Corpus, share: slice, progress: Progress
 
 
 def scored(tokens: Tokens, mask: Any) -> NDArray[np.int32]:
-    """int32 [n], how many tokens of each document a `MultiVectorMask` of sentence-transformers leaves."""
+    """int32 [n], the tokens of each document that a `MultiVectorMask` of sentence-transformers leaves."""
     ids = torch.from_numpy(tokens.columns["input_ids"]).long()
     kept = mask({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, task="document")["attention_mask"]
     before = np.concatenate([[0], np.cumsum(kept.numpy(), dtype=np.int64)])

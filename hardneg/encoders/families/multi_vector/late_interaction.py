@@ -56,10 +56,10 @@ class LateInteraction(FolderFamily):
     own: ClassVar[tuple[str, ...]] = ("MultiVectorEncoder", "ColBERT", STANFORD)
 
     def full(self, model: "ResolvedModel") -> FullSpec:
-        """The spec with what the model's folder says.
+        """The spec, filled in from the model's folder.
 
         Raises:
-            ModelError: the folder is not readable, or cannot be used as the spec says.
+            ModelError: the folder is not readable, or does not support what the spec sets.
         """
         self.check_class(model.path)
         spec, contract, interaction = model.spec, model.contract, read_late_interaction(model.path)
@@ -76,7 +76,7 @@ class LateInteraction(FolderFamily):
         return full
 
     def contract(self, folder: Path) -> Contract:
-        """What a folder says. Raises ModelError where it holds no whole model."""
+        """The contract of a folder. Raises ModelError where it holds no whole model."""
         interaction = read_late_interaction(folder)
         own = {
             "similarity": interaction.similarity,
@@ -87,7 +87,7 @@ class LateInteraction(FolderFamily):
         return replace(super().contract(folder), **own, prompts=interaction.prompts, pooling="", odd=())
 
     def shape(self, model: "ResolvedModel") -> Shape:
-        """By the configuration, and the size of what token vectors are projected to."""
+        """The shape in the configuration, and the size of projected token vectors."""
         try:
             own = model.contract.dimension
         except (ModelError, OSError):
@@ -95,7 +95,7 @@ class LateInteraction(FolderFamily):
         return replace(super().shape(model), vector=self.dimension or own)
 
     def filled(self, interaction: LateInteractionContract) -> int:
-        """Up to how many tokens queries are filled; 0: they are not."""
+        """The number of tokens that queries are padded to; 0: they are not."""
         return interaction.filled if self.query_expansion is None else self.query_expansion
 
     def _problems(self, spec: ModelSpec, full: FullSpec, interaction: LateInteractionContract) -> list[str]:
@@ -118,7 +118,7 @@ class LateInteraction(FolderFamily):
         return lines
 
     def content_digest(self, model: "ResolvedModel") -> str:
-        """By the files' content and the options, also those that the older forms keep outside of their modules."""
+        """The digest of the files' content and the options, also those of older formats outside of their modules."""
         name = super().content_digest(model)
         options = read_late_interaction(model.path).options if len(model.origins) == 1 else {}
         return digest([name, dict(options)]) if options else name
@@ -129,7 +129,7 @@ class LateInteraction(FolderFamily):
         """The model in evaluation mode.
 
         Raises:
-            ModelError: it cannot do what its spec says.
+            ModelError: it does not support what its spec sets.
         """
         from hardneg.encoders.encoder import Encoder
         from hardneg.encoders.families.multi_vector.load_multi_vector import load_multi_vector

@@ -1,4 +1,4 @@
-"""A `MultiVectorEncoder` of sentence-transformers from a folder of any form, as a spec says."""
+"""Loads a `MultiVectorEncoder` of sentence-transformers from a folder of any format, by a spec."""
 
 import string
 from typing import TYPE_CHECKING, Any
@@ -40,10 +40,10 @@ def load_multi_vector(
 ) -> "SentenceTransformer":
     """The model in evaluation mode.
 
-    precision: what texts will be encoded in; None is to train.
+    precision: that of the encoding; None is to train.
 
     Raises:
-        ModelError: the files are not those of one whole model, or it cannot do what the spec says.
+        ModelError: the files are not those of one whole model, or it does not support what the spec sets.
     """
     from sentence_transformers import MultiVectorEncoder
 
@@ -76,7 +76,7 @@ def load_multi_vector(
 
 
 def _check_known(modules: list[nn.Module], spec: FullSpec) -> None:
-    """Refuses modules whose work is not known here."""
+    """Refuses unknown modules."""
     whole = nn.Sequential(*modules)
     for side in SIDES:
         rest = route(whole, side)[1:]
@@ -90,7 +90,7 @@ def _check_known(modules: list[nn.Module], spec: FullSpec) -> None:
 
 
 def _one_side(parts: list[Any], options: "LateInteraction") -> list[nn.Module]:
-    """The transformer, what projects its vectors, what says which are scored, and a normalisation."""
+    """The transformer, the projection of its vectors, the mask of scored tokens, and a normalisation."""
     from sentence_transformers.base.modules import Normalize
     from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
 

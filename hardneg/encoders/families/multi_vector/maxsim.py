@@ -1,6 +1,6 @@
 """MaxSim of padded token vectors, with gradients; the chunks and the products are sentence-transformers'.
 
-A tensor of texts is float [n, T, d + 1]: a vector for each token, and behind it 1 where the token is scored, else 0.
+A tensor of texts is float [n, T, d + 1]: a vector for each token, followed by 1 where the token is scored, else 0.
 """
 
 import torch
@@ -54,7 +54,7 @@ def _apart(marked: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def marked(vectors: Tensor, scored: Tensor) -> Tensor:
-    """float32 [n, T, d + 1] of vectors [n, T, d] and of what is scored, [n, T]; the others become 0."""
+    """float32 [n, T, d + 1] of vectors [n, T, d] and the mask of scored tokens [n, T]; other vectors become 0."""
     kept = scored.to(vectors.dtype)[..., None]
     return torch.cat([vectors.masked_fill(~scored.bool()[..., None], 0), kept], dim=-1)
 
@@ -67,7 +67,7 @@ def collected(tensor: Tensor) -> TokenVectors:
 
 
 def padded(encoded: TokenVectors, device: torch.device) -> Tensor:
-    """float32 [n, T, d + 1] of n texts' vectors, T those of the longest; zeros behind the others."""
+    """float32 [n, T, d + 1] of n texts' vectors, T those of the longest; zeros pad the others."""
     offsets = torch.from_numpy(encoded.offsets)
     lengths = offsets.diff()
     positions = torch.arange(int(lengths.max()) if len(lengths) else 0)

@@ -1,4 +1,4 @@
-"""What a folder says of a late-interaction model, in each of the forms that there are."""
+"""The contract of a folder with a late-interaction model, in each known format."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ METADATA = "artifact.metadata"
 STANFORD = "HF_ColBERT"
 """The architecture that a folder of Stanford's ColBERT names."""
 
-_FILLED = 32  # what sentence-transformers fills queries of the older forms up to, where they do not say
+_FILLED = 32  # by sentence-transformers for queries of older formats that set no length
 _OLDER = [f"{side}_{name}" for side in SIDES for name in ("length", "prefix")]
 _OLDER += ["query_expansion", "do_query_expansion", "attend_to_expansion_tokens", "attend_to_mask_tokens"]
 _OLDER += ["skiplist_words"]
@@ -24,13 +24,13 @@ _OLDER += ["skiplist_words"]
 
 @dataclass(frozen=True)
 class LateInteractionContract:
-    """What the files say.
+    """How a late-interaction model is used.
 
-    form: `sentence-transformers`, `pylate` (its version 3 and before) or `stanford`; "" is a model that was made for
-        other things, whose token vectors can be taken.
-    prompts: all of them by name, those of queries and documents among them. lengths: tokens that are read, by kind.
-    filled: up to how many tokens queries are filled with others; 0: they are not.
-    options: what the older forms say of their modules outside of the modules' own files.
+    form: `sentence-transformers`, `pylate` (its version 3 and before) or `stanford`; "" is a model that was trained for
+        other tasks, whose token vectors can be used.
+    prompts: all of them by name, with those of queries and documents. lengths: tokens that are read, by side.
+    filled: the number of tokens that queries are padded to; 0: they are not.
+    options: settings of modules that older formats keep outside of the modules' own files.
     """
 
     form: str
@@ -42,12 +42,12 @@ class LateInteractionContract:
 
 
 def read_late_interaction(folder: Path) -> LateInteractionContract:
-    """What a model's folder says.
+    """Reads the contract from a model's folder.
 
     Source: `MultiVectorEncoder._parse_model_config` and `_maybe_load_stanford_metadata` of sentence-transformers 6.
 
     Raises:
-        ModelError: a file is not readable, or a value is not of its kind.
+        ModelError: a file is not readable, or a value has the wrong type.
     """
     config = mapping(folder / CONFIG)
     if STANFORD in (mapping(folder / "config.json").get("architectures") or ()):

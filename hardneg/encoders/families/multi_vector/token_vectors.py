@@ -1,4 +1,4 @@
-"""What texts become in a late-interaction encoder: a vector a token, stored one document after the other."""
+"""Token vectors of a late-interaction encoder, stored one document after the other."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class TokenRows:
-    """Documents and the place of their vectors; offsets: int64 [N + 1], where each document's begin."""
+    """Documents and the offsets of their vectors; offsets: int64 [N + 1], where each document's begin."""
 
     corpus: Corpus
     offsets: NDArray[np.int64]
@@ -42,7 +42,7 @@ class TokenRows:
         return self.corpus.doc_ids
 
     def blocks(self, start: int, stop: int, size: int) -> Iterator[Sequence[str]]:
-        """The texts of documents `start` to `stop`, so many at a time."""
+        """The texts of documents `start` to `stop`, `size` at a time."""
         return self.corpus.blocks(start, stop, size)
 
 

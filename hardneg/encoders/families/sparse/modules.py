@@ -1,4 +1,4 @@
-"""The modules of a sparse encoder: those that a folder holds, or new ones behind its transformer."""
+"""The modules of a sparse encoder: those of a folder, or new ones after its transformer."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
     from hardneg.encoders.open.resolved import ResolvedModel
     from hardneg.encoders.speed.fastest import Precision
 
-_SCALE = 1 / 8  # so small that GELU is about a line; the norm behind it takes the scale out again
+_SCALE = 1 / 8  # so small that GELU is about linear; the norm after it removes the scale
 _BAR = 4.5
-_CHUNK = 64  # tokens whose weights are made at once where none learns: the padded length may be 512
+_CHUNK = 64  # tokens whose weights are computed at once without gradients: the padded length may be 512
 
 
 def load_module(
     options: "Splade", model: "ResolvedModel", device: str | None, precision: "Precision | None"
 ) -> "SparseEncoder":
-    """The model as options and spec say, in evaluation mode.
+    """The model by options and spec, in evaluation mode.
 
-    precision: what texts will be encoded in; None is to train.
+    precision: that of the encoding; None is to train.
 
     Raises:
-        ModelError: the files are not those of one whole model, or it cannot do what is asked.
+        ModelError: the files are not those of one whole model, or it does not support what is requested.
     """
     from sentence_transformers import SparseEncoder
 
@@ -60,7 +60,7 @@ def load_module(
 
 
 def terms_of(module: Any) -> Sequence[str]:
-    """What each term is, in the order of their numbers; those that the tokenizer has no word for by their number."""
+    """The word of each term, in the order of the vocabulary; `[number]` where the tokenizer has no word."""
     tokenizer, width = route(module, "document")[0].tokenizer, int(module.get_embedding_dimension())
     words = tokenizer.convert_ids_to_tokens(range(min(width, len(tokenizer))))
     return [token or f"[{number}]" for number, token in enumerate(words)] + [
@@ -69,7 +69,7 @@ def terms_of(module: Any) -> Sequence[str]:
 
 
 def _own(folder: Path, spec: FullSpec, dtype: torch.dtype) -> tuple[nn.Module, int | None]:
-    """What the folder holds, and how many weights of a text it keeps."""
+    """The modules of the folder, and the number of weights of a text that it keeps."""
     from sentence_transformers import SparseEncoder
 
     check_query_terms(folder)
@@ -105,7 +105,7 @@ def _new(folder: Path, spec: FullSpec, dtype: torch.dtype) -> nn.Module:
 
 
 def _with_head(model: Any, folder: Path, name: str) -> None:
-    """Makes sure that the network is whole, and makes its head where the files have none of it."""
+    """Checks that the network is complete, and initialises its head where the files have none."""
     missing, _ = differences(model, folder)
     body = f"{model.base_model_prefix}."
     lacking = {key for key in missing if not key.startswith(body)}
@@ -117,7 +117,7 @@ def _with_head(model: Any, folder: Path, name: str) -> None:
 
 
 def _arranged(options: "Splade", spec: FullSpec, whole: nn.Module) -> list[nn.Module]:
-    """The modules with the pooling, the queries and the normalisation that are asked for."""
+    """The modules with the requested pooling, queries and normalisation."""
     documents = _pooled(options, spec, route(whole, "document"))
     queries = route(whole, "query")
     if options.queries == "terms" or (options.queries == "own" and not hasattr(queries[0], "model")):
@@ -145,7 +145,7 @@ def _pooled(options: "Splade", spec: FullSpec, parts: Sequence[Any]) -> list[nn.
 
 
 def _new_head(model: Any, missing: set[str], name: str) -> None:
-    """Sets the weights of a head that the model's files lack, from those that they have.
+    """Initialises a head that the model's files lack, from their other weights.
 
     The head is that of BERT: a layer, an activation, a norm, and the inner product with each term's embedding. The
     layer becomes an eighth of the identity, the norm plain. So a term's logit is the inner product of its embedding

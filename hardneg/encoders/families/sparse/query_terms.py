@@ -26,7 +26,7 @@ def query_terms(tokenizer: Any, spec: FullSpec, own: Any = None) -> nn.Module:
 
 
 def check_query_terms(folder: Path) -> None:
-    """Refuses weights of queries' terms that lie outside of the model."""
+    """Refuses weights of query terms outside of the model's folder."""
     for path, class_name in module_folders(folder).items():
         if class_name == "SparseStaticEmbedding" and (said := mapping(path / "config.json").get("path")):
             raise ModelError(f"model {path}: its weights are in another place, {said}: save them with the model")

@@ -57,10 +57,10 @@ class Splade(FolderFamily):
             raise PluginError(f"sparse: max_terms must be 1 or more, not {self.max_terms}")
 
     def full(self, model: "ResolvedModel") -> FullSpec:
-        """The spec with what the model's folder says; inner products, where it holds no sparse encoder yet.
+        """The spec, filled in from the model's folder; inner products, where it holds no sparse encoder yet.
 
         Raises:
-            ModelError: the folder is of another family or not readable, or the spec asks for what vectors have.
+            ModelError: the folder is of another family or not readable, or the spec sets fields of dense vectors.
         """
         spec = model.spec
         if odd := [name for name in sorted(_OF_VECTORS) if getattr(spec, name) != getattr(ModelSpec, name)]:
@@ -72,14 +72,14 @@ class Splade(FolderFamily):
         return filled(started, model.contract, adapter_of(spec, model.path))
 
     def remarks(self, folder: Path) -> list[str]:
-        """That a head is made, where there is none."""
+        """That a head is initialised, where there is none."""
         said = mapping(folder / "config.json").get("architectures") or []
         if saved_class(folder) == _CLASS or any(str(name).endswith("ForMaskedLM") for name in said):
             return []
         return ["it has no head of masked words: a new one is made of its word embeddings"]
 
     def content_digest(self, model: "ResolvedModel") -> str:
-        """By the files' content and the options; those of this family count where the folder does not say all."""
+        """The digest of the files' content and the options; those of this family count where the folder lacks them."""
         options: dict[str, Any] = {
             field.name: value for field in fields(self) if (value := getattr(self, field.name)) != field.default
         }
@@ -90,7 +90,7 @@ class Splade(FolderFamily):
         return digest_of(model_content(model.location), replace(model.full, encoder=setting))
 
     def shape(self, model: "ResolvedModel") -> Shape:
-        """By the configuration, with a logit of each term for each token."""
+        """The shape in the configuration, with a logit of each term for each token."""
         terms = None if model.folder is None else mapping(model.folder / "config.json").get("vocab_size")
         return replace(super().shape(model), terms=terms if isinstance(terms, int) else VOCABULARY)
 
@@ -100,7 +100,7 @@ class Splade(FolderFamily):
         """The model in evaluation mode.
 
         Raises:
-            ModelError: it cannot do what its spec says.
+            ModelError: it does not support what its spec sets.
         """
         from hardneg.encoders.encoder import Encoder
         from hardneg.encoders.families.sparse.modules import load_module, terms_of

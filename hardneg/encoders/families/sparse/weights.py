@@ -1,4 +1,4 @@
-"""Weights of terms: what a text becomes, how two are scored, and how they are stored."""
+"""Weights of terms: the encoding of a text, its scores and its storage."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 class TermWeights:
     """Texts as float32 [n, V] on the device, none below 0, and as lists of terms and weights on the host.
 
-    terms: what each of the V terms is. most: how many weights of a text are kept where it is encoded, the largest;
-    None keeps all. A text that learns keeps all of them, as in sentence-transformers.
+    terms: the words of the V terms. most: the number of largest weights of an encoded text that are kept; None keeps
+    all. Training keeps all of them, as in sentence-transformers.
     """
 
     form: ClassVar[Form] = "weights"
@@ -47,7 +47,7 @@ class TermWeights:
         return forward(parts, features, device, side)["sentence_embedding"]
 
     def gathered(self, batches: Batches, count: int, dimension: int) -> SparseRows:
-        """The texts in order; of each batch no more than the weights that are not 0 are held."""
+        """The texts in order; of each batch the weights that are not 0 alone are in memory."""
         parts = [(rows, self.collect(tensor)) for rows, tensor in batches]
         if not parts:
             return SparseRows(np.zeros(count + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), dimension)
@@ -92,7 +92,7 @@ class TermWeights:
         return corpus
 
     def writer(self, folder: Path, rows: StoredRows, dimension: int, number: int) -> SparseWriter:
-        """A writer of the lists, and of what the terms are."""
+        """A writer of the lists and the words of the terms."""
         writer = SparseWriter(folder, dimension, len(rows), number)
         if not (folder / TERMS).exists():
             writer.write_terms(self.terms)

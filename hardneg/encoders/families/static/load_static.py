@@ -1,4 +1,4 @@
-"""Opens static models: those that a folder holds, and those that are made of a transformer's token table."""
+"""Opens static models of a folder, and builds them from a transformer's token table."""
 
 from typing import TYPE_CHECKING
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 
 def open_static(model: "ResolvedModel", files: TableFiles, device: str | None) -> StaticEncoder:
-    """The static model that a folder holds, with what comes behind its table, as its spec says.
+    """The static model of a folder, with the modules after its table, by its spec.
 
     Raises:
-        ModelError: the files are not those of one whole model, or it cannot do what the spec says.
+        ModelError: the files are not those of one whole model, or it does not support what the spec sets.
     """
     from sentence_transformers import SentenceTransformer
     from tokenizers import Tokenizer
 
     spec, contract = model.full, model.contract
     for folder in {path.parent for path in files.weights}:
-        load_options(folder)  # refuses weights that are more than tensors
+        load_options(folder)  # refuses anything but tensors
     if files.modules:
         whole = SentenceTransformer(str(files.folder), device="cpu", trust_remote_code=False, local_files_only=True)
         modules = list(whole.float().children())
@@ -42,7 +42,7 @@ def open_static(model: "ResolvedModel", files: TableFiles, device: str | None) -
 
 
 def make_static(model: "ResolvedModel", options: "Static", device: str | None) -> StaticEncoder:
-    """A static model made of the token table of a transformer.
+    """Builds a static model from the token table of a transformer.
 
     Raises:
         ModelError: its weights have no token table, or the folder cannot be opened.

@@ -20,31 +20,31 @@ if TYPE_CHECKING:
 
 
 class StaticEncoder(Encoder):
-    """A `StaticEmbedding` of sentence-transformers, one for both kinds of texts or one each."""
+    """A `StaticEmbedding` of sentence-transformers, one for both sides or one each."""
 
     def parts(self, side: Side) -> list[Any]:
-        """As of any encoder; the table takes padded texts."""
+        """The modules of a side, with a table for padded texts."""
         table, *rest = super().parts(side)
         return [Bag(table.embedding), *rest]
 
     def tokenise(self, texts: Sequence[str], side: Side) -> Tokens:
-        """The texts behind their kind's prompt, cut to that kind's length; an empty text has no token."""
+        """The token ids of the texts with their side's prompt, truncated to its length; an empty text has no token."""
         prompt = self.spec.prompt(side)
         prompted = [prompt + text for text in texts] if prompt else list(texts)
         return tokenise(route(self.module, side)[0].tokenizer, prompted, self.spec.length(side))
 
     def token_source(self) -> TokenSource:
-        """As of any encoder, with nothing around a text."""
+        """What the ids of documents depend on, without special tokens."""
         tokenizer = route(self.module, "document")[0].tokenizer
         prompt, length = self.spec.prompt("document"), self.spec.length("document")
         plain = own_backend(tokenizer, tokenizer)
         return plain.source(prompt=prompt, length=length, left=_keeps_the_end(tokenizer), framed=False)
 
     def segment(self, texts: Sequence[str], cut: Segments) -> SegmentTokens:
-        """The documents behind their prompt, cut into segments of any length.
+        """The documents with their prompt, cut into segments of any length.
 
         Raises:
-            ModelError: a segment is too short for any text behind the prompt.
+            ModelError: a segment is too short for any text after the prompt.
         """
         tokenizer = _plain(route(self.module, "document")[0].tokenizer)
         return tokenise_segments(tokenizer, texts, cut, self.spec.prompt("document"))
@@ -66,9 +66,9 @@ class Bag(nn.Module):
 
 
 def tokenise(tokenizer: "Tokenizer", texts: Sequence[str], length: int) -> Tokens:
-    """`texts` by a tokenizer of the tokenizers library, without special tokens.
+    """Tokenises texts by a tokenizer of the tokenizers library, without special tokens.
 
-    Of each text `length` tokens are kept, on the side that the tokenizer's own truncation keeps.
+    Of each text `length` tokens are kept, at the end that the tokenizer's own truncation keeps.
     """
     left = _keeps_the_end(tokenizer)
     ids, offsets = cut(own_backend(tokenizer, tokenizer).ids(texts, WHOLE if left else length), length, left)
@@ -80,7 +80,7 @@ def _keeps_the_end(tokenizer: "Tokenizer") -> bool:
 
 
 def _plain(tokenizer: "Tokenizer") -> Any:
-    """The tokenizer in the class of transformers, with nothing put around a text."""
+    """The tokenizer in the class of transformers, without special tokens."""
     from tokenizers import Tokenizer
     from tokenizers.processors import TemplateProcessing
     from transformers import PreTrainedTokenizerFast
@@ -92,7 +92,7 @@ def _plain(tokenizer: "Tokenizer") -> Any:
 
 
 def bound(tokenizer: "Tokenizer", lengths: Sequence[int]) -> None:
-    """Has a tokenizer keep no more tokens of a text than any kind reads, on the side that it has kept before."""
+    """Makes a tokenizer truncate texts to the longest length of any side, at the same end as before."""
     truncation = tokenizer.truncation
     direction = truncation["direction"] if truncation else "right"
     if max(lengths) < UNBOUNDED:
@@ -102,7 +102,7 @@ def bound(tokenizer: "Tokenizer", lengths: Sequence[int]) -> None:
 
 
 def table_module(tokenizer: "Tokenizer", table: Tensor) -> nn.Module:
-    """A `StaticEmbedding` of float32 weights that learn."""
+    """A `StaticEmbedding` of trainable float32 weights."""
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
     module: nn.Module = StaticEmbedding(tokenizer, embedding_weights=table.to(torch.float32))

@@ -61,20 +61,20 @@ class Static(FolderFamily):
         return table_files(folder) is not None
 
     def contract(self, folder: Path) -> Contract:
-        """What the folder says. Raises ModelError where it has no whole model."""
+        """The contract of the folder. Raises ModelError where it has no whole model."""
         files = table_files(folder)
         return derived_contract(self.dimensions) if files is None else static_contract(files)
 
     def opens_alone(self, folder: Path, others: Set[str]) -> bool:
-        """A table of sentence-transformers' own form, whose library has no length to be set for it."""
+        """Whether the table has the format of sentence-transformers and its spec sets no length."""
         files = table_files(folder)
         return files is not None and files.modules and "query_length" not in others
 
     def full(self, model: "ResolvedModel") -> FullSpec:
-        """The spec with what the model's folder says.
+        """The spec, filled in from the model's folder.
 
         Raises:
-            ModelError: the folder is of another family or no whole model, or the spec asks for what a table has not.
+            ModelError: the folder is of another family or no whole model, or the spec sets fields of a transformer.
         """
         self.check_class(model.path)
         spec = model.spec
@@ -84,7 +84,7 @@ class Static(FolderFamily):
         return filled(spec, model.contract)
 
     def content_digest(self, model: "ResolvedModel") -> str:
-        """By the files' content and the options; the same whether the folder or the spec says that it is static."""
+        """The digest of the files' content and the options, whether folder or spec declares the family."""
         files, full = table_files(model.path), replace(model.full, encoder=None)
         if files is None:
             return digest_of(["static", self.version, asdict(self), model_content(model.location)], full)
@@ -94,7 +94,7 @@ class Static(FolderFamily):
         return digest_of(["static", files.normalised, read], full)
 
     def look_up(self, model: "ResolvedModel") -> Lookup:
-        """The files' bytes."""
+        """The size of the files."""
         files = None if model.folder is None else table_files(model.folder)
         if files is None:
             return model.location.look_up()
@@ -102,7 +102,7 @@ class Static(FolderFamily):
         return Lookup(there=sum(path.stat().st_size for path in (*files.weights, files.tokenizer)))
 
     def shape(self, model: "ResolvedModel") -> Shape:
-        """By the table: no layers."""
+        """The shape of the table, without layers."""
         files = None if model.folder is None else table_files(model.folder)
         rows, dimension = (files and table_shape(files)) or (_ROWS, self.dimensions or Shape().hidden)
         return Shape(dimension, 0, 4 * rows * dimension)
@@ -113,7 +113,7 @@ class Static(FolderFamily):
         """The model in evaluation mode, always in float32.
 
         Raises:
-            ModelError: it cannot do what its spec says.
+            ModelError: it does not support what its spec sets.
         """
         from hardneg.encoders.families.static.load_static import make_static, open_static
 

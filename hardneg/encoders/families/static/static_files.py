@@ -1,4 +1,4 @@
-"""The files that hold a table of token vectors, in the layouts that are known, and what they say of its use."""
+"""The files of a table of token vectors, in the known layouts, and its contract."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +17,10 @@ _ROWS = ("embedding.weight", "embeddings")  # sentence-transformers' name, and m
 
 @dataclass(frozen=True)
 class TableFiles:
-    """Where a static model's table lies.
+    """The files of a static model.
 
-    folder: of the model. weights: its files. tokenizer: a file of the tokenizers library.
-    modules: whether `modules.json` tells what comes behind. normalised: where it does not, whether vectors end with
-    norm 1.
+    folder: of the model. weights: files of the table. tokenizer: a file of the tokenizers library.
+    modules: whether `modules.json` lists further modules. normalised: without it, whether vectors have norm 1.
     """
 
     folder: Path
@@ -34,7 +33,7 @@ class TableFiles:
 def table_files(folder: Path) -> TableFiles | None:
     """The files of a static model; None where the folder holds a model of another family.
 
-    Known are folders of sentence-transformers, those of model2vec, and the package wordllama.
+    Known are folders of sentence-transformers and of model2vec, and the package wordllama.
     """
     if (folder / "modules.json").is_file():
         tables = [path for path, class_name in module_folders(folder).items() if class_name == CLASS]
@@ -61,14 +60,14 @@ def check_table(files: TableFiles) -> None:
 
 
 def table_shape(files: TableFiles) -> tuple[int, int] | None:
-    """Rows and dimensions of the table; None where the files are not safetensors, which tell without being opened."""
+    """Rows and dimensions of the table; None where the files are not safetensors, whose headers have them."""
     shapes = read_shapes(files.weights[0].parent) if files.weights else {}
     sizes = [shapes[name] for name in _ROWS if name in shapes]
     return (sizes[0][0], sizes[0][1]) if sizes and len(sizes[0]) == 2 else None
 
 
 def _own_length(files: TableFiles) -> int:
-    """How many tokens of a text the tokenizer keeps; `UNBOUNDED` where it keeps all."""
+    """The number of tokens of a text that the tokenizer keeps; `UNBOUNDED` for all."""
     truncation = mapping(files.tokenizer).get("truncation")
     length = truncation.get("max_length") if isinstance(truncation, dict) else UNBOUNDED
     if isinstance(length, bool) or not isinstance(length, int) or length < 1:
@@ -80,7 +79,7 @@ _COMMON: dict[str, Any] = {"pooling": "mean", "dtype": "float32", "chat": False,
 
 
 def static_contract(files: TableFiles) -> Contract:
-    """What the files of a static model say: all of a text is read, unless the tokenizer cuts it.
+    """The contract of a static model: all of a text is read, unless the tokenizer truncates it.
 
     Source: `SentenceTransformer` and `StaticEmbedding`, version 6.
 
@@ -107,7 +106,7 @@ def static_contract(files: TableFiles) -> Contract:
 
 
 def derived_contract(dimension: int | None) -> Contract:
-    """That of a model made of a transformer: compared by cosine, without prompts, all of a text is read."""
+    """The contract of a model built from a transformer: cosine, no prompts, all of a text is read."""
     own: dict[str, Any] = {
         "query_prompt": "",
         "document_prompt": "",

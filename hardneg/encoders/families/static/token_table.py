@@ -1,4 +1,4 @@
-"""Tables of token vectors: read from a static model's files, or made of a transformer."""
+"""Tables of token vectors: read from a static model's files, or computed from a transformer."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,7 +33,7 @@ def read_table(files: TableFiles) -> Tensor:
 
 
 def _named(path: Path) -> Iterator[tuple[str, Tensor]]:
-    """The tensors of a file by name, each read when it is its turn."""
+    """Yields the tensors of a file by name, one at a time."""
     if path.suffix == ".safetensors":
         from safetensors import safe_open
 
@@ -86,6 +86,6 @@ def sif_weights(rows: int, coefficient: float) -> Tensor:
 
 
 def table_of(vectors: Tensor, dimensions: int | None, sif: float | None) -> Tensor:
-    """A table in fewer dimensions and weighted, as far as asked for; of few dimensions all are kept."""
+    """A table with fewer dimensions and weights, as requested; of few dimensions all are kept."""
     table = vectors if dimensions is None else principal(vectors, min(dimensions, vectors.shape[1]))
     return table if sif is None else table * sif_weights(len(table), sif)[:, None]

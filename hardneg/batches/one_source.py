@@ -49,7 +49,7 @@ class OneSource:
         if without := [name for name, mark, _ in parts if not mark]:
             raise UsageError(
                 f"one-source: {len(without)} of {len(parts)} query ids have no {self.separator!r}, such as "
-                f"{without[0]!r}: give the separator behind the source's name, or a file of sources in batches_sources"
+                f"{without[0]!r}: give the separator after the source's name, or a file of sources in batches_sources"
             )
         return np.unique([name for name, _, _ in parts], return_inverse=True)[1].astype(np.int64)
 

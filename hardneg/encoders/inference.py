@@ -190,7 +190,7 @@ def _encoded(inference: Inference, tokens: Tokens, begun: BegunBlock, advance: C
 def _check(inference: Inference, start: int, encoded: Encoded, cut: bool) -> None:
     broken = first_broken(encoded)
     if broken is not None:
-        position = f"{start} or one behind it" if cut else str(start + broken)
+        position = f"{start} or a later one" if cut else str(start + broken)
         raise ModelError(
             f"model {inference.encoder.spec.name!r}: the vector of {inference.side} text {position} (counted from 0) "
             "is not finite: check the model's weights, or encode with precision fp32"

@@ -42,7 +42,7 @@ class LambdaLoss:
     def __post_init__(self) -> None:
         if self.cut is None or self.cut < 1:
             problem = "is missing" if self.cut is None else f"must be 1 or above, not {self.cut}"
-            raise PluginError(f"lambda: cut {problem}: say how many ranks the metric looks at, such as cut: 200")
+            raise PluginError(f"lambda: cut {problem}: give the number of ranks that count, such as cut: 200")
         check_temperature("lambda", self.temperature)
 
     def __call__(self, batch: ScoreBatch) -> Tensor:

@@ -99,7 +99,7 @@ class PairNetwork:
         if getattr(module[0], "tokenizer", None) is None or module[0].transformer_task not in _TASKS:
             raise ModelError(
                 "a reranker that is trained or batched must be a transformer that classifies sequences, "
-                "or one that gives vectors, with a head behind it"
+                "or one that gives vectors, with a head after it"
             )
         if module.num_labels not in (1, 2):
             raise ModelError(f"the reranker has {module.num_labels} outputs: one or two are needed")

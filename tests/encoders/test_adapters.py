@@ -294,5 +294,5 @@ def test_both_encoders_of_twins_have_an_adapter(base: Path, tmp_path: Path) -> N
     opened = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
     assert closeness(encoder.encode(TEXTS, "query"), opened.encode_query(TEXTS)) > 0.99999
     assert closeness(encoder.encode(TEXTS, "document"), opened.encode_document(TEXTS)) > 0.99999
-    with pytest.raises(ModelError, match="say save: merged"):
+    with pytest.raises(ModelError, match="set save: merged"):
         Encoder.load(replace(spec, adapter=AdapterSpec(save="apart")), "cpu")

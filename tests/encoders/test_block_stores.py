@@ -82,7 +82,7 @@ def test_a_shard_goes_to_its_place_with_its_last_block(models, corpus, tmp_path)
     assert [path.name for path in (tmp_path / "here").glob("shard-*") if path.is_dir()] == ["shard-00002"]
     assert shards_of(models["static"], corpus, tmp_path / "here", 7, far).finished() == {2, 3, 4}
     put(store, [5])
-    with pytest.raises(PartDone, match=r"2 of 4 shards are at .*; 0, 3 are still to be made"):
+    with pytest.raises(PartDone, match=r"2 of 4 shards are at .*; 0, 3 are still missing"):
         store.close()
     rest = shards_of(models["static"], corpus, tmp_path / "there", sharding=Sharding(4, url=far.url, of="x"))
     assert rest.finished() == {2, 3, 4, 5}

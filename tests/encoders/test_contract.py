@@ -235,8 +235,8 @@ def test_distances_are_refused_unless_a_recipe_says_otherwise(tmp_path: Path, na
 def test_a_dot_of_vectors_that_are_normalised_and_then_cut_is_refused(tmp_path: Path):
     folder = tiny_encoder(tmp_path / "model")
     write(folder, "config_sentence_transformers.json", similarity_fn_name="dot", truncate_dim=12)
-    assert any("cannot be had: set similarity" in line for line in read_contract(folder).odd)
-    with pytest.raises(ModelError, match="normalised first and cut then cannot be had: say similarity: cosine"):
+    assert any("is not supported: set similarity" in line for line in read_contract(folder).odd)
+    with pytest.raises(ModelError, match="normalised and then truncated is not supported: set similarity: cosine"):
         _ = resolve(ModelSpec(str(folder))).digest
     assert Encoder.load(ModelSpec(str(folder), similarity="cosine"), "cpu").spec.truncate_dim == 12
     write(folder, "config_sentence_transformers.json", truncate_dim=HIDDEN)
@@ -269,7 +269,7 @@ def test_what_is_odd_is_told(tmp_path: Path):
     write(folder, "sentence_bert_config.json", max_seq_length=1000)
     odd = read_contract(folder).odd
     assert any("prompt 'passage' is not used for documents" in line for line in odd)
-    assert any("says 1000 tokens and has positions for 512" in line for line in odd)
+    assert any("declares 1000 tokens and has positions for 512" in line for line in odd)
     assert read_contract(folder).document_length == 512
 
 
@@ -279,7 +279,7 @@ def test_what_is_odd_is_told(tmp_path: Path):
         ("config_sentence_transformers.json", {"prompts": ["query: "]}, "prompts must be texts by name"),
         ("config_sentence_transformers.json", {"model_type": "SparseEncoder"}, "only SpladePooling is known"),
         ("sentence_bert_config.json", {"max_seq_length": "256"}, "must be a number of tokens"),
-        ("sentence_bert_config.json", {"processing_kwargs": {"text": {"add_special_tokens": False}}}, "not known here"),
+        ("sentence_bert_config.json", {"processing_kwargs": {"text": {"add_special_tokens": False}}}, "not supported"),
     ],
 )
 def test_files_that_no_such_model_has(tmp_path: Path, file: str, values: dict[str, object], said: str):

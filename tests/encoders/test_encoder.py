@@ -194,7 +194,7 @@ def test_weights_that_are_no_weights_are_refused(tmp_path: Path):
         ("modules.json", "{", "not readable as JSON"),
         ("modules.json", '{"a": 1}', "not a list of modules"),
         ("model.safetensors", "broken", "cannot be opened"),
-        ("adapter_config.json", "{}", "of type None, which is not known"),
+        ("adapter_config.json", "{}", "of type None, which is not supported"),
         ("config_sentence_transformers.json", '{"truncate_dim": "8"}', "no number of dimensions"),
     ],
 )

@@ -82,7 +82,7 @@ def test_segments_of_a_document_stay_in_one_shard(models, corpus, tmp_path):
 def test_machines_without_a_common_disk_make_shards_of_one_index(models, corpus, tmp_path):
     encoder, url = models["static"], f"file://{tmp_path}/far"
     for number, taken in enumerate((slice(2, None), slice(0, 1))):
-        with pytest.raises(PartDone, match=r"of 4 shards are at file://.*; .* still to be made"):
+        with pytest.raises(PartDone, match=r"of 4 shards are at file://.*; .* still missing"):
             encode(encoder, corpus, tmp_path / f"machine{number}", Sharding(4, url=url, taken=taken, of="x"))
         assert not (tmp_path / f"machine{number}" / SHARDS).exists()
         assert not list((tmp_path / f"machine{number}").glob("shard-*"))

@@ -167,7 +167,7 @@ BROKEN = [
     ("model2vec", "model.safetensors", without, "no weights there"),
     ("model2vec", "tokenizer.json", without, "no tokenizer.json there"),
     ("model2vec", "config.json", content("0"), "not names and values"),
-    ("sparse", CONFIG, value(model_type=...), "modules are those of a sparse encoder: say encoder: sparse"),
+    ("sparse", CONFIG, value(model_type=...), "modules are those of a sparse encoder: set encoder: sparse"),
     ("sparse", CONFIG, value(model_type="CrossEncoder"), "a CrossEncoder, not a dense encoder"),
     ("sparse", OPTIONS, value(transformer_task=...), "without its head of masked words"),
     ("sparse", "config.json", value(hidden_size=None), "cannot be opened"),

@@ -120,7 +120,7 @@ def test_a_head_may_be_modules_behind_the_transformer(tiny_model):
     np.testing.assert_allclose(half, expected, atol=0.02)
     assert scorer.network.module[2].linear.weight.dtype == torch.float32 and len(set(half)) == len(set(exact))
     transformer.transformer_task = "text-generation"
-    with pytest.raises(ModelError, match="with a head behind it"):
+    with pytest.raises(ModelError, match="with a head after it"):
         PairNetwork(network)
 
 

@@ -140,7 +140,7 @@ class ShardWork:
         wanted = {"of": self.sharding.of, "first": own.start, "rows": len(own)}
         if closed and any(closed.said.get(name) != value for name, value in wanted.items()):
             problem = "is a shard of another corpus, model or cut"
-            raise ArtifactError(f"{closed.location}: {problem}: name another place, or remove it")
+            raise ArtifactError(f"{closed.location}: {problem}: name another folder or URL, or remove it")
         if closed:
             closed.check_sizes()
         return closed
@@ -166,7 +166,7 @@ class ShardWork:
         if missing:
             finished = f"{len(shards) - len(missing)} of {counted(len(shards), 'shard')} are at {self.sharding.url}"
             first = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
-            raise PartDone(f"{finished}; {first} are still to be made: take them, here or on another machine")
+            raise PartDone(f"{finished}; {first} are still missing: take them, here or on another machine")
         close_folder(self.folder, [shard for shard in shards if shard is not None])
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hardneg.costs.rates import network_operations
-from hardneg.encoders.families.adapters.adapter_base import network_folder
-from hardneg.encoders.open.model_files import read_json, weight_files
+from hardneg.encoders.families.adapters.adapter_base import network_config, network_folder
+from hardneg.encoders.open.model_files import json_object, weight_files
 from hardneg.records.errors import HardnegError, ModelError
 
 USUAL = 512
@@ -25,7 +25,7 @@ def transformer_options(folder: Path) -> Mapping[str, Any]:
     """The options of a transformer that sentence-transformers saved; empty where there are none."""
     for name in _OPTIONS:
         path = folder / f"sentence_{name}_config.json"
-        if path.is_file() and (content := mapping(path)):
+        if path.is_file() and (content := json_object(path)):
             return content
     return {}
 
@@ -37,34 +37,27 @@ def own_length(folder: Path, side: str, trained: bool) -> tuple[int, str]:
 
     Source: `Transformer` of sentence-transformers 6, `__init__` and `preprocess`.
     """
-    said, config = _said(folder, side) if trained else None, mapping(network_folder(folder) / "config.json")
+    said, config = _said(folder, side) if trained else None, network_config(folder)
     positions, padding = config.get("max_position_embeddings"), config.get("pad_token_id", 1)
     shifted = str(config.get("model_type")) in _AFTER_PADDING and isinstance(padding, int)
     offset = int(padding) + 1 if shifted else 0
     bound = positions - offset if isinstance(positions, int) and positions > 0 else UNBOUNDED
     length = said
     if length is None:
-        most = mapping(folder / "tokenizer_config.json").get("model_max_length")
+        most = json_object(folder / "tokenizer_config.json").get("model_max_length")
         length = min(UNBOUNDED if most is None else _number(most, folder, "model_max_length"), bound + offset)
     if length >= UNBOUNDED:
-        return USUAL, f"no bound of a text's length is told: {USUAL} tokens are read"
+        return USUAL, f"no maximum length is declared: {USUAL} tokens are read"
     if not trained and min(length, bound) > USUAL:
         return USUAL, f"could read {min(length, bound)} tokens: {USUAL} are read unless a length is given"
-    remark = f"says {length} tokens and has positions for {bound}: those are read" if said and length > bound else ""
-    return min(length, bound), remark
+    if said and length > bound:
+        return bound, f"declares {length} tokens and has positions for {bound}: those are read"
+    return min(length, bound), ""
 
 
 def tokens_read(length: int) -> str:
     """The number of tokens read of a text, in words."""
     return "all" if length >= UNBOUNDED else str(length)
-
-
-def mapping(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; empty where there is no such file."""
-    content = read_json(path) if path.is_file() else {}
-    if not isinstance(content, dict):
-        raise ModelError(f"{path}: not names and values in JSON: copy the model again")
-    return content
 
 
 def _said(folder: Path, side: str) -> int | None:
@@ -147,7 +140,7 @@ def model_shape(name: str, folder: Path | None) -> Shape:
         return unseen
     try:
         folder = network_folder(folder)
-        config = mapping(folder / "config.json")
+        config = json_object(folder / "config.json")
         weights = sum(path.stat().st_size for path in weight_files(folder))
     except (OSError, HardnegError):
         return unseen

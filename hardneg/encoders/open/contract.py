@@ -5,10 +5,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from hardneg.encoders.families.adapters.adapter_base import network_folder
+from hardneg.encoders.families.adapters.adapter_base import network_config
 from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
-from hardneg.encoders.open.configuration import mapping, own_length, transformer_options
-from hardneg.encoders.open.model_files import check_files, module_folders, read_json, sides
+from hardneg.encoders.open.configuration import own_length, transformer_options
+from hardneg.encoders.open.model_files import check_files, json_object, module_folders, read_json, sides
 from hardneg.encoders.open.prompts import whole_prompts
 from hardneg.encoders.spec import SIDES, FullSpec, ModelSpec
 from hardneg.records.errors import ModelError
@@ -20,7 +20,7 @@ OWN = ("similarity", "query_prompt", "document_prompt", "query_length", "documen
 CONFIG = "config_sentence_transformers.json"
 _SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 _UNSAID = {"SparseEncoder": "dot"}
-_CUT = "similarity dot of vectors that are normalised first and cut then cannot be had"
+_CUT = "similarity dot of vectors that are normalised and then truncated is not supported"
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def read_contract(folder: Path) -> Contract:
 
 
 def _contract(folder: Path) -> Contract:
-    config, trained = mapping(folder / CONFIG), (folder / "modules.json").exists()
+    config, trained = json_object(folder / CONFIG), (folder / "modules.json").exists()
     config = config if trained else {}
     classes, folders = list(module_folders(folder).values()), sides(folder)
     lengths = {side: own_length(folders[side][0], side, trained) for side in SIDES}
@@ -83,7 +83,7 @@ def _contract(folder: Path) -> Contract:
     }
     checked = () if (folder / SPEC_FILE).is_file() else lengths.items()
     remarks = [f"{side}_length: {remark}" for side, (_, remark) in checked if remark]
-    own = mapping(network_folder(folders["document"][0]) / "config.json")
+    own = network_config(folders["document"][0])
     return Contract(
         **values,
         prompts=prompts,
@@ -100,7 +100,7 @@ def _contract(folder: Path) -> Contract:
 
 def saved_class(folder: Path) -> str:
     """The class of sentence-transformers that saved a folder; `SentenceTransformer` where it is not declared."""
-    config = mapping(folder / CONFIG) if (folder / "modules.json").exists() else {}
+    config = json_object(folder / CONFIG) if (folder / "modules.json").exists() else {}
     return str(config.get("model_type", "SentenceTransformer"))
 
 
@@ -114,11 +114,11 @@ def filled(spec: ModelSpec, contract: Contract, adapter: AdapterSpec | None = No
     if values["truncate_dim"] is None and spec.projection is None:
         values["truncate_dim"] = contract.truncate_dim
     if contract.normalised and contract.similarity == "dot" and spec.similarity is None:
-        raise ModelError(f"model {spec.name!r}: {_CUT}: say similarity: cosine, or use another model")
+        raise ModelError(f"model {spec.name!r}: {_CUT}: set similarity: cosine, or use another model")
     if values["similarity"] not in ("cosine", "dot"):
         raise ModelError(
             f"model {spec.name!r} is compared by {values['similarity']} distance, which an index of inner products "
-            "cannot give: use another model, or say similarity: cosine or dot"
+            "cannot give: use another model, or set similarity: cosine or dot"
         )
     return FullSpec(**values)
 
@@ -149,10 +149,10 @@ class _Head:
     @classmethod
     def of(cls, folders: list[Path], folder: Path) -> "_Head":
         names = module_folders(folder)
-        network = mapping(network_folder(folders[0]) / "config.json")
+        network = network_config(folders[0])
         pooling, dimension = "", _count(network.get("hidden_size"), folders[0])
         for path in folders[1:]:
-            content = mapping(path / "config.json")
+            content = json_object(path / "config.json")
             if names[path] == "Pooling":
                 modes = _modes(content)
                 size = _count(content.get("embedding_dimension", content.get("word_embedding_dimension")), path)
@@ -229,7 +229,7 @@ def _oddities(config: Mapping[str, Any], prompts: Mapping[str, str], classes: li
 
 def _odd_similarity(said: str, head: _Head, cut: bool) -> list[str]:
     if said not in ("cosine", "dot"):
-        return [f"similarity {said} cannot be had from an index of inner products: set similarity"]
+        return [f"similarity {said} is not available from an index of inner products: set similarity"]
     if said == "dot" and head.normalised and cut:
         return [f"{_CUT}: set similarity"]
     if said == "dot" and head.normalised:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, ClassVar
 from hardneg.encoders.families.adapters.adapter_base import adapter_of
 from hardneg.encoders.families.adapters.adapter_source import look_up_adapter
 from hardneg.encoders.families.static.static_files import table_files
-from hardneg.encoders.open.configuration import Shape, mapping, model_shape
+from hardneg.encoders.open.configuration import Shape, model_shape
 from hardneg.encoders.open.contract import CONFIG, Contract, filled, read_contract, saved_class
 from hardneg.encoders.open.model_digest import digest_of, model_content
+from hardneg.encoders.open.model_files import json_object
 from hardneg.encoders.spec import FullSpec
 from hardneg.records.errors import ModelError
 from hardneg.records.types import Lookup
@@ -35,8 +36,8 @@ class FolderFamily:
     @classmethod
     def claims(cls, folder: Path) -> bool:
         """Whether a folder declares this family, by the class that saved it or by its architecture."""
-        names = mapping(folder / "config.json").get("architectures") or ()
-        return any(name in cls.own for name in (mapping(folder / CONFIG).get("model_type"), *names))
+        names = json_object(folder / "config.json").get("architectures") or ()
+        return any(name in cls.own for name in (json_object(folder / CONFIG).get("model_type"), *names))
 
     def check_class(self, folder: Path) -> None:
         """Refuses a folder that was saved by a class of another family."""

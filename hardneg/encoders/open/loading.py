@@ -263,4 +263,4 @@ def _dimension(modules: list[nn.Module]) -> int:
     for module in reversed(modules):
         if callable(size := getattr(module, "get_embedding_dimension", None)):
             return int(size())
-    raise ModelError("the model does not tell the dimension of its vectors: set pooling to cls, mean or lasttoken")
+    raise ModelError("the model does not declare the dimension of its vectors: set pooling to cls, mean or lasttoken")

@@ -7,11 +7,11 @@ from typing import Any
 from hardneg.encoders.families.adapters.adapter_base import network_folder
 from hardneg.encoders.families.adapters.adapter_files import adapter_content
 from hardneg.encoders.families.adapters.adapter_source import adapter_identity
-from hardneg.encoders.open.configuration import mapping
 from hardneg.encoders.open.model_files import (
     TRANSFORMERS,
     check_activations,
     check_files,
+    json_object,
     module_folders,
     read_json,
     routes,
@@ -122,6 +122,6 @@ def file_identity(path: Path) -> Any:
 
 def _sides(content: dict[str, Any], path: Path) -> dict[str, str]:
     """What a tokenizer keeps of its last call: the left side, where its configuration declares none."""
-    said = mapping(path.with_name("tokenizer_config.json"))
+    said = json_object(path.with_name("tokenizer_config.json"))
     last = {name: content.get(name) for name in ("truncation", "padding") if f"{name}_side" not in said}
     return {name: "Left" for name, call in last.items() if isinstance(call, dict) and call.get("direction") == "Left"}

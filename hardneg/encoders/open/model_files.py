@@ -112,6 +112,14 @@ def read_json(path: Path) -> Any:
         raise ModelError(f"{path}: not readable as JSON ({error}): copy the model again") from error
 
 
+def json_object(path: Path) -> dict[str, Any]:
+    """The object in a JSON file of a model; empty where there is no such file."""
+    content = read_json(path) if path.is_file() else {}
+    if not isinstance(content, dict):
+        raise ModelError(f"{path}: not names and values in JSON: copy the model again")
+    return content
+
+
 SAFE = "*.safetensors"
 PICKLED = "pytorch_model.bin"
 INDEX = "pytorch_model.bin.index.json"

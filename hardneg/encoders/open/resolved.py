@@ -96,7 +96,7 @@ class ResolvedModel:
             ModelError: its files are not on this machine, incomplete or not readable; or its family has no files.
         """
         if not isinstance(self.family, FolderFamily):
-            raise ModelError(f"model {self.spec.name!r}: its family has no files that say how it is used")
+            raise ModelError(f"model {self.spec.name!r}: its family has no files that declare how it is used")
         return self.family.contract(self.path)
 
     @cached_property
@@ -177,7 +177,7 @@ def _claiming(folder: Path | None) -> EncoderFamily:
         try:
             family = load_plugin("encoders", name)
         except PluginError as error:
-            _LOG.warning("%s; it is not asked whose a model's folder is", error)
+            _LOG.warning("%s; it claims no model's folder", error)
         else:
             families |= {name: family} if hasattr(family, "claims") else {}
     for name in sorted(families, key=lambda name: -getattr(families[name], "special", 1)):

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hardneg.encoders.open.configuration import mapping
-from hardneg.encoders.open.model_files import SAFE, load_options
+from hardneg.encoders.open.model_files import SAFE, json_object, load_options
 from hardneg.encoders.spec import SIDES, FullSpec
 from hardneg.records.errors import ModelError
 
@@ -28,9 +27,9 @@ def check_headers(folder: Path) -> None:
     Files without a plain answer, such as those of several towers or other formats, are checked when they are opened.
     """
     shapes = read_shapes(folder)
-    _check_layers(folder, shapes, mapping(folder / "config.json").get("num_hidden_layers"))
+    _check_layers(folder, shapes, json_object(folder / "config.json").get("num_hidden_layers"))
     rows = {shape[0] for name, shape in shapes.items() if _EMBEDDINGS.search(name) and len(shape) == 2}
-    highest = _highest_id(mapping(folder / "tokenizer.json"))
+    highest = _highest_id(json_object(folder / "tokenizer.json"))
     if len(rows) == 1 and highest is not None:
         check_ids(highest, min(rows), f"{folder}")
 
@@ -101,16 +100,16 @@ def check_encoder(encoder: Any, spec: FullSpec) -> None:
         if modality in modalities
     ]
     if "text" not in modalities or any(output != outputs[0] for output in outputs):
-        raise ModelError(f"model {spec.name!r} is not made for plain text: use another model")
+        raise ModelError(f"model {spec.name!r} does not read plain text: use another model")
     parts = {part: values for part, values in encoder.processing_kwargs.items() if part != "chat_template"}
     options = [f"{part}.{name}" for part, values in parts.items() for name in values]
     if unknown := [name for name in options if name != "text.max_length"]:
-        problem = f"has processing_kwargs {', '.join(unknown)}, which are not known here"
+        problem = f"has processing_kwargs {', '.join(unknown)}, which are not supported"
         raise ModelError(f"model {spec.name!r}: {problem}: use another model")
     most = positions(encoder.model)
     for side in SIDES:
         if (length := spec.length(side)) < _LEAST:
-            raise ModelError(f"model {spec.name!r} says that it reads {length} token of a text: give {side}_length")
+            raise ModelError(f"model {spec.name!r} declares that it reads {length} token of a text: set {side}_length")
         if most is not None and length > most:
             raise ModelError(f"model {spec.name!r} reads at most {most} tokens: {side}_length is {length}, lower it")
 

@@ -157,7 +157,7 @@ def _has_weights(folder: Path) -> bool:
 def _packaged(name: str, revision: str | None) -> Location:
     known = PACKAGED.get(name.removeprefix(_PREFIX))
     if known is None:
-        return Location(name, problem=f"model {name!r}: no such packaged model: {_known()} can be had")
+        return Location(name, problem=f"model {name!r}: no such packaged model: available is {_known()}")
     package, folder, distribution = known
     spec = importlib.util.find_spec(package)
     for root in (spec.submodule_search_locations or ()) if spec else ():
@@ -190,7 +190,7 @@ def _commit(repository: str, revision: str | None) -> str:
         commit = HfApi().model_info(repository, revision=revision).sha
     except Exception as error:  # the hub's client lets errors of several libraries through
         raise ModelError(
-            f"model {repository!r}: neither a folder nor in the hub's cache, and the hub cannot be asked "
+            f"model {repository!r}: neither a folder nor in the hub's cache, and the hub cannot be reached "
             f"({first_line(error)}): check the name, go online, or give the full commit as revision"
         ) from error
     if commit is None:

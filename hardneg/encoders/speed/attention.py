@@ -36,7 +36,7 @@ def check_attention(attention: Attention, transformer: Any, packed: bool = False
     """
     if attention == "auto":
         return
-    named, instead = f"attention is {attention}", "leave it out, or say auto"
+    named, instead = f"attention is {attention}", "leave it out, or set auto"
     device, (module, package) = transformer.device, _PACKAGES.get(attention, ("torch", ""))
     if attention in _PACKAGES and device.type != "cuda":
         raise ModelError(f"{named}, which needs a GPU by CUDA; this is {device.type}: {instead}")
@@ -52,7 +52,7 @@ def check_attention(attention: Attention, transformer: Any, packed: bool = False
 
 
 def _check_unpadded(transformer: Any, packed: bool) -> None:
-    named, instead = "attention is unpadded", "leave it out, or say auto"
+    named, instead = "attention is unpadded", "leave it out, or set auto"
     if not packed:
         raise ModelError(
             f"{named}, and a {type(transformer).__name__} here does not take texts in one row, as encoders of one "

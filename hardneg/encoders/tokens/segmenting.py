@@ -97,7 +97,7 @@ def tokenise_segments(
     plain = _plain(tokenizer, texts, prompt, room + (cut.count - 1) * stride + 1)
     size = room - plain.prompts
     if (size < 1).any() or room < 1:
-        raise ModelError(f"segments of {cut.length} tokens have no room for text behind the prompt: make them longer")
+        raise ModelError(f"segments of {cut.length} tokens have no room for text after the prompt: make them longer")
     cuts = windows(np.diff(plain.offsets) - plain.prompts, size, np.minimum(stride, size), cut.count)
     columns, offsets = _columns(frame, plain, cuts)
     left = tokenizer.padding_side == "left"

@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from hardneg.encoders.families.adapters.adapter_files import CONFIG, adapter_config, check_adapter, settings_in
 from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
-from hardneg.encoders.open.model_files import module_folders
+from hardneg.encoders.open.model_files import json_object, module_folders
 from hardneg.encoders.open.source import Location, locate
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.errors import ModelError
@@ -23,9 +24,14 @@ def network_folder(folder: Path) -> Path:
     if base.folder is None or not (base.folder / "config.json").is_file():
         raise ModelError(
             f"model {folder}: only an adapter, and its base {base.name!r} is not on this machine: put it there, "
-            "or say where it is: name: BASE, adapter: " + str(folder)
+            "or name it: name: BASE, adapter: " + str(folder)
         )
     return base.folder
+
+
+def network_config(folder: Path) -> dict[str, Any]:
+    """The configuration of a transformer, or of its adapter's base. Raises ModelError where there is none here."""
+    return json_object(network_folder(folder) / "config.json")
 
 
 def with_base(spec: ModelSpec, location: Location, fetch: bool = False) -> tuple[ModelSpec, Location]:
@@ -69,12 +75,12 @@ def adapter_of(spec: ModelSpec, folder: Path) -> AdapterSpec | None:
 def _refuse_settings(spec: ModelSpec, folder: Path) -> None:
     said = spec.adapter
     if said is not None and said != AdapterSpec(save=said.save):
-        raise ModelError(f"model {spec.name!r}: {folder} has an adapter already: of adapter, say nothing but save")
+        raise ModelError(f"model {spec.name!r}: {folder} has an adapter already: set nothing of adapter but save")
 
 
 def _base(folder: Path, fetch: bool = False) -> Location:
     config = adapter_config(folder)
     name, revision = config.get("base_model_name_or_path"), config.get("revision")
     if not isinstance(name, str) or not name.strip() or not isinstance(revision, str | None):
-        raise ModelError(f"model {folder}: only an adapter that names no base: say name: BASE, adapter: {folder}")
+        raise ModelError(f"model {folder}: only an adapter that names no base: set name: BASE, adapter: {folder}")
     return locate(name, revision, fetch)

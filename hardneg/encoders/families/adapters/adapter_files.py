@@ -48,9 +48,9 @@ def check_adapter(folder: Path) -> None:
     config = adapter_config(folder)
     peft_type = config.get("peft_type")
     if peft_type not in _TYPES:
-        raise ModelError(f"adapter {folder}: of type {peft_type}, which is not known here: use LoRA, LoHa or LoKr")
+        raise ModelError(f"adapter {folder}: of type {peft_type}, which is not supported: use LoRA, LoHa or LoKr")
     if unknown := [name for name in _MORE if config.get(name)]:
-        raise ModelError(f"adapter {folder}: has {', '.join(unknown)}, which is not known here: use another one")
+        raise ModelError(f"adapter {folder}: has {', '.join(unknown)}, which is not supported: use another one")
     adapter_weights(folder)
 
 

@@ -90,7 +90,7 @@ def put_adapters(whole: "nn.Module", spec: FullSpec, location: Location, learns:
         return
     if adapter.save == "apart" and (spec.twins or has_twins(whole)):
         problem = "sentence-transformers opens no adapters of two encoders"
-        raise ModelError(f"model {spec.name!r}: adapter.save apart: {problem}: say save: merged")
+        raise ModelError(f"model {spec.name!r}: adapter.save apart: {problem}: set save: merged")
     folder = adapter_folder(adapter)
     done = set[int]()
     for side in SIDES:

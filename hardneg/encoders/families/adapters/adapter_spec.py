@@ -66,7 +66,7 @@ class AdapterSpec:
         if self.save not in ("merged", "apart"):
             lines.append(f"adapter.save is {self.save!r}: it can be merged or apart")
         if self.save == "apart" and self.type not in _READ_BACK:
-            lines.append(f"adapter.save is 'apart': transformers cannot read back {self.type}: say save: merged")
+            lines.append(f"adapter.save is 'apart': transformers cannot read back {self.type}: set save: merged")
         return [*lines, *self._beside_source()]
 
     def _beside_source(self) -> list[str]:

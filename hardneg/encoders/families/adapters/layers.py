@@ -54,7 +54,7 @@ def put_in(model: Any, adapter: AdapterSpec, folder: Path | None, base: str, rev
     if folder is not None:
         fill(model, folder)
     if adapter.save == "apart" and getattr(config, "use_dora", False):
-        raise ModelError(f"adapter {folder} is a dora, which transformers cannot read back: say save: merged")
+        raise ModelError(f"adapter {folder} is a dora, which transformers cannot read back: set save: merged")
     learn(model)
 
 

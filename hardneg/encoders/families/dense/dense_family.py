@@ -29,7 +29,7 @@ class Dense(FolderFamily):
         """Refuses a folder of another family, also one that does not declare it."""
         super().check_class(folder)
         if family := next((_OTHERS[name] for name in module_folders(folder).values() if name in _OTHERS), None):
-            raise ModelError(f"model {folder}: its modules are those of a {family} encoder: say encoder: {family}")
+            raise ModelError(f"model {folder}: its modules are those of a {family} encoder: set encoder: {family}")
 
     def load(
         self, model: "ResolvedModel", device: str | None = None, precision: "Precision | None" = None

@@ -81,7 +81,7 @@ def _check_known(modules: list[nn.Module], spec: FullSpec) -> None:
     for side in SIDES:
         rest = route(whole, side)[1:]
         if others := [name for part in rest if (name := type(part).__name__) not in _KNOWN]:
-            raise ModelError(f"model {spec.name!r}: has {', '.join(others)} behind its transformer: use another model")
+            raise ModelError(f"model {spec.name!r}: has {', '.join(others)} after its transformer: use another model")
         names = [getattr(part, name, None) for part in rest for name in ("module_input_name", "module_output_name")]
         if odd := [name for name in names if name not in (None, _TOKENS)]:
             raise ModelError(f"model {spec.name!r}: its modules give {odd[0]!r}, not {_TOKENS}: use another model")

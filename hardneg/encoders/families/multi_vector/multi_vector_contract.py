@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hardneg.encoders.open.configuration import mapping, own_length, transformer_options
+from hardneg.encoders.open.configuration import own_length, transformer_options
 from hardneg.encoders.open.contract import CONFIG, own_prompts
-from hardneg.encoders.open.model_files import sides
+from hardneg.encoders.open.model_files import json_object, sides
 from hardneg.encoders.spec import SIDES, Side
 from hardneg.records.errors import ModelError
 
@@ -49,8 +49,8 @@ def read_late_interaction(folder: Path) -> LateInteractionContract:
     Raises:
         ModelError: a file is not readable, or a value has the wrong type.
     """
-    config = mapping(folder / CONFIG)
-    if STANFORD in (mapping(folder / "config.json").get("architectures") or ()):
+    config = json_object(folder / CONFIG)
+    if STANFORD in (json_object(folder / "config.json").get("architectures") or ()):
         return _stanford(folder)
     model_type = config.get("model_type")
     form = {"MultiVectorEncoder": "sentence-transformers", "ColBERT": "pylate"}.get(str(model_type), "")
@@ -72,7 +72,7 @@ def read_late_interaction(folder: Path) -> LateInteractionContract:
 
 
 def _stanford(folder: Path) -> LateInteractionContract:
-    said = mapping(folder / METADATA)
+    said = json_object(folder / METADATA)
     filled = _count(said.get("query_maxlen") or _FILLED, folder)
     prompts = {
         "query": f"{said.get('query_token_id') or '[unused0]'} ",

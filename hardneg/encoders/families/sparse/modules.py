@@ -79,7 +79,7 @@ def _own(folder: Path, spec: FullSpec, dtype: torch.dtype) -> tuple[nn.Module, i
     transformer, *rest = route(whole, "document")
     names = [type(part).__name__ for part in rest]
     if names not in (["SpladePooling"], ["SpladePooling", "Normalize"]):
-        raise ModelError(f"model {spec.name!r}: {', '.join(names)} behind its transformer: only SpladePooling is known")
+        raise ModelError(f"model {spec.name!r}: {', '.join(names)} after its transformer: only SpladePooling is known")
     check_encoder(transformer, spec)
     if transformer.model.get_output_embeddings() is None:
         raise ModelError(f"model {spec.name!r}: opened without its head of masked words: copy the model again")
@@ -158,7 +158,7 @@ def _new_head(model: Any, missing: set[str], name: str) -> None:
     """
     output, inputs = model.get_output_embeddings(), model.get_input_embeddings().weight
     if output is None or output.weight is not inputs or getattr(output, "bias", None) is None:
-        raise ModelError(f"model {name!r} has no head of masked words, and none can be made for it: use another model")
+        raise ModelError(f"model {name!r} has no head of masked words, and cannot get a new one: use another model")
     with torch.no_grad():
         for path, module in model.named_modules():
             if isinstance(module, nn.Linear) and module is not output and f"{path}.weight" in missing:

@@ -6,8 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from hardneg.encoders.open.configuration import mapping
-from hardneg.encoders.open.model_files import module_folders
+from hardneg.encoders.open.model_files import json_object, module_folders
 from hardneg.encoders.spec import FullSpec
 from hardneg.records.errors import ModelError
 
@@ -28,8 +27,8 @@ def query_terms(tokenizer: Any, spec: FullSpec, own: Any = None) -> nn.Module:
 def check_query_terms(folder: Path) -> None:
     """Refuses weights of query terms outside of the model's folder."""
     for path, class_name in module_folders(folder).items():
-        if class_name == "SparseStaticEmbedding" and (said := mapping(path / "config.json").get("path")):
-            raise ModelError(f"model {path}: its weights are in another place, {said}: save them with the model")
+        if class_name == "SparseStaticEmbedding" and (said := json_object(path / "config.json").get("path")):
+            raise ModelError(f"model {path}: its weights are in another folder, {said}: save them with the model")
 
 
 def _plain(tokenizer: Any, spec: FullSpec) -> Any:

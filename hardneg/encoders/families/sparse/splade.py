@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from hardneg.encoders.families.adapters.adapter_base import adapter_of
-from hardneg.encoders.open.configuration import VOCABULARY, Shape, mapping
+from hardneg.encoders.open.configuration import VOCABULARY, Shape
 from hardneg.encoders.open.contract import CONFIG, filled, saved_class
 from hardneg.encoders.open.folder_family import FolderFamily
 from hardneg.encoders.open.model_digest import digest_of, model_content
+from hardneg.encoders.open.model_files import json_object
 from hardneg.encoders.protocol import Form
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.records.errors import ModelError, PluginError
@@ -73,10 +74,10 @@ class Splade(FolderFamily):
 
     def remarks(self, folder: Path) -> list[str]:
         """That a head is initialised, where there is none."""
-        said = mapping(folder / "config.json").get("architectures") or []
+        said = json_object(folder / "config.json").get("architectures") or []
         if saved_class(folder) == _CLASS or any(str(name).endswith("ForMaskedLM") for name in said):
             return []
-        return ["it has no head of masked words: a new one is made of its word embeddings"]
+        return ["it has no head of masked words: a new one is initialised from its word embeddings"]
 
     def content_digest(self, model: "ResolvedModel") -> str:
         """The digest of the files' content and the options; those of this family count where the folder lacks them."""
@@ -84,14 +85,14 @@ class Splade(FolderFamily):
             field.name: value for field in fields(self) if (value := getattr(self, field.name)) != field.default
         }
         own = saved_class(model.path) == _CLASS
-        if own and (most := mapping(model.path / CONFIG).get("max_active_dims")) is not None:
+        if own and (most := json_object(model.path / CONFIG).get("max_active_dims")) is not None:
             options.setdefault("max_terms", most)
         setting = None if own and not options else PluginSetting("sparse", options | {"version": self.version})
         return digest_of(model_content(model.location), replace(model.full, encoder=setting))
 
     def shape(self, model: "ResolvedModel") -> Shape:
         """The shape in the configuration, with a logit of each term for each token."""
-        terms = None if model.folder is None else mapping(model.folder / "config.json").get("vocab_size")
+        terms = None if model.folder is None else json_object(model.folder / "config.json").get("vocab_size")
         return replace(super().shape(model), terms=terms if isinstance(terms, int) else VOCABULARY)
 
     def load(

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hardneg.encoders.open.configuration import UNBOUNDED, mapping
+from hardneg.encoders.open.configuration import UNBOUNDED
 from hardneg.encoders.open.contract import CONFIG, Contract, own_prompts, own_similarity, saved_values
-from hardneg.encoders.open.model_files import module_folders, sides, weight_files
+from hardneg.encoders.open.model_files import json_object, module_folders, sides, weight_files
 from hardneg.encoders.open.soundness import read_shapes
 from hardneg.encoders.spec import SIDES
 from hardneg.records.errors import ModelError
@@ -41,8 +41,8 @@ def table_files(folder: Path) -> TableFiles | None:
             return None
         path = tables[0]
         return TableFiles(folder, tuple(weight_files(path)), path / "tokenizer.json", True)
-    if mapping(folder / "config.json").get("model_type") == "model2vec":
-        normalised = bool(mapping(folder / "config.json").get("normalize"))
+    if json_object(folder / "config.json").get("model_type") == "model2vec":
+        normalised = bool(json_object(folder / "config.json").get("normalize"))
         return TableFiles(folder, tuple(weight_files(folder)), folder / "tokenizer.json", False, normalised)
     packed, tokenizers = (sorted(folder.glob(name)) for name in ("weights/*_256.safetensors", "tokenizers/*.json"))
     return TableFiles(folder, tuple(packed[:1]), tokenizers[0], False) if packed and tokenizers else None
@@ -68,7 +68,7 @@ def table_shape(files: TableFiles) -> tuple[int, int] | None:
 
 def _own_length(files: TableFiles) -> int:
     """The number of tokens of a text that the tokenizer keeps; `UNBOUNDED` for all."""
-    truncation = mapping(files.tokenizer).get("truncation")
+    truncation = json_object(files.tokenizer).get("truncation")
     length = truncation.get("max_length") if isinstance(truncation, dict) else UNBOUNDED
     if isinstance(length, bool) or not isinstance(length, int) or length < 1:
         raise ModelError(f"{files.tokenizer}: truncation to {length!r} tokens: copy the model again")
@@ -87,7 +87,7 @@ def static_contract(files: TableFiles) -> Contract:
         ModelError: the folder has no whole model.
     """
     check_table(files)
-    config = mapping(files.folder / CONFIG) if files.modules else {}
+    config = json_object(files.folder / CONFIG) if files.modules else {}
     prompts, length, shape = own_prompts(config, files.folder), _own_length(files), table_shape(files)
     last = list(module_folders(files.folder).values())[-1] if files.modules else ""
     normalised = last == "Normalize" if files.modules else files.normalised

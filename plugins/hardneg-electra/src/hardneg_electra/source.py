@@ -69,7 +69,7 @@ def _commit(source: str, revision: str | None) -> str:
         commit = HfApi().model_info(source, revision=revision).sha
     except Exception as error:  # the hub's client lets errors of several libraries through
         raise ModelError(
-            f"electra: {source!r} is neither a folder nor in the hub's cache, and the hub cannot be asked "
+            f"electra: {source!r} is neither a folder nor in the hub's cache, and the hub cannot be reached "
             f"({_first_line(error)}): check the name, or go online"
         ) from error
     if commit is None:

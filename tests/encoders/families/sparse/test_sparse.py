@@ -113,7 +113,7 @@ def test_a_router_of_sentence_transformers(folder: Path, tmp_path: Path) -> None
     with pytest.raises(ModelError, match="has no encoder of queries"):
         Encoder.load(sparse(tmp_path / "router", queries="encoder"), "cpu")
     next((tmp_path / "router").glob("query*/config.json")).write_text('{"path": "../idf.json"}')
-    with pytest.raises(ModelError, match=r"in another place, \.\./idf\.json"):
+    with pytest.raises(ModelError, match=r"in another folder, \.\./idf\.json"):
         Encoder.load(ModelSpec(str(tmp_path / "router")), "cpu")
 
 
@@ -154,7 +154,7 @@ def test_a_dense_model_gets_a_head(dense: Path) -> None:
 def test_a_plan_tells_that_the_head_is_new(dense: Path, folder: Path, tmp_path: Path) -> None:
     base = tiny_masked_lm(tmp_path / "base")
     found = [override_lines(sparse(place)) for place in (dense, base, folder)]
-    told = f"model {dense}: it has no head of masked words: a new one is made of its word embeddings"
+    told = f"model {dense}: it has no head of masked words: a new one is initialised from its word embeddings"
     assert found == [[told], [], []]
 
 

@@ -54,7 +54,7 @@ def encode(
         take: Make these alone, such as 0:4, counted from 0; other machines make the others.
         settings: Any value of the line, such as model.document_length=256.
         store: The artifact store; default, and where it is empty, $HARDNEG_STORE, else ~/.cache/hardneg/store.
-        device: cpu, cuda, cuda:1, mps; default: the best there is.
+        device: cpu, cuda, cuda:1, mps; default: the best available.
         engine: Where the blocks of encode, search, mine and rerank are made; `hardneg plugins list engines` shows them.
         seed: What is drawn by.
         progress: Whether to show bars, or what shows them.
@@ -106,7 +106,7 @@ def evaluate(
         answer_match: Answers are words, or regular expressions.
         settings: Any value of the line, such as model.document_length=256.
         store: The artifact store; default, and where it is empty, $HARDNEG_STORE, else ~/.cache/hardneg/store.
-        device: cpu, cuda, cuda:1, mps; default: the best there is.
+        device: cpu, cuda, cuda:1, mps; default: the best available.
         engine: Where the blocks of encode, search, mine and rerank are made; `hardneg plugins list engines` shows them.
         seed: What is drawn by.
         progress: Whether to show bars, or what shows them.
@@ -157,7 +157,7 @@ def fuse(
         grid: Values to try: of a run's weight, of `constant` or of `parameter`, every combination; else all weights in tenths that sum to 1.
         settings: Any value of the line, such as model.document_length=256.
         store: The artifact store; default, and where it is empty, $HARDNEG_STORE, else ~/.cache/hardneg/store.
-        device: cpu, cuda, cuda:1, mps; default: the best there is.
+        device: cpu, cuda, cuda:1, mps; default: the best available.
         engine: Where the blocks of encode, search, mine and rerank are made; `hardneg plugins list engines` shows them.
         seed: What is drawn by.
         progress: Whether to show bars, or what shows them.
@@ -188,7 +188,7 @@ def index(
         vectors: For an index over vectors or weights: the folder they are in. Or what `encode` returned.
         settings: Any value of the line, such as model.document_length=256.
         store: The artifact store; default, and where it is empty, $HARDNEG_STORE, else ~/.cache/hardneg/store.
-        device: cpu, cuda, cuda:1, mps; default: the best there is.
+        device: cpu, cuda, cuda:1, mps; default: the best available.
         engine: Where the blocks of encode, search, mine and rerank are made; `hardneg plugins list engines` shows them.
         seed: What is drawn by.
         progress: Whether to show bars, or what shows them.
@@ -239,7 +239,7 @@ def mine(
         seed: For miners that draw.
         settings: Any value of the line, such as model.document_length=256.
         store: The artifact store; default, and where it is empty, $HARDNEG_STORE, else ~/.cache/hardneg/store.
-        device: cpu, cuda, cuda:1, mps; default: the best there is.
+        device: cpu, cuda, cuda:1, mps; default: the best available.
         engine: Where the blocks of encode, search, mine and rerank are made; `hardneg plugins list engines` shows them.
         progress: Whether to show bars, or what shows them.
 
@@ -276,7 +276,7 @@ def rerank(
         depth: How many documents of each query are scored, the best ones.
         settings: Any value of the line, such as model.document_length=256.
         store: The artifact store; default, and where it is empty, $HARDNEG_STORE, else ~/.cache/hardneg/store.
-        device: cpu, cuda, cuda:1, mps; default: the best there is.
+        device: cpu, cuda, cuda:1, mps; default: the best available.
         engine: Where the blocks of encode, search, mine and rerank are made; `hardneg plugins list engines` shows them.
         seed: What is drawn by.
         progress: Whether to show bars, or what shows them.
@@ -319,7 +319,7 @@ def search(
         candidates: An index over texts, such as bm25: rank only its best documents.
         settings: Any value of the line, such as model.document_length=256.
         store: The artifact store; default, and where it is empty, $HARDNEG_STORE, else ~/.cache/hardneg/store.
-        device: cpu, cuda, cuda:1, mps; default: the best there is.
+        device: cpu, cuda, cuda:1, mps; default: the best available.
         engine: Where the blocks of encode, search, mine and rerank are made; `hardneg plugins list engines` shows them.
         seed: What is drawn by.
         progress: Whether to show bars, or what shows them.
@@ -357,7 +357,7 @@ def train(
         depth: How many documents are ranked for each query.
         settings: Any value of the line, such as model.document_length=256.
         store: The artifact store; default, and where it is empty, $HARDNEG_STORE, else ~/.cache/hardneg/store.
-        device: cpu, cuda, cuda:1, mps; default: the best there is.
+        device: cpu, cuda, cuda:1, mps; default: the best available.
         engine: Where the blocks of encode, search, mine and rerank are made; `hardneg plugins list engines` shows them.
         seed: What is drawn by.
         progress: Whether to show bars, or what shows them.

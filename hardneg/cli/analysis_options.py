@@ -27,7 +27,7 @@ from hardneg.runtime.seeding import SEED
 _RUN = "A TREC run, plain or gzip; give --run for each."
 _QUERIES = "Queries: BEIR's queries.jsonl, id and text by tab, or TREC topics."
 _LEVEL = EvaluateLine.resolved()["relevance_level"]
-_ASKED: Mapping[str, tuple[Any, Any]] = {
+_EXTRA_OPTIONS: Mapping[str, tuple[Any, Any]] = {
     "qrels": (Annotated[Path, option_of(QRELS)], None),
     "queries": (Annotated[Path, typer.Option("--queries", help=_QUERIES)], None),
     "corpus": (Annotated[Path, typer.Option("--corpus", help="BEIR's corpus.jsonl, for documents' texts.")], None),
@@ -46,12 +46,12 @@ def parameters(kind: type[Analysis]) -> Iterator[Parameter]:
     if "stages" in kind.asks:
         folder = typer.Argument(metavar="RUN_FOLDER", help="The folder of a finished recipe.")
         yield _parameter("run_folder", annotation=Annotated[Path, folder])
-    for asked in kind.asks:
-        name = asked.rstrip("?")
-        if name in _ASKED:
-            form, default = _ASKED[name]
-            optional = Annotated[get_args(form)[0] | None, get_args(form)[1]] if asked != name else form
-            empty = Parameter.empty if default is None and asked == name else default
+    for ask in kind.asks:
+        name = ask.rstrip("?")
+        if name in _EXTRA_OPTIONS:
+            form, default = _EXTRA_OPTIONS[name]
+            optional = Annotated[get_args(form)[0] | None, get_args(form)[1]] if ask != name else form
+            empty = Parameter.empty if default is None and ask == name else default
             yield _parameter(name, default=empty, annotation=optional)
     for name, info in kind.model_fields.items():
         yield from _of_field(kind, name, info)
@@ -61,7 +61,7 @@ def parameters(kind: type[Analysis]) -> Iterator[Parameter]:
         yield _parameter("store", default=STORE, annotation=Path | None)
 
 
-def with_files(kind: type[Analysis], given: Mapping[str, Any]) -> tuple[Analysis, Files]:
+def with_files(kind: type[Analysis], args: Mapping[str, Any]) -> tuple[Analysis, Files]:
     """The analysis that was asked for, and the files that it reads.
 
     Raises:
@@ -69,18 +69,18 @@ def with_files(kind: type[Analysis], given: Mapping[str, Any]) -> tuple[Analysis
     """
     from hardneg.api.analyzing import checked, files_of, stages_of
 
-    stages = stages_of(given["run_folder"], open_store(given["store"])) if "stages" in kind.asks else {}
+    stages = stages_of(args["run_folder"], open_store(args["store"])) if "stages" in kind.asks else {}
     fields = {
         name: _value(kind, name, info, value)
         for name, info in kind.model_fields.items()
-        if (value := _texts(name, info, given)) not in (None, [], ())
+        if (value := _texts(name, info, args)) not in (None, [], ())
     }
     for name, info in kind.model_fields.items():
         if (of := _mark(info).one_of) and name in fields:
             known = {path: label for label, path in fields.get(of, {}).items()}
             fields[name] = known.get(fields[name], fields[name])
     analysis = checked(kind, fields, {name: stage[0] for name, stage in stages.items()}, flag_of(kind))
-    return analysis, files_of(analysis, given, stages, Bars(stderr_console()))
+    return analysis, files_of(analysis, args, stages, Bars(stderr_console()))
 
 
 def read_files(files: Files) -> Iterator[Path]:
@@ -157,23 +157,23 @@ def _paths(kind: type[Analysis], info: FieldInfo) -> Any:
     return list[Path] if get_origin(info.annotation) is dict else Path
 
 
-def _texts(name: str, info: FieldInfo, given: Mapping[str, Any]) -> Any:
+def _texts(name: str, info: FieldInfo, args: Mapping[str, Any]) -> Any:
     if _several_words(_mark(info)):
-        return split_names(given[name] or [], given[f"more_{name}"] or [])
-    return given.get(name)
+        return split_names(args[name] or [], args[f"more_{name}"] or [])
+    return args.get(name)
 
 
-def _value(kind: type[Analysis], name: str, info: FieldInfo, given: Any) -> Any:
+def _value(kind: type[Analysis], name: str, info: FieldInfo, value: Any) -> Any:
     mark, annotation = _mark(info), info.annotation
     if get_origin(annotation) is not dict:
-        return str(given) if isinstance(given, Path) else given
-    given = [str(each) for each in given]
+        return str(value) if isinstance(value, Path) else value
+    value = [str(each) for each in value]
     read = _reader(annotation, any(isinstance(each, Reference) for each in info.metadata))
     if read is _labelled and mark.placed:
-        return {str(place): text for place, text in enumerate(given)}
+        return {str(position): text for position, text in enumerate(value)}
     if read is _labelled and "stages" in kind.asks:
-        return dict(_split(text, "=", text) for text in given)
-    return read("" if mark.argument else f"{_flag(name, mark)} ", given)
+        return dict(_split(text, "=", text) for text in value)
+    return read("" if mark.argument else f"{_flag(name, mark)} ", value)
 
 
 def _reader(annotation: Any, refers: bool) -> "Callable[[str, _Texts], Mapping[str, Any]]":
@@ -189,69 +189,69 @@ def _reader(annotation: Any, refers: bool) -> "Callable[[str, _Texts], Mapping[s
 
 def _split(text: str, sign: str, default: str) -> tuple[str, str]:
     """What stands before the first sign, and behind it; a text without the sign is the value of `default`."""
-    label, found, value = text.partition(sign)
-    return (label, value) if found and label and value and not Path(text).exists() else (default, text)
+    label, separator, value = text.partition(sign)
+    return (label, value) if separator and label and value and not Path(text).exists() else (default, text)
 
 
-def _labelled(place: str, given: _Texts) -> dict[str, str]:
+def _labelled(prefix: str, texts: _Texts) -> dict[str, str]:
     """PATH or LABEL=PATH; by default the end of the path that tells it from the others."""
-    pairs = [_split(text, "=", "") for text in given]
+    pairs = [_split(text, "=", "") for text in texts]
     tails = run_labels([Path(path) for label, path in pairs if not label])
     return {label or tails[Path(path)]: path for label, path in pairs}
 
 
-def _pairs(place: str, given: _Texts) -> dict[str, str]:
+def _pairs(prefix: str, texts: _Texts) -> dict[str, str]:
     """NAME=VALUE."""
-    return {label: value for text in given for label, value in [_both(place, text, "NAME=VALUE")]}
+    return {label: value for text in texts for label, value in [_both(prefix, text, "NAME=VALUE")]}
 
 
-def _listed(place: str, given: _Texts) -> dict[str, list[str]]:
+def _listed(prefix: str, texts: _Texts) -> dict[str, list[str]]:
     """NAME=STAGE[,STAGE]."""
-    found: dict[str, list[str]] = {}
-    for text in given:
-        label, stages = _both(place, text, "NAME=STAGE or NAME=STAGE,STAGE")
-        found.setdefault(label, []).extend(stages.split(","))
-    return found
+    values: dict[str, list[str]] = {}
+    for text in texts:
+        label, stages = _both(prefix, text, "NAME=STAGE or NAME=STAGE,STAGE")
+        values.setdefault(label, []).extend(stages.split(","))
+    return values
 
 
-def _numbers(place: str, given: _Texts) -> dict[str, list[float]]:
+def _numbers(prefix: str, texts: _Texts) -> dict[str, list[float]]:
     """NAME=NUMBER."""
-    found: dict[str, list[float]] = {}
-    for text in given:
-        label, value = _both(place, text, "NAME=NUMBER")
+    values: dict[str, list[float]] = {}
+    for text in texts:
+        label, value = _both(prefix, text, "NAME=NUMBER")
         try:
-            found.setdefault(label, []).append(float(value))
+            values.setdefault(label, []).append(float(value))
         except ValueError:
-            raise UsageError(f"{place}{text}: {value!r} is not a number; say {label}=0.5") from None
-    return found
+            raise UsageError(f"{prefix}{text}: {value!r} is not a number; say {label}=0.5") from None
+    return values
 
 
-def _sized(place: str, given: _Texts) -> dict[str, dict[int, str]]:
+def _sized(prefix: str, texts: _Texts) -> dict[str, dict[int, str]]:
     """NUMBER=PATH or LABEL:NUMBER=PATH, such as a size of vectors or a step."""
-    found: dict[str, dict[int, str]] = {}
-    for text in given:
+    values: dict[str, dict[int, str]] = {}
+    for text in texts:
         named, _, path = text.partition("=")
         label, _, size = named.rpartition(":")
         if not path or not size.isascii() or not size.isdigit():
-            raise UsageError(f"{place}{text}: must be NUMBER=PATH or LABEL:NUMBER=PATH, a whole number")
-        if int(size) in found.setdefault(label or "run", {}):
-            raise UsageError(f"{place}{text}: {named} is given twice")
-        found[label or "run"][int(size)] = path
-    return found
+            raise UsageError(f"{prefix}{text}: must be NUMBER=PATH or LABEL:NUMBER=PATH, a whole number")
+        if int(size) in values.setdefault(label or "run", {}):
+            raise UsageError(f"{prefix}{text}: {named} is given twice")
+        values[label or "run"][int(size)] = path
+    return values
 
 
-def _cells(place: str, given: _Texts) -> dict[str, dict[str, str]]:
+def _cells(prefix: str, texts: _Texts) -> dict[str, dict[str, str]]:
     """ROW:COLUMN=VALUE."""
-    found: dict[str, dict[str, str]] = {}
-    for text in given:
-        named, value = _both(place, text, "ROW:COLUMN=VALUE")
-        row, column = _both(place, named, "ROW:COLUMN=VALUE", ":")
-        found.setdefault(row, {})[column] = value
-    return found
+    values: dict[str, dict[str, str]] = {}
+    for text in texts:
+        named, value = _both(prefix, text, "ROW:COLUMN=VALUE")
+        row, column = _both(prefix, named, "ROW:COLUMN=VALUE", ":")
+        values.setdefault(row, {})[column] = value
+    return values
 
 
-def _both(place: str, text: str, form: str, sign: str = "=") -> tuple[str, str]:
-    label, found, value = text.partition(sign)
-    if not (label and found and value):
-        raise UsageError(f"{place}{text}: must be of the form {form}")
+def _both(prefix: str, text: str, form: str, sign: str = "=") -> tuple[str, str]:
+    label, separator, value = text.partition(sign)
+    if not (label and separator and value):
+        raise UsageError(f"{prefix}{text}: must be of the form {form}")
     return label, value

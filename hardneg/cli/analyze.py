@@ -13,8 +13,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from hardneg.cli.console import print_table, say_json, stdout_console
-from hardneg.cli.line_commands import made_command
-from hardneg.cli.options import JSON, OVERWRITE, WRITTEN, flags_told
+from hardneg.cli.line_commands import build_command
+from hardneg.cli.options import JSON, OVERWRITE, WRITTEN, flags_named
 from hardneg.cli.outputs import store_outputs
 from hardneg.records.layout import LOCK
 from hardneg.store.replaced_files import Target
@@ -58,7 +58,7 @@ class _Analyses(TyperGroup):
         return _Commands()
 
     @commands.setter
-    def commands(self, given: Any) -> None:
+    def commands(self, value: Any) -> None:
         """There are no others."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -67,8 +67,8 @@ class _Analyses(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command, or what the help says of it."""
-        if told := self.summaries.get(cmd_name):
-            return TyperCommand(cmd_name, callback=lambda: None, help=told)
+        if summary := self.summaries.get(cmd_name):
+            return TyperCommand(cmd_name, callback=lambda: None, help=summary)
         return self.commands.get(cmd_name)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -76,8 +76,8 @@ class _Analyses(TyperGroup):
         from hardneg.registry.plugin_help import plugin_summary
         from hardneg.registry.plugins import list_plugins
 
-        found = {plugin.name: plugin_summary(plugin.target) for plugin in list_plugins("analyses")}
-        self.summaries = {name: f"{told or 'Nothing is told of it'}." for name, told in found.items()}
+        by_name = {plugin.name: plugin_summary(plugin.target) for plugin in list_plugins("analyses")}
+        self.summaries = {name: f"{summary or 'Nothing is summary of it'}." for name, summary in by_name.items()}
         super().format_help(ctx, formatter)
 
 
@@ -92,11 +92,11 @@ def command_of(kind: "type[Analysis]") -> Any:
     """The command of an analysis."""
     from hardneg.cli.analysis_options import flag_of, parameters
 
-    def run(**given: Any) -> None:
-        with flags_told(flag_of(kind)):
-            _run(kind, given)
+    def run(**args: Any) -> None:
+        with flags_named(flag_of(kind)):
+            _run(kind, args)
 
-    return made_command(kind.name, run, [*parameters(kind), *_outputs()], kind.__doc__ or "")
+    return build_command(kind.name, run, [*parameters(kind), *_outputs()], kind.__doc__ or "")
 
 
 def _outputs() -> Iterator[inspect.Parameter]:
@@ -107,27 +107,27 @@ def _outputs() -> Iterator[inspect.Parameter]:
     yield parameter("overwrite", default=OVERWRITE, annotation=bool)
 
 
-def _run(kind: "type[Analysis]", given: dict[str, Any]) -> None:
+def _run(kind: "type[Analysis]", args: dict[str, Any]) -> None:
     from hardneg.cli.analysis_options import read_files, with_files
     from hardneg.registry.plugins import plugin_errors
 
-    analysis, files = with_files(kind, given)
-    plot: Path | None = given["plot"]
+    analysis, files = with_files(kind, args)
+    plot: Path | None = args["plot"]
     if plot:
-        _check_plot(plot, given["overwrite"], list(read_files(files)))
+        _check_plot(plot, args["overwrite"], list(read_files(files)))
     with plugin_errors([analysis]):
-        found = analysis.measure(files)
+        numbers = analysis.measure(files)
         if plot:
             with store_outputs("analyze", [Target(plot)], [], True).laid_out():
-                analysis.draw(found, [plot])
-        if given["as_json"]:
-            say_json(found)
+                analysis.draw(numbers, [plot])
+        if args["as_json"]:
+            say_json(numbers)
         else:
             console = stdout_console()
-            for table in analysis.tables(found):
+            for table in analysis.tables(numbers):
                 print_table(console, table)
-            if told := analysis.explain(found):
-                console.print(told, style="dim", soft_wrap=not console.is_terminal)
+            if explanation := analysis.explain(numbers):
+                console.print(explanation, style="dim", soft_wrap=not console.is_terminal)
 
 
 def _check_plot(plot: Path, overwrite: bool, reads: list[Path]) -> None:

@@ -85,25 +85,25 @@ def check(
     from hardneg.formats.vectors.shard_folder import far_shards
 
     opened = open_store(store)
-    found = list(check_all(opened, bars()))
-    far = {item.key: far_shards(opened.path(item.key)) for item in found if not item.problem}
+    entries = list(check_all(opened, bars()))
+    far = {item.key: far_shards(opened.path(item.key)) for item in entries if not item.problem}
     count = sum(map(len, far.values()))
     if count and remote:
-        found = [_with_far(item, far.get(item.key, ())) for item in found]
+        entries = [_with_far(item, far.get(item.key, ())) for item in entries]
     elif count:
         say(f"{counted(count, 'shard')} at URLs: not read; --remote reads {'it' if count == 1 else 'them'}")
-    damaged = [item for item in found if item.problem]
+    damaged = [item for item in entries if item.problem]
     for item in damaged:
         say(f"{item.stage}: {item.problem}")
         if repair:
             _discard(opened, item)
-    if earlier := sum(item.size_only for item in found):
+    if earlier := sum(item.size_only for item in entries):
         say(f"{earlier} of an earlier hardneg: their sizes are right, their bytes are not known")
-    if newer := sum(item.newer for item in found):
+    if newer := sum(item.newer for item in entries):
         say(f"{newer} of a newer hardneg: not looked at")
     done = "removed" if repair else "to remove with --repair"
     state = f"{len(damaged)} damaged, {done}" if damaged else "none damaged"
-    say(f"{counted(len(found), 'artifact')}, {size(sum(item.size for item in found))}: {state}")
+    say(f"{counted(len(entries), 'artifact')}, {size(sum(item.size for item in entries))}: {state}")
     if damaged and not repair:
         raise typer.Exit(ArtifactError.exit_code)
 
@@ -144,11 +144,11 @@ def gc(
     opened = open_store(store)
     for run in unfinished(opened):
         say(_unfinished_line(run, forget, delete))
-    found = collect(opened, forget) if delete else garbage(opened, forget)
-    for path, count in found:
+    entries = collect(opened, forget) if delete else garbage(opened, forget)
+    for path, count in entries:
         say(f"{path.name}  {size(count)}")
-    total = size(sum(count for _, count in found))
-    say(f"{len(found)} folders, {total} {'removed' if delete else 'to remove with --delete'}")
+    total = size(sum(count for _, count in entries))
+    say(f"{len(entries)} folders, {total} {'removed' if delete else 'to remove with --delete'}")
 
 
 def _unfinished_line(run: Unfinished, forget: bool, delete: bool) -> str:

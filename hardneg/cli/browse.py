@@ -9,7 +9,7 @@ import typer
 from hardneg.cli.console import bars, say
 from hardneg.cli.options import DATASET_OR_OTHER, OVERWRITE, STORE, WRITTEN
 from hardneg.cli.outputs import store_outputs
-from hardneg.cli.planned_work import Place
+from hardneg.cli.planned_work import RunOptions
 from hardneg.records.wording import counted
 from hardneg.store.replaced_files import Target
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 _MARKS = "Where marks go; default beside what is looked at, NAME.marks.qrels."
 _EXPORT = "Write the first 200 queries as one page here, and serve nothing."
-_GIVEN = "A finished recipe's folder, or files: negatives (.arrow) and TREC runs."
+_SOURCES = "A finished recipe's folder, or files: negatives (.arrow) and TREC runs."
 
 
 def browse(
-    given: list[Path] = typer.Argument(metavar="RUNFOLDER|FILE...", help=_GIVEN),
+    paths: list[Path] = typer.Argument(metavar="RUNFOLDER|FILE...", help=_SOURCES),
     dataset: str | None = DATASET_OR_OTHER,
     split: str | None = typer.Option(None, help="The queries' split; default train, or that of the negatives."),
     run: list[Path] = typer.Option([], "--run", help="A TREC run beside the negatives, for ranks and scores."),
@@ -50,7 +50,7 @@ def browse(
 
     if export is None:
         check_installed()
-    sources = path_sources(given, dataset, split, Place(store).opened())
+    sources = path_sources(paths, dataset, split, RunOptions(store).opened())
     sources = Beside(run, filter_by, dropped).added(sources)
     written = Marks(marks or sources.marks)
     with opened(sources, bars()) as browsed:

@@ -29,7 +29,7 @@ _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u
 
 def visible(text: str) -> str:
     r"""The text with each character that could steer a terminal as an escape, such as `\x1b`."""
-    return _STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _STEERING.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 @contextmanager
@@ -53,7 +53,7 @@ def say_json(content: Any, indent: int | None = None) -> None:
     """Prints JSON and nothing else; it reads as if nothing had been escaped."""
     text = json.dumps(content, indent=indent, ensure_ascii=False, allow_nan=False)
     with stream("standard output"):
-        typer.echo(_STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text) if _STEERING.search(text) else text)  # noqa: TID251
+        typer.echo(_STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", text) if _STEERING.search(text) else text)  # noqa: TID251
 
 
 def say_answer(content: Any, lines: Iterable[str], as_json: bool) -> None:
@@ -160,13 +160,15 @@ def print_table(console: "Console", rows: "Table", notes: bool = False, narrow: 
     from hardneg.report.table import cell
 
     shown = table()
-    for place, name in enumerate(cell(column).text for column in rows.columns):
-        if place < rows.words:
+    for number, name in enumerate(cell(column).text for column in rows.columns):
+        if number < rows.words:
             whole = bool(narrow) and name != narrow
             shown.add_column(name, no_wrap=whole, overflow="ellipsis" if narrow else "fold")
         else:
             shown.add_column(name, justify="right", no_wrap=True, overflow="ellipsis")
-    marked = [max((len(cell(row[place]).marks) for row in rows.rows), default=0) for place in range(len(rows.columns))]
+    marked = [
+        max((len(cell(row[number]).marks) for row in rows.rows), default=0) for number in range(len(rows.columns))
+    ]
     for row in rows.rows:
         texts = []
         for content, signs in zip(map(cell, row), marked, strict=True):
@@ -222,8 +224,8 @@ class Bars:
     def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Task]:
         """A bar that disappears when its work is done; or lines, which stay."""
         if not self._console.is_terminal:
-            with self._lines.task(title, total, unit, done) as told:
-                yield told
+            with self._lines.task(title, total, unit, done) as bar:
+                yield bar
             return
         with _make_bars(self._console, unit) as bars:
             started = bars.add_task(visible(title), total=total, completed=done, note="", begun=done)

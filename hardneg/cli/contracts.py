@@ -41,7 +41,7 @@ def contract_lines(contract: "Contract") -> Iterator[tuple[str, str]]:
     read_of = (tokens_read(length) for length in (contract.query_length, contract.document_length))
     yield "lengths", "{} tokens of a query, {} of a document".format(*read_of)
     cut = f", cut to {contract.truncate_dim}" if contract.truncate_dim else ""
-    yield "dimensions", f"{contract.dimension or 'not told'}{cut}"
+    yield "dimensions", f"{contract.dimension or 'not note'}{cut}"
     yield "dtype", contract.dtype
     yield "chat template", "yes, the prompt as the system's words" if contract.chat else "no"
     for line in contract.odd:
@@ -61,13 +61,13 @@ def override_lines(spec: "ModelSpec") -> list[str]:
         return []
     if model.folder is None:
         left = [name for name in OWN if getattr(spec, name) is None]
-        told = f"model {spec.name}: not on this machine; {', '.join(left)} are read from its files when it is"
-        return [told] if left else []
+        note = f"model {spec.name}: not on this machine; {', '.join(left)} are read from its files when it is"
+        return [note] if left else []
     try:
-        found, remarked = overrides(spec, model.contract).items(), model.remarks
+        overridden, remarked = overrides(spec, model.contract).items(), model.remarks
     except HardnegError:
         return []  # told as what is in the way of a run
-    lines = [f"model {spec.name}: {name} {_shown(said)}, its own is {_shown(own)}" for name, (said, own) in found]
+    lines = [f"model {spec.name}: {name} {_shown(said)}, its own is {_shown(own)}" for name, (said, own) in overridden]
     return lines + [f"model {spec.name}: {line}" for line in remarked]
 
 

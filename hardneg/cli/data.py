@@ -68,9 +68,9 @@ def show(
     from hardneg.formats.collection import StoredCollection
     from hardneg.formats.corpus import document_lengths
 
-    made = stored_dataset(AdhocRecipe("data show", dataset, settings=settings), store)
-    collection = StoredCollection.open(made.path)
-    facts = {name: made.facts.get(name) for name in ("documents", "splits", "notes")}
+    artifact = stored_dataset(AdhocRecipe("data show", dataset, settings=settings), store)
+    collection = StoredCollection.open(artifact.path)
+    facts = {name: artifact.facts.get(name) for name in ("documents", "splits", "notes")}
     shown = {**facts, "words": document_lengths(collection.corpus), "first": _first_rows(collection, limit)}
     say_answer(shown, _described(shown), as_json)
 
@@ -118,12 +118,12 @@ def fetch(
     from hardneg.datasets.fetching import find_published
 
     folder = output or Path("data") / name
-    found = find_published(name)
-    _fetch_all(found, folder, bars())
-    say(f"--dataset {found.loader}:{folder}")
+    published = find_published(name)
+    _fetch_all(published, folder, bars())
+    say(f"--dataset {published.loader}:{folder}")
 
 
-def _fetch_all(found: "Published", folder: Path, bars: Bars) -> None:
+def _fetch_all(published: "Published", folder: Path, bars: Bars) -> None:
     """Brings all files of a dataset, one line each.
 
     Raises:
@@ -131,12 +131,12 @@ def _fetch_all(found: "Published", folder: Path, bars: Bars) -> None:
     """
     from hardneg.datasets.fetching import fetch as fetch_file
 
-    wanted = sum(file.bytes * (_UNPACKED if file.members else 1) for file in found.files)
+    wanted = sum(file.bytes * (_UNPACKED if file.members else 1) for file in published.files)
     if not folder.exists() and wanted > (free := free_bytes(folder)):
-        told = f"{size(wanted)} are needed, {size(free)} are free"
-        raise DataError(f"{folder}: {told}; choose another folder with --output")
-    bars.note(f"into {folder}; the terms of use: {found.terms}")
-    for file in found.files:
+        shortage = f"{size(wanted)} are needed, {size(free)} are free"
+        raise DataError(f"{folder}: {shortage}; choose another folder with --output")
+    bars.note(f"into {folder}; the terms of use: {published.terms}")
+    for file in published.files:
         new = fetch_file(file, folder, bars)
         bars.note(f"{file.name}: {'fetched, as published' if new else 'there already, as published'}")
 
@@ -145,14 +145,14 @@ def _first_rows(collection: Any, rows: int) -> dict[str, Any]:
     import numpy as np
 
     documents = collection.corpus.documents_at(np.arange(min(rows, len(collection.corpus))))
-    found: dict[str, Any] = {"documents": [item._asdict() for item in documents], "queries": {}}
+    part: dict[str, Any] = {"documents": [item._asdict() for item in documents], "queries": {}}
     for split in collection.splits:
         queries, answers = collection.queries(split), collection.answers(split)
-        found["queries"][split] = [
+        part["queries"][split] = [
             {"query_id": name, "text": text, **({"answers": answers[name]} if name in answers else {})}
             for name, text in zip(queries.query_ids[:rows], queries.texts[:rows], strict=True)
         ]
-    return found
+    return part
 
 
 def _described(shown: Mapping[str, Any]) -> Iterator[str]:
@@ -216,7 +216,7 @@ class Findings:
         ]
         read = {
             "documents": self.contents.documents,
-            "splits": {split: asdict(found) for split, found in self.contents.splits.items()},
+            "splits": {split: asdict(part) for split, part in self.contents.splits.items()},
             "queries without judgements": self.contents.unjudged,
             "files": self._named(self.contents.files()),
             "files not read": self._named(self._not_read()),
@@ -233,8 +233,8 @@ class Findings:
             if count > len(printed):
                 yield f"  and {count - len(printed):,} more; --limit {count} prints all"
         yield f"read: {counted(self.contents.documents, 'document')}"
-        for split, found in self.contents.splits.items():
-            yield f"  {split}: {_counts(found)}"
+        for split, part in self.contents.splits.items():
+            yield f"  {split}: {_counts(part)}"
         if self.contents.unjudged:
             yield f"  {counted(self.contents.unjudged, 'query', 'queries')} that no judgement names"
         if files := self._named(self.contents.files()):
@@ -252,10 +252,10 @@ class Findings:
         return [str(path.relative_to(root) if root and path.is_relative_to(root) else path) for path in paths]
 
 
-def _counts(found: "SplitContents") -> str:
-    judged = {"relevant": found.relevant, "zero": found.zero, "below zero": found.negative}
+def _counts(contents: "SplitContents") -> str:
+    judged = {"relevant": contents.relevant, "zero": contents.zero, "below zero": contents.negative}
     parts = ", ".join(f"{count:,} {name}" for name, count in judged.items() if count or name != "below zero")
-    queries = counted(found.queries, "query", "queries")
+    queries = counted(contents.queries, "query", "queries")
     return f"{queries}, {counted(sum(judged.values()), 'judgement')} ({parts})"
 
 

@@ -33,7 +33,7 @@ class Finding:
 
     subject: str
     state: State
-    found: str
+    value: str
     meaning: str
 
 
@@ -64,7 +64,7 @@ def doctor(
     findings = list(examine(root, hub))
     width = max(len(finding.subject) for finding in findings)
     lines = (
-        f"{item.state:<7}  {item.subject:<{width}}  {item.found}\n{'':<{9 + width}}  {item.meaning}"
+        f"{item.state:<7}  {item.subject:<{width}}  {item.value}\n{'':<{9 + width}}  {item.meaning}"
         for item in findings
     )
     say_answer([asdict(finding) for finding in findings], lines, as_json)
@@ -105,13 +105,13 @@ def _guarded(check: Callable[[], Finding]) -> Finding:
     try:
         return check()
     except Exception as error:  # a check that fails is a finding, not the end
-        name, told = getattr(check, "__name__", "check").strip("_<>"), f"{type(error).__name__}: {error}"
-        return Finding(name, "note", f"could not be told ({told})", "the others are not affected")
+        name, command = getattr(check, "__name__", "check").strip("_<>"), f"{type(error).__name__}: {error}"
+        return Finding(name, "note", f"could not be told ({command})", "the others are not affected")
 
 
 def _python() -> Finding:
-    found = f"Python {sys.version.split()[0]}, {sys.executable}"
-    return Finding("python", "ok", found, "plugins are those installed for this Python")
+    version = f"Python {sys.version.split()[0]}, {sys.executable}"
+    return Finding("python", "ok", version, "plugins are those installed for this Python")
 
 
 def _cores() -> Finding:
@@ -132,8 +132,8 @@ def memory() -> tuple[int, int]:
     """Bytes of memory in all and available, within the limits of the control group."""
     import psutil
 
-    found = psutil.virtual_memory()
-    total, free = found.total, found.available
+    in_use = psutil.virtual_memory()
+    total, free = in_use.total, in_use.available
     group = Path("/sys/fs/cgroup")
     limits = [path.read_text().strip() for path in (group / "memory.max", group / "memory.current") if path.exists()]
     if len(limits) == 2 and limits[0].isdigit():
@@ -150,10 +150,10 @@ def _trials() -> Finding:
 
 
 def _rates() -> Finding:
-    if (told := measured_rates()) is None:
+    if (rates := measured_rates()) is None:
         meaning = "plans are made from guesses and data sheets; `hardneg doctor --measure` takes two or three minutes"
         return Finding("rates", "note", "not measured", meaning)
-    return Finding("rates", "ok", *told)
+    return Finding("rates", "ok", *rates)
 
 
 def _gpu() -> Finding:
@@ -176,7 +176,7 @@ def _graphics_card() -> bool:
 
 def _disk(store: Path) -> Finding:
     free = free_bytes(store)
-    if not os.access(next(place for place in (store, *store.parents) if place.exists()), os.W_OK):
+    if not os.access(next(folder for folder in (store, *store.parents) if folder.exists()), os.W_OK):
         return Finding("store", "note", f"{store} cannot be written", "no recipe can run: choose another with --store")
     meaning = "the demo takes 0.2 GB, MS MARCO's 8.8 million passages of 768 dimensions 27 GB a model"
     return Finding("store", "ok" if free > _GIB else "note", f"{free / 1e9:.1f} GB free at {store}", meaning)
@@ -191,8 +191,8 @@ def _faiss() -> Finding:
     builds = sorted({str(item.name) for item in importlib.metadata.distributions() if _BUILDS.match(str(item.name))})
     if len(builds) > 1:
         wanted = next((name for name in builds if ("gpu" in name) == bool(_graphics_card())), builds[0])
-        told = f"pip uninstall -y {' '.join(builds)} && pip install {wanted}"
-        meaning = f"both write into faiss/, so imports may fail, or find no GPU; install one alone: {told}"
+        command = f"pip uninstall -y {' '.join(builds)} && pip install {wanted}"
+        meaning = f"both write into faiss/, so imports may fail, or find no GPU; install one alone: {command}"
         return Finding("faiss", "note", " and ".join(builds), meaning)
     where = "trains and searches on GPUs too" if builds and "gpu" in builds[0] else "searches on the CPU"
     if _graphics_card() and builds == ["faiss-cpu"]:

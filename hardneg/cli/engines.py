@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hardneg.cli.options import key_values
-from hardneg.cli.planned_work import Place, plugin_options
+from hardneg.cli.planned_work import RunOptions, plugin_options
 from hardneg.lines.base import MACHINE
 from hardneg.records.errors import UsageError
 from hardneg.runtime.distributed import world
@@ -17,7 +17,7 @@ LOCAL = "local"
 ENGINE_OPTION = key_values("An option of the engine, such as actors=4.", MACHINE)
 
 
-def configured(name: str, given: Sequence[str], processes: int | None) -> "Engine":
+def configured(name: str, options: Sequence[str], processes: int | None) -> "Engine":
     """The engine that a command names, with its options.
 
     Raises:
@@ -31,16 +31,16 @@ def configured(name: str, given: Sequence[str], processes: int | None) -> "Engin
         raise UsageError(
             f"--engine {name}: it starts its own processes; leave out --num-processes, torchrun and accelerate"
         )
-    engine: Engine = configure("engines", PluginSetting(name, plugin_options(given, "--engine-option")))
+    engine: Engine = configure("engines", PluginSetting(name, plugin_options(options, "--engine-option")))
     return engine
 
 
-def place_of(
+def run_options(
     store: Path | None,
     device: str | None,
     processes: int | None,
     name: str | None = LOCAL,
-    given: Sequence[str] | None = (),
-) -> Place:
+    options: Sequence[str] | None = (),
+) -> RunOptions:
     """Where a command works, with the engine that it names. Raises as `configured`."""
-    return Place(store, device, processes, configured(name or LOCAL, given or (), processes))
+    return RunOptions(store, device, processes, configured(name or LOCAL, options or (), processes))

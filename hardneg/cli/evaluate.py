@@ -40,7 +40,7 @@ def options() -> Iterator[Parameter]:
         yield Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=form)
 
 
-def evaluate(**given: Any) -> None:
+def evaluate(**args: Any) -> None:
     """Score run files against judgements, as trec_eval does, and test the differences between them.
 
     With --mteb, models are evaluated on mteb's retrieval tasks, and compared the same way.
@@ -49,12 +49,12 @@ def evaluate(**given: Any) -> None:
 
     Example: hardneg evaluate --mteb SciFact NFCorpus --model FOLDER --baseline bm25 --output results
     """
-    wanted = _Wanted(given["per_query"], given["as_json"])
-    if given["tasks"]:
-        return _evaluate_tasks(given, wanted)
-    if not given["runs"]:
+    wanted = _Wanted(args["per_query"], args["as_json"])
+    if args["tasks"]:
+        return _evaluate_tasks(args, wanted)
+    if not args["runs"]:
         raise UsageError("evaluate: give {runs} FILE for each run, or --mteb TASK and --model NAME", "runs")
-    judging = judging_of(given)
+    judging = judging_of(args)
     measured = judging.measured(compile_note)
     if not wanted.as_json:
         return wanted.print(judging.tested(measured))
@@ -63,14 +63,14 @@ def evaluate(**given: Any) -> None:
     say_json(_json(judging.tested(measured) if judging.baselines else measured, wanted.per_query))
 
 
-def judging_of(given: Mapping[str, Any]) -> RunsToScore:
+def judging_of(args: Mapping[str, Any]) -> RunsToScore:
     """What the options ask for; metrics are repeated, joined by commas, or several words after one flag."""
-    from hardneg.cli.planned_work import Place
+    from hardneg.cli.planned_work import RunOptions
 
-    metrics = split_names(given["metrics"] or [], given["more_metrics"] or [])
-    asked = values(EvaluateLine, {**given, "metrics": metrics})
-    place = Place(given["store"], given.get("device"), settings=given["settings"] or ()).opened()
-    return RunsToScore.of(EvaluateLine.checked(asked), place)
+    metrics = split_names(args["metrics"] or [], args["more_metrics"] or [])
+    line_args = values(EvaluateLine, {**args, "metrics": metrics})
+    workplace = RunOptions(args["store"], args.get("device"), settings=args["settings"] or ()).opened()
+    return RunsToScore.of(EvaluateLine.checked(line_args), workplace)
 
 
 @dataclass(frozen=True)
@@ -90,28 +90,28 @@ class _Wanted:
         measured_tables(stdout_console(), measured)
 
 
-def _evaluate_tasks(given: Mapping[str, Any], wanted: _Wanted) -> None:
+def _evaluate_tasks(args: Mapping[str, Any], wanted: _Wanted) -> None:
     """Prints the table of each task as soon as it is measured; as JSON all together."""
     from hardneg.api.labels import known_metrics
 
-    others = {"runs": given["runs"], "qrels": given["qrels"], "dataset": given["dataset"]}
+    others = {"runs": args["runs"], "qrels": args["qrels"], "dataset": args["dataset"]}
     if refused := [name for name, value in others.items() if value]:
-        told = ", ".join(f"{{{name}}}" for name in refused)
-        raise UsageError(f"evaluate --mteb: a task has its own queries and judgements; leave out {told}", *refused)
-    asked = EvaluateLine.checked({**values(EvaluateLine, {**given, "metrics": None}), "runs": None})
-    tasks, metrics = _tasks_and_metrics(given["tasks"], given["more_metrics"] or [])
-    models = mteb.Given(
-        tasks, given["model"] or [], given["predictions"] or [], given["backend"], given["option"] or []
+        names = ", ".join(f"{{{name}}}" for name in refused)
+        raise UsageError(f"evaluate --mteb: a task has its own queries and judgements; leave out {names}", *refused)
+    line_args = EvaluateLine.checked({**values(EvaluateLine, {**args, "metrics": None}), "runs": None})
+    tasks, metrics = _tasks_and_metrics(args["tasks"], args["more_metrics"] or [])
+    models = mteb.TaskModels(
+        tasks, args["model"] or [], args["predictions"] or [], args["backend"], args["option"] or []
     )
-    at = mteb.KeptAt(given["output"], given["store"], given["settings"] or [], given["device"])
-    split = asked.split or EvaluateLine.resolved()["split"].default
-    on_tasks = mteb.OnTasks(models, at, asked.relevance_level, split, asked.significance_level)
-    found = on_tasks.measured(known_metrics(split_names(given["metrics"] or [], metrics)), asked.baselines)
+    at = mteb.KeptAt(args["output"], args["store"], args["settings"] or [], args["device"])
+    split = line_args.split or EvaluateLine.resolved()["split"].default
+    on_tasks = mteb.OnTasks(models, at, line_args.relevance_level, split, line_args.significance_level)
+    results = on_tasks.measured(known_metrics(split_names(args["metrics"] or [], metrics)), line_args.baselines)
     if wanted.as_json:
-        say_json({place: _json(measured, wanted.per_query) for place, measured in found})
+        say_json({task_name: _json(measured, wanted.per_query) for task_name, measured in results})
         return
-    for place, measured in found:
-        say(place)
+    for task_name, measured in results:
+        say(task_name)
         wanted.print(measured)
 
 

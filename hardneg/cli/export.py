@@ -12,7 +12,7 @@ from hardneg.cli import completion
 from hardneg.cli.console import say, tell_left_out
 from hardneg.cli.options import OUTPUT_FILE, OVERWRITE, SET, STORE, WRITTEN
 from hardneg.cli.outputs import store_outputs
-from hardneg.cli.planned_work import Place, PlannedWork, begun
+from hardneg.cli.planned_work import PlannedWork, RunOptions, begun
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import NEGATIVES
 from hardneg.records.wording import counted
@@ -108,7 +108,7 @@ def export(
     target.check()
     check_form(source_form, negatives)
     recipe = AdhocRecipe("export", dataset, settings=settings)
-    with begun(recipe, Place(store), target.files, overwrite, [negatives]) as work:
+    with begun(recipe, RunOptions(store), target.files, overwrite, [negatives]) as work:
         _export_negatives(work, (source_form, negatives), split, target)
 
 
@@ -122,7 +122,7 @@ def _export_negatives(work: PlannedWork, source: tuple[str, Path], split: str, t
 
     form, path = source
     with TemporaryDirectory() as folder:
-        texts = TextSource.of(work.dataset(), split, work.place.store)
+        texts = TextSource.of(work.dataset(), split, work.workplace.store)
         lookup = TextLookup(texts.collection.queries(split), texts.collection.corpus)
         queries = write_negatives(Path(folder) / NEGATIVES, read_form(form, path, lookup))
         say(f"{path}: {counted(queries, 'query')}")
@@ -145,13 +145,13 @@ def _export_model(model: Path, output: Path, overwrite: bool) -> None:
         say(f"  Pyserini reads {QUERY_LENGTH} tokens of a query, the model {length}: longer ones differ")
 
 
-def write(made: "MinedNegatives", target: NegativesTarget) -> None:
+def write(mined: "MinedNegatives", target: NegativesTarget) -> None:
     """Writes negatives as the target says, and tells what was left out."""
     from hardneg.formats.export.passages import write_tevatron_corpus
 
-    counts = dict(made.write_form(target.output, target.form, target.negatives, target.scores))
+    counts = dict(mined.write_form(target.output, target.form, target.negatives, target.scores))
     say(f"{target.output}: {counted(counts.pop('rows'), 'row')}, form {target.form}")
     tell_left_out(counts)
     if target.corpus is not None:
-        corpus = made.source.collection.corpus
+        corpus = mined.source.collection.corpus
         say(f"{target.corpus}: {counted(write_tevatron_corpus(target.corpus, corpus), 'document')}")

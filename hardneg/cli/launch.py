@@ -15,7 +15,7 @@ from hardneg.records.errors import HardnegError, UsageError
 from hardneg.runtime.distributed import World, barrier, from_first, join, leave, speaks, spoken, world
 from hardneg.store.artifacts import disk_errors
 
-ASKED = "HARDNEG_PROCESSES"
+PROCESSES_VARIABLE = "HARDNEG_PROCESSES"
 _LOST = 75
 """Exit code of a process that ends because another one did."""
 
@@ -26,14 +26,14 @@ def launches(count: int | None) -> bool:
     Raises:
         UsageError: it was started as one of several, and there are fewer than were asked for, or more.
     """
-    here, asked = world(), int(os.environ.get(ASKED, 0)) or count
-    if here.size == 1 and ASKED not in os.environ:
+    here, wanted = world(), int(os.environ.get(PROCESSES_VARIABLE, 0)) or count
+    if here.size == 1 and PROCESSES_VARIABLE not in os.environ:
         _check_launcher(count)
         return count is not None and count > 1
-    if asked is not None and here.size != asked:
+    if wanted is not None and here.size != wanted:
         if not here.first:
             sys.exit(UsageError.exit_code)
-        raise UsageError(f"--num-processes {asked}: {here.size} started; leave it out where a launcher starts hardneg")
+        raise UsageError(f"--num-processes {wanted}: {here.size} started; leave it out where a launcher starts hardneg")
     return False
 
 
@@ -61,7 +61,7 @@ def launch(count: int, device: str | None) -> None:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
     on_cpu = own_device(World(0, count, 0, count), device) == "cpu"
-    os.environ[ASKED] = str(count)
+    os.environ[PROCESSES_VARIABLE] = str(count)
     if on_cpu:
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // count)))
     heard = logging.root.manager.disable
@@ -73,13 +73,13 @@ def launch(count: int, device: str | None) -> None:
         if code < 0 or code == _LOST:
             how = f"was killed by {signal.Signals(-code).name}" if code < 0 else "lost the others"
             say(
-                f"hardneg: process {rank} of {count} {how}; the rest was stopped; what was finished is kept, the same "
-                "command goes on from there",
+                f"hardneg: process {rank} of {count} {how}; the others were stopped; finished work is kept. "
+                "Run the same command to resume",
                 err=True,
             )
         sys.exit(code if code > 0 else 128 - code)
     except SignalException as error:
-        say("hardneg: stopped; what was finished is kept, the same command goes on from there", err=True)
+        say("hardneg: stopped; finished work is kept. Run the same command to resume", err=True)
         sys.exit(128 + error.sigval.value)
     finally:
         logging.disable(heard)
@@ -100,9 +100,9 @@ def own_device(here: World, device: str | None) -> str:
     if device != "cuda":
         raise UsageError(f"--device {device}: several processes run on `cpu` or, one GPU each, on `cuda`")
     if torch.cuda.device_count() < here.local_size:
-        found = torch.cuda.device_count()
+        gpus = torch.cuda.device_count()
         raise UsageError(
-            f"{here.local_size} processes on one machine: it has {found} GPUs, one a process is needed; or --device cpu"
+            f"{here.local_size} processes on one machine: it has {gpus} GPUs, one a process is needed; or --device cpu"
         )
     return f"cuda:{here.local_rank}"
 
@@ -114,7 +114,8 @@ def together(device: str | None) -> Iterator[str | None]:
     if here.size == 1:
         yield device
         return
-    for number in (signal.SIGTERM, signal.SIGINT) if ASKED in os.environ or not here.first else (signal.SIGTERM,):
+    interrupts = (signal.SIGINT,) if PROCESSES_VARIABLE in os.environ or not here.first else ()
+    for number in (signal.SIGTERM, *interrupts):
         signal.signal(number, signal.SIG_DFL)  # the launcher speaks, and waiting in C code must not delay the end
     join(on_cpu=device == "cpu")
     with watched(_end):
@@ -134,10 +135,10 @@ def together(device: str | None) -> Iterator[str | None]:
 def _end(rank: int, in_order: bool) -> None:
     """Ends this process because another one has; a line on each machine, unless that one or the launcher speaks."""
     here = world()
-    if not in_order and ASKED not in os.environ and here.local_rank == 0:
+    if not in_order and PROCESSES_VARIABLE not in os.environ and here.local_rank == 0:
         say(
             f"hardneg: process {rank} of {here.size} is gone: it was killed, or its machine cannot be reached; "
-            "what was finished is kept, the same command goes on from there",
+            "finished work is kept. Run the same command to resume",
             err=True,
         )
     os._exit(_LOST)
@@ -186,8 +187,8 @@ def meet(keys: Mapping[str, str], root: Path) -> None:
 def _torchrun(count: int, command: list[str]) -> None:
     from torch.distributed import run
 
-    place = ["--standalone", "--local-addr", "127.0.0.1"]
-    options = [*place, "--nproc-per-node", str(count)]
+    address = ["--standalone", "--local-addr", "127.0.0.1"]
+    options = [*address, "--nproc-per-node", str(count)]
     run.run(run.parse_args([*options, *command]))  # type: ignore[no-untyped-call]
 
 

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from hardneg.cli.console import say
-from hardneg.cli.options import RESULTS, STAGES, flags_told, plain_flag
+from hardneg.cli.options import RESULTS, STAGES, flags_named, plain_flag
 from hardneg.lines.installed import line_of
 from hardneg.records.errors import PartDone
 
@@ -33,17 +33,17 @@ class LineGroup(TyperGroup):
         """The classes of lines, and the functions of `PRINTED`, by commands: those that the group does not have."""
         from hardneg.lines.installed import line_targets
 
-        made = {**line_targets(), **{name: f"{module}:{name}" for name, module in PRINTED.items()}}
-        return {name: target for name, target in made.items() if name not in self._own}
+        targets = {**line_targets(), **{name: f"{module}:{name}" for name, module in PRINTED.items()}}
+        return {name: target for name, target in targets.items() if name not in self._own}
 
     @property
     def commands(self) -> MutableMapping[str, Any]:
         """All of them."""
-        return LazyCommands(self._own, lambda: self.lines, self._made)
+        return LazyCommands(self._own, lambda: self.lines, self._build)
 
     @commands.setter
-    def commands(self, given: Any) -> None:
-        self._own = dict(given)
+    def commands(self, value: Any) -> None:
+        self._own = dict(value)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Their names; none is made."""
@@ -55,15 +55,15 @@ class LineGroup(TyperGroup):
             return self.commands.get(cmd_name)
         from hardneg.registry.plugin_help import plugin_summary
 
-        told, panel = plugin_summary(self.lines[cmd_name]), RESULTS if cmd_name in PRINTED else STAGES
-        return TyperCommand(cmd_name, callback=lambda: None, help=f"{told}.", rich_help_panel=panel)
+        summary, panel = plugin_summary(self.lines[cmd_name]), RESULTS if cmd_name in PRINTED else STAGES
+        return TyperCommand(cmd_name, callback=lambda: None, help=f"{summary}.", rich_help_panel=panel)
 
-    def _made(self, name: str) -> Any:
+    def _build(self, name: str) -> Any:
         return printed_command(name) if name in PRINTED else command_of(line_of(name), name)
 
     def invoke(self, ctx: Any) -> Any:
         """Runs a command; its errors call arguments by flags."""
-        with flags_told(plain_flag):
+        with flags_named(plain_flag):
             return super().invoke(ctx)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -80,7 +80,7 @@ class IndexGroup(LineGroup):
         """The line that builds one."""
         return {"build": "hardneg.lines.index:IndexLine"}
 
-    def _made(self, name: str) -> Any:
+    def _build(self, name: str) -> Any:
         return command_of(line_of("index"), name)
 
 
@@ -114,12 +114,12 @@ def command_of(line: "type[Line]", name: str) -> Any:
     from hardneg.cli.line_outputs import outputs
     from hardneg.lines.functions import parts
 
-    def run(**given: Any) -> None:
-        with flags_told(flag_of(line)):
-            _run(line, given)
+    def run(**args: Any) -> None:
+        with flags_named(flag_of(line)):
+            _run(line, args)
 
     text, _, examples = parts(line)
-    return made_command(name, run, [*parameters(line), *outputs(line)], "\n\n".join([text, *examples]))
+    return build_command(name, run, [*parameters(line), *outputs(line)], "\n\n".join([text, *examples]))
 
 
 def printed_command(name: str) -> Any:
@@ -131,48 +131,48 @@ def printed_command(name: str) -> Any:
     module = import_module(PRINTED[name])
     function = getattr(module, name)
 
-    def run(**given: Any) -> None:
-        with flags_told(flag_of(EvaluateLine)):
-            function(**given)
+    def run(**args: Any) -> None:
+        with flags_named(flag_of(EvaluateLine)):
+            function(**args)
 
     first, *more = inspect.cleandoc(function.__doc__).split("\n\n")
     text, _, _ = parts(EvaluateLine)
-    told = [text if text.startswith(first) else first, *more]
-    return made_command(name, run, list(module.options()), "\n\n".join(told))
+    paragraphs = [text if text.startswith(first) else first, *more]
+    return build_command(name, run, list(module.options()), "\n\n".join(paragraphs))
 
 
-def made_command(name: str, run: Callable[..., None], asked: list[inspect.Parameter], told: str) -> Any:
+def build_command(name: str, run: Callable[..., None], parameters: list[inspect.Parameter], docstring: str) -> Any:
     """The command of a function with these options, said by its docstring."""
-    run.__doc__ = told
-    run.__annotations__ = {each.name: each.annotation for each in asked}
-    run.__signature__ = inspect.Signature(asked)  # type: ignore[attr-defined]
-    made = typer.Typer(add_completion=False)
-    made.command(name)(run)
-    return typer.main.get_command(made)
+    run.__doc__ = docstring
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    app = typer.Typer(add_completion=False)
+    app.command(name)(run)
+    return typer.main.get_command(app)
 
 
-def _run(line: "type[Line]", given: Mapping[str, Any]) -> None:
+def _run(line: "type[Line]", args: Mapping[str, Any]) -> None:
     """Makes the result in the processes that were asked for; the first one writes it at the output, and speaks."""
-    from hardneg.cli.engines import place_of
+    from hardneg.cli.engines import run_options
     from hardneg.cli.launch import launched, together
     from hardneg.cli.line_options import values
     from hardneg.cli.line_outputs import output_of
     from hardneg.cli.planned_work import planned_work
 
-    output = output_of(line, given)
+    output = output_of(line, args)
     output.check()
-    taken = line.checked(values(line, given))
-    asked = place_of(*map(given.get, ("store", "device", "processes", "engine", "engine_option")))
-    if launched(asked.processes, asked.device):
+    line_args = line.checked(values(line, args))
+    run_with = run_options(*map(args.get, ("store", "device", "processes", "engine", "engine_option")))
+    if launched(run_with.processes, run_with.device):
         return
-    with together(asked.device) as device:
-        opened = replace(asked, device=device, settings=given.get("settings") or ()).opened()
-        job = line().job(taken, opened)
-        command, overwrite = line.words or line.name, given["overwrite"]
-        with planned_work(command, job, opened, output.targets, overwrite) as work, work.somewhere() as place:
+    with together(run_with.device) as device:
+        opened = replace(run_with, device=device, settings=args.get("settings") or ()).opened()
+        job = line().job(line_args, opened)
+        command, overwrite = line.words or line.name, args["overwrite"]
+        with planned_work(command, job, opened, output.targets, overwrite) as work, work.somewhere() as workplace:
             try:
-                made = job.make(work.plan, place)
+                result = job.make(work.plan, workplace)
             except PartDone as done:
                 return say(str(done))
-            if made is not None:
-                output.write(made, work.outputs)
+            if result is not None:
+                output.write(result, work.outputs)

@@ -29,12 +29,12 @@ def arguments_of(line: type[Line]) -> list[Argument]:
 
 def parameters(line: type[Line]) -> Iterator[Parameter]:
     """Those of the command of a line; behind the first plugin the options of all."""
-    told: set[str] = set()
+    seen: set[str] = set()
     for each in arguments_of(line):
         yield parameter(each)
         name = _options_of(each)
-        if name and name not in told:
-            told.add(name)
+        if name and name not in seen:
+            seen.add(name)
             meaning = f"An option of the {each.name}: KEY=VALUE, or {each.name}.KEY=VALUE."
             yield _parameter(name, default=key_values(meaning, each.panel or None), annotation=list[str])
 
@@ -56,46 +56,46 @@ def parameter(each: Argument) -> Parameter:
     return _parameter(each.name, default=default, annotation=Annotated[form | None if default is None else form, said])
 
 
-def values(line: type[Line], given: Mapping[str, Any]) -> dict[str, Any]:
+def values(line: type[Line], args: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments that were given, by their names.
 
     Raises:
         UsageError: a text is of another form than its option takes.
     """
-    asked = arguments_of(line)
-    found = {each.name: _read(each, given[each.name]) for each in asked if given.get(each.name) not in (None, [], ())}
-    for name in dict.fromkeys(filter(None, map(_options_of, asked))):
-        plugins = [each for each in asked if _options_of(each) == name]
-        for plugin, options in _by_plugin(line, plugins, given.get(name) or [], name).items():
-            found[plugin] = {**plugin_setting(plugin, found[plugin]), **options}
-    return found
+    arguments = arguments_of(line)
+    read = {each.name: _read(each, args[each.name]) for each in arguments if args.get(each.name) not in (None, [], ())}
+    for name in dict.fromkeys(filter(None, map(_options_of, arguments))):
+        plugins = [each for each in arguments if _options_of(each) == name]
+        for plugin, options in _by_plugin(line, plugins, args.get(name) or [], name).items():
+            read[plugin] = {**plugin_setting(plugin, read[plugin]), **options}
+    return read
 
 
 def _by_plugin(
     line: type[Line], plugins: Sequence[Argument], texts: Sequence[str], name: str
 ) -> dict[str, dict[str, Any]]:
     """The options of each plugin by its argument: `NAME.KEY=VALUE`, or `KEY=VALUE` of the first."""
-    told, first, own = f"--{name.replace('_', '-')}", plugins[0].name, {each.name: each for each in arguments_of(line)}
-    found, names = dict[str, dict[str, Any]](), [each.name for each in plugins]
-    for path, value in plugin_options(texts, told).items():
+    keys, first, own = f"--{name.replace('_', '-')}", plugins[0].name, {each.name: each for each in arguments_of(line)}
+    options, names = dict[str, dict[str, Any]](), [each.name for each in plugins]
+    for path, value in plugin_options(texts, keys).items():
         plugin, dot, key = path.partition(".")
         if not dot and path in own:
             which = f"say {first}.{path}={value} for that of the {first}, or {flag(own[path])} {value}"
-            raise UsageError(f"{told} {path}: means two things here: {which}")
+            raise UsageError(f"{keys} {path}: means two things here: {which}")
         if dot and plugin not in names:
-            raise UsageError(f"{told} {path}: names no plugin of this command; it has: {', '.join(names)}")
-        found.setdefault(plugin if dot else first, {})[key if dot else path] = value
-    return found
+            raise UsageError(f"{keys} {path}: names no plugin of this command; it has: {', '.join(names)}")
+        options.setdefault(plugin if dot else first, {})[key if dot else path] = value
+    return options
 
 
-def _read(argument: Argument, given: Any) -> Any:
+def _read(argument: Argument, raw: Any) -> Any:
     """What was given for an option; of NAME=VALUE a dict."""
     if get_origin(argument.form) is not dict:
-        return given
+        return raw
     kind = get_args(argument.form)[1]
     if kind is Any:
-        return plugin_options(given, flag(argument))
-    pairs = [(text, *text.rpartition("=")[::2]) for text in given]
+        return plugin_options(raw, flag(argument))
+    pairs = [(text, *text.rpartition("=")[::2]) for text in raw]
     if get_origin(kind) is list:
         return {name: [_number(value, text) for value in texts.split(",")] for text, name, texts in pairs}
     return {name: _number(value, text) for text, name, value in pairs}

@@ -36,12 +36,12 @@ def outputs(line: "type[Line]") -> Iterator[Parameter]:
     yield parameter("overwrite", default=options.OVERWRITE, annotation=bool)
 
 
-def output_of(line: "type[Line]", given: Mapping[str, Any]) -> "ResultOutput | NegativesOutput":
+def output_of(line: "type[Line]", args: Mapping[str, Any]) -> "ResultOutput | NegativesOutput":
     """Where and how a command is to write its result."""
     if line.writes != "negatives":
-        return ResultOutput(line, given["output"])
+        return ResultOutput(line, args["output"])
     names = ("form", "count", "output", "scores", "corpus", "dropped")
-    return NegativesOutput(export.NegativesTarget(*(given[name] for name in names)))
+    return NegativesOutput(export.NegativesTarget(*(args[name] for name in names)))
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,11 @@ class ResultOutput:
         """What is written."""
         return [Target(self.output, folder=self.line.writes == "folder")]
 
-    def write(self, made: "StoredResult", outputs: Outputs) -> None:
+    def write(self, result: "StoredResult", outputs: Outputs) -> None:
         """Lays the result there, and tells what was made and what was left out."""
         with outputs.laid_out():
-            laid_at(self.output, made.path)
-        facts = dict(made.facts)
+            laid_at(self.output, result.path)
+        facts = dict(result.facts)
         if tuned := facts.pop("tuned", None):
             say(f"tuned: {tuned}")
         counts = [counted(facts.pop(name, 0), *nouns) for name, nouns in self.line.counts.items()]
@@ -90,18 +90,18 @@ class NegativesOutput:
         """What is written."""
         return self.target.files
 
-    def write(self, made: Any, outputs: Outputs) -> None:
+    def write(self, result: Any, outputs: Outputs) -> None:
         """Writes the negatives, and tells of them."""
-        _tell_mined(made.facts)
+        _tell_mined(result.facts)
         with outputs.laid_out():
             if self.target.dropped is not None:
-                if not (made.folder / DROPPED).is_file():
+                if not (result.folder / DROPPED).is_file():
                     raise UsageError(
                         "--dropped: this miner does not tell what it drops; leave it out, or filter, as denoised does"
                     )
-                link_file(made.folder / DROPPED, self.target.dropped)
+                link_file(result.folder / DROPPED, self.target.dropped)
                 say(f"{self.target.dropped}: what was dropped")
-            export.write(made, self.target)
+            export.write(result, self.target)
 
 
 def _tell_mined(facts: Mapping[str, Any]) -> None:

@@ -73,7 +73,7 @@ def _root(
 
 def _stop(number: int, frame: FrameType | None) -> None:
     if world().first:
-        say("hardneg: stopped; what was finished is kept, the same command goes on from there", err=True)
+        say("hardneg: stopped; finished work is kept. Run the same command to resume", err=True)
     sys.exit(128 + number)
 
 
@@ -98,16 +98,16 @@ def main() -> None:
 
 def end(error: HardnegError | OSError) -> None:
     """Tells an error on stderr and exits with its code; what waits for a stdout that cannot be written is dropped."""
-    told = error if isinstance(error, HardnegError) else as_told(error)
-    if "called" not in vars(told):
-        told.called = options.plain_flag
+    shown = error if isinstance(error, HardnegError) else as_hardneg_error(error)
+    if "called" not in vars(shown):
+        shown.called = options.plain_flag
     with suppress(OSError):
-        say(f"hardneg: {told}", err=True)
+        say(f"hardneg: {shown}", err=True)
     drop_stdout()
-    sys.exit(told.exit_code)
+    sys.exit(shown.exit_code)
 
 
-def as_told(error: OSError) -> HardnegError:
+def as_hardneg_error(error: OSError) -> HardnegError:
     """The error of hardneg's that says what the system's one does: of writing (5), or of reading (4)."""
     number, name = error.errno or 0, error.filename2 or error.filename
     where = str(name) if name is not None else "standard output or a file"

@@ -72,7 +72,7 @@ OPTIONS = {
 
 
 @dataclass(frozen=True)
-class Given:
+class TaskModels:
     """What is evaluated on which tasks; index: what the models' vectors are searched in."""
 
     tasks: Sequence[str]
@@ -110,7 +110,7 @@ class OnTasks:
     mteb's own tasks say theirs. significance_level: of the tests.
     """
 
-    given: Given
+    models: TaskModels
     at: KeptAt
     relevance_level: int
     split: str
@@ -123,21 +123,21 @@ class OnTasks:
             UsageError: an option is missing, or names what is not there.
             HardnegError: a model cannot be evaluated; the next call goes on from there.
         """
-        from hardneg.cli.planned_work import Place
+        from hardneg.cli.planned_work import RunOptions
         from hardneg.doors.mteb.model import require_mteb
         from hardneg.doors.mteb.task_comparison import TaskComparison
 
         if self.at.output is None:
             raise UsageError("evaluate --mteb: give --output FOLDER, where the results are kept")
-        if not (self.given.models or self.given.predictions) or "" in self.given.models:
+        if not (self.models.models or self.models.predictions) or "" in self.models.models:
             raise UsageError("evaluate --mteb: give --model NAME, or --predictions FOLDER")
         require_mteb()
-        place = Place(self.at.store, self.at.device).opened()
-        rows = [*self._evaluated(place, baselines), *_given(self.given.predictions)]
+        workplace = RunOptions(self.at.store, self.at.device).opened()
+        rows = [*self._evaluated(workplace, baselines), *_predicted(self.models.predictions)]
         labels = [row.label for row in rows]
         if twice := [label for label in dict.fromkeys(labels) if labels.count(label) > 1]:
             raise UsageError(f"two rows are called {twice[0]}: give the predictions in a folder of another name")
-        tasks = self._tasks(place)
+        tasks = self._tasks(workplace)
         against = [next(row.label for row in rows if _is_called(row, name)) for name in baselines]
         level = known_level(self.significance_level)
         comparison = TaskComparison(self.at.output, rows, metrics, against, self.relevance_level, _tell, level)
@@ -146,50 +146,50 @@ class OnTasks:
             for task in tasks:
                 yield from comparison.measured(task)
 
-    def _evaluated(self, place: "TerminalWorkplace", baselines: Sequence[str]) -> "Iterator[Compared]":
+    def _evaluated(self, workplace: "TerminalWorkplace", baselines: Sequence[str]) -> "Iterator[Compared]":
         from hardneg.doors.mteb.model import TaskSearcher
         from hardneg.doors.mteb.system import TaskSystem
         from hardneg.doors.mteb.task_comparison import Compared
 
-        known = {*self.given.models, *_labels(self.given.models).values()}
-        known |= {name for path in self.given.predictions for name in (str(path), _prediction_label(path))}
-        labels = _labels(list(dict.fromkeys([*self.given.models, *(name for name in baselines if name not in known)])))
+        known = {*self.models.models, *_labels(self.models.models).values()}
+        known |= {name for path in self.models.predictions for name in (str(path), _prediction_label(path))}
+        labels = _labels(list(dict.fromkeys([*self.models.models, *(name for name in baselines if name not in known)])))
         own = tuple(setting for setting in self.at.settings if not setting.startswith("dataset."))
         for name, label in labels.items():
-            system = TaskSystem.named(name, self.given.setting(), own)
-            searcher = TaskSearcher(system, place)
+            system = TaskSystem.named(name, self.models.setting(), own)
+            searcher = TaskSearcher(system, workplace)
             searcher.mteb_model_meta  # noqa: B018 - a model that is not there is told before anything runs
             yield Compared(label, searcher)
 
-    def _tasks(self, place: "TerminalWorkplace") -> list[Any]:
+    def _tasks(self, workplace: "TerminalWorkplace") -> list[Any]:
         from hardneg.doors.mteb.tasks import named_tasks
 
-        found, problems = list[Any](), list[str]()
-        for name in dict.fromkeys(self.given.tasks):
+        loaded, problems = list[Any](), list[str]()
+        for name in dict.fromkeys(self.models.tasks):
             try:
-                found += [self._local_task(name, place)] if ":" in name else named_tasks(name)
+                loaded += [self._local_task(name, workplace)] if ":" in name else named_tasks(name)
             except UsageError as error:
                 problems.append(str(error))
-        names = [task.metadata.name for task in found]
+        names = [task.metadata.name for task in loaded]
         problems += [f"two tasks are called {name}: leave one out" for name in set(names) if names.count(name) > 1]
         if problems:
             raise UsageError("\n".join(problems))
-        return found
+        return loaded
 
-    def _local_task(self, dataset: str, place: "TerminalWorkplace") -> Any:
+    def _local_task(self, dataset: str, workplace: "TerminalWorkplace") -> Any:
         from hardneg.api.adhoc_recipe import AdhocRecipe
         from hardneg.api.single_stage import make_dataset
         from hardneg.doors.mteb.local_task import local_task
         from hardneg.formats.collection import StoredCollection
 
         settings = [setting for setting in self.at.settings if setting.startswith("dataset.")]
-        made = make_dataset(AdhocRecipe("evaluate", dataset, settings=settings).plan(), place)
+        artifact = make_dataset(AdhocRecipe("evaluate", dataset, settings=settings).plan(), workplace)
         loader, _, source = dataset.partition(":")
         name = f"{loader}-{Path(source).expanduser().absolute().name}"
-        return local_task(name, StoredCollection.open(made.path), self.split, made.key)
+        return local_task(name, StoredCollection.open(artifact.path), self.split, artifact.key)
 
 
-def _given(folders: Sequence[Path]) -> "Iterator[Compared]":
+def _predicted(folders: Sequence[Path]) -> "Iterator[Compared]":
     from hardneg.doors.mteb.task_comparison import Compared
 
     for folder in folders:
@@ -216,8 +216,8 @@ def _is_called(row: "Compared", name: str) -> bool:
 def _labels(names: Sequence[str]) -> dict[str, str]:
     from hardneg.api.labels import run_labels
 
-    found = run_labels([Path(name) for name in names])
-    return {name: found[Path(name)] for name in names}
+    labels = run_labels([Path(name) for name in names])
+    return {name: labels[Path(name)] for name in names}
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import typer
 from hardneg.api.workplace import usual_store
 from hardneg.cli import completion
 from hardneg.cli.console import say
-from hardneg.cli.launch import ASKED
+from hardneg.cli.launch import PROCESSES_VARIABLE
 from hardneg.lines import shared_arguments
 from hardneg.lines.base import COMMON, REQUIRED, Argument
 from hardneg.lines.base import MACHINE as MACHINE
@@ -33,9 +33,9 @@ OVERWRITE = typer.Option(
 )
 
 
-def path_of(given: str) -> Path | None:
+def path_of(text: str) -> Path | None:
     """A path; an empty text, such as a variable that is not set, is the usual place."""
-    return Path(given) if str(given) else None
+    return Path(text) if str(text) else None
 
 
 def output(written: str, default: Any = ...) -> Any:
@@ -96,7 +96,7 @@ def plain_flag(name: str) -> str:
 
 
 @contextmanager
-def flags_told(called: Callable[[str], str]) -> Iterator[None]:
+def flags_named(called: Callable[[str], str]) -> Iterator[None]:
     """Has errors call arguments as a command does, unless they know it better."""
     try:
         yield
@@ -136,5 +136,5 @@ def open_store(path: Path | None) -> Store:
 
 def tell_once(line: str) -> None:
     """One line on stderr: of several processes only the first says it, or the one that has started them."""
-    if world().first and ASKED not in os.environ:
+    if world().first and PROCESSES_VARIABLE not in os.environ:
         say(f"hardneg: {line}", err=True)

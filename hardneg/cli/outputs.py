@@ -42,4 +42,4 @@ def check_run(output: Path) -> None:
 
 def free_bytes(path: Path) -> int:
     """What is free where a path is, or will be."""
-    return shutil.disk_usage(next(place for place in (path, *path.absolute().parents) if place.exists())).free
+    return shutil.disk_usage(next(folder for folder in (path, *path.absolute().parents) if folder.exists())).free

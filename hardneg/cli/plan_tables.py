@@ -33,9 +33,9 @@ def plan_table(
     together they would be wider than a terminal.
     """
     console = stdout_console()
-    told = list(_lines(rows, copies or {}))
-    shown = [line.sum for line in told]
-    for words, columns in ((3, dict(_columns(told))), (1, dict(_beyond(shown, machine, price)))):
+    step_lines = list(_lines(rows, copies or {}))
+    shown = [line.sum for line in step_lines]
+    for words, columns in ((3, dict(_columns(step_lines))), (1, dict(_beyond(shown, machine, price)))):
         if len(columns) > 1:
             lines = [list(line) for line in zip(*columns.values(), strict=True)]
             print_table(console, Table(list(columns), lines, words=words), narrow="stage" if words > 1 else "step")
@@ -105,18 +105,18 @@ def _bases(rows: Sequence[Estimate]) -> list[str]:
 
 def _ahead(rows: Sequence[Estimate], machine: Machine, price: float | None) -> str:
     ahead = [row for row in rows if not row.cached]
-    told = [f"to run: {len(ahead)} of {len(rows)} steps, about {size(sum(row.disk for row in ahead))} of disk"]
-    told.append(f"{size(max((row.memory for row in ahead), default=0))} of memory")
+    parts = [f"to run: {len(ahead)} of {len(rows)} steps, about {size(sum(row.disk for row in ahead))} of disk"]
+    parts.append(f"{size(max((row.memory for row in ahead), default=0))} of memory")
     if machine.gpu:
-        told.append(f"{size(max((row.gpu_memory for row in ahead), default=0))} on each GPU")
+        parts.append(f"{size(max((row.gpu_memory for row in ahead), default=0))} on each GPU")
     if machine.machines > 1:
-        told.append(f"{size(sum(row.sent for row in ahead))} between machines")
+        parts.append(f"{size(sum(row.sent for row in ahead))} between machines")
     if machine.gpu:
-        told.append(f"{_hours(sum(row.gpu_hours for row in ahead))} GPU hours")
+        parts.append(f"{_hours(sum(row.gpu_hours for row in ahead))} GPU hours")
     if price is not None:
-        told.append(f"cost {_amount(sum(row.cost(price) for row in ahead))}")
-    told.append(_time(sum(row.seconds for row in ahead)) if ahead else "0 s")
-    return ", ".join(told)
+        parts.append(f"cost {_amount(sum(row.cost(price) for row in ahead))}")
+    parts.append(_time(sum(row.seconds for row in ahead)) if ahead else "0 s")
+    return ", ".join(parts)
 
 
 def _sources(rows: Sequence[Estimate], machine: Machine) -> Iterator[str]:
@@ -129,8 +129,8 @@ def _sources(rows: Sequence[Estimate], machine: Machine) -> Iterator[str]:
         yield f"times are for {many}{spread}, {machine.rates.device}{date}"
     if "unknown" in bases:
         yield f"GPU {machine.gpu}: its speed is unknown here, so times of networks and of vector search are too"
-    if told := [f"{base}: {_MEANING[base]}" for base in bases if base != "unknown"]:
-        yield "; ".join(told)
+    if parts := [f"{base}: {_MEANING[base]}" for base in bases if base != "unknown"]:
+        yield "; ".join(parts)
 
 
 def _time(seconds: float) -> str:

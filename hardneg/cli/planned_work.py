@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Place:
+class RunOptions:
     """Where a command works: its store, device, number of processes and engine, each None for the usual.
 
     settings: any values of its recipe, as texts.
@@ -61,53 +61,53 @@ class PlannedWork:
 
     plan: "Plan"
     outputs: Outputs
-    place: TerminalWorkplace
+    workplace: TerminalWorkplace
 
     def make(self) -> "Outcome":
         """The artifacts of all steps."""
-        return self.place.make(self.plan)
+        return self.workplace.make(self.plan)
 
     @contextmanager
     def somewhere(self) -> Iterator[TerminalWorkplace]:
         """Where it works; without a plan, where the store cannot be written, with one for the time being."""
         with suppress(OSError):
-            self.place.store.root.mkdir(parents=True, exist_ok=True)
-        if self.plan is not None or (self.place.store.root.is_dir() and not self.place.store.read_only):
-            yield self.place
+            self.workplace.store.root.mkdir(parents=True, exist_ok=True)
+        if self.plan is not None or (self.workplace.store.root.is_dir() and not self.workplace.store.read_only):
+            yield self.workplace
             return
         with TemporaryDirectory() as folder:
-            yield replace(self.place, store=Store(Path(folder)))
+            yield replace(self.workplace, store=Store(Path(folder)))
 
     def dataset(self) -> Artifact:
         """The stored collection."""
         from hardneg.api.single_stage import make_dataset
 
-        return make_dataset(self.plan, self.place)
+        return make_dataset(self.plan, self.workplace)
 
 
 @contextmanager
 def begun(
-    recipe: AdhocRecipe, place: Place, targets: Sequence[Target], overwrite: bool, reads: Sequence[Path] = ()
+    recipe: AdhocRecipe, run_options: RunOptions, targets: Sequence[Target], overwrite: bool, reads: Sequence[Path] = ()
 ) -> Iterator[PlannedWork]:
     """The work of a command whose outputs are free; `reads` are the files that it is given beside the recipe's."""
     with planned_work(
-        recipe.command, Job(recipe, lambda plan, place: None, reads), place.opened(), targets, overwrite
+        recipe.command, Job(recipe, lambda plan, run_options: None, reads), run_options.opened(), targets, overwrite
     ) as work:
         yield work
 
 
 @contextmanager
 def planned_work(
-    command: str, job: Job, place: TerminalWorkplace, targets: Sequence[Target], overwrite: bool
+    command: str, job: Job, workplace: TerminalWorkplace, targets: Sequence[Target], overwrite: bool
 ) -> Iterator[PlannedWork]:
     """The work of a line whose outputs are free, planned where it has a recipe."""
     plan: Any = None if job.recipe is None else job.recipe.plan(tell_once)
     if plan is None:
-        outputs = command_outputs(command, targets, job.reads, place.store, overwrite)
+        outputs = command_outputs(command, targets, job.reads, workplace.store, overwrite)
     else:
-        outputs = plan_outputs(command, plan, place.store, targets, overwrite, job.reads)
+        outputs = plan_outputs(command, plan, workplace.store, targets, overwrite, job.reads)
     with outputs.begun():
-        yield PlannedWork(plan, outputs, place)
+        yield PlannedWork(plan, outputs, workplace)
 
 
 def laid_at(output: Path, source: Path) -> None:
@@ -119,7 +119,7 @@ def stored_dataset(recipe: AdhocRecipe, store: Path | None) -> Artifact:
     """The stored collection of a recipe, read now unless it is in the store."""
     from hardneg.api.single_stage import make_dataset
 
-    return make_dataset(recipe.plan(tell_once), Place(store).opened())
+    return make_dataset(recipe.plan(tell_once), RunOptions(store).opened())
 
 
 def run_plan(plan: "Plan", store: Store, options: "Options") -> "Outcome":
@@ -143,17 +143,17 @@ def plan_outputs(
     return command_outputs(command, targets, inputs, store, overwrite, list(plan.keys.values()))
 
 
-def plugin_options(given: Sequence[str], option: str = "--option") -> dict[str, Any]:
+def plugin_options(texts: Sequence[str], option: str = "--option") -> dict[str, Any]:
     """`--option KEY=VALUE`, each value read as YAML."""
     from hardneg.recipe.yaml_load import parse_setting
 
-    found = {}
-    for text in given:
+    options = {}
+    for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise UsageError(f"{option} {text}: must be of the form KEY=VALUE")
         try:
-            found[key] = parse_setting(value)
+            options[key] = parse_setting(value)
         except ValueError as error:
             raise UsageError(f"{option} {key}: {error}") from None
-    return found
+    return options

@@ -75,15 +75,15 @@ def list_(
 
     from hardneg.registry.plugins import list_plugins
 
-    found = list_plugins(kind_of(kind) if kind else None)
-    say_answer([asdict(plugin) for plugin in found], _listed(found), as_json)
+    plugins = list_plugins(kind_of(kind) if kind else None)
+    say_answer([asdict(plugin) for plugin in plugins], _listed(plugins), as_json)
 
 
-def _listed(found: "Sequence[Plugin]") -> Iterator[str]:
+def _listed(plugins: "Sequence[Plugin]") -> Iterator[str]:
     """A line for each kind, and one for each of its plugins."""
-    width = max((len(plugin.name) for plugin in found), default=0)
-    for number, plugin in enumerate(found):
-        if not number or plugin.kind != found[number - 1].kind:
+    width = max((len(plugin.name) for plugin in plugins), default=0)
+    for number, plugin in enumerate(plugins):
+        if not number or plugin.kind != plugins[number - 1].kind:
             yield plugin.kind
         note = f"   broken: {plugin.problem}" if plugin.problem else ""
         yield f"  {plugin.name:<{width}}  {plugin.package} {plugin.package_version}{note}"

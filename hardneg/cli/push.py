@@ -62,17 +62,17 @@ def push(
             say(f"\n{upload.card}")
             say("nothing was sent: a dry run")
             return
-        found = planned(upload, repo, public, revision, message)
-        _show_changes(found)
-        if found.opens and not found.idle and not yes:
-            _ask(found)
-        _send(found)
+        planned_push = planned(upload, repo, public, revision, message)
+        _show_changes(planned_push)
+        if planned_push.opens and not planned_push.idle and not yes:
+            _ask(planned_push)
+        _send(planned_push)
 
 
-def _send(found: "Push") -> None:
-    done = found.send(bars=sys.stderr.isatty())
-    made = f"commit {done.commit}" if done.files else "nothing has changed, no commit was made"
-    say(f"{done.address}: {made}{'; public now' if done.opened else ''}")
+def _send(planned_push: "Push") -> None:
+    done = planned_push.send(bars=sys.stderr.isatty())
+    outcome = f"commit {done.commit}" if done.files else "nothing has changed, no commit was made"
+    say(f"{done.address}: {outcome}{'; public now' if done.opened else ''}")
 
 
 def _show(upload: "Upload") -> None:
@@ -89,24 +89,24 @@ def _list(files: "tuple[HubFile, ...]") -> None:
         say(f"  and {counted(len(files) - _SHOWN, 'file')} more")
 
 
-def _show_changes(found: "Push") -> None:
-    there, changes = found.repository, found.changes
+def _show_changes(planned_push: "Push") -> None:
+    there, changes = planned_push.repository, planned_push.changes
     seen = "public" if there.public else "private"
-    state = f"there, {seen}" if there.exists else f"new, {'public' if found.public else 'private'}"
+    state = f"there, {seen}" if there.exists else f"new, {'public' if planned_push.public else 'private'}"
     branch = f", branch {there.revision}{' (new)' if there.missing_branch else ''}"
     say(f"{there.type} {there.name}{branch}: {state}")
-    told = {"new": changes.new, "changed": changes.changed, "as there": changes.same}
-    say("  " + ", ".join(f"{len(files)} {name}" for name, files in told.items()))
+    by_change = {"new": changes.new, "changed": changes.changed, "as there": changes.same}
+    say("  " + ", ".join(f"{len(files)} {name}" for name, files in by_change.items()))
     if changes.changed:
         say(f"  changed: {', '.join(file.path for file in changes.changed)}")
     if changes.others:
         say(f"  stay there, no part of this push: {', '.join(changes.others[:_SHOWN])}")
 
 
-def _ask(found: "Push") -> None:
+def _ask(planned_push: "Push") -> None:
     """Has a person type yes. Raises UsageError where nobody does."""
-    name = found.repository.name
-    is_so = "is public" if found.repository.public else "will be public"
+    name = planned_push.repository.name
+    is_so = "is public" if planned_push.repository.public else "will be public"
     if sys.stdin.isatty():
         say(f"{name} {is_so}: everybody reads what is pushed. Type yes to push: ", err=True, nl=False)
     if (answer := _typed()) is None:

@@ -39,8 +39,8 @@ def pyserini(
     for name, text in openings(folder, options.open_store(store), Named(spec, plugin_options(option))):
         lines = with_java(text)
         say(f"# {name}\n{lines}\n")
-        if check and (found := run_lines(lines)):
-            say(f"# {found}\n")
-            failed += [name] if found.failure else []
+        if check and (outcome := run_lines(lines)):
+            say(f"# {outcome}\n")
+            failed += [name] if outcome.failure else []
     if failed:
         raise HardnegError(f"pyserini: the lines of {', '.join(failed)} fail: `hardneg doctor` tells what is installed")

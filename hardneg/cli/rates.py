@@ -17,8 +17,8 @@ def measure_rates(store: Path) -> None:
     from hardneg.costs.machine import this_device
 
     device = this_device()
-    place = next(place for place in (store, *store.parents) if place.is_dir())
-    for problem in measure(device, None if device.gpu else "cpu", place, bars()):
+    folder = next(folder for folder in (store, *store.parents) if folder.is_dir())
+    for problem in measure(device, None if device.gpu else "cpu", folder, bars()):
         say(problem, err=True)
 
 
@@ -35,19 +35,19 @@ def measured_rates() -> tuple[str, str] | None:
     from hardneg.costs.rate_files import measured
 
     device = this_device()
-    found = measured(device)
-    if found is None:
+    rates_file = measured(device)
+    if rates_file is None:
         return None
     from hardneg.api.measuring.measurements import PIECES, has
 
-    missing = [name for name in PIECES if not has(found, name)]
+    missing = [name for name in PIECES if not has(rates_file, name)]
     left = f"; not yet {', '.join(missing)}: `hardneg doctor --measure` goes on" if missing else ""
-    rates = found.rates("measured")
-    told = [f"{kind} {pace}" for kind in ("encode", "train") for pace in _paces(getattr(found, kind))]
-    told += [f"search {found.search.scores:,.0f} scores/s"] if found.search else []
-    told += [f"tokenise {found.tokenise:,.0f} tokens/s"] if found.tokenise else []
-    told += [f"{name} {size(value)}/s" for name in ("read", "write") if (value := getattr(found, name))]
-    return ", ".join(told), f"of {rates.device} on {rates.date}; `hardneg recipe plan` is made from them{left}"
+    rates = rates_file.rates("measured")
+    parts = [f"{kind} {pace}" for kind in ("encode", "train") for pace in _paces(getattr(rates_file, kind))]
+    parts += [f"search {rates_file.search.scores:,.0f} scores/s"] if rates_file.search else []
+    parts += [f"tokenise {rates_file.tokenise:,.0f} tokens/s"] if rates_file.tokenise else []
+    parts += [f"{name} {size(value)}/s" for name in ("read", "write") if (value := getattr(rates_file, name))]
+    return ", ".join(parts), f"of {rates.device} on {rates.date}; `hardneg recipe plan` is made from them{left}"
 
 
 def _paces(paces: "Sequence[Pace]") -> Iterator[str]:

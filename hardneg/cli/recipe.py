@@ -43,9 +43,9 @@ def list_(as_json: bool = JSON) -> None:
     from hardneg.recipe.yaml_load import head_comment, shipped_recipes
 
     recipes = shipped_recipes()
-    told = {name: next(iter(head_comment(path)), "") for name, path in recipes.items()}
-    rows = [{"name": name, "about": told[name], "path": str(path)} for name, path in recipes.items()]
-    say_answer(rows, aligned(told.items()), as_json)
+    summary = {name: next(iter(head_comment(path)), "") for name, path in recipes.items()}
+    rows = [{"name": name, "about": summary[name], "path": str(path)} for name, path in recipes.items()]
+    say_answer(rows, aligned(summary.items()), as_json)
 
 
 @app.command()
@@ -68,10 +68,10 @@ def show(
     if not expanded and (preset or settings):
         raise UsageError("--preset and --set change what a recipe comes to: add --expanded")
     if expanded:
-        found = expand(path, preset, settings)
-        if found.problems:
-            raise RecipeError(str(path), found.problems)
-        text = as_yaml(found.tree)
+        needed = expand(path, preset, settings)
+        if needed.problems:
+            raise RecipeError(str(path), needed.problems)
+        text = as_yaml(needed.tree)
     else:
         text = as_yaml(shown(read_whole_tree(path))) if whole else path.read_text(encoding="utf-8")
     say(text, nl=False)
@@ -94,8 +94,8 @@ def check(
     Example: hardneg recipe check star-passage --preset paper
     """
     problems: list[HardnegError] = []
-    made = planned(name, preset, settings, problems)
-    _check_needs(made, open_store(store), as_json, problems)
+    recipe_plan = planned(name, preset, settings, problems)
+    _check_needs(recipe_plan, open_store(store), as_json, problems)
     if problems:
         raise problems[0]  # what is wrong with what is here
 
@@ -129,74 +129,74 @@ def run(
         return
     with together(device) as own_device:
         options = Options(until, tuple(force), own_device, chosen)
-        made, opened = planned(name, preset, settings), open_store(store)
-        check_stages(made, until, force)
-        folder = output or default_folder(made.recipe.name, made.recipe.preset)
-        with run_outputs(made, opened, folder, overwrite).begun():
-            _run(made, opened, options, folder)
+        recipe_plan, opened = planned(name, preset, settings), open_store(store)
+        check_stages(recipe_plan, until, force)
+        folder = output or default_folder(recipe_plan.recipe.name, recipe_plan.recipe.preset)
+        with run_outputs(recipe_plan, opened, folder, overwrite).begun():
+            _run(recipe_plan, opened, options, folder)
 
 
-def _run(made: "Plan", opened: Store, options: "Options", folder: Path) -> None:
+def _run(recipe_plan: "Plan", opened: Store, options: "Options", folder: Path) -> None:
     """The first of several processes prints and publishes."""
     from hardneg.cli.run_progress import next_commands, result_table, step_watcher
     from hardneg.recipe.execute import Watcher, execute
     from hardneg.recipe.run_folder import publish
 
-    meet(made.keys, opened.root)
+    meet(recipe_plan.keys, opened.root)
     if not world().first:
-        execute(made, opened, options, Watcher())
+        execute(recipe_plan, opened, options, Watcher())
         return
     console = stderr_console()
-    console.print(headline(made))
+    console.print(headline(recipe_plan))
     several = f", {world().size} processes" if world().size > 1 else ""
     console.print(f"run folder {folder}, store {opened.root}{several}")
-    watcher = step_watcher(console, Bars(console), len(made.until(options.until)))
-    outcome = execute(made, opened, options, watcher)
-    publish(made, outcome.artifacts, opened, folder)
+    watcher = step_watcher(console, Bars(console), len(recipe_plan.until(options.until)))
+    outcome = execute(recipe_plan, opened, options, watcher)
+    publish(recipe_plan, outcome.artifacts, opened, folder)
     console.print(f"{len(outcome.ran)} of {counted(len(outcome.artifacts), 'step')} ran")
     result_table(folder, outcome.artifacts)
-    for what, command in next_commands(made.recipe, folder):
+    for what, command in next_commands(recipe_plan.recipe, folder):
         console.print(f"next, {what}: {command}")
 
 
-def _check_needs(made: "Plan", store: Store, as_json: bool, problems: Sequence[HardnegError]) -> None:
+def _check_needs(recipe_plan: "Plan", store: Store, as_json: bool, problems: Sequence[HardnegError]) -> None:
     """Prints all that the plan needs; exits with the code of the first thing that is missing."""
     from hardneg.recipe.needs import needs
 
-    found = list(needs(made))
-    told = {**_summary(made, store, found), "problems": list(map(str, problems))}
-    told["ready"] = told["ready"] and not problems
-    say_answer({**told, "needs": [asdict(need) for need in found]}, _lines(found, told), as_json)
-    for need in found:
+    needed = list(needs(recipe_plan))
+    summary = {**_summary(recipe_plan, store, needed), "problems": list(map(str, problems))}
+    summary["ready"] = summary["ready"] and not problems
+    say_answer({**summary, "needs": [asdict(need) for need in needed]}, _lines(needed, summary), as_json)
+    for need in needed:
         if need.missing:
             raise typer.Exit(need.exit_code)
 
 
-def _summary(made: "Plan", store: Store, found: Sequence["Need"]) -> dict[str, Any]:
+def _summary(recipe_plan: "Plan", store: Store, needed: Sequence["Need"]) -> dict[str, Any]:
     from hardneg.recipe.estimate import estimate
 
     return {
-        "recipe": made.recipe.name,
-        "preset": made.recipe.preset,
-        "ready": not any(need.missing for need in found),
-        "ahead": sum(need.ahead for need in found),
-        "disk": sum(row.disk for row in estimate(made, store) if not row.cached),
+        "recipe": recipe_plan.recipe.name,
+        "preset": recipe_plan.recipe.preset,
+        "ready": not any(need.missing for need in needed),
+        "ahead": sum(need.ahead for need in needed),
+        "disk": sum(row.disk for row in estimate(recipe_plan, store) if not row.cached),
         "free": free_bytes(store.root),
         "store": str(store.root),
     }
 
 
-def _lines(found: Sequence["Need"], told: dict[str, Any]) -> list[str]:
-    lines = [_line(need) for need in found]
-    scarce = told["disk"] + told["ahead"] > told["free"]
+def _lines(needed: Sequence["Need"], summary: dict[str, Any]) -> list[str]:
+    lines = [_line(need) for need in needed]
+    scarce = summary["disk"] + summary["ahead"] > summary["free"]
     lines.append(
-        f"to come {size(told['ahead'])}; the run takes about {size(told['disk'])} in {told['store']}, where "
-        f"{size(told['free'])} are free{': too little' if scarce else ''}"
+        f"to come {size(summary['ahead'])}; the run takes about {size(summary['disk'])} in {summary['store']}, where "
+        f"{size(summary['free'])} are free{': too little' if scarce else ''}"
     )
-    missing = sum(bool(need.missing) for need in found)
+    missing = sum(bool(need.missing) for need in needed)
     if missing:
-        lines.append(f"{missing} of {len(found)} missing")
-    elif told["ready"]:
+        lines.append(f"{missing} of {len(needed)} missing")
+    elif summary["ready"]:
         lines.append("ready: all of it is here or can be fetched")
     return lines
 

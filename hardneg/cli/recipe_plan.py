@@ -87,35 +87,36 @@ def plan(
     if gpus is not None and processes is not None:
         raise UsageError("--gpus and --num-processes: each GPU has a process: leave out --num-processes")
     problems: list[HardnegError] = []
-    made, opened = planned(name, preset, settings, problems), open_store(store)
-    check_stages(made, until)
+    plan, opened = planned(name, preset, settings, problems), open_store(store)
+    check_stages(plan, until)
     if folder is not None:
-        run_outputs(made, opened, folder, overwrite=False).check()
+        run_outputs(plan, opened, folder, overwrite=False).check()
     if not as_json:
-        say(headline(made))
-    told = _told(made, opened, until, documents, where)
-    told = replace(told, price=told.price if price is None else price, problems=[*map(str, problems), *_packages(made)])
+        say(headline(plan))
+    overview = _planned(plan, opened, until, documents, where)
+    price = overview.price if price is None else price
+    overview = replace(overview, price=price, problems=[*map(str, problems), *_packages(plan)])
     if as_json:
-        return say_json(_content(told), indent=1)
-    _tell(told, until)
+        return say_json(_content(overview), indent=1)
+    _tell(overview, until)
 
 
-def run_outputs(made: "Plan", opened: Store, folder: Path, overwrite: bool) -> Outputs:
+def run_outputs(plan: "Plan", opened: Store, folder: Path, overwrite: bool) -> Outputs:
     """The run folder of a plan."""
     from hardneg.recipe.run_folder import COMMAND, names
 
-    target = Target(folder, folder=True, names=names(made), marked_by=LOCK)
-    return plan_outputs(COMMAND, made, opened, [target], overwrite)
+    target = Target(folder, folder=True, names=names(plan), marked_by=LOCK)
+    return plan_outputs(COMMAND, plan, opened, [target], overwrite)
 
 
-def show_plan(made: "Plan", store: Store, as_json: bool) -> None:
+def show_plan(plan: "Plan", store: Store, as_json: bool) -> None:
     """The plan of a command that makes its recipe itself, here."""
     from hardneg.costs.machine import named
 
-    told = replace(_told(made, store, None, None, named(None, 1, None)), problems=_packages(made))
+    overview = replace(_planned(plan, store, None, None, named(None, 1, None)), problems=_packages(plan))
     if as_json:
-        return say_json(_content(told), indent=1)
-    _tell(told, None)
+        return say_json(_content(overview), indent=1)
+    _tell(overview, None)
 
 
 def _where(machine: "Machine", processes: int | None, price: float | None) -> "Machine":
@@ -131,55 +132,55 @@ def _where(machine: "Machine", processes: int | None, price: float | None) -> "M
     return machine if processes is None else replace(machine, processes=processes)
 
 
-def _told(made: "Plan", store: Store, until: str | None, documents: int | None, machine: "Machine") -> Planned:
+def _planned(plan: "Plan", store: Store, until: str | None, documents: int | None, machine: "Machine") -> Planned:
     from hardneg.recipe.estimate import estimate
     from hardneg.recipe.limits import Room, too_large
 
-    rows = estimate(made, store, until, machine, documents)
+    rows = estimate(plan, store, until, machine, documents)
     here = machine.here
     room = Room(free_bytes(store.root) if here else None, memory()[0] if here else None)
     price = 0.0 if any(row.charge for row in rows) else None
-    return Planned(made, rows, machine, price, list(too_large(rows, machine, room)), ())
+    return Planned(plan, rows, machine, price, list(too_large(rows, machine, room)), ())
 
 
-def _packages(made: "Plan") -> list[str]:
+def _packages(plan: "Plan") -> list[str]:
     from hardneg.recipe.needs import packages
 
-    return [need.missing for need in packages(made) if need.missing]
+    return [need.missing for need in packages(plan) if need.missing]
 
 
-def _tell(told: Planned, until: str | None) -> None:
+def _tell(overview: Planned, until: str | None) -> None:
     from hardneg.cli.contracts import override_lines
     from hardneg.cli.plan_tables import plan_table
     from hardneg.fields import START
 
-    plan_table(told.rows, told.machine, told.price, told.plan.recipe.copies)
-    for line in told.too_large:
+    plan_table(overview.rows, overview.machine, overview.price, overview.plan.recipe.copies)
+    for line in overview.too_large:
         say(f"too large: {line}")
-    if any(START in step.inputs.values() for step in told.plan.until(until)):
-        for line in override_lines(told.plan.recipe.model):
+    if any(START in step.inputs.values() for step in overview.plan.until(until)):
+        for line in override_lines(overview.plan.recipe.model):
             say(line)
-    for problem in told.problems:
+    for problem in overview.problems:
         say(f"before it can run: {problem}")
 
 
-def _content(told: Planned) -> dict[str, Any]:
+def _content(overview: Planned) -> dict[str, Any]:
     """All of it, for `--json`; null for times that are unknown."""
-    ahead = [row for row in told.rows if not row.cached]
-    machine, copies = told.machine, told.plan.recipe.copies
-    made_by = {copy: {"of": name, "seed": seed} for name, seeds in copies.items() for seed, copy in seeds.items()}
+    ahead = [row for row in overview.rows if not row.cached]
+    machine, copies = overview.machine, overview.plan.recipe.copies
+    seed_copies = {copy: {"of": name, "seed": seed} for name, seeds in copies.items() for seed, copy in seeds.items()}
     where = {"device": machine.rates.device, "gpu": machine.rates.gpu, "measured": machine.rates.date or None}
     summed = ("disk", "sent", "seconds", "gpu_hours")
     total = {name: _number(sum(getattr(row, name) for row in ahead)) for name in summed}
-    cost = {} if told.price is None else {"cost": _number(sum(row.cost(told.price) for row in ahead))}
+    cost = {} if overview.price is None else {"cost": _number(sum(row.cost(overview.price) for row in ahead))}
     return {
-        "recipe": told.plan.recipe.name,
-        "preset": told.plan.recipe.preset,
+        "recipe": overview.plan.recipe.name,
+        "preset": overview.plan.recipe.preset,
         "machine": {**where, "machines": machine.machines, "processes": machine.processes},
-        "steps": [_line(row, told.price) | made_by.get(row.step.name, {}) for row in told.rows],
+        "steps": [_line(row, overview.price) | seed_copies.get(row.step.name, {}) for row in overview.rows],
         "to run": {**total, **cost},
-        "too large": list(told.too_large),
-        "before it can run": list(told.problems),
+        "too large": list(overview.too_large),
+        "before it can run": list(overview.problems),
     }
 
 

@@ -13,7 +13,7 @@ from hardneg.api.recommended_recipe import RecommendRequest
 from hardneg.cli import completion, options
 from hardneg.cli.console import print_table, say, say_json, stdout_console
 from hardneg.cli.options import JSON, TUNING, tell_once
-from hardneg.cli.planned_work import Place, PlannedWork, begun, plan_outputs, plugin_options
+from hardneg.cli.planned_work import PlannedWork, RunOptions, begun, plan_outputs, plugin_options
 from hardneg.records.errors import UsageError
 from hardneg.store.atomic_write import replace_text
 from hardneg.store.replaced_files import Outputs, Target
@@ -72,7 +72,7 @@ def recommend(
     recipe = AdhocRecipe("recommend", dataset, request.sweep(), model, settings)
     if plan:
         return _show_plan(replace(recipe, stages=request.before(train)), store, as_json)
-    Recommending(request, recipe, train, output).run(Place(store, device), overwrite, as_json)
+    Recommending(request, recipe, train, output).run(RunOptions(store, device), overwrite, as_json)
 
 
 def _show_plan(recipe: AdhocRecipe, store: Path | None, as_json: bool) -> None:
@@ -93,7 +93,7 @@ class Recommending:
     steps: int | None
     output: Path
 
-    def run(self, place: Place, overwrite: bool, as_json: bool) -> None:
+    def run(self, run_options: RunOptions, overwrite: bool, as_json: bool) -> None:
         """Compares, chooses, writes the recipe and the figures, and tells of them."""
         from hardneg.analysis.miner_sweep import MinerSweep
         from hardneg.api.recommendation import Recommendation
@@ -102,7 +102,7 @@ class Recommending:
 
         replace(self.recipe, stages=self.request.before(self.steps or 1)).check(tell_once)  # before any work
         figures = [self.output.with_suffix(form) for form in (".png", ".svg")]
-        with begun(self.recipe, place, [Target(path) for path in (self.output, *figures)], overwrite) as work:
+        with begun(self.recipe, run_options, [Target(path) for path in (self.output, *figures)], overwrite) as work:
             outcome = work.make()
             sweep, facts = sweep_in(outcome), outcome.artifacts[DATASET].facts
             request = fitted(self.request, work.plan.recipe.model)
@@ -121,7 +121,7 @@ class Recommending:
 
         plan = replace(self.recipe, stages=stages).plan(tell_once)
         before = work.outputs
-        outputs = plan_outputs(before.command, plan, work.place.store, before.targets, before.overwrite)
+        outputs = plan_outputs(before.command, plan, work.workplace.store, before.targets, before.overwrite)
         with outputs.begun():
             return trials_in(replace(work, plan=plan, outputs=outputs).make(), steps), outputs
 

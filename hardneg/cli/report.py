@@ -39,20 +39,20 @@ def options() -> Iterator[Parameter]:
         yield Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=form)
 
 
-def report(**given: Any) -> None:
+def report(**args: Any) -> None:
     """Score run files, test their differences, and write report.html, report.md and queries.tsv.
 
     With --dataset the page has the texts of the queries and of the passages that were found.
 
     Example: hardneg report --qrels qrels.txt --run a.trec.gz --run b.trec.gz --output report
     """
-    judging = judging_of(given)
+    judging = judging_of(args)
     labels = [*judging.files]
     judging = replace(judging, baselines=judging.baselines or labels[:1])
-    system = {str(path): label for label, path in judging.files.items()}.get(given["about"], given["about"])
+    system = {str(path): label for label, path in judging.files.items()}.get(args["about"], args["about"])
     if system and system not in labels:
         raise UsageError(f"about: {system} is not among the runs: {', '.join(labels)}")
-    _write_report(given["output"], judging, given["title"], system, given["overwrite"])
+    _write_report(args["output"], judging, args["title"], system, args["overwrite"])
 
 
 def _write_report(output: Path, judging: RunsToScore, title: str, system: str, overwrite: bool) -> None:
@@ -70,14 +70,14 @@ def _write_report(output: Path, judging: RunsToScore, title: str, system: str, o
     measured = judging.tested(judging.measured(compile_note))
     page = ReportContent.of(title, measured, system=system)
     judged_by = judge.qrels.name if isinstance(judge.qrels, Path) else f"split {judge.split} of {judge.dataset}"
-    made: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "evaluated on": f"{counted(page.queries, 'query')} of {judged_by}",
         "relevant from grade": judge.level,
         "baselines": ", ".join(judging.baselines),
     }
     passages = Passages(runs, judge.grades(), judge.collection, judge.split)
     browse = shlex.join(["browse", *runs, *(["--dataset", judge.dataset] if judge.dataset else [])])
-    page = replace(page, settings=made, over=made["evaluated on"], browse=f"hardneg {browse}")
+    page = replace(page, settings=settings, over=settings["evaluated on"], browse=f"hardneg {browse}")
     with outputs.laid_out():
         for path in write_report(output, page, measured, passages):
             say(str(path))

@@ -26,8 +26,8 @@ def step_watcher(console: "Console", bars: Bars, total: int) -> Watcher:
     count = 0
 
     def begins(step: Step) -> None:
-        told = f": {why}" if (why := step.spec.why()) else ""
-        console.print(f"[{count + 1}/{total}] {step.name}: {step.verb}{told}")
+        reason = f": {why}" if (why := step.spec.why()) else ""
+        console.print(f"[{count + 1}/{total}] {step.name}: {step.verb}{reason}")
 
     def ends(step: Step, artifact: Artifact, seconds: float | None) -> None:
         nonlocal count

@@ -211,7 +211,7 @@ _COMMON = (
     ),
     Argument(
         "device",
-        "cpu, cuda, cuda:1, mps; default: the best there is.",
+        "cpu, cuda, cuda:1, mps; default: the best available.",
         "str | None",
         None,
         panel=MACHINE,

@@ -119,10 +119,10 @@ def test_two_builds_of_faiss_are_told(card: bool, kept: str, monkeypatch: pytest
         doctor.importlib.metadata, "distributions", lambda: [SimpleNamespace(name=name) for name in names]
     )
     found = doctor._faiss()
-    assert (found.state, found.found) == ("note", "faiss-cpu and faiss-gpu")
+    assert (found.state, found.value) == ("note", "faiss-cpu and faiss-gpu")
     assert found.meaning.endswith(f"alone: pip uninstall -y faiss-cpu faiss-gpu && pip install {kept}")
     names.remove("faiss-cpu")
-    assert (doctor._faiss().state, doctor._faiss().found) == ("ok", "faiss-gpu")
+    assert (doctor._faiss().state, doctor._faiss().value) == ("ok", "faiss-gpu")
     assert doctor._faiss().meaning.endswith("it trains and searches on GPUs too")
     names[0] = "faiss-cpu"
     assert doctor._faiss().meaning.endswith('[gpu]"' if card else "it searches on the CPU")

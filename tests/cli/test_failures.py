@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hardneg.api.workplace import usual_store
-from hardneg.cli.main import app, as_told
+from hardneg.cli.main import app, as_hardneg_error
 from hardneg.records.errors import ArtifactError, DataError
 
 FULL = Path("/dev/full")
@@ -97,7 +97,7 @@ def test_a_command_without_a_store_works_where_none_can_be(tmp_path: Path, monke
     ],
 )
 def test_errors_of_the_system_in_words(error: OSError, kind: type[Exception], message: str) -> None:
-    told = as_told(error)
+    told = as_hardneg_error(error)
     assert type(told) is kind and str(told).startswith(message)
 
 
@@ -106,7 +106,7 @@ def test_what_may_not_be_read_or_seen_is_told_so(tmp_path: Path, monkeypatch: py
     denied = {tmp_path: os.X_OK, tmp_path / "qrels": os.R_OK}
     for place, way in denied.items():
         monkeypatch.setattr(os, "access", lambda path, mode, at=place, no=way: (Path(path), mode) != (at, no))
-        told = as_told(PermissionError(errno.EACCES, "Permission denied", str(tmp_path / "qrels")))
+        told = as_hardneg_error(PermissionError(errno.EACCES, "Permission denied", str(tmp_path / "qrels")))
         assert isinstance(told, DataError) and str(told) == f"{tmp_path}/qrels: cannot be read (Permission denied)"
 
 

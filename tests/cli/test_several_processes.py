@@ -131,7 +131,7 @@ def test_the_single_process_of_accelerate_launch_cpu_does_not_work_for_several(m
 def test_a_launch_leaves_the_log_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     levels: list[int] = []
     monkeypatch.setattr(launch, "_torchrun", lambda count, command: levels.append(logging.root.manager.disable))
-    monkeypatch.setenv(launch.ASKED, "")
+    monkeypatch.setenv(launch.PROCESSES_VARIABLE, "")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     launch.launch(2, "cpu")
     assert (levels, logging.root.manager.disable) == ([logging.ERROR], logging.NOTSET)

@@ -116,7 +116,7 @@ def test_a_start_that_is_stopped_leaves_nothing(seconds: float) -> None:
         below = psutil.Process(run.pid).children(recursive=True)
         os.kill(run.pid, signal.SIGTERM)
         told = run.communicate(timeout=120)[1]
-    assert run.returncode == 143 and "hardneg: stopped; what was finished is kept" in told, told
+    assert run.returncode == 143 and "hardneg: stopped; finished work is kept" in told, told
     assert not psutil.wait_procs(below, timeout=300)[1]  # Ray's agents look a minute for the server they report to
 
 

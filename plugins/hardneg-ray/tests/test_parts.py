@@ -165,7 +165,7 @@ def test_what_an_actor_takes(
     joined = Cluster(options, False, "a")
     assert joined.needs(device) == needs and joined.room(needs) == room
     joined.check()
-    with pytest.raises(ArtifactError, match="the same command goes on from there"):
+    with pytest.raises(ArtifactError, match="Run the same command to resume"):
         Cluster(options, False, "c").check()
 
 

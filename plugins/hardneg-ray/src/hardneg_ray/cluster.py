@@ -16,8 +16,8 @@ class ClusterLost(ArtifactError):
 
     def __init__(self, started: bool) -> None:
         self.started = started
-        reason = "the Ray processes of this machine are gone; what was finished is kept"
-        super().__init__(f"{reason}, the same command goes on from there")
+        reason = "the Ray processes of this machine are gone; finished work is kept"
+        super().__init__(f"{reason}. Run the same command to resume")
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,8 @@ def doctor(
         f"{item.state:<7}  {item.subject:<{width}}  {item.value}\n{'':<{9 + width}}  {item.meaning}"
         for item in findings
     )
-    say_answer([asdict(finding) for finding in findings], lines, as_json)
+    rows = [{"found" if name == "value" else name: text for name, text in vars(each).items()} for each in findings]
+    say_answer(rows, lines, as_json)
     if any(finding.state == "broken" for finding in findings):
         raise typer.Exit(1)
 

@@ -97,8 +97,8 @@ def read(
     """
     with ThreadPoolExecutor(max_workers=1) as tokeniser:
         deepest = max(options.passages)
-        made = (tokeniser.submit(_window, reader, corpus, part, deepest) for part in _parts(questions))
-        for waiting in one_ahead(made):
+        windows = (tokeniser.submit(_window, reader, corpus, part, deepest) for part in _parts(questions))
+        for waiting in one_ahead(windows):
             yield from _answers(reader, waiting.result(), options)
 
 
@@ -142,32 +142,28 @@ def _window(reader: Reader, corpus: Corpus, questions: Sequence[Question], deepe
 
 
 def _answers(reader: Reader, window: _Window, options: ReadOptions) -> Iterator[tuple[Question, dict[int, Answer]]]:
-    found = None if window.tokens is None else _forward(reader, window.tokens, options)
-    for place, question in enumerate(window.questions):
-        start, end = window.bounds[place : place + 2].tolist()
+    spans = None if window.tokens is None else _forward(reader, window.tokens, options)
+    for number, question in enumerate(window.questions):
+        start, end = window.bounds[number : number + 2].tolist()
         answers = {}
         for count in options.passages:
             stop = min(end, start + count)
-            answers[count] = Answer() if found is None else _answer(window, found, start, stop)
+            answers[count] = Answer() if spans is None else _answer(window, spans, start, stop)
         yield question, answers
 
 
-def _answer(window: _Window, found: _Read, start: int, stop: int) -> Answer:
+def _answer(window: _Window, spans: _Read, start: int, stop: int) -> Answer:
     """The best span of the passage that is selected from `start` up to `stop`."""
     assert window.tokens is not None
-    scores = np.where(np.isfinite(found.span[start:stop]), found.selected[start:stop], -np.inf)
+    scores = np.where(np.isfinite(spans.span[start:stop]), spans.selected[start:stop], -np.inf)
     if not np.isfinite(scores).any():
         return Answer()
     row = start + int(scores.argmax())
-    begin, end = window.tokens.characters(row, int(found.first[row]), int(found.last[row]))
+    begin, end = window.tokens.characters(row, int(spans.first[row]), int(spans.last[row]))
     passage = window.passages[row]
-    text = passage.text[begin:end]
+    text, scores_of_row = passage.text[begin:end], (float(spans.selected[row]), float(spans.span[row]))
     begin += len(text) - len(text.lstrip())
-    return Answer(text.strip(), passage.doc_id, begin, begin + len(text.strip()), *_numbers(found, row))
-
-
-def _numbers(found: _Read, row: int) -> tuple[float, float]:
-    return float(found.selected[row]), float(found.span[row])
+    return Answer(text.strip(), passage.doc_id, begin, begin + len(text.strip()), *scores_of_row)
 
 
 def _forward(reader: Reader, passages: PassageTokens, options: ReadOptions) -> _Read:
@@ -175,14 +171,14 @@ def _forward(reader: Reader, passages: PassageTokens, options: ReadOptions) -> _
     budget = options.tokens_per_batch or usual_tokens_per_batch(device)
     half = takes_bf16(options.precision, reader.module, "inference")
     autocast = torch.autocast(device.type, torch.bfloat16, enabled=half)
-    found = _Read(np.empty(count, np.float32), np.empty(count, np.float32), *np.empty((2, count), np.int64))
+    spans = _Read(np.empty(count, np.float32), np.empty(count, np.float32), *np.empty((2, count), np.int64))
     with evaluating(reader.module), torch.inference_mode(), autocast:
         for rows in token_batches(passages.tokens.lengths, budget):
             features = {name: value.to(device) for name, value in passages.tokens.batch(rows).items()}
             starts, ends, selected = reader.module(features)
             span, first, last = best_spans(starts, ends, reader.spec.answer_length)
-            found.selected[rows], found.span[rows] = selected.cpu().numpy(), span.cpu().numpy()
-            found.first[rows], found.last[rows] = first.cpu().numpy(), last.cpu().numpy()
-    if not np.isfinite(found.selected).all():
+            spans.selected[rows], spans.span[rows] = selected.cpu().numpy(), span.cpu().numpy()
+            spans.first[rows], spans.last[rows] = first.cpu().numpy(), last.cpu().numpy()
+    if not np.isfinite(spans.selected).all():
         raise ModelError("the reader gives a score that is not finite: check its weights, or use precision fp32")
-    return found
+    return spans

@@ -1,7 +1,7 @@
 """What a reader learns from: questions, and their ranked passages with and without an answer."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -63,13 +63,13 @@ def reading_data(reader: Reader, corpus: Corpus, questions: Iterable[Question], 
     passages, left_out = PassageAnswers(corpus, answered.answers), Counter[str]()
     query_ids, texts = list[str](), list[str]()
     positives, negatives = dict[str, list[str]](), list[NDArray[np.int64]]()
-    for block in _blocks(questions):
-        found = _found(block, passages)
-        readable = _readable(reader, corpus, block, found, answered.answers)
-        left_out["passages whose answers are behind what is read"] += sum(int(row.sum()) for row in found) - sum(
-            map(len, readable)
-        )
-        for question, has, kept in zip(block, found, readable, strict=True):
+    waiting = iter(questions)
+    while block := list(islice(waiting, _QUESTIONS)):
+        answered_rows = _with_answer(block, passages)
+        readable = _readable(reader, corpus, block, answered_rows, answered.answers)
+        answered_count, readable_count = sum(int(row.sum()) for row in answered_rows), sum(map(len, readable))
+        left_out["passages whose answers are behind what is read"] += answered_count - readable_count
+        for question, has, kept in zip(block, answered_rows, readable, strict=True):
             query_ids.append(question.query_id)
             texts.append(question.text)
             positives[question.query_id] = corpus.ids(kept)
@@ -81,38 +81,34 @@ def reading_data(reader: Reader, corpus: Corpus, questions: Iterable[Question], 
     return ReadingData(TrainingData(corpus, query_ids, texts, positives, lists), answered.answers, +left_out)
 
 
-def _blocks(questions: Iterable[Question]) -> Iterator[list[Question]]:
-    waiting = iter(questions)
-    while block := list(islice(waiting, _QUESTIONS)):
-        yield block
-
-
-def _found(block: Sequence[Question], passages: PassageAnswers) -> list[NDArray[np.bool_]]:
+def _with_answer(block: Sequence[Question], passages: PassageAnswers) -> list[NDArray[np.bool_]]:
     """Which of each question's passages have an answer."""
     longest = max(len(question.rows) for question in block)
     rows = np.stack(
         [np.pad(question.rows, (0, longest - len(question.rows)), constant_values=-1) for question in block]
     )
-    found = passages.contained([question.query_id for question in block], rows)
-    return [row[: len(question.rows)] for row, question in zip(found, block, strict=True)]
+    contained = passages.contained([question.query_id for question in block], rows)
+    return [row[: len(question.rows)] for row, question in zip(contained, block, strict=True)]
 
 
 def _readable(
     reader: Reader,
     corpus: Corpus,
     block: Sequence[Question],
-    found: Sequence[NDArray[np.bool_]],
+    answered_rows: Sequence[NDArray[np.bool_]],
     answers: Mapping[str, Sequence[str]],
 ) -> list[NDArray[np.int64]]:
     """The rows of those that have an answer in what is read of them, by question, in the order of the list."""
     pairs = [
-        (i, int(row)) for i, (question, has) in enumerate(zip(block, found, strict=True)) for row in question.rows[has]
+        (i, int(row))
+        for i, (question, has) in enumerate(zip(block, answered_rows, strict=True))
+        for row in question.rows[has]
     ]
     kept: list[list[int]] = [[] for _ in block]
     if pairs:
         documents = corpus.documents_at(np.array([row for _, row in pairs]))
         tokens = reader.tokenise([block[i].text for i, _ in pairs], documents)
-        for place, ((i, row), document) in enumerate(zip(pairs, documents, strict=True)):
-            if tokens.spans(place, answer_spans(document.text, answers[block[i].query_id])):
+        for number, ((i, row), document) in enumerate(zip(pairs, documents, strict=True)):
+            if tokens.spans(number, answer_spans(document.text, answers[block[i].query_id])):
                 kept[i].append(row)
     return [np.array(rows, np.int64) for rows in kept]

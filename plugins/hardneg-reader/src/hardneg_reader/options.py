@@ -1,4 +1,4 @@
-"""What a recipe says of a reader, and of its training."""
+"""The options of a reader in a recipe, and of its training."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -31,14 +31,14 @@ class ReaderSpec:
 
     def problems(self) -> list[str]:
         """One line for each field that no reader can have."""
-        found = []
+        lines = []
         if not self.name.strip():
-            found.append("name is empty: give a folder, a hub id or packaged:all-MiniLM-L6-v2")
+            lines.append("name is empty: give a folder, a hub id or packaged:all-MiniLM-L6-v2")
         if self.length < _SHORTEST:
-            found.append(f"length is {self.length}: at least {_SHORTEST} tokens are needed")
+            lines.append(f"length is {self.length}: at least {_SHORTEST} tokens are needed")
         if self.answer_length < 1:
-            found.append(f"answer_length is {self.answer_length}: at least 1 token is needed")
-        return found
+            lines.append(f"answer_length is {self.answer_length}: at least 1 token is needed")
+        return lines
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class Read(StageSpec):
 
     version = 1
     kind = "answers"
-    purpose = "find the answer in what was found"
+    purpose = "find answers in the passages of a run"
     needs_dataset = True
     resumes = True
     stage: Literal["read"]
@@ -106,11 +106,11 @@ class Read(StageSpec):
         from hardneg_reader.answering import WINDOW, ReadOptions, questions, read
         from hardneg_reader.reader import Reader
 
-        asked = questions(collection, self.split, context.inputs["run"].folder / RUN, max(self.passages))
+        pending = questions(collection, self.split, context.inputs["run"].folder / RUN, max(self.passages))
         reader = Reader.open(context.inputs["reader"].folder / MODEL_FOLDER, context.device)
         options = ReadOptions(self.passages, self.precision, self.tokens_per_batch)
-        found = read(reader, collection.corpus, islice(asked, done, None), options)
-        while window := list(islice(found, WINDOW)):
+        answered = read(reader, collection.corpus, islice(pending, done, None), options)
+        while window := list(islice(answered, WINDOW)):
             yield [_line(question, answers) for question, answers in window]
 
 

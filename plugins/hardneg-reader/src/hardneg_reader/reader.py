@@ -92,8 +92,8 @@ class Reader:
         if not (folder / _SPEC).is_file():
             raise ModelError(f"reader {folder}: no {_SPEC} there: name a folder that a reader was saved in")
         with opening_model("the reader", folder):
-            said = read_json(folder / _SPEC)
-            reader = cls._of(folder, ReaderSpec(str(folder), None, said["length"], said["answer_length"]), device)
+            lengths = read_json(folder / _SPEC)
+            reader = cls._of(folder, ReaderSpec(str(folder), None, lengths["length"], lengths["answer_length"]), device)
             load_model(reader.module.selection, str(folder / _SELECTION), device=str(reader.device))
         return reader
 
@@ -114,15 +114,15 @@ class Reader:
         """
         from safetensors.torch import save_model
 
-        with writing_model(folder) as place:
+        with writing_model(folder) as partial:
             forget_last_call(self.tokenizer)
-            self.module.body.save_pretrained(str(place))
-            self.tokenizer.save_pretrained(str(place))
-            save_model(self.module.selection, str(place / _SELECTION))
-            said = {"length": self.spec.length, "answer_length": self.spec.answer_length}
-            (place / _SPEC).write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
+            self.module.body.save_pretrained(str(partial))
+            self.tokenizer.save_pretrained(str(partial))
+            save_model(self.module.selection, str(partial / _SELECTION))
+            lengths = {"length": self.spec.length, "answer_length": self.spec.answer_length}
+            (partial / _SPEC).write_text(json.dumps(lengths, indent=2) + "\n", encoding="utf-8")
             if card is not None:
-                (place / "README.md").write_text(card, encoding="utf-8")
+                (partial / "README.md").write_text(card, encoding="utf-8")
 
     @classmethod
     def _of(cls, folder: Path, spec: ReaderSpec, device: str | None) -> "Reader":

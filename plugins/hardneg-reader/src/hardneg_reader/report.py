@@ -45,12 +45,12 @@ def reading_section(measured: Mapping[str, Path]) -> Section:
 
 def _count(metric: str) -> str:
     """The number of passages of an exact match; empty for other metrics."""
-    kind, _, count = metric.partition("@")
-    return count if kind == "exact_match" else ""
+    name, _, count = metric.partition("@")
+    return count if name == "exact_match" else ""
 
 
 def _rows(label: str, scores: "Scores", tests: "Mapping[tuple[str, str], Comparison]") -> list[Sequence[str]]:
-    found, rows = estimates(scores), list[Sequence[str]]()
+    means, rows = estimates(scores), list[Sequence[str]]()
     for metric in scores:
         if count := _count(metric):
             test = tests.get((label, metric))
@@ -62,9 +62,9 @@ def _rows(label: str, scores: "Scores", tests: "Mapping[tuple[str, str], Compari
                     format_p_value(test.randomisation_holm),
                 ]
             measured = [
-                format_score(found[metric].mean),
-                format_interval(found[metric].interval),
-                format_score(found[f"f1@{count}"].mean),
+                format_score(means[metric].mean),
+                format_interval(means[metric].interval),
+                format_score(means[f"f1@{count}"].mean),
             ]
             rows.append([label, count, *measured, *tested])
     return rows

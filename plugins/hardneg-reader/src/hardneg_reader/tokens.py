@@ -32,18 +32,18 @@ class PassageTokens:
         offset = int(self.tokens.offsets[row])
         return int(self.begins[offset + first]), int(self.ends[offset + last])
 
-    def spans(self, row: int, places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    def spans(self, row: int, stretches: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         """The first and last token of each of some places in a row's text; those that are not read are left out."""
         offset, end = self.tokens.offsets[row : row + 2]
         here = offset + np.flatnonzero(self.tokens.columns[ANSWERABLE][offset:end])
         begins, ends = self.begins[here], self.ends[here]
-        found = []
-        for begin, stop in places:
+        covered = []
+        for begin, stop in stretches:
             first = int(np.searchsorted(ends, begin, "right"))
             last = int(np.searchsorted(begins, stop, "left")) - 1
             if first <= last and begins[first] <= begin and ends[last] >= stop:
-                found.append((int(here[first] - offset), int(here[last] - offset)))
-        return list(dict.fromkeys(found))
+                covered.append((int(here[first] - offset), int(here[last] - offset)))
+        return list(dict.fromkeys(covered))
 
 
 def tokenise_passages(
@@ -57,7 +57,7 @@ def tokenise_passages(
         max_length=length,
         return_offsets_mapping=True,
     )
-    places = encoded.pop("offset_mapping")
+    stretches = encoded.pop("offset_mapping")
     offsets = np.cumsum([0, *map(len, encoded["input_ids"])], dtype=np.int64)
     size = int(offsets[-1])
     columns = {name: np.fromiter(chain.from_iterable(rows), np.int32, size) for name, rows in encoded.items()}
@@ -65,7 +65,7 @@ def tokenise_passages(
         (part == 1 for row in range(len(questions)) for part in encoded.sequence_ids(row)), bool, size
     )
     title = np.array([len(passage.contents) - len(passage.text) for passage in passages], np.int64)
-    characters = np.array(list(chain.from_iterable(places)), np.int64).reshape(size, 2)
+    characters = np.array(list(chain.from_iterable(stretches)), np.int64).reshape(size, 2)
     characters -= np.repeat(title, np.diff(offsets))[:, None]
     answerable = of_passage & (characters[:, 1] > 0)
     columns[ANSWERABLE] = answerable.astype(np.int32)

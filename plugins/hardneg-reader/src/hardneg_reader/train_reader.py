@@ -109,7 +109,7 @@ class TrainReader(Judging):
         collection = StoredCollection.open(context.inputs["dataset"].folder)
         reader = Reader.load(self.reader, self.options.seed, context.device)
         answered = Answered(collection.answers(self.split), positives_by_query(collection.all_qrels()))
-        data = reading_data(reader, collection.corpus, self._asked(context, collection), answered)
+        data = reading_data(reader, collection.corpus, self._questions(context, collection), answered)
         result = learn(
             ReaderTraining(reader, data, self.options),
             ReadingLoss(),
@@ -124,7 +124,7 @@ class TrainReader(Judging):
         context.keep_only(MODEL_FOLDER, KEPT, HISTORY, SCRATCH)
         return result.facts(self.options.metric)
 
-    def _asked(self, context: "StageContext[TrainReader]", collection: StoredCollection) -> "Iterator[Question]":
+    def _questions(self, context: "StageContext[TrainReader]", collection: StoredCollection) -> "Iterator[Question]":
         from hardneg_reader.answering import questions
 
         total, run = len(collection.queries(self.split)), context.inputs["run"].folder / RUN

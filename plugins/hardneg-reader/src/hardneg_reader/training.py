@@ -132,14 +132,14 @@ def reading_validation(
     Raises:
         TrainingError: no question has an answer.
     """
-    asked = [question for question in questions if answers.get(question.query_id)]
-    if not asked:
+    answerable = [question for question in questions if answers.get(question.query_id)]
+    if not answerable:
         raise TrainingError(f"none of the {len(questions)} dev questions has an answer: take more of them")
-    deepest = max(len(question.rows) for question in asked) or 1
+    deepest = max(len(question.rows) for question in answerable) or 1
 
     def measure() -> dict[str, float]:
-        found = read(reader, corpus, asked, ReadOptions((deepest,)))
-        pairs = [(answer[deepest].text, answers[question.query_id]) for question, answer in found]
+        answers_read = read(reader, corpus, answerable, ReadOptions((deepest,)))
+        pairs = [(answer[deepest].text, answers[question.query_id]) for question, answer in answers_read]
         measures = {"exact_match": exact_match, "f1": f1}
         return {name: float(np.mean([score(*pair) for pair in pairs])) for name, score in measures.items()}
 

@@ -1,4 +1,4 @@
-"""The fields of what a recipe says: references to stages, plugins by name, files."""
+"""Types of recipe fields: references to stages, plugins by name, files."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -30,11 +30,11 @@ from hardneg.store.identity import LATER as LATER
 START = "start"
 DATASET = "dataset"
 SECTION = "section"
-"""What a reference asks for whose stages stand in a report: whatever they make, their verbs have sections for it."""
+"""The artifact type of a reference to stages in a report: any whose verb has a section for it."""
 
 
 class Trait(StrEnum):
-    """What may be told of what a stage makes, as a reason not to use it; an outside verb may have others."""
+    """Traits of an artifact, as reasons not to use it; an outside verb may have others."""
 
     TEXTS = "holds texts, not vectors"
     SEGMENTS = "holds several vectors a document"
@@ -53,8 +53,8 @@ class Trait(StrEnum):
 class Reference:
     """Marks a field as the name of a stage that makes one of `artifact_types`.
 
-    refuses: traits with which the artifact is of no use here, each with what to do instead. passes: traits that what is
-    made here has from it. with_model: the model that encodes the queries of an index is read too.
+    refuses: traits that make the artifact useless here, each with what to do instead. passes: traits that the result
+    takes over from it. with_model: the model that encodes the queries of an index is read too.
     """
 
     artifact_types: tuple[str, ...]
@@ -81,18 +81,18 @@ class PluginKind:
 
 @dataclass(frozen=True)
 class InputFile:
-    """Marks a field as a file that the stage reads, or several, whose content counts; `form`: what one should hold."""
+    """Marks a field as files that the stage reads, whose content counts; `form`: the expected content."""
 
     form: str
 
 
 @dataclass(frozen=True)
 class Option:
-    """How a field stands on the command line; one without this mark is `--its-name`, said by its description.
+    """A field's option on the command line; without this mark it is `--its-name`, with its description as help.
 
-    flag: another name. same: other names that it has too. argument: it stands without a name. metavar: the form of its
-    value. one_of: a field with labels; a path of one of these is its label. placed: its values are told apart by their
-    places alone. panel: the group of options in help.
+    flag: another name. same: further names. argument: a positional argument. metavar: the form of its
+    value. one_of: a field with labels; a path of one of these is its label. placed: its values are distinguished by
+    their paths alone. panel: the group of options in help.
     """
 
     flag: str = ""
@@ -123,7 +123,7 @@ def parse_setting(value: Any) -> Any:
 def parse_model(value: Any) -> Any:
     """A model from its name alone, or from a mapping.
 
-    Its `encoder` is a plugin setting, and its `adapter` can be the place of a trained one alone.
+    Its `encoder` is a plugin setting, and its `adapter` can be the path of a trained one alone.
     """
     if isinstance(value, str):
         return {"name": value}
@@ -150,7 +150,7 @@ def _check_prompts(model: Mapping[str, Any]) -> None:
 
 
 def parse_dataset(value: Any) -> Any:
-    """The dataset's stage from its loader's setting; what is withheld stands among the loader's options."""
+    """The dataset's stage from its loader's setting, where `withheld` is among the loader's options."""
     if isinstance(value, Mapping) and "withheld" in value:
         loader = {name: item for name, item in value.items() if name != "withheld"}
         return {"loader": loader, "withheld": value["withheld"]}
@@ -158,7 +158,7 @@ def parse_dataset(value: Any) -> Any:
 
 
 def parse_cut(value: Any) -> Any:
-    """How documents are cut; `false` is not at all, where the recipe's own `segments` would be used."""
+    """How documents are cut; `false`: not at all, even if the recipe has `segments`."""
     return None if value is False else value
 
 
@@ -243,7 +243,7 @@ SPLIT = "The queries' split."
 
 
 def has_answers(collection: Mapping[str, Any], split: str) -> bool:
-    """Whether the queries of a split have answers, by what stage `dataset` told of the collection."""
+    """Return whether the queries of a split have answers, by the facts of stage `dataset`."""
     return bool(collection["splits"].get(split, {}).get("with_answers"))
 
 
@@ -262,7 +262,7 @@ def input_files(model: BaseModel) -> Iterator[tuple[str, InputFile, str]]:
 
 
 def marked_references(model: BaseModel) -> Iterator[tuple[str, str, Reference]]:
-    """The references in a model's marked fields: path, the stage that is named, and what is needed of it."""
+    """The references in a model's marked fields: path, the named stage, and the mark."""
     for name, mark, value in marked_fields(model, Reference):
         yield from ((path, target, mark) for path, target in _names(name, value))
 

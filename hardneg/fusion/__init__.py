@@ -1,1 +1,1 @@
-"""Ranked lists of several runs made into one."""
+"""Fusion of the ranked lists of several runs."""

@@ -1,4 +1,4 @@
-"""Ways to make one ranked list of several, told by a name and a few numbers; ranx's methods by its names.
+"""Methods that fuse several ranked lists into one, chosen by name and a few numbers; ranx's by its names.
 
 `condorcet` and `w_condorcet` are left out: ranx orders documents that draw by a Python set, so that the same runs
 give another list in another process. Source: Bassani and Romelli, ranx.fuse (CIKM 2022).
@@ -35,15 +35,15 @@ METHODS: tuple[str, ...] = ("zip", "weighted-sum", "reciprocal-rank", *OF_RANX)
 WITH_WEIGHTS = ("weighted-sum", "reciprocal-rank", *WEIGHTED)
 _AT_ONCE = 512
 Missing = Literal["lowest", "zero"]
-"""What a document scores in a list that lacks it: that list's lowest score, or 0."""
+"""The score of a document in a list that lacks it: that list's lowest score, or 0."""
 
 
 @dataclass(frozen=True)
 class Fusion:
-    """How lists become one.
+    """A fusion method with its numbers.
 
     weights: one a list, for `WITH_WEIGHTS`. missing: what `weighted-sum` adds for a document that a list lacks.
-    constant: of `reciprocal-rank`. norm: what ranx does to the scores before; none given is its own `min-max`.
+    constant: of `reciprocal-rank`. norm: ranx's normalization of the scores; None is its default, `min-max`.
     parameter: the number that a method of ranx has besides (`PARAMETERS`). depth: how many documents are kept.
     """
 
@@ -56,7 +56,7 @@ class Fusion:
     depth: int = 100
 
     def problems(self) -> list[str]:
-        """What these values cannot be for this method, one line each."""
+        """Return the values that do not fit this method, one line each."""
         faults, name = [], PARAMETERS.get(self.method)
         if self.method not in WITH_WEIGHTS and set(self.weights) - {1.0}:
             faults.append(f"weights: {self.method} has none; leave them out, or take {', '.join(WITH_WEIGHTS)}")
@@ -94,9 +94,9 @@ class Fusion:
 
 
 def weighted_sum(lists: Sequence[RankedList], weights: Sequence[float], missing: Missing = "lowest") -> RankedList:
-    """All documents of the lists by the sum of weight times score, equal ones by id; an empty list adds nothing.
+    """Rank all documents of the lists by the sum of weight times score, ties by id; an empty list adds nothing.
 
-    Sums are made in float64 and given as float32 [n], descending.
+    Sums are computed in float64 and returned as float32 [n], descending.
 
     Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 5, the
     combination of BM25 and DPR.
@@ -113,7 +113,7 @@ def weighted_sum(lists: Sequence[RankedList], weights: Sequence[float], missing:
 
 
 def reciprocal_ranks(lists: Sequence[RankedList], weights: Sequence[float], constant: int) -> RankedList:
-    """All documents of the lists by the sum of weight / (constant + rank), ranks counted from 1.
+    """Rank all documents of the lists by the sum of weight / (constant + rank), ranks counted from 1.
 
     Source: Cormack, Clarke and Büttcher, Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning
     Methods (SIGIR 2009).
@@ -126,9 +126,9 @@ def reciprocal_ranks(lists: Sequence[RankedList], weights: Sequence[float], cons
 
 
 def zipped(lists: Sequence[RankedList], length: int) -> RankedList:
-    """The lists' documents by turns, beginning with the first list, until there are `length`; repeats are left out.
+    """Interleave the lists, beginning with the first, until there are `length` documents; repeats are left out.
 
-    A document that another list gave before is left out without another in its place. What remains of longer lists
+    A repeated document is left out and not replaced by the next of its list. What remains of longer lists
     follows in its order. The scores do not come from the lists: that of rank r is 1 / r, float32 [n].
 
     Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track, section 3.4.
@@ -141,7 +141,7 @@ def zipped(lists: Sequence[RankedList], length: int) -> RankedList:
 def fused_by_ranx(
     by_query: Sequence[Sequence[RankedList]], method: str, norm: str, params: Mapping[str, Any]
 ) -> list[RankedList]:
-    """One list for each query's lists, scores float32 [n], descending; every query has as many lists as the first.
+    """Fuse each query's lists by ranx; scores float32 [n], descending; every query has as many lists as the first.
 
     params: as ranx takes them (`weights`, `gamma`, `sigma`, `phi`, `k`).
 
@@ -166,10 +166,10 @@ def fused_by_ranx(
 
 
 def _as_ranx(lists: Sequence[RankedList], doc_ids: Sequence[Sequence[str]]) -> Any:
-    """A run of ranx, queries by number, and one more: ranx takes no run without any document.
+    """Return a run of ranx, queries by number, and one more query: ranx refuses a run without documents.
 
-    Documents are called by their number within the query, all equally long: for ids of another length ranx would
-    compile anew. Equal scores are made to differ, so that its ranks are the run's.
+    Documents are named by their number within the query, all equally long: for ids of another length ranx would
+    compile again. Equal scores are set apart, so that its ranks are the run's.
     """
     from ranx import Run
 

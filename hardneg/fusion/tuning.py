@@ -1,4 +1,4 @@
-"""A fusion's numbers chosen by runs of development queries."""
+"""Fusion weights and parameters tuned on runs of development queries."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,14 +21,14 @@ _STEPS = 10
 
 @dataclass(frozen=True)
 class Tried:
-    """A fusion, and what it was worth."""
+    """A fusion, and the metric that it reached."""
 
     fusion: Fusion
     worth: float
 
 
 def tried(fusion: Fusion, labels: Sequence[str], grid: Grid, worth: Callable[[Fusion], float]) -> list[Tried]:
-    """Every combination of the grid's values, what it does not name as in `fusion`; the best first, then the earlier.
+    """Try every combination of the grid's values, the others as in `fusion`; return the best first, then the earlier.
 
     labels: the runs, in the order of the weights. Without a grid, all weights in tenths that sum to 1 are tried.
 
@@ -40,7 +40,7 @@ def tried(fusion: Fusion, labels: Sequence[str], grid: Grid, worth: Callable[[Fu
 
 
 def variants(fusion: Fusion, labels: Sequence[str], grid: Grid) -> Iterator[Fusion]:
-    """What `tried` tries, in its order; raises as it does."""
+    """Return the fusions that `tried` evaluates, in its order; raises as it does."""
     check_grid(fusion.method, labels, grid)
     if not grid:
         for tenths in product(range(_STEPS + 1), repeat=len(labels)):
@@ -56,7 +56,7 @@ def variants(fusion: Fusion, labels: Sequence[str], grid: Grid) -> Iterator[Fusi
 
 
 def check_grid(method: str, labels: Sequence[str], grid: Grid) -> None:
-    """Refuses, before any work, what cannot be tried. Raises UsageError."""
+    """Refuse a grid that does not fit, before any work. Raises UsageError."""
     numbers = ("constant",) if method == "reciprocal-rank" else ("parameter",) if method in PARAMETERS else ()
     known = (*(labels if method in WITH_WEIGHTS else ()), *numbers)
     if not known:
@@ -74,7 +74,7 @@ def check_grid(method: str, labels: Sequence[str], grid: Grid) -> None:
 
 @dataclass(frozen=True)
 class Development:
-    """What to tune by: runs in the order of `labels`, the judgements of their queries, and a metric."""
+    """The development data: runs in the order of `labels`, the judgements of their queries, and a metric."""
 
     labels: Sequence[str]
     runs: Sequence[Run]
@@ -86,7 +86,7 @@ class Development:
 def tune(
     fusion: Fusion, known: Development, grid: Grid, mean: Callable[[Run], float], progress: Progress
 ) -> list[Tried]:
-    """All that was tried, the best first; `mean` gives the mean of the metric over the judged queries.
+    """Return all trials, the best first; `mean` returns the mean of the metric over the judged queries.
 
     Raises:
         UsageError: the grid names what the method does not have.
@@ -104,12 +104,12 @@ def tune(
 
 
 def lists_of(runs: Sequence[Run], query_ids: Sequence[str]) -> list[list[RankedList]]:
-    """Each query's lists, one a run; empty where a run lacks the query."""
+    """Return each query's lists, one per run; empty where a run lacks the query."""
     return [[run.get(query_id, EMPTY) for run in runs] for query_id in query_ids]
 
 
 def check_development(known: Development, query_ids: Sequence[str]) -> None:
-    """Refuses to tune on queries that are to be fused, or on runs of others than the judged ones. Raises DataError."""
+    """Refuse to tune on the queries that are fused, or on runs without judged queries. Raises DataError."""
     if shared := set(known.qrels).intersection(query_ids):
         overlap = counted(len(shared), "query is", "queries are")
         raise DataError(f"tuning: {overlap} among those that are fused, such as {min(shared)}; tune on other queries")
@@ -119,14 +119,14 @@ def check_development(known: Development, query_ids: Sequence[str]) -> None:
 
 
 def to_json(trials: Sequence[Tried], known: Development) -> dict[str, Any]:
-    """What was tried, the best first."""
+    """Return the trials for JSON, the best first."""
     tried = [{**numbers(each.fusion, known.labels), "worth": each.worth} for each in trials]
     settings = {"metric": known.metric, "relevance_level": known.relevance_level, "queries": len(known.qrels)}
     return {**settings, "tried": tried}
 
 
 def numbers(fusion: Fusion, labels: Sequence[str]) -> Mapping[str, Any]:
-    """What tuning may choose of a fusion, as far as its method has it."""
+    """Return the tunable numbers of a fusion that its method has."""
     weights = dict(zip(labels, fusion.weights, strict=True))
     chosen: dict[str, Any] = {"weights": weights} if fusion.method in WITH_WEIGHTS else {}
     chosen |= {"constant": fusion.constant} if fusion.method == "reciprocal-rank" else {}

@@ -1,1 +1,1 @@
-"""Encode, search, mine: what the verbs `mine` and `train-refreshed` and the trainers share."""
+"""Encode, search, mine: shared by the verbs `mine` and `train-refreshed` and the trainers."""

@@ -1,4 +1,4 @@
-"""Negatives chosen from ranked lists: known positives and copies of them left out, then filters, then a miner."""
+"""Negatives from ranked lists: known positives and their copies are left out, then filters apply, then a miner."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,15 +12,15 @@ from hardneg.records.types import Candidates, Negatives
 from hardneg.registry.protocols import NegativeMiner
 
 LEFT_OUT = "dropped as "
-"""What a count of candidates that were left out begins with; behind it stands the reason."""
+"""The prefix of the counts of dropped candidates; the reason follows."""
 
 
 @dataclass(frozen=True)
 class Choosing:
-    """How negatives are chosen from the lists of queries.
+    """The miner and the filters of a mining, with what they need.
 
     positives: known ones by query; a query without any gets no negatives. seed: that of miners that draw. fill_to: a
-    query with fewer negatives gets random documents of the corpus until it has so many.
+    query with fewer negatives gets random documents of the corpus up to that number.
     """
 
     corpus: Corpus
@@ -31,7 +31,7 @@ class Choosing:
     fill_to: int | None = None
 
     def negatives(self, listed: Iterable[QueryLists], facts: Counter[str]) -> Iterator[Negatives]:
-        """The negatives of each query; `facts` counts them, and what was left out for which reason."""
+        """Mine the negatives of each query; `facts` counts them, and the dropped candidates by reason."""
         dropped = Counter[str]()
         offered = self.filters.left(self._candidates(listed, facts), dropped)
         if self.fill_to is None:
@@ -59,5 +59,5 @@ class Choosing:
 
 
 def compares(*plugins: object) -> bool:
-    """Whether one of these miners and filters holds candidates against the scores of their query's positives."""
+    """Return whether one of these miners and filters compares candidates with their query's positives."""
     return any(getattr(plugin, "compares", False) for plugin in plugins)

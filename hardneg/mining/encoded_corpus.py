@@ -1,4 +1,4 @@
-"""A corpus as a model encodes it for one mining, and what searches it."""
+"""A corpus encoded by a model for one mining, and its searchers."""
 
 import shutil
 from collections.abc import Sequence
@@ -24,9 +24,9 @@ _BUILT = "searched"
 
 @dataclass(frozen=True)
 class EncodedCorpus:
-    """A corpus as a model encodes it, in a folder of its own, and the index that is searched in its place.
+    """A corpus encoded by a model, in a folder of its own, and the index built of it.
 
-    backend: builds that index; None searches what was encoded itself, exactly. device: where that is done.
+    backend: builds that index; None: exact search of the encoded corpus. device: of the exact search.
     """
 
     corpus: Corpus
@@ -37,15 +37,15 @@ class EncodedCorpus:
     def write(
         self, encoders: Sequence[Encoder], segments: Segments | None, counts: Path, options: EncodeOptions
     ) -> None:
-        """Encodes what is not there yet; each of several processes calls this, and encodes a part.
+        """Encode what is missing; each of several processes calls this, and encodes a part.
 
-        counts: where the numbers of segments stay: they depend on no weights.
+        counts: the file of the numbers of segments, which depend on no weights.
         """
         rows = encoders[0].rows(self.corpus, segments, counts, Silent(), world())
         write_index(encoders, rows, self.folder, options, Silent())
 
     def build(self) -> None:
-        """Builds the index, where there is to be one; what a killed process left of it is made again."""
+        """Build the index, if there is a backend; what a killed process left of it is replaced."""
         if self.backend is not None:
             shutil.rmtree(self.folder / _BUILT, ignore_errors=True)
             (self.folder / _BUILT).mkdir()
@@ -53,12 +53,12 @@ class EncodedCorpus:
 
     @cached_property
     def exact(self) -> Searcher:
-        """Searches what was encoded, by document."""
+        """Exact search of the encoded corpus, by document."""
         return self._pooled(open_store(self.folder, ExactOptions(device=self.device)))
 
     @cached_property
     def searcher(self) -> Searcher:
-        """Searches the built index, or what was encoded itself; by document."""
+        """Search of the built index, or else of the encoded corpus, by document."""
         if self.backend is None:
             return self.exact
         searcher = self.backend.open(self.folder / _BUILT, self.corpus.rows)

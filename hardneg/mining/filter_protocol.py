@@ -1,4 +1,4 @@
-"""The shape of filters, and what they read."""
+"""The protocol of filters, and the texts that they read."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
@@ -11,55 +11,55 @@ if TYPE_CHECKING:
 
 
 class FilterTexts(Protocol):
-    """What a filter may read beside ranked lists."""
+    """The texts that a filter may read beside ranked lists."""
 
     def queries(self, query_ids: Sequence[str]) -> Sequence[str]:
-        """The text of each query."""
+        """Return the text of each query."""
 
     def documents(self, doc_ids: Sequence[str]) -> Sequence[Document]:
-        """Each document of the corpus."""
+        """Return documents of the corpus."""
 
     def answers(self, match: Literal["string", "regex"]) -> "AnswerFinder":
-        """What finds the queries' short answers. Raises DataError where they have none."""
+        """Return the matcher of the queries' short answers. Raises DataError where they have none."""
 
 
 class AnswerFinder(Protocol):
-    """Finds the short answers to queries in documents, as words or by regular expressions."""
+    """Matches the short answers to queries in documents, as words or by regular expressions."""
 
     def in_lists(self, query_ids: Sequence[str], lists: Sequence[Sequence[str]]) -> "NDArray[np.bool_]":
-        """Whether each document of each query's list has an answer: bool [Q, k], k the length of the longest."""
+        """Return whether each document of each query's list has an answer: bool [Q, k], k the length of the longest."""
 
 
 class NegativeFilter(Protocol):
-    """Says which candidates are no negatives, before a miner selects from the others (`hardneg.filters`).
+    """Drops candidates that are no negatives, before a miner selects from the others (`hardneg.filters`).
 
-    One that cannot do without answers says so: `needs: ClassVar[tuple[str, ...]] = ("answers",)`; a recipe whose
-    queries have none is refused before anything long begins. One that holds candidates against the scores of positives
-    says `compares`, as a miner does.
+    One that requires answers declares `needs: ClassVar[tuple[str, ...]] = ("answers",)`; a recipe whose
+    queries have none is refused before anything runs. One that compares candidates with the scores of positives
+    sets `compares`, as a miner does.
     """
 
     version: ClassVar[int]
 
     def reasons(self, candidates: Iterable[Candidates], texts: FilterTexts) -> Iterator[Mapping[str, str]]:
-        """For each `Candidates`, in the same order: why documents of its lists are no negatives, by id; others stay.
+        """For each `Candidates`, in the same order, return the reasons to drop documents, by id; others stay.
 
-        Positives are in the lists, to be compared with; what is said of them does not count. A document that a miner
-        has drawn from the corpus comes in a list of its own, with the score nan.
+        Positives are in the lists, for comparison; reasons against them are ignored. A document that a miner
+        drew from the corpus is in a list of its own, with the score nan.
         """
 
 
 @runtime_checkable
 class ReadsContent(Protocol):
-    """A filter whose options `places` say where content lies: a digest of that counts in keys, and they do not."""
+    """A filter whose options `places` locate content: keys hold a digest of the content in their place."""
 
     places: ClassVar[tuple[str, ...]]
 
     def fingerprint(self) -> str:
-        """A digest of the content."""
+        """Return a digest of the content."""
 
 
 class FilterCost(NamedTuple):
-    """What filtering takes: what servers charge, in the currency of their prices, and seconds."""
+    """The cost of filtering: the charge of servers, in the currency of their prices, and seconds."""
 
     charge: float = 0
     seconds: float = 0
@@ -67,7 +67,7 @@ class FilterCost(NamedTuple):
 
 @runtime_checkable
 class EstimatedFilter(Protocol):
-    """A filter that tells what it takes, for a plan; what does not is taken to cost nothing."""
+    """A filter that estimates its cost, for a plan; others count as free."""
 
     def filtering_cost(self, queries: float) -> FilterCost:
-        """For the lists of so many queries."""
+        """Return the cost for the lists of so many queries."""

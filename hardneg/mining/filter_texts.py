@@ -1,4 +1,4 @@
-"""What filters read of a collection beside ranked lists."""
+"""Texts and answers of a collection, for filters."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,30 +12,30 @@ from hardneg.records.types import Document
 
 @dataclass(frozen=True, eq=False)
 class MiningTexts:
-    """The texts of a collection and of the queries of one split; each is read when it is first asked for."""
+    """The texts of a collection and of the queries of one split, each read at its first use."""
 
     collection: StoredCollection
     split: str
     _passages: dict[Match, PassageAnswers] = field(default_factory=dict, repr=False)
 
     def queries(self, query_ids: Sequence[str]) -> list[str]:
-        """The text of each query."""
+        """Return the text of each query."""
         return [self._queries[query_id] for query_id in query_ids]
 
     def documents(self, doc_ids: Sequence[str]) -> list[Document]:
-        """Each document. Raises DataError where the corpus lacks one."""
+        """Return the documents. Raises DataError where the corpus lacks one."""
         corpus = self.collection.corpus
         return corpus.documents_at(corpus.known_rows(doc_ids, "candidate", "search this corpus again"))
 
     def answers(self, match: Match) -> PassageAnswers:
-        """What finds the answers to the queries in passages. Raises DataError where the split has none."""
+        """Return the matcher of the queries' answers in passages. Raises DataError where the split has none."""
         if match not in self._passages:
             self._passages[match] = PassageAnswers.of(self.collection, self.split, match)
         return self._passages[match]
 
     @property
     def facts(self) -> dict[str, int]:
-        """How many queries have no answers, where any were asked for, and how many answers could not be used."""
+        """The number of queries without answers, where answers were used, and of answers that could not be used."""
         counts = Counter[str]()
         for passages in self._passages.values():
             counts.update(passages.left_out)

@@ -1,4 +1,4 @@
-"""Candidates and negatives without what filters have something against."""
+"""Filters applied to candidates and to drawn negatives."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,9 +17,9 @@ from hardneg.registry.plugins import configure, load_plugin
 
 @dataclass(frozen=True)
 class Filters:
-    """Filters, one after another, and what they read; none by default.
+    """Filters applied one after another, and the texts that they read; none by default.
 
-    apart: labels of lists that they do not see, such as those of negatives that were filtered when they were mined.
+    apart: labels of lists that they skip, such as those of negatives that were filtered when they were mined.
     """
 
     plugins: Sequence[NegativeFilter] = ()
@@ -28,20 +28,20 @@ class Filters:
 
     @classmethod
     def of(cls, texts: MiningTexts, plugins: Iterable[NegativeFilter], answers: Match | None) -> "Filters":
-        """answers: how they are looked for by the filter `answers`, which then stands in front; None: it does not."""
+        """Build the filters of a mining; answers: the match of the filter `answers`, which comes first, or None."""
         return cls([*([] if answers is None else [AnswerFilter(answers)]), *plugins], texts)
 
     def left(self, candidates: Iterable[Candidates], dropped: Counter[str]) -> Iterator[Candidates]:
-        """The same candidates in the same order, without what the filters drop from their lists.
+        """Return the same candidates in the same order, without what the filters drop from their lists.
 
-        Known positives stay where they are: miners leave them out themselves. `dropped` counts the rest by reason.
+        Known positives stay in the lists: miners leave them out themselves. `dropped` counts the rest by reason.
         """
         for each in self.plugins:
             candidates = self._left(candidates, each, dropped)
         return iter(candidates)
 
     def left_of_drawn(self, mined: Iterable[Negatives]) -> Iterator[Negatives]:
-        """The same negatives, without those from elsewhere than a list (their score is nan) that a filter drops."""
+        """Return the same negatives, without those drawn from the corpus (their score is nan) that a filter drops."""
         for each in self.plugins:
             mined = self._left_of_drawn(mined, each)
         return iter(mined)
@@ -74,30 +74,30 @@ class Filters:
 
     def _reasons(self, by: NegativeFilter, candidates: Iterable[Candidates]) -> Iterator[Mapping[str, str]]:
         if self.texts is None:
-            raise ValueError("filters need the texts of what is mined")
+            raise ValueError("filters need the texts of the collection")
         return by.reasons(candidates, texts=self.texts)
 
     def _seen(self, query: Candidates) -> Candidates:
-        """The query with the lists that filters see."""
+        """Return the query with the lists that are filtered."""
         if not self.apart:
             return query
         return replace(query, hits={name: ranked for name, ranked in query.hits.items() if name not in self.apart})
 
 
 def needs_answers(filters: Iterable[PluginSetting]) -> bool:
-    """Whether one of these filters cannot do without answers."""
+    """Return whether one of these filters requires answers."""
     return any("answers" in getattr(load_plugin("filters", each.name), "needs", ()) for each in filters)
 
 
 def filtering_cost(filters: Iterable[PluginSetting], queries: float) -> FilterCost:
-    """What these filters take together for the lists of so many queries."""
+    """Return the cost of these filters together for the lists of so many queries."""
     plugins = [configure("filters", each) for each in filters]
     costs = [each.filtering_cost(queries) for each in plugins if isinstance(each, EstimatedFilter)]
     return FilterCost(sum(each.charge for each in costs), sum(each.seconds for each in costs))
 
 
 def _drawn(item: Negatives) -> Candidates:
-    """What was drawn for a query as a list of its own, whose scores are nan."""
+    """Return the drawn negatives of a query as a list with scores nan."""
     doc_ids = [item.negatives[i] for i in np.flatnonzero(np.isnan(item.scores)).tolist()]
     drawn = RankedList(doc_ids, np.full(len(doc_ids), np.nan, np.float32))
     return Candidates(item.query_id, item.positives, {"drawn": drawn}, ())

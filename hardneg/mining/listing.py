@@ -1,4 +1,4 @@
-"""Ranked lists of queries: searched by a model, with the positives that a search has missed behind their end."""
+"""Ranked lists of queries: searched by a model, with the positives that the search missed appended."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -25,7 +25,7 @@ def searched(
     at_once: int,
     seconds: Seconds,
 ) -> Iterator[tuple[slice, Encoded, Hits]]:
-    """Which queries, what they are encoded into, and the best documents of each, `at_once` queries at a time.
+    """Search `at_once` queries at a time; yield their slice, the encoded queries, and the best documents of each.
 
     seconds: of encoding the `queries`, and of the `search`.
     """
@@ -39,7 +39,7 @@ def searched(
 
 
 def listed(hits: Hits) -> Iterator[Listed]:
-    """The hits of each query."""
+    """Return the hits of each query without pads."""
     for rows, scores in zip(hits.rows, hits.scores, strict=True):
         yield rows[rows >= 0], scores[rows >= 0]
 
@@ -47,10 +47,10 @@ def listed(hits: Hits) -> Iterator[Listed]:
 def with_positives(
     hits: Hits, searcher: Searcher, queries: Sequence[str] | Encoded, known: Sequence[Sequence[str]], corpus: Corpus
 ) -> Iterator[Listed]:
-    """The hits of each query, and behind them those of its known positives that they lack, at their own scores.
+    """Append to the hits of each query its known positives that they lack, with their own scores.
 
     Raises:
-        UsageError: the searcher gives no vectors to score them by.
+        UsageError: the searcher has no vectors to score them by.
     """
     for start in range(0, len(known), _LISTS):
         part = slice(start, start + _LISTS)
@@ -63,7 +63,7 @@ def with_positives(
 
 
 def rows_of(corpus: Corpus, lists: Sequence[Sequence[str]]) -> NDArray[np.int64]:
-    """The documents of each list as rows of the corpus, int64 [Q, C], padded with -1."""
+    """Return the documents of each list as rows of the corpus, int64 [Q, C], padded with -1."""
     lengths = np.array([len(doc_ids) for doc_ids in lists])
     rows = np.full((len(lists), lengths.max(initial=0)), -1, np.int64)
     inside = np.arange(rows.shape[1]) < lengths[:, None]

@@ -1,4 +1,4 @@
-"""What a plugin says of itself: its options and their meanings, by its class; a sentence or a fault, by its source."""
+"""Help of a plugin: its options and their meanings, from its class; its summary or an error, from its source."""
 
 import ast
 import dataclasses
@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 
 def static_problem(target: str) -> str:
-    """Why `module:Class` cannot work, found by reading the source alone; empty where nothing speaks against it."""
+    """Return why `module:Class` cannot be loaded, from the source alone; empty if it can."""
     module, _, attribute = target.partition(":")
     if not attribute:
         return f"its target {target!r} is not of the form module:Class"
@@ -30,7 +30,7 @@ def static_problem(target: str) -> str:
 
 
 def plugin_summary(target: str) -> str:
-    """The first sentence of the docstring of a class or function of a module, by its source; nothing is imported."""
+    """Return the first sentence of the docstring of a class or function, from its source; nothing is imported."""
     module, _, attribute = target.partition(":")
     source = _find_source(module)
     if source is None:
@@ -67,14 +67,14 @@ def _names_bound(tree: ast.Module) -> set[str]:
 
 
 def plugin_options(plugin: type[Any]) -> list[Mapping[str, str]]:
-    """One mapping an option: `name`, `type`, `default` (empty: required), `meaning` from its class's docstring."""
+    """Return a mapping for each option: `name`, `type`, `default` (empty: required), `meaning` from the docstring."""
     rows = list(_model_rows(plugin) if hasattr(plugin, "model_fields") else _dataclass_rows(plugin))
     meanings = _meanings(plugin, [row["name"] for row in rows])
     return [{**row, "meaning": row.get("meaning") or meanings.get(row["name"], "")} for row in rows]
 
 
 def plugin_text(plugin: type[Any]) -> str:
-    """The docstring of a plugin's class before what it says of options."""
+    """Return the docstring of a plugin's class without its options."""
     text, *_ = re.split(r"\n(?:Args|Attributes|Options):", inspect.cleandoc(plugin.__doc__ or ""))
     if hasattr(plugin, "model_fields"):
         text, *_ = _said_of(plugin.model_fields).split(text)
@@ -91,7 +91,7 @@ def _dataclass_rows(plugin: type[Any]) -> Iterator[dict[str, str]]:
 
 
 def _model_rows(plugin: type[Any]) -> Iterator[dict[str, str]]:
-    """The fields of a model; its verb is no option."""
+    """Return the fields of a model; its verb is no option."""
     for name, field in plugin.model_fields.items():
         if name == "stage":
             continue
@@ -100,7 +100,7 @@ def _model_rows(plugin: type[Any]) -> Iterator[dict[str, str]]:
 
 
 def _type(annotation: Any) -> str:
-    """A type as it is written, without modules and marks."""
+    """Return a type as source text, without modules and marks."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _type(inner[0])
@@ -114,7 +114,7 @@ def _type(annotation: Any) -> str:
 
 
 def _meanings(plugin: type[Any], names: Iterable[str]) -> dict[str, str]:
-    """What docstrings say of options, the bases' first: in an `Args:` section, or as `NAME: text.` among sentences."""
+    """Return the meanings of options in docstrings, bases first: from an `Args:` section, or `NAME: text.` in prose."""
     from docstring_parser import google
 
     meanings: dict[str, str] = {}
@@ -130,5 +130,5 @@ def _meanings(plugin: type[Any], names: Iterable[str]) -> dict[str, str]:
 
 
 def _said_of(names: Iterable[str]) -> re.Pattern[str]:
-    """Finds `NAME: ` of a field among sentences."""
+    """Match `NAME: ` of a field in prose."""
     return re.compile(rf"(?:^|(?<=[.\s]))({'|'.join(map(re.escape, names)) or '(?!)'}): ")

@@ -22,7 +22,7 @@ KINDS = (
     "analyses", "engines",
 )  # fmt: skip
 _MODELS = ("stages", "analyses")
-"""Kinds whose plugins are pydantic models, not dataclasses: what a recipe says of them is more than flat options."""
+"""Kinds whose plugins are pydantic models, not dataclasses: their recipe entries are more than flat options."""
 _OUTSIDE = {
     ("encoders", "http"): "hardneg-http",
     ("engines", "ray"): "hardneg-ray",
@@ -34,15 +34,15 @@ _OUTSIDE = {
     ("stages", "read"): "hardneg-reader",
     ("stages", "train-reader"): "hardneg-reader",
 }
-"""Plugins of packages that stand in plugins/ of hardneg's sources, beside hardneg itself."""
+"""Plugins of the packages in plugins/ of hardneg's sources."""
 
 _ELSEWHERE = dict.fromkeys([("losses", "mnrl"), ("losses", "multiplenegativesrankingloss")], "infonce")
-"""What plugins are called that sentence-transformers has by other names, written small."""
+"""Names of sentence-transformers for plugins with another name here, in lower case."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Plugin:
-    """One entry point: where it comes from, and why it cannot be used, if so."""
+    """One entry point: its package, and the problem if it cannot be used."""
 
     kind: str
     name: str
@@ -53,7 +53,7 @@ class Plugin:
 
 
 def list_plugins(kind: str | None = None) -> list[Plugin]:
-    """All installed plugins, by kind and name, none of them imported; a broken one carries its reason."""
+    """Return all installed plugins, by kind and name, without importing them; a broken one has its problem."""
     kinds = KINDS if kind is None else (_known_kind(kind),)
     plugins = []
     for each in kinds:
@@ -68,7 +68,7 @@ def list_plugins(kind: str | None = None) -> list[Plugin]:
 
 
 def load_plugin(kind: str, name: str) -> type[Any]:
-    """The plugin's class.
+    """Return the class of a plugin.
 
     Raises:
         PluginError: the name is unknown (with a suggestion), claimed by two packages, or its import fails.
@@ -95,12 +95,12 @@ def load_plugin(kind: str, name: str) -> type[Any]:
 
 
 def plugin_names(kind: str) -> list[str]:
-    """The names of the installed plugins of a kind, in alphabetical order; nothing is imported."""
+    """Return the names of the installed plugins of a kind, sorted; nothing is imported."""
     return sorted({point.name for point in entry_points(_known_kind(kind))})
 
 
 def configure(kind: str, setting: "PluginSetting") -> Any:
-    """The plugin of `kind` that a setting names, made with its options.
+    """Return the plugin of `kind` that a setting names, built with its options.
 
     Raises:
         PluginError: the plugin cannot be loaded, or options are unknown, missing or of a wrong type; all at once.
@@ -139,13 +139,13 @@ def _option_problem(kind: str, name: str, plugin: type[Any], item: Mapping[str, 
 
 
 def needs_of(loss: Any) -> tuple[str, ...]:
-    """The optional parts of a `ScoreBatch` that a loss cannot do without; none where it says nothing."""
+    """Return the optional parts of a `ScoreBatch` that a loss requires."""
     return tuple(getattr(loss, "needs", ()))
 
 
 @contextlib.contextmanager
 def plugin_errors(plugins: Iterable[Any]) -> Iterator[None]:
-    """Raises PluginError where one of these plugins, of another package than hardneg, fails in its own code."""
+    """Raise PluginError where one of these plugins, of another package than hardneg, fails in its own code."""
     try:
         yield
     except HardnegError:
@@ -170,7 +170,7 @@ def _root(module: str) -> str:
 
 
 def no_such_option(option: str, known: Collection[str]) -> str:
-    """That there is no such option, what was probably meant, and which there are."""
+    """Return a message for an unknown option: the likely one, and all options."""
     return f"no such option{suggestion(option, known)}; it has: {', '.join(known) or 'none'}"
 
 
@@ -183,7 +183,7 @@ def _known_kind(kind: str) -> str:
 
 
 def not_installed(kind: str, name: str) -> str:
-    """Of a plugin that is known to be in a package which is not installed: its package, and how to install it."""
+    """Return how to install a known plugin whose package is missing; empty for others."""
     package = _OUTSIDE.get((kind, name))
     if package is None or name in plugin_names(kind):
         return ""
@@ -201,7 +201,7 @@ def _unknown(kind: str, name: str) -> str:
 
 
 def entry_points(kind: str) -> importlib.metadata.EntryPoints:
-    """The installed entry points of a group `hardneg.KIND`; nothing is imported."""
+    """Return the installed entry points of a group `hardneg.KIND`; nothing is imported."""
     return _all_entry_points(tuple(sys.path), importlib.metadata.entry_points).select(group=f"hardneg.{kind}")
 
 
@@ -209,7 +209,7 @@ def entry_points(kind: str) -> importlib.metadata.EntryPoints:
 def _all_entry_points(
     path: tuple[str, ...], read: Callable[[], importlib.metadata.EntryPoints]
 ) -> importlib.metadata.EntryPoints:
-    """All that is installed, read once a process, and again where another path is searched."""
+    """Return all entry points, read once per process, and again after sys.path changed."""
     return read()
 
 

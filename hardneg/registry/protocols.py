@@ -1,4 +1,4 @@
-"""The shapes a plugin may have. A plugin is a frozen dataclass with one verb; its fields are its options.
+"""The protocols of plugins. A plugin is a frozen dataclass with one verb; its fields are its options.
 
 Every plugin class has `version: ClassVar[int]`, raised whenever the same options and inputs give another result.
 No plugin needs to import or inherit from these protocols: they are for type checkers and readers.
@@ -21,41 +21,41 @@ if TYPE_CHECKING:
 
 
 class StageBlocks(Protocol):
-    """The work of a stage as one process has opened it, cut into blocks that do not depend on each other.
+    """The work of a stage opened in one process, cut into independent blocks.
 
-    unit: what the items are that a block is made of, such as `passages`.
+    unit: the name of a block's items, such as `passages`.
     """
 
     unit: ClassVar[str]
 
     @property
     def sizes(self) -> Sequence[int]:
-        """How many items each block has, by its number; the same in every process and whenever the work is resumed."""
+        """The number of items of each block; the same in every process and whenever the work is resumed."""
 
     def finished(self) -> set[int]:
-        """The numbers of the blocks that are safely on disk."""
+        """Return the numbers of the blocks that are safely on disk."""
 
     def make(self, numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
-        """Each of these blocks, ascending, with its number; writes no more than what an unfinished one goes on from."""
+        """Return these blocks, ascending, with their numbers; write only what an unfinished one resumes from."""
 
     def write(self, number: int, content: Any) -> None:
-        """Puts a block that was made here or elsewhere safely on disk, and marks it as finished."""
+        """Write a block, made here or elsewhere, safely to disk, and mark it as finished."""
 
     def finish(self) -> Mapping[str, Any]:
-        """Puts the blocks together, when all are finished, and returns what the manifest tells."""
+        """Join the blocks, when all are finished, and return the facts for the manifest."""
 
 
 class NegativeMiner(Protocol):
     """Selects negatives from ranked lists (`hardneg.miners`).
 
-    One that holds candidates against the scores of positives says `compares: ClassVar[bool] = True`: where negatives
-    are mined again while a model trains, lists then have the positives that the search missed behind their end.
+    One that compares candidates with the scores of positives sets `compares: ClassVar[bool] = True`: where negatives
+    are mined again while a model trains, positives that the search missed are then appended to its lists.
     """
 
     version: ClassVar[int]
 
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
-        """One `Negatives` for each `Candidates`, in the same order; never a positive.
+        """Return one `Negatives` for each `Candidates`, in the same order; never a positive.
 
         A draw depends on (seed, query_id) only.
         """
@@ -63,16 +63,16 @@ class NegativeMiner(Protocol):
 
 @runtime_checkable
 class RunJoiner(Protocol):
-    """A miner that selects from several runs, and may not do with those that a stage gives it."""
+    """A miner that selects from several runs, and may refuse those of a stage."""
 
     def problems(self, runs: Sequence[str]) -> Iterator[str]:
-        """What is wrong with runs of these labels, one line each; asked before anything runs."""
+        """Return the problems of runs with these labels, one line each, before anything runs."""
 
 
 class Loss(Protocol):
     """A pure function of a score matrix and masks (`hardneg.losses`).
 
-    A loss that cannot do without an optional part of a `ScoreBatch` says so: `needs: ClassVar[tuple[str, ...]] =
+    A loss that requires an optional part of a `ScoreBatch` declares it: `needs: ClassVar[tuple[str, ...]] =
     ("ranks",)`, or a property where that depends on its options. A recipe that names it in a stage whose batches lack
     the part is refused before anything runs. So does one that is made for the scores of one similarity: `similarity:
     ClassVar[str] = "cosine"`, and one that is made for rerankers with a head of so many outputs: `outputs:
@@ -82,42 +82,42 @@ class Loss(Protocol):
     version: ClassVar[int]
 
     def __call__(self, batch: ScoreBatch) -> "Tensor":
-        """A scalar that is finite for scores of any size; zero with zero gradient where there is nothing to learn."""
+        """Return a scalar, finite for scores of any size; zero with zero gradient where there is nothing to learn."""
 
 
 class Regularizer(Protocol):
-    """A penalty on what texts are encoded into, added to a loss (`hardneg.regularizers`).
+    """A penalty on encoded texts, added to a loss (`hardneg.regularizers`).
 
-    form: what an encoder must make of texts for it, such as `"weights"`, those of terms; a recipe whose encoder makes
-    something else is refused before anything runs.
+    form: the required output of the encoder, such as `"weights"`, those of terms; a recipe whose encoder has
+    another is refused before anything runs.
     """
 
     version: ClassVar[int]
     form: ClassVar[str]
 
     def __call__(self, batch: EncodedBatch) -> "Tensor":
-        """A scalar, 0 or above; a document counts as often as it has columns."""
+        """Return a scalar, 0 or above; a document counts as often as it has columns."""
 
 
 class Searcher(Protocol):
     """An opened index."""
 
     def search(self, queries: "Sequence[str] | Encoded", k: int) -> Hits:
-        """The best k documents of each query: texts for a lexical index, or as the index's own encoder gives them.
+        """Return the best k documents of each query: texts for a lexical index, else encoded by the index's model.
 
-        A k larger than the corpus is allowed; what is missing is padded with -1.
+        A k larger than the corpus is allowed; short lists are padded with -1.
         """
 
 
 @runtime_checkable
 class StoredSearcher(Searcher, Protocol):
-    """An opened index that gives back what it holds of a document, in the form that its encoder has.
+    """An opened index that returns its documents in the form of its encoder.
 
     Where its documents may be large it says as `at_once: int` how many are to be asked for at a time.
     """
 
     def encoded(self, rows: "NDArray[np.int64]") -> "Encoded":
-        """What the index holds of rows int64 [n], decoded: a query's score with it is the index's own but for noise."""
+        """Return rows int64 [n] of the index, decoded: a query's score with them is the index's own but for noise."""
 
 
 @runtime_checkable
@@ -125,7 +125,7 @@ class DenseSearcher(Searcher, Protocol):
     """An opened index over vectors."""
 
     def vectors(self, rows: "NDArray[np.int64]") -> "NDArray[np.float32]":
-        """The vectors of rows int64 [n] as the index holds them, float32 [n, d], decoded and rotated back.
+        """Return the vectors of rows int64 [n], float32 [n, d], decoded and rotated back.
 
         A query's inner product with such a vector is the index's own score but for float noise.
         """
@@ -139,26 +139,26 @@ class ProductSearcher(DenseSearcher, Protocol):
     """
 
     def codes(self, rows: "NDArray[np.int64]") -> "NDArray[np.uint8]":
-        """The codes of rows int64 [n]: uint8 [n, M]."""
+        """Return the codes of rows int64 [n]: uint8 [n, M]."""
 
     def centroids(self) -> "NDArray[np.float32]":
-        """float32 [M, C, d / M], with C = 256 for codes of 8 bits."""
+        """Return float32 [M, C, d / M], with C = 256 for codes of 8 bits."""
 
     def rotation(self) -> "NDArray[np.float32] | None":
-        """float32 [d, d], what a vector x is multiplied with, R x, before it is cut into M parts; None: nothing."""
+        """Return R, float32 [d, d], of R x, the vector that is cut into M parts; None: no rotation."""
 
     def write_with_centroids(self, out: Path, centroids: "NDArray[np.float32]") -> None:
-        """Writes an index of the same kind and codes in folder `out`, with other centroids, float32 [M, C, d / M]."""
+        """Write an index of the same type and codes in folder `out`, with other centroids, float32 [M, C, d / M]."""
 
 
 RowLookup = Callable[[Sequence[str]], "NDArray[np.int64]"]
-"""Gives the row numbers of document ids, int64 [n]; -1 for unknown ones."""
+"""Returns the row numbers of document ids, int64 [n]; -1 for unknown ones."""
 
 
 class IndexBackend(Protocol):
-    """A kind of index (`hardneg.indexes`).
+    """An index backend (`hardneg.indexes`).
 
-    `input` says what it is built from: `"texts"`, or what an encoder makes of them: `"vectors"`, one a document,
+    `input` is what it is built from: `"texts"`, or encoded texts: `"vectors"`, one per document,
     `"weights"` of terms, or `"token-vectors"`.
     """
 
@@ -166,21 +166,21 @@ class IndexBackend(Protocol):
     input: ClassVar[str]
 
     def build(self, source: Any, path: Path, progress: Progress) -> int:
-        """Builds the index in folder `path` and returns how many documents it holds.
+        """Build the index in folder `path` and return the number of its documents.
 
-        source: for `"texts"` pairs (doc_id, contents) in row order, read once; else the path of the folder that an
-            encode stage wrote.
+        source: for `"texts"` pairs (doc_id, contents) in row order, read once; else the path of the folder of an
+            encode stage.
         """
 
     def open(self, path: Path, rows: RowLookup) -> Searcher:
-        """The index in folder `path`, ready to search.
+        """Open the index in folder `path` for search.
 
-        rows: for an index that knows documents by id only.
+        rows: for an index that has documents by id only.
         """
 
 
 class IndexSize(NamedTuple):
-    """What is in an index: documents with so many vectors in all, and with how many vectors a query is searched for."""
+    """The size of an index: documents, their vectors in all, the dimension, and the vectors of a query."""
 
     documents: float
     vectors: float
@@ -189,7 +189,7 @@ class IndexSize(NamedTuple):
 
 
 class SearchCost(NamedTuple):
-    """What a query takes: multiplications and additions, codes that are looked up; bytes that are held in memory."""
+    """The cost of a query: multiplications and additions, codes that are looked up; bytes that are held in memory."""
 
     operations: float = 0
     codes: float = 0
@@ -198,18 +198,18 @@ class SearchCost(NamedTuple):
 
 @runtime_checkable
 class EstimatedSearch(Protocol):
-    """A kind of index that tells what a search in it takes, for a plan; what does not is taken to search exactly."""
+    """A backend that estimates its searches, for a plan; others count as exact search."""
 
     def search_cost(self, size: IndexSize) -> SearchCost:
-        """For one query."""
+        """Return the cost of one query."""
 
 
 @runtime_checkable
 class EstimatedBackend(Protocol):
-    """A kind of index that tells what it takes, for a plan."""
+    """A backend that estimates its build, for a plan."""
 
     def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
-        """For so many documents with so many vectors together, of so many numbers each."""
+        """Return the cost for `documents` with `vectors` in all, of `dimension` numbers each."""
 
 
 class Reranker(Protocol):
@@ -218,7 +218,7 @@ class Reranker(Protocol):
     version: ClassVar[int]
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
-        """For each (query text, document texts): one score a document, in the order given."""
+        """For each (query text, document texts), return one score per document, in their order."""
 
 
 @runtime_checkable
@@ -226,19 +226,19 @@ class TrainableReranker(Reranker, Protocol):
     """A reranker over a network that scores pairs: a `sentence_transformers.CrossEncoder` of one or two outputs.
 
     hardneg trains and saves that network, batches pairs for it across queries, and keeps the scores by content. The
-    score of a pair is what the network's `activation_fn` makes of its one output, or of the second less the first.
-    One that knows its number of outputs without loading may say it as `head`: a loss for another number is then refused
+    score of a pair is the network's `activation_fn` of its one output, or of the second less the first.
+    One that knows its number of outputs without loading may declare it as `head`: a loss for another is then refused
     before anything runs.
     """
 
     def load(self, folder: Path | None) -> "CrossEncoder":
-        """The network as the options make it, or, with these options, as it was saved in `folder`.
+        """Return the network of the options, or the one saved in `folder`, with these options.
 
         The same weights at each call; `max_seq_length` is how many tokens of a pair are read.
         """
 
     def fingerprint(self) -> str:
-        """A digest of the content that `load(None)` reads; the options in `LOCATION_OPTIONS` only say where it is."""
+        """Return a digest of the content that `load(None)` reads; keys hold it in place of `LOCATION_OPTIONS`."""
 
 
 LOCATION_OPTIONS = ("source", "revision")
@@ -250,26 +250,26 @@ class DatasetLoader(Protocol):
     version: ClassVar[int]
 
     def load(self) -> Collection:
-        """The collection, opened for streaming."""
+        """Return the collection, opened for streaming."""
 
     def fingerprint(self) -> str:
-        """A digest of the source's content: another one whenever any byte that is read may differ."""
+        """Return a digest of the source's content, which differs whenever any byte that is read may differ."""
 
     def size_hint(self) -> int:
-        """About how many documents there are, without reading them all; 0 where that cannot be told."""
+        """Return about how many documents there are, without reading them all; 0 if unknown."""
 
 
 @runtime_checkable
 class LooksUp(Protocol):
-    """What a loader may tell besides, before a run."""
+    """A loader that looks up its files before a run."""
 
     def look_up(self) -> Lookup:
-        """The files it will read: which are there, which come; none is fetched. Raises where one cannot be had."""
+        """Return the files it will read, local or to download; none is fetched. Raises where one is not available."""
 
 
 @runtime_checkable
 class HintsQueries(Protocol):
-    """What a loader may tell besides, for a plan's estimates."""
+    """A loader that estimates its queries, for a plan."""
 
     def query_hint(self) -> Mapping[str, int]:
-        """About how many queries each split has, without reading the corpus; splits may be left out."""
+        """Return about how many queries each split has, without reading the corpus; splits may be left out."""

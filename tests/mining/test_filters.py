@@ -106,7 +106,7 @@ def test_judgements_count_by_their_content(tmp_path: Path) -> None:
     assert JudgedFilter(files=(str(one),)).fingerprint() == JudgedFilter(files=(str(two),)).fingerprint()
     two.write_text("q0 0 d4 1\n")
     assert JudgedFilter(files=(str(one),)).fingerprint() != JudgedFilter(files=(str(two),)).fingerprint()
-    with pytest.raises(DataError, match=r"judged.files: no file .*none.qrels: give judgements"):
+    with pytest.raises(DataError, match=r"judged.files: no file .*none.qrels: name judgements"):
         JudgedFilter(files=(str(tmp_path / "none.qrels"),)).fingerprint()
 
 

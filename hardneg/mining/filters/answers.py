@@ -1,4 +1,4 @@
-"""The filter `answers`: documents that have a short answer to the query are no negatives of it."""
+"""The filter `answers` drops documents that contain a short answer to the query."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ _QUERIES = 256
 
 @dataclass(frozen=True)
 class AnswerFilter:
-    """Drops the documents that have a short answer to the query.
+    """Drop documents that contain a short answer to the query.
 
     Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 3.2.
 
     Attributes:
-        match: how answers are looked for: as words, or as regular expressions.
+        match: match answers as words, or as regular expressions.
     """
 
     version: ClassVar[int] = 1
@@ -28,7 +28,7 @@ class AnswerFilter:
     match: Literal["string", "regex"] = "string"
 
     def reasons(self, candidates: Iterable[Candidates], texts: FilterTexts) -> Iterator[Mapping[str, str]]:
-        """`answer` for each document that has one; queries without answers keep all."""
+        """Return `answer` for each document that contains one; queries without answers keep all."""
         waiting, answers = iter(candidates), texts.answers(self.match)
         while block := list(islice(waiting, _QUERIES)):
             lists = [query.listed for query in block]

@@ -1,4 +1,4 @@
-"""The filter `judged`: documents that files of judgements call relevant are no negatives."""
+"""The filter `judged` drops documents that files of judgements call relevant."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ REASON = "judged relevant"
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedFilter:
-    """Drops the documents that judgements beside the dataset's call relevant: a reader's marks, another run's labels.
+    """Drop documents that judgements beside the dataset's call relevant: annotations, labels of another run.
 
     Attributes:
-        files: judgements in TREC's or BEIR's form; what they hold counts in keys, and not where they lie.
+        files: judgements in the format of TREC or BEIR; their content enters keys, not their paths.
     """
 
     version: ClassVar[int] = 1
@@ -32,13 +32,13 @@ class JudgedFilter:
             raise PluginError("files: names no file of judgements: name one, or leave the filter out")
 
     def fingerprint(self) -> str:
-        """A digest of what the files hold. Raises DataError where one is not there."""
+        """Return a digest of the files' content. Raises DataError where one does not exist."""
         if missing := [file for file in self.files if not Path(file).expanduser().is_file()]:
-            raise DataError(f"judged.files: no file {missing[0]}: give judgements, as TREC or BEIR have them")
+            raise DataError(f"judged.files: no file {missing[0]}: name judgements in the format of TREC or BEIR")
         return digest([file_digest(path) for path in self._paths])
 
     def reasons(self, candidates: Iterable[Candidates], texts: MiningTexts) -> Iterator[Mapping[str, str]]:
-        """`judged relevant` for each document that a file calls so."""
+        """Return `judged relevant` for each document that a file calls relevant."""
         known = extended({}, self._paths, texts.collection)
         for query in candidates:
             yield dict.fromkeys(known.get(query.query_id, ()), REASON)

@@ -1,4 +1,4 @@
-"""The filter `near-copies`: documents that are nearly the text of a positive are no negatives."""
+"""The filter `near-copies` drops documents whose text nearly equals a positive's."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,15 +15,15 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True)
 class NearCopyFilter:
-    """Drops the documents whose text resembles that of a positive: exact copies, and those with a few changes.
+    """Drop documents whose text resembles that of a positive: exact copies, and near ones.
 
-    The resemblance of two texts is the share of their runs of w words that both have (Jaccard).
+    The resemblance of two texts is the Jaccard similarity of their sets of w-word shingles.
 
     Source: Broder, On the Resemblance and Containment of Documents (SEQUENCES 1997), section 2.
 
     Attributes:
-        resemblance: from which one on a document goes, above 0 and at most 1.
-        words: w, how many words a run has; a shorter text is one run.
+        resemblance: the lowest one that drops a document, above 0 and at most 1.
+        words: w, the words of a shingle; a shorter text is one shingle.
     """
 
     version: ClassVar[int] = 1
@@ -38,7 +38,7 @@ class NearCopyFilter:
             raise PluginError(f"words must be 1 or above, not {self.words}")
 
     def reasons(self, candidates: Iterable[Candidates], texts: FilterTexts) -> Iterator[Mapping[str, str]]:
-        """`near copy` for each document that resembles a positive."""
+        """Return `near copy` for each document that resembles a positive."""
         for query in candidates:
             known = [self.runs(document.contents) for document in texts.documents(list(query.positives))]
             reasons = {}
@@ -49,7 +49,7 @@ class NearCopyFilter:
             yield reasons
 
     def runs(self, text: str) -> frozenset[tuple[str, ...]]:
-        """The runs of words in a text, case aside."""
+        """Return the shingles of a text, case ignored."""
         words = _WORD.findall(text.lower())
         starts = range(max(1, len(words) - self.words + 1))
         return frozenset(tuple(words[start : start + self.words]) for start in starts)

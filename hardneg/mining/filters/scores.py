@@ -1,4 +1,4 @@
-"""The filter `scores`: documents that score too high are no negatives, whatever the miner."""
+"""The filter `scores` drops documents that score too high, with any miner."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,17 +16,17 @@ from hardneg.records.types import Candidates
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreFilter:
-    """Drops what a rule does not keep by its score in the run labelled `scores`, or without one in its own list.
+    """Drop documents that a rule does not keep, by their scores in the run labelled `scores`, or else in their list.
 
-    The rules are those of the miners of these names; a document that was drawn from the corpus has no score, and stays.
+    The rules are those of the miners of these names; a document drawn from the corpus has no score, and stays.
 
     Source: Qu et al., RocketQA (NAACL 2021), section 3.3; Moreira et al., NV-Retriever (arXiv 2407.15831).
 
     Attributes:
-        rule: what is kept: denoised, less than the threshold; max-score, no more than it; pos-margin, what is at least
-            so much below the positive; pos-percent, what is no more than this share of the positive.
+        rule: the scores to keep: denoised, below the threshold; max-score, up to it; pos-margin, at least the
+            threshold below the positive's; pos-percent, up to this share of the positive's.
         threshold: of the rule.
-        without_positive: what becomes of a query of which no positive has a score: drop all, or keep all.
+        without_positive: for a query without a scored positive, drop all candidates, or keep all.
     """
 
     version: ClassVar[int] = 1
@@ -43,11 +43,11 @@ class ScoreFilter:
 
     @property
     def compares(self) -> bool:
-        """Whether the rule holds candidates against their query's positives."""
+        """Whether the rule compares candidates with their query's positives."""
         return self.rule in COMPARING
 
     def reasons(self, candidates: Iterable[Candidates], texts: FilterTexts) -> Iterator[Mapping[str, str]]:
-        """`score`, `unscored`, or `no scored positive` for what is not kept."""
+        """Return `score`, `unscored`, or `no scored positive` for documents that are not kept."""
         rule, keep = RULES[self.rule](self.threshold), self.without_positive == "keep"
         for query in candidates:
             against: dict[str, str] = {}

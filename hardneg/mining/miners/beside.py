@@ -1,4 +1,4 @@
-"""Miners in a row: what one mined beside what it was given; short lists filled from the corpus."""
+"""A plugin's stream paired with its input, and short lists of negatives filled from the corpus."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -23,10 +23,10 @@ _Result = TypeVar("_Result")
 def paired(
     items: Iterable[_Item], through: Callable[[Iterator[_Item]], Iterator[_Result]]
 ) -> Iterator[tuple[_Item, _Result]]:
-    """Each item with what a plugin's stream makes of it; only what the plugin reads ahead is held.
+    """Pair each item with the plugin's result for it; only what the plugin reads ahead is held.
 
     Raises:
-        PluginError: the plugin does not give one answer an item.
+        PluginError: the plugin does not return one result per item.
     """
     ahead: deque[_Item] = deque()
 
@@ -38,25 +38,25 @@ def paired(
     reading = read()
     for result in through(reading):
         if not ahead:
-            raise PluginError("a miner or filter gave more answers than it was given queries: one a query is needed")
+            raise PluginError("a miner or filter returned more results than queries: one per query is needed")
         yield ahead.popleft(), result
     if ahead or next(reading, None) is not None:
-        raise PluginError("a miner or filter gave fewer answers than it was given queries: one a query is needed")
+        raise PluginError("a miner or filter returned fewer results than queries: one per query is needed")
 
 
 def beside(miner: NegativeMiner, candidates: Iterable[Candidates], seed: int) -> Iterator[tuple[Candidates, Negatives]]:
-    """Each query's candidates with what a miner takes of them."""
+    """Pair each query's candidates with its mined negatives."""
     return paired(candidates, partial(miner.mine, seed=seed))
 
 
 def filled(miner: NegativeMiner, candidates: Iterable[Candidates], seed: int, count: int) -> Iterator[Negatives]:
-    """What a miner takes, and behind it documents drawn uniformly from the corpus, up to `count` negatives a query.
+    """Fill the mined negatives with documents drawn uniformly from the corpus, up to `count` per query.
 
-    They are no positives, no copies of them and none of the others, and have no scores (nan). A corpus that has too few
-    gives all it has.
+    They are no positives, no copies of them and none of the others, and have no scores (nan). A small corpus
+    may have fewer.
 
     Source: the filter of nomic's embedding models (Nussbaum et al., Nomic Embed, arXiv 2402.01613; their program
-    contrastors) fills what it leaves up with random documents.
+    contrastors) fills short lists with random documents.
     """
     for query, mined in beside(miner, candidates, seed):
         missing = count - len(mined.negatives)

@@ -1,4 +1,4 @@
-"""What the miners share that leave out candidates by their scores."""
+"""Shared by the miners that filter candidates by their scores."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,14 +21,14 @@ SCORE, UNSCORED, NO_POSITIVE = "score", "unscored", "no scored positive"
 
 @dataclass(frozen=True)
 class Filtered:
-    """The first `count` of a list's top that a rule keeps by their scores, positives left out.
+    """The first `count` documents of a list's top that a rule keeps by their scores, positives left out.
 
     Attributes:
         depth: how many documents of the list to look at.
         count: how many to keep.
         order: which of those that the rule keeps come first: top, as the list has them; scored, the highest score of
             the run labelled `scores` first; random, drawn.
-        fill: random: what is missing is drawn from the list behind `depth`, whatever its scores.
+        fill: random: missing negatives are drawn from the list below `depth`, with any scores.
         exclude_copies: also leave out documents whose contents equal a positive's.
     """
 
@@ -46,11 +46,11 @@ class Filtered:
             raise PluginError(f"depth and count must be 1 or above, not depth {self.depth} and count {self.count}")
 
     def rule(self) -> Rule:
-        """What is kept."""
+        """Return the rule of what to keep."""
         raise NotImplementedError
 
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
-        """The negatives of each query; what was left out of the first `depth` comes with them."""
+        """Return the negatives of each query, with the documents that were left out of the first `depth`."""
         rule = self.rule()
         for query in candidates:
             yield self._mined(query, rule, generator(seed, "filtered", query.query_id))
@@ -88,7 +88,7 @@ class Filtered:
 def judged(
     query: Candidates, doc_ids: Sequence[str], scored: RankedList, rule: Rule, compares: bool
 ) -> tuple[NDArray[np.float32], list[str], tuple[str, ...]]:
-    """The scores of documents in a list, what a rule has against each (nothing: empty), what to note of the query."""
+    """Return the scores of documents in a list, the reason to drop each (empty: none), and notes on the query."""
     scores, positive = scores_of(doc_ids, scored), lowest(scores_of(query.positives, scored))
     unknown = compares and bool(np.isnan(positive))
     against = np.where(rule(scores, np.atleast_1d(positive)), "", NO_POSITIVE if unknown else SCORE)
@@ -103,7 +103,7 @@ def _first_fit(
     refused: Callable[[str], str | None],
     dropped: Counter[str],
 ) -> list[int]:
-    """The first `count` places of documents that may be negatives; the others are counted."""
+    """Return the first `count` positions of documents that may be negatives; the others are counted."""
     fit: list[int] = []
     for position in positions:
         if len(fit) >= count:

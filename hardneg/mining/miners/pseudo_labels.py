@@ -1,4 +1,4 @@
-"""Positives and negatives for queries that nobody labelled, where a scorer is sure of both."""
+"""Pseudo-positives and pseudo-negatives for unlabelled queries, where a scorer is sure of both."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -35,7 +35,7 @@ class PseudoLabels:
     depth: int = 50
 
     def of(self, listed: Iterable[QueryLists], corpus: Corpus, left_out: Counter[str]) -> Iterator[Negatives]:
-        """The labels of each query that gets a positive and a negative; `left_out` counts the others, by reason."""
+        """Return the labels of each query that has a positive and a negative; `left_out` counts the others."""
         miner = Denoised(self.depth, self.count, below=self.below)
         for item in miner.mine(self._with_positives(listed, corpus, left_out), seed=0):
             if item.negatives:
@@ -53,7 +53,7 @@ class PseudoLabels:
                 yield candidates(corpus, query_id, [positive], hits)
 
     def positive(self, hits: Mapping[str, RankedList]) -> str | None:
-        """The document with the highest score, if that is high enough; the best ranked of those that share it.
+        """Return the document with the highest score, if that is high enough; the best ranked of those that share it.
 
         A run has no equal scores: each is written as the next smaller number. So close ones count as equal.
         """

@@ -22,7 +22,7 @@ class Random:
     (SIGIR 2021), section 7.2.2 (Rand Neg).
 
     Attributes:
-        count: how many documents to draw; a corpus that has fewer gives all it has.
+        count: how many documents to draw; a smaller corpus has all of them drawn.
         exclude_copies: also leave out documents whose contents equal a positive's.
     """
 
@@ -45,7 +45,7 @@ class Random:
 def draw(
     query: Candidates, count: int, draws: np.random.Generator, reason: Callable[[str], str | None], taken: int = 0
 ) -> Negatives:
-    """Documents of the corpus in random order, `count` that `reason` has nothing against, or all there are.
+    """Draw documents of the corpus in random order, `count` that `reason` accepts, or all there are.
 
     taken: how many documents `reason` refuses besides positives and copies; it sets how many are drawn at a time.
     """
@@ -64,7 +64,7 @@ def draw(
 
 
 def _shuffled(doc_ids: Sequence[str], wanted: int, draws: np.random.Generator) -> Iterator[str]:
-    """Distinct ids in random order: a small corpus permuted, a large one drawn from with repeats rejected."""
+    """Return distinct ids in random order: a small corpus permuted, a large one drawn from with repeats rejected."""
     if len(doc_ids) < 4 * wanted:
         yield from (doc_ids[int(row)] for row in draws.permutation(len(doc_ids)))
         return
@@ -85,7 +85,7 @@ class Sampled:
 
     Attributes:
         depth: the last rank to draw from, counted from 1 before any exclusion.
-        count: how many documents to keep; a list that has fewer gives all it has.
+        count: how many documents to keep; a shorter list has all of them drawn.
         exclude_copies: also leave out documents whose contents equal a positive's.
     """
 
@@ -111,17 +111,17 @@ class Sampled:
 
 @dataclass(frozen=True)
 class Mixed:
-    """The best-ranked documents of a run, and for each of them so many drawn from the corpus, evenly interleaved.
+    """The best-ranked documents of a run with random documents of the corpus, evenly interleaved.
 
-    However many of the first ones are used, they have both kinds in the ratio. A shorter list has fewer random
-    documents too, and a query without a list gets none.
+    Any prefix of the negatives has both in the ratio. A shorter list has fewer random
+    documents too, and a query without a list has none.
 
     Source: BM25+Rand of Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text
     Retrieval (ICLR 2021), section 5: 1:1, from BM25's top 100.
 
     Attributes:
         depth: how many documents to take from the top, counted after the exclusions.
-        ratio: random documents for each of them; they have no scores (nan).
+        ratio: random documents per ranked one; they have no scores (nan).
         exclude_copies: also leave out documents whose contents equal a positive's.
     """
 
@@ -147,7 +147,7 @@ class Mixed:
 
 
 def _interleaved(top: Negatives, drawn: Negatives) -> Negatives:
-    """Both, each spread evenly over the list."""
+    """Spread both evenly over one list."""
     doc_ids = [*top.negatives, *drawn.negatives]
     order = evenly([len(top.negatives), len(drawn.negatives)])
     scores = np.concatenate([top.scores, drawn.scores])[order]

@@ -17,7 +17,7 @@ class TopK:
     (SIGIR 2021), section 6.1.1; the top 200 are those of section 7.3.
 
     Attributes:
-        depth: how many documents to keep, counted after the exclusions; a shorter list gives what it has.
+        depth: how many documents to keep, counted after the exclusions; a shorter list has fewer.
         exclude_copies: also leave out documents whose contents equal a positive's.
     """
 

@@ -1,4 +1,4 @@
-"""What miners share: going down a ranked list and leaving out what must not be a negative; rules for scores."""
+"""Shared by miners: select from a ranked list without documents that must not be negatives; rules for scores."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,14 +11,14 @@ from hardneg.records.types import Candidates, Negatives, RankedList
 Rule = Callable[[NDArray[np.float32], NDArray[np.float32]], NDArray[np.bool_]]
 """From candidates' scores float32 [n] and the lowest score of their query's positives, float32 [n] or [1], to bool [n].
 
-Nothing is kept that has no score (nan), nor, by a rule that compares, where no positive has one.
+Documents without a score (nan) are not kept, nor any by a rule that compares, where no positive has one.
 """
 
 
 def refusal(query: Candidates, exclude_copies: bool, taken: Iterable[str] = ()) -> Callable[[str], str | None]:
-    """A function that says why a document cannot be a negative of the query, or None where it can.
+    """Return a function that gives the reason why a document cannot be a negative of the query, or None.
 
-    It takes each document once: the second time, and one that is `taken` already, it is `repeated`.
+    It accepts each document once: the second time, or if already `taken`, it is `repeated`.
     """
     positives = frozenset(query.positives)
     copies = query.duplicates if exclude_copies else frozenset()
@@ -40,20 +40,20 @@ def refusal(query: Candidates, exclude_copies: bool, taken: Iterable[str] = ()) 
 def fit_positions(
     doc_ids: Sequence[str], reason: Callable[[str], str | None]
 ) -> tuple[NDArray[np.int64], Counter[str]]:
-    """The places of the documents that `reason` has nothing against, int64 [n], ascending; others by its word."""
+    """Return the positions of the documents that `reason` accepts, int64 [n], ascending; count the others by reason."""
     reasons = [reason(doc_id) for doc_id in doc_ids]
     positions = np.array([i for i, why in enumerate(reasons) if why is None], np.int64)
     return positions, Counter(why for why in reasons if why is not None)
 
 
 def evenly(sizes: Sequence[int]) -> NDArray[np.int64]:
-    """An order, int64 [sum of sizes], of lists that stand one after the other: each spread evenly over the whole."""
+    """Return an order, int64 [sum of sizes], of concatenated lists that spreads each evenly over the whole."""
     shares = [(np.arange(size) + 0.5) / size for size in sizes if size]
     return np.concatenate(shares or [np.empty(0)]).argsort(kind="stable")
 
 
 def select(query: Candidates, ranks: Sequence[int], count: int, exclude_copies: bool) -> Negatives:
-    """The first `count` documents fit to be negatives at the given ranks, counted from 0, of the list."""
+    """Select the first `count` documents that may be negatives, at these ranks of the list, counted from 0."""
     ranking = query.ranking
     doc_ids = [ranking.doc_ids[rank] for rank in ranks]
     kept = _fit(query, doc_ids, exclude_copies)[:count]
@@ -67,7 +67,7 @@ def select(query: Candidates, ranks: Sequence[int], count: int, exclude_copies: 
 
 
 def _fit(query: Candidates, doc_ids: Sequence[str], exclude_copies: bool) -> list[int]:
-    """Places of documents that may be negatives, each document once."""
+    """Return the positions of documents that may be negatives, each document once."""
     if len(set(doc_ids)) < len(doc_ids):
         reason = refusal(query, exclude_copies)
         return [i for i, doc_id in enumerate(doc_ids) if reason(doc_id) is None]
@@ -76,7 +76,7 @@ def _fit(query: Candidates, doc_ids: Sequence[str], exclude_copies: bool) -> lis
 
 
 def below(threshold: float) -> Rule:
-    """Keeps what scores less than the threshold.
+    """Keep scores below the threshold.
 
     Source: Qu et al., RocketQA (NAACL 2021), section 4.1.3, with a threshold of 0.1.
     """
@@ -84,7 +84,7 @@ def below(threshold: float) -> Rule:
 
 
 def at_most(threshold: float) -> Rule:
-    """Keeps what scores no more than the threshold.
+    """Keep scores up to the threshold.
 
     Source: Merrick et al., Arctic-Embed (arXiv 2405.05374).
     """
@@ -92,7 +92,7 @@ def at_most(threshold: float) -> Rule:
 
 
 def margin(width: float) -> Rule:
-    """Keeps what scores at least `width` less than the positive.
+    """Keep scores at least `width` below the positive's.
 
     Source: Moreira et al., NV-Retriever (arXiv 2407.15831), TopK-MarginPos.
     """
@@ -100,9 +100,9 @@ def margin(width: float) -> Rule:
 
 
 def share(of_positive: float) -> Rule:
-    """Keeps what scores no more than this share of the positive's score.
+    """Keep scores up to this share of the positive's.
 
-    Of a negative score, the share is as far below it as that of the positive number would be.
+    For a negative score s of the positive, the threshold is s - (1 - share) |s|.
 
     Source: Moreira et al., NV-Retriever (arXiv 2407.15831), TopK-PercPos, with a share of 0.95.
     """
@@ -115,19 +115,19 @@ RULES: Mapping[str, Callable[[float], Rule]] = {
     "pos-margin": margin,
     "pos-percent": share,
 }
-"""The rule of each miner by the miner's name, made of its threshold."""
+"""The rule of each miner by the miner's name, from its threshold."""
 
 COMPARING = ("pos-margin", "pos-percent")
-"""Those that hold a document's score against that of the query's positives."""
+"""The rules that compare a document's score with those of the query's positives."""
 
 
 def scores_of(doc_ids: Sequence[str], scored: RankedList) -> NDArray[np.float32]:
-    """Their scores in a list: float32 [n], nan for those that it lacks."""
+    """Return the documents' scores in a list: float32 [n], nan for those that it lacks."""
     known = dict(zip(scored.doc_ids, scored.scores.tolist(), strict=True))
     return np.array([known.get(doc_id, np.nan) for doc_id in doc_ids], np.float32)
 
 
 def lowest(scores: NDArray[np.float32]) -> np.float32:
-    """The lowest of the scores that are known, nan where none is."""
+    """Return the lowest score, nan where all are nan."""
     known = scores[~np.isnan(scores)]
     return np.float32(known.min()) if len(known) else np.float32(np.nan)

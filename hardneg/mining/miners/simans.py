@@ -23,22 +23,22 @@ FORMS: Mapping[str, Callable[[Scores, float], Scores]] = {
     "absolute": lambda away, shift: np.abs(away),
     "opposite": lambda away, shift: (away + shift) ** 2,
 }
-"""What the logarithm of a document's odds falls with, of s(d) - s(positive), float64 [n], and the shift."""
+"""The penalty f on a document's log odds, of s(d) - s(positive), float64 [n], and the shift."""
 
 
 @dataclass(frozen=True)
 class SimAns:
-    """Draws ambiguous negatives: neither those far above the positive, nor those that are easy.
+    """Draw ambiguous negatives: scored near the positive, neither far above it nor far below.
 
     The odds of document d, with away = s(d) - s(positive), are exp(-sharpness * f), where f is by `form`. Draws are
-    without replacement, from the top of the list. A positive that the list lacks has no score: give a run that was
+    without replacement, from the top of the list. A positive that the list lacks has no score: use a run
     searched with `positives`.
 
     Source: Zhou et al., SimANS: Simple Ambiguous Negatives Sampling for Dense Text Retrieval (EMNLP 2022,
     arXiv 2210.11773), Eq. 4; its programs have the other forms.
 
     Attributes:
-        count: how many documents to draw; a list that has fewer fit ones gives all of them.
+        count: how many documents to draw; a list with fewer fit ones has all of them drawn.
         depth: the last rank to draw from, counted from 1 before any exclusion.
         sharpness: the paper's a; scores of a narrow range, such as cosines, need a larger one.
         shift: the paper's b; the forms unshifted and absolute have none.
@@ -47,7 +47,7 @@ class SimAns:
             documents, which shift the other way than the paper).
         positive: which score a query with several scored positives has: drawn, that of any one, as published; mean;
             lowest.
-        without_positive: what becomes of a query without a scored positive: last, the documents of the top that rank
+        without_positive: for a query without a scored positive: last, the documents of the top that rank
             lowest, as in the programs; drop, it has no negatives.
         exclude_copies: also leave out documents whose contents equal a positive's.
     """
@@ -77,7 +77,7 @@ class SimAns:
             raise PluginError(f"simans: form {self.form} has no shift: leave shift out, or take form paper")
 
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
-        """The negatives of each query, in the list's order."""
+        """Return the negatives of each query, in the list's order."""
         for query in candidates:
             yield self._mined(query, generator(seed, "simans", query.query_id))
 
@@ -98,11 +98,11 @@ class SimAns:
         return Negatives(query.query_id, query.positives, doc_ids, scores[chosen], dict(dropped), noted=noted)
 
     def log_odds(self, scores: NDArray[np.float32], positive: float) -> Scores:
-        """The logarithm of each document's odds, float64 [n], up to a constant."""
+        """Return the log odds of each document, float64 [n], up to a constant."""
         return -self.sharpness * FORMS[self.form](scores.astype(np.float64) - positive, self.shift)
 
     def _positive_score(self, query: Candidates, draws: np.random.Generator) -> float | None:
-        """What candidates are held against; None where the list has no positive."""
+        """Return the score to compare candidates with; None where the list has no positive."""
         scores = scores_of(query.positives, query.ranking)
         known = scores[~np.isnan(scores)]
         if not len(known):

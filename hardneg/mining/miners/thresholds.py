@@ -13,13 +13,13 @@ from hardneg.records.errors import PluginError
 
 @dataclass(frozen=True)
 class Denoised(Filtered):
-    """The top of a list without what a cross-encoder does not call a negative with confidence.
+    """The top of a list without documents that a cross-encoder does not confidently call negative.
 
-    Source: Qu et al., RocketQA (NAACL 2021), section 3.3. Its program looks at 50, keeps the first of them, and fills
-    up at random from behind.
+    Source: Qu et al., RocketQA (NAACL 2021), section 3.3. Its program keeps the first of the top 50, and fills
+    up at random from lower ranks.
 
     Attributes:
-        below: kept is what scores strictly less than this in the run labelled `scores`, or without one in the list.
+        below: keep documents that score strictly less in the run labelled `scores`, or else in the list.
     """
 
     version: ClassVar[int] = 1
@@ -36,12 +36,12 @@ class Denoised(Filtered):
 
 @dataclass(frozen=True, kw_only=True)
 class MaxScore(Filtered):
-    """The top of a list without what scores more than a threshold.
+    """The top of a list without documents that score above a threshold.
 
     Source: Merrick et al., Arctic-Embed (arXiv 2405.05374), where the threshold is tuned.
 
     Attributes:
-        highest: kept is what scores no more than this in the run labelled `scores`, or without one in the list.
+        highest: keep documents that score no more in the run labelled `scores`, or else in the list.
     """
 
     version: ClassVar[int] = 1
@@ -63,10 +63,10 @@ def _check(threshold: float) -> None:
 
 @dataclass(frozen=True)
 class PositiveAware(Filtered):
-    """The top of a list without what scores too near to the query's positives; of several, the lowest counts.
+    """The top of a list without documents that score too near to the query's lowest-scored positive.
 
     Attributes:
-        without_positive: what becomes of a query of which no positive has a score: drop all, or keep all.
+        without_positive: for a query without a scored positive, drop all candidates, or keep all.
     """
 
     compares: ClassVar[bool] = True
@@ -81,12 +81,12 @@ class PositiveAware(Filtered):
 
 @dataclass(frozen=True)
 class PosMargin(PositiveAware):
-    """The top of a list without what scores less than a margin below the query's positives.
+    """The top of a list without documents that score less than a margin below the query's positives.
 
     Source: Moreira et al., NV-Retriever (arXiv 2407.15831), TopK-MarginPos.
 
     Attributes:
-        margin: kept is what scores at least so much less than the positive.
+        margin: keep documents that score at least this much below the positive.
     """
 
     version: ClassVar[int] = 1
@@ -104,13 +104,13 @@ class PosMargin(PositiveAware):
 
 @dataclass(frozen=True)
 class PosPercent(PositiveAware):
-    """The top of a list without what scores more than a share of the query's positives.
+    """The top of a list without documents that score more than a share of the query's positives.
 
     Source: Moreira et al., NV-Retriever (arXiv 2407.15831), TopK-PercPos.
 
     Attributes:
-        share: kept is what scores no more than this share of the positive's score; of a score below zero, what is as
-            far below it as that share of its size is below it were it above.
+        share: keep documents that score no more than this share of the positive's score; of a score s below zero,
+            no more than s - (1 - share) |s|.
     """
 
     version: ClassVar[int] = 1

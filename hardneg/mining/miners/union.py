@@ -1,4 +1,4 @@
-"""Negatives of several runs together, of each its share."""
+"""Negatives from several runs, a share from each."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,10 +20,10 @@ _Positions = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Union:
-    """Negatives of the top of several runs, of each its share, evenly interleaved; positives are left out.
+    """Negatives from the top of several runs, a share from each, evenly interleaved; positives are left out.
 
-    A document is taken once, from the first run whose turn it is: those after it go on to their next one. A run that
-    has too few gives what it has. Scores are those of the run that a document is taken from.
+    A document is taken once, from the first run that has it: later runs continue with their next one. A run with
+    too few documents contributes what it has. Scores are those of the run that a document is taken from.
 
     Source: ANCE-Tele (Sun et al., Reduce Catastrophic Forgetting of Dense Retrieval Training with Teleportation
     Negatives, EMNLP 2022): its program draws 30 of the top 200 of each list.
@@ -31,7 +31,7 @@ class Union:
     Attributes:
         count: how many documents to keep of all runs together.
         depth: the last rank of each run to look at, counted from 1 before any exclusion.
-        shares: how much each run gives, by its label, as numbers that are set in proportion; empty: all the same.
+        shares: the share of each run, by its label, as relative numbers; empty: equal shares.
         choice: sampled, drawn from the top of each run; top, its best-ranked ones.
         exclude_copies: also leave out documents whose contents equal a positive's.
     """
@@ -56,7 +56,7 @@ class Union:
             )
 
     def problems(self, runs: Sequence[str]) -> Iterator[str]:
-        """What is wrong with the labels of the runs that it is to read."""
+        """Return the problems of the runs' labels."""
         if len(runs) < 2:
             yield f"union joins several runs: give {'another one' if runs else 'two or more'}, or take miner sampled"
         if self.shares:
@@ -66,7 +66,7 @@ class Union:
                 yield f"union: {', '.join(wrong)}: shares must name the runs, which are {', '.join(runs)}"
 
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
-        """The negatives of each query.
+        """Return the negatives of each query.
 
         Raises:
             PluginError: there are shares, and they do not name the runs.
@@ -91,7 +91,7 @@ class Union:
         return Negatives(query.query_id, query.positives, negatives, joined, dict(dropped))
 
     def counts(self, labels: Sequence[str]) -> dict[str, int]:
-        """How many documents each run is to give; where shares leave a rest, the largest rests have one more."""
+        """Return the number of documents of each run; the largest remainders are rounded up."""
         if self.shares and {*labels} != {*self.shares} and labels:
             raise PluginError("; ".join(self.problems(labels)))
         shares = np.array([self.shares.get(label, 1.0) for label in labels], np.float64)
@@ -105,7 +105,7 @@ class Union:
 def _first(
     doc_ids: Sequence[str], order: _Positions, count: int, reason: Callable[[str], str | None], dropped: Counter[str]
 ) -> _Positions:
-    """The first `count` places of an order that `reason` has nothing against; the others are counted."""
+    """Return the first `count` positions of an order that `reason` accepts; the others are counted."""
 
     def fit() -> Iterator[int]:
         for position in order.tolist():

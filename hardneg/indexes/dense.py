@@ -1,4 +1,4 @@
-"""A folder of vectors opened as what its files say it is, whatever backend made it."""
+"""A folder of vectors opened by its files, whichever backend built it."""
 
 import re
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from hardneg.records.errors import ArtifactError
 from hardneg.registry.protocols import DenseSearcher
 
 _URL = re.compile(r"(\w+):/+(.+)")
-"""As a path has it, which keeps one slash."""
+"""A URL in a path, which keeps one slash."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class DenseIndex:
 
     @classmethod
     def open(cls, folder: Path) -> "DenseIndex":
-        """Opens a folder that one of hardneg's dense backends wrote, or Pyserini as one of these kinds.
+        """Open a folder that a dense backend of hardneg wrote, or Pyserini in the same format.
 
         Raises:
-            MissingDependency: a compressed index, without faiss.
-            ArtifactError: a file is missing or damaged, or the index is of another kind.
+            MissingDependency: the index is compressed, and faiss is missing.
+            ArtifactError: a file is missing or damaged, or the index is of another type.
         """
         if (folder / SHARDS).exists() or _begin(folder / "index") == FLAT:
             vectors = FlatVectors.open(folder)

@@ -1,4 +1,4 @@
-"""Scores of encoded texts with each other, whatever family of encoders made them."""
+"""Scores of encoded texts with each other, for every family of encoders."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ _OTHERS = "queries and documents are encoded in different forms: use one model f
 
 
 def score_matrix(queries: Encoded, documents: Encoded) -> NDArray[np.float32]:
-    """The score of each query with each document: float32 [Q, D], for no more than fit into memory.
+    """Return the score of each query with each document: float32 [Q, D], for no more than fit into memory.
 
     Raises:
         UsageError: they are of different forms or sizes, or not finite.
@@ -30,7 +30,7 @@ def score_matrix(queries: Encoded, documents: Encoded) -> NDArray[np.float32]:
 
 
 def score_pairs(queries: Encoded, documents: Encoded) -> NDArray[np.float32]:
-    """The score of each query with the document beside it: float32 [n].
+    """Return the score of each query with the document beside it: float32 [n].
 
     Raises:
         UsageError: they are of different forms or sizes, or not finite.

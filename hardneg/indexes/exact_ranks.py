@@ -14,9 +14,9 @@ from hardneg.indexes.kernels.checks import vector_blocks
 from hardneg.registry.protocols import DenseSearcher
 
 Pass = Callable[[], Iterable[tuple[int, NDArray[np.float32]]]]
-"""Starts a pass over the corpus: (first row, float32 [n, d]) in row order, as `vector_blocks` gives them.
+"""Starts a pass over the corpus: (first row, float32 [n, d]) in row order, as from `vector_blocks`.
 
-Every pass must cut the corpus in the same places, or equal vectors may differ in the last bit of their scores.
+Every pass must cut the corpus at the same rows, or equal vectors may differ in the last bit of their scores.
 """
 
 _QUERIES = 1024
@@ -27,7 +27,7 @@ _BLOCK = 4096
 class Known:
     """Pairs of a query and a document that is no negative of it, each pair once.
 
-    query: int64 [P], places of the queries, ascending. row: int64 [P], row numbers of the corpus.
+    query: int64 [P], query numbers, ascending. row: int64 [P], row numbers of the corpus.
     positive: bool [P]; false for a copy of a positive, which is neither positive nor negative.
     """
 
@@ -97,7 +97,7 @@ def counts_above(
 
 
 def _above(scores: Tensor, column: NDArray[np.int64], score: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Counts of each line [T, b] that are above `score` [T]; what stands before `column` [T] need only reach it."""
+    """Count the scores of each line [T, b] above `score` [T]; those before `column` [T] need only reach it."""
     width = scores.shape[1]
     reach = np.nextafter(score, np.float32(-np.inf), dtype=np.float32)
     bar = torch.from_numpy(np.where(column >= width, reach, score)).to(scores.device)

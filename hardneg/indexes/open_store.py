@@ -1,4 +1,4 @@
-"""A folder that an encode stage wrote, in shards or not, opened as what its files say it is, for exact search."""
+"""A folder of an encode stage, in shards or not, opened for exact search."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from hardneg.runtime.progress import Progress
 
 
 def form_in(folder: Path) -> str | None:
-    """What a folder holds, by the word that backends have for it as `input`; None where that is nothing of theirs."""
+    """Return the content of a folder as the `input` of backends; None for other folders."""
     if (folder / SHAPE).exists():
         return "weights"
     if not (folder / "index").exists() and not (folder / SHARDS).exists():
@@ -24,7 +24,7 @@ def form_in(folder: Path) -> str | None:
 
 
 def open_store(folder: Path, options: ExactOptions | None = None, progress: Progress | None = None) -> StoredSearcher:
-    """The exact searcher of what is in the folder.
+    """Return the exact searcher of the folder.
 
     Raises:
         ArtifactError: a file is missing or damaged, or nothing there is known.

@@ -35,9 +35,9 @@ def fill_from_model(
     encode: Callable[[Sequence[str]], Encoded],
     searcher: Searcher,
 ) -> None:
-    """Puts the model's own scores where `scores` has nan, as a search computes them.
+    """Replace nan in `scores` by the model's own scores, as a search computes them.
 
-    encode: what the model makes of queries. searcher: of its index; it gives documents. A document that shares no term
+    encode: encodes queries. searcher: of the model's index, by document. A document that shares no term
     with its query has no score.
     """
     texts = dict(zip(queries.query_ids, queries.texts, strict=True))

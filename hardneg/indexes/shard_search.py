@@ -1,6 +1,6 @@
 """An index in shards searched shard by shard: the lists of each are kept until all are there, and merged.
 
-A part is what one shard adds: the cells of the whole that begin in it. Cells are equal on all devices and for all
+A part holds the cells of the whole index that begin in one shard. Cells are equal on all devices and for all
 options, and the blocks that are multiplied never reach over one. So every block is multiplied as it would be in one
 file, and the lists are the same to the bit. Engines other than torch's, of which the last bits of a score depend on
 what else is searched, go through all shards in one pass.
@@ -45,13 +45,13 @@ _CELL = 65_536
 
 @dataclass(frozen=True)
 class KeptLists:
-    """Where the lists of shards are kept: a folder, and a URL that other machines read and write too."""
+    """The kept lists of shards: in a folder, and at a URL that other machines read and write too."""
 
     folder: Path
     url: str | None = None
 
     def find(self, name: str) -> Hits | None:
-        """The lists of this name; None where there are none.
+        """Return the lists of this name, or None.
 
         Raises:
             ArtifactError: they are damaged, or were put under another name.
@@ -66,7 +66,7 @@ class KeptLists:
         return _read(path, name, str(path)) if path.exists() else None
 
     def keep(self, name: str, hits: Hits) -> None:
-        """Keeps them: what is half-written is not found."""
+        """Write the lists, whole or not at all."""
         path = self.folder / f"{name}.npz"
         with replacing(path) as file:
             np.savez(file, name=np.array(name), rows=hits.rows, scores=hits.scores, allow_pickle=False)
@@ -74,11 +74,11 @@ class KeptLists:
             put_file(path, joined(self.url, path.name))
 
     def drop(self, name: str) -> None:
-        """Frees the disk of them; those at the URL stay."""
+        """Remove the local lists; those at the URL stay."""
         (self.folder / f"{name}.npz").unlink(missing_ok=True)
 
     def drop_begun(self, name: str) -> None:
-        """Frees the disk of what the search of this name has kept on its way."""
+        """Remove the checkpoints of the search of this name."""
         drop(self.folder, name)
 
 
@@ -96,9 +96,9 @@ def _read(path: Path, name: str, source: str) -> Hits:
 
 
 def shard_by_shard(searcher: Searcher, kept: KeptLists) -> Searcher:
-    """A searcher that keeps what it found, and how far it is in each shard, for a search that goes on after a stop.
+    """Return a searcher that keeps its hits and checkpoints of each shard, so that a stopped search can resume.
 
-    What is in one folder is one shard. Of what has structure that is searched as a whole, it is `searcher` itself.
+    A folder without shards is one shard. For an index that is searched as a whole, it is `searcher` itself.
     """
     if isinstance(searcher, PooledSearcher):
         return replace(searcher, searcher=shard_by_shard(searcher.searcher, kept))
@@ -110,9 +110,9 @@ def shard_by_shard(searcher: Searcher, kept: KeptLists) -> Searcher:
 
 @dataclass(frozen=True)
 class ShardedSearcher:
-    """Searches a shard after the other; what was found in each is kept, and how far the search of one is.
+    """Searches a shard after the other; keeps the hits of each, and checkpoints of the current one.
 
-    name: of these queries, for what is kept; by default made from what they are encoded into.
+    name: of these queries, for kept files; by default a digest of the encoded queries.
     """
 
     whole: FlatSearcher | SparseSearcher | MultiVectorSearcher
@@ -126,7 +126,7 @@ class ShardedSearcher:
         return len(self.shards.listed) > 1
 
     def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
-        """What `whole` finds; of a search that was stopped, only the rows that were not searched are.
+        """Search as `whole`; a resumed search reads only the rows that are missing.
 
         Raises:
             UsageError: what `whole` refuses.
@@ -148,7 +148,7 @@ class ShardedSearcher:
         return hits
 
     def search_some(self, queries: Encoded, k: int, taken: slice) -> set[int]:
-        """Searches the shards that are taken; returns the numbers of those whose lists nobody has put yet."""
+        """Search the shards in `taken`; return the numbers of those whose lists are still missing."""
         parts = self._parts(self._named(queries, k), queries, k)
         for part in parts[taken]:
             self._list(part)
@@ -165,12 +165,12 @@ class ShardedSearcher:
         return _digest(queries, k, shards) if self.name is None else digest([self.name, k, shards])
 
     def encoded(self, rows: NDArray[np.int64]) -> Encoded:
-        """What the index holds of rows int64 [n]."""
+        """Return rows int64 [n] of the index."""
         return self.whole.encoded(rows)
 
     @property
     def at_once(self) -> int:
-        """How many documents may be asked for at a time, where `whole` says it."""
+        """How many documents to decode at a time, if `whole` limits it."""
         return cast(int, getattr(self.whole, "at_once"))  # noqa: B009
 
     def _parts(self, name: str, queries: Encoded, k: int) -> "Sequence[_ShardPart]":

@@ -19,11 +19,11 @@ _ROUNDING = 1e-3
 def search_truncated(
     corpus: Pass, queries: NDArray[np.float32], dims: Sequence[int], k: int, device: str = "cpu"
 ) -> dict[int, Hits]:
-    """The k best documents of each query by the first dimensions of the vectors alone, for each number of them.
+    """Return the k best documents of each query by the first dimensions of the vectors, for each number of them.
 
     Args:
         corpus: starts a pass over the vectors, float32 [N, d].
-        queries: float32 [Q, d]; where all have norm 1, what is left of vectors gets norm 1 again.
+        queries: float32 [Q, d]; if all have norm 1, truncated vectors are normalized again.
         dims: numbers of dimensions, none above d.
         k: how many documents.
         device: where to compute.

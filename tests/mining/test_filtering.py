@@ -105,5 +105,5 @@ def test_filters_go_one_after_the_other_and_leave_positives() -> None:
 def test_a_filter_that_does_not_answer_for_each_query_is_told(answers: int, told: str) -> None:
     """And no query is lost in silence."""
     filters, texts = [Says({}, answers)], Texts
-    with pytest.raises(PluginError, match=f"gave {told} answers than it was given queries"):
+    with pytest.raises(PluginError, match=f"returned {told} results than queries"):
         list(Filters(filters, texts).left([query("q1", dense="ab")], Counter()))  # type: ignore[arg-type]

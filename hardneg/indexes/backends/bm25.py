@@ -24,7 +24,7 @@ from hardneg.runtime.progress import Progress
 
 _BATCH = 2048
 _SESSION = 1 << 28  # characters after which Lucene writes what it holds in memory to the disk
-_BLANKS = "".join(map(chr, range(33)))  # what Lucene takes for white space where it looks for empty documents
+_BLANKS = "".join(map(chr, range(33)))  # white space by which Lucene detects empty documents
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Bm25:
     """Lucene's BM25.
 
     Args:
-        k1: how slowly a repeated word stops to count; used when searching.
-        b: how much a document's length counts against it, from 0 to 1; used when searching.
+        k1: term frequency saturation; used when searching.
+        b: length normalization, from 0 to 1; used when searching.
         language: ISO 639-1 code of the texts; decides stemming and stop words when building and searching.
     """
 
@@ -50,9 +50,9 @@ class Bm25:
             raise UsageError(f"bm25: k1 is {self.k1} and b is {self.b}: k1 must be at least 0, and b between 0 and 1")
 
     def build(self, source: Iterable[tuple[str, str]], path: Path, progress: Progress) -> int:
-        """Indexes pairs (doc_id, contents) as they come, with their text; returns the number of documents.
+        """Index pairs (doc_id, contents) in their order, with their text; return the number of documents.
 
-        Lucene leaves out documents whose contents are blank; their number is noted.
+        Lucene leaves out documents whose contents are blank; their number is reported.
 
         Raises:
             MissingDependency: without Pyserini or Java.
@@ -124,7 +124,7 @@ class Bm25Searcher:
     rows: RowLookup
 
     def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
-        """The best k documents of each text that share a word with it; none for an empty text.
+        """Return the best k documents of each text that share a word with it; none for an empty text.
 
         Raises:
             UsageError: for vectors, or k below 1.

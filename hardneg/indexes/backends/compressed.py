@@ -1,4 +1,4 @@
-"""Compressed vectors, searched by faiss on the codes; those with fewer bits a number: eight, or half precision."""
+"""Compressed vectors, searched by faiss on the codes; scalar quantisation to eight bits or half precision."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -42,7 +42,7 @@ _QUERIES_OF_GPUS = 4096
 
 @dataclass(frozen=True)
 class CompressedSearcher:
-    """An opened index folder; `index` is the `faiss.Index`, of inner product, `copy` what searches in its place."""
+    """An opened index folder; `index` is the `faiss.Index` of inner product, `copy` a search in its place."""
 
     path: Path
     index: Any
@@ -81,7 +81,7 @@ class CompressedSearcher:
         return hits
 
     def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The vectors of rows int64 [n] as the codes give them: float32 [n, d], decoded and rotated back.
+        """Return the vectors of rows int64 [n]: float32 [n, d], decoded and rotated back.
 
         Raises:
             UsageError: for rows that are not in the index.
@@ -109,7 +109,7 @@ class CompressedSearcher:
     def _best(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """int64 and float32 [q, k], narrower where there are fewer vectors.
 
-        faiss leaves open which of several equal scores stay at the end of a list, so one more is asked for, and twice
+        faiss leaves open which of several equal scores stay at the end of a list, so one more is searched, and twice
         as many again where even the last of these equals the k-th.
         """
         depth = max(1, min(k + 1, self.index.ntotal))
@@ -130,21 +130,21 @@ class CompressedSearcher:
 
 
 def _tied(rows: NDArray[np.int64], scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
-    """The queries whose list goes on, beyond what is known of it, with the score of rank k."""
+    """Return the queries whose known list ends with the score of rank k, so that ties may be missing."""
     if rows.shape[1] <= k:
         return np.empty(0, np.int64)
     return np.flatnonzero((scores[:, k - 1] == scores[:, -1]) & (rows[:, -1] >= 0))
 
 
 def build(index: Any, vectors: FlatVectors, path: Path, progress: Progress, training: Training | None = None) -> int:
-    """Trains an empty faiss index where `training` asks for it, and writes it with all vectors in folder `path`.
+    """Train an empty faiss index if there is a `training`, and write it with all vectors in folder `path`.
 
     Returns:
         The number of vectors.
 
     Raises:
         UsageError: there are too few vectors.
-        ArtifactError: a vector is not finite, or the installed faiss does not read what was written.
+        ArtifactError: a vector is not finite, or the installed faiss cannot read the written index.
     """
     if training is not None:
         with trained_on_gpus(index):
@@ -154,18 +154,18 @@ def build(index: Any, vectors: FlatVectors, path: Path, progress: Progress, trai
 
 
 class Compressed:
-    """What the backends of compressed vectors have in common."""
+    """Shared by the backends of compressed vectors."""
 
     extra: ClassVar[str] = "cpu"
     input: ClassVar[str] = "vectors"
 
     def open(self, path: Path, rows: RowLookup | None = None) -> CompressedSearcher:
-        """The index in folder `path`; a hit's row is the vector's, so `rows` is not asked."""
+        """Open the index in folder `path`; a hit's row is the vector's, and `rows` is unused."""
         return CompressedSearcher.open(path)
 
 
 class Narrow(Compressed):
-    """What those have in common that keep every number, in fewer bytes."""
+    """Shared by scalar quantisation: every number in fewer bytes."""
 
     number: ClassVar[int]
 
@@ -181,10 +181,10 @@ class Narrow(Compressed):
 
 @dataclass(frozen=True)
 class Sq8(Narrow):
-    """Eight bits a number: d bytes a vector, a quarter of the flat index.
+    """Eight bits per number: d bytes per vector, a quarter of the flat index.
 
     Args:
-        sample: how many vectors at most to take each place's least and largest number from.
+        sample: how many vectors at most the range of each dimension is taken from.
         seed: of the sample.
     """
 
@@ -212,7 +212,7 @@ class Sq8(Narrow):
 
 @dataclass(frozen=True)
 class Fp16(Narrow):
-    """Half precision: 2d bytes a vector, half of the flat index, with the same results but for near ties."""
+    """Half precision: 2d bytes per vector, half of the flat index, with the same results but for near ties."""
 
     version: ClassVar[int] = 1
     number: ClassVar[int] = 2

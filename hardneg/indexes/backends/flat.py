@@ -26,13 +26,13 @@ class Flat:
     input: ClassVar[str] = "vectors"
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
-        """Makes `path` an index of the vectors in folder `source`; files are shared where the disk can."""
+        """Build an index of the vectors in folder `source` in folder `path`, by hard links where possible."""
         vectors = FlatVectors.open(source)
         vectors.link(path)
         return len(vectors)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "FlatSearcher":
-        """The vectors in folder `path`; a hit's row is the vector's, so `rows` is not asked."""
+        """Open the vectors in folder `path`; a hit's row is the vector's, and `rows` is unused."""
         return FlatSearcher(FlatVectors.open(path))
 
 

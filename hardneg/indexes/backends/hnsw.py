@@ -1,4 +1,4 @@
-"""A graph of the vectors as they are: a search goes from neighbour to neighbour, nearer to the query at each step.
+"""A graph of full vectors: a search goes from neighbour to neighbour, nearer to the query at each step.
 
 Source: Y. Malkov, D. Yashunin, Efficient and robust approximate nearest neighbor search using Hierarchical Navigable
 Small World graphs, TPAMI 2020 (algorithms 1 and 5); its M, efConstruction and ef.
@@ -24,13 +24,13 @@ _WALK = 8e9  # multiplications and additions a second, on one thread and all ove
 
 @dataclass(frozen=True)
 class Hnsw(Compressed):
-    """A hierarchical graph over the vectors as they are: the fastest search on a CPU, in memory and slow to build.
+    """A hierarchical graph over full vectors: the fastest search on a CPU, in memory and slow to build.
 
     Args:
         m: links of a vector on the upper levels; twice as many on the lowest one. From 2.
         ef_construction: how many near vectors are held while the links of a new one are looked for.
-        ef_search: how many near vectors a search holds, or as many as it is asked for; it is stored in the index.
-        threads: that build. With 1 the same vectors, options and machine give the same bytes; with more the links
+        ef_search: how many near vectors a search holds, at least the requested depth; it is stored in the index.
+        threads: of the build. With 1 the same vectors, options and machine give the same bytes; with more the links
             depend on which thread is first, and recall stays as it is.
         seed: of the levels.
     """
@@ -56,13 +56,13 @@ class Hnsw(Compressed):
         return BuildCost(disk, memory=disk, seconds=walked / _WALK / self.threads)
 
     def search_cost(self, size: IndexSize) -> SearchCost:
-        """About `ef_search` times m vectors, each of which counts for several: they lie all over the memory."""
+        """About `ef_search` times m vectors, each of which counts for several, as memory access is random."""
         compared = min(size.vectors, self.ef_search * self.m)
         held = self.cost(int(size.documents), int(size.vectors), size.dimension).memory
         return SearchCost(_SCATTERED * 2.0 * size.dimension * compared, held=held)
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
-        """Links the vectors of the dense index folder `source`, block by block; returns their number.
+        """Link the vectors of the dense index folder `source`, block by block; return their number.
 
         Raises:
             MissingDependency: without faiss.

@@ -1,6 +1,6 @@
 """Weights of terms as a Lucene index of impacts, which Pyserini's `LuceneImpactSearcher` opens.
 
-A weight times `scale`, rounded, stands as the frequency of its term; the score of a document is the sum of the products
+A weight times `scale`, rounded, is the frequency of its term; the score of a document is the sum of the products
 of frequencies and the query's impacts. Frequencies are written as such, so a term is read once however heavy it is.
 """
 
@@ -36,7 +36,7 @@ class Impact:
     """Learned sparse retrieval by Lucene.
 
     Args:
-        scale: what weights are multiplied with before they are rounded to whole numbers.
+        scale: the factor of weights before they are rounded to whole numbers.
     """
 
     scale: float = 100.0
@@ -52,13 +52,13 @@ class Impact:
     def build(self, source: Path, path: Path, progress: Progress) -> int:
         """Indexes the weights in folder `source`, in the order of their rows; returns the number of documents.
 
-        The terms stand as their words, where the folder has them, or else as their numbers. How many weights are below
-        0.5 / `scale`, which is to be without them, is noted.
+        Terms are indexed as words, where the folder has them, or else as numbers. The number of weights below
+        0.5 / `scale`, which are lost, is reported.
 
         Raises:
             MissingDependency: without Pyserini or Java.
             UsageError: a weight is below 0, or a document's weights are too large for `scale`.
-            ArtifactError: where Lucene holds another number in the end.
+            ArtifactError: the index holds another number of documents in the end.
         """
         store = SparseStore.open(source)
         words, lost = store.terms or [str(number) for number in range(store.width)], 0
@@ -82,7 +82,7 @@ class Impact:
         return total
 
     def impacts(self, rows: SparseRows, whose: str) -> NDArray[np.int64]:
-        """The whole numbers that weights stand as: int64 [weights]; `whose` begins messages.
+        """Return the weights as whole numbers: int64 [weights]; `whose` begins messages.
 
         Raises:
             UsageError: a weight is below 0, or the weights of a text are too large for `scale`.
@@ -96,7 +96,7 @@ class Impact:
         return impacts.astype(np.int64)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "ImpactSearcher":
-        """The Lucene index in folder `path`; Lucene numbers documents as they came, so `rows` is not asked.
+        """The Lucene index in folder `path`; Lucene numbers documents in their order, so `rows` is unused.
 
         Raises:
             MissingDependency: without Pyserini or Java.
@@ -112,7 +112,7 @@ class Impact:
 class ImpactSearcher:
     """An opened Lucene index of impacts; `lucene` is Anserini's `SimpleImpactSearcher`.
 
-    terms: of objects [width], the word that each term stands as.
+    terms: object [width], the indexed word of each term.
     """
 
     backend: Impact

@@ -1,4 +1,4 @@
-"""Inverted lists: a vector stands in the list of the centre nearest to it, and a query looks into a few lists.
+"""Inverted lists: each vector is in the list of its nearest centre, and a query probes a few lists.
 
 Source: H. Jégou, M. Douze, C. Schmid, Product quantization for nearest neighbor search, TPAMI 2011 (IVFADC).
 """
@@ -26,7 +26,7 @@ def _check(name: str, lists: int, nprobe: int) -> None:
 
 @dataclass(frozen=True)
 class IvfFlat(Compressed):
-    """The vectors as they are, in `lists` lists, `nprobe` of which a query looks into.
+    """Full vectors in `lists` inverted lists, `nprobe` of which a query probes.
 
     Args:
         lists: how many there are; the square root of the number of vectors, or some times that, is usual.
@@ -62,7 +62,7 @@ class IvfFlat(Compressed):
         return SearchCost(2.0 * size.dimension * compared, held=round(size.vectors * (4 * size.dimension + _NUMBER)))
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
-        """Puts the vectors of the dense index folder `source` into lists, block by block; returns their number.
+        """Assign the vectors of the dense index folder `source` to lists, block by block; return their number.
 
         Raises:
             MissingDependency: without faiss.
@@ -78,7 +78,7 @@ class IvfFlat(Compressed):
 
 @dataclass(frozen=True)
 class IvfPq(Compressed):
-    """Product quantisation of the distances to the centres of `lists` lists, `nprobe` of which a query looks into.
+    """Product quantisation of the residuals in `lists` inverted lists, `nprobe` of which a query probes.
 
     Args:
         subvectors: how many parts a vector is cut into; must divide its dimension.
@@ -115,7 +115,7 @@ class IvfPq(Compressed):
         return self._codebook().search_cost(size, self.nprobe / self.lists, self.lists)
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
-        """Compresses the vectors of the dense index folder `source`, block by block; returns their number.
+        """Compress the vectors of the dense index folder `source`, block by block; return their number.
 
         Raises:
             MissingDependency: without faiss.

@@ -21,17 +21,17 @@ class MultiVector:
     input: ClassVar[str] = "token-vectors"
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
-        """Makes `path` an index of the token vectors in folder `source`; files are shared where the disk can."""
+        """Build an index of the token vectors in folder `source` in folder `path`, by hard links where possible."""
         store = TokenStore.open(source)
         store.link(path)
         return len(store)
 
     def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
-        """The vectors; they are shared with those of the encode stage where the disk can."""
+        """The vectors; the files are shared with the encode stage where possible."""
         return BuildCost(4 * dimension * vectors)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "MultiVectorSearcher":
-        """The token vectors in folder `path`; a hit's row is the document's, so `rows` is not asked."""
+        """Open the token vectors in folder `path`; a hit's row is the document's, and `rows` is unused."""
         from hardneg.indexes.kernels.maxsim.exact_maxsim import MultiVectorSearcher
 
         return MultiVectorSearcher(TokenStore.open(path))

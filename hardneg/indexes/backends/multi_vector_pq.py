@@ -1,4 +1,4 @@
-"""The compressed multi-vector index: token vectors as codes, candidates by centroids, MaxSim on what is decoded."""
+"""The compressed multi-vector index: token vectors as codes, candidates by centroids, MaxSim on decoded vectors."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _NAME = "multi-vector-pq"
 _ROUNDS = 10  # in which faiss moves centroids
-_EACH = 32  # vectors that a centroid is trained on, where `sample` does not say
+_EACH = 32  # vectors per centroid to train on, by default
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class MultiVectorPq:
     Args:
         subvectors: how many parts a residual is cut into, a byte each; must divide the dimension.
         centroids: how many there are; by default a power of two near four times the root of the number of tokens.
-        probes: how many centroids' lists are looked into for each token of a query.
+        probes: how many centroids' lists are probed for each token of a query.
         candidates: how many documents of a query are scored by MaxSim; a search for more takes as many.
         sample: how many token vectors at most are trained on; by default 32 for each centroid.
         seed: of the sample and of the clustering.
@@ -87,7 +87,7 @@ class MultiVectorPq:
         return SearchCost(2.0 * size.dimension * compared, visited + decoded * self.subvectors)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "CodedSearcher":
-        """The index in folder `path`; a hit's row is the document's, so `rows` is not asked."""
+        """Open the index in folder `path`; a hit's row is the document's, and `rows` is unused."""
         from hardneg.indexes.kernels.maxsim.probing import CodedSearcher
 
         return CodedSearcher(TokenCodes.open(path), self.probes, self.candidates)
@@ -113,5 +113,5 @@ class MultiVectorPq:
 
 
 def _usual(tokens: int) -> int:
-    """The largest power of two that is no more than four times the root of the number of tokens."""
+    """Return the largest power of two up to four times the root of the number of tokens."""
     return 1 << max(0, (16 * tokens).bit_length() - 1) // 2

@@ -23,9 +23,9 @@ class MultiVectorTwoStage:
 
     Args:
         candidates: how many documents of a query are scored by MaxSim; a search for more takes as many.
-        by: `pooled` finds the documents whose mean token vector is nearest to the query's; `tokens` those that hold
+        by: `pooled` retrieves the documents whose mean token vector is nearest to the query's; `tokens` those that hold
             the nearest vectors of its tokens, by an exact search among all of them.
-        nearest: with `tokens`, how many vectors are found for each token of a query.
+        nearest: with `tokens`, how many vectors are retrieved for each token of a query.
     """
 
     candidates: int = 1000
@@ -41,7 +41,7 @@ class MultiVectorTwoStage:
                 raise UsageError(f"multi-vector-two-stage: {name} is {getattr(self, name)}: it must be at least 1")
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
-        """Makes `path` an index of the token vectors in folder `source`, with pooled ones beside them if need be."""
+        """Build an index of the token vectors in folder `source`, with pooled ones beside them if needed."""
         from hardneg.indexes.kernels.maxsim.maxsim_candidates import write_pooled
 
         store = TokenStore.open(source)
@@ -61,7 +61,7 @@ class MultiVectorTwoStage:
         return SearchCost(2.0 * size.dimension * (first + second))
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "TwoStageSearcher":
-        """The index in folder `path`; a hit's row is the document's, so `rows` is not asked."""
+        """Open the index in folder `path`; a hit's row is the document's, and `rows` is unused."""
         from hardneg.indexes.kernels.maxsim.exact_maxsim import MultiVectorSearcher
         from hardneg.indexes.kernels.maxsim.maxsim_candidates import TwoStageSearcher
 

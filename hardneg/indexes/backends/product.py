@@ -56,11 +56,11 @@ class Pq(Compressed):
 
     @property
     def _rotations(self) -> int:
-        """How often a rotation is fitted; 0 for none."""
+        """How often the rotation is fitted; 0: no rotation."""
         return 0
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
-        """Compresses the vectors of the dense index folder `source`, block by block; returns their number.
+        """Compress the vectors of the dense index folder `source`, block by block; return their number.
 
         Raises:
             MissingDependency: without faiss.
@@ -77,7 +77,7 @@ class Pq(Compressed):
         return self._codebook().search_cost(size)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "PqSearcher":
-        """The index in folder `path`; a hit's row is the vector's, so `rows` is not asked."""
+        """Open the index in folder `path`; a hit's row is the vector's, and `rows` is unused."""
         return PqSearcher.open(path)
 
 
@@ -148,7 +148,7 @@ class PqSearcher(CompressedSearcher):
         return np.asarray(flat, np.float32).reshape(quantiser.M, quantiser.ksub, quantiser.dsub)
 
     def rotation(self) -> NDArray[np.float32] | None:
-        """float32 [d, d], what a vector x is multiplied with, R x, before it is cut; None where it is not."""
+        """Return R, float32 [d, d], of R x, the vector that is cut into parts; None: no rotation."""
         faiss = load_faiss()
         if not isinstance(self.index, faiss.IndexPreTransform):
             return None
@@ -170,7 +170,7 @@ class PqSearcher(CompressedSearcher):
         write_folder(index, blocks, self.index.ntotal, self.path, out)
 
     def install(self, centroids: NDArray[np.float32]) -> None:
-        """Has the opened index search with other centroids, float32 [M, 2^bits, d / M]; its file stays as it is."""
+        """Search with other centroids from now on, float32 [M, 2^bits, d / M]; the file stays as it is."""
         flat = np.ascontiguousarray(centroids, np.float32).ravel()
         load_faiss().copy_array_to_vector(flat, innermost(self.index).pq.centroids)
         if isinstance(self.copy, GpuCopy | CodeLookup):
@@ -187,7 +187,7 @@ class PqSearcher(CompressedSearcher):
         return replace(self, copy=lookup)
 
     def _packed(self) -> NDArray[np.uint8]:
-        """All codes as they are stored, uint8 [N, bytes a vector]; a view."""
+        """Return all stored codes, uint8 [N, bytes a vector]; a view."""
         inner = innermost(self.index)
         view: NDArray[np.uint8] = load_faiss().rev_swig_ptr(inner.codes.data(), inner.codes.size())
         return view.reshape(inner.ntotal, inner.code_size)

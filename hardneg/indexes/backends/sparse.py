@@ -1,4 +1,4 @@
-"""The exact index of weights of terms: no structure but the rows themselves, multiplied block by block."""
+"""The exact index of term weights: no structure but the rows themselves, multiplied block by block."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,19 +24,19 @@ _WEIGHTS = 1 << 20  # of a block of documents
 
 @dataclass(frozen=True)
 class Sparse:
-    """Exact search over the weights of terms that a learned sparse encoder gives; their folder is the index."""
+    """Exact search over the term weights of a learned sparse encoder; their folder is the index."""
 
     version: ClassVar[int] = 1
     input: ClassVar[str] = "weights"
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
-        """Makes `path` an index of the weights in folder `source`; files are shared where the disk can."""
+        """Build an index of the weights in folder `source` in folder `path`, by hard links where possible."""
         store = SparseStore.open(source)
         store.link(path)
         return len(store)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "SparseSearcher":
-        """The weights in folder `path`; a hit's row is the text's, so `rows` is not asked."""
+        """Open the weights in folder `path`; a hit's row is the text's, and `rows` is unused."""
         return SparseSearcher(SparseStore.open(path))
 
 
@@ -59,7 +59,7 @@ class SparseSearcher(DecodedRows):
 
         Raises:
             UsageError: for texts or vectors, other terms, or k below 1.
-            ArtifactError: what is in the folder is damaged.
+            ArtifactError: the folder is damaged.
         """
         if not isinstance(queries, SparseRows):
             raise UsageError("a sparse index searches with weights of terms: use the model that encoded it")
@@ -68,7 +68,7 @@ class SparseSearcher(DecodedRows):
         parts = [as_matrix(queries[start : start + _QUERIES]) for start in starts]
         rows, device = range(len(self.store)) if self.rows is None else self.rows, torch.device("cpu")
         begun = BegunPass(self.begun, f"weights-{_QUERIES}-{rows.start}-{len(rows)}")
-        sizes = [part.shape[0] for part in parts]  # what scores above 0 enters the lists
+        sizes = [part.shape[0] for part in parts]  # only scores above 0 enter the lists
         none = [Best(torch.zeros(n, k), torch.full((n, k), -1), torch.zeros(n, 1)) for n in sizes]
         best = [best_of(begun.state(i), device) or each for i, each in enumerate(none)]
         with (self.progress or Silent()).task("search", len(rows), "passages") as task, torch.inference_mode():

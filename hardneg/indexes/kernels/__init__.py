@@ -1,1 +1,1 @@
-"""What indexes are made of."""
+"""Kernels of the indexes."""

@@ -1,4 +1,4 @@
-"""Some documents a query, ranked by their vectors in an index; and cosines as angular scores."""
+"""Candidates of each query ranked by their vectors in an index; and cosines as angular scores."""
 
 from collections.abc import Sequence
 
@@ -22,14 +22,14 @@ def rank_candidates(
     k: int,
     at_once: int | None = None,
 ) -> Hits:
-    """The k candidates that score best with each query; ties by ascending row, at rank k too.
+    """Return the k candidates that score best with each query; ties by ascending row, at rank k too.
 
     Args:
-        searcher: of what an encoder made; where it gives documents by the best of their vectors, so does this.
-        queries: Q of them, as the index's encoder gives them.
-        candidates: int64 [Q, C], each query's own, as the rows that `searcher` gives; -1 pads short lists.
-        k: how many; what a query has fewer is padded, and a document that has no score is no hit.
-        at_once: how many are decoded and scored at a time; None: what the searcher says, or else fits the form.
+        searcher: of encoded texts; if it ranks documents by the best of their vectors, so does this.
+        queries: Q of them, encoded by the index's model.
+        candidates: int64 [Q, C], each query's own, as rows of `searcher`; -1 pads short lists.
+        k: how many; short lists are padded, and a document without a score is no hit.
+        at_once: how many are decoded and scored at a time; None: the searcher's own, or a default for the form.
 
     Raises:
         UsageError: for an index of texts, texts, queries of another form or dimension or not finite, or rows that are
@@ -62,7 +62,7 @@ def _scores(
     first: NDArray[np.int64] | None,
     at_once: int,
 ) -> NDArray[np.float32]:
-    """Each query's score with the row beside it, float32 [n]; with a document's best vector, given `first`."""
+    """Return each query's score with the row beside it, float32 [n]; with `first`, with the document's best vector."""
     if first is None or not len(rows):
         return _pairs(stored, queries, rows, at_once)
     vectors, owner = ranges(first[rows], first[rows + 1])
@@ -84,7 +84,7 @@ def _pairs(
 
 
 def encoded_rows(searcher: StoredSearcher | DenseSearcher, rows: NDArray[np.int64]) -> Encoded:
-    """What an index holds of rows int64 [n], decoded."""
+    """Return rows int64 [n] of an index, decoded."""
     return searcher.encoded(rows) if isinstance(searcher, StoredSearcher) else searcher.vectors(rows)
 
 

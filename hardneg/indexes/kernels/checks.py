@@ -16,7 +16,7 @@ def check_vectors(index_type: str, queries: Sequence[str] | Encoded) -> NDArray[
     """The queries, which must be one vector each; `index_type` names the index in messages.
 
     Raises:
-        UsageError: they are texts, or what an encoder of another kind makes of them.
+        UsageError: they are texts, or encoded in another form.
     """
     if isinstance(queries, SparseRows | TokenVectors):
         raise UsageError(f"a {index_type} index searches with one vector a query: use the model that encoded it")
@@ -145,7 +145,7 @@ def check_finite(block: NDArray[np.float32], rows: Sequence[int] | NDArray[np.in
 
 
 def no_hits(queries: int, k: int) -> Hits:
-    """Lists of pads alone, to be filled: rows -1 and scores -inf, [queries, k]."""
+    """Return lists of pads: rows -1 and scores -inf, [queries, k]."""
     return Hits(np.full((queries, k), -1, np.int64), np.full((queries, k), -np.inf, np.float32))
 
 

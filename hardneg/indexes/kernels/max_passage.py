@@ -1,4 +1,4 @@
-"""Documents found by the best of their vectors, in an index that has several a document."""
+"""Documents ranked by the best of their vectors, in an index with several per document."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _POOLED = 1 << 20  # of them, ranked at a time
 
 
 def pooled(searcher: Searcher, folder: Path, doc_ids: Sequence[str]) -> Searcher:
-    """The searcher of an index folder's vectors as one that gives documents; doc_ids: those of the corpus.
+    """Return a searcher of documents for an index folder's vectors; doc_ids: those of the corpus.
 
     Where each document has one vector it is `searcher` itself, else no `DenseSearcher`: a document has no vector.
 
@@ -32,7 +32,7 @@ def pooled(searcher: Searcher, folder: Path, doc_ids: Sequence[str]) -> Searcher
 
 @dataclass(frozen=True)
 class PooledSearcher:
-    """Searches the vectors with `searcher` and gives documents: a hit's row is its document's number.
+    """Searches the vectors with `searcher` and ranks documents: a hit's row is its document's number.
 
     first: int64 [D + 1], the row of each document's first vector, and the number of vectors.
     """
@@ -44,7 +44,7 @@ class PooledSearcher:
         """The k documents of the largest maximum over their vectors; ties by ascending row, at rank k too.
 
         Exactly so where `searcher` is exact: a document has at most m vectors, so the best k * m hold k documents.
-        Where m is large, fewer are asked for first, and more for the queries whose lists hold less than k documents.
+        Where m is large, fewer are searched first, and more for the queries whose lists have less than k documents.
 
         Raises:
             UsageError: for texts, k below 1, or what `searcher` refuses.

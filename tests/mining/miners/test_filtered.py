@@ -162,7 +162,7 @@ def test_scores_that_are_not_there_are_nan() -> None:
 
 def test_inherited_options_are_explained() -> None:
     told = {option["name"]: option["meaning"] for option in plugin_options(PosMargin)}
-    assert told["margin"].startswith("kept is") and told["depth"].startswith("how many documents")
+    assert told["margin"].startswith("keep documents") and told["depth"].startswith("how many documents")
 
 
 @pytest.mark.parametrize(

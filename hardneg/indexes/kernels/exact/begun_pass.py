@@ -1,4 +1,4 @@
-"""How far a pass over an index is, kept about twice a minute: a search that is killed goes on behind that."""
+"""Checkpoints of a pass over an index, about twice a minute: a killed search resumes there."""
 
 import logging
 import zipfile
@@ -19,16 +19,16 @@ _log = logging.getLogger(__name__)
 _SHARE = 20  # keeping takes at most one of so many seconds
 
 State = Mapping[str, NDArray[Any]]
-"""The arrays that say what one part of the queries has found."""
+"""The arrays of the best documents of one part of the queries."""
 
 
 class BegunPass:
     """A pass over rows in order: how many of them are done, and the state of each part of the queries there."""
 
     def __init__(self, path: Path | None, ways: str) -> None:
-        """With what a stopped search kept in files that are named as `path` is; None keeps nothing.
+        """Load what a stopped search kept in files named after `path`; None keeps nothing.
 
-        ways: names all that the states depend on beside the path, such as the engine and its block sizes.
+        ways: names what the states depend on beside the path, such as the engine and its block sizes.
         """
         self._path = None if path is None else path.with_name(f"{path.name}.{ways}.npz")
         self.done, self._states = 0, dict[int, dict[str, NDArray[Any]]]()
@@ -37,7 +37,7 @@ class BegunPass:
         self._since, self._wait = begun_blocks.clock(), begun_blocks.SECONDS
 
     def tell(self, task: Task) -> None:
-        """Of a search that goes on, tells of the rows that are done."""
+        """Report the rows that a resumed search has done."""
         if self.done:
             task.advance(self.done)
 

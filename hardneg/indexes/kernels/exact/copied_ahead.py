@@ -30,7 +30,7 @@ def copied_ahead(
     first = vectors.first_row if isinstance(vectors, FlatVectors) else 0
 
     def copy(number: int, free: torch.cuda.Event | None) -> Tensor:
-        """Block `number`, there; its room is free behind an event, as what was in it is multiplied until then."""
+        """Copy block `number` to the device; its buffer is free after an event, as it is multiplied until then."""
         start, stop = starts[number], min(starts[number] + size, len(vectors))
         host, there = (room[: stop - start] for room in rooms[number % 2])
         if isinstance(vectors, FlatVectors):
@@ -41,7 +41,7 @@ def copied_ahead(
             if side is not None and free is not None:
                 side.wait_event(free)
             there.copy_(host, non_blocking=True)
-            if not there.sum().isfinite():  # asks the device, and so waits for the copy
+            if not there.sum().isfinite():  # reads from the device, and so waits for the copy
                 check_finite(host.numpy(), range(first + start, first + stop))
         return there
 
@@ -55,7 +55,7 @@ def copied_ahead(
 
 
 def _queued_work(device: torch.device) -> torch.cuda.Event | None:
-    """When the device has done what this thread has given it; None where it has done it already."""
+    """Return an event after the work that this thread has queued; None where there is none to wait for."""
     if device.type != "cuda":
         return None
     event = torch.cuda.Event()  # type: ignore[no-untyped-call]

@@ -37,21 +37,21 @@ _FAISS_ROWS, _FAISS_QUERIES = 1024, 4096  # its own blocks; whole ones give its 
 
 @dataclass(frozen=True)
 class ExactOptions:
-    """How to search; it changes speed and memory, and the last bits of scores at most.
+    """Options of exact search; they change speed and memory, and the last bits of scores at most.
 
     corpus_block, query_block: how many vectors and queries are multiplied at a time; None fits the engine.
     device: where to compute; None takes the GPUs, or the CPU where there are none. `cuda` is all GPUs where no other
         process shares the work, `cuda:1` is that one.
-    engine: `torch` and `faiss` multiply in float32. `bf16` multiplies in bf16 and scores anew in float32 what a bound
+    engine: `torch` and `faiss` multiply in float32. `bf16` multiplies in bf16 and scores again in float32 what a bound
         of the error leaves in question. `auto` is torch, but for a search of more than about a second: there a trial
-        tells which of those that this machine has is fastest. The documents are the same, and scores but for their
+        selects the fastest on this machine. The documents are the same, and scores but for their
         last bits.
     devices: several that each search a part of a folder's vectors at once, where they are not resident; none goes by
         `device`.
-    resident: an index of no more bytes than this stays on the device between searches; a larger one is read anew,
+    resident: an index of no more bytes than this stays on the device between searches; a larger one is read again,
         block by block.
-    begun: how far a search of a folder is, is kept about twice a minute in files beside this path, whose names begin
-        as its own; the same search takes that up after a stop, and finds the same to the bit. Who searches gives
+    begun: checkpoints of a folder's search are kept about twice a minute in files beside this path, whose names begin
+        as its own; the same search resumes from them after a stop, with the same hits to the bit. The caller passes
         another path for other queries or another depth, and removes the files.
     """
 
@@ -121,12 +121,12 @@ def search_exact(
         queries: float32 [Q, d].
         k: how many; above N the lists are padded with row -1 and score -inf.
         options: block sizes, device and engine.
-        progress: told of the vectors that are done.
+        progress: counts the vectors that are done.
 
     Raises:
         UsageError: for another dimension, k below 1, or queries that are not finite.
         ArtifactError: for vectors, or inner products, that are not finite.
-        MissingDependency: faiss is asked for and not installed.
+        MissingDependency: the engine is faiss, which is not installed.
     """
     options = options or ExactOptions()
     check_queries(queries, vectors.shape[1] if isinstance(vectors, np.ndarray) else vectors.dimension, k)

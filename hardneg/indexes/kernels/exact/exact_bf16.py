@@ -1,7 +1,7 @@
-"""Exact search with products in bf16: what could be among the best k, by a bound of the error, is scored in float32.
+"""Exact search with products in bf16: candidates for the best k, by a bound of the error, are scored in float32.
 
 A block of scores is compared with a bar for each query: the k-th best float32 score so far, less the bound. What stays
-below cannot enter the list. What does not is scored anew by a product of that pair alone, so the lists are those of
+below cannot enter the list. The others are scored again by a product of that pair alone, so the lists are those of
 float32, ties too. A query of which so much is to be scored that a product in float32 would be faster is given up, and
 searched by `search_blocks` in the end; so is one whose bar was set too high, and everything where a result breaks the
 bound.
@@ -32,9 +32,9 @@ _RANGE = 1e30  # of bounds; where they are larger a product may leave float32's 
 
 @dataclass
 class _Queries:
-    """Some of the queries, float32 [q, d], and how far they are.
+    """A part of the queries, float32 [q, d], and their state.
 
-    least: float32 [q], what the k-th best score reaches in all likelihood. met: int64 [q], candidates so far.
+    least: float32 [q], a likely lower bound of the k-th best score. met: int64 [q], candidates so far.
     given_up: bool [q].
     """
 
@@ -53,7 +53,7 @@ class _Queries:
         return cls(queries, rounded, least, RunningBest(count, k, queries.device), met, met > 0)
 
     def state(self) -> State:
-        """What `going_on` takes up: all that tells which candidates are scored anew, so that the same ones are."""
+        """Return the state for `going_on`, which determines the candidates that are scored again."""
         own = {"met": self.met.cpu().numpy(), "given_up": self.abandoned.cpu().numpy()}
         return {**own, **self.best.state()}
 
@@ -66,7 +66,7 @@ class _Queries:
         return replace(self, met=met, abandoned=abandoned)
 
     def look(self, tile: Tile, k: int, space: Tensor) -> None:
-        """Takes up what a tile holds of the best."""
+        """Add the candidates of a tile."""
         bound = error_bounds(self.rounded, tile.rounded)
         self.abandoned |= ~(bound < _RANGE)
         bar = rounded_down(torch.maximum(self.best.bar, self.least) - bound).masked_fill(self.abandoned, torch.inf)
@@ -89,7 +89,7 @@ class _Queries:
 
 
 def search_rounded(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks: Blocks, task: Task) -> Hits:
-    """What `hardneg.indexes.kernels.exact.exact.search_exact` says, on any device; takes what it has checked.
+    """Search as `hardneg.indexes.kernels.exact.exact.search_exact`, on any device; the arguments are checked.
 
     Raises:
         ArtifactError: for vectors, or inner products, that are not finite.
@@ -111,7 +111,7 @@ def search_rounded(vectors: Vectors, queries: NDArray[np.float32], k: int, block
 def _searched(
     vectors: Vectors, queries: NDArray[np.float32], k: int, blocks: Blocks, groups: NDArray[np.int64], task: Task
 ) -> tuple[Hits, NDArray[np.bool_]]:
-    """The lists, and bool [Q], which of them may lack something; groups: what `sample_groups` says."""
+    """Return the lists, and bool [Q], which of them may be incomplete; groups: from `sample_groups`."""
     size = -(-(min(blocks.corpus, _TILE) if blocks.device.type == "cpu" else blocks.corpus) // GROUP) * GROUP
     space = torch.empty(min(blocks.queries, len(queries)) * size, dtype=torch.bfloat16, device=blocks.device)
     with torch.inference_mode(), sums_in_float32():

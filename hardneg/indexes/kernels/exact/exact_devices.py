@@ -34,7 +34,7 @@ def spans(count: int, block: int, devices: int) -> list[range]:
 def search_on(
     devices: Sequence[torch.device], search: Search, vectors: FlatVectors, queries: NDArray[np.float32], k: int
 ) -> Callable[[Blocks, Task], Hits]:
-    """What `search` gives for blocks and a task, each device with its span of the vectors in a thread of its own.
+    """Return a search of blocks, each device with its span of the vectors in a thread of its own.
 
     Lists are merged by descending score, ties by ascending row. One that fails stops the others at their next block.
     """
@@ -58,7 +58,7 @@ def search_on(
 
 
 class _StoppedElsewhere(Exception):
-    """Another device's search has failed, which is told."""
+    """Another device's search has failed, and its error is raised."""
 
 
 @dataclass

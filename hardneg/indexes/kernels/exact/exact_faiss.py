@@ -47,7 +47,7 @@ class _Part:
 
 
 def search_spans(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks: Blocks, task: Task) -> Hits:
-    """What `hardneg.indexes.kernels.exact.exact.search_exact` says, on the CPU; takes what it has checked.
+    """Search as `hardneg.indexes.kernels.exact.exact.search_exact`, on the CPU; the arguments are checked.
 
     Raises:
         ArtifactError: for vectors, or inner products, that are not finite.

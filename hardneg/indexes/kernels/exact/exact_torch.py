@@ -53,7 +53,7 @@ class DeviceVectors:
 
 
 Vectors = NDArray[np.float32] | FlatVectors | DeviceVectors
-"""What is searched; of a folder no more than a block is in memory."""
+"""The searched vectors; of a folder only a block is in memory."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Blocks:
 
 
 def search_blocks(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks: Blocks, task: Task) -> Hits:
-    """What `hardneg.indexes.kernels.exact.exact.search_exact` says, on any device; takes what it has checked.
+    """Search as `hardneg.indexes.kernels.exact.exact.search_exact`, on any device; the arguments are checked.
 
     Raises:
         ArtifactError: for vectors, or inner products, that are not finite.

@@ -47,7 +47,7 @@ def _pairs(first: Tensor, row: Tensor, size: tuple[int, int]) -> Tensor:
 
 @cache
 def _quiet() -> None:
-    """torch warns once in a process that matrices of chosen places are new to it."""
+    """Silence torch's one warning per process that sparse matrices are in beta."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _pairs(torch.tensor([0, 1]), torch.tensor([0]), (1, 1))

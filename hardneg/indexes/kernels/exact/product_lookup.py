@@ -20,7 +20,7 @@ _SCORES = 1 << 26  # at a time, each of a query and a vector
 
 @dataclass
 class CodeLookup:
-    """What searches in place of a product-quantised index: the products of a query's parts with all centroids, added.
+    """A search in place of a product-quantised index: the sums of products of a query's parts with the centroids.
 
     codes: uint8 [M, N]. centroids: float32 [M, C, d / M]. rotation: float32 [d, d], R of R x, or None.
     """

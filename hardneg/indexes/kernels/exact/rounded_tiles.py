@@ -1,4 +1,4 @@
-"""Blocks of scores in bf16: vectors laid out so that the scores that reach a query's bar are found at little cost."""
+"""Blocks of scores in bf16: vectors ordered so that the scores that reach a query's bar are cheap to find."""
 
 from dataclasses import dataclass, replace
 
@@ -33,7 +33,7 @@ class Tile:
 
 
 def in_groups(vectors: Tensor) -> Tensor:
-    """[n, d] as [16 * g, d]: row r stands at place r % 16 * g + r // 16, with zeros behind the last."""
+    """Return [n, d] as [16 * g, d]: row r moves to r % 16 * g + r // 16, padded with zeros."""
     missing = -len(vectors) % GROUP
     padded = torch.nn.functional.pad(vectors, (0, 0, 0, missing)) if missing else vectors
     return padded.view(-1, GROUP, vectors.shape[1]).transpose(0, 1).reshape(padded.shape)
@@ -60,7 +60,7 @@ def reaching(scores: Tensor, bar: Tensor, count: int) -> tuple[Tensor, Tensor, T
 
 
 def _reaching(scores: Tensor, bar: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Of what reaches the bar the queries, the rows, and the places in `scores`."""
+    """Return the queries, the rows, and the flat indices of the scores that reach the bar."""
     columns = scores.shape[1]
     groups = columns // GROUP
     some = true_indices(group_maxima(scores) >= bar[:, None])

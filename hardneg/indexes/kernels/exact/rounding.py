@@ -9,7 +9,7 @@ from torch import Tensor
 
 _SUM = 2.0**-21  # for each number of a vector: rounding of both sums, with room for units that cut instead of round
 _UNDERFLOW = 2.0**-60  # for each number, before the root: what norms and products lose below float32's range
-_ROWS = 512  # looked at one time: what is made on the way stays in caches
+_ROWS = 512  # read at a time: intermediate results stay in caches
 _ULP = 2.0**-8  # of a bf16 number, at most: half the distance to its neighbours
 
 
@@ -41,7 +41,7 @@ def _norms(vectors: Tensor) -> Tensor:
 
 
 def error_bounds(queries: Rounded, documents: Rounded) -> Tensor:
-    """What a query's product in bf16 with any of the documents can be off, but for rounding its result: float32 [q].
+    """Return the error bound of a query's bf16 products with any document, but for rounding the result: float32 [q].
 
     With q' and d' for what q and d are rounded to, qd - q'd' = (q - q')d + q'(d - d'), so by Cauchy and Schwarz
 

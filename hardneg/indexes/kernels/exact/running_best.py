@@ -1,4 +1,4 @@
-"""The best k documents of each query of a part, kept in place while few candidates at a time come in."""
+"""The best k documents of each query of a part, updated in place with few candidates at a time."""
 
 import numpy as np
 import torch
@@ -42,7 +42,7 @@ class RunningBest:
             self._begun = True
 
     def state(self) -> State:
-        """All candidates and how much room there is: what tells when the next selection comes, and so the bar."""
+        """Return all candidates and the room left, which determine the next selection, and so the bar."""
         width = int(self._filled.amax())
         tensors = {
             "filled": self._filled,
@@ -54,7 +54,7 @@ class RunningBest:
         return {**arrays, "room": np.array(self._scores.shape[1]), "begun": np.array(self._begun)}
 
     def restore(self, state: State) -> None:
-        """Becomes the one whose state that is."""
+        """Restore a state."""
         device = self.bar.device
         filled, scores, rows, bar = (
             torch.from_numpy(state[name]).to(device) for name in ("filled", "scores", "rows", "bar")

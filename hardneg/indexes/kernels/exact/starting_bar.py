@@ -1,7 +1,7 @@
-"""What a query's k-th best score will reach in all likelihood, told by a sample of the vectors before the search.
+"""A lower bound that a query's k-th best score very likely reaches, from a sample of the vectors before the search.
 
 It spares a search most of the candidates that its first blocks would bring. Nothing rests on it: a query whose k-th
-best score stays below is searched anew.
+best score stays below is searched again.
 """
 
 from collections.abc import Iterator
@@ -69,7 +69,7 @@ def sample_tiles(
 
 
 def starting_bar(queries: Rounded, tiles: list[Tile], rank: int, space: Tensor) -> Tensor:
-    """float32 [q], what the `rank`-th best group of the sample reaches in float32 at least."""
+    """Return float32 [q], a lower bound of the `rank`-th best group of the sample in float32."""
     maxima = torch.cat([group_maxima(tile.scores(queries, space)).float() for tile in tiles], 1)
     bound = torch.stack([error_bounds(queries, tile.rounded) for tile in tiles]).amax(0)
     return rounded_down(kth_largest(maxima, rank)).float() - bound

@@ -53,7 +53,7 @@ def merged(best: Best | None, scores: Tensor, start: int, k: int) -> Best:
 
 
 def true_indices(mask: Tensor) -> Tensor:
-    """Flat places of the true values, ascending; of many, eight are looked at in one step, as most are false."""
+    """Return flat indices of the true values, ascending; many are read eight at a time, as most are false."""
     flat = mask.view(-1)
     if mask.device.type == "cpu" and len(flat) < _MANY:
         return torch.from_numpy(np.flatnonzero(flat.numpy()))
@@ -68,7 +68,7 @@ def _at(values: Tensor, indices: Tensor) -> Tensor:
 
 
 def _appended(best: Best, query: Tensor, row: Tensor, score: Tensor) -> Best:
-    """`best` with more candidates (sorted by query, then row) behind it."""
+    """Append candidates (sorted by query, then row) to `best`."""
     counts = torch.bincount(query, minlength=len(best.scores))
     first = counts.cumsum(0) - counts
     column = torch.arange(len(query), device=query.device) - first[query] + best.scores.shape[1]
@@ -89,7 +89,7 @@ def selected(scores: Tensor, rows: Tensor, k: int) -> Best:
 
 
 def _largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """float32 [q, 1], the k-th score of each line; int64 [q * k], flat places of its k largest, ascending."""
+    """Return float32 [q, 1], the k-th score of each line; int64 [q * k], flat indices of its k largest, ascending."""
     bar = kth_largest(scores, k)[:, None]
     keep = scores >= bar
     too_many = (keep.sum(1) > k).nonzero().view(-1)

@@ -1,1 +1,1 @@
-"""faiss's indexes: made, moved to GPUs, and searched."""
+"""faiss indexes: built, copied to GPUs, and searched."""

@@ -1,4 +1,4 @@
-"""How faiss's indexes are made: trained on a sample of the vectors, which are then encoded block by block.
+"""Building of faiss indexes: trained on a sample of the vectors, which are then encoded block by block.
 
 Also the options that all product quantisers share.
 """
@@ -23,10 +23,10 @@ from hardneg.store.atomic_write import link_file, replacing
 
 _BLOCK_BYTES = 32 << 20
 ROUNDS = 10
-"""How often faiss goes over the sample to place the centres of lists."""
+"""The k-means iterations of faiss for the centres of lists."""
 TRAINING = 50e9
 """Multiplications and additions a second, on the one thread that trains; as measured."""
-_ROUNDS_OF_PARTS, _ROUNDS_TURNED = 25, 4  # the same to place centroids of parts; and for each rotation
+_ROUNDS_OF_PARTS, _ROUNDS_TURNED = 25, 4  # the same for centroids of parts; and for each rotation
 
 
 def load_faiss() -> Any:
@@ -44,10 +44,10 @@ def load_faiss() -> Any:
 
 @dataclass(frozen=True)
 class Training:
-    """What an index is trained on.
+    """The training sample of an index.
 
     name: of the kind of index, for messages. sample: how many vectors at most. least: how many it takes. seed: of the
-    draw. what: says for messages what takes so many.
+    draw. what: in messages, the part that needs so many.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Training:
     what: str
 
     def check(self) -> None:
-        """Refuses a sample that is too small whatever the vectors.
+        """Refuse a sample that is too small for any vectors.
 
         Raises:
             UsageError: it is.
@@ -66,7 +66,7 @@ class Training:
             raise UsageError(f"{self.name}: sample is {self.sample}: {self.what} take {self.least} vectors or more")
 
     def settle(self, clustering: Any) -> None:
-        """Seeds one of faiss's clusterings, and lets it see the whole sample, be it small."""
+        """Seed one of faiss's clusterings, and let it use the whole sample, even a small one."""
         clustering.seed = self.seed % (1 << 31)
         clustering.min_points_per_centroid = 1
         clustering.max_points_per_centroid = self.sample
@@ -103,7 +103,7 @@ def sample_rows(count: int, size: int, seed: int) -> NDArray[np.int64]:
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Lets faiss compute on so many threads."""
+    """Let faiss compute on `count` threads."""
     faiss = load_faiss()
     had = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(count)
@@ -116,7 +116,7 @@ def threads(count: int) -> Iterator[None]:
 def encode_blocks(
     vectors: FlatVectors, encode: Callable[[NDArray[np.float32]], Any], progress: Progress
 ) -> Iterator[Any]:
-    """What `encode` makes of each block of the vectors, float32 [n, d]."""
+    """Encode each block of the vectors, float32 [n, d]."""
     with progress.task("compress", len(vectors), "passages") as task:
         for _, block in vector_blocks(vectors, max(1, _BLOCK_BYTES // (4 * vectors.dimension))):
             yield encode(block)
@@ -126,11 +126,11 @@ def encode_blocks(
 def write_folder(index: Any, codes: Iterable[NDArray[np.uint8]], rows: int, source: Path, path: Path) -> int:
     """Writes the index folder `path`: a trained, empty faiss index with `codes`, and the docid file of `source`.
 
-    Memory: the codes, as in every search of the index; of the vectors that they are made of, a block.
+    Memory: the codes, as in every search of the index; of the vectors, a block.
 
     Args:
         index: it holds the codes afterwards.
-        codes: uint8 [n, bytes a vector], as the index's own `sa_encode` gives them, in row order.
+        codes: uint8 [n, bytes a vector], from the index's own `sa_encode`, in row order.
         rows: how many there are in all.
         source: a dense index folder.
         path: the folder to write.
@@ -150,7 +150,7 @@ def write_folder(index: Any, codes: Iterable[NDArray[np.uint8]], rows: int, sour
 
 
 def make_room(index: Any, rows: int) -> None:
-    """Takes the memory for the codes of `rows` vectors at once: what grows bit by bit is there twice for a moment."""
+    """Allocate the memory for the codes of `rows` vectors at once: growing it would hold it twice for a moment."""
     if isinstance(index, load_faiss().IndexFlatCodes):
         index.codes.resize(rows * index.code_size)
 
@@ -172,7 +172,7 @@ def save(index: Any, rows: int, source: Path, path: Path) -> int:
 
 
 def innermost(index: Any) -> Any:
-    """The index that holds the codes, behind a transform of the vectors or not."""
+    """Return the index that holds the codes, without a transform of the vectors."""
     faiss = load_faiss()
     return faiss.downcast_index(index.index) if isinstance(index, faiss.IndexPreTransform) else index
 
@@ -227,7 +227,7 @@ class Codebook:
         return SearchCost(operations, part * size.vectors * self.subvectors, round(self._bytes(lists) * size.vectors))
 
     def check(self) -> None:
-        """Refuses options that fit no vectors.
+        """Refuse options that fit no vectors.
 
         Raises:
             UsageError: they do not.
@@ -240,16 +240,16 @@ class Codebook:
         self.training().check()
 
     def training(self, lists: int = 0) -> Training:
-        """What the quantiser is trained on, together with the centroids of `lists` lists."""
+        """Return the training sample of the quantiser and of the centroids of `lists` lists."""
         least = max(self.centroids, lists)
         what = f"{lists} lists" if lists == least else f"{self.centroids} centroids ({self.bits} bits)"
         return Training(self.name, self.sample, least, self.seed, what)
 
     def check_dimension(self, dimension: int) -> None:
-        """Refuses vectors that cannot be cut into so many equal parts.
+        """Refuse vectors that cannot be cut into so many equal parts.
 
         Raises:
-            UsageError: they cannot; it says which numbers fit.
+            UsageError: they cannot; the message lists the numbers that fit.
         """
         if dimension % self.subvectors:
             fitting = ", ".join(str(m) for m in range(1, dimension + 1) if dimension % m == 0)
@@ -259,5 +259,5 @@ class Codebook:
             )
 
     def settle(self, clustering: Any) -> None:
-        """What `Training.settle` does, with this sample and seed."""
+        """Apply `Training.settle` with this sample and seed."""
         self.training().settle(clustering)

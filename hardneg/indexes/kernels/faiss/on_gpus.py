@@ -1,6 +1,6 @@
-"""faiss's indexes on GPUs, where the installed faiss has any: trained there, filled there, and searched there.
+"""faiss indexes on GPUs, where the installed faiss supports them: trained, filled and searched there.
 
-What is written is always the index of a CPU. Several GPUs hold a part of the vectors each.
+The written index is always one of a CPU. Several GPUs hold a part of the vectors each.
 """
 
 import logging
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hardneg.indexes.kernels.faiss.compression import innermost, load_faiss
 from hardneg.records.errors import UsageError
 
-_MOST = 2048  # hits, and lists that are looked into: more than that no GPU index of faiss gives
+_MOST = 2048  # hits, and probed lists: the limit of faiss's GPU indexes
 _CODES = 1 << 20  # vectors whose codes are copied at a time
 _log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ def gpus(device: str | None = None) -> Sequence[int]:
 
 
 def searched_on_gpus(index: Any) -> bool:
-    """Whether faiss has this kind of index on GPUs: those of product quantisation, and of lists."""
+    """Return whether faiss has this type of index on GPUs: product quantisation, and lists."""
     faiss, inner = load_faiss(), innermost(index)
     if isinstance(inner, faiss.IndexIVFPQ | faiss.IndexIVFFlat):
         return bool(inner.nprobe <= _MOST)
@@ -39,7 +39,7 @@ def searched_on_gpus(index: Any) -> bool:
 
 
 class CodeSearcher(Protocol):
-    """What searches in place of a faiss index."""
+    """A search in place of a faiss index."""
 
     def search(self, queries: NDArray[np.float32], depth: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Scores float32 and rows int64 [Q, depth], -1 where there is none."""
@@ -47,7 +47,7 @@ class CodeSearcher(Protocol):
 
 @dataclass
 class GpuCopy:
-    """A copy of an index on GPUs, its vectors divided among them; made when it is first searched.
+    """A copy of an index on GPUs, its vectors divided among them; made at the first search.
 
     Where faiss refuses to copy it, such as for a number of subvectors that has no kernel, searches stay on the CPU.
     """
@@ -75,13 +75,13 @@ class GpuCopy:
         return new
 
     def search(self, queries: NDArray[np.float32], depth: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """What faiss's own search gives: scores float32 and rows int64 [Q, depth], -1 where there is none."""
+        """Search as faiss does: scores float32 and rows int64 [Q, depth], -1 where there is none."""
         searched = self.index if depth > _MOST or not self.devices else self._on_gpus()
         scores, rows = searched.search(queries, depth)
         return scores, rows
 
     def install(self, centroids: NDArray[np.float32]) -> None:
-        """Has the copy made again: the index has other centroids now, float32 [M, C, d / M]."""
+        """Discard the copy: the index has other centroids now, float32 [M, C, d / M]."""
         self._copy = None
 
     def _on_gpus(self) -> Any:
@@ -135,7 +135,7 @@ def _in_lists(index: Any) -> Any:
 
 @contextmanager
 def trained_on_gpus(index: Any) -> Iterator[None]:
-    """Lets faiss compare the sample with centres of lists and with centroids on all GPUs while it trains `index`."""
+    """Let faiss use all GPUs for the clusterings while it trains `index`."""
     if not (devices := gpus()):
         yield
         return
@@ -150,7 +150,7 @@ def trained_on_gpus(index: Any) -> Iterator[None]:
 
 
 def _clusterings(index: Any) -> Iterator[tuple[Any, str, Any]]:
-    """Where faiss looks for centres while it trains: what has an index for that, its name, and an empty one like it."""
+    """Yield the indexes that faiss trains with: their owner, attribute name, and an empty index like it."""
     faiss, inner = load_faiss(), innermost(index)
     if isinstance(inner, faiss.IndexIVF):
         same = faiss.IndexFlatIP if inner.quantizer.metric_type == faiss.METRIC_INNER_PRODUCT else faiss.IndexFlatL2
@@ -163,7 +163,7 @@ def _clusterings(index: Any) -> Iterator[tuple[Any, str, Any]]:
 
 
 def encoder_of(index: Any) -> Callable[[NDArray[np.float32]], NDArray[np.uint8]]:
-    """What gives the codes of vectors float32 [n, d], uint8 [n, bytes]; GPUs, where there are any, choose the lists."""
+    """Return the encoder of vectors float32 [n, d] to codes uint8 [n, bytes]; GPUs, if any, assign the lists."""
     faiss, devices = load_faiss(), gpus()
     if not devices or not isinstance(index, faiss.IndexIVF):
         encode: Callable[[NDArray[np.float32]], NDArray[np.uint8]] = index.sa_encode

@@ -1,6 +1,6 @@
-"""Writes Lucene indexes of documents as Anserini has them, from terms with frequencies in place of texts.
+"""Writes Lucene indexes of documents in Anserini's form, from terms with frequencies in place of texts.
 
-Lucene reads each frequency as a number: in the form that Anserini itself takes, a term stands as often as it counts.
+Lucene reads each frequency as a number: in Anserini's own input, a term is repeated as often as it counts.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from hardneg.indexes.kernels.lucene.java import start_java
 from hardneg.records.errors import ArtifactError
 
 APART, BEHIND_TERM = "\ue000", "\ue001"
-"""What sets terms apart, and what stands between a term and its frequency: characters of no script."""
+"""The separators of terms, and of a term from its frequency: characters of no script."""
 
 MOST = 2**31 - 1
 """The largest sum of a document's frequencies in Lucene."""
@@ -45,13 +45,13 @@ def frequency_texts(
 
 
 class FrequencyWriter:
-    """Writes the Lucene index in a folder; one that was not left without an error is not to be used.
+    """Writes the Lucene index in a folder; after an error the index must not be used.
 
     Documents keep their order: segments are merged with their neighbours only.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Begins an index, in place of what is in the folder.
+        """Begin an index, in place of the folder's content.
 
         Raises:
             MissingDependency: without Pyserini or Java.

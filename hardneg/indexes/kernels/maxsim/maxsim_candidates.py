@@ -1,4 +1,4 @@
-"""Candidates for MaxSim: documents that a search among single vectors finds, pooled ones or those of tokens."""
+"""Candidates for MaxSim: documents from a search among single vectors, pooled ones or those of tokens."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,11 +25,11 @@ _TOKENS = 1 << 16  # vectors of a block of documents; tokens of queries in one p
 
 
 Find = Callable[[TokenVectors, int], NDArray[np.int64]]
-"""Gives so many candidates of each query, int64 [Q, n], padded with -1."""
+"""Returns n candidates of each query, int64 [Q, n], padded with -1."""
 
 
 def search_candidates(searcher: StoredSearcher, queries: TokenVectors, k: int, count: int, find: Find) -> Hits:
-    """The k documents of the largest MaxSim, with what `searcher` holds, among `count` candidates of each query."""
+    """Return the k documents of the largest MaxSim, by the vectors of `searcher`, among `count` candidates each."""
     hits = no_hits(len(queries), k)
     for start in range(0, len(queries) if count else 0, _QUERIES):
         part = queries[start : start + _QUERIES]
@@ -111,13 +111,13 @@ def by_tokens(
     """The documents of the `nearest` vectors of each token of a query, the best `count` of them.
 
     A document is ranked by the sum over the query's tokens of its largest inner product with each. One that is not
-    among a token's nearest counts with the last of these.
+    among a token's nearest counts with the last of them.
 
     Returns:
         int64 [Q, count], padded with -1.
 
     Source: Khattab and Zaharia, ColBERT (2020), section 3.6, for the union; J. Lee et al., Rethinking the Role of Token
-    Retrieval in Multi-Vector Retrieval (2023), section 3.2, for what is not among the nearest.
+    Retrieval in Multi-Vector Retrieval (2023), section 3.2, for documents that are not among the nearest.
     """
     candidates = np.full((len(queries), count), -1, np.int64)
     step = max(1, _TOKENS // max(1, int(np.diff(queries.offsets).max(initial=0))))

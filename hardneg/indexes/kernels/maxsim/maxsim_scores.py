@@ -1,7 +1,7 @@
-"""MaxSim: how texts that have a vector for each token are scored with each other.
+"""MaxSim: scores of texts that have a vector for each token.
 
 score(q, d) is the sum, over the tokens of q, of the largest inner product with a token of d (O. Khattab, M. Zaharia,
-ColBERT, SIGIR 2020, Eq. 3). A text without tokens has no score: -inf stands for it.
+ColBERT, SIGIR 2020, Eq. 3). A text without tokens has no score: it is -inf.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from hardneg.records.types import Encoded, TokenVectors
 from hardneg.runtime.float32_products import float32_products
 
 _HELD = 1 << 18  # tokens of documents, held at a time
-_TOKENS = 1 << 15  # of the documents of pairs that are scored at a time, with what they are padded by
+_TOKENS = 1 << 15  # of documents, padded, whose pairs are scored at a time
 
 
 def check_tokens(queries: Sequence[str] | Encoded, dimension: int, k: int = 1) -> TokenVectors:
@@ -41,7 +41,7 @@ def check_tokens(queries: Sequence[str] | Encoded, dimension: int, k: int = 1) -
 
 
 def documents_at_once(offsets: NDArray[np.int64]) -> int:
-    """How many documents may be held at a time, whichever they are; offsets: int64 [N + 1], where each begins."""
+    """Return how many documents, whichever, fit at a time; offsets: int64 [N + 1], where each begins."""
     return max(1, _HELD // int(np.diff(offsets).max(initial=1)))
 
 
@@ -123,7 +123,7 @@ def _alike(lengths: NDArray[np.int64], tokens: int) -> Iterator[NDArray[np.int64
 
 
 def _padded(texts: TokenVectors, device: torch.device) -> Tensor:
-    """float32 [n, T, d]: the last vector of each again behind a shorter one, which changes no maximum."""
+    """Return float32 [n, T, d], padded with each text's last vector, which changes no maximum."""
     lengths = np.diff(texts.offsets)[:, None]
     positions = texts.offsets[:-1, None] + np.minimum(np.arange(lengths.max(initial=0)), lengths - 1)
     return tensor(texts.vectors[positions]).to(device)

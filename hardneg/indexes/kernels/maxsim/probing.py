@@ -1,4 +1,4 @@
-"""Candidates for MaxSim by the centroids that stand for tokens: lists to look into, then scores by centroids alone.
+"""Candidates for MaxSim by the centroids of tokens: lists to probe, then scores by centroids alone.
 
 Source: K. Santhanam et al., PLAID (CIKM 2022), section 4.
 """
@@ -108,7 +108,7 @@ def _scored(
 ) -> NDArray[np.float32]:
     """MaxSim of each query with the document beside it, by centroids: float32 [n].
 
-    products: float32 [T, K], of the queries' tokens with the centroids; `offsets` says where each query's begin.
+    products: float32 [T, K], of the queries' tokens with the centroids; each query's begin at `offsets`.
     """
     table = _table(products, offsets)
     scores = np.empty(len(owner), np.float32)

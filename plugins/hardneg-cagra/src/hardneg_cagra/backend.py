@@ -85,7 +85,7 @@ class Cagra:
         return save_index(as_faiss(graph, vectors, self.width, self.seed, progress), len(vectors), source, path)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "CagraSearcher":
-        """The index in folder `path`; a hit's row is the vector's, so `rows` is not asked."""
+        """Open the index in folder `path`; a hit's row is the vector's, and `rows` is unused."""
         return CagraSearcher.open_folder(path, self.width)
 
 

@@ -1,4 +1,4 @@
-"""Activations that are computed twice, so that training needs less memory."""
+"""Gradient checkpointing: activations are computed twice, so that training needs less memory."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -13,7 +13,7 @@ Off = Callable[[], None]
 
 
 def compute_twice(module: nn.Module) -> Off:
-    """Has every transformer in a module keep what goes into its layers alone; returns what ends that.
+    """Make every transformer in a module keep only the inputs of its layers; return a function that undoes it.
 
     Source: Chen et al., Training Deep Nets with Sublinear Memory Cost (2016).
 
@@ -47,7 +47,7 @@ def transformers_of(module: nn.Module) -> Iterator[nn.Module]:
 
 
 def _by_transformers(model: Any) -> Off | None:
-    """As transformers does it; None for a model that they cannot do it for."""
+    """Use the checkpointing of transformers; return None for a model without it."""
     if not model.supports_gradient_checkpointing:
         return None
     name = "activation" if hasattr(model, "activation_checkpointing_disable") else "gradient"
@@ -57,7 +57,7 @@ def _by_transformers(model: Any) -> Off | None:
 
 
 def _layer_by_layer(stack: nn.ModuleList) -> Off:
-    """Has each layer compute again what its gradient needs, while it trains."""
+    """Make each layer recompute its activations in the backward pass, while it trains."""
 
     def again(layer: nn.Module, forward: Any, *arguments: Any, **named: Any) -> Any:
         if not layer.training:

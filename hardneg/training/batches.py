@@ -1,4 +1,4 @@
-"""Drawn examples as the encoder takes them: tokenised ahead, and in passes of about equal length."""
+"""Batches of drawn examples: tokenised ahead, and encoded in passes of about equal length."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +23,7 @@ Features = dict[str, Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Features of n texts in parts; place: int64 [n], where each text is among all parts', none where there is one."""
+    """Features of n texts in parts; position: int64 [n], of each text in all parts; None with one part."""
 
     features: list[Features]
     position: Tensor | None
@@ -38,7 +38,7 @@ class Parts:
         return torch.cat(list(vectors))[self.position.to(vectors[0].device)]
 
     def through(self, embed: Callable[[Features], Tensor]) -> Tensor:
-        """What `embed` makes of the texts, a pass for each part; in the order of the texts.
+        """Embed the texts, a pass for each part; in the order of the texts.
 
         The result is that of one pass but for the rounding of floats, and for dropout, which draws pass by pass.
         """
@@ -82,7 +82,7 @@ _Output = TypeVar("_Output")
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One batch as the encoder takes it.
+    """One tokenised batch.
 
     queries and documents: features of this process's share; each document is there once.
     distinct: how many documents there are, all shares together.
@@ -111,7 +111,7 @@ def make_batch(
 ) -> Batch:
     """Tokenises this process's share of what was drawn; documents by segment where there is a `cut`.
 
-    here: this process's place among those that share the draw; by default all do.
+    here: this process among those that share the draw; by default all do.
     """
     rows, column = np.unique(draw.documents, return_inverse=True)
     contents, counts = corpus.contents(rows[own_share(len(rows), here)]), None
@@ -138,7 +138,7 @@ def make_batch(
 
 
 def _pinned(features: Features, device: torch.device) -> Features:
-    """Where a GPU takes them from while it computes; on a CPU they are there."""
+    """Pin features in memory for a GPU."""
     return {name: value.pin_memory() for name, value in features.items()} if device.type == "cuda" else features
 
 
@@ -149,7 +149,7 @@ def own_share(total: int, here: World | None = None) -> slice:
 
 
 def ahead(make: Callable[[_Start], _Output], starts: Iterable[_Start]) -> Iterator[_Output]:
-    """What `make` makes of each start, in another thread one ahead of its use."""
+    """Yield `make` of each start, computed one ahead in another thread."""
     with ThreadPoolExecutor(max_workers=1) as maker:
         waiting = None
         for start in starts:

@@ -26,10 +26,10 @@ _MODEL, _OPTIMIZER, _STATE = "model.safetensors", "optimizer.safetensors", "stat
 
 @dataclass(frozen=True, slots=True)
 class TrainState:
-    """How far a run has come.
+    """The progress of a run.
 
     step: finished steps. best: the best dev metric so far, reached at best_step.
-    misses: evaluations since then. stopped: patience ran out. choices: what trials on this machine decided, by subject.
+    misses: evaluations since then. stopped: patience ran out. choices: results of trials on this machine, by subject.
     """
 
     step: int = 0
@@ -44,7 +44,7 @@ class TrainState:
 class Checkpoints:
     """The checkpoints of one run in one folder: the newest, the one with the best weights, and weights that are kept.
 
-    identity: names the run; a checkpoint of another one is not continued.
+    identity: names the run; a checkpoint of another run is refused.
     """
 
     folder: Path
@@ -75,7 +75,7 @@ class Checkpoints:
             shutil.rmtree(path, ignore_errors=True)
 
     def restore(self, module: nn.Module, optimizer: torch.optim.Optimizer) -> TrainState:
-        """Loads the newest whole checkpoint, or does nothing where there is none.
+        """Load the newest whole checkpoint, if there is one.
 
         Raises:
             TrainingError: the checkpoint belongs to another run.
@@ -95,9 +95,9 @@ class Checkpoints:
         return TrainState(**content)
 
     def choices(self) -> dict[str, str]:
-        """What trials decided for the run, as the newest whole checkpoint has it; none where there is no such one."""
+        """Return the trials' results of the newest whole checkpoint; empty without one."""
         for step in self.steps()[-1:]:
-            with suppress(ArtifactError):  # told when the checkpoint is loaded
+            with suppress(ArtifactError):  # reported when the checkpoint is loaded
                 return dict(self._read_state(self._path(step)).get("choices", {}))
         return {}
 
@@ -113,7 +113,7 @@ class Checkpoints:
             raise _unreadable(path, error) from error
 
     def keep_weights(self, step: int) -> None:
-        """Has the weights of a checkpoint stay when it is removed, and those that were kept before no longer."""
+        """Keep the weights of a checkpoint after its removal, instead of those kept before."""
         kept = link_file(self._path(step) / _MODEL, self._kept(step))
         flush(self.folder)
         for path in self.folder.glob("weights-*.safetensors*"):
@@ -157,7 +157,7 @@ class Checkpoints:
 
 
 def save_learning(module: nn.Module, path: Path) -> None:
-    """Writes the weights, without those that do not learn: they are what a run began with."""
+    """Write the weights that learn; the others are those of the start model."""
     from safetensors.torch import save_file, save_model
 
     if fixed := _fixed(module):
@@ -168,7 +168,7 @@ def save_learning(module: nn.Module, path: Path) -> None:
 
 
 def load_learning(module: nn.Module, path: Path) -> None:
-    """Reads what `save_learning` wrote of such a module.
+    """Read weights that `save_learning` wrote.
 
     Raises:
         RuntimeError: weights that learn are missing, or there are others.
@@ -189,7 +189,7 @@ def _fixed(module: nn.Module) -> set[str]:
 
 
 def weights_digest(module: nn.Module) -> str:
-    """A name for a module's weights."""
+    """Return a digest of a module's weights."""
     state = hashlib.blake2b(digest_size=16)
     names = []
     for name, tensor in sorted(module.state_dict().items()):
@@ -211,12 +211,12 @@ class KeptModels:
     every: int | None
 
     def save(self, network: Network, step: int) -> None:
-        """Writes the network whole or not at all, where it is the step for it."""
+        """Write the network, whole or not at all, at a multiple of `every`."""
         if self.every is not None and step % self.every == 0:
             network.save(self.folder / f"step-{step}", f"# After step {step}\n\nWeights on the way of a training.\n")
 
     def forget_after(self, step: int) -> None:
-        """Removes what a run kept after the step that it goes on from, and what it was writing when it was killed."""
+        """Remove the models kept after `step`, from which a run resumes, and partial ones."""
         for path in self.folder.iterdir() if self.folder.exists() else ():
             number = path.name.removeprefix("step-")
             if not number.isdigit() or int(number) > step:
@@ -224,13 +224,13 @@ class KeptModels:
 
 
 FIRST = 10
-"""Steps to take before it is known how long one takes."""
+"""Steps before the first estimate of a step's duration."""
 
 
 class CheckpointClock:
-    """Steps that fit until a checkpoint is due, by how long they have taken so far.
+    """Counts the steps until a checkpoint is due, by their duration so far.
 
-    Steps cost very different times, from milliseconds to a minute: a number of them alone may leave hours to be lost.
+    Steps take from milliseconds to a minute: checkpoints by number of steps alone may be hours apart.
     """
 
     def __init__(self, minutes: float | None) -> None:
@@ -239,14 +239,14 @@ class CheckpointClock:
         self._pace: float | None = None
 
     def fitting(self) -> int | None:
-        """How many steps fit, at least one, and the same number in all processes; None where it does not matter."""
+        """Return how many steps fit, at least one, the same in all processes; None without a clock."""
         if self._seconds == math.inf:
             return None
         here = FIRST if self._pace is None else max(1, int(self._left() / self._pace))
         return int(from_first(here))
 
     def stepped(self, steps: int, seconds: float) -> None:
-        """Tells it what the last steps have taken."""
+        """Note the duration of the last steps."""
         self._pace = max(seconds, 1e-6) / steps
 
     def due(self) -> bool:
@@ -254,7 +254,7 @@ class CheckpointClock:
         return self._left() < (self._pace or 0.0)
 
     def saved(self) -> None:
-        """Tells it that there is a checkpoint now."""
+        """Note that a checkpoint was written."""
         self._saved = time.monotonic()
 
     def _left(self) -> float:
@@ -262,19 +262,19 @@ class CheckpointClock:
 
 
 class Elapsed:
-    """Seconds of this run, from now on, and of those before it, up to the checkpoint that it goes on from."""
+    """Seconds of this run, and of earlier ones up to the checkpoint that it resumes."""
 
     def __init__(self, folder: Path, resumed: bool) -> None:
         self._path, self._began = folder / "seconds", time.monotonic()
         self.earlier = _read(self._path) if resumed else 0.0
 
     def note(self) -> None:
-        """Writes the sum: to be called with each checkpoint."""
+        """Write the sum; called with each checkpoint."""
         replace_text(self._path, f"{self.earlier + time.monotonic() - self._began:.3f}\n")
 
 
 def _read(path: Path) -> float:
-    """0 where an older hardneg wrote none, or a fault has damaged it."""
+    """Return the seconds in a file; 0 where it is missing or damaged."""
     try:
         seconds = float(path.read_text(encoding="ascii"))
     except (OSError, ValueError):

@@ -16,7 +16,7 @@ _LEVELS = 1 << 16  # a draw is one of so many numbers: a share of 0.1 is 0.10001
 
 
 def dropout_of(options: LearningOptions, device: torch.device) -> AbstractContextManager[Any]:
-    """What forward passes are made in, so that dropout is drawn as the options say."""
+    """Return the context of forward passes in which dropout is drawn by the options."""
     return FastDropout() if options.passes == "by_length" and device.type == "cpu" else nullcontext()
 
 
@@ -37,7 +37,7 @@ class FastDropout(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Iterable[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Calls the function, or what stands for it."""
+        """Call the function, or its replacement."""
         options = dict(kwargs or {})
         if func is functional.dropout:
             return self._dropout(func, *args, **options)

@@ -1,4 +1,4 @@
-"""Which query meets which documents when: a function of the seed, the epoch and the query."""
+"""The examples of each batch: a function of the seed, the epoch and the query."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -21,7 +21,7 @@ from hardneg.training.teacher import Teacher
 
 
 class NegativeLists(Protocol):
-    """What training needs of a file of negatives; `hardneg.formats.negatives.NegativesFile` is one."""
+    """The interface of a file of negatives; `hardneg.formats.negatives.NegativesFile` is one."""
 
     @property
     def query_ids(self) -> list[str]:
@@ -32,12 +32,12 @@ class NegativeLists(Protocol):
         """int64, how many negatives each row has."""
 
     def pick(self, row: int, positions: NDArray[np.int64]) -> list[str]:
-        """The negatives of one row at the given places."""
+        """Return the negatives of one row at these positions."""
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """What to learn from.
+    """The data to learn from.
 
     query_ids and texts: the training queries. positives: known relevant documents by query id; one is
     drawn, and none of them (nor a copy) ever counts as a negative. negatives: mined ones, if any. segments: how
@@ -63,7 +63,7 @@ class SampledBatch:
     documents: int64 [B, 1 + n], each query's positive and then its negatives.
     known: int64 [K], all known positives of all queries; owner: int64 [K], the batch row each belongs to.
     teacher: float32 [B, 1 + n], a teacher's scores of the documents, nan where it has none.
-    queries: int64 [B], places among those of the training data.
+    queries: int64 [B], positions among those of the training data.
     """
 
     query_ids: list[str]
@@ -84,7 +84,7 @@ class SampledBatch:
         return SampledBatch(ids, texts, self.documents[rows], known, owner, teacher, queries)
 
     def unmasked(self) -> "SampledBatch":
-        """As if nothing were known to be relevant but the positives that were drawn."""
+        """The same batch without known positives but the drawn ones."""
         none = np.empty(0, np.int64)
         return replace(self, known=none, owner=none)
 
@@ -93,7 +93,7 @@ class SampledBatch:
 class QueryRows:
     """One batch of B queries.
 
-    queries: int64 [B], their places among those of the training data.
+    queries: int64 [B], positions among those of the training data.
     known: int64 [K], rows of all their known positives; owner: int64 [K], ascending, the batch row each belongs to.
     """
 
@@ -176,7 +176,7 @@ class Examples:
         return self.of(self._at(*np.divmod(np.arange(start, start + count), len(self)))[0])
 
     def of(self, queries: NDArray[np.int64]) -> QueryRows:
-        """Some queries with their known positives; int64 [B], places among those of the training data."""
+        """Return queries with their known positives; int64 [B], positions in the training data."""
         positions, owner = ranges(self._starts[queries], self._starts[queries + 1])
         chosen = queries.tolist()
         query_ids = [self._data.query_ids[query] for query in chosen]
@@ -186,7 +186,7 @@ class Examples:
 
     @property
     def queries(self) -> NDArray[np.int64]:
-        """int64, the places of the queries that can be learnt from among those of the training data."""
+        """int64, the positions in the training data of the queries that can be learnt from."""
         return self._queries
 
     def _at(self, epochs: NDArray[np.int64], numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -232,7 +232,7 @@ class Examples:
 
 
 def _times_before(queries: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How often each of some queries, int64 [n], stands before its place; int64 [n]."""
+    """How often each query, int64 [n], occurs before its position; int64 [n]."""
     order = queries.argsort(kind="stable")
     number = np.empty_like(queries)
     number[order] = np.arange(len(queries)) - np.searchsorted(queries[order], queries[order])

@@ -26,7 +26,7 @@ _Pass = Callable[[], Vectors]
 
 @dataclass(frozen=True, slots=True)
 class Towers:
-    """What encodes: one side's texts, or some of both; context: makes what a pass is made in.
+    """The encoder: of one side's texts, or of both; `context` makes the context of a pass.
 
     `both` may be wrapped for several processes. It is called once with a graph, at the end, as the wrapper expects, and
     then adds up the gradients that all parts have left; the other parts go past it.
@@ -65,7 +65,7 @@ def _with_seed(seed: int, encode: _Pass, towers: Towers) -> Vectors:
 
 
 class _Twice(torch.autograd.Function):
-    """Its first argument stands for the weights, that something ask for gradients."""
+    """The first argument stands for the weights, so that autograd computes gradients."""
 
     @staticmethod
     def forward(ctx: Any, anchor: Tensor, passes: Sequence[_Pass]) -> Vectors:

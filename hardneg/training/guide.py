@@ -1,4 +1,4 @@
-"""A guide: the vectors of another model, whose scores of a batch mask its negatives or teach the one that learns."""
+"""A guide: the vectors of another model, whose scores mask a batch's negatives or teach the model."""
 
 from dataclasses import dataclass, field
 
@@ -31,7 +31,7 @@ class Guide:
         """The vectors of a batch: float32 [B, d] and [D, d].
 
         Args:
-            queries: int64 [B], places among the training queries.
+            queries: int64 [B], positions among the training queries.
             rows: int64 [D], rows of the corpus.
 
         Raises:

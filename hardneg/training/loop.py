@@ -1,4 +1,4 @@
-"""The training loop: one accelerate loop for all losses, whose end a kill at any time does not change."""
+"""The training loop: one accelerate loop for all losses, whose result a kill at any time does not change."""
 
 import math
 import time
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
 
 Validate = Callable[[], Mapping[str, float]]
 _MOST_TIMES = 100
-"""That a query may stand in one batch, where a batch is larger than the queries are many."""
+"""Times that a query may occur in one batch, where a batch has more rows than there are queries."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingResult:
-    """What a run came to.
+    """The result of a run.
 
     history: records with `step`, counted from 1, and either `loss`, `learning_rate`, `gradient_norm` and
     `gradient_norms` (by group of layers) or `dev`, the metrics measured after it.
     steps: how many were taken. best_step and best: the best dev metric and where it was, if measured.
-    skipped: what could not be learnt from, by reason. earlier: seconds that stopped runs took, up to the checkpoint
-    that was gone on from.
+    skipped: queries and positives left out, by reason. earlier: seconds of the earlier, stopped runs, up to the
+    checkpoint that was resumed.
     """
 
     history: list[Record]
@@ -61,7 +61,7 @@ class TrainingResult:
     earlier: float = 0.0
 
     def facts(self, metric: str) -> dict[str, Any]:
-        """What a manifest tells of it; `metric` is what the best weights were chosen by."""
+        """Return the facts for a manifest; `metric` is the one that chose the best weights."""
         earlier = {EARLIER: round(self.earlier, 3)} if self.earlier else {}
         best = {} if self.best is None else {"best step": self.best_step, f"best dev {metric}": self.best}
         left_out = {f"left out: {reason}": count for reason, count in self.skipped.items()}
@@ -77,11 +77,11 @@ def learn(
     progress: Progress,
     validate: Validate | None = None,
 ) -> TrainingResult:
-    """Trains in place; the encoder ends with the best weights where there are dev metrics, or the last.
+    """Train in place; the encoder ends with the best weights where there are dev metrics, else with the last.
 
-    `folder` keeps `history.jsonl` and `checkpoints/`: a call with the same arguments goes on from there.
-    On a CPU the weights then are, bit for bit, those of a run that was never stopped. `kept/` has the models that are
-    to be kept on the way.
+    `folder` keeps `history.jsonl` and `checkpoints/`: a call with the same arguments resumes from there.
+    On a CPU the weights then are, bit for bit, those of a run that was never stopped. `kept/` has the models that
+    are kept on the way.
 
     Several processes each call this with the same arguments and share each batch; the
     first one alone measures, shows progress and writes.
@@ -121,14 +121,14 @@ def learn(
 
 
 def check_options(options: LearningOptions) -> None:
-    """Refuses options that make no sense, with a UsageError that has all that is wrong."""
+    """Raise UsageError with all problems of the options."""
     if problems := options.problems():
         raise UsageError(f"training options: {'; '.join(problems)}")
 
 
 @dataclass(frozen=True)
 class _TrainingRun:
-    """One call of `learn`; choices: what trials on this machine decided for it, by subject."""
+    """One call of `learn`; choices: results of trials on this machine, by subject."""
 
     learner: Learner
     checkpoints: Checkpoints
@@ -154,7 +154,7 @@ class _TrainingRun:
         return self.options.last_step(len(self.method))
 
     def to_the_end(self, progress: Progress) -> tuple[TrainState, float]:
-        """From the newest checkpoint to the last step, or to where patience runs out; and the seconds before that."""
+        """Train from the newest checkpoint to the last step, or until patience runs out; also return earlier seconds."""
         state = self.checkpoints.restore(self.method.trainable, self.learner.optimizer)
         if from_first(state.step) != state.step:
             raise TrainingError(f"{self.checkpoints.folder}: not all processes see it: put the store where they all do")
@@ -182,7 +182,7 @@ class _TrainingRun:
         return state, elapsed.earlier
 
     def _next_stop(self, step: int) -> int:
-        """The next step after which there is an evaluation, a checkpoint or a model to keep."""
+        """Return the next step with an evaluation, a checkpoint or a model to keep."""
         evaluate_every = self.options.evaluate_every if self.validate else None
         intervals = [self.options.checkpoint_every, evaluate_every, self.method.refresh_interval, self.kept.every]
         stops = [step - step % interval + interval for interval in intervals if interval is not None]
@@ -210,7 +210,7 @@ class _TrainingRun:
                 task.describe(f"loss {loss:.4f}, {speed:.1f} queries/s")
 
     def _record_read(self, unread: Unread) -> float:
-        """Adds what the last steps were to the history; the last one's loss."""
+        """Add the records of the last steps to the history; return the last loss."""
         loss = math.nan
         for record in unread.read():
             self._add(record)
@@ -258,7 +258,7 @@ def _learner(
 
 @contextmanager
 def _learning(encoder: Network, options: LearningOptions) -> Iterator[None]:
-    """Leaves torch's random state as it was, the model in evaluation mode, and its transformers as they compute."""
+    """Restore torch's random state and the transformers afterwards; leave the model in evaluation mode."""
     devices = [encoder.device] if encoder.device.type == "cuda" else []
     turn_off = compute_twice(encoder.module) if options.gradient_checkpointing else None
     try:
@@ -272,7 +272,7 @@ def _learning(encoder: Network, options: LearningOptions) -> Iterator[None]:
 
 @contextmanager
 def _compiled(module: nn.Module) -> Iterator[None]:
-    """Has the transformers in a module compiled at their first pass, and computes as before at the end."""
+    """Compile the transformers of a module at their first pass; restore them at the end."""
     transformers = list(transformers_of(module))
     for transformer in transformers:
         set_compiled(transformer)

@@ -1,4 +1,4 @@
-"""What a batch of queries and documents is trained by: masks, its loss at several sizes of vectors, a penalty."""
+"""The terms of a batch's loss: masks, the loss at several sizes of vectors, a penalty."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -17,12 +17,12 @@ from hardneg.store.identity import plugin_identity
 from hardneg.training.masks import WITH_EACH_OTHER, GuidedMask, self_masked
 
 Cut = Callable[[Tensor], Tensor]
-"""Makes of encoded texts what they are at fewer dimensions."""
+"""Truncates encoded texts to fewer dimensions."""
 
 
 @dataclass(frozen=True)
 class LossTerms:
-    """What is minimised of a batch.
+    """The terms that are minimised of a batch.
 
     dims: the weight of the loss at each number of dimensions; empty: the loss at all dimensions alone.
     regularizer: its penalty is added; None adds nothing. guided_mask: takes out negatives by a guide's scores;
@@ -54,7 +54,7 @@ class LossTerms:
         return frozenset(named)
 
     def masked(self, batch: ScoreBatch) -> ScoreBatch:
-        """The batch behind the masks."""
+        """Apply the masks."""
         batch = batch if self.guided_mask is None else self.guided_mask(batch)
         return batch if self.self_mask is None else self_masked(batch, self.self_mask)
 
@@ -63,7 +63,7 @@ class LossTerms:
 
         Raises:
             UsageError: it has fewer dimensions.
-            ModelError: what it makes cannot be cut.
+            ModelError: its vectors cannot be cut.
         """
         if not self.dims:
             return
@@ -85,7 +85,7 @@ class LossTerms:
             queries: float [B, ...], encoded.
             documents: float [D, ...], encoded, each once.
             column: int64 [M], the document of each column of the scores.
-            done: which part of the steps is over.
+            done: the share of finished steps.
         """
         if self.regularizer is None:
             return None

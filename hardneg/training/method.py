@@ -1,4 +1,4 @@
-"""What the loop asks of a way to train: whose weights learn, from which batches, and how a batch is scored."""
+"""The interface of a training method: whose weights learn, from which batches, and how a batch is scored."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ class Network(Protocol):
 
 
 class Objective(Protocol):
-    """What a method's scores are judged by: a loss of score matrices, or what else fits its scores."""
+    """A loss of score matrices, or of another form of scores that fits the method."""
 
     version: ClassVar[int]
 
@@ -37,9 +37,9 @@ class Objective(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Minimised:
-    """What a batch gives an update to minimise: the sum of a loss and a penalty, scalars with gradients.
+    """The terms that an update minimises: the sum of a loss and a penalty, scalars with gradients.
 
-    penalty: a regularizer's; None where there is none. noted: what else the step's record tells of the batch.
+    penalty: a regularizer's; None without one. noted: other values for the step's record.
     """
 
     loss: Tensor
@@ -80,38 +80,38 @@ class TrainingMethod(Protocol):
         """How many queries an epoch has."""
 
     def digest(self) -> str:
-        """A name for all that is learnt from, besides the start weights, the loss and the options."""
+        """A digest of the training data and method, without the start weights, the loss and the options."""
 
     def prepare(self, step: int) -> None:
-        """Called before training starts or goes on at a step; what it makes is a function of the weights there."""
+        """Called before training starts or continues at a step; its result is a function of the weights there."""
 
     def batches(self, starts: range, size: int) -> Iterator[Any]:
         """Batches of `size` queries, each with its `query_ids`, from these positions of the endless order."""
 
     def scores(self, model: Any, batch: Any, half: bool) -> Any:
-        """What the loss looks at, such as a `ScoreBatch`.
+        """Return the input of the loss, such as a `ScoreBatch`.
 
         model: `forward_module` as accelerate has wrapped it. half: in bfloat16 where it can be.
         """
 
     def minimised(self, loss: Objective, model: Any, batch: Any, half: bool, done: float) -> Minimised:
-        """What a batch gives to minimise: the loss of its `scores`, with all that the method adds.
+        """Return the terms to minimise: the loss of a batch's `scores`, and what the method adds.
 
-        done: which part of the steps is over, from 0 to below 1.
+        done: the share of finished steps, from 0 to below 1.
         """
 
     def log_metrics(self, step: int) -> Record:
-        """What a step's record tells besides the loss, after this many steps; empty where it is not time to look."""
+        """Return values for the record after so many steps, besides the loss; empty where none are due."""
 
 
 class ExampleTraining:
-    """What the methods share whose batches are drawn from `Examples`: draws that depend on the seed alone."""
+    """The base of the methods that draw batches from `Examples`: draws depend on the seed alone."""
 
     examples: Examples
 
     @property
     def refresh_interval(self) -> int | None:
-        """None: nothing is made again."""
+        """None: nothing is refreshed."""
         return None
 
     @property
@@ -127,14 +127,14 @@ class ExampleTraining:
         return self.examples.digest()
 
     def prepare(self, step: int) -> None:
-        """Nothing is to be made."""
+        """Do nothing."""
 
     def batches(self, starts: range, size: int) -> Iterator[Any]:
         """The drawn examples, tokenised one batch ahead."""
         return ahead(lambda start: self.make(self.examples.draw(start, size)), starts)
 
     def scores(self, model: Any, batch: Any, half: bool) -> Any:
-        """What the loss looks at."""
+        """Return the input of the loss."""
         raise NotImplementedError
 
     def minimised(self, loss: Objective, model: Any, batch: Any, half: bool, done: float) -> Minimised:
@@ -146,5 +146,5 @@ class ExampleTraining:
         raise NotImplementedError
 
     def log_metrics(self, step: int) -> Record:
-        """Nothing besides the loss."""
+        """Return nothing besides the loss."""
         return {}

@@ -1,4 +1,4 @@
-"""Several sets of examples as one."""
+"""Mixtures of training data."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ class JoinedLists:
         return np.concatenate([file.counts for file in self.files])
 
     def pick(self, row: int, positions: NDArray[np.int64]) -> list[str]:
-        """The negatives of one row at the given places."""
+        """Return the negatives of one row at these positions."""
         number = int(np.searchsorted(self._starts, row, "right")) - 1
         return self.files[number].pick(row - int(self._starts[number]), positions)
 

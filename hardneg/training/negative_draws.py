@@ -1,4 +1,4 @@
-"""Which of a query's negatives an example has: places in its list, drawn evenly, by rank or by a teacher's margins."""
+"""Draws of a query's negatives: positions in its list, drawn evenly, by rank or by a teacher's margins."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -15,7 +15,7 @@ BINS = 10
 
 @dataclass(frozen=True)
 class Drawing:
-    """How the positive and the negatives of a query are drawn; the options of a training say what each means."""
+    """How the positive and the negatives of a query are drawn; see the options of a training."""
 
     positive: Literal["drawn", "first"] = "drawn"
     iterate_negatives: bool = False
@@ -23,9 +23,9 @@ class Drawing:
     rank_windows: Windows | None = None
 
     def window(self, epoch: int, count: int, width: int) -> tuple[int, int]:
-        """The places in a list of `count` negatives that an epoch draws `width` from: the first, and behind the last.
+        """Return the range of positions from which an epoch draws `width` of `count` negatives.
 
-        A list that ends before the window has its last `width` drawn from.
+        Of a list that ends before the window, the last `width` are drawn.
         """
         if not self.rank_windows:
             return 0, count
@@ -34,7 +34,7 @@ class Drawing:
 
 
 def uniformly(count: int, width: int, source: "np.random.Generator") -> "NDArray[np.int64]":
-    """Places below `count`, int64 [width], without replacement where there are enough."""
+    """Draw positions below `count`, int64 [width], without replacement where there are enough."""
     positions: NDArray[np.int64] = source.choice(count, width, replace=count < width)
     return positions
 
@@ -67,7 +67,7 @@ def margin_bins(scores: "NDArray[np.float32]") -> "NDArray[np.int64]":
 
 
 def by_margin(scores: "NDArray[np.float32]", width: int, source: "np.random.Generator") -> "NDArray[np.int64]":
-    """Places of negatives, int64 [width]: each of a random bin of those that have any, and there of any place.
+    """Draw positions of negatives, int64 [width]: a random bin that is not empty, then a random position in it.
 
     Without replacement where the teacher has scored enough; evenly of all where it has scored none.
 

@@ -1,4 +1,4 @@
-"""Where the documents of a step come from: a search at each step, lists in a file, or the corpus at random."""
+"""Sources of a step's documents: a search at each step, lists in a file, or the corpus at random."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ Blocks = Callable[[], Iterator[NDArray[np.int64]]]
 
 
 class NegativeSource(Protocol):
-    """Gives each step its lists.
+    """The lists of each step.
 
     live: whether it ranks with the model as it is at each step.
     refresh_interval: steps between calls of `prepare`; None means at the start only.
@@ -43,7 +43,7 @@ class NegativeSource(Protocol):
     def refresh_interval(self) -> int | None: ...
 
     def prepare(self, step: int) -> None:
-        """Called before training starts or goes on at a step."""
+        """Called before training starts or continues at a step."""
 
     def lists(self, batch: QueryRows, start: int, vectors: Tensor | None) -> NDArray[np.int64]:
         """int64 [B, K], rows of the corpus for the queries from position `start` on; -1 pads.
@@ -52,7 +52,7 @@ class NegativeSource(Protocol):
         """
 
     def in_use(self, batch: QueryRows, vectors: Encoded) -> NDArray[np.int64]:
-        """int64 [B, K], the lists that B queries which are encoded so would have now; -1 pads."""
+        """Return the current lists of B encoded queries, int64 [B, K]; -1 pads."""
 
 
 def _vectors(queries: Tensor) -> Encoded:
@@ -64,7 +64,7 @@ def _vectors(queries: Tensor) -> Encoded:
 class Searched:
     """Dynamic hard negatives: the top of the index for each query as it is encoded at this step.
 
-    collect: makes of encoded queries what the index is searched with.
+    collect: converts encoded queries to the form that the index searches with.
 
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), Eq. 10.
     """
@@ -90,7 +90,7 @@ class Searched:
         return gather(rows.to(vectors.device), len(batch.queries)).cpu().numpy()
 
     def in_use(self, batch: QueryRows, vectors: Encoded) -> NDArray[np.int64]:
-        """What a search finds."""
+        """Search the index."""
         return self.searcher.search(vectors, self.depth).rows
 
 
@@ -113,7 +113,7 @@ class Uniform:
         return self._drawn(start, len(batch.queries))
 
     def in_use(self, batch: QueryRows, vectors: Encoded) -> NDArray[np.int64]:
-        """Documents that no step has, and that are the same at each look."""
+        """Draw documents that no step has, the same at each call."""
         return self._drawn(-1, len(batch.queries))
 
     def _drawn(self, start: int, queries: int) -> NDArray[np.int64]:
@@ -125,7 +125,7 @@ class Uniform:
 class NegativeTable:
     """One list for every training query, in a file of `folder`.
 
-    make: gives the lists, with the model as it is when called.
+    make: returns the lists, by the model's weights at the call.
     refresh_interval: steps between the calls; None means one call.
     """
 
@@ -138,7 +138,7 @@ class NegativeTable:
     table: NDArray[np.int32] | None = None
 
     def prepare(self, step: int) -> None:
-        """Makes the table where it is time to, else opens the one in use; older ones are removed.
+        """Write the table where it is due, else open the one in use; remove older ones.
 
         Raises:
             TrainingError: the table in use is not there.
@@ -187,7 +187,7 @@ def mined(data: TrainingData, negatives: NegativesFile, depth: int) -> Blocks:
 
 
 def lists_by(encoder: Encoder, data: TrainingData, searcher: Searcher, depth: int, seconds: Seconds) -> Blocks:
-    """The top of the index for each query, by the encoder as it is when asked."""
+    """Return the top of the index for each query, by the encoder's weights at each call."""
 
     def blocks() -> Iterator[NDArray[np.int64]]:
         def encode(texts: Sequence[str]) -> Encoded:

@@ -128,7 +128,7 @@ Groups = Mapping[str, Sequence[nn.Parameter]]
 def layer_groups(module: nn.Module) -> dict[str, list[nn.Parameter]]:
     """The weights that learn, each once, by thirds of the transformer's layers.
 
-    Embeddings, and all that is made before the layers, belong to the bottom; what comes after them to the top. Each
+    Embeddings and other modules before the layers belong to the bottom, those after them to the top. Each
     side of a twin is split by its own layers. A weight with a rate of its own is a group under its name. A model
     without a list of equal layers is one group, `all`; groups without weights are left out.
 
@@ -162,7 +162,7 @@ def gradient_norms(groups: Groups) -> dict[str, Tensor | float]:
 
 
 def stacks(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, int]]:
-    """The path, with a dot behind it, and the length of each outermost list of layers of one kind."""
+    """Yield the path, with a final dot, and the length of each outermost list of layers of one class."""
     for name, child in module.named_children():
         path = f"{prefix}{name}."
         if isinstance(child, nn.ModuleList) and len(child) > 1 and len({type(layer) for layer in child}) == 1:

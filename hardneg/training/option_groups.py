@@ -1,4 +1,4 @@
-"""Options in groups: an option is said once, as a field with its meaning and bounds, and a group says its mistakes."""
+"""Options in groups: an option is one field with its meaning and bounds; a group checks its own options."""
 
 from collections.abc import Iterator
 from dataclasses import field, fields
@@ -14,13 +14,13 @@ def option(
 
 
 def again(owner: type[Any], name: str, default: Any) -> Any:
-    """The option of another class, with another default."""
+    """Repeat the option of another class, with another default."""
     (inherited,) = (each for each in fields(owner) if each.name == name)
     return field(default=default, metadata=inherited.metadata)
 
 
 def out_of_bounds(options: Any) -> Iterator[str]:
-    """One line for each option that is given and is below its `least`, or not above its `above`."""
+    """Yield a line for each option below its `least`, or not above its `above`."""
     for each in fields(options):
         value, least, above = getattr(options, each.name), each.metadata.get("least"), each.metadata.get("above")
         if value is not None and least is not None and not value >= least:
@@ -30,7 +30,7 @@ def out_of_bounds(options: Any) -> Iterator[str]:
 
 
 def gathered(options: object, hook: str, *arguments: object) -> Iterator[Any]:
-    """What the class of some options, and each group that it is made of, says by a method of its own."""
+    """Yield the results of a hook, of the options' class and of each of its groups that defines it."""
     for group in type(options).__mro__:
         if hook in vars(group):
             yield from vars(group)[hook](options, *arguments)

@@ -1,7 +1,7 @@
-"""The options of a training run: what stands in a stage's `options`, in groups.
+"""The options of a training run, in groups: a stage's `options` in a recipe.
 
-An option is said once, by `option`: its default, its meaning, its bounds, and whether it counts in keys. What cannot
-stand beside what is a `mistakes` of its group. Other options of a stage: `TrainingGroup`.
+`option` declares each once: its default, meaning and bounds, and whether it counts in keys. `mistakes` of a group
+checks combinations. Other options of a stage: `TrainingGroup`.
 """
 
 import sys
@@ -20,7 +20,7 @@ from hardneg.training.option_groups import again, gathered, option, out_of_bound
 
 @dataclass(frozen=True)
 class StepOptions:
-    """How long is trained, and on how many queries a step; a step is one update of the weights."""
+    """The length of training, and the queries of a step; a step is one update of the weights."""
 
     batch_size: int = option(32, "Queries scored together, each against the documents of all of them.", least=1)
     accumulate: int = option(1, "Batches that share one step; each is scored on its own.", least=1)
@@ -160,12 +160,12 @@ class OptimizerOptions:
 
 @dataclass(frozen=True)
 class ComputingOptions:
-    """In what precision and by which passes is computed."""
+    """Precision and passes."""
 
     precision: Literal["auto", "fp32", "bf16"] = option(
         "auto",
-        "`bf16` runs the transformer in bfloat16, `auto` does so where a trial finds it faster; a training that is "
-        "gone on with stays with what it began with.",
+        "`bf16` runs the transformer in bfloat16, `auto` does so where a trial finds it faster; a resumed "
+        "training keeps what it began with.",
     )
     tf32: bool = option(False, "Round the factors of fp32 products to TF32; needs a GPU by CUDA.", key=LATER)
     passes: Literal["whole", "by_length"] = option(
@@ -188,7 +188,7 @@ class ComputingOptions:
 
 @dataclass(frozen=True)
 class WatchingOptions:
-    """What is saved, measured and logged on the way."""
+    """Checkpoints, evaluations and logging."""
 
     checkpoint_every: int | None = option(
         1000, "Steps between checkpoints; none means by the clock, at evaluations and at the end.", least=1, key=FREE
@@ -209,7 +209,7 @@ class WatchingOptions:
 
 @dataclass(frozen=True)
 class LearningOptions(WatchingOptions, ComputingOptions, OptimizerOptions, DrawingOptions, StepOptions):
-    """What can be said of every training run."""
+    """The options of every training run."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
@@ -229,7 +229,7 @@ class LearningOptions(WatchingOptions, ComputingOptions, OptimizerOptions, Drawi
 
 @dataclass(frozen=True)
 class TrainOptions(LearningOptions):
-    """What can be said of a training run in which each query meets the documents of its batch."""
+    """The options of a training with in-batch negatives."""
 
     chunk: int | None = option(
         None, "Queries encoded at a time, each twice, so that a batch needs the memory of so many.", least=1, key=LATER
@@ -257,14 +257,14 @@ class TrainOptions(LearningOptions):
         return self.share_negatives_across == "none"
 
     def mistakes(self) -> Iterator[str]:
-        """Parts of a batch, of which each is encoded twice."""
+        """Chunks, each of which is encoded twice."""
         if self.compile and self.chunk is not None:
             yield "chunk cannot repeat the dropout of what is compiled: leave chunk or compile out"
 
 
 @dataclass(frozen=True)
 class RerankerOptions(LearningOptions):
-    """What can be said of a reranker's training; `batch_size` queries are of 1 + `negatives_per_query` pairs each.
+    """The options of a reranker's training; `batch_size` queries are of 1 + `negatives_per_query` pairs each.
 
     Source: Qu et al., RocketQA (NAACL 2021), section 4.1; Miyato et al., Adversarial Training Methods for
     Semi-Supervised Text Classification (ICLR 2017), Eq. 5.

@@ -16,7 +16,7 @@ from hardneg.store.digest import digest
 class QueryOrder:
     """Which queries share a batch.
 
-    plugin: says so. groups: int64 [Q, ...], what it made of the training queries. size: that of a batch.
+    plugin: a batch order. groups: int64 [Q, ...], its groups of the training queries. size: that of a batch.
     """
 
     plugin: BatchOrder
@@ -29,7 +29,7 @@ class QueryOrder:
 
     @cached_property
     def name(self) -> str:
-        """A digest of the plugin and of what it made."""
+        """A digest of the plugin and its groups."""
         plugin: Any = self.plugin
         said = [type(plugin).__qualname__, plugin.version, asdict(plugin), self.size]
         content = hashlib.blake2b(np.ascontiguousarray(self.groups, "<i8").data, digest_size=16).hexdigest()

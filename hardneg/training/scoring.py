@@ -1,4 +1,4 @@
-"""From embeddings and the batch behind them to what a loss looks at."""
+"""Score batches: from embeddings to the input of a loss."""
 
 from collections.abc import Callable, Set
 from dataclasses import dataclass
@@ -109,10 +109,10 @@ def in_slots(vectors: Tensor, counts: Tensor, slots: int) -> Tensor:
     Args:
         vectors: float32 [S, d], those of one document after the other.
         counts: int64 [D], how many each has, at most `slots`.
-        slots: places for a document's segments.
+        slots: the most segments of a document.
 
     Returns:
-        float32 [D, slots, d + 1], with a 1 behind each vector; zeros where there is no segment.
+        float32 [D, slots, d + 1], with a 1 after each vector; zeros where there is no segment.
     """
     counts = counts.to(vectors.device)
     document = torch.arange(len(counts), device=vectors.device).repeat_interleave(counts, output_size=len(vectors))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Learner:
-    """All that an update needs; half: whether the transformer runs in bfloat16; groups: those with a norm each."""
+    """The state of an update; half: whether the transformer runs in bfloat16; groups: those with a norm each."""
 
     accelerator: "Accelerator"
     method: TrainingMethod
@@ -36,9 +36,9 @@ class Learner:
 
 
 def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: float) -> TakenStep:
-    """Takes one step, counted from 0, over batches that are scored one by one; what it came to is still to be read.
+    """Take one step, counted from 0, over batches that are scored one by one; its values are read later.
 
-    Dropout depends on the seed, the step and the batch's place in it, so a continued run repeats it; each of
+    Dropout depends on the seed, the step and the batch's number in it, so a resumed run repeats it; each of
     several processes has its own.
     """
     model, accelerator, here = learner.model, learner.accelerator, world()

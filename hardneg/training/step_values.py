@@ -1,4 +1,4 @@
-"""What steps came to: kept on the device, and read every so many steps, so that no step waits for a GPU."""
+"""Losses and norms of steps: kept on the device and read every few steps, so that no step waits for a GPU."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,12 +10,12 @@ from torch import Tensor
 from hardneg.records.errors import TrainingError
 from hardneg.training.history import Record
 
-_AHEAD = {"cuda": 16}  # steps that a device may be told of before the first of them is read; others are waited for
+_AHEAD = {"cuda": 16}  # steps queued on a device before the first is read; others are read at once
 
 
 @dataclass(frozen=True, slots=True)
 class TakenStep:
-    """What one update was, not yet read.
+    """The values of one update, not yet read.
 
     number: counted from 1. query_ids: of each of its batches. batches: each batch's figures, such as its `loss`, by
     name, numbers or scalars on the device. norm: of all gradients before clipping; norms: by group of layers.
@@ -29,7 +29,7 @@ class TakenStep:
 
 
 class Unread:
-    """The steps whose figures have not been read."""
+    """The steps whose values have not been read."""
 
     def __init__(self, device: torch.device) -> None:
         self._most = _AHEAD.get(device.type, 1)

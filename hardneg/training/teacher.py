@@ -20,9 +20,9 @@ _QUERIES = 1024
 
 @dataclass(frozen=True, eq=False)
 class Teacher:
-    """What a teacher scored.
+    """The scores of a teacher.
 
-    documents: how many the corpus has. keys: int64 [E], ascending, a query's place among the training queries times
+    documents: how many the corpus has. keys: int64 [E], ascending, a query's position among the training queries times
     that, plus a document's row. values: float32 [E]. name: a digest of both.
     """
 
@@ -44,7 +44,7 @@ class Teacher:
         """The scores of each query's documents.
 
         Args:
-            queries: int64 [B], places among the training queries.
+            queries: int64 [B], positions among the training queries.
             documents: int64 [B, n], rows of the corpus.
 
         Returns:

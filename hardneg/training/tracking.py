@@ -55,7 +55,7 @@ def shared(module: nn.Module) -> Iterator[nn.Module]:
     """The module with its gradients averaged over all processes, each on the device that its weights are on.
 
     accelerate would take the GPU of the process's number for every one. Every step looks for weights without a gradient
-    only where the first process cannot tell them beforehand (`hardneg.training.unused_weights`).
+    only where the first process cannot predict them (`hardneg.training.unused_weights`).
     """
     if world().size == 1:
         yield module
@@ -68,7 +68,7 @@ def shared(module: nn.Module) -> Iterator[nn.Module]:
 
 
 def numbers(record: Mapping[str, Any]) -> dict[str, float]:
-    """What a tracker draws of a record: its numbers; those of a part are called `<part>/<name>`."""
+    """Return the numbers of a record for a tracker; those of a part are called `<part>/<name>`."""
     values: dict[str, float] = {}
     for name, value in record.items():
         if isinstance(value, Mapping):
@@ -79,7 +79,7 @@ def numbers(record: Mapping[str, Any]) -> dict[str, float]:
 
 
 def logged(record: Mapping[str, Any]) -> dict[str, float]:
-    """What a tracker draws of a step's record."""
+    """Return the numbers of a step's record for a tracker."""
     of_layers = {f"gradient_norm/{name}": norm for name, norm in record["gradient_norms"].items()}
     apart = {"step", "gradient_norms"}
     return {**numbers({name: value for name, value in record.items() if name not in apart}), **of_layers}

@@ -1,4 +1,4 @@
-"""Which of a network's weights a forward pass reaches, so that several processes need not look at every step."""
+"""Weights that no forward pass reaches, so that several processes need not search for them at every step."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,9 +15,9 @@ _SKIPPING = ("layerdrop", "encoder_layerdrop", "layer_drop")
 
 
 def never_reached(module: nn.Module) -> list[str] | None:
-    """The names of learning weights that no pass reaches, such as those of a pooler; None where passes may differ.
+    """Return the learning weights that no pass reaches, such as a pooler's; None where passes may differ.
 
-    Told by the graph of one pass without dropout over what `module.trial` gives. Passes may differ where a member of a
+    Read from the graph of one pass without dropout over the input of `module.trial`. Passes may differ where a member of a
     list of layers or of experts was not reached, where layers are skipped by chance, and where there is no `trial`.
     """
     trial, configs = getattr(module, "trial", None), (getattr(part, "config", None) for part in module.modules())
@@ -34,7 +34,7 @@ def never_reached(module: nn.Module) -> list[str] | None:
 
 @contextmanager
 def unreached(module: nn.Module, names: list[str]) -> Iterator[None]:
-    """Inside, the weights of these names stop the training where they get a gradient after all."""
+    """Raise TrainingError where one of these weights gets a gradient after all."""
 
     def refuse(_: Tensor) -> None:
         raise TrainingError(
@@ -53,7 +53,7 @@ def unreached(module: nn.Module, names: list[str]) -> Iterator[None]:
 
 
 def _leaves(tensors: list[Tensor]) -> Iterator[Tensor]:
-    """What the tensors were computed from."""
+    """Yield the weights that the tensors were computed from."""
     waiting = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
     seen = set(waiting)
     while waiting:

@@ -1,4 +1,4 @@
-"""A quick look while training: at the dev queries, by exact search over a pool, and at how fixed negatives age."""
+"""Validation while training: dev metrics by exact search over a pool, and the staleness of fixed negatives."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class Pool:
     rows: int64 [N], ascending rows of the corpus.
     texts: those of the Q queries that have a relevant document in the corpus.
     gains: int64 [J], relevances above 0, ascending by query; query: int64 [J], whose each is;
-    place: int64 [J], which of `rows` it judges.
+    position: int64 [J], which of `rows` it judges.
     """
 
     rows: NDArray[np.int64]
@@ -140,11 +140,11 @@ def pool_metrics(
 
 @dataclass(frozen=True)
 class StalenessWatch:
-    """Looks at some training queries every so many steps.
+    """Measures the staleness of negatives of some training queries every so many steps.
 
-    asked: the queries. lists: gives what is watched of Q queries that are encoded so: int64 [Q, n], -1 pads; positives
-    among it are passed over. documents: how many the index holds. depth: the top of the index that negatives are
-    compared with. Ranks in the whole corpus are told of indexes with one vector a document.
+    batch: the queries. lists: returns the watched negatives of Q encoded queries, int64 [Q, n], -1 pads; positives
+    among them are skipped. documents: how many the index holds. depth: the top of the index that negatives are
+    compared with. Ranks in the whole corpus are measured with one vector a document.
 
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), section 8.2.
     """
@@ -158,7 +158,7 @@ class StalenessWatch:
     depth: int
 
     def __call__(self, step: int) -> Record:
-        """`drift`: the negatives' mean overlap and best rank, and `mrr@10`; empty where it is not time to look."""
+        """Return `drift`: the negatives' mean overlap and best rank, and `mrr@10`; empty between two measurements."""
         if step % self.every:
             return {}
         queries = self.encoder.encode(self.batch.texts, "query")

@@ -1,4 +1,4 @@
-"""The method of stage `train-queries`: the index stays, the query encoder learns to rank what it finds there."""
+"""The method of stage `train-queries`: the index stays fixed, the query encoder learns to rank its hits."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
@@ -34,7 +34,7 @@ class Listed:
     """The documents of B queries, M of each: a list's first, then positives that were added.
 
     rows: int64 [B, M], rows of the corpus; -1 pads.
-    ranks: int64 [B, M], places in the list, counted from 1; added positives follow; 0 where rows is -1.
+    ranks: int64 [B, M], ranks in the list, counted from 1; added positives follow; 0 where rows is -1.
     positive: bool [B, M], known positives of the query. valid: bool [B, M], neither padding nor a copy of a positive.
     """
 
@@ -49,7 +49,7 @@ def label(lists: NDArray[np.int64], batch: QueryRows, content_hash: NDArray[np.u
 
     Args:
         lists: int64 [B, K], rows of the corpus, best first; -1 pads.
-        asked: the queries.
+        batch: the queries.
         content_hash: uint64 [N], by row of the corpus.
         forced: `always` adds every known positive that its list lacks, `none_retrieved` only to lists without any.
     """
@@ -117,13 +117,13 @@ class AdoreOptions:
 
 @dataclass(frozen=True, eq=False)
 class GuidedLists:
-    """A guide's scores of each query's own list, and what they mask; they teach a loss that needs a teacher."""
+    """A guide's scores of each query's list: they mask negatives, and teach a loss that needs a teacher."""
 
     guide: Guide
     mask: GuidedMask | None = None
 
     def __call__(self, batch: ScoreBatch, queries: NDArray[np.int64], listed: Listed) -> ScoreBatch:
-        """The batch with them; queries: int64 [B], places among the training queries."""
+        """The batch with them; queries: int64 [B], positions among the training queries."""
         scored = self.guide.of_lists(queries, np.maximum(listed.rows, 0))
         scores = torch.from_numpy(scored).to(batch.scores.device)
         batch = replace(batch, guide=scores, teacher=scores)
@@ -148,7 +148,7 @@ class QueryTower(nn.Module):
         return in_parts(queries, QUERIES_A_PASS).through(embed) if self._cpu else embed(queries), None
 
     def trial(self) -> tuple[dict[str, Tensor]]:
-        """What a short pass takes."""
+        """Return the input of a short pass."""
         return (self._features(["a"], "query"),)
 
 
@@ -163,8 +163,8 @@ class AdoreTraining(ExampleTraining):
         examples: the queries and their positives.
         index: the documents.
         source: gives each step its lists.
-        options: what is done with the lists.
-        watch: asked after each step for what is to be noted besides the loss.
+        options: how the lists are used.
+        watch: called after each step for metrics besides the loss.
         seconds: of this process: of training without looks, of the searches in it, and of looks.
         guided: a guide of the lists, if there is one.
     """
@@ -180,7 +180,7 @@ class AdoreTraining(ExampleTraining):
 
     @cached_property
     def forward_module(self) -> nn.Module:
-        """What encodes a batch of queries."""
+        """The encoder of a batch of queries."""
         return QueryTower(self.encoder)
 
     @property
@@ -195,7 +195,7 @@ class AdoreTraining(ExampleTraining):
 
     @property
     def search_share(self) -> float:
-        """The part of the training time that went into searches of the index, without encoding and waiting."""
+        """The share of the training time spent searching the index, without encoding and waiting."""
         return self.seconds.get("search", 0.0) / max(self.seconds.get("training", 0.0), 1e-9)
 
     def digest(self) -> str:
@@ -205,7 +205,7 @@ class AdoreTraining(ExampleTraining):
         return digest(named if mask is None else [*named, asdict(mask)])
 
     def prepare(self, step: int) -> None:
-        """Has the source make its lists where it is time to."""
+        """Refresh the source's lists where they are due."""
         with self.seconds.of("training", without=("looking",)):
             self.source.prepare(step)
 
@@ -231,7 +231,7 @@ class AdoreTraining(ExampleTraining):
         return scored if self.guided is None else self.guided(scored, batch.rows.queries, listed)
 
     def log_metrics(self, step: int) -> Record:
-        """What the watch has to say after a step."""
+        """Return the watch's metrics after a step."""
         if self.watch is None or not world().first:
             return {}
         with self.seconds.of("looking"):

@@ -23,8 +23,8 @@ from hardneg.training.refresh.refresh_options import RefreshOptions
 class AnceTraining(DualEncoderTraining):
     """Training on refreshed negatives.
 
-    What is published becomes the training data at the next step whose batches are not made yet: one step later, as they
-    are made one ahead. A step's batches are all of one refresh, and of the same one in all processes.
+    A published refresh is used from the next step whose batches are not drawn yet: one step later, as they are drawn
+    one ahead. All batches of a step, in all processes, are of the same refresh.
 
     Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval
     (ICLR 2021), section 4.
@@ -72,7 +72,7 @@ class AnceTraining(DualEncoderTraining):
 
     @property
     def waited(self) -> float:
-        """The part of this process's time that went into waiting for negatives."""
+        """The share of this process's time spent waiting for negatives."""
         return self._waited / max(time.monotonic() - self._began, 1e-9)
 
     def __len__(self) -> int:
@@ -86,10 +86,10 @@ class AnceTraining(DualEncoderTraining):
         return digest([self._terms.named_with(self._all.digest()), self._refreshing.identity(), first])
 
     def prepare(self, step: int) -> None:
-        """Has negatives made where it is time to, and waits for them where there are none.
+        """Refresh the negatives where they are due, and wait for them where there are none.
 
         Raises:
-            TrainingError: there are none to be had.
+            TrainingError: there are none.
         """
         began = time.monotonic()
         self._began = self._began or began
@@ -110,7 +110,7 @@ class AnceTraining(DualEncoderTraining):
     def log_metrics(self, step: int) -> Record:
         """`refresh`, its number, and `lag`, the steps between the model that mined and the one that was trained.
 
-        Where it is taken up also `kept`: the share of a query's negatives that the refresh before had too.
+        At the first step of a refresh also `kept`: the share of a query's negatives that the last refresh had too.
         """
         return self._uses.pop(step - 1, {})
 
@@ -127,7 +127,7 @@ class AnceTraining(DualEncoderTraining):
             yield start, self.examples
 
     def _take_up(self, step: int) -> None:
-        """Goes over to the newest negatives; all processes do so at the same step."""
+        """Switch to the newest negatives, in all processes at the same step."""
         newer = from_first(self._newer(step) if world().first else None)
         if newer is not None:
             self._used = (newer[0], newer[1])
@@ -143,7 +143,7 @@ class AnceTraining(DualEncoderTraining):
             self.examples = self._first
 
     def _newer(self, step: int) -> tuple[int, int] | None:
-        """The number and the step of newer negatives that the first process has taken up; older ones never are."""
+        """Open newer negatives in the first process; return their number and step, None if there are none."""
         newest = self._provider.newest(step)
         if newest is None or newest.step <= self._seen:
             return None
@@ -159,7 +159,7 @@ class AnceTraining(DualEncoderTraining):
         return newest.number, newest.step
 
     def _mined(self, number: int) -> Examples:
-        """Read whole: the file may be removed, or be cut off by a fault, while it is trained on."""
+        """Read the file whole: it may be removed or truncated while it is trained on."""
         return self._listed(
             replace(self._data, negatives=read_negatives(self._refreshes.negatives(number), whole=True))
         )

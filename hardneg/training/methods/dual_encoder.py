@@ -44,7 +44,7 @@ class TwoTowers(nn.Module):
         return self._one_side(queries, "query"), self._one_side(documents, "document")
 
     def trial(self) -> tuple[Features, Features]:
-        """What a short pass takes."""
+        """Return the input of a short pass."""
         return self._features(["a"], "query"), self._features(["a"], "document")
 
     def _one_side(self, features: Features, side: Side) -> Tensor:
@@ -64,7 +64,7 @@ class DualEncoderTraining(ExampleTraining):
     def __init__(
         self, encoder: Encoder, data: TrainingData, options: TrainOptions, terms: LossTerms = _LOSS_ALONE
     ) -> None:
-        """terms: raises where they ask for what the encoder does not make."""
+        """terms: UsageError or ModelError where the encoder does not fit them."""
         terms.check(encoder)
         self.encoder, self._terms = encoder, terms
         self.trainable: nn.Module = encoder.module
@@ -83,7 +83,7 @@ class DualEncoderTraining(ExampleTraining):
         return make_batch(self.encoder, self._corpus, drawn, self._cut, self._here, self._guide)
 
     def digest(self) -> str:
-        """That of the examples, and of what is minimised besides their loss."""
+        """The digest of the examples and of the terms of the loss."""
         return self._terms.named_with(self.examples.digest())
 
     def scores(self, model: Any, batch: Batch, half: bool) -> ScoreBatch:
@@ -91,7 +91,7 @@ class DualEncoderTraining(ExampleTraining):
         return self._scored(*self._gathered(model, batch, half), batch)
 
     def minimised(self, loss: Objective, model: Any, batch: Batch, half: bool, done: float) -> Minimised:
-        """The loss of the masked scores, at several sizes of vectors if asked for, and the regularizer's penalty."""
+        """The loss of the masked scores, at each size of vectors in `dims`, and the regularizer's penalty."""
         queries, documents = self._gathered(model, batch, half)
         needs = self._terms.needs(loss)
 
@@ -147,7 +147,7 @@ class DualEncoderTraining(ExampleTraining):
 
     @contextmanager
     def _drawing(self, half: bool) -> Iterator[None]:
-        """What each of the two passes of a part is made in."""
+        """The context of each of the two passes of a part."""
         with self._precision(half), dropout_of(self._options, self.encoder.device):
             yield
 
@@ -159,7 +159,7 @@ def _chunk(options: TrainOptions) -> int | None:
 
 
 def _sharing(options: TrainOptions) -> World:
-    """This process's place among those whose documents its queries see."""
+    """Return the processes whose documents this one's queries see."""
     here = world()
     if not options.each_has_its_loss:
         return here
@@ -182,7 +182,7 @@ def train(
     validate: Validate | None = None,
     terms: LossTerms = _LOSS_ALONE,
 ) -> TrainingResult:
-    """Trains both sides of `encoder` in place, as `learn` says."""
+    """Train both sides of `encoder` in place, as `learn` does."""
     check_options(options)
     way = DualEncoderTraining(encoder, data, options, terms)
     return learn(way, loss, options, folder, progress=progress, validate=validate)

@@ -55,7 +55,7 @@ class JpqTraining(AdoreTraining):
 
     @cached_property
     def forward_module(self) -> JpqTower:
-        """What encodes a batch of queries, with the centroids as they are now."""
+        """The encoder of a batch of queries, with the current centroids."""
         return JpqTower(self.encoder, self.product, self.factor)
 
     @property
@@ -64,11 +64,11 @@ class JpqTraining(AdoreTraining):
         return self.forward_module.centroids
 
     def install(self) -> None:
-        """Lets the opened index search with the centroids as they are now."""
+        """Copy the current centroids into the opened index."""
         self.product.install(self.centroids.detach().cpu().numpy())
 
     def prepare(self, step: int) -> None:
-        """Searches that the source makes now see the centroids as they are."""
+        """Refresh the source with the current centroids."""
         self.install()
         super().prepare(step)
 
@@ -78,7 +78,7 @@ class JpqTraining(AdoreTraining):
         return super().scores(model, batch, half)
 
     def log_metrics(self, step: int) -> Record:
-        """What the watch has to say of the centroids as they are now."""
+        """Return the watch's metrics with the current centroids."""
         if self.watch is not None:
             self.install()
         return super().log_metrics(step)

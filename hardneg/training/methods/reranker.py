@@ -62,7 +62,7 @@ class PairTower(nn.Module):
         return parts.through(self._logits)
 
     def trial(self) -> tuple[dict[str, Tensor]]:
-        """What a short pass takes."""
+        """Return the input of a short pass."""
         return (self._features(["a"], ["a"]),)
 
 
@@ -84,7 +84,7 @@ class RerankerTraining(ExampleTraining):
         return digest([self.examples.digest(), self.encoder.module.max_seq_length])
 
     def scores(self, model: Any, batch: PairBatch, half: bool) -> ScoreBatch:
-        """Each query against its own documents, those of all processes; by embeddings that are moved, if asked for."""
+        """Each query against its own documents, of all processes; by moved embeddings in adversarial training."""
         if not self._size:
             return self._scores(model, batch, half)
         layer = self.encoder.embeddings

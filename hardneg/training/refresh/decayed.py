@@ -1,4 +1,4 @@
-"""Negatives that stay while they are hard: a refresh replaces those that the model has learnt to tell apart."""
+"""Negatives that stay while they are hard: a refresh replaces those that have become easy."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ def has_decayed(
     Args:
         first: float32 [n], their scores when they were mined.
         now: float32 [n], their scores by the model as it is.
-        ratio: above 1, how much is made up for before a score counts as fallen.
+        ratio: above 1, how far a score may fall before the negative counts as easy.
         easy_below: a score of this size or more is hard whatever it was.
     """
     return (ratio * now < first) & (np.abs(now) < easy_below)
@@ -45,7 +45,7 @@ def has_decayed(
 
 @dataclass(frozen=True)
 class KeptWhileHard:
-    """A miner: the negatives that a query has, without the decayed ones; in their place what another miner takes.
+    """A miner that keeps a query's hard negatives and replaces the decayed ones with those of another miner.
 
     Where a query has none (no `BEFORE` among its hits) all are of the other miner. A document that is replaced does not
     come back at once. Scores are those that a negative had when it was mined.
@@ -102,15 +102,15 @@ class LastMined:
 
 
 def mined_before(options: RefreshOptions, refreshes: RefreshFolder, number: int) -> NegativesFile | None:
-    """What refresh `number` goes on from; None for the first one, and where a refresh replaces all.
+    """Return the negatives that refresh `number` updates; None for the first one, and where a refresh replaces all.
 
     Raises:
-        TrainingError: it is gone.
+        TrainingError: they are gone.
     """
     if options.replace == "all" or not number:
         return None
     newest = refreshes.newest()
     if newest is None or newest.number >= number:
-        message = f"the negatives that refresh {number} goes on from are gone: remove its parent to start afresh"
+        message = f"the negatives that refresh {number} updates are gone: remove its parent to start afresh"
         raise TrainingError(f"{refreshes.folder}: {message}")
     return read_negatives(refreshes.negatives(newest.number), whole=True)

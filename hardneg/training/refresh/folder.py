@@ -1,8 +1,8 @@
-"""Refreshes on disk: each a folder that appears whole, with the sizes of its files and how it came about.
+"""Refreshes on disk: each a folder that appears whole, with the sizes of its files and its counts.
 
-<folder>/000003/negatives.arrow     what was mined; the newest two are kept
+<folder>/000003/negatives.arrow     the mined negatives; the newest two are kept
 <folder>/000003/manifest.json       the step of the model that mined, counts, seconds, sizes; written last
-<folder>/000004.partial/            one being made
+<folder>/000004.partial/            one being written
 <folder>/vectors-000000300/         the corpus as the model of step 300 encodes it, until its refresh is there
 <folder>/made.jsonl                 one line a refresh, which stays when the refresh itself is gone
 <folder>/segments-0-of-1.npy        how many segments each document has, where documents are cut: counted once
@@ -39,9 +39,9 @@ _INDEXING = "index"
 def refresh_facts(
     history: Sequence[Record], refreshes: Sequence[Record], waited: float, documents: int
 ) -> dict[str, Any]:
-    """From the records of all steps and of all refreshes.
+    """Summarise the records of all steps and of all refreshes.
 
-    waited: the part of the time that was spent waiting. documents: how many a refresh encodes.
+    waited: the share of the time spent waiting. documents: how many a refresh encodes.
     """
     lags = [record["lag"] for record in history if "lag" in record]
     operations = [*_OPERATIONS, *([_INDEXING] if any(_INDEXING in one["seconds"] for one in refreshes) else [])]
@@ -138,9 +138,9 @@ class RefreshFolder:
         return path
 
     def publish(self, refresh: Refresh, oldest: int | None = None) -> None:
-        """Gives what was written into `partial` its name, and removes those before `oldest`, or all but the newest two.
+        """Rename `partial`, and remove the refreshes before `oldest`, or all but the newest two.
 
-        Whoever finds the name finds all of it: the manifest has the files' sizes, and is on disk before the name is.
+        A refresh with a name is whole: the manifest has the sizes of its files, and is on disk before the name is.
         """
         partial, final = self._path(refresh.number).with_suffix(".partial"), self._path(refresh.number)
         sizes = {path.name: path.stat().st_size for path in partial.iterdir()}
@@ -156,13 +156,13 @@ class RefreshFolder:
             self.remove(number)
 
     def numbers(self) -> list[int]:
-        """The numbers of all that have been published and are still kept, ascending."""
+        """Return the numbers of the refreshes on disk, ascending."""
         return sorted(int(path.name) for path in self.folder.glob("*") if path.name.isdigit())
 
     def newest(self, step: int | None = None, report: Callable[[str], None] = lambda line: None) -> Refresh | None:
         """The newest whole refresh, mined by a model of `step` updates or fewer; None where there is none.
 
-        One that is not whole is removed, so that it is made again; `told` hears of it.
+        A damaged one is removed, to be mined again; `report` gets a line.
         """
         for number in reversed(self.numbers()):
             try:
@@ -177,7 +177,7 @@ class RefreshFolder:
         return None
 
     def forget_after(self, step: int, report: Callable[[str], None] = lambda line: None) -> None:
-        """Removes what models have mined that training, going on from `step`, has not come to yet."""
+        """Remove the refreshes and vectors of models later than `step`, from which training continues."""
         while (newest_one := self.newest(report=report)) and newest_one.step > step:
             self.remove(newest_one.number)
         for path in self.folder.glob("vectors-*"):
@@ -185,7 +185,7 @@ class RefreshFolder:
                 shutil.rmtree(path, ignore_errors=True)
 
     def remove(self, number: int) -> None:
-        """Removes one refresh, all at once."""
+        """Remove one refresh at once."""
         doomed = self._path(number).with_suffix(".partial")
         shutil.rmtree(doomed, ignore_errors=True)
         with suppress(OSError):  # another process removes it too
@@ -193,11 +193,11 @@ class RefreshFolder:
         shutil.rmtree(doomed, ignore_errors=True)
 
     def vectors(self, step: int) -> Path:
-        """Where the vectors of the model of `step` go."""
+        """The folder of the vectors of the model of `step`."""
         return self.folder / f"vectors-{step:09d}"
 
     def tidy(self, step: int | None = None) -> None:
-        """Removes all vectors but those of `step`, and what dead processes were writing."""
+        """Remove all vectors but those of `step`, and the partial files of dead processes."""
         kept = None if step is None else self.vectors(step)
         for path in [*self.folder.glob("vectors-*"), *self.folder.glob("*.partial")]:
             if path != kept:
@@ -205,14 +205,14 @@ class RefreshFolder:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Waits until no other process mines here, and keeps others from it inside; who dies lets go."""
+        """Lock the folder against other miners; a dead process releases its lock."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
     def records(self) -> list[Record]:
-        """What was told of each refresh that was ever made, in order; of one that was made twice, the last time."""
+        """Return the record of each refresh ever published, in order; the last one of a refresh published twice."""
         return list({record["number"]: record for record in self._log().read()}.values())
 
     def _log(self) -> History:

@@ -1,6 +1,6 @@
-"""The process beside the trainer: it takes the newest checkpoint, mines with it, publishes, and begins again.
+"""The inferencer, a process beside the trainer: it loads the newest checkpoint, mines, publishes, and starts over.
 
-It ends when the trainer does, however that ends: it holds the other end of a pipe, which the system then closes.
+It ends with the trainer, even a killed one: the system then closes the pipe between the two.
 """
 
 import json
@@ -32,7 +32,7 @@ from hardneg.training.refresh.mining import Mining, known_to_be_relevant, mine_r
 from hardneg.training.refresh.refresh_options import RefreshOptions
 
 AGAIN = 30.0
-"""Seconds until it tries again what the disk did not allow."""
+"""Seconds before it retries a failed write."""
 
 
 @dataclass(frozen=True)
@@ -107,9 +107,9 @@ def due(options: RefreshOptions, mined: Refresh | None, first: int) -> int:
 def serve(settings: Settings, wait: Callable[[float | None], None], report: Callable[[str], None]) -> None:
     """Mines from the newest checkpoint whenever one is due; does not return.
 
-    A checkpoint that is removed while it is read is left for the next newest. Where the disk is full, that is told
-    once, and tried again at the next checkpoint or after `AGAIN`. A refresh with nothing to train on is told, and the
-    next one, of the next part of the queries, mined from the next checkpoint; not where training waits for this one.
+    A checkpoint that is removed while it is read is skipped for the next newest. A full disk is reported once and
+    retried at the next checkpoint or after `AGAIN`. A refresh with nothing to train on is reported, and the next part
+    of the queries is mined from the next checkpoint, unless training waits for this one.
 
     Raises:
         TrainingError: there is nothing to begin to train on.
@@ -142,7 +142,7 @@ def serve(settings: Settings, wait: Callable[[float | None], None], report: Call
 
 
 def _loaded(encoders: Sequence[Encoder], checkpoints: Checkpoints, step: int) -> bool:
-    """Whether the weights of a checkpoint could be read; not where a newer one has taken its place meanwhile."""
+    """Load the weights of a checkpoint; return False where a newer one has replaced it meanwhile."""
     try:
         for encoder in encoders if step else ():
             checkpoints.load_weights(encoder.module, step)

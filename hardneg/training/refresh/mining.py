@@ -1,4 +1,4 @@
-"""One refresh: the corpus encoded, searched for the training queries, and negatives chosen from what was found."""
+"""One refresh: encode the corpus, search it for the training queries, and mine negatives from the hits."""
 
 import shutil
 from collections import Counter
@@ -46,7 +46,7 @@ class FirstOnes:
     count: int
 
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
-        """The negatives of each query, in the other miner's order; what it dropped is told by count alone."""
+        """The negatives of each query, in the other miner's order; drops are counted only."""
         for item in self.miner.mine(candidates, seed=seed):
             first = slice(self.count)
             yield replace(item, negatives=item.negatives[first], scores=item.scores[first], drops=None)
@@ -69,11 +69,11 @@ class Mining:
     backend: IndexBackend | None = None
 
     def queries(self, number: int) -> range:
-        """The queries of refresh `number`, by place: all, or one part of them; the last part takes the remainder."""
+        """The positions of the queries of refresh `number`: all, or one part; the last part takes the remainder."""
         return chunk(len(self.data.query_ids), number, self.options.query_chunks)
 
     def trainable(self, number: int) -> list[int]:
-        """Those of them that have positives: the others cannot be trained on."""
+        """The positions of the queries that have positives: the others cannot be trained on."""
         data = self.data
         return [position for position in self.queries(number) if data.positives.get(data.query_ids[position])]
 
@@ -133,7 +133,7 @@ def mine_refresh(
     """Mines with a model of `step` updates and publishes the result as refresh `number`.
 
     Memory does not grow with the corpus: its vectors go to a file, block by block, and are searched block by block.
-    Vectors that a killed process left of the same model are not made again.
+    Vectors that a killed process left of the same model are reused.
 
     Several processes each call this with the same arguments and encode a part of the corpus;
     the first one does the rest, and the others get None.
@@ -141,12 +141,12 @@ def mine_refresh(
     Args:
         encoders: the same weights on each device; each encodes a part of the corpus, the first one the queries.
         mining: what is mined, and how.
-        place: where refreshes are published.
+        refreshes: where refreshes are published.
         number: the refresh, counted from 0.
         step: the model's.
 
     Raises:
-        OSError: the disk is full, or cannot be written; what was begun is removed.
+        OSError: the disk is full, or cannot be written; the partial refresh is removed.
         TrainingError: there is nothing to train on; it is not published.
     """
     if not mining.trainable(number):
@@ -190,7 +190,7 @@ def _published(
     dropped = {name.removeprefix(LEFT_OUT): count for name, count in facts.items() if name.startswith(LEFT_OUT)}
     refresh = Refresh(planned.number, planned.step, facts["queries"], facts["negatives"], seconds, dropped)
     if not refresh.negatives:
-        refreshes.tidy(planned.step)  # the vectors stay: whoever tries again comes to the same at once
+        refreshes.tidy(planned.step)  # the vectors stay for the next try
         top = f"the top {mining.options.depth} of each of its {refresh.queries} queries is relevant or dropped"
         raise TrainingError(f"refresh {refresh.number}: nothing to train on: {top}: raise depth, or drop less")
     refreshes.publish(refresh)
@@ -201,7 +201,7 @@ def _published(
 def _listed(
     encoder: Encoder, corpus: EncodedCorpus, mining: Mining, number: int, seconds: Seconds, last: LastMined | None
 ) -> Iterator[QueryLists]:
-    """The top of the corpus for each query that has positives; beside it the negatives that it had before."""
+    """Yield the hits of each query that has positives, with its earlier negatives."""
     data, queries = mining.data, mining.trainable(number)
     texts, options = [data.texts[position] for position in queries], mining.encoding(encoder)
 

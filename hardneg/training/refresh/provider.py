@@ -1,4 +1,4 @@
-"""Where the trainer's refreshes come from: another process, started, woken and ended here, or itself while it waits."""
+"""Providers of refreshes: another process, started, woken and stopped here, or the trainer itself while it waits."""
 
 import os
 import signal
@@ -22,19 +22,19 @@ from hardneg.training.refresh.inferencer import Settings
 from hardneg.training.refresh.mining import Mining, mine_refresh
 
 _RANKS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
-"""What tells a process that it is one of several trainers."""
+"""The environment variables of one of several trainers."""
 
 PROGRAM = (sys.executable, "-m", "hardneg.training.refresh.inferencer")
 
 PATIENCE = 10.0
-"""Seconds that it has to end."""
+"""Seconds that it may take to end."""
 
 LIVES = 4
-"""How often in a row it is started without a refresh in between."""
+"""Starts in a row without a refresh in between."""
 
 
 class Process:
-    """One inferencer; `told` hears in one line what it says, and how it ends."""
+    """One inferencer; `report` gets each line of its output, and one line when it ends."""
 
     def __init__(self, settings: Settings, report: Callable[[str], None]) -> None:
         self._settings, self._report = settings, report
@@ -46,16 +46,16 @@ class Process:
 
     @property
     def started(self) -> bool:
-        """Whether it has ever been started."""
+        """Whether it was ever started."""
         return self._running is not None
 
     @property
     def exhausted(self) -> bool:
-        """Whether it has died too often."""
+        """Whether it has died too often to be started again."""
         return self._lives < 1
 
     def start(self) -> None:
-        """Starts it; its end of the pipe tells it when this process is gone."""
+        """Start it; it ends when this process closes the pipe."""
         path, threads = self._folder / "inferencer.json", str(self._settings.threads)
         self._settings.write(path)
         environment = {name: value for name, value in os.environ.items() if name not in _RANKS}
@@ -73,18 +73,18 @@ class Process:
         self._hearing.start()
 
     def wake(self) -> None:
-        """Tells it that there is a new checkpoint."""
+        """Signal a new checkpoint."""
         if self._running and self._running.stdin:
             with suppress(OSError):
                 self._running.stdin.write("\n")
                 self._running.stdin.flush()
 
     def alive_again(self) -> None:
-        """A refresh has come: it may die as often as before."""
+        """Reset the count of deaths after a refresh."""
         self._lives = LIVES
 
     def check(self) -> None:
-        """Passes on what it said, and starts it again if it has died, unless it has too often."""
+        """Report its lines, and start it again if it has died, unless too often."""
         ended = None if self.exhausted or self._running is None else self._running.poll()
         if ended is not None and self._hearing is not None:
             self._hearing.join(PATIENCE)  # so that its last line comes before its end
@@ -105,7 +105,7 @@ class Process:
             self.start()
 
     def stop(self) -> None:
-        """Ends it, whatever it is doing."""
+        """End it at once."""
         if self._running is None:
             return
         if self._running.stdin:
@@ -126,24 +126,24 @@ Report = Callable[[str], None]
 
 
 class RefreshProvider(Protocol):
-    """What the trainer's processes ask for refreshes: all `prepare`, the first one tells the others the rest."""
+    """The trainer's source of refreshes: all processes call `prepare`, the first one the rest."""
 
     @property
     def refreshes(self) -> RefreshFolder:
-        """Where they are published."""
+        """The folder of published refreshes."""
 
     @property
     def refresh_interval(self) -> int | None:
-        """Steps between checkpoints that are made for it."""
+        """Steps between the checkpoints it needs."""
 
     def prepare(self, step: int) -> None:
-        """Called before training starts or goes on at a step: a checkpoint is there at each `refresh_interval`."""
+        """Called before training starts or continues at a step; there is a checkpoint at each `refresh_interval`."""
 
     def newest(self, step: int) -> Refresh | None:
-        """What there is at this step to train on, without waiting."""
+        """Return the refresh to train on at this step, without waiting."""
 
     def refuse(self, refresh: Refresh, error: HardnegError) -> None:
-        """Called where a refresh cannot be trained on; returns where training may go on with what it has.
+        """Called for a refresh that cannot be trained on; returns where training may continue with its current one.
 
         Raises:
             TrainingError: it may not.
@@ -154,8 +154,8 @@ class RefreshProvider(Protocol):
 class SynchronousProvider:
     """Mines in the trainer's own processes, all of them, at each multiple of `refresh_interval`; once if None.
 
-    So what is trained on at a step is a function of the seed and the step, whenever the run was stopped and continued.
-    Negatives that were damaged meanwhile are mined again by the model that mined them: its weights are kept.
+    The negatives of a step depend on the seed and the step alone, even in a resumed run. Damaged negatives are mined
+    again by the model that mined them: its weights are kept.
     first: the first step to mine at. checkpoints: those of the run.
     """
 
@@ -169,11 +169,11 @@ class SynchronousProvider:
     _last: Refresh | None = None
 
     def prepare(self, step: int) -> None:
-        """Mines where it is time to, unless that is done already.
+        """Mine at a multiple of the interval, unless that is done already.
 
         Raises:
-            TrainingError: what is to be trained on here is not there any more, nor the weights that mined it; or
-                nothing was found to train on.
+            TrainingError: the negatives of this step and the weights that mined them are gone, or there is nothing to
+                train on.
         """
         wanted = step - step % self.refresh_interval if self.refresh_interval else 0
         if not from_first(world().first and self._missing(step, wanted)):
@@ -186,7 +186,7 @@ class SynchronousProvider:
             self.report(str(self._last))
 
     def _missing(self, step: int, wanted: int) -> bool:
-        """Whether what is to be trained on at `step` is not there, in the first process."""
+        """Whether the refresh to train on at `step` is missing, in the first process."""
         self.refreshes.forget_after(step, self.report)
         if wanted < self.first:
             return False
@@ -196,11 +196,11 @@ class SynchronousProvider:
         return self._last is None or self._last.step != wanted
 
     def newest(self, step: int) -> Refresh | None:
-        """What was mined at the last multiple."""
+        """Return the refresh of the last multiple."""
         return self._last
 
     def refuse(self, refresh: Refresh, error: HardnegError) -> None:
-        """Always raises; what was damaged is removed, so that the next run makes it again."""
+        """Always raises; a damaged refresh is removed, so that the next run mines it again."""
         if isinstance(error, ArtifactError):
             self.refreshes.remove(refresh.number)
         raise TrainingError(f"{_named(refresh)}: {error}") from error
@@ -220,9 +220,9 @@ class SynchronousProvider:
 
 @dataclass
 class BackgroundProvider:
-    """Mined by another process; training goes on meanwhile, and with what it has when that process cannot go on.
+    """Mines in another process while training continues; if that process fails, training keeps its negatives.
 
-    After a stop, training goes on from its newest checkpoint: what was mined with later ones is forgotten.
+    A resumed training continues from its newest checkpoint; refreshes mined with later ones are removed.
     needed: whether there is nothing to train on until the first refresh.
     """
 
@@ -234,10 +234,10 @@ class BackgroundProvider:
     _last: int = -1
 
     def prepare(self, step: int) -> None:
-        """Starts the other process, or tells it of the checkpoint; waits where there is nothing to train on.
+        """Start the other process, or signal the checkpoint; wait where there is nothing to train on.
 
         Raises:
-            TrainingError: there is nothing to train on, and the other process cannot go on.
+            TrainingError: there is nothing to train on, and the other process has failed.
         """
         if not world().first:
             return
@@ -252,7 +252,7 @@ class BackgroundProvider:
             time.sleep(0.05)
 
     def newest(self, step: int) -> Refresh | None:
-        """The newest that there is."""
+        """Return the newest refresh."""
         self.process.check()
         refresh = self.refreshes.newest(step, self._damaged)
         if refresh is not None and refresh.number != self._last:
@@ -262,7 +262,7 @@ class BackgroundProvider:
         return refresh
 
     def refuse(self, refresh: Refresh, error: HardnegError) -> None:
-        """Tells of it; what was damaged is removed, so that it is made again."""
+        """Report it; a damaged refresh is removed and mined again."""
         if isinstance(error, ArtifactError):
             self.refreshes.remove(refresh.number)
             self._damaged(f"{_named(refresh)}: {error}; it is made again")
@@ -275,7 +275,7 @@ class BackgroundProvider:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Ends the other process at the end of the block."""
+        """Stop the other process at the end of the block."""
         try:
             yield
         finally:

@@ -1,4 +1,4 @@
-"""What can be said about refreshed negatives, and which devices and threads the inferencer has."""
+"""The options of refreshed negatives, and the devices and threads of the inferencer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,9 +36,7 @@ class RefreshOptions:
         "multiples of `every` until the model as it is there has mined, which is reproducible to the bit; `never` "
         "keeps the first lists for good.",
     )
-    every: int | None = option(
-        None, "Steps between refreshes, and between the checkpoints that are made for them.", least=1
-    )
+    every: int | None = option(None, "Steps between refreshes, and between the checkpoints written for them.", least=1)
     depth: int = option(200, "The top of the corpus that negatives are taken from, by the model that mines.", least=1)
     negatives: int = option(
         20,
@@ -157,7 +155,7 @@ class Devices:
 
 
 def trainer_device(devices: Devices, device: str | None, here: World) -> str | None:
-    """The device of this trainer process: the one that it was given, or its own of the list.
+    """Return the device of this trainer process: `device`, or its own of the list.
 
     Raises:
         UsageError: the list has fewer devices than there are trainer processes on this machine.
@@ -172,7 +170,7 @@ def trainer_device(devices: Devices, device: str | None, here: World) -> str | N
 
 
 def inferencer_devices(devices: Devices, trainer: "torch.device", here: World, gpus: int) -> Sequence[str]:
-    """The devices of the inferencer beside trainers, of which one runs on `trainer`; gpus: how many are there."""
+    """Return the inferencer's devices; `trainer` is the device of one trainer, `gpus` the number of GPUs."""
     if not isinstance(devices.inferencer, int):
         return devices.inferencer
     if trainer.type == "cpu":
@@ -184,7 +182,7 @@ def inferencer_devices(devices: Devices, trainer: "torch.device", here: World, g
 
 
 def threads(devices: Devices, total: int, here: World) -> tuple[int, int]:
-    """A trainer process's and the inferencer's part of `total` threads; one at least."""
+    """Divide `total` threads between a trainer process and the inferencer; at least one each."""
     of_trainer, of_inferencer = devices.shares
     together = total * of_trainer // (of_trainer + of_inferencer)
     return max(1, together // here.local_size), max(1, total - together)

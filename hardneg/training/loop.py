@@ -154,7 +154,7 @@ class _TrainingRun:
         return self.options.last_step(len(self.method))
 
     def to_the_end(self, progress: Progress) -> tuple[TrainState, float]:
-        """Train from the newest checkpoint to the last step, or until patience runs out; also return earlier seconds."""
+        """Train from the newest checkpoint to the last step or until patience runs out; return earlier seconds too."""
         state = self.checkpoints.restore(self.method.trainable, self.learner.optimizer)
         if from_first(state.step) != state.step:
             raise TrainingError(f"{self.checkpoints.folder}: not all processes see it: put the store where they all do")

@@ -17,8 +17,8 @@ _SKIPPING = ("layerdrop", "encoder_layerdrop", "layer_drop")
 def never_reached(module: nn.Module) -> list[str] | None:
     """Return the learning weights that no pass reaches, such as a pooler's; None where passes may differ.
 
-    Read from the graph of one pass without dropout over the input of `module.trial`. Passes may differ where a member of a
-    list of layers or of experts was not reached, where layers are skipped by chance, and where there is no `trial`.
+    Read from the graph of one pass without dropout over the input of `module.trial`. Passes may differ where a member
+    of a list of layers or of experts was not reached, where layers are skipped by chance, and without a `trial`.
     """
     trial, configs = getattr(module, "trial", None), (getattr(part, "config", None) for part in module.modules())
     if trial is None or any(getattr(config, name, 0) for config in configs for name in _SKIPPING):

@@ -91,7 +91,7 @@ def test_a_refresh_scores_what_the_one_before_has_mined_by_the_model_as_it_is(
 
 
 def test_what_it_goes_on_from_must_be_there(encoder: Encoder, toy_folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match="the negatives that refresh 3 goes on from are gone: remove its parent"):
+    with pytest.raises(TrainingError, match="the negatives that refresh 3 updates are gone: remove its parent"):
         refresh(encoder, toy_folder, RefreshFolder(tmp_path), 3, DECAYED)
 
 

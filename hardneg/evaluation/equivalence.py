@@ -32,17 +32,24 @@ class _Tested(Protocol):
     def significant(self, level: float) -> bool: ...
 
 
-def tost(difference: float, error: float, freedom: float, margin: float) -> float:
+def tost(difference: float, error: float, freedom: float, units: int, margin: float) -> float:
     """The p of a true difference of `margin` or more, up or down: the larger p of two one-sided t-tests.
 
-    error: the standard error of the difference. Where nothing varies p is that of equal signs of all queries,
-    2^-(freedom + 1), as the paired t-test has it; without degrees of freedom 1.
+    Where no query differs there is no error to go by. Scores are at most 1, so that a difference of `margin` needs one
+    query in 1 / margin: p is then the chance to meet none of these, (1 - margin)^units.
+
+    Args:
+        difference: the mean difference.
+        error: its standard error.
+        freedom: degrees of freedom of the error; without any p is 1.
+        units: how many queries, or groups of queries, there are.
+        margin: the least difference that matters.
     """
     distance = margin - abs(difference)
-    if freedom <= 0:
+    if freedom <= 0 or units < 2:
         return 1.0
     if error <= _TOLERANCE * max(margin, abs(difference)):
-        return float(2.0 ** -(freedom + 1)) if distance > 0 else 1.0
+        return float(max(0.0, 1.0 - distance) ** units) if distance > 0 else 1.0
     return float(distributions().t.sf(distance / error, freedom))
 
 

@@ -131,7 +131,8 @@ def _add_equivalence(tests: Sequence[dict[str, Any]], margin: float) -> None:
         if "error" not in fields:
             ends = (interval.high - interval.low) / 2 if interval else 0.0
             fields["error"] = ends / float(distributions().t.ppf(0.975, freedom)) if ends else 0.0
-        fields["equivalence_p"] = tost(fields["difference"], fields["error"], freedom, margin) if interval else 1.0
+        units = fields.get("n", freedom + 1) if interval else 0
+        fields["equivalence_p"] = tost(fields["difference"], fields["error"], freedom, units, margin)
         by_metric.setdefault(fields["metric"], []).append(fields)
     for family in by_metric.values():
         for fields, p in zip(family, holm([each["equivalence_p"] for each in family]), strict=True):

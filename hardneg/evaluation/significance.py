@@ -162,7 +162,7 @@ def _compared(
     groups = group_index(list(system), design.groups)
     component, mean = mean_variance(values, groups), float(values.mean())
     t_p, randomisation_p = paired_t_test(values, groups), randomisation_test(values, options, groups)
-    equivalence_p = tost(mean, component.variance**0.5, component.freedom, design.margin)
+    equivalence_p = tost(mean, component.variance**0.5, component.freedom, component.freedom + 1, design.margin)
     comparison = Comparison(
         *pair,
         metric,

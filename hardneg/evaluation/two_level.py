@@ -154,9 +154,9 @@ def _compared(
 ) -> TwoLevel:
     """A pair's tests, not yet corrected for number."""
     difference = scores.compared(*pair)
-    units, error = difference.query.freedom, difference.variance**0.5
-    p = bootstrap_p(draws, difference.freedom) if units else 1.0
-    equivalence_p = tost(difference.mean, error, difference.freedom, margin) if units else 1.0
+    several, error, units = difference.query.freedom > 0, difference.variance**0.5, difference.query.freedom + 1
+    p = bootstrap_p(draws, difference.freedom) if several else 1.0
+    equivalence_p = tost(difference.mean, error, difference.freedom, units, margin)
     return TwoLevel(
         *pair,
         metric,
@@ -168,7 +168,7 @@ def _compared(
         difference.interval,
         t_p=difference.p,
         t_holm=difference.p,
-        bootstrap_interval=percentile_interval(draws, difference.freedom) if units else None,
+        bootstrap_interval=percentile_interval(draws, difference.freedom) if several else None,
         bootstrap_p=p,
         bootstrap_holm=p,
         seed_p=difference.seed_p,
@@ -176,5 +176,5 @@ def _compared(
         shared=scores.share(*pair),
         equivalence_p=equivalence_p,
         equivalence_holm=equivalence_p,
-        groups=None if scores.groups is None else units + 1,
+        groups=None if scores.groups is None else units,
     )

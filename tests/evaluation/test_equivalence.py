@@ -17,19 +17,22 @@ from hardneg.records.errors import UsageError
 @pytest.mark.parametrize("difference", [0.5, -0.5])
 def test_tost_by_hand(difference: float) -> None:
     """The distribution of t has a closed form with one and with two degrees of freedom; here t is (1.5 - .5) / 1."""
-    assert tost(difference, 1.0, 1, 1.5) == pytest.approx(1 / 2 - atan(1.0) / pi) == pytest.approx(0.25)
-    assert tost(difference, 1.0, 2, 1.5) == pytest.approx(1 / 2 - 1 / (2 * sqrt(3)))
+    assert tost(difference, 1.0, 1, 2, 1.5) == pytest.approx(1 / 2 - atan(1.0) / pi) == pytest.approx(0.25)
+    assert tost(difference, 1.0, 2, 3, 1.5) == pytest.approx(1 / 2 - 1 / (2 * sqrt(3)))
 
 
 def test_a_difference_as_large_as_the_margin_is_as_likely_as_not() -> None:
-    assert tost(0.5, 1.0, 7, 0.5) == 0.5
-    assert tost(2.0, 1.0, 1, 1.0) == pytest.approx(0.75)
+    assert tost(0.5, 1.0, 7, 8, 0.5) == 0.5
+    assert tost(2.0, 1.0, 1, 2, 1.0) == pytest.approx(0.75)
 
 
-def test_runs_that_never_differ_have_the_p_of_equal_signs() -> None:
-    assert tost(0.0, 0.0, 2, 0.005) == 1 / 8
-    assert tost(0.01, 1e-18, 2, 0.005) == 1.0
-    assert tost(0.0, 0.0, 0, 0.005) == 1.0
+def test_where_no_query_differs_p_is_the_chance_to_meet_none_that_does() -> None:
+    """A mean difference of .25 of scores of at most 1 needs one query in four: three miss it with .75 ** 3."""
+    assert tost(0.0, 0.0, 2, 3, 0.25) == 27 / 64
+    assert tost(0.125, 1e-18, 2, 3, 0.25) == (7 / 8) ** 3
+    assert tost(0.5, 1e-18, 2, 3, 0.25) == tost(0.0, 0.0, 0, 1, 0.25) == 1.0
+    # the usual margin needs some 920 queries for p < .01
+    assert tost(0.0, 0.0, 199, 200, 0.005) > 0.36 and tost(0.0, 0.0, 999, 1000, 0.005) < 0.01
 
 
 def test_paired_queries_are_tested_for_equivalence() -> None:
@@ -69,14 +72,14 @@ def test_over_seeds_the_error_is_that_of_both_levels() -> None:
     seeds = {"A": of_seeds([[0.0, 2.0], [2.0, 8.0]]), "B": of_seeds([[0.0, 0.0], [2.0, 2.0]])}
     results = {name: averaged([*scores.values()]) for name, scores in seeds.items()}
     (found,) = compare_over_seeds(results, seeds, ["B"], design=Design(3.0))
-    assert found.equivalence_p == pytest.approx(tost(2.0, sqrt(8.0), 64 / 34, 3.0))
+    assert found.equivalence_p == pytest.approx(tost(2.0, sqrt(8.0), 64 / 34, 2, 3.0))
     assert verdict(found, 0.01) == "undecided" and verdict(found, 0.5) == "equivalent"
 
 
 def test_a_file_says_the_margin_and_the_words() -> None:
     results = {"a": {"m": {"q": 0.5, "r": 0.5}}, "b": {"m": {"q": 0.5, "r": 0.5}}}
     measured = Measured(
-        results, compare_all(results, design=Design(0.02)), significance_level=0.3, equivalence_margin=0.02
+        results, compare_all(results, design=Design(0.02)), significance_level=0.97, equivalence_margin=0.02
     )
     content = to_json(measured)
     assert content["equivalence_margin"] == 0.02

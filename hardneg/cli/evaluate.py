@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hardneg.cli import completion, mteb
-from hardneg.cli.console import measured_tables, say, say_json, stdout_console
+from hardneg.cli.console import measured_tables, say, say_json, stdout_console, task_tables
 from hardneg.cli.line_options import parameter, parameters, values
 from hardneg.cli.options import JSON
 from hardneg.lines.evaluate import EvaluateLine, RunsToScore
@@ -91,10 +91,11 @@ class _Wanted:
 
 
 def _evaluate_tasks(args: Mapping[str, Any], wanted: _Wanted) -> None:
-    """Prints the table of each task as soon as it is measured; as JSON all together."""
+    """Prints the table of each task as soon as it is measured, then that over tasks; as JSON all together."""
     from hardneg.api.labels import known_metrics
+    from hardneg.doors.mteb.task_comparison import compare_over_tasks
 
-    others = {"runs": args["runs"], "qrels": args["qrels"], "dataset": args["dataset"]}
+    others = {name: args[name] for name in ("runs", "qrels", "dataset", "query_groups", "by_group")}
     if refused := [name for name, value in others.items() if value]:
         names = ", ".join(f"{{{name}}}" for name in refused)
         raise UsageError(f"evaluate --mteb: a task has its own queries and judgements; leave out {names}", *refused)
@@ -105,14 +106,22 @@ def _evaluate_tasks(args: Mapping[str, Any], wanted: _Wanted) -> None:
     )
     at = mteb.KeptAt(args["output"], args["store"], args["settings"] or [], args["device"])
     split = line_args.split or EvaluateLine.resolved()["split"].default
-    on_tasks = mteb.OnTasks(models, at, line_args.relevance_level, split, line_args.significance_level)
+    on_tasks = mteb.OnTasks(
+        models, at, line_args.relevance_level, split, line_args.significance_level, line_args.equivalence_margin
+    )
     results = on_tasks.measured(known_metrics(split_names(args["metrics"] or [], metrics)), line_args.baselines)
+    measured = {}
+    for task_name, each in results:
+        measured[task_name] = each
+        if not wanted.as_json:
+            say(task_name)
+            wanted.print(each)
+    comparison = compare_over_tasks(Path(args["output"]), measured)
     if wanted.as_json:
-        say_json({task_name: _json(measured, wanted.per_query) for task_name, measured in results})
-        return
-    for task_name, measured in results:
-        say(task_name)
-        wanted.print(measured)
+        whole = {} if comparison is None else {"over tasks": comparison.to_json()}
+        say_json({task_name: _json(each, wanted.per_query) for task_name, each in measured.items()} | whole)
+    elif comparison is not None:
+        task_tables(stdout_console(), comparison)
 
 
 def _tasks_and_metrics(tasks: Sequence[str], words: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -107,7 +107,7 @@ class OnTasks:
     """`hardneg evaluate --mteb` at work.
 
     relevance_level: the lowest grade that binary metrics take as relevant. split: of a collection that is made a task;
-    mteb's own tasks say theirs. significance_level: of the tests.
+    mteb's own tasks say theirs. significance_level, equivalence_margin: of the tests.
     """
 
     models: TaskModels
@@ -115,6 +115,7 @@ class OnTasks:
     relevance_level: int
     split: str
     significance_level: float
+    equivalence_margin: float
 
     def measured(self, metrics: Sequence[str], baselines: Sequence[str]) -> "Iterator[tuple[str, Measured]]":
         """What is measured on each split of each task, by its name; a baseline is a model too.
@@ -140,7 +141,9 @@ class OnTasks:
         tasks = self._tasks(workplace)
         against = [next(row.label for row in rows if _is_called(row, name)) for name in baselines]
         level = known_level(self.significance_level)
-        comparison = TaskComparison(self.at.output, rows, metrics, against, self.relevance_level, _tell, level)
+        comparison = TaskComparison(
+            self.at.output, rows, metrics, against, self.relevance_level, _tell, level, self.equivalence_margin
+        )
         comparison.begin()
         with _no_bars():
             for task in tasks:

@@ -30,7 +30,7 @@ class Component:
     """An estimate of the variance of a mean, and its degrees of freedom."""
 
     variance: float
-    freedom: int
+    freedom: float
 
 
 def group_index(query_ids: Sequence[str], groups: Mapping[str, str] | None) -> GroupIndex | None:
@@ -53,18 +53,39 @@ def group_sums(values: NDArray[np.float64], groups: GroupIndex | None) -> NDArra
     return values if groups is None else np.asarray(np.bincount(groups, values), np.float64)
 
 
-def mean_variance(values: NDArray[np.float64], groups: GroupIndex | None = None) -> Component:
-    """The variance of the mean of `values` [queries], with G - 1 degrees of freedom for G groups.
+def unit_count(values: NDArray[np.float64], groups: GroupIndex | None) -> int:
+    """How many queries there are, or groups of them."""
+    return len(values) if groups is None else int(groups.max()) + 1
 
-    With T the sums by group of the values less their mean it is G / (G - 1) sum(T^2) / n^2: of groups of one query the
-    usual variance over n. Source: Liang and Zeger (1986), "Longitudinal data analysis using generalized linear models",
-    Biometrika 73, for a mean.
+
+def mean_variance(values: NDArray[np.float64], groups: GroupIndex | None = None) -> Component:
+    """The variance of the mean of `values` [queries]: the usual one over n, or that of groups.
+
+    With T the sums by group of the values less their mean, and m the sizes of groups, it is
+    sum(T^2 / (1 - m / n)) / n^2, with the degrees of freedom that it has where queries are independent: G - 1 for G
+    groups of one size, fewer the more unequal they are. Source: Bell and McCaffrey (2002), "Bias reduction in standard
+    errors for linear regression with multi-stage samples", Survey Methodology 28, for a mean.
     """
-    sums = group_sums(values - values.mean(), groups) if len(values) else values
-    units = len(sums)
-    if units < 2:
-        return Component(0.0, max(0, units - 1))
-    return Component(float(np.square(sums).sum()) * units / (units - 1) / len(values) ** 2, units - 1)
+    if len(values) == 0 or (units := unit_count(values, groups)) < 2:
+        return Component(0.0, 0)
+    squares = np.square(group_sums(values - values.mean(), groups))
+    if groups is None:
+        return Component(float(squares.sum()) / (units - 1) / units, units - 1)
+    weights, freedom = group_weights(groups)
+    return Component(float(weights @ squares) / len(values) ** 2, freedom)
+
+
+def group_weights(groups: GroupIndex) -> tuple[NDArray[np.float64], float]:
+    """Bell and McCaffrey's weights [groups] of squared sums, 1 / (1 - m / n), and the degrees of freedom.
+
+    Of independent queries sums less their mean have the covariance C = diag(m) - m m' / n; with the weights W as a
+    diagonal the degrees of freedom are tr(W C)^2 / tr(W C W C), in which tr(W C) = n.
+    """
+    sizes = np.bincount(groups).astype(np.float64)
+    count = sizes.sum()
+    weights = 1.0 / (1.0 - sizes / count)
+    off_diagonal = (weights @ sizes**2) ** 2 - float(np.square(weights * sizes**2).sum())
+    return weights, float(count**2 / (np.square(sizes).sum() + off_diagonal / count**2))
 
 
 def mean_interval(values: NDArray[np.float64], groups: GroupIndex | None = None) -> Interval | None:

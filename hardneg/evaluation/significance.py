@@ -21,6 +21,7 @@ from hardneg.evaluation.intervals import (
     group_sums,
     mean_interval,
     mean_variance,
+    unit_count,
 )
 from hardneg.evaluation.levels import LEVEL
 from hardneg.records.errors import UsageError
@@ -82,7 +83,7 @@ def paired_t_test(differences: NDArray[np.float64], groups: GroupIndex | None = 
         return 1.0
     mean, error, tiny = abs(float(differences.mean())), component.variance**0.5, _TOLERANCE * np.abs(differences).max()
     if error <= tiny:
-        return 1.0 if mean <= tiny else float(2.0**-component.freedom)
+        return 1.0 if mean <= tiny else float(2.0 ** (1 - unit_count(differences, groups)))
     return float(2 * distributions().t.sf(mean / error, component.freedom))
 
 
@@ -160,9 +161,9 @@ def _compared(
     system, baseline = scores[pair[0]], scores[pair[1]]
     values = np.array([score - baseline[query_id] for query_id, score in system.items()], np.float64)
     groups = group_index(list(system), design.groups)
-    component, mean = mean_variance(values, groups), float(values.mean())
+    component, mean, units = mean_variance(values, groups), float(values.mean()), unit_count(values, groups)
     t_p, randomisation_p = paired_t_test(values, groups), randomisation_test(values, options, groups)
-    equivalence_p = tost(mean, component.variance**0.5, component.freedom, component.freedom + 1, design.margin)
+    equivalence_p = tost(mean, component.variance**0.5, component.freedom, units, design.margin)
     comparison = Comparison(
         *pair,
         metric,
@@ -183,7 +184,7 @@ def _compared(
     freedom = component.freedom
     return replace(
         comparison,
-        groups=freedom + 1,
+        groups=units,
         bootstrap_interval=percentile_interval(draws, freedom) if freedom else None,
         bootstrap_p=bootstrap_p(draws, freedom) if freedom else 1.0,
     )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hardneg.evaluation.bootstrap import Resampling, bootstrap_p, percentile_interval, query_draws, seed_weights
 from hardneg.evaluation.equivalence import Design, tost
-from hardneg.evaluation.intervals import GroupIndex, Interval, group_index
+from hardneg.evaluation.intervals import GroupIndex, Interval, group_index, unit_count
 from hardneg.evaluation.levels import LEVEL
 from hardneg.evaluation.metrics import Scores
 from hardneg.evaluation.significance import holm, pairs_of
@@ -154,7 +154,8 @@ def _compared(
 ) -> TwoLevel:
     """A pair's tests, not yet corrected for number."""
     difference = scores.compared(*pair)
-    several, error, units = difference.query.freedom > 0, difference.variance**0.5, difference.query.freedom + 1
+    error, units = difference.variance**0.5, unit_count(scores.tables[pair[0]][0], scores.groups)
+    several = units > 1
     p = bootstrap_p(draws, difference.freedom) if several else 1.0
     equivalence_p = tost(difference.mean, error, difference.freedom, units, margin)
     return TwoLevel(

@@ -15,7 +15,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.evaluation.intervals import Component, GroupIndex, Interval, distributions, group_sums, mean_variance
+from hardneg.evaluation.intervals import (
+    Component,
+    GroupIndex,
+    Interval,
+    distributions,
+    group_sums,
+    group_weights,
+    mean_variance,
+)
 
 SeedTable = NDArray[np.float64]
 """Scores [seeds, queries]."""
@@ -103,9 +111,11 @@ def _rest_variance(table: SeedTable, groups: GroupIndex | None) -> Component:
     rest = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
     sums = np.array([group_sums(row, groups) for row in rest])
     seeds, units = sums.shape
-    freedom = (seeds - 1) * (units - 1)
-    variance = float(np.square(sums).sum()) * units / freedom / seeds / table.shape[1] ** 2 if freedom else 0.0
-    return Component(variance, freedom)
+    if seeds < 2 or units < 2:
+        return Component(0.0, 0)
+    weights, freedom = (units / (units - 1), units - 1.0) if groups is None else group_weights(groups)
+    squares = float((weights * np.square(sums)).sum())
+    return Component(squares / (seeds - 1) / seeds / table.shape[1] ** 2, (seeds - 1) * freedom)
 
 
 def _satterthwaite(variance: float, components: Sequence[Component]) -> float:

@@ -53,6 +53,24 @@ def test_models_are_compared_on_a_folder(made: Path, tmp_path: Path) -> None:
     assert means == pytest.approx(main, abs=1e-5)
 
 
+def test_two_tasks_have_ranks_and_tests_over_tasks(made: Path, tmp_path: Path) -> None:
+    shutil.copytree(made / "animals", tmp_path / "copy")
+    more = ("--mteb", f"beir:{tmp_path / 'copy'}", "--metrics", "mrr@10", "--equivalence-margin", "0.02")
+    told = evaluated(made, tmp_path / "out", *more, models=("one", "two"))
+    assert "over 2 tasks" in told and "Tasks are what is drawn at random." in told
+    content = json.loads((tmp_path / "out" / "tasks.json").read_text())
+    assert [*content["per_task"]["one"]["mrr@10"]] == ["beir-animals", "beir-copy"]
+    assert [(each["n"], each["verdict"]) for each in content["comparisons"]] == [(2, "undecided")]
+    assert {(each["best"], each["worst"]) for each in content["ranks"]} == {(1, 2)}
+    assert read_metrics(tmp_path / "out" / "beir-copy" / "test" / "metrics.json").equivalence_margin == 0.02
+    assert (
+        json.loads(evaluated(made, tmp_path / "out", *more, "--json", models=("one", "two")).splitlines()[-1])[
+            "over tasks"
+        ]["ranks"]
+        == content["ranks"]
+    )
+
+
 def test_what_is_done_is_not_done_again(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from hardneg.doors.mteb.model import TaskSearcher
 

@@ -1,15 +1,15 @@
 """Systems on tasks: each evaluated by mteb unless that is done, then measured and compared query by query."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardneg.doors.mteb.model import TaskSearcher
 from hardneg.doors.mteb.task_runs import judgements, read_predictions, task_qrels, task_run
 from hardneg.doors.mteb.tasks import is_mean, load_data
-from hardneg.evaluation.levels import LEVEL
+from hardneg.evaluation.levels import LEVEL, MARGIN
 from hardneg.formats.qrels import read_qrels, write_qrels
 from hardneg.formats.runs import Run, write_run
 from hardneg.records.errors import DataError, UsageError
@@ -19,9 +19,11 @@ from hardneg.store.atomic_write import replace_text
 if TYPE_CHECKING:
     from hardneg.evaluation.metrics import Scores
     from hardneg.evaluation.metrics_json import Measured
+    from hardneg.evaluation.task_ranks import OverTasks
 
 _MARK = "mteb.json"
 _QRELS = "qrels.txt"
+_OVER_TASKS = "tasks.json"
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,8 @@ class TaskComparison:
     (or TASK/SUBSET/SPLIT) has the judgements, a run of each row and metrics.json.
 
     metrics: their names. baselines: labels that the others are compared with; each with each where there is none.
-    level: the lowest grade that binary metrics take as relevant. significance_level: of the tests. tell: gets a line
-    before a row is evaluated on a task.
+    level: the lowest grade that binary metrics take as relevant. significance_level, equivalence_margin: of the tests.
+    tell: gets a line before a row is evaluated on a task.
     """
 
     output: Path
@@ -52,6 +54,7 @@ class TaskComparison:
     level: int = 1
     tell: Callable[[str], None] = lambda line: None
     significance_level: float = LEVEL
+    equivalence_margin: float = MARGIN
 
     def begin(self) -> None:
         """Makes the output's folder, unless it is one of a comparison already.
@@ -124,6 +127,7 @@ class TaskComparison:
         return self.output / "predictions" / result.relative_to(self.output / "results").parent
 
     def _split(self, task: Any, location: tuple[Path, str, str]) -> "Measured":
+        from hardneg.evaluation.equivalence import Design
         from hardneg.evaluation.metrics import evaluate
         from hardneg.evaluation.metrics_json import Measured, write_metrics
         from hardneg.evaluation.notes import judgement_notes, run_notes
@@ -141,10 +145,17 @@ class TaskComparison:
             results[row.label] = evaluate(run, qrels, self.metrics, self.level)
             notes += run_notes(row.label, run, qrels, self.metrics)
         notes += judgement_notes(qrels, self.metrics, self.level)
-        measured = Measured(results, significance_level=self.significance_level, notes=notes)
-        compared = replace(measured, comparisons=compare_all(results, self.baselines)) if len(results) > 1 else measured
-        write_metrics(folder / METRICS, compared)
-        return compared
+        design = Design(self.equivalence_margin)
+        tests = compare_all(results, self.baselines, design=design) if len(results) > 1 else []
+        measured = Measured(
+            results,
+            tests,
+            significance_level=self.significance_level,
+            notes=notes,
+            equivalence_margin=self.equivalence_margin,
+        )
+        write_metrics(folder / METRICS, measured)
+        return measured
 
     def _run(self, task: Any, row: Compared, subset_split: tuple[str, str]) -> Run:
         path = (row.folder or self._predictions(row.searcher)) / task.prediction_file_name
@@ -161,6 +172,16 @@ class TaskComparison:
         if not run:
             raise DataError(f"{path}: split {split}: holds no query's documents: evaluate the model on it first")
         return run
+
+
+def compare_over_tasks(output: Path, measured: "Mapping[str, Measured]") -> "OverTasks | None":
+    """Compare the rows over all tasks and write `tasks.json`; None where there are fewer than two tasks or rows."""
+    from hardneg.evaluation.task_ranks import over_tasks
+
+    comparison = over_tasks(measured)
+    if comparison is not None:
+        replace_text(output / _OVER_TASKS, json.dumps(comparison.to_json(), indent=1, ensure_ascii=False) + "\n")
+    return comparison
 
 
 def _sound(result: Path, predictions: Path | None, task: Any) -> Any:

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
+from hardneg.evaluation.intervals import distributions
 from hardneg.evaluation.metrics import means
 from hardneg.evaluation.metrics_json import Measured
-from hardneg.evaluation.significance import distributions
 
 ROUNDING = 0.001
 """The least half width of a band: other processors round differently, and ties of ranks may fall the other way."""

@@ -16,6 +16,7 @@ from hardneg.formats.problems import Unplaced
 from hardneg.formats.qrels import Qrels, iter_qrels, positives, write_qrels
 from hardneg.formats.queries import Queries, read_answers, write_answers, write_queries
 from hardneg.formats.source_files import split_problem
+from hardneg.formats.vectors.mmap import AGAIN
 from hardneg.records.errors import ArtifactError, DataError
 from hardneg.records.types import Collection, HasAnswers, HasGroups, HasWithheld, Judgement, Membership, Side
 from hardneg.records.wording import counted
@@ -50,9 +51,7 @@ class StoredCollection:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ArtifactError(f"{folder}: not a stored collection ({path.name}: {error})") from error
         if known != _FORMAT:
-            raise ArtifactError(
-                f"{path}: format {known} instead of {_FORMAT}; make it again: the same call or command does"
-            )
+            raise ArtifactError(f"{path}: format {known} instead of {_FORMAT}; {AGAIN}")
         return cls(Path(folder), Corpus.open(Path(folder)), splits)
 
     def queries(self, split: str) -> Queries:
@@ -63,7 +62,7 @@ class StoredCollection:
         """The judgements of one split, maybe none. Raises DataError where there is no such split."""
         path = self.folder / "qrels" / f"{self._known(split)}.txt"
         if not path.exists():
-            raise ArtifactError(f"{path}: missing; make it again: the same call or command does")
+            raise ArtifactError(f"{path}: missing; {AGAIN}")
         return _qrels(path)
 
     def answers(self, split: str) -> dict[str, tuple[str, ...]]:
@@ -230,10 +229,10 @@ def _known_judgements(
             elif seen[query_id, row] == relevance:
                 counts["repeated"] += 1
             else:
-                reason = (
-                    f"query {query_id}, document {doc_id}: judged both {seen[query_id, row]} and {relevance}; keep one"
+                grades = f"judged both {seen[query_id, row]} and {relevance}; keep one"
+                raise Unplaced(
+                    "judgements that contradict each other", f"query {query_id}, document {doc_id}: {grades}"
                 )
-                raise Unplaced("judgements that contradict each other", reason)
 
 
 def _described(split: str, counts: Mapping[str, int]) -> list[str]:

@@ -155,9 +155,7 @@ class _Checker:
         if not contents.strip():
             yield self._locations.problem("empty texts", location, f"{name} has no text")
         elif not item.text.strip():
-            yield self._locations.problem(
-                "titles without text", location, f"{name} has a title, but no text", warning=True
-            )
+            yield self._locations.problem("titles without text", location, f"{name} has a title alone", warning=True)
         strange = not contents.isprintable() or "\ufffd" in contents
         if strange and (match := _STRANGE.search(contents)):
             reason = f"{name} holds U+{ord(match[0]):04X}, at character {match.start() + 1}"

@@ -17,6 +17,7 @@ from hardneg.formats.json_rows import id_field, json_row, text_field, texts_fiel
 from hardneg.formats.problems import Unplaced
 from hardneg.formats.source_files import Part, Record
 from hardneg.formats.text_lines import checked_id, id_problem, lines_or_errors, one_word, read_lines
+from hardneg.formats.vectors.mmap import AGAIN
 from hardneg.records.errors import ArtifactError, DataError
 from hardneg.records.types import Answers, Query
 from hardneg.records.wording import counted
@@ -59,9 +60,7 @@ class Queries:
                 return cls(table.column("query_id").to_pylist(), table.column("text").to_pylist())
         except (OSError, pa.ArrowException, KeyError, UnicodeDecodeError) as error:
             reason = str(error).split("\n")[0]
-            raise ArtifactError(
-                f"{path}: queries cannot be read ({reason}); make it again: the same call or command does"
-            ) from error
+            raise ArtifactError(f"{path}: queries cannot be read ({reason}); {AGAIN}") from error
 
 
 def write_queries(path: Path, queries: Iterable[Query]) -> list[str]:
@@ -109,15 +108,13 @@ def write_answers(path: Path, answers: Iterable[Answers]) -> int:
 
     Where there is none, nothing is written.
     """
-    rows: Iterator[dict[str, object]] = (
-        {"query_id": query_id, "answers": list(texts)} for query_id, texts in answers if texts
-    )
+    rows = ({"query_id": query_id, "answers": list(texts)} for query_id, texts in answers if texts)
     first = next(rows, None)
     if first is None:
         return 0
     with replacing(path) as file:
-        file.write(_line(first))
-        return 1 + sum(bool(file.write(_line(row))) for row in rows)
+        lines = (json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in chain([first], rows))
+        return sum(bool(file.write(line)) for line in lines)
 
 
 def read_answers(path: Path) -> dict[str, tuple[str, ...]]:
@@ -126,10 +123,6 @@ def read_answers(path: Path) -> dict[str, tuple[str, ...]]:
         return {}
     rows = ((number, json_row(path, number, line)) for number, line in read_lines(path))
     return {id_field(path, number, row, "query_id"): texts_field(path, number, row, "answers") for number, row in rows}
-
-
-def _line(row: dict[str, object]) -> bytes:
-    return json.dumps(row, ensure_ascii=False).encode() + b"\n"
 
 
 def topics_part(path: Path, split: str | None = None, field: str = "title") -> Part:

@@ -212,9 +212,8 @@ def _pairs(splits: Mapping[str, Members]) -> Iterator[_Pair]:
 def _shared(pair: _Pair, locations: Locations, parts: Iterable[int]) -> Iterator[Problem]:
     first, second = pair.first, pair.second
     ids, texts = pair.same_ids(), pair.same_texts()
-    names = locations.query_ids(
-        np.concatenate([first.ids[texts[:, 0]], second.ids[ids[:, 1]], second.ids[texts[:, 1]]]), parts
-    )
+    hashes = np.concatenate([first.ids[texts[:, 0]], second.ids[ids[:, 1]], second.ids[texts[:, 1]]])
+    names = locations.query_ids(hashes, parts)
     for a, b in ids.tolist():
         there = locations.named(int(first.lines[a]))
         reason = f"query {names[int(second.ids[b])]!r} is judged here, in {pair.other}, and in {pair.one} at {there}"
@@ -225,9 +224,8 @@ def _shared(pair: _Pair, locations: Locations, parts: Iterable[int]) -> Iterator
         there, read = locations.named(int(first.lines[a])), (int(second.locations[b]), int(first.locations[a]))
         reason = f"query {own!r} of {pair.other} has {same} of query {theirs!r} of {pair.one} at {there}"
         texts_at = " and ".join(locations.named(location) for location in read)
-        yield locations.problem(
-            "leakage between splits", int(second.lines[b]), f"{reason}; texts at {texts_at}", warning=True
-        )
+        reason = f"{reason}; texts at {texts_at}"
+        yield locations.problem("leakage between splits", int(second.lines[b]), reason, warning=True)
 
 
 def _other_texts(splits: Mapping[str, Members], locations: Locations) -> Iterator[Problem]:

@@ -84,9 +84,7 @@ def lists_in_order(path: Path, query_ids: Iterable[str]) -> Iterator[RankedList]
         else:
             yield EMPTY
     if head is not None:
-        raise DataError(
-            f"{path}: query {head[0]} is not in the split, or not in its order; search the same split again"
-        )
+        raise DataError(f"{path}: query {head[0]} is not in the split or its order; search the same split again")
 
 
 def lists_side_by_side(runs: Mapping[str, Path], query_ids: Sequence[str]) -> Iterator[QueryLists]:

@@ -93,10 +93,9 @@ def plan_sizes(plan: Plan, store: Store | None, machine: Machine) -> Sizes:
     # where labels are withheld, the unlabelled queries are no longer of split `train`
     share = plan.recipe.dataset.withheld.unlabelled if plan.recipe.dataset.withheld else 0.0
     unlabelled = round(said.queries(_TRAIN) * share)
-    shared = (
-        {**said.splits, _TRAIN: said.queries(_TRAIN) - unlabelled, UNLABELLED: unlabelled} if share else said.splits
-    )
-    return replace(said, splits=shared)
+    if not share:
+        return said
+    return replace(said, splits={**said.splits, _TRAIN: said.queries(_TRAIN) - unlabelled, UNLABELLED: unlabelled})
 
 
 def step_sizes(sizes: Sizes, plan: Plan, step: Step, shapes: Mapping[str, Shape]) -> Sizes:

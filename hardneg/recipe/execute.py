@@ -100,9 +100,8 @@ def _compare_sizes(step: Step, artifact: Artifact, plan: Plan, watcher: Watcher)
     """Notes a collection whose size is not the recipe's `sizes.documents`."""
     expected, actual = plan.recipe.sizes.documents, int(artifact.facts.get("documents", 0))
     if step.name == DATASET and expected and expected != actual:
-        watcher.progress.note(
-            f"{actual:,} documents, where the recipe's sizes.documents is {expected:,}: is all of it there?"
-        )
+        size = f"where the recipe's sizes.documents is {expected:,}"
+        watcher.progress.note(f"{actual:,} documents, {size}: is all of it there?")
 
 
 def _help(steps: Sequence[Step], plan: Plan, store: Store, options: Options) -> Outcome:
@@ -145,9 +144,8 @@ def _check_processes(steps: Sequence[Step]) -> None:
     if world().size > 1:
         for step in steps:
             if step.spec.kind == "model" and not step.spec.every_process:
-                raise UsageError(
-                    f"{step.name}: stage {step.verb} trains in one process; leave out {{processes}}", "processes"
-                )
+                reason = f"{step.name}: stage {step.verb} trains in one process; leave out {{processes}}"
+                raise UsageError(reason, "processes")
 
 
 @dataclass(frozen=True)

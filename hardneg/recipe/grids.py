@@ -50,9 +50,8 @@ class Grids:
         if not isinstance(names, Mapping) or not names:
             self._complain(path, "must map a name to the words that it stands for")
             return {}
-        return {
-            str(name): self._words(words, (*path, str(name))) for name, words in names.items() if not is_removed(words)
-        }
+        kept = {str(name): words for name, words in names.items() if not is_removed(words)}
+        return {name: self._words(words, (*path, name)) for name, words in kept.items()}
 
     def _words(self, words: Any, path: tuple[str, ...]) -> dict[str, Any]:
         if not _WORD.fullmatch(path[-1]):
@@ -182,11 +181,8 @@ def _in_order(
 def _looked_up(placeholder: str, bound: _Bound) -> Any:
     name, dot, attribute = placeholder.partition(".")
     if name not in bound:
-        known = ", ".join(bound) or "none"
-        hint = suggestion(name, bound)
-        raise _Unknown(
-            f"{{{placeholder}}} is unknown{hint}; fixed by a key here: {known}; braces themselves: {{{{ }}}}"
-        )
+        unknown, known = f"{{{placeholder}}} is unknown{suggestion(name, bound)}", ", ".join(bound) or "none"
+        raise _Unknown(f"{unknown}; fixed by a key here: {known}; braces themselves: {{{{ }}}}")
     if attribute not in bound[name] or (dot and not attribute):
         hint, known = suggestion(attribute, bound[name]), ", ".join(filter(None, bound[name])) or "nothing"
         raise _Unknown(f"{{{placeholder}}}: {bound[name]['']!r} has no {attribute!r}{hint}; it has: {known}")

@@ -151,9 +151,8 @@ def _check_stages(stages: Any, top: _Top | None, problems: list[str]) -> Iterato
         if not isinstance(name, str) or not NAME.fullmatch(name):
             problems.append(f"{path:.60}: a stage's name {NAME_RULE}")
         elif name in {START, DATASET}:
-            problems.append(
-                f"{path}: the name {name!r} is taken: `{START}` is the recipe's model, `{DATASET}` its dataset"
-            )
+            reason = f"`{START}` is the recipe's model, `{DATASET}` its dataset"
+            problems.append(f"{path}: the name {name!r} is taken: {reason}")
         elif not isinstance(value, Mapping) or not isinstance(value.get("stage"), str):
             problems.append(f"{path}.stage: missing; one of: {', '.join(verbs)}")
         elif reason := not_installed("stages", value["stage"]):

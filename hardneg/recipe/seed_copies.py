@@ -64,7 +64,9 @@ def seed_problems(stages: Mapping[str, StageSpec], tree: Mapping[str, Any], seed
     if not drawing and not problems:
         problems.append("seeds: no stage of this recipe trains: leave it out")
     for name in drawing:
-        if _is_written(tree["stages"].get(name), path := _seed_path(stages[name])):
+        stage, path = tree["stages"].get(name), _seed_path(stages[name])
+        own = stage.get("options") if isinstance(stage, Mapping) and path == "options.seed" else stage
+        if isinstance(own, Mapping) and "seed" in own:
             reason = "`seeds` gives this stage its seed: leave this out, or name the stages to seed in seeds.stages"
             problems.append(f"stages.{name}.{path}: {reason}")
     return problems + list(_name_problems(stages, _seeded(stages, seeds)))
@@ -109,14 +111,6 @@ def _drawing(stages: Mapping[str, StageSpec], seeds: _Seeds) -> list[str]:
     if seeds.stages:
         return [name for name in seeds.stages if name in stages and _seed_path(stages[name])]
     return [name for name, spec in stages.items() if _seed_path(spec) == "options.seed"]
-
-
-def _is_written(stage: Any, path: str | None) -> bool:
-    for key in (path or "").split("."):
-        if not isinstance(stage, Mapping) or key not in stage:
-            return False
-        stage = stage[key]
-    return True
 
 
 def _seeded(stages: Mapping[str, StageSpec], seeds: _Seeds) -> SeededStages:

@@ -28,9 +28,8 @@ class _Loader(yaml.SafeLoader):
             if not isinstance(key, Hashable):
                 break  # the base class raises
             if key in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} stands here for the second time", key_node.start_mark
-                )
+                reason = f"the key {key!r} stands here for the second time"
+                raise yaml.constructor.ConstructorError(None, None, reason, key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)
 
@@ -126,9 +125,8 @@ def read_tree(path: Path) -> dict[str, Any]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         reason = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise RecipeError(
-            str(path), [f"line {mark.line + 1}, column {mark.column + 1}: {reason}" if mark else reason]
-        ) from None
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise RecipeError(str(path), [f"{where}{reason}"]) from None
     except UnicodeDecodeError as error:
         raise RecipeError(str(path), [f"byte {error.start}: not UTF-8"]) from None
     except ValueError as error:

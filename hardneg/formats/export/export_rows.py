@@ -78,9 +78,7 @@ def gather(
         documents = dict(zip(doc_ids, corpus.documents_at(rows), strict=True))
         for item in block:
             if item.query_id not in texts:
-                raise DataError(
-                    f"query {item.query_id!r} of the negatives is not in the split; name the split they are of"
-                )
+                raise DataError(f"query {item.query_id!r} of the negatives is not in the split; name their split")
             if not item.positives:
                 counts["queries left out: no positive"] += 1
                 continue

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from hardneg.records.errors import ArtifactError
 
+AGAIN = "make it again: the same call or command does"
+
 
 def map_batches(path: Path, columns: list[str], whole: bool = False) -> list[pa.RecordBatch]:
     """The record batches of an Arrow file, not read yet; `whole`: read into memory, whatever becomes of the file.
@@ -25,9 +27,7 @@ def map_batches(path: Path, columns: list[str], whole: bool = False) -> list[pa.
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, error) from error
     if names != columns:
-        raise ArtifactError(
-            f"{path}: has columns {names} instead of {columns}; make it again: the same call or command does"
-        )
+        raise ArtifactError(f"{path}: has columns {names} instead of {columns}; {AGAIN}")
     return batches
 
 
@@ -55,9 +55,7 @@ def map_array(path: Path, shape: tuple[int, ...], dtype: type[np.generic]) -> ND
     except (OSError, ValueError, EOFError) as error:
         raise _unreadable(path, error) from error
     if array.shape != shape or array.dtype != dtype:
-        raise ArtifactError(
-            f"{path}: does not belong to the corpus beside it; make it again: the same call or command does"
-        )
+        raise ArtifactError(f"{path}: does not belong to the corpus beside it; {AGAIN}")
     return array
 
 
@@ -71,4 +69,4 @@ def save_array(path: Path, array: NDArray[Any]) -> None:
 
 def _unreadable(path: Path, error: Exception) -> ArtifactError:
     reason = (str(error).split("\n")[0] if path.exists() else "") or "no such file"
-    return ArtifactError(f"{path}: cannot be read ({reason}); make it again: the same call or command does")
+    return ArtifactError(f"{path}: cannot be read ({reason}); {AGAIN}")

@@ -72,9 +72,7 @@ def open_npy(path: Path) -> NDArray[Any]:
         DataError: the file is missing, something else, cut off, or holds an array of another kind or shape.
     """
     if not path.is_file():
-        raise DataError(
-            f"{path}: {'not a file' if path.exists() else 'no such file'}; vectors are read from a .npy file"
-        )
+        raise DataError(f"{path}: {'not a file' if path.exists() else 'no such file'}; give a .npy file of vectors")
     try:
         with path.open("rb") as file:
             problem = _problem(file, path.stat().st_size)

@@ -105,9 +105,8 @@ def check_ids(file: VectorFile) -> int:
         seen: dict[str, int] = {}
         for (count, title), suspect in zip(file.ids(), np.isin(hashes, values[counts > 1]), strict=True):
             if suspect and seen.setdefault(title, count) != count:
-                raise DataError(
-                    f"{file.where(count)}: id {title!r} stands in {file.unit} {seen[title]} already; keep one"
-                )
+                there = f"{file.unit} {seen[title]}"
+                raise DataError(f"{file.where(count)}: id {title!r} stands in {there} already; keep one")
     return len(hashes)
 
 

@@ -92,16 +92,11 @@ def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Out
         from_first(_DONE)
         artifacts[step.name] = artifact
         _check_collection(step, steps, artifact, plan)
-        _compare_sizes(step, artifact, plan, watcher)
+        expected, actual = plan.recipe.sizes.documents, int(artifact.facts.get("documents", 0))
+        if step.name == DATASET and expected not in (0, actual):
+            size = f"where the recipe's sizes.documents is {expected:,}"
+            watcher.progress.note(f"{actual:,} documents, {size}: is all of it there?")
     return Outcome(artifacts, tuple(ran))
-
-
-def _compare_sizes(step: Step, artifact: Artifact, plan: Plan, watcher: Watcher) -> None:
-    """Notes a collection whose size is not the recipe's `sizes.documents`."""
-    expected, actual = plan.recipe.sizes.documents, int(artifact.facts.get("documents", 0))
-    if step.name == DATASET and expected and expected != actual:
-        size = f"where the recipe's sizes.documents is {expected:,}"
-        watcher.progress.note(f"{actual:,} documents, {size}: is all of it there?")
 
 
 def _help(steps: Sequence[Step], plan: Plan, store: Store, options: Options) -> Outcome:

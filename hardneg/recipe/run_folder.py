@@ -105,7 +105,9 @@ def publish(plan: "Plan", artifacts: Mapping[str, Artifact], store: Store, out: 
             scores = json.loads((out / METRICS).read_text(encoding="utf-8"))["metrics"]
             replace_text(card, with_scores(card.read_text(encoding="utf-8"), scores))
         lock = out / LOCK
-        replace_text(lock, yaml.safe_dump(lock_content(plan, _device(artifacts)), sort_keys=False, allow_unicode=True))
+        used = {(artifact.facts.get("usage") or {}).get("device", "cpu") for artifact in artifacts.values()}
+        content = lock_content(plan, "gpu" if used - {"cpu"} else "cpu")
+        replace_text(lock, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
         return [*written, lock]
 
 
@@ -147,11 +149,6 @@ def lock_content(plan: "Plan", device: str = "cpu") -> dict[str, Any]:
         "keys": plan.keys,
         "tree": dict(plan.recipe.tree),
     }
-
-
-def _device(artifacts: Mapping[str, Artifact]) -> str:
-    used = [artifact.facts.get("usage") or {} for artifact in artifacts.values()]
-    return "cpu" if all(each.get("device", "cpu") == "cpu" for each in used) else "gpu"
 
 
 def _published(plan: "Plan", artifacts: Mapping[str, Artifact]) -> dict[str, Path]:

@@ -1,1 +1,1 @@
-"""A page to look at negatives: what was mined for a query, what was left out, and what may be no negative at all."""
+"""A web page for mined negatives: what the miner took and left out, and likely false negatives."""

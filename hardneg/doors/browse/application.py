@@ -1,4 +1,4 @@
-"""The pages of a server: what each address shows, and the one that writes a mark."""
+"""The pages of the server by address, and the address that writes a mark."""
 
 import hmac
 from collections.abc import Callable
@@ -30,7 +30,7 @@ _QUERY = 300
 
 @dataclass
 class Site:
-    """What the addresses of one server share."""
+    """The state that all addresses of one server share."""
 
     browsed: Browsed
     survey: Survey
@@ -52,7 +52,7 @@ class Site:
         return self._page("queries", label, matches=matches, rows=rows, words=words, elsewhere=elsewhere)
 
     def query(self, request: "Request") -> str | None:
-        """One query; None where there is no such."""
+        """Show one query; None for an unknown id."""
         query_id, label = request.query_params.get("q", ""), self._label(request)
         if query_id not in self.browsed.positions:
             return None
@@ -131,7 +131,7 @@ class Site:
         return self._page("marks", self._label(request), rows=rows)
 
     def mark(self, form: dict[str, str]) -> str | None:
-        """Writes what a form says, and gives the address to go on to; None where it says nothing that is known.
+        """Write the mark of a form and return the next address; None for an unknown query or document.
 
         Raises:
             HardnegError: the file of marks cannot be written.
@@ -149,11 +149,11 @@ class Site:
         return link("/query", q=query_id, list=label) + f"#negative-{number}"
 
     def may_write(self, form: dict[str, str]) -> bool:
-        """Whether a form came from a page of this server."""
+        """Whether a form carries this server's token."""
         return hmac.compare_digest(form.get("token", "").encode(), self.access.writing.encode())
 
     def message(self, title: str, text: str) -> str:
-        """A page that says one thing."""
+        """A page with one message."""
         return page("message", title=title, text=text)
 
     def _page(self, name: str, label: str, **content: Any) -> str:
@@ -173,7 +173,7 @@ class Site:
         return _one_of(list(self.browsed.lists), request.query_params.get("list"))
 
     def _compared(self, names: list[str], first: str | None, second: str | None) -> tuple[str, str]:
-        """The two lists that are asked for; else two of one sort: of negatives, or else runs, which have more."""
+        """The two requested lists; by default two lists of negatives, or else two runs."""
         lists = list(self.browsed.lists)
         both = lists if len(lists) > 1 or len(self.browsed.runs) < 2 else list(self.browsed.runs)
         one = first if first in names else both[0]

@@ -1,4 +1,4 @@
-"""What is to be looked at, as a function or a command is given it, as files."""
+"""The arguments of the command and of the function, as source files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from hardneg.records.layout import DROPPED
 
 @dataclass(frozen=True)
 class Beside:
-    """What is looked at beside negatives: runs, those of rerankers or guides, and what the miner left out."""
+    """Sources beside negatives: runs, runs of rerankers or guides, and the file of drops."""
 
     runs: Sequence[Path] = ()
     filter_by: Sequence[Path] = ()
@@ -44,10 +44,10 @@ class Beside:
 def path_sources(
     paths: Sequence[Path], dataset: Dataset | None, split: str | None, workplace: Workplace
 ) -> BrowseSources:
-    """The files of a finished recipe's folder, or those that are given.
+    """The files of a finished recipe's folder, or these files.
 
     Raises:
-        UsageError: a file is not there, or what is given does not go together.
+        UsageError: a file is not there, or the arguments do not go together.
     """
     folders = [path for path in paths if path.is_dir()]
     if not folders:
@@ -68,7 +68,7 @@ def path_sources(
 
 
 def mined_sources(mined: MinedNegatives) -> BrowseSources:
-    """The files of what `hardneg.mine` returned; marks go into the working folder."""
+    """The files of a result of `hardneg.mine`; marks go into the working folder."""
     dropped = {mined.name: mined.folder / DROPPED} if (mined.folder / DROPPED).is_file() else {}
     return BrowseSources(
         mined.name,

@@ -20,7 +20,7 @@ from hardneg.runtime.progress import Progress
 
 @dataclass(frozen=True)
 class Browsed:
-    """What is looked at.
+    """The opened data.
 
     lists: negatives by label, the first of them shown where none is named. runs: by label. positives: of each query, by
     the judgements of all splits. collection: None where texts are not known.
@@ -44,7 +44,7 @@ class Browsed:
 
     @cached_property
     def positions(self) -> Mapping[str, int]:
-        """The place of each query among all of them."""
+        """The position of each query."""
         return {query_id: position for position, query_id in enumerate(self.search.query_ids)}
 
     def text(self, query_id: str) -> str:

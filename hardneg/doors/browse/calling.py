@@ -20,10 +20,10 @@ Browsable = str | Path | MinedNegatives | Sequence[str | Path]
 
 
 class LookedAt(Where, total=False):
-    """What `browse` takes by name beside what every function takes.
+    """The options of `browse` beside those of every function.
 
     dataset, split: with files, for texts and judgements. runs: runs beside the negatives, for ranks and scores;
-    filter_by: those of rerankers or guides. dropped: what the miner left out. marks: where marks go. port: any that is
+    filter_by: those of rerankers or guides. dropped: the miner's drops. marks: the file of marks. port: any that is
     free.
     """
 
@@ -39,7 +39,7 @@ class LookedAt(Where, total=False):
 class BrowsePage:
     """A page that is served until `close`, or the end of a `with` block, or of the process.
 
-    address: what to open on this machine. marks: the file that marks go to.
+    address: the address on this machine. marks: the file of marks.
     """
 
     def __init__(self, server: BrowseServer, held: ExitStack) -> None:
@@ -67,7 +67,7 @@ class BrowsePage:
 
 
 def browse(what: Browsable, **options: Unpack[LookedAt]) -> BrowsePage:
-    """Serves a page on this machine to look at negatives, beside what the program does.
+    """Serve a page of negatives on this machine, in another thread.
 
     Args:
         what: a finished recipe's folder, what `hardneg.mine` returned, or files of negatives and runs.

@@ -1,4 +1,4 @@
-"""The first queries as one page that needs no server: each opens to its positives, negatives and what was left out."""
+"""The first queries as one page without a server: each with its positives, negatives and drops."""
 
 from pathlib import Path
 

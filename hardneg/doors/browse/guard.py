@@ -1,4 +1,4 @@
-"""Who may read and write: one reader on this machine, who was told the page's token."""
+"""Access to the page: one reader on this machine, who has the page's token."""
 
 import hmac
 import secrets
@@ -25,19 +25,19 @@ HEADERS = (
 
 @dataclass(frozen=True)
 class Access:
-    """The secret of one server. port: where it listens; token: what its address ends in."""
+    """The secret of one server. port: where it listens; token: the end of its address."""
 
     port: int
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
 
     @property
     def address(self) -> str:
-        """What the reader opens."""
+        """The address to open."""
         return f"http://{HOST}:{self.port}/?token={self.token}"
 
     @property
     def writing(self) -> str:
-        """What every form that writes carries; it cannot be told from the cookie."""
+        """The token of forms that write; it cannot be derived from the cookie."""
         return hmac.new(self.token.encode(), b"write", sha256).hexdigest()
 
     @property
@@ -88,10 +88,10 @@ class Access:
 
 
 class Guard:
-    """Stands before an application of ASGI: answers itself what is refused, and adds headers to every answer.
+    """An ASGI middleware: it answers refused requests itself, and adds headers to every answer.
 
-    policy: the Content-Security-Policy of the pages. refused: makes the page that tells why; entered: the one that a
-    reader sees who comes with the token, and which goes on by itself.
+    policy: the Content-Security-Policy of the pages. refused: renders the reason; entered: the page after
+    entering with the token, which redirects.
     """
 
     def __init__(self, app: Any, access: Access, policy: str, refused: Any, entered: Any) -> None:

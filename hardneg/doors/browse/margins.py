@@ -23,7 +23,7 @@ class MarginHistogram:
 
     @property
     def below_zero(self) -> int:
-        """How many negatives score higher than every positive of their query, as far as bars tell."""
+        """How many negatives score higher than every positive of their query, as far as the bars show."""
         return int(self.counts[self.edges[1:] <= 0].sum())
 
 

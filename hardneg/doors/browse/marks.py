@@ -1,4 +1,4 @@
-"""What a reader marked as relevant: judgements in TREC's form, in a file that the next mining takes as positives."""
+"""Documents that a reader marked as relevant: qrels in TREC's format, which the next mining takes as positives."""
 
 import fcntl
 import os
@@ -13,7 +13,7 @@ from hardneg.records.types import Judgement
 
 
 class Marks:
-    """The judgements in one file, which is written whole each time; other programs may add to it meanwhile.
+    """The judgements in one file, written whole each time; other programs may add to it meanwhile.
 
     Raises:
         DataError: the file holds something else. UsageError: it is a dataset's, in BEIR's form.

@@ -1,4 +1,4 @@
-"""Negatives by query: from a file that a miner wrote, or the top of a run, of which positives are left out."""
+"""Negatives by query: from a mined file, or the top of a run without the positives."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,12 +27,12 @@ class ListedNegatives(Protocol):
         """How many a query has; 0 where it is not there."""
 
     def negatives(self, query_id: str) -> Negatives | None:
-        """Those of a query, with what was dropped where that is known; None where the query is not there."""
+        """The negatives of a query, with its drops where they are known; None for an unknown query."""
 
 
 @dataclass(frozen=True)
 class MinedFile:
-    """What a miner wrote; `dropped`: what it left out, where it told."""
+    """A file of mined negatives; `dropped`: the miner's drops, if it wrote them."""
 
     file: NegativesFile
     dropped: "DropRows | None" = None
@@ -72,7 +72,7 @@ class MinedFile:
 
 @dataclass(frozen=True)
 class DropRows:
-    """What a miner left out, by query."""
+    """A miner's drops by query."""
 
     positions: Mapping[str, tuple[int, int]]
     batches: Sequence[object]
@@ -89,7 +89,7 @@ class DropRows:
         return cls(positions, batches)
 
     def of(self, query_id: str) -> Drops | None:
-        """What was dropped of a query's list."""
+        """The drops of a query."""
         position = self.positions.get(query_id)
         return None if position is None else drops_at(self.batches[position[0]], position[1])[1]
 

@@ -1,4 +1,4 @@
-"""Templates made into pages: all text escaped, one style whose digest the browser knows, no script at all."""
+"""Render templates: all text escaped, one style whose digest is in the policy, no script at all."""
 
 import re
 from base64 import b64encode
@@ -30,7 +30,7 @@ def style() -> str:
 
 
 def policy(forms: str) -> str:
-    """A Content-Security-Policy under which nothing runs or is fetched; `forms`: where they may be sent."""
+    """A Content-Security-Policy without scripts or fetches; `forms`: the targets of forms."""
     digest = b64encode(sha256(style().encode()).digest()).decode()
     return (
         f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; form-action {forms}; base-uri 'none'; "
@@ -63,7 +63,7 @@ def _environment() -> "Environment":
 
 
 def breaks(name: str) -> Any:
-    """An id, which may be broken after its signs, not inside words."""
+    """An id that may be broken after punctuation, not inside words."""
     from markupsafe import Markup
 
     return Markup("<wbr>").join(_PIECES.findall(clean(name)))
@@ -75,7 +75,7 @@ def quoted(text: str) -> str:
 
 
 def link(path: str, **query: object) -> str:
-    """An address of this server; what is None is left out."""
+    """An address of this server; None values are left out."""
     parameters = {name: str(value) for name, value in query.items() if value is not None}
     return f"{path}?{urlencode(parameters)}" if parameters else path
 

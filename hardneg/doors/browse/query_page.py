@@ -1,4 +1,4 @@
-"""One query with its positives and negatives side by side, where each stands in each run, and what was left out."""
+"""One query with its positives and negatives side by side, their ranks in each run, and the drops."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ WHY = {
 
 
 class ShownDocument(NamedTuple):
-    """A document on the page. standings: its place in each run, None where that lacks it. marked: by a reader."""
+    """A document on the page. standings: its rank in each run, None where that lacks it. marked: by a reader."""
 
     doc_id: str
     title: str
@@ -35,7 +35,7 @@ class ShownDocument(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """A candidate that the miner left out; score: what decided, None where there is none."""
+    """A candidate that the miner dropped; score: the deciding one, None where there is none."""
 
     doc_id: str
     rank: int
@@ -46,7 +46,7 @@ class LeftOut(NamedTuple):
 
 @dataclass(frozen=True)
 class QueryPage:
-    """What is shown of one query. candidates: how many of its list the miner looked at; None where it did not tell."""
+    """The page of one query. candidates: how many candidates the miner had; None where that is not known."""
 
     query_id: str
     text: str
@@ -60,7 +60,7 @@ class QueryPage:
 
 
 def query_page(browsed: Browsed, query_id: str, label: str, marks: Collection[str] = ()) -> QueryPage:
-    """The page of one query; `label`: which negatives. marks: the documents that a reader marked for it."""
+    """The page of one query; `label`: of the negatives. marks: the documents that a reader marked for it."""
     mined = browsed.negatives(label, query_id)
     positive, negative = browsed.positives_of(query_id, label), list(mined.negatives) if mined else []
     left = _left_out(mined)
@@ -89,7 +89,7 @@ def query_page(browsed: Browsed, query_id: str, label: str, marks: Collection[st
 
 @dataclass(frozen=True)
 class QueryEvidence:
-    """What is known of one query's documents, whichever list they are mined in: shingles by id, and ranked lists."""
+    """The evidence on one query's documents, for all lists: shingles by id, and ranked lists."""
 
     query_id: str
     known: Mapping[str, Shingles]
@@ -98,7 +98,7 @@ class QueryEvidence:
 
     @classmethod
     def of(cls, browsed: Browsed, query_id: str, documents: Mapping[str, Document]) -> "QueryEvidence":
-        """Of the documents that are given by id."""
+        """Gather the evidence on these documents, by id."""
         known = {doc_id: shingles(item.contents) for doc_id, item in documents.items()}
         lists = {label: run.ranked(query_id) for label, run in browsed.runs.items()}
         return cls(query_id, known, lists, browsed.sources.judges)
@@ -112,7 +112,7 @@ class QueryEvidence:
 
 
 class _Showing:
-    """What all documents of one page share."""
+    """What the documents of one page share."""
 
     def __init__(
         self,

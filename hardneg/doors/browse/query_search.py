@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 PAGE = 25
 """Queries a page."""
 _WORDS = 8
-"""Of what is searched for, the first ones."""
+"""Words of a search that count: the first ones."""
 
 
 @dataclass(frozen=True)
 class QueryMatches:
-    """One page of what was found. places: of the queries in all; total: how many were found. Pages count from 1."""
+    """One page of matches. positions: of queries among all; total: how many match. Pages count from 1."""
 
     positions: Sequence[int]
     total: int

@@ -1,4 +1,4 @@
-"""The same query in two lists: what entered, what left, and what moved."""
+"""Compare the lists of one query: documents that entered, left, and moved."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class RankMove:
 
     @property
     def change(self) -> str:
-        """What happened to it, in words."""
+        """The change in words."""
         if self.before is None:
             return "entered"
         if self.after is None:
@@ -24,7 +24,7 @@ class RankMove:
 
 
 def moves(before: Sequence[str], after: Sequence[str]) -> list[RankMove]:
-    """What became of each document, in the order of the second list; then those that left, in the first one's order."""
+    """The moves of all documents, in the order of the second list; then those that left, in the first one's order."""
     old = {doc_id: rank for rank, doc_id in enumerate(before, 1)}
     new = {doc_id: rank for rank, doc_id in enumerate(after, 1)}
     there = [RankMove(doc_id, old.get(doc_id), rank) for doc_id, rank in new.items()]

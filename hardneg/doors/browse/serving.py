@@ -31,7 +31,7 @@ def check_installed() -> None:
 
 @dataclass(frozen=True)
 class BrowseServer:
-    """A server that listens already. address: what a reader opens, with its token; marks: the file that marks go to."""
+    """A listening server. address: with its token; marks: the file of marks."""
 
     access: Access
     marks: Marks
@@ -41,16 +41,16 @@ class BrowseServer:
 
     @property
     def address(self) -> str:
-        """What a reader opens."""
+        """The address to open."""
         return self.access.address
 
     def serve(self) -> None:
-        """Answers until the process is told to stop."""
+        """Answer until the process stops."""
         self._server.run(sockets=[self._socket])
 
     @contextmanager
     def beside(self) -> Iterator["BrowseServer"]:
-        """Answers in another thread as long as the block goes on."""
+        """Answer in another thread during the block."""
         thread = threading.Thread(target=self.serve, name="browse", daemon=True)
         thread.start()
         try:
@@ -62,7 +62,7 @@ class BrowseServer:
 
 @contextmanager
 def listening(browsed: Browsed, marks: Marks, port: int = 0) -> Iterator[BrowseServer]:
-    """A server for what is opened; port 0 is any that is free. Who comes before `serve` waits.
+    """A server of the opened data; port 0 is any that is free. Requests before `serve` wait.
 
     Raises:
         MissingDependency: the server's packages are not installed.

@@ -1,4 +1,4 @@
-"""What a page is made of, as files by label: those of a finished recipe, or those that are given."""
+"""The files behind a page by label: those of a finished recipe, or given ones."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -21,8 +21,8 @@ MARKS = ".marks.qrels"
 class BrowseSources:
     """Files by label.
 
-    title: what the page is called. marks: where marks go. negatives: mined ones; dropped: what their miners left out.
-    runs: ranked lists of the same queries; judges: the labels of those that miners filter by, or that rerankers made.
+    title: of the page. marks: the file of marks. negatives: mined ones; dropped: the drops of their miners.
+    runs: ranked lists of the same queries; judges: the labels of runs of rerankers, or that miners filter by.
     dataset: the folder of the stored collection, for texts and judgements; split: that of the queries. histories: of
     trainings.
     """
@@ -49,7 +49,7 @@ def is_run_folder(path: Path) -> bool:
 
 
 def of_run_folder(folder: Path, store: Store, split: str | None = None) -> BrowseSources:
-    """What the steps of a finished recipe have left in the store; `split`: by default that of its first negatives.
+    """The artifacts of a finished recipe in the store; `split`: by default that of its first negatives.
 
     Raises:
         DataError: it is no run folder, or the store has none of its steps.
@@ -77,7 +77,7 @@ def of_run_folder(folder: Path, store: Store, split: str | None = None) -> Brows
 
 
 def of_files(paths: list[Path], split: str) -> BrowseSources:
-    """Negatives and runs that are given as files, each under its name; a file of Arrow holds negatives.
+    """Files of negatives (`.arrow`) and runs, each under its name.
 
     Raises:
         UsageError: two of them have the same name.
@@ -94,7 +94,7 @@ def of_files(paths: list[Path], split: str) -> BrowseSources:
 
 
 def _split(item: Artifact) -> str | None:
-    """The split that a step was asked for; None where its verb has none."""
+    """The split of a step; None where its verb has none."""
     split = item.origin["options"].get("split")
     return split if isinstance(split, str) else None
 
@@ -114,7 +114,7 @@ def _of_split(runs: Mapping[str, Path], dataset: Path, split: str) -> Iterator[t
 
 
 def _judges(artifacts: Mapping[str, Artifact]) -> Iterator[str]:
-    """The names of runs that rerankers made, or that a miner filters by."""
+    """The names of runs of rerankers, or that a miner filters by."""
     names = {item.key: name for name, item in artifacts.items()}
     for name, item in artifacts.items():
         if item.origin["stage"] == "rerank":

@@ -1,4 +1,4 @@
-"""One pass over all queries beside the pages: the most suspicious negatives, margins, and what lists have in common."""
+"""One pass over all queries in the background: the most suspicious negatives, margins, and overlaps of lists."""
 
 import heapq
 import threading
@@ -24,7 +24,7 @@ _PAUSE = 0.25
 
 @dataclass
 class ListSurvey:
-    """What was found of one list.
+    """The results for one list.
 
     margins: by run, of each query float32 [n], the best positive's score less that of each negative there.
     unmargined: by run, how many negatives have no margin, since it or every positive is not in the list.
@@ -37,7 +37,7 @@ class ListSurvey:
     unmargined: dict[str, int] = field(default_factory=dict)
 
     def add(self, position: int, suspects: Sequence[SuspectedNegative]) -> None:
-        """The negatives of the query at a place; of equal scores the earlier comes first."""
+        """Add the negatives of the query at a position; of equal scores the earlier comes first."""
         self.negatives += len(suspects)
         for number, item in enumerate(suspects):
             if item.score > 0:
@@ -66,7 +66,7 @@ def margins(negatives: Sequence[str], positives: Sequence[str], ranked: RankedLi
 
 
 class Survey:
-    """The pass, in a thread of its own; what it has found so far can be read at any time."""
+    """The pass, in a thread of its own; its results so far can be read at any time."""
 
     def __init__(self, browsed: Browsed) -> None:
         self._browsed = browsed

@@ -1,4 +1,4 @@
-"""How likely a negative is to be relevant after all, from what stands around it; each reason is said in words."""
+"""How likely a negative is to be relevant after all, with the reasons in words."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ SHINGLE = 3
 """Words in a row that make one shingle."""
 _CHARACTERS = 20_000
 _COPY = 0.3
-"""The part of shingles in common from which on two texts are near copies."""
+"""The resemblance above which two texts are near copies."""
 
 Shingles = frozenset[tuple[str, ...]]
 
@@ -30,14 +30,14 @@ class SuspectedNegative:
 
 
 class Standing(NamedTuple):
-    """A place in a ranked list, counted from 1, and the score there."""
+    """A rank in a list, counted from 1, and the score there."""
 
     rank: int
     score: float
 
 
 def standings(ranked: RankedList, doc_ids: Collection[str]) -> dict[str, Standing]:
-    """Where some documents stand in a list; those that it lacks are left out."""
+    """The rank and score of some documents in a list; those that it lacks are left out."""
     wanted = set(doc_ids)
     listed = zip(ranked.doc_ids, ranked.scores.tolist(), strict=True)
     return {doc_id: Standing(rank, score) for rank, (doc_id, score) in enumerate(listed, 1) if doc_id in wanted}
@@ -72,7 +72,7 @@ def above(negative: Standing | None, positive: Standing | None, listed: int) -> 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of a query's documents. lists: ranked ones by system; judges: those among them that filter.
+    """The evidence on a query's documents. lists: ranked ones by system; judges: those among them that filter.
 
     positives, negatives: the shingles of their texts by id.
     """

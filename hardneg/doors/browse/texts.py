@@ -9,11 +9,11 @@ from markupsafe import Markup, escape
 SHOWN = 700
 """Characters of a text that are shown at once."""
 OPENED = 20_000
-"""Characters of a text that can be read at all; a page says how long it is."""
+"""Characters of a text on a page; the page shows the full length."""
 
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 _DIRECTIONS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Orders to turn the direction of writing; a text's own letters say which it has."""
+"""Unicode controls of writing direction; a text's own letters give its direction."""
 _WORD = re.compile(r"\w+")
 _COMMON_WORDS = """
 a about after all also an and any are as at be because been but by can could did do does for from had has have he her
@@ -24,7 +24,7 @@ _COMMON = frozenset(_COMMON_WORDS.split())
 
 
 class CutText(NamedTuple):
-    """A text as it is shown: its beginning, what can be opened below it, and how long the whole is (characters)."""
+    """A text on a page: its beginning, the rest below it, and the length of the whole (characters)."""
 
     start: Markup
     rest: Markup

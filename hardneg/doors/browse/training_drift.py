@@ -1,4 +1,4 @@
-"""How negatives changed while a model learned: what each refresh kept, and how old fixed ones became."""
+"""How negatives changed during training: the share each refresh kept, and the staleness of fixed ones."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class TrainingDrift:
-    """Of one training, what was measured by what it is called, as (step, value), and how often it was refreshed."""
+    """The measures of one training by name, as (step, value), and its number of refreshes."""
 
     label: str
     refreshes: int
@@ -27,7 +27,7 @@ class TrainingDrift:
 
 
 def drifts(histories: Mapping[str, Path]) -> list[TrainingDrift]:
-    """Of the trainings that tell something."""
+    """The drift of the trainings that measured any."""
     trainings = [_drift(label, path) for label, path in histories.items()]
     return [item for item in trainings if item.curves]
 

@@ -1,1 +1,1 @@
-"""Models, indexes, negatives and runs on the Hugging Face hub: what may go there, its card, and the upload."""
+"""Models, indexes, negatives and runs on the Hugging Face hub: which files may go, the card, and the upload."""

@@ -1,4 +1,4 @@
-"""Cards of repositories, by huggingface_hub's own classes: metadata, what it was made of, scores, how to open it."""
+"""Cards of repositories, by huggingface_hub's own classes: metadata, origin, scores, how to open it."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from huggingface_hub import CardData, EvalResult, ModelCard
 
 MODEL_PATH = "path/to/this/folder"
-"""What stands in a card in place of the model, as long as that is in no repository."""
+"""The model's path in a card, as long as it is in no repository."""
 _USE = "## Use"
 _LIBRARY = "library_name: sentence-transformers"
 _METRICS = {"mrr": "MRR", "ndcg": "nDCG", "recall": "Recall", "map": "MAP", "precision": "Precision"}
@@ -26,7 +26,7 @@ _METRICS = {"mrr": "MRR", "ndcg": "nDCG", "recall": "Recall", "map": "MAP", "pre
 def pushed_model_card(text: str, repo: str, run: RecordedRun | None, model: str, paragraphs: Sequence[str] = ()) -> str:
     """The card of a model as it goes to the hub, from the one in its folder.
 
-    repo: the repository. model: the stage of `run` that made it. told: paragraphs where no run is known. What a user
+    repo: the repository. model: the stage of `run` that trained it. paragraphs: where no run is known. What a user
     wrote into the card stays.
     """
     card = _parsed(text)
@@ -78,7 +78,7 @@ def eval_results(run: RecordedRun, row: MeasuredModel) -> "list[EvalResult]":
 
 
 def metric_name(metric: str) -> str:
-    """A metric as papers write it, such as nDCG@10."""
+    """A metric in the spelling of papers, such as nDCG@10."""
     name, at, cut = metric.partition("@")
     return f"{_METRICS.get(name, name)}{at}{cut}"
 
@@ -107,7 +107,7 @@ def _with_ends(row: MeasuredModel, metric: str) -> str:
 
 
 def origin_section(run: RecordedRun, stage: str) -> list[str]:
-    """Paragraphs with what a stage made its result of: the recipe, the dataset, negatives, keys."""
+    """Paragraphs on the origin of a stage's result: the recipe, the dataset, negatives, keys."""
     preset = f", preset `{run.lock['preset']}`" if run.lock.get("preset") else ""
     facts = {
         "Recipe": f"`{run.lock.get('recipe', '')}`{preset}, stage `{stage}`",

@@ -1,4 +1,4 @@
-"""What the hub answers where it does not do what it was asked, in one line that holds no token."""
+"""Errors of the hub in one line that holds no token."""
 
 import re
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _ADVICE = {
 
 @contextmanager
 def explained(name: str) -> Iterator[None]:
-    """Turns what the hub's client raises into one clear line.
+    """Turn errors of the hub's client into one clear line.
 
     Raises:
         HubError: the hub refused, is not reached, or did not answer as a hub does.

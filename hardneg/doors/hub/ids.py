@@ -1,4 +1,4 @@
-"""Ids that go: those of an index, of runs and of negatives, of which none may be a place of this machine."""
+"""The ids in pushed files: of an index, runs and negatives; none may be a path of this machine."""
 
 import gzip
 import os
@@ -21,7 +21,7 @@ _CHUNK = 1 << 22
 
 
 def id_texts(file: HubFile) -> Iterator[str]:
-    """Parts of a text with all ids of a file, and the tags of a run; nothing of a file without ids, or of no such file.
+    """Parts of a text with all ids of a file, and the tags of a run; nothing for a file without ids.
 
     Ids within a Lucene index are not among them.
 

@@ -22,13 +22,13 @@ from huggingface_hub import snapshot_download
 {placed}
 searcher = open_store(Path(folder))"""
 MODEL = "the-model"
-"""What stands in the lines for a model whose repository is not told."""
+"""The model in the lines where its repository is not known."""
 
 
 def lines_of(folder: Path, repo: str, encoder: str, run: RecordedRun | None, store: Store | None) -> str:
     """How a user of a repository opens its index: by Pyserini where that can, else by hardneg.
 
-    folder: of the index, here. encoder: the repository of its model, empty where that is not told. run, store: of a
+    folder: of the index, here. encoder: the repository of its model, empty where unknown. run, store: of a
     finished recipe's index.
     """
     placed = f"folder = snapshot_download({quoted(repo)}, repo_type={quoted('dataset')})"
@@ -42,7 +42,7 @@ def lines_of(folder: Path, repo: str, encoder: str, run: RecordedRun | None, sto
 
 
 def _by_pyserini(folder: Path, encoder: str, run: RecordedRun | None, store: Store | None) -> str | None:
-    """The lines with places of this machine; None where Pyserini has none for this form."""
+    """The lines with paths of this machine; None where Pyserini has none for this form."""
     card = f"the card of {encoder}" if encoder else "its model's card"
     text = opening(folder, {}, QuerySide(reason=f"{card} tells how its queries are encoded"))
     if run is not None and store is not None:

@@ -1,4 +1,4 @@
-"""An index for the hub: its files, and a card with what encoded it and how to open it."""
+"""An index for the hub: its files, and a card with its encoder and how to open it."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ _ARRAYS = ("offsets", "terms", "weights", "nearest", "codes", "lists", "lists_of
 _LUCENE = ("segments_*", "_*.*")
 _FILES = (*_OWN, *(f"{name}.npy" for name in _ARRAYS), *_LUCENE)
 FILES = (*_FILES, *(f"shard-*/{name}" for name in (*_FILES, "shard.json")), *(f"pooled/{name}" for name in _FILES))
-"""What an index folder may hold of an index, by patterns."""
+"""The files of an index, by patterns."""
 _CHUNK = 1 << 22
 _FORMS = {
     "vectors": "dense vectors, a faiss index",
@@ -42,7 +42,7 @@ def index_upload(pushed: PushedFolder, repo: str, encoder: str) -> Upload:
 
     Raises:
         UsageError: it lies in shards at URLs.
-        ArtifactError: a file is not as it was made.
+        ArtifactError: a file has changed since it was written.
     """
     notes: list[str] = []
     folder = _whole(pushed.folder)
@@ -60,11 +60,11 @@ def run_index_upload(run: RecordedRun, repo: str, store: Store, encoder: str) ->
 
     Raises:
         UsageError: the recipe makes no index.
-        ArtifactError: a file is not as it was made.
+        ArtifactError: a file has changed since it was written.
     """
     folder, stage = run.folder / INDEX_FOLDER, run.output("index")
     if not folder.is_dir():
-        raise UsageError(f"{run.folder}: no {INDEX_FOLDER}/ there: say --what model, negatives or runs")
+        raise UsageError(f"{run.folder}: no {INDEX_FOLDER}/ there: give --what model, negatives or runs")
     notes: list[str] = []
     files = run.compared_files("index", _whole(folder), store, notes)
     files = some_files(folder, FILES, notes) if files is None else files
@@ -102,7 +102,7 @@ def _card(folder: Path, repo: str, corpus: str, paragraphs: list[str], lines: st
 
 
 def _entries(folder: Path) -> dict[str, str]:
-    """How many documents or segments it has rows for, where a file says that."""
+    """The number of documents or segments, where a file has it."""
     path = folder / DOC_IDS
     if not path.is_file():
         return {}

@@ -1,4 +1,4 @@
-"""A model for the hub: its files, its card, and the recipe it came from."""
+"""A model for the hub: its files, its card, and its recipe."""
 
 import json
 from pathlib import Path
@@ -34,11 +34,11 @@ scores = model.predict([("a question", "a passage")])
 
 
 def model_upload(pushed: PushedFolder, repo: str) -> Upload:
-    """A model that no recipe is known of; of the store's, each file as it was made.
+    """The upload of a model without a recipe; the files of an artifact are compared with its manifest.
 
     Raises:
         ModelError: it is none that can go.
-        ArtifactError: a file is not as it was made.
+        ArtifactError: a file has changed since it was written.
     """
     notes: list[str] = []
     folder, upload_type = pushed.folder, "reranker" if _scores_pairs(pushed.folder) else "model"
@@ -55,11 +55,11 @@ def run_model_upload(run: RecordedRun, repo: str, store: Store) -> Upload:
 
     Raises:
         UsageError: the recipe makes no model.
-        ArtifactError: a file is not as it was made.
+        ArtifactError: a file has changed since it was written.
     """
     folder, stage = run.folder / MODEL_FOLDER, run.output("model")
     if not folder.is_dir():
-        raise UsageError(f"{run.folder}: no {MODEL_FOLDER}/ there: say --what index, negatives or runs")
+        raise UsageError(f"{run.folder}: no {MODEL_FOLDER}/ there: give --what index, negatives or runs")
     notes: list[str] = []
     files = run.compared_files("model", folder, store, notes, {CARD})
     files = model_files(folder, notes) if files is None else files
@@ -69,7 +69,7 @@ def run_model_upload(run: RecordedRun, repo: str, store: Store) -> Upload:
 
 
 def _card(folder: Path, upload_type: str) -> str:
-    """The card in the folder, or one of what can be told of the model."""
+    """The card in the folder, or one generated from the model."""
     path = folder / CARD
     if path.is_file():
         return path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Negatives for the hub: one Parquet file a split, with the metadata by which `datasets.load_dataset` opens them."""
+"""Negatives for the hub: one Parquet file a split, with the metadata that `datasets.load_dataset` reads."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -29,12 +29,12 @@ _SPLIT = re.compile(r"\w+(\.\w+)*")  # as `datasets` has it
 _COLUMNS = ["query_id", "positives", "negatives", "scores"]
 _MOST = "10M<n<100M"
 FORMS = (OWN, "triplet", "n-tuple", "labeled-list")
-"""What rows may be: ids (`hardneg`), or texts as sentence-transformers trains with them."""
+"""The forms of rows: ids (`hardneg`), or texts for sentence-transformers."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """What is written of negatives. form: one of `FORMS`. count: how many a query, None for all."""
+    """The form of pushed negatives. form: one of `FORMS`. count: how many a query, None for all."""
 
     form: str = OWN
     count: int | None = None
@@ -45,12 +45,12 @@ class Rows:
 
 
 def negatives_upload(pushed: PushedFolder, repo: str, rows: Rows, scratch: Path) -> Upload:
-    """A file of negatives, or a folder of Parquet files whose names are splits; `scratch` takes what is written.
+    """The upload of a file of negatives, or of a folder of Parquet files by split; `scratch` takes the tables.
 
     Raises:
-        UsageError: texts are asked for, which only a run folder tells.
+        UsageError: texts need a run folder.
         DataError: it cannot be read.
-        ArtifactError: a file is not as it was made.
+        ArtifactError: a file has changed since it was written.
     """
     if rows != Rows():
         raise UsageError(
@@ -87,7 +87,7 @@ def run_negatives_upload(run: RecordedRun, repo: str, store: Store, rows: Rows, 
     named = run.references(model, "negatives") if model else []
     stages = named or run.stages("negatives")[-1:]
     if not stages:
-        raise UsageError(f"{run.folder}: its recipe mines no negatives: say --what model, index or runs")
+        raise UsageError(f"{run.folder}: its recipe mines no negatives: give --what model, index or runs")
     stage, table = stages[0], {}
     split = run.split(stage)
     table[split] = _table(scratch, split)
@@ -124,7 +124,7 @@ def _batches(path: Path) -> Iterator[pa.RecordBatch]:
 
 
 def _copy(batches: Iterable[pa.RecordBatch], path: Path) -> None:
-    """Writes rows, and nothing of what a file may tell besides, such as who wrote it."""
+    """Write the rows, without metadata of the source files, such as who wrote them."""
     rows = iter(batches)
     first = next(rows, None)
     if first is None:
@@ -163,7 +163,7 @@ def _card(repo: str, tables: dict[str, Path], paragraphs: list[str]) -> str:
 
 
 def _describe(data: Any, tables: dict[str, Path]) -> None:
-    """Adds what `datasets` writes itself: where the files of each split are, the types of columns, how many rows."""
+    """Add the metadata that `datasets` itself writes: the files of each split, column types, row counts."""
     try:
         from datasets import DatasetInfo, Features, SplitDict, SplitInfo
         from datasets.info import DatasetInfosDict

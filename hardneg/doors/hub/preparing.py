@@ -1,4 +1,4 @@
-"""What of a folder goes to the hub: a finished recipe's, an artifact of the store's, or one of no recipe."""
+"""Prepare the upload of a folder: of a finished recipe, of an artifact of the store, or of neither."""
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,7 +23,7 @@ _TABLES = (".arrow", ".parquet")
 
 @dataclass(frozen=True)
 class Wanted:
-    """What of a folder goes. what: one of `KINDS`, None for the usual; encoder: of an index, its model's repository.
+    """The requested upload. what: one of `UPLOADS`, None for the usual; encoder: of an index, its model's repository.
 
     rows: of negatives, how they are written.
     """
@@ -40,12 +40,12 @@ class Wanted:
 
 
 def prepare(folder: Path, repo: str, wanted: Wanted, store: Store, scratch: Path) -> Upload:
-    """What would be sent; asks nothing of the hub. Tables are written into the folder `scratch`.
+    """Prepare an upload without asking the hub. Tables are written into the folder `scratch`.
 
     Raises:
         UsageError: there is nothing of the kind there.
         DataError: a file holds something private, or a link leads out of the folder.
-        ArtifactError: a file is not as it was made.
+        ArtifactError: a file has changed since it was written.
         ModelError: a model is none that can go.
     """
     check_name(repo)
@@ -100,7 +100,7 @@ def _alone(path: Path, repo: str, wanted: Wanted, scratch: Path) -> Upload:
 
 
 def _upload_type(path: Path) -> str | None:
-    """What a file or a folder is, by its names."""
+    """The type of upload of a file or a folder, by its names."""
     if path.is_file():
         return "negatives" if path.suffix in _TABLES else None
     if any((path / name).is_file() for name in ("modules.json", "config.json")):

@@ -1,4 +1,4 @@
-"""Nothing private leaves: places and addresses are cut to their last part, and what is left of them stops the push."""
+"""Nothing private is pushed: paths and addresses are cut to their last part, and remaining ones stop the push."""
 
 import getpass
 import json
@@ -21,20 +21,20 @@ _PATH = re.compile(r"(?<![\w.:/~-])(?:~\w*|[A-Za-z]:)?(?:[/\\][^\s/\\:;,\"'`)\]]
 """An absolute path of two parts or more."""
 _RELATIVE = re.compile(r"(?<![\w./\\~-])(?:\.{1,2}/)+[^\s:;,\"'`)\]]+")
 _REMOTE = re.compile(r"(?<![\w./-])[\w.-]+@(?:[a-z][\w.-]*|\d+(?:\.\d+){3}):((?:[\w.-]*/|~)[\w./-]*)", re.IGNORECASE)
-"""A place on another machine, as scp and rsync have it: `user@host:path`."""
+"""A path on another machine, as scp and rsync write it: `user@host:path`."""
 _ADDRESS = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s\"'`)\]]+")
 _CREDENTIALS = re.compile(r"://[^\s/@:]*:[^\s/@]+@")
 _KEY = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b")
 _ON_HUB = ("hf", "ir-datasets", "pyserini")
-"""Loaders whose sources are names, not places, unless something of that name is here."""
+"""Loaders whose sources are names, not paths, unless a file of that name is here."""
 _CHECKED = (".json", ".jsonl", ".yaml", ".md", ".jinja")
 _WORDS = ("tokenizer.json", "vocab.json", "terms.txt")
-"""Files of words, in which a path says nothing of this machine."""
+"""Files of vocabulary, in which a path reveals nothing of this machine."""
 _MOST = 1 << 26
 
 
 def without_paths(value: Any) -> Any:
-    """The same tree of mappings, lists and values; each place in its texts is cut to its last part."""
+    """The same tree of mappings, lists and values; each path in its texts is cut to its last part."""
     if isinstance(value, str):
         return _cut(value)
     if isinstance(value, Mapping):
@@ -45,7 +45,7 @@ def without_paths(value: Any) -> Any:
 
 
 def dataset_name(setting: Any) -> Any:
-    """What a recipe says its dataset is, `LOADER:SOURCE` or a mapping; a folder is cut to its name."""
+    """The dataset of a recipe, `LOADER:SOURCE` or a mapping; a folder is cut to its name."""
     if isinstance(setting, Mapping):
         loader, named = str(setting.get("name", "")), dict(setting)
         if isinstance(source := named.get("source"), str):
@@ -56,9 +56,9 @@ def dataset_name(setting: Any) -> Any:
 
 
 def private_texts(folders: Sequence[Path]) -> tuple[str, ...]:
-    """What names this machine, its user's folders and secrets: texts that nothing that is pushed may hold.
+    """The names of this machine and of its user's folders, and secrets: texts that no pushed file may hold.
 
-    places: folders that are pushed from, or that hold the store.
+    folders: those that are pushed from, or that hold the store.
     """
     from huggingface_hub import get_token
 
@@ -72,10 +72,10 @@ def private_texts(folders: Sequence[Path]) -> tuple[str, ...]:
 
 
 def check(files: Sequence[HubFile], private: Sequence[str]) -> None:
-    """Reads what was written of the files, their words apart, and refuses what is private in it.
+    """Read the files, vocabularies apart, and refuse private texts.
 
     Raises:
-        DataError: a file holds a token, credentials, or a place of this machine.
+        DataError: a file holds a token, credentials, or a path of this machine.
     """
     problems = [f"{file.path}: {problem}" for file in files for problem in _leaks(file, private)]
     if problems:
@@ -96,14 +96,14 @@ def _leaks(file: HubFile, private: Sequence[str]) -> Iterator[str]:
         yield from (f"holds {_hidden(secret)}" for secret in private if _holds(text, secret))
         if name.endswith(".json"):
             named = dict.fromkeys(path for path in _path_values(text) if not any(_holds(path, own) for own in private))
-            yield from (f"names {path}, a place that only this machine has" for path in named)
+            yield from (f"names {path}, a path of this machine alone" for path in named)
 
 
 def _in_ids(file: HubFile, private: Sequence[str]) -> Iterator[str]:
     """The first mistake in the ids of a file."""
     for text in id_texts(file):
         if path := local_path_in(text):
-            yield f"has the id {path}, a place of this machine"
+            yield f"has the id {path}, a path of this machine"
             return
         if TOKEN.search(text):
             yield "holds what looks like a token"
@@ -114,7 +114,7 @@ def _in_ids(file: HubFile, private: Sequence[str]) -> Iterator[str]:
 
 
 def _path_values(text: str) -> Iterator[str]:
-    """The values of a JSON file that are absolute paths, such as where a base model was."""
+    """The values of a JSON file that are absolute paths, such as that of a base model."""
     left: list[Any] = []
     with suppress(ValueError):
         left.append(json.loads(text))
@@ -132,9 +132,9 @@ def _holds(text: str, part: str) -> bool:
 
 
 def _hidden(secret: str) -> str:
-    """How something private is called: a place as it is, for the user to look for; a secret not at all."""
+    """The description of a private text: a path as it is, so that the user can search for it; a secret hidden."""
     if os.path.isabs(secret):
-        return f"the place {secret} of this machine"
+        return f"the path {secret} of this machine"
     return "the name of this machine" if secret == socket.gethostname() else "the token of the hub"
 
 

@@ -26,7 +26,7 @@ def push(
     Nothing private goes along: what would be is refused. The token is that of `hf auth login`, or `HF_TOKEN`.
 
     Args:
-        what: a run folder, that of a model, an index or negatives, or what a function has made of these.
+        what: a run folder, that of a model, an index or negatives, or a function's result.
         repo: the repository, such as org/name.
         wanted: of a run folder `"model"`, `"index"`, `"negatives"` or `"runs"`; by default its model.
         public: everybody may read it. A repository that is public already needs it too.
@@ -34,8 +34,8 @@ def push(
         store: the artifact store; default $HARDNEG_STORE, else ~/.cache/hardneg/store.
 
     Raises:
-        UsageError: there is nothing of the kind there, or the repository is public and `public` was not said.
-        DataError, ArtifactError, ModelError: a file is private, not as it was made, or cannot go.
+        UsageError: there is nothing of that type, or the repository is public and `public` is not set.
+        DataError, ArtifactError, ModelError: a file is private, has changed, or cannot go.
         HubError: nobody is logged in, or the hub refuses.
     """
     chosen = wanted if isinstance(wanted, Wanted) else Wanted(wanted)
@@ -44,14 +44,14 @@ def push(
         planned_push = planned(upload, repo, public, None, message)
         if planned_push.opens and not public and not planned_push.idle:
             raise UsageError(
-                f"{planned_push.repository.name} is public: everybody reads what is pushed; say public=True"
+                f"{planned_push.repository.name} is public: everybody reads what is pushed; set public=True"
             )
         return planned_push.send()
 
 
 @dataclass(frozen=True)
 class Pushed:
-    """What a push came to.
+    """The result of a push.
 
     address: the repository's page. commit: the last one. files: how many were sent, maybe 0. opened: whether the
     repository was made public.
@@ -67,7 +67,7 @@ class Pushed:
 class Push:
     """One push, ready to be shown and sent.
 
-    public: everybody is to read the repository, now or already. message: of the commit; by default it tells the kind.
+    public: everybody is to read the repository, now or already. message: of the commit; by default by upload type.
     """
 
     upload: Upload
@@ -78,7 +78,7 @@ class Push:
 
     @property
     def opens(self) -> bool:
-        """Whether everybody reads what is pushed."""
+        """Whether everybody can read the pushed files."""
         return self.public or self.repository.public
 
     @property
@@ -101,7 +101,7 @@ class Push:
 
 
 def planned(upload: Upload, repo: str, public: bool, revision: str | None, message: str = "") -> Push:
-    """The push of what was prepared, beside what the hub has.
+    """Plan the push of a prepared upload against the repository.
 
     Raises:
         HubError: nobody is logged in, or the hub gives no answer.

@@ -1,4 +1,4 @@
-"""Which files of a folder may go: what a manifest names, else what belongs to a model or an index; none that runs code.
+"""The files of a folder that may be pushed: those of a manifest, of a model or of an index; none that runs code.
 
 A model's files are safetensors, JSON and words. Pickles may hold code, so they stay here.
 """
@@ -20,7 +20,7 @@ _SAFE = ".safetensors"
 
 
 def model_files(folder: Path, notes: list[str]) -> list[HubFile]:
-    """The files of a model's own folders, its card aside; `notes` gets what stays here.
+    """The files of a model's own folders, its card aside; `notes` gets those that stay here.
 
     Raises:
         ModelError: there are no weights but in a pickle.
@@ -41,12 +41,12 @@ def model_files(folder: Path, notes: list[str]) -> list[HubFile]:
 def listed_files(
     folder: Path, artifact: Artifact, part: str, notes: list[str], changed: Iterable[str]
 ) -> list[HubFile]:
-    """The files of a folder that an artifact's manifest names, each as it was written; `notes` gets what stays here.
+    """The files of a folder in an artifact's manifest, each unchanged; `notes` gets those that stay here.
 
     part: the folder of the artifact that this one is. changed: names that may differ from it.
 
     Raises:
-        ArtifactError: one is missing, or not as it was written.
+        ArtifactError: one is missing, or has changed.
         DataError: a link leads out of the folder.
     """
     prefix = "" if part == "." else f"{part}/"
@@ -64,7 +64,7 @@ def check_listed(artifact: Artifact) -> None:
 
 
 def some_files(folder: Path, patterns: Iterable[str], notes: list[str]) -> list[HubFile]:
-    """The files of a folder whose places fit the patterns; `notes` gets what stays here.
+    """The files of a folder whose paths match the patterns; `notes` gets those that stay here.
 
     Raises:
         DataError: a link leads out of the folder.
@@ -79,7 +79,7 @@ def _compare(folder: Path, own: Mapping[str, str], changed: Iterable[str]) -> No
         if not (folder / name).is_file():
             raise ArtifactError(f"{folder / name}: damaged: is missing: run the recipe again")
         if noted and name not in changed and file_digest(folder / name) != noted:
-            raise ArtifactError(f"{folder / name}: is not as it was made: run the recipe again")
+            raise ArtifactError(f"{folder / name}: has changed since it was written: run the recipe again")
 
 
 def _taken(folder: Path, taken: list[Path], notes: list[str]) -> list[HubFile]:

@@ -1,4 +1,4 @@
-"""An artifact of the store as what is pushed: the folder that was given, and what its manifest tells."""
+"""The folder that is pushed, with its artifact and manifest."""
 
 import json
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from hardneg.store.artifacts import MANIFEST, Artifact, Store
 
 @dataclass(frozen=True)
 class PushedFolder:
-    """folder: of the model, the index or the negatives. part: its place in the artifact, which is None if unknown."""
+    """folder: of the model, the index or the negatives. part: its path in the artifact, which is None if unknown."""
 
     folder: Path
     artifact: Artifact | None = None
@@ -21,7 +21,7 @@ class PushedFolder:
 
     @classmethod
     def at(cls, path: Path) -> "PushedFolder":
-        """What lies at a place: an artifact of a store, its model or index, its file; or a folder of no store.
+        """Open a path: an artifact of a store, its model or index, its file; or a folder of no store.
 
         Raises:
             ArtifactError: the artifact is damaged.
@@ -35,7 +35,7 @@ class PushedFolder:
 
     @property
     def origin_paragraphs(self) -> list[str]:
-        """Paragraphs of a card with what its manifest tells; none without one."""
+        """Paragraphs of a card from the manifest; none without one."""
         if self.artifact is None:
             return []
         origin: dict[str, Any] = without_paths(self.artifact.origin)

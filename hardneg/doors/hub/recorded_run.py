@@ -1,4 +1,4 @@
-"""What a run folder tells of what lies in it: which stage made it, of what, by which options, and how good it is."""
+"""The record of a run folder: the stages of its results, their inputs and options, and their scores."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MeasuredModel:
-    """What was measured of one model, on one split.
+    """The measures of one model on one split.
 
     system: its row. scores: means by metric; intervals: their ends, where they are known. queries: how many.
     """
@@ -84,16 +84,16 @@ class RecordedRun:
         return self.dataset.rpartition(":")[2].rpartition("/")[2]
 
     def shown_lock(self) -> str:
-        """The lock file as it may be shown: places of this machine are cut to names."""
+        """The lock file for publication: paths of this machine are cut to names."""
         tree = {**without_paths(self.lock["tree"]), DATASET: dataset_name(self.lock["tree"].get(DATASET, ""))}
         return yaml.safe_dump({**self.lock, "tree": tree}, sort_keys=False, allow_unicode=True)
 
     def key(self, stage: str) -> str:
-        """The key of what a stage made."""
+        """The key of a stage's result."""
         return str(self.lock["start_model"] if stage == START else self.lock["keys"].get(stage, ""))
 
     def artifact(self, stage: str, store: Store) -> Artifact | None:
-        """What a stage made, where the store still has it."""
+        """The result of a stage, where the store still has it."""
         key = self.key(stage)
         return store.find(key) if key.isalnum() else None
 
@@ -108,12 +108,12 @@ class RecordedRun:
     def compared_files(
         self, output_type: str, folder: Path, store: Store, notes: list[str], changed: Iterable[str] = ()
     ) -> list[HubFile] | None:
-        """The files of its model or index, each as it was made; None, and a note, where the store has none of it.
+        """The files of its model or index, each unchanged; None, and a note, where the store has none of it.
 
         folder: where they lie. changed: names that may differ from what was made.
 
         Raises:
-            ArtifactError: one is missing, or not as it was made.
+            ArtifactError: one is missing, or has changed.
             DataError: one is a pickle, or a link that leads out of the folder.
         """
         stage = self.output(output_type)

@@ -1,4 +1,4 @@
-"""A repository on the hub: what is there, what a push would change, and the one commit that changes it."""
+"""A repository on the hub: its files, the changes of a push, and the one commit."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ class Repository:
 
     name: `owner/name`. type: `model` or `dataset`. revision: the branch that is pushed to. commit: the one that the
     branch ends in; empty where there is no such repository. public: whether everybody reads it. missing_branch: the
-    repository is there, the branch is not. files: by place, the git name of its bytes, or their SHA-256 if it is large.
+    repository is there, the branch is not. files: by path, the git name of its bytes, or their SHA-256 if it is large.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Repository:
 
 @dataclass(frozen=True)
 class Changes:
-    """What a push does to a repository: places of files that are new, other than there, and as they are there.
+    """The changes of a push: files that are new, changed, and the same.
 
     others: files there that this push has no part in; they stay.
     """
@@ -63,12 +63,12 @@ class Changes:
 
     @cached_property
     def sent(self) -> tuple[HubFile, ...]:
-        """What is committed."""
+        """The files that are committed."""
         return (*self.new, *self.changed)
 
 
 def look(name: str, repo_type: str, revision: str | None) -> Repository:
-    """Finds a repository, under the user's own name where none is given.
+    """Look up a repository, under the user's own name by default.
 
     Raises:
         UsageError: no repository may have this name.
@@ -82,7 +82,7 @@ def look(name: str, repo_type: str, revision: str | None) -> Repository:
 
 
 def check_name(name: str, option: str = "--repo") -> None:
-    """Refuses what cannot be a repository's name. Raises UsageError."""
+    """Raise UsageError for an invalid name of a repository."""
     if not HUB_ID.fullmatch(name) or len(name) > _LONGEST or re.search(r"--|\.\.|\.git$|[-.](?:/|$)", name):
         rule = f"letters, digits, `-`, `_` and `.`, at most {_LONGEST}, such as org/name"
         raise UsageError(f"{option} {name!r}: no repository may be called that: give {rule}")
@@ -109,7 +109,7 @@ def _described(client: "HfApi", name: str, repo_type: str, branch: str) -> Repos
 
 
 def changes(upload: Upload, repository: Repository) -> Changes:
-    """What would be committed; reads the files that the repository has under the same paths."""
+    """Compare an upload with the repository; reads the files that it has under the same paths."""
     there = repository.files
     new = tuple(file for file in upload.files if file.path not in there)
     known = [(file, there[file.path]) for file in upload.files if file.path in there]
@@ -162,7 +162,7 @@ def _committed(client: "HfApi", repository: Repository, planned: Changes, messag
 
 @contextmanager
 def _transfer(client: "HfApi", repository: Repository) -> Iterator[None]:
-    """Large files go by Xet where the server has it, and by Git LFS where it says that it has not.
+    """Send large files by Xet where the server has it, else by Git LFS.
 
     huggingface_hub takes Xet wherever hf_xet is installed, without asking; servers of one's own may have LFS alone.
     """
@@ -181,7 +181,7 @@ def _transfer(client: "HfApi", repository: Repository) -> Iterator[None]:
 
 @contextmanager
 def _quiet(bars: bool) -> Iterator[None]:
-    """The hub's client says nothing of files of data in a repository of a model, and shows no bars unless asked."""
+    """Silence the hub's client: no warnings on data files in a model repository, and no bars by default."""
     import warnings
 
     from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
@@ -199,7 +199,7 @@ def _quiet(bars: bool) -> Iterator[None]:
 
 
 def _client() -> "HfApi":
-    """The hub's client, with the token that `hf auth login` or the environment gives.
+    """The hub's client, with the token of `hf auth login` or of the environment.
 
     Raises:
         HubError: offline mode is set, or there is no token.

@@ -17,12 +17,12 @@ def runs_upload(run: RecordedRun, repo: str, store: Store) -> Upload:
 
     Raises:
         UsageError: it has none.
-        ArtifactError: one is not as it was made.
+        ArtifactError: one has changed since it was written.
     """
     notes: list[str] = []
     files = some_files(run.folder, _PATTERNS, [])
     if not any(file.path.startswith("runs/") for file in files):
-        raise UsageError(f"{run.folder}: no runs there: say --what model, index or negatives")
+        raise UsageError(f"{run.folder}: no runs there: give --what model, index or negatives")
     unknown = [file.path for file in files if not _is_unchanged(file, run, store)]
     if unknown:
         notes.append(f"not compared with a manifest, which the store {store.root} has not: {', '.join(unknown[:5])}")
@@ -32,7 +32,7 @@ def runs_upload(run: RecordedRun, repo: str, store: Store) -> Upload:
 
 
 def _is_unchanged(file: HubFile, run: RecordedRun, store: Store) -> bool:
-    """Whether a run is what its stage made; False where that is not known."""
+    """Whether a run is its stage's result; False where that is not known."""
     stage = file.path.removeprefix("runs/").removesuffix(".trec.gz")
     artifact = run.artifact(stage, store)
     if file.path == METRICS:
@@ -40,7 +40,7 @@ def _is_unchanged(file: HubFile, run: RecordedRun, store: Store) -> bool:
     if artifact is None or isinstance(file.source, bytes):
         return False
     if artifact.files.get(RUN) and file_digest(file.source) != artifact.files[RUN]:
-        raise ArtifactError(f"{file.source}: is not as it was made: run the recipe again")
+        raise ArtifactError(f"{file.source}: has changed since it was written: run the recipe again")
     return True
 
 

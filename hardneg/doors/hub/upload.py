@@ -1,4 +1,4 @@
-"""What one push sends: files by their place in the repository, each a file of this machine or bytes made for it."""
+"""The files of one push by their path in the repository, each a file of this machine or bytes."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
@@ -12,7 +12,7 @@ _CHUNK = 1 << 22
 
 @dataclass(frozen=True)
 class HubFile:
-    """One file. place: its path in the repository. source: where its bytes are, or the bytes."""
+    """One file. path: in the repository. source: the file here, or the bytes."""
 
     path: str
     source: Path | bytes
@@ -53,7 +53,7 @@ class HubFile:
 
 @dataclass(frozen=True)
 class Upload:
-    """All of it. kind: what it is (`model`, `reranker`, `index`, `negatives`, `runs`). notes: what stays here and why.
+    """All files. upload_type: `model`, `reranker`, `index`, `negatives` or `runs`. notes: files that stay here.
 
     files: the card first.
     """
@@ -79,5 +79,5 @@ class Upload:
 
 
 def in_order(files: Iterable[HubFile]) -> tuple[HubFile, ...]:
-    """The files by their places, the card first."""
+    """The files by their paths, the card first."""
     return tuple(sorted(files, key=lambda file: (file.path != CARD, file.path)))

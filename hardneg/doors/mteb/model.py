@@ -1,4 +1,4 @@
-"""`mteb_model`: what `mteb.evaluate` takes as a model, over hardneg's own encoding, indexes and search."""
+"""`mteb_model`: a model for `mteb.evaluate`, over hardneg's own encoding, indexes and search."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ def mteb_model(
     if system.model is None and chosen is not None:
         raise UsageError(f"mteb_model: {model} is an index itself: leave index out")
     searcher = TaskSearcher(system, workplace)
-    searcher.mteb_model_meta  # noqa: B018 - what is not there is told now
+    searcher.mteb_model_meta  # noqa: B018 - raises where the model is missing
     return searcher
 
 
@@ -110,7 +110,7 @@ class TaskSearcher:
             task_metadata: mteb's `TaskMetadata`.
 
         Raises:
-            HardnegError: it cannot be encoded; what was done is gone on from.
+            HardnegError: it cannot be encoded; a next call resumes.
         """
         texts = TaskTexts(task_texts(corpus, task_metadata, "document"))
         plan = make_plan(self.system.recipe(task_metadata, texts))
@@ -170,7 +170,7 @@ class TaskSearcher:
                     yield start, rank_candidates(searcher, wanted, candidates, top_k)
 
     def _encoding(self, plan: Plan) -> Any:
-        """Texts of queries to what the index is searched for."""
+        """The function that encodes queries for the index."""
         if self.system.model is None:
             return list
         from hardneg.encoders.inference import EncodeOptions

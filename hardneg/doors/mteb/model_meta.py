@@ -1,4 +1,4 @@
-"""What mteb files a system's results under: a name, a revision that changes with the content, and what was set."""
+"""mteb's metadata of a system: a name, a revision that changes with the content, and settings."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""What searches a task: a model and maybe an index of its vectors, or an index of texts; and its recipe for a task."""
+"""A system on a task: a model and maybe an index of its vectors, or an index of texts; and its recipe for a task."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ class TaskSystem:
     """A row of a comparison.
 
     model: a folder, a hub id or packaged:all-MiniLM-L6-v2; None for an index of texts.
-    index: what its vectors are searched in; None is all of them, exactly. settings: `PATH=VALUE`, laid over the recipe.
+    index: of its vectors; None searches all of them, exactly. settings: `PATH=VALUE`, laid over the recipe.
     """
 
     model: str | None
@@ -37,7 +37,7 @@ class TaskSystem:
 
     @classmethod
     def named(cls, name: str, index: PluginSetting | None = None, settings: tuple[str, ...] = ()) -> "TaskSystem":
-        """That of a model, or of an index of texts, such as bm25, which takes no settings."""
+        """The system of a model, or of an index of texts, such as bm25, which takes no settings."""
         from hardneg.registry.plugins import plugin_names
 
         if (
@@ -50,16 +50,16 @@ class TaskSystem:
 
     @property
     def last(self) -> str:
-        """The stage that makes what is searched."""
+        """The stage whose result is searched."""
         return VECTORS if self.index is None else INDEX
 
     @cached_property
     def plain(self) -> Recipe:
-        """The recipe without a task: for what is known of the model. Raises RecipeError with all mistakes."""
+        """The recipe without a task, for facts on the model. Raises RecipeError with all mistakes."""
         return self._checked({"dataset": {"name": "beir", "source": _NONE}, "model": {"name": self.model or _NONE}})
 
     def recipe(self, task: "TaskMetadata", texts: TaskTexts) -> Recipe:
-        """The recipe that makes what is searched of a task's corpus.
+        """The recipe that indexes a task's corpus.
 
         The model's prompts are those that its folder has for the task or for tasks of this type, as mteb looks them up;
         else its own for queries and documents. `{task}` in a prompt that was set is the task's instruction.
@@ -112,7 +112,7 @@ def _own_prompts(spec: ModelSpec) -> Mapping[str, str]:
 
 
 def instruction(task: "TaskMetadata") -> str:
-    """What a task says is searched for, in the words of an instruction; else what its kind of task says."""
+    """The instruction of a task, by default that of its type."""
     from mteb.abstasks.abstask import get_abstask_prompt
 
     said: Any = task.prompt

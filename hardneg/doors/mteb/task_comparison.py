@@ -28,7 +28,7 @@ _OVER_TASKS = "tasks.json"
 
 @dataclass(frozen=True)
 class Compared:
-    """A row of the comparison: what is evaluated, or a folder of predictions that another has made."""
+    """A row of the comparison: a system to evaluate, or a folder of predictions."""
 
     label: str
     searcher: TaskSearcher | None = None
@@ -43,7 +43,7 @@ class TaskComparison:
     (or TASK/SUBSET/SPLIT) has the judgements, a run of each row and metrics.json.
 
     metrics: their names. baselines: labels that the others are compared with; each with each where there is none.
-    level: the lowest grade that binary metrics take as relevant. significance_level, equivalence_margin: of the tests.
+    level: the lowest relevant grade of binary metrics. significance_level, equivalence_margin: of the tests.
     tell: gets a line before a row is evaluated on a task.
     """
 
@@ -70,10 +70,10 @@ class TaskComparison:
         replace_text(mark, json.dumps({"rows": [row.label for row in self.rows]}) + "\n")
 
     def measured(self, task: Any) -> "Iterator[tuple[str, Measured]]":
-        """Evaluates the rows on a task as far as they are not, and gives what is measured of each split by its place.
+        """Evaluate the rows on a task where they are missing, and yield the measures of each split by its folder.
 
         Raises:
-            HardnegError: a row cannot be evaluated; what was done is gone on from.
+            HardnegError: a row cannot be evaluated; a next call resumes.
             DataError: the task's data cannot be had, or predictions lack one of its splits.
         """
         waiting = [row for row in self.rows if row.searcher is not None and not self._is_done(task, row.searcher)]
@@ -106,7 +106,7 @@ class TaskComparison:
         )
 
     def _is_done(self, task: Any, searcher: TaskSearcher) -> bool:
-        """Whether all of a task is; what is of other data, or was cut off by a kill, is removed."""
+        """Whether a task is evaluated; results on other data, or cut off by a kill, are removed."""
         result = Path(self._cache.get_task_result_path(task.metadata.name, searcher.mteb_model_meta))
         noted = self._predictions(searcher) / task.prediction_file_name
         result_of_task = _sound(result, None if is_mean(task) else noted, task)

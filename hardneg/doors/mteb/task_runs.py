@@ -78,5 +78,5 @@ def judgements(qrels: Qrels) -> Iterator[Judgement]:
 
 
 def word(text: str) -> str:
-    """An id as files of TREC can hold it: white space as in a URL, and so `%` in such an id."""
+    """An id for TREC files: white space encoded as in a URL, and so `%` in such an id."""
     return text if one_word(text) else quote(text, safe="") or "%"

@@ -1,4 +1,4 @@
-"""The texts of a task's corpus or queries, as mteb gives them to a model; a corpus as a collection to be stored."""
+"""The texts of a task's corpus or queries, as a model gets them from mteb; a corpus as a collection."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -60,7 +60,7 @@ class TaskTexts:
 
 @dataclass(frozen=True)
 class TaskCorpus:
-    """A collection of documents alone: a task's queries are searched for as mteb gives them."""
+    """A collection of documents alone: mteb itself holds the queries."""
 
     texts: Sequence[str]
 

@@ -11,7 +11,7 @@ _TEXTS = {"string", "large_string"}
 
 
 def named_tasks(name: str) -> list[Any]:
-    """The tasks of a name: one, or the parts of one that is the mean of several, and that behind them.
+    """The tasks of a name: one, or the parts of a mean of several, followed by the mean.
 
     Raises:
         UsageError: there is no such task, or no search of texts solves it.
@@ -53,7 +53,7 @@ def load_data(task: Any) -> None:
     """Loads a task's data, unless they are there.
 
     Raises:
-        DataError: they cannot be had, or lack what an evaluation needs; all of that is told at once.
+        DataError: they cannot be loaded, or cannot be evaluated; with all problems.
     """
     try:
         task.load_data()
@@ -74,7 +74,7 @@ def load_data(task: Any) -> None:
 
 
 def _lacking(dataset: Mapping[str, Any], subset: str, split: str) -> Iterator[str]:
-    """What is wrong with a split's data."""
+    """The problems of a split's data."""
     splits = dataset.get(subset, dataset)
     name = split if subset == "default" else f"{subset}, {split}"
     if split not in splits:
@@ -93,7 +93,7 @@ def _lacking(dataset: Mapping[str, Any], subset: str, split: str) -> Iterator[st
 
 
 def _lacking_rows(rows: Any) -> str:
-    """What is wrong with a corpus or queries; nothing where it can be searched."""
+    """The problem of a corpus or queries; empty where they can be searched."""
     if rows is None or not len(rows) or "id" not in rows.column_names:
         return "has no rows with an id"
     if rows.features["id"].dtype not in _TEXTS:

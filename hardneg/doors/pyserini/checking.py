@@ -1,4 +1,4 @@
-"""The lines that open an index, made to start a fitting Java first, and run in a process of their own."""
+"""Check the lines that open an index: they start a fitting Java first, and run in a process of their own."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ start_java()  # {why}
 
 @dataclass(frozen=True)
 class CheckedLines:
-    """What came of the lines of an index: how many hits, None where they are not to be searched with; or a failure."""
+    """The result of the lines of an index: the number of hits, None where they only open it; or a failure."""
 
     hits: int | None = None
     failure: str = ""

@@ -1,4 +1,4 @@
-"""What opens the indexes of a run folder in Pyserini, or an index folder by itself."""
+"""The lines for the indexes of a run folder, or for an index folder by itself."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -17,14 +17,14 @@ _OF_TEXTS = "it is searched with vectors of another program"
 
 @dataclass(frozen=True)
 class Named:
-    """What is said of an index folder by hand: the model that encoded it, and its options by name."""
+    """The user's settings of an index folder: the model that encoded it, and its options by name."""
 
     model: ModelSpec | None = None
     options: Mapping[str, object] = field(default_factory=dict)
 
 
 def openings(folder: Path, store: Store, named: Named) -> Iterator[tuple[str, str]]:
-    """Each index of a run folder, or the one index folder: its name, and the lines by which Pyserini opens it.
+    """Each index of a run folder, or the one index folder: its name, and its lines.
 
     Raises:
         ArtifactError: there is no index.

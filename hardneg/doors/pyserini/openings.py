@@ -1,4 +1,4 @@
-"""What opens an index folder in Pyserini, as lines of Python, or why nothing does."""
+"""The lines of Python that open an index folder in Pyserini, or the reason why there are none."""
 
 from collections.abc import Mapping, Set
 from dataclasses import asdict, dataclass, field
@@ -35,7 +35,7 @@ _NONE = {
 
 @dataclass(frozen=True)
 class QuerySide:
-    """What encodes the queries of an index: the opened model and where it is; or, without one, why it has none."""
+    """The query encoder of an index: the opened model and its location; or, without one, the reason."""
 
     encoder: "Encoder | None" = None
     location: ModelReference = field(default_factory=lambda: ModelReference(""))
@@ -49,12 +49,12 @@ class QuerySide:
 
     @property
     def lacking(self) -> str:
-        """Why there are no such lines."""
+        """The reason without such lines."""
         return self.reason if self.encoder is None else self.location.lacking or "the model is not of the index's kind"
 
 
 def form_of(folder: Path) -> str:
-    """What a folder holds: `lucene`, `impacts`, `shards`, `vectors`, `weights` or `token-vectors`.
+    """The form of an index folder: `lucene`, `impacts`, `shards`, `vectors`, `weights` or `token-vectors`.
 
     Raises:
         ArtifactError: it holds no index.
@@ -71,7 +71,7 @@ def form_of(folder: Path) -> str:
 
 
 def opening(folder: Path, options: Mapping[str, object], queries: QuerySide, segments: bool = False) -> str:
-    """The lines by which Pyserini opens an index folder and searches; a line after `#` where it does not.
+    """The lines that open an index folder in Pyserini and search it; a line after `#` where it cannot.
 
     options: those of the index by name, such as `scale` or `k1`. segments: whether documents have several vectors.
 
@@ -124,7 +124,7 @@ _OF_SEGMENTS = (
 
 
 def model_location(model: ResolvedModel) -> ModelReference:
-    """Where a model is, and what its folder does not say of it."""
+    """The location of a model, and the settings that its folder lacks."""
     spec, full, folder, family = model.spec, model.full, model.folder, model.family
     if folder is None or not isinstance(family, FolderFamily):
         return ModelReference(spec.name, lacking=f"no files of the model {spec.name!r} are here")
@@ -149,7 +149,7 @@ def model_location(model: ResolvedModel) -> ModelReference:
 
 
 def _added(spec: ModelSpec, full: FullSpec, others: Set[str]) -> str:
-    """What of the network a recipe adds to that of the folder, as a line; empty where nothing."""
+    """The modules that a recipe adds to the folder's network, as a line; empty where there are none."""
     added = [name for name in ("projection", "layer_norm", "adapter", "twins") if getattr(spec, name)]
     added += [name for name in ("pooling", "head of masked words") if name in others]
     added += ["token types"] if full.typed else []

@@ -11,7 +11,7 @@ __all__ = ["AdoreLoss", "RefreshedNegatives"]
 
 
 def __getattr__(name: str) -> Any:
-    """The loss, which needs torch, when it is asked for."""
+    """Import the loss, which needs torch, on demand."""
     if name != "AdoreLoss":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from hardneg.doors.trainer.adore_loss import AdoreLoss

@@ -38,7 +38,7 @@ class AdoreLoss(nn.Module):
     """Each query against the documents that a fixed index finds for it, as the model encodes it in this step.
 
     The index is that of the model as it is when this is made; only queries are encoded from then on, with gradients.
-    So the trained model is for queries, and that index, or the model it came from, for documents.
+    So the trained model is for queries, and that index, or its model, for documents.
 
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), section 6.2.
     """
@@ -62,7 +62,7 @@ class AdoreLoss(nn.Module):
             arguments: those of the trainer; the index goes to `adore/` in its `output_dir`.
             depth: how many documents are searched for each query.
             loss: one of `hardneg plugins list losses` that needs no teacher, or a dict of its options with its `name`;
-                `lambda` looks at the ranks of all `depth` documents unless its `cut` says otherwise.
+                `lambda` uses the ranks of all `depth` documents unless `cut` is set.
             forced: which known positives are added to the lists.
             split: whose queries are trained on.
 
@@ -107,11 +107,11 @@ class AdoreLoss(nn.Module):
 
     @property
     def dataset(self) -> Dataset:
-        """What to train on: the queries as `anchor`, their places as `label`, by which their positives are found."""
+        """The training data: the queries as `anchor`, and their positions as `label`, which identify the positives."""
         return Dataset.from_dict({"anchor": self._queries.texts, "label": list(range(len(self._queries.texts)))})
 
     def forward(self, sentence_features: Any, labels: Tensor) -> Tensor:
-        """The loss, a scalar; labels: int64 [B], places of the queries."""
+        """The loss, a scalar; labels: int64 [B], positions of the queries."""
         queries: Tensor = self.model(next(iter(sentence_features)))["sentence_embedding"].float()
         queries = nn.functional.normalize(queries) if self._cosine else queries
         batch = self._batch(labels.cpu().numpy())
@@ -131,7 +131,7 @@ class AdoreLoss(nn.Module):
         return QueryRows(ids, texts, rows, whole.known[position], owner)
 
     def get_config_dict(self) -> dict[str, Any]:
-        """What the model's card says of it."""
+        """The settings for the model's card."""
         return dict(self.settings)
 
     @property

@@ -1,4 +1,4 @@
-"""What the trainer calls: at which steps refreshes are made, and what its log hears of them."""
+"""The trainer's callback: the steps of refreshes, and their metrics in its log."""
 
 import re
 from pathlib import Path
@@ -14,14 +14,14 @@ _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 
 
 class RefreshCallback(TrainerCallback):  # type: ignore[misc]
-    """Refreshes negatives as the schedule says; the training waits meanwhile."""
+    """Refreshes negatives by the schedule; the training waits meanwhile."""
 
     def __init__(self, trainer: Any, refresher: Refresher, schedule: RefreshSchedule) -> None:
         self._trainer, self._refresher, self._schedule = trainer, refresher, schedule
         self._steps_an_epoch, self._epochs, self._begun = 1, 0, False
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        """Makes what training begins with, unless it is there from the run that is gone on with.
+        """Mine the first refresh, unless the resumed run has it.
 
         Raises:
             TrainingError: what a resumed run used at its checkpoint is gone, or its rows would come in another order.
@@ -41,7 +41,7 @@ class RefreshCallback(TrainerCallback):  # type: ignore[misc]
             self._ensure(number, number * schedule.every, step)
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        """Where a refresh is made each epoch, this one's."""
+        """Mine the refresh of this epoch, where each epoch has one."""
         schedule, step = self._schedule, state.global_step
         schedule.epoch = self._epochs
         if self._begun:
@@ -51,7 +51,7 @@ class RefreshCallback(TrainerCallback):  # type: ignore[misc]
             self._ensure(schedule.epoch, schedule.first_step, step)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        """Where a refresh is made every so many steps, the one that is due; none behind the last step."""
+        """Mine the refresh that is due at this step; none after the last step."""
         every = self._schedule.every
         if every is not None and state.global_step % every == 0 and state.global_step < state.max_steps:
             self._make(state.global_step // every, state.global_step)

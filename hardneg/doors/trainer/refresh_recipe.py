@@ -1,4 +1,4 @@
-"""How a refresh mines: the recipe of `hardneg mine`, made in memory for the model as it is."""
+"""The recipe of a refresh: that of `hardneg mine`, for the model as it is."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ BM25 = "bm25"
 
 @dataclass(frozen=True)
 class RefreshRecipe:
-    """What every refresh does, but for its model.
+    """The recipe of every refresh, without its model.
 
     dataset: as a recipe names it. miner: its name and options. filters: the same of each. depth: how many documents are
     searched for each query, or scored by a reranker. index: a backend with its options, built anew for each refresh;
@@ -53,7 +53,7 @@ class RefreshRecipe:
         """Its steps for the model in a folder; `seed` is that of miners that draw.
 
         Raises:
-            RecipeError: something of it makes no sense; all of that is told at once.
+            RecipeError: the recipe has mistakes; all of them.
         """
         listed, stages = RERANKED if self.reranks else SEARCHED, dict[str, Any]()
         stages |= self._reranking(model) if self.reranks else self._searching(device)
@@ -82,7 +82,7 @@ class RefreshRecipe:
         return {"stage": "search", "index": index, "split": self.split, "depth": self.depth}
 
     def _reranking(self, model: str) -> dict[str, Any]:
-        """The index only stands for a run that is given."""
+        """With a given run the index only stands for it."""
         first = {"stage": "encode"} if self.candidates not in (None, BM25) else {"stage": "index", "backend": BM25}
         plugin = {"name": "cross-encoder", "source": model}
         scored = {"stage": "rerank", "run": SEARCHED, "plugin": plugin, "split": self.split, "depth": self.depth}
@@ -91,7 +91,7 @@ class RefreshRecipe:
 
 @dataclass(frozen=True)
 class MinedRefresh:
-    """What a refresh has mined, with what is told of it; made: keys of all that depends on its model."""
+    """The negatives of a refresh, with their facts; keys: of all artifacts that depend on its model."""
 
     mined: "Artifact"
     facts: Mapping[str, Any]
@@ -104,7 +104,7 @@ def read_dataset(dataset: str, split: str, workplace: Workplace) -> "Artifact":
 
 
 def mine_with(recipe: RefreshRecipe, plan: "Plan", workplace: Workplace) -> MinedRefresh | None:
-    """What the model of a plan mines; None in all but the first of several processes.
+    """Mine with the model of a plan; None in all but the first of several processes.
 
     Each of them calls this, and encodes or scores a part. Candidates of a given run are scored by the first one alone.
     """

@@ -1,4 +1,4 @@
-"""`RefreshedNegatives`: what a user of sentence-transformers' trainers sees of all this."""
+"""`RefreshedNegatives`: refreshed negatives for users of sentence-transformers' trainers."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -21,14 +21,14 @@ _SHORT = ("random", "repeat")
 
 
 class RefreshArguments(TypedDict, total=False):
-    """What may be said of a refresh besides.
+    """Further options of a refresh.
 
     filters: leave candidates out before the miner selects: their names, or dicts of their options with their `name`.
     split: whose queries are trained on; `train`. depth: how many documents are searched for each query, or scored.
     index: a backend's name, or a dict of its options with its `name`, to search in place of exact search.
-    candidates: of a reranker, what finds the documents that it scores: `bm25` or a model's name; or `run`, what has
-    found them. short: what a list gets that is too short: `random` documents of the corpus, or itself in `repeat`.
-    settings: anything else of the recipe, as `--set`. store: a folder for what is encoded and found; else one beside
+    candidates: of a reranker, the retriever of its candidates: `bm25` or a model's name; or `run`, their
+    ranked lists. short: what fills a short list: `random` documents of the corpus, or `repeat`, its own.
+    settings: anything else of the recipe, as `--set`. store: a folder for vectors and lists; else one beside
     the refreshes.
     """
 
@@ -46,9 +46,9 @@ class RefreshArguments(TypedDict, total=False):
 class RefreshedNegatives:
     """Training data whose negatives the model mines again as it trains, for sentence-transformers' trainers.
 
-    `dataset` goes into the trainer, `attach` tells the trainer when to mine. The training waits while it does. What is
-    trained on at a step depends on the seeds and the step alone. A refresh made behind step n is used from step n + 2,
-    as the batch of step n + 1 has been read by then, or from the first step of an epoch.
+    `dataset` goes into the trainer, `attach` adds mining to it. The training waits meanwhile. The negatives of a step
+    depend on the seeds and the step alone. A refresh mined after step n is used from step n + 2, as the batch of step
+    n + 1 has been read by then, or from the first step of an epoch.
 
     Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval
     (ICLR 2021), section 4, where another process mines meanwhile.
@@ -65,7 +65,7 @@ class RefreshedNegatives:
         miner: str | Mapping[str, Any] = "topk",
         **options: Unpack[RefreshArguments],
     ) -> None:
-        """Says what is mined, and when; nothing is read yet.
+        """Set what is mined, and when; nothing is read yet.
 
         Args:
             dataset: a name such as `beir:FOLDER`, a folder, a `datasets.Dataset` or dicts.
@@ -103,13 +103,13 @@ class RefreshedNegatives:
 
     @cached_property
     def workplace(self) -> Workplace:
-        """Where what is encoded and found lies, and where it is made: as the trainer's arguments say."""
+        """The store, device and seed of mining, by the trainer's arguments."""
         device = str(self._arguments.device)  # by this the processes that a launcher started have met
         return Workplace(usual_store(self._options.get("store", self.folder / "store")), device, self._arguments.seed)
 
     @cached_property
     def recipe(self) -> RefreshRecipe:
-        """What every refresh does."""
+        """The recipe of every refresh."""
         options, store = self._options, self.workplace.store
         index = options.get("index")
         return RefreshRecipe(
@@ -166,7 +166,7 @@ class RefreshedNegatives:
 
 
 def _check(every: object, negatives: object, options: Mapping[str, Any]) -> None:
-    """Raises UsageError with all that makes no sense."""
+    """Raise UsageError with all mistakes."""
     known = RefreshArguments.__annotations__
     problems = [f"{name}: no such option, there are: {', '.join(known)}" for name in options if name not in known]
     numbers = {"every": every, "negatives": negatives, "depth": options.get("depth")}
@@ -184,7 +184,7 @@ def _check(every: object, negatives: object, options: Mapping[str, Any]) -> None
 
 
 def _carrying(sampler_of: Any, rows: "RefreshedRows", schedule: Any) -> Any:
-    """What gives the batch sampler of training, whose indices carry their refresh; others stay as they are."""
+    """Wrap the factory of batch samplers: indices of training carry their refresh; other datasets stay as they are."""
     from hardneg.doors.trainer.schedule import CarryingBatchSampler
 
     def get_batch_sampler(dataset: Any, *options: Any, **named: Any) -> Any:

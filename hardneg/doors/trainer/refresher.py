@@ -34,8 +34,8 @@ _MODEL = "model"
 class Refresher:
     """Makes the refreshes of one training run; of several processes each calls the same.
 
-    recipe: what a refresh does. rows: the training data. place: where what is encoded and found lies meanwhile, on
-    which device that is done, and the seed; refresh n draws with the seed + n. every: the steps between two of them.
+    recipe: of a refresh. rows: the training data. workplace: the store of vectors and lists, the device
+    and the seed; refresh n draws with the seed + n. every: the steps between two of them.
     """
 
     recipe: RefreshRecipe
@@ -49,10 +49,10 @@ class Refresher:
         return self.rows.refreshes
 
     def begin(self, step: int) -> None:
-        """Forgets what a run that is not gone on from has mined, or what was mined behind a step to go on from.
+        """Remove the refreshes of an earlier run, or in a resumed run those after its step.
 
         Raises:
-            TrainingError: what is to be gone on from was mined with other settings.
+            TrainingError: the resumed run mined with other settings.
         """
         if world().first:
             self.refreshes.folder.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ class Refresher:
         return bool(from_first(world().first and (self.refreshes.negatives(number).parent / LISTS).exists()))
 
     def refresh(self, model: Any, number: int, step: int, oldest: int) -> dict[str, float]:
-        """Mines with the model as it is and publishes refresh `number`; returns what is to be logged of it.
+        """Mine with the model as it is and publish refresh `number`; return its metrics for the log.
 
         oldest: the first refresh that is kept.
         """
@@ -114,7 +114,7 @@ class Refresher:
 
     @cached_property
     def _identity(self) -> dict[str, Any]:
-        """What must be the same where a run is gone on with."""
+        """The settings that must be the same in a resumed run."""
         plan, recipe = self.rows.plan, self.recipe
         of_all = {name: value for name, value in asdict(recipe).items() if name != "filters" or value}
         rows = {
@@ -132,7 +132,7 @@ class Refresher:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Draws of the training are those that it would have without what happens inside."""
+    """Restore the random states of the training afterwards."""
     states = random.getstate(), np.random.get_state()
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []
     with torch.random.fork_rng(devices=devices):

@@ -1,4 +1,4 @@
-"""What each row of the training data is made of, and the columns that it has, in the forms that trainers read."""
+"""The rows of the training data, and their columns, in the forms that trainers read."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class RowPlan:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """In the order in which trainers read them."""
+        """In the order of trainers."""
         if self.form == "labeled-pair":
             return ("anchor", "passage", "label")
         if self.form == "labeled-list":
@@ -98,7 +98,7 @@ def plan_rows(collection: StoredCollection, split: str, form: str, negatives: in
 def _laid_out(
     form: str, queries: NDArray[np.int64], counts: NDArray[np.int64], rows: NDArray[np.int64], negatives: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Query, positive and place of each row."""
+    """Query, positive and negative of each row."""
     owner = np.repeat(queries, counts)
     if form == "triplet":
         numbers = np.tile(np.arange(negatives), len(owner))

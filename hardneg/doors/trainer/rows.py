@@ -33,8 +33,8 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
     So they are in the table below, which copies of it show, such as a selection.
 
     Attributes:
-        plan: what each row is made of. corpus: the documents. refreshes: their folder. attached: whether a trainer has
-            been told of it. distinct: whether a batch takes no document twice. key: that of the collection.
+        plan: what each row is made of. corpus: the documents. refreshes: their folder. attached: whether a trainer
+            has it. distinct: whether a batch takes no document twice. key: that of the collection.
     """
 
     plan: RowPlan
@@ -55,7 +55,7 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
         return dataset
 
     def fixed(self) -> Dataset:
-        """What no refresh changes, for batch samplers to look at: anchors, and each row's positive or label."""
+        """The columns that no refresh changes, for batch samplers: anchors, and each row's positive or label."""
         beside = {"n-tuple": ["positive"], "triplet": ["positive"], "labeled-pair": ["label"], "labeled-list": []}
         columns = ["anchor", *beside[self.plan.form]]
         return Dataset(InMemoryTable(self.data.table.select(columns)))
@@ -106,7 +106,7 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
         return table
 
     def _awaited(self, number: int) -> Path:
-        """The folder of a refresh, which a worker waits for; of the newest one, where there will be no more.
+        """Wait in a worker for the folder of a refresh; return the newest one, where there will be no more.
 
         Raises:
             TrainingError: it is not there, and cannot come while this process waits for it.

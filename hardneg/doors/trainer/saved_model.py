@@ -9,7 +9,7 @@ from hardneg.runtime.distributed import barrier, world
 
 
 def saved(model: Any, folder: Path) -> Path:
-    """Writes a model of sentence-transformers as it is into a folder, which all processes then see.
+    """Write a model of sentence-transformers into a folder, visible to all processes.
 
     Raises:
         ArtifactError: the folder cannot be written.

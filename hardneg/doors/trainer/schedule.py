@@ -9,11 +9,11 @@ from torch.utils.data import BatchSampler
 
 @dataclass
 class RefreshSchedule:
-    """When refreshes are made and used.
+    """The steps at which refreshes are mined and used.
 
     Refresh n is mined by the model after n * `every` steps, or as epoch n begins. The batch of a step has been fetched
     before the step in front of it ends: the trainer reads one batch ahead, with or without workers. So a refresh is
-    used from the second step behind it, or from the first one of an epoch.
+    used from the second step after it, or from the first one of an epoch.
 
     every: steps between refreshes; None makes one each epoch. batches_a_step: those of all processes and of gradient
     accumulation. epoch: the one that is read. first_step: how many steps there were before it.
@@ -36,7 +36,7 @@ class RefreshSchedule:
 class CarryingBatchSampler(BatchSampler):
     """The trainer's own batch sampler, whose indices carry the number of their refresh: row + number * rows.
 
-    What is set or asked of it, such as a sampler with seeds, is set and asked of the one that it holds.
+    Its attributes, such as a seeded sampler, are those of the sampler that it holds.
     """
 
     def __init__(self, held: Any, schedule: RefreshSchedule, rows: int) -> None:
@@ -62,7 +62,7 @@ class CarryingBatchSampler(BatchSampler):
 
     @property
     def sampler(self) -> Any:
-        """That of the batch sampler; accelerate puts one with seeds in its place."""
+        """The sampler of the batch sampler; accelerate replaces it by a seeded one."""
         return self.held.sampler
 
     @sampler.setter

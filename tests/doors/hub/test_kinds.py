@@ -175,7 +175,7 @@ def test_an_artifact_of_the_store_is_compared_with_its_manifest(
     assert '- Miner: `topk` with `{"depth": 10}`' in card
     (made.path / "negatives.arrow").chmod(0o644)
     (made.path / "negatives.arrow").write_bytes(b"0" * negatives.stat().st_size)
-    with pytest.raises(ArtifactError, match="is not as it was made"):
+    with pytest.raises(ArtifactError, match="has changed since it was written"):
         prepare(made.path / "negatives.arrow", "org/made", Wanted(), other, scratch)
 
 
@@ -192,7 +192,7 @@ def test_ids_that_are_places_of_this_machine_are_not_pushed(
     with gzip.open(run / "runs" / "star-test.trec.gz", "wt") as file:
         file.write(f"q1 Q0 {PLACE} 1 0.5 hardneg\n")
     for folder, wanted in {index: "index", mined: "negatives", run: "runs"}.items():
-        with pytest.raises(DataError, match=f"has the id {re.escape(PLACE)}, a place of this machine"):
+        with pytest.raises(DataError, match=f"has the id {re.escape(PLACE)}, a path of this machine"):
             prepare(folder, "org/made", Wanted(wanted), store, scratch)
 
 

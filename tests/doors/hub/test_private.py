@@ -80,9 +80,9 @@ def test_a_local_table_of_the_hubs_form_is_a_folder(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("{home}/models/mine", "config.json: holds the place {home} of this machine"),
-        ("{store}/0123", "config.json: holds the place {store} of this machine"),
-        ("/srv/models/bert", "config.json: names /srv/models/bert, a place that only this machine has"),
+        ("{home}/models/mine", "config.json: holds the path {home} of this machine"),
+        ("{store}/0123", "config.json: holds the path {store} of this machine"),
+        ("/srv/models/bert", "config.json: names /srv/models/bert, a path of this machine alone"),
         ("hf_abcdefghijklmnop", "config.json: holds what looks like a token"),
         ("http://anna:pw@host/x", "config.json: holds an address with a password"),
         ("AKIAABCDEFGHIJKLMNOP", "config.json: holds what looks like a token"),
@@ -100,7 +100,7 @@ def test_what_is_private_in_a_models_files_stops_the_push(
 
 def test_a_file_that_has_changed_since_is_refused(run: Path, store: Store) -> None:
     spoil(run / "model" / "config.json", "mine")
-    with pytest.raises(ArtifactError, match=r"config\.json: is not as it was made"):
+    with pytest.raises(ArtifactError, match=r"config\.json: has changed since it was written"):
         prepared(run, store)
 
 

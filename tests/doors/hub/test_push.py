@@ -196,6 +196,6 @@ def test_the_function_makes_nothing_public_unasked(hub: Hub, run: Path, store: S
     made = hn.push(run, "org/tiny", store=store.root)
     assert made.address == f"{hub.address}/org/tiny" and made.files == 12 and hub.repositories[NAME].private
     hub.add(NAME, {".gitattributes": b""})
-    with pytest.raises(UsageError, match="org/tiny is public: everybody reads what is pushed; say public=True"):
+    with pytest.raises(UsageError, match="org/tiny is public: everybody reads what is pushed; set public=True"):
         hn.push(run, "org/tiny", store=store.root)
     assert hn.push(run, "org/tiny", "model", public=True, store=store.root).files == 12

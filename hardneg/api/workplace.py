@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from hardneg.api.adhoc_recipe import AdhocRecipe
 from hardneg.api.argument_values import file_path, name_of, names_of, plugin_setting, whole_number
+from hardneg.fields import DATASET
 from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.runtime.progress import Progress, Silent, Task
 from hardneg.runtime.seeding import SEED
@@ -22,6 +23,7 @@ from hardneg.store.speed_trials import cache_folder
 if TYPE_CHECKING:
     from hardneg.recipe.execute import Options, Outcome
     from hardneg.recipe.plan import Plan, Step
+    from hardneg.registry.protocols import Searcher
     from hardneg.verbs.shared.engine import Engine
 
 _log = logging.getLogger("hardneg")
@@ -129,6 +131,16 @@ class Workplace:
 
         with begun(self.store, "python", self.store.root, list(plan.keys.values())):
             return execute(plan, self.store, self.options(until, force), Watcher(begins, progress=self.progress))
+
+    def open_index(self, step: "Step", outcome: "Outcome") -> "Searcher":
+        """Open the index of a step that `make` has executed."""
+        from hardneg.formats.collection import StoredCollection
+        from hardneg.verbs.shared.context import ArtifactInput
+        from hardneg.verbs.shared.inputs import open_searcher
+
+        index, collection = outcome.artifacts[step.name], StoredCollection.open(outcome.artifacts[DATASET].path)
+        source = ArtifactInput(step.name, index.key, index.path, step.spec, facts=index.facts, plugins=step.plugins)
+        return open_searcher(source, collection, self.device, self.progress)
 
     def recipe(self, verb: str, dataset: str, stages: Mapping[str, Any], model: str | None = None) -> AdhocRecipe:
         """The recipe in memory of a verb."""

@@ -11,7 +11,6 @@ from hardneg.doors.mteb.candidate_ranking import listed_rows, rank_by_texts
 from hardneg.doors.mteb.model_meta import model_meta
 from hardneg.doors.mteb.system import TaskSystem
 from hardneg.doors.mteb.task_texts import TaskTexts, task_texts
-from hardneg.fields import DATASET
 from hardneg.recipe.plan import Plan, make_plan
 from hardneg.records.errors import MissingDependency, ModelError, UsageError
 from hardneg.records.types import Encoded, Hits, PluginSetting
@@ -19,7 +18,6 @@ from hardneg.store.gc_roots import begun
 
 if TYPE_CHECKING:
     from hardneg.recipe.execute import Outcome
-    from hardneg.registry.protocols import Searcher
 
 _AT_ONCE = 16_384
 INSTALL = 'mteb\'s tasks need mteb: pip install "hardneg[mteb]"'
@@ -156,7 +154,8 @@ class TaskSearcher:
     ) -> Iterator[tuple[int, Hits]]:
         from hardneg.indexes.kernels.candidate_scoring import rank_candidates
 
-        searcher, (top_k, top_ranked) = self._searcher(indexed), request
+        searcher = self.workplace.open_index(indexed.plan.steps[self.system.last], indexed.outcome)
+        top_k, top_ranked = request
         encode = self._encoding(indexed.plan)
         for start in range(0, len(texts), _AT_ONCE):
             wanted = encode(list(texts[start : start + _AT_ONCE]))
@@ -182,15 +181,3 @@ class TaskSearcher:
             return encoder.encode(texts, "query", EncodeOptions(precision="fp32"), self.workplace.progress)
 
         return encode
-
-    def _searcher(self, indexed: _Indexed) -> "Searcher":
-        from hardneg.formats.collection import StoredCollection
-        from hardneg.verbs.shared.context import ArtifactInput
-        from hardneg.verbs.shared.inputs import open_searcher
-
-        step, artifact = indexed.plan.steps[self.system.last], indexed.outcome.artifacts[self.system.last]
-        source = ArtifactInput(
-            step.name, artifact.key, artifact.path, step.spec, facts=artifact.facts, plugins=step.plugins
-        )
-        collection = StoredCollection.open(indexed.outcome.artifacts[DATASET].path)
-        return open_searcher(source, collection, self.workplace.device, self.workplace.progress)

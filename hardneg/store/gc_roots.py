@@ -110,7 +110,9 @@ def files_of(owner: Path, tops: Sequence[Path]) -> dict[str, list[int]]:
     for top in filter(os.path.lexists, tops):
         for path in sorted(top.rglob("*")) if top.is_dir() and not top.is_symlink() else [top]:
             if path.is_symlink() or not path.is_dir():
-                states[path.relative_to(owner).as_posix()] = _state(path)
+                status = path.lstat()
+                inode = status.st_ino if status.st_nlink > 1 else 0
+                states[path.relative_to(owner).as_posix()] = [status.st_size, status.st_mtime_ns, inode]
     return states
 
 
@@ -249,8 +251,3 @@ def _unchanged(owner: Path, known: Files) -> Files:
 def _is(state: Sequence[int] | None, noted: Sequence[int] | None) -> bool:
     """Return whether a file has the recorded state: the same size and time, or the same link into the store."""
     return bool(state and noted and (state[:2] == noted[:2] or (noted[2] and noted[2] == state[2])))
-
-
-def _state(path: Path) -> list[int]:
-    status = path.lstat()
-    return [status.st_size, status.st_mtime_ns, status.st_ino if status.st_nlink > 1 else 0]

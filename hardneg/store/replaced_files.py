@@ -178,8 +178,8 @@ def _path_problems(target: Target, another: str) -> list[str]:
         return [f"{path}: is a folder; give the file to write"]
     if path.exists() and not path.is_dir() and not path.is_file():
         return [f"{path}: is no regular file; {another}"]
-    resolved = path.resolve()
-    if target.folder and any(kept.is_relative_to(resolved) for kept in (Path.cwd(), _home())):
+    resolved, home = path.resolve(), Path(os.path.expanduser("~")).resolve()
+    if target.folder and any(kept.is_relative_to(resolved) for kept in (Path.cwd(), home)):
         return [f"{path}: is the folder you work in or your home, or contains it; give a folder of its own"]
     return []
 
@@ -196,10 +196,6 @@ def _run_folder_problems(target: Target, another: str) -> list[str]:
             obstacle = "a symbolic link" if top.is_symlink() else f"no {wanted}"
             problems.append(f"{top}: is {obstacle}, where a {wanted} is expected; move it away, or {another}")
     return problems
-
-
-def _home() -> Path:
-    return Path(os.path.expanduser("~")).resolve()
 
 
 def _check_name(top: Path, another: str) -> None:

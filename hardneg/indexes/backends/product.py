@@ -66,7 +66,15 @@ class Pq(Compressed):
             MissingDependency: without faiss.
             UsageError: `subvectors` does not divide the dimension, or there are fewer vectors than centroids.
         """
-        return _build(self._codebook(), source, path, progress, self._rotations)
+        faiss, vectors, codebook = load_faiss(), FlatVectors.open(source), self._codebook()
+        codebook.check_dimension(vectors.dimension)
+        index = inner = _product(vectors.dimension, codebook)
+        if self._rotations:
+            rotation = faiss.OPQMatrix(vectors.dimension, codebook.subvectors)
+            learner = _product(vectors.dimension, codebook)  # kept until all is trained: `rotation` only points to it
+            rotation.pq, rotation.max_train_points, rotation.niter = learner.pq, codebook.sample, self._rotations
+            index = faiss.IndexPreTransform(rotation, inner)
+        return build(index, vectors, path, progress, codebook.training())
 
     def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
         """That of its codes."""
@@ -191,18 +199,6 @@ class PqSearcher(CompressedSearcher):
         inner = innermost(self.index)
         view: NDArray[np.uint8] = load_faiss().rev_swig_ptr(inner.codes.data(), inner.codes.size())
         return view.reshape(inner.ntotal, inner.code_size)
-
-
-def _build(codebook: Codebook, source: Path, path: Path, progress: Progress, rotations: int) -> int:
-    faiss, vectors = load_faiss(), FlatVectors.open(source)
-    codebook.check_dimension(vectors.dimension)
-    index = inner = _product(vectors.dimension, codebook)
-    if rotations:
-        rotation = faiss.OPQMatrix(vectors.dimension, codebook.subvectors)
-        learner = _product(vectors.dimension, codebook)  # kept until all is trained: `rotation` only points to it
-        rotation.pq, rotation.max_train_points, rotation.niter = learner.pq, codebook.sample, rotations
-        index = faiss.IndexPreTransform(rotation, inner)
-    return build(index, vectors, path, progress, codebook.training())
 
 
 def _product(dimension: int, codebook: Codebook) -> Any:

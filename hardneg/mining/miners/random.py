@@ -143,13 +143,9 @@ class Mixed:
             top = select(query, range(len(query.ranking.doc_ids)), self.depth, self.exclude_copies)
             reason = refusal(query, self.exclude_copies, top.negatives)
             count, draws = round(self.ratio * len(top.negatives)), generator(seed, "mixed", query.query_id)
-            yield _interleaved(top, draw(query, count, draws, reason, len(top.negatives)))
-
-
-def _interleaved(top: Negatives, drawn: Negatives) -> Negatives:
-    """Spread both evenly over one list."""
-    doc_ids = [*top.negatives, *drawn.negatives]
-    order = evenly([len(top.negatives), len(drawn.negatives)])
-    scores = np.concatenate([top.scores, drawn.scores])[order]
-    dropped = dict(Counter(top.dropped) + Counter(drawn.dropped))
-    return Negatives(top.query_id, top.positives, [doc_ids[i] for i in order.tolist()], scores, dropped)
+            drawn = draw(query, count, draws, reason, len(top.negatives))
+            order = evenly([len(top.negatives), len(drawn.negatives)])
+            both = [*top.negatives, *drawn.negatives]
+            scores = np.concatenate([top.scores, drawn.scores])[order]
+            dropped = dict(Counter(top.dropped) + Counter(drawn.dropped))
+            yield Negatives(top.query_id, top.positives, [both[i] for i in order.tolist()], scores, dropped)

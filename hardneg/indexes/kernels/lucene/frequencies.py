@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.indexes.kernels.lucene.java import start_java
+from hardneg.indexes.kernels.lucene.java import java_reason, start_java
 from hardneg.records.errors import ArtifactError
 
 APART, BEHIND_TERM = "\ue000", "\ue001"
@@ -111,8 +111,7 @@ class FrequencyWriter:
 
 
 def _refused(folder: Path, error: Any) -> ArtifactError:
-    reason = str(error).splitlines()[0].removeprefix("JVM exception occurred: ")
-    return ArtifactError(f"{folder}: Lucene cannot write the index ({reason}): is the disk full?")
+    return ArtifactError(f"{folder}: Lucene cannot write the index ({java_reason(error)}): is the disk full?")
 
 
 def _java_map(name: str, value: str) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.indexes.kernels.lucene.java import start_java
+from hardneg.indexes.kernels.lucene.java import java_reason, start_java
 from hardneg.records.errors import ArtifactError
 
 HELD = 1 << 15
@@ -41,7 +41,7 @@ def open_lucene(path: Path, searcher: str) -> Any:
     try:
         return autoclass(f"io.anserini.search.{searcher}")(str(path))
     except JavaException as error:
-        reason = str(error).splitlines()[0].removeprefix("JVM exception occurred: ")
+        reason = java_reason(error)
         advice = "a later Lucene wrote it: open it with Pyserini 2, or build it again" if _LATER in reason else _BUILD
         raise ArtifactError(f"{path}: not a Lucene index that can be read ({reason}): {advice}") from error
 

@@ -127,7 +127,7 @@ def test_the_trainer(name: str, tree: dict[str, Any], store: Store, tmp_path: Pa
         with pytest.raises(RecipeError, match="union joins several runs"):
             negatives.recipe.plan(str(tiny_model), "cpu", 7)
         return
-    made = mine_with(negatives.recipe, negatives.recipe.plan(str(tiny_model), "cpu", 7), negatives.place)
+    made = mine_with(negatives.recipe, negatives.recipe.plan(str(tiny_model), "cpu", 7), negatives.folder)
     assert made is not None and "queries with no scored positive" not in made.facts
     check(read_negatives(made.mined.path / "negatives.arrow"))
 
@@ -152,7 +152,7 @@ def test_filters_go_before_the_miner_in_all_three(
     filters = [{"name": "judged", "files": [str(moved)]}]
     given: Any = {"depth": 15, "short": "repeat", "store": store.root, "filters": filters}
     recipe = RefreshedNegatives(tree["dataset"], arguments, **given).recipe
-    place = RefreshedNegatives(tree["dataset"], arguments, **given).place
+    place = RefreshedNegatives(tree["dataset"], arguments, **given).folder
     made = mine_with(recipe, recipe.plan(str(tiny_model), "cpu", 7), place)
     assert made is not None and made.facts["dropped as judged relevant"] == 36
     without = replace(recipe, filters=()).plan(str(tiny_model), "cpu", 7).keys

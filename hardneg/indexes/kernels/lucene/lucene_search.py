@@ -17,7 +17,6 @@ from hardneg.records.errors import ArtifactError
 HELD = 1 << 15
 """Hits whose stored texts are in memory at a time."""
 
-_BUILD = "build it again"
 _LATER = "indexCreatedVersionMajor is in the future"
 _CLAUSES = 1 << 20  # the longest query in different words; Lucene's own limit is 1,024
 
@@ -42,7 +41,11 @@ def open_lucene(path: Path, searcher: str) -> Any:
         return autoclass(f"io.anserini.search.{searcher}")(str(path))
     except JavaException as error:
         reason = java_reason(error)
-        advice = "a later Lucene wrote it: open it with Pyserini 2, or build it again" if _LATER in reason else _BUILD
+        advice = (
+            "a later Lucene wrote it: open it with Pyserini 2, or build it again"
+            if _LATER in reason
+            else "build it again"
+        )
         raise ArtifactError(f"{path}: not a Lucene index that can be read ({reason}): {advice}") from error
 
 

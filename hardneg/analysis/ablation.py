@@ -32,26 +32,28 @@ class Ablation(Analysis):
         """The metric, and by system its mean and its interval (None where there is none)."""
         metric, systems = estimates_of(inputs, self.metric)
         intervals = {
-            label: [found.interval.low, found.interval.high] if found.interval else None
-            for label, found in systems.items()
+            label: [results.interval.low, results.interval.high] if results.interval else None
+            for label, results in systems.items()
         }
-        means = {label: found.mean for label, found in systems.items()}
+        means = {label: results.mean for label, results in systems.items()}
         return {"metric": metric, "means": means, "intervals": intervals}
 
-    def table(self, found: Any) -> Table:
+    def table(self, results: Any) -> Table:
         """One row a system."""
-        rows = [[label, f"{mean:.4f}"] for label, mean in found["means"].items()]
-        return Table(("system", found["metric"]), rows)
+        rows = [[label, f"{mean:.4f}"] for label, mean in results["means"].items()]
+        return Table(("system", results["metric"]), rows)
 
-    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+    def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """Means over queries with their 95 % intervals, in the order given; the bars start at zero."""
-        means = found["means"]
+        means = results["means"]
         with figure(paths, 1, width=bar_width(len(means))) as (axes,):
             axes.bar(range(len(means)), list(means.values()), color=COLOURS[0], width=0.65)
-            for place, (label, mean) in enumerate(means.items()):
-                if ends := found["intervals"].get(label):
+            for position, (label, mean) in enumerate(means.items()):
+                if ends := results["intervals"].get(label):
                     look = {"color": "#333333", "capsize": 3, "linewidth": 1}
-                    axes.errorbar(place, mean, [[mean - ends[0]], [ends[1] - mean]], **look)
-                axes.annotate(f"{mean:.3f}", (place, 0), (0, 4), textcoords="offset points", ha="center", color="white")
+                    axes.errorbar(position, mean, [[mean - ends[0]], [ends[1] - mean]], **look)
+                axes.annotate(
+                    f"{mean:.3f}", (position, 0), (0, 4), textcoords="offset points", ha="center", color="white"
+                )
             axes.set_xticks(range(len(means)), list(means), rotation=20, ha="right", fontsize=8)
-            plain_axes(axes, f"{found['metric']} with 95 % intervals", "", found["metric"])
+            plain_axes(axes, f"{results['metric']} with 95 % intervals", "", results["metric"])

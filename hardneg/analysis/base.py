@@ -80,33 +80,33 @@ class Analysis(BaseModel):
         """The numbers, as JSON can hold them."""
 
     @abstractmethod
-    def table(self, found: Any) -> Table:
+    def table(self, results: Any) -> Table:
         """The numbers as a table of texts; `found` is what `measure` gave, or that read from JSON."""
 
     @abstractmethod
-    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+    def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """The numbers as a figure, written to all `paths`."""
 
-    def tables(self, found: Any) -> Sequence[Table]:
+    def tables(self, results: Any) -> Sequence[Table]:
         """The table, and more where one is not enough."""
-        return [self.table(found)]
+        return [self.table(results)]
 
-    def heading(self, found: Any) -> str:
+    def heading(self, results: Any) -> str:
         """The title of the section."""
         return self.title
 
-    def explain(self, found: Any) -> str:
+    def explain(self, results: Any) -> str:
         """What one needs to know to read the table."""
         return self.explained
 
     @classmethod
-    def arranged(cls, given: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
+    def arranged(cls, values: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
         """The fields from what the command line says of each; kinds: those of the run folder's stages, by name.
 
         Raises:
             UsageError: something is missing, or does not fit together.
         """
-        return given
+        return values
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """What it asks of the collection in vain, one line each; `collection` is what stage `dataset` told."""
@@ -148,20 +148,20 @@ def check_model_labels(indexes: Mapping[str, str], models: Mapping[str, str]) ->
         raise ValueError(f"no index is labelled {', '.join(unknown)}; indexes has {', '.join(indexes)}")
 
 
-def models_in_places(analysis: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
+def models_by_index(analysis: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
     """For `Analysis.arranged`: models in the order of the indexes; one alone is that of all.
 
     Raises:
         UsageError: there are other numbers of them.
     """
-    indexes, models = given.get("indexes", {}), list(given.get("models", {}).values())
+    indexes, models = values.get("indexes", {}), list(values.get("models", {}).values())
     if len(models) not in (1, len(indexes)):
         raise UsageError(
             f"analyze {analysis}: {len(models)} {{models}} for {len(indexes)} {{indexes}}: give one of each",
             "models",
             "indexes",
         )
-    return {**given, "models": dict(zip(indexes, models * (len(indexes) if len(models) == 1 else 1), strict=True))}
+    return {**values, "models": dict(zip(indexes, models * (len(indexes) if len(models) == 1 else 1), strict=True))}
 
 
 class OfIndexes(Analysis):
@@ -176,9 +176,9 @@ class OfIndexes(Analysis):
         return self
 
     @classmethod
-    def arranged(cls, given: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
+    def arranged(cls, values: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
         """Models in the order of the indexes; one alone is that of all."""
-        return models_in_places(cls.name, given)
+        return models_by_index(cls.name, values)
 
     def encoders(self) -> Mapping[str, str]:
         """The model that encoded an index, where none is named."""
@@ -193,12 +193,12 @@ def of_each_history(
     Raises:
         DataError: it finds nothing; the message ends in `lacking`.
     """
-    found = {}
+    results = {}
     for label in labels:
-        found[label] = measure(inputs.history(f"trainings.{label}"))
-        if not found[label]:
-            raise DataError(f"{inputs.place(f'trainings.{label}')}: {lacking}")
-    return found
+        results[label] = measure(inputs.history(f"trainings.{label}"))
+        if not results[label]:
+            raise DataError(f"{inputs.location(f'trainings.{label}')}: {lacking}")
+    return results
 
 
 def curves_of(history: Iterable[Record], pick: Callable[[Record], Any]) -> dict[str, Points]:
@@ -225,17 +225,17 @@ def estimates_of(inputs: AnalysisInputs, wanted: str | None) -> tuple[str, Mappi
     metrics = list(dict.fromkeys(name for measured in systems.values() for name in measured))
     metric = wanted or metrics[0]
     if metric not in metrics:
-        told = f"{metric!r} was not evaluated{suggestion(metric, metrics)}; there are: {', '.join(metrics)}"
-        raise UsageError(f"{inputs.place('metric')}: {told}")
+        message = f"{metric!r} was not evaluated{suggestion(metric, metrics)}; there are: {', '.join(metrics)}"
+        raise UsageError(f"{inputs.location('metric')}: {message}")
     return metric, {label: measured[metric] for label, measured in systems.items() if metric in measured}
 
 
 def write_analysis(analysis: Analysis, inputs: AnalysisInputs, folder: Path) -> None:
     """Measures, and writes `NAME.json`, `NAME.png` and `NAME.svg` into a folder."""
     with plugin_errors([analysis]):
-        found = analysis.measure(inputs)
-        analysis.draw(found, [folder / f"{analysis.name}.png", folder / f"{analysis.name}.svg"])
-    text = json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False)
+        results = analysis.measure(inputs)
+        analysis.draw(results, [folder / f"{analysis.name}.png", folder / f"{analysis.name}.svg"])
+    text = json.dumps(results, indent=1, ensure_ascii=False, allow_nan=False)
     replace_text(folder / f"{analysis.name}.json", text + "\n")
 
 
@@ -249,11 +249,11 @@ def _sections(label: str, analyses: Sequence[Analysis], folder: Path) -> Iterato
     contents = {each.name: json.loads((folder / f"{each.name}.json").read_text("utf-8")) for each in analyses}
     tables = {each.name: list(each.tables(contents[each.name])) for each in analyses}
     for each in analyses:
-        found, (first, *more) = contents[each.name], tables[each.name]
+        results, (first, *more) = contents[each.name], tables[each.name]
         for name, columns in each.beside.items():
             first = _joined(first, tables[name][0], columns) if name in tables else first
         svg = (folder / f"{each.name}.svg").read_text("utf-8")
-        yield Section(f"{label}: {each.heading(found)}", [first, *more], each.explain(found), svg)
+        yield Section(f"{label}: {each.heading(results)}", [first, *more], each.explain(results), svg)
 
 
 def _joined(table: Table, other: Table, columns: slice) -> Table:
@@ -264,10 +264,10 @@ def _joined(table: Table, other: Table, columns: slice) -> Table:
     return Table([*table.columns, *other.columns[columns]], rows, table.words)
 
 
-def doubling(axes: Any, places: Sequence[int]) -> None:
+def doubling(axes: Any, positions: Sequence[int]) -> None:
     """A logarithmic axis with these numbers below it."""
     axes.set_xscale("log", base=2)
-    axes.set_xticks(list(places), [f"{place:,}" for place in places])
+    axes.set_xticks(list(positions), [f"{position:,}" for position in positions])
     axes.minorticks_off()
 
 

@@ -46,18 +46,18 @@ class CandidateCounts(Analysis):
         return self
 
     @classmethod
-    def arranged(cls, given: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
+    def arranged(cls, values: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
         """The reranked runs have the labels of those in the same place."""
-        first, reranked = given["first"], given["reranked"]
+        first, reranked = values["first"], values["reranked"]
         if len(first) != len(reranked):
-            told = f"{len(reranked)} {{reranked}} for {len(first)} {{first}}: give one of each"
-            raise UsageError(f"analyze candidates: {told}", "reranked", "first")
-        return {**given, "reranked": dict(zip(first, reranked.values(), strict=True))}
+            message = f"{len(reranked)} {{reranked}} for {len(first)} {{first}}: give one of each"
+            raise UsageError(f"analyze candidates: {message}", "reranked", "first")
+        return {**values, "reranked": dict(zip(first, reranked.values(), strict=True))}
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """Of each pair of runs what `candidate_counts` says."""
         qrels, counts, level = inputs.qrels(), sorted(set(self.counts)), inputs.relevance_level
-        found = {
+        results = {
             label: candidate_counts(
                 label,
                 (inputs.run(f"first.{label}"), inputs.run(f"reranked.{label}")),
@@ -67,11 +67,11 @@ class CandidateCounts(Analysis):
             )
             for label in self.first
         }
-        return {"metric": self.metric, "counts": counts, "relevance_level": level, "runs": found}
+        return {"metric": self.metric, "counts": counts, "relevance_level": level, "runs": results}
 
-    def table(self, found: Any) -> Table:
+    def table(self, results: Any) -> Table:
         """One row a number of candidates: quality of each pipeline, then the recall of its candidates."""
-        runs, metric = found["runs"], found["metric"]
+        runs, metric = results["runs"], results["metric"]
         rows = [
             [f"{row[0]['candidates']:,}", *(f"{each[name]:.4f}" for name in ("quality", "recall") for each in row)]
             for row in zip(*runs.values(), strict=True)
@@ -79,26 +79,30 @@ class CandidateCounts(Analysis):
         columns = [f"{label}: {name}" for name in (metric, "recall") for label in runs]
         return Table(("candidates", *columns), rows)
 
-    def explain(self, found: Any) -> str:
+    def explain(self, results: Any) -> str:
         """With the metric and the grades."""
         return (
-            f"{found['metric']} after reranking the first so many candidates alone, and the recall of those "
+            f"{results['metric']} after reranking the first so many candidates alone, and the recall of those "
             "candidates; from one reranked run, cut. Relevant to binary metrics are grades from "
-            f"{found['relevance_level']} up."
+            f"{results['relevance_level']} up."
         )
 
-    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+    def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """Quality by the number of candidates, and their recall, one line a pipeline."""
         with figure(paths, 2) as panels:
-            for axes, (name, title) in zip(panels, (("quality", found["metric"]), ("recall", "recall")), strict=True):
-                runs = found["runs"].items()
+            for axes, (name, title) in zip(panels, (("quality", results["metric"]), ("recall", "recall")), strict=True):
+                runs = results["runs"].items()
                 lines(axes, {label: [(row["candidates"], row[name]) for row in rows] for label, rows in runs})
-                doubling(axes, found["counts"])
+                doubling(axes, results["counts"])
                 plain_axes(axes, f"{title} by the number of candidates", "candidates", title)
 
 
 def candidate_counts(
-    label: str, runs: tuple[Run, Run], asked: tuple[Sequence[int], str], qrels: Qrels, relevance_level: int = 1
+    label: str,
+    runs: tuple[Run, Run],
+    counts_and_metric: tuple[Sequence[int], str],
+    qrels: Qrels,
+    relevance_level: int = 1,
 ) -> list[dict[str, Any]]:
     """For each count: `candidates`, `quality`, `recall`, `documents` (the mean number of candidates).
 
@@ -119,32 +123,32 @@ def candidate_counts(
     """
     from hardneg.evaluation.metrics import evaluate, means
 
-    (first, reranked), (counts, metric) = runs, asked
-    places = _places(label, first, reranked, max(counts))
+    (first, reranked), (counts, metric) = runs, counts_and_metric
+    positions = _positions(label, first, reranked, max(counts))
     recall = means(evaluate(first, qrels, [f"recall@{count}" for count in counts], relevance_level))
     rows = []
     for count in counts:
-        made = prefix(reranked, places, count)
-        quality = means(evaluate(made, qrels, [metric], relevance_level))[metric]
+        run = prefix(reranked, positions, count)
+        quality = means(evaluate(run, qrels, [metric], relevance_level))[metric]
         documents = float(np.mean([min(count, len(ranked.doc_ids)) for ranked in first.values()] or [0]))
-        found = {"candidates": count, "quality": quality, "recall": recall[f"recall@{count}"], "documents": documents}
-        rows.append(found)
+        results = {"candidates": count, "quality": quality, "recall": recall[f"recall@{count}"], "documents": documents}
+        rows.append(results)
     return rows
 
 
-def prefix(reranked: Run, places: Sequence[NDArray[np.int64]], count: int) -> Run:
+def prefix(reranked: Run, positions: Sequence[NDArray[np.int64]], count: int) -> Run:
     """The reranked run as if only the first `count` candidates had been reranked.
 
     places: for each query the first-stage places of its reranked documents, from 0, int64 [n].
     """
-    made = {}
-    for (query_id, ranked), place in zip(reranked.items(), places, strict=True):
-        kept = np.flatnonzero(place < count)
-        made[query_id] = RankedList([ranked.doc_ids[i] for i in kept.tolist()], ranked.scores[kept])
-    return made
+    cut = {}
+    for (query_id, ranked), position in zip(reranked.items(), positions, strict=True):
+        kept = np.flatnonzero(position < count)
+        cut[query_id] = RankedList([ranked.doc_ids[i] for i in kept.tolist()], ranked.scores[kept])
+    return cut
 
 
-def _places(label: str, first: Run, reranked: Run, most: int) -> list[NDArray[np.int64]]:
+def _positions(label: str, first: Run, reranked: Run, most: int) -> list[NDArray[np.int64]]:
     """Where the reranked documents stand in the first stage's lists; those that it lacks stand behind all."""
     for query_id, ranked in first.items():
         doc_ids = ranked.doc_ids
@@ -153,8 +157,8 @@ def _places(label: str, first: Run, reranked: Run, most: int) -> list[NDArray[np
                 f"{label}: the reranked run lacks {len(lacking)} of the first {min(most, len(doc_ids))} candidates of "
                 f"query {query_id}, such as {min(lacking)}; rerank deeper, or ask for fewer candidates"
             )
-    found = []
+    results = []
     for query_id, ranked in reranked.items():
-        place = {doc_id: number for number, doc_id in enumerate(first.get(query_id, EMPTY).doc_ids)}
-        found.append(np.array([place.get(doc_id, np.iinfo(np.int64).max) for doc_id in ranked.doc_ids], np.int64))
-    return found
+        position = {doc_id: number for number, doc_id in enumerate(first.get(query_id, EMPTY).doc_ids)}
+        results.append(np.array([position.get(doc_id, np.iinfo(np.int64).max) for doc_id in ranked.doc_ids], np.int64))
+    return results

@@ -38,21 +38,21 @@ class Costs(Analysis):
     ] = Field(min_length=1, description="Stages summed; default: each that trains.")
 
     @classmethod
-    def arranged(cls, given: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
+    def arranged(cls, values: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
         """By default every stage that trains."""
-        return given if "methods" in given else {"methods": {name: name for name in kinds if kinds[name] == "model"}}
+        return values if "methods" in values else {"methods": {name: name for name in kinds if kinds[name] == "model"}}
 
     def measure(self, inputs: AnalysisInputs) -> list[dict[str, Any]]:
         """Of each method what `costs` says."""
         methods: dict[str, dict[str, Any]] = {}
         for label, stages in self.methods.items():
-            facts = {name: inputs.facts(f"methods.{label}.{place}")[1] for place, name in enumerate(stages)}
-            methods[label] = {name: {**told, **told.get("usage", {})} for name, told in facts.items()}
+            facts = {name: inputs.facts(f"methods.{label}.{position}")[1] for position, name in enumerate(stages)}
+            methods[label] = {name: {**each, **each.get("usage", {})} for name, each in facts.items()}
         return costs(methods)
 
-    def table(self, found: Any) -> Table:
+    def table(self, results: Any) -> Table:
         """One row a method."""
-        unit, length = time_unit(row["seconds"] for row in found)
+        unit, length = time_unit(row["seconds"] for row in results)
         rows = [
             [
                 row["method"],
@@ -62,16 +62,16 @@ class Costs(Analysis):
                 f"{row['steps']:,}",
                 ", ".join(row["devices"]) or "unknown",
             ]
-            for row in found
+            for row in results
         ]
         return Table(("method", unit, "peak GB", "peak GPU GB", "speed", "steps", "device"), rows)
 
-    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+    def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """One bar a method: wall time, and how many times faster than the first it is."""
-        unit, length = time_unit(row["seconds"] for row in found)
-        with figure(paths, 1, width=bar_width(len(found))) as (axes,):
-            words = {row["method"]: _words(row, row["seconds"] / length) for row in found}
-            bars(axes, {row["method"]: row["seconds"] / length for row in found}, words)
+        unit, length = time_unit(row["seconds"] for row in results)
+        with figure(paths, 1, width=bar_width(len(results))) as (axes,):
+            words = {row["method"]: _words(row, row["seconds"] / length) for row in results}
+            bars(axes, {row["method"]: row["seconds"] / length for row in results}, words)
             plain_axes(axes, "training time and speed", "", f"wall time ({unit})")
 
 
@@ -91,8 +91,8 @@ def costs(methods: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[dict[s
     """
     rows: list[dict[str, Any]] = []
     for method, stages in methods.items():
-        told = list(stages.values())
-        seconds = sum(float(facts.get("seconds", 0)) for facts in told)
+        steps = list(stages.values())
+        seconds = sum(float(facts.get("seconds", 0)) for facts in steps)
         unknown = [name for name, facts in stages.items() if "seconds" not in facts]
         base = rows[0]["seconds"] if rows else seconds
         known = not unknown and not (rows and rows[0]["unknown"]) and seconds > 0
@@ -101,10 +101,10 @@ def costs(methods: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[dict[s
                 "method": method,
                 "stages": list(stages),
                 "seconds": seconds,
-                "steps": sum(int(facts.get("steps", 0)) for facts in told),
-                "devices": list(dict.fromkeys(str(facts["device"]) for facts in told if "device" in facts)),
-                "peak_memory": _largest(told, "peak_memory"),
-                "peak_gpu_memory": _largest(told, "peak_gpu_memory"),
+                "steps": sum(int(facts.get("steps", 0)) for facts in steps),
+                "devices": list(dict.fromkeys(str(facts["device"]) for facts in steps if "device" in facts)),
+                "peak_memory": _largest(steps, "peak_memory"),
+                "peak_gpu_memory": _largest(steps, "peak_gpu_memory"),
                 "speedup": base / seconds if known else None,
                 "unknown": unknown,
             }
@@ -117,8 +117,8 @@ def time_unit(seconds: Iterable[float]) -> tuple[str, float]:
     return ("hours", 3600.0) if max(seconds, default=0.0) >= 3600 else ("minutes", 60.0)
 
 
-def _largest(told: Sequence[Mapping[str, Any]], name: str) -> int | None:
-    return max((int(facts[name]) for facts in told if name in facts), default=None)
+def _largest(steps: Sequence[Mapping[str, Any]], name: str) -> int | None:
+    return max((int(facts[name]) for facts in steps if name in facts), default=None)
 
 
 def _gigabytes(size: int | None) -> str:
@@ -126,5 +126,5 @@ def _gigabytes(size: int | None) -> str:
 
 
 def _words(row: Mapping[str, Any], time: float) -> str:
-    told = "unknown" if row["unknown"] else f"{time:.3g}"
-    return told + (f"\n{row['speedup']:.3g}×" if row["speedup"] else "")
+    text = "unknown" if row["unknown"] else f"{time:.3g}"
+    return text + (f"\n{row['speedup']:.3g}×" if row["speedup"] else "")

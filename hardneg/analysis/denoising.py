@@ -49,7 +49,7 @@ class Denoising(Analysis):
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """Shares by rank of each filter, and examples with texts."""
         files = {label: inputs.mined(f"negatives.{label}") for label in self.negatives}
-        found = {label: to_json(shares(dropped)) for label, (dropped, _) in files.items()}
+        results = {label: to_json(shares(dropped)) for label, (dropped, _) in files.items()}
         shown: list[dict[str, Any]] = []
         for label, (dropped, negatives) in files.items():
             if self.examples and not negatives.is_file():
@@ -61,17 +61,17 @@ class Denoising(Analysis):
             queries = inputs.queries(None) if cases else {}
             texts = inputs.texts(doc_ids_of(cases))
             shown += [{"filter": label, **example_json(case, queries, texts)} for case in cases]
-        return {"filters": found, "examples": shown}
+        return {"filters": results, "examples": shown}
 
-    def tables(self, found: Any) -> Sequence[Table]:
+    def tables(self, results: Any) -> Sequence[Table]:
         """The shares, and the examples where there are some."""
-        return [self.table(found), *([_example_table(found["examples"])] if found["examples"] else [])]
+        return [self.table(results), *([_example_table(results["examples"])] if results["examples"] else [])]
 
-    def table(self, found: Any) -> Table:
+    def table(self, results: Any) -> Table:
         """One row a filter and band of ranks, and one for all ranks: the share dropped by score, counts by reason."""
-        reasons = sorted({reason for each in found["filters"].values() for reason in each["dropped"]})
+        reasons = sorted({reason for each in results["filters"].values() for reason in each["dropped"]})
         rows = []
-        for label, each in found["filters"].items():
+        for label, each in results["filters"].items():
             # 1, 2, 3 to 5, 6 to 10, and so on to the last rank
             ranks = len(each["candidates"])
             lasts = [last for last in _LAST_RANKS if last < ranks] + [ranks] * (ranks > 0)
@@ -80,11 +80,11 @@ class Denoising(Analysis):
             rows += [[label, *_band(each, first, last, reasons)] for first, last in [*bands, *every]]
         return Table(("filter", "ranks", "dropped by score", "candidates", *reasons), rows)
 
-    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+    def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """By rank, the share that is dropped by score, one line a filter."""
         series: dict[str, Points] = {
             label: [(rank, 100 * share) for rank, share in enumerate(each["filtered"], 1) if share is not None]
-            for label, each in found["filters"].items()
+            for label, each in results["filters"].items()
         }
         with figure(paths, 1, width=5.4) as (axes,):
             lines(axes, series)
@@ -115,9 +115,9 @@ class DropCounts:
         Source: RocketQA (Qu et al., NAACL 2021), figure 5.
         """
         by_score = self.dropped.get(_SCORE, np.zeros(len(self.candidates), np.int64))
-        found = np.full(len(by_score), np.nan)
-        np.divide(by_score, self.in_question, found, where=self.in_question > 0)
-        return found
+        shares = np.full(len(by_score), np.nan)
+        np.divide(by_score, self.in_question, shares, where=self.in_question > 0)
+        return shares
 
 
 def shares(dropped: Path) -> DropCounts:
@@ -131,9 +131,9 @@ def shares(dropped: Path) -> DropCounts:
         reasons = batch.column("reasons").flatten().dictionary_encode()
         ranks, codes = batch.column("ranks").flatten().to_numpy(), reasons.indices.to_numpy()
         for code, reason in enumerate(reasons.dictionary.to_pylist()):
-            found = np.bincount(ranks[codes == code])[1:]
-            counts[reason] = _added(counts.get(reason, np.zeros(0, np.int64)), found)
-    return DropCounts(queries, candidates, {name: _added(found, candidates * 0) for name, found in counts.items()})
+            counted = np.bincount(ranks[codes == code])[1:]
+            counts[reason] = _added(counts.get(reason, np.zeros(0, np.int64)), counted)
+    return DropCounts(queries, candidates, {name: _added(counted, candidates * 0) for name, counted in counts.items()})
 
 
 def _added(one: NDArray[np.int64], two: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -175,7 +175,7 @@ def examples(dropped: Path, negatives: Path, count: int) -> list[Example]:
     if not count:
         return []
     mined, start = read_negatives(negatives), 0
-    found: list[tuple[float, int, Example]] = []
+    best: list[tuple[float, int, Example]] = []
     batches = drop_batches(dropped)
     if sum(batch.num_rows for batch in batches) != len(mined):
         raise ArtifactError(f"{dropped}: is not of the queries of {negatives}; give two files of one mining")
@@ -185,11 +185,11 @@ def examples(dropped: Path, negatives: Path, count: int) -> list[Example]:
             item = mined[start + row]
             rank_of_first = int(drops.chosen[0]) or None
             score, rank = float(drops.scores[entry]), int(drops.ranks[entry])
-            told = (drops.doc_ids[entry], rank, score, item.negatives[0], rank_of_first)
-            found.append((-score, start + row, Example(query_id, item.positives, *told)))
-        found = heapq.nsmallest(count, found)
+            fields = (drops.doc_ids[entry], rank, score, item.negatives[0], rank_of_first)
+            best.append((-score, start + row, Example(query_id, item.positives, *fields)))
+        best = heapq.nsmallest(count, best)
         start += batch.num_rows
-    return [example for _, _, example in found]
+    return [example for _, _, example in best]
 
 
 def _most_confident(batch: pa.RecordBatch, count: int) -> Iterator[tuple[int, int]]:
@@ -208,18 +208,18 @@ def _most_confident(batch: pa.RecordBatch, count: int) -> Iterator[tuple[int, in
             return
 
 
-def to_json(found: DropCounts) -> dict[str, Any]:
+def to_json(drops: DropCounts) -> dict[str, Any]:
     """Numbers by rank, from the first one."""
-    filtered = [None if np.isnan(share) else share for share in found.filtered().tolist()]
-    dropped = {reason: counts.tolist() for reason, counts in found.dropped.items()}
-    return {"queries": found.queries, "candidates": found.candidates.tolist(), "dropped": dropped, "filtered": filtered}
+    filtered = [None if np.isnan(share) else share for share in drops.filtered().tolist()]
+    dropped = {reason: counts.tolist() for reason, counts in drops.dropped.items()}
+    return {"queries": drops.queries, "candidates": drops.candidates.tolist(), "dropped": dropped, "filtered": filtered}
 
 
 def example_json(example: Example, queries: Mapping[str, str], texts: Mapping[str, str]) -> dict[str, Any]:
     """With the texts that are known, documents' cut at 300 characters."""
 
-    def shown(doc_id: str, **told: Any) -> dict[str, Any]:
-        return {"doc_id": doc_id, **told, "text": texts.get(doc_id, "")[:_LONGEST]}
+    def shown(doc_id: str, **scores: Any) -> dict[str, Any]:
+        return {"doc_id": doc_id, **scores, "text": texts.get(doc_id, "")[:_LONGEST]}
 
     return {
         "query_id": example.query_id,
@@ -235,10 +235,10 @@ def doc_ids_of(shown: Iterable[Example]) -> list[str]:
     return list(dict.fromkeys(doc_id for each in shown for doc_id in (*each.positives[:1], each.dropped, each.kept)))
 
 
-def _band(found: Mapping[str, Any], first: int, last: int, reasons: Sequence[str]) -> list[str]:
+def _band(results: Mapping[str, Any], first: int, last: int, reasons: Sequence[str]) -> list[str]:
     part = slice(first - 1, last)
-    candidates = sum(found["candidates"][part])
-    dropped = {reason: sum(counts[part]) for reason, counts in found["dropped"].items()}
+    candidates = sum(results["candidates"][part])
+    dropped = {reason: sum(counts[part]) for reason, counts in results["dropped"].items()}
     aside = sum(dropped.get(reason, 0) for reason in _NEVER)
     share = dropped.get(_SCORE, 0) / (candidates - aside) if candidates > aside else None
     ranks = str(first) if first == last else f"{first}–{last}"

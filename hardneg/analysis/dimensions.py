@@ -40,27 +40,27 @@ class Dimensions(Analysis):
         from hardneg.evaluation.metrics import evaluate, means
 
         qrels, level = inputs.qrels(), inputs.relevance_level
-        found: dict[str, list[Any]] = {}
+        results: dict[str, list[Any]] = {}
         for label, runs in self.runs.items():
             for size in sorted(runs):
                 values = means(evaluate(inputs.run(f"runs.{label}.{size}"), qrels, [self.metric], level))
-                found.setdefault(label, []).append([size, values[self.metric]])
-        return {"metric": self.metric, "relevance_level": level, "runs": found}
+                results.setdefault(label, []).append([size, values[self.metric]])
+        return {"metric": self.metric, "relevance_level": level, "runs": results}
 
-    def table(self, found: Any) -> Table:
+    def table(self, results: Any) -> Table:
         """One row a size of vectors, one column a series; a dash where it has no such size."""
-        series = {label: dict(points) for label, points in found["runs"].items()}
+        series = {label: dict(points) for label, points in results["runs"].items()}
         sizes = sorted({size for points in series.values() for size in points})
         rows = [
             [f"{size:,}", *(f"{points[size]:.4f}" if size in points else "–" for points in series.values())]
             for size in sizes
         ]
-        return Table(("dimensions", *(f"{label}: {found['metric']}" for label in series)), rows)
+        return Table(("dimensions", *(f"{label}: {results['metric']}" for label in series)), rows)
 
-    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+    def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """One line a series."""
-        series = {label: [(size, value) for size, value in points] for label, points in found["runs"].items()}
+        series = {label: [(size, value) for size, value in points] for label, points in results["runs"].items()}
         with figure(paths, 1) as (axes,):
             lines(axes, series)
             doubling(axes, sorted({size for points in series.values() for size, _ in points}))
-            plain_axes(axes, f"{found['metric']} by the size of vectors", "dimensions", found["metric"])
+            plain_axes(axes, f"{results['metric']} by the size of vectors", "dimensions", results["metric"])

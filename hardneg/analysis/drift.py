@@ -37,18 +37,18 @@ class Drift(Analysis):
             inputs, list(self.trainings), lambda history: curves_of(history, lambda row: row.get("drift")), lacking
         )
 
-    def table(self, found: Any) -> Table:
+    def table(self, results: Any) -> Table:
         """One row a training and measurement."""
         rows = [
             [label, name, f"{curve[0][1]:,.4g}", f"{curve[-1][1]:,.4g}", f"{curve[-1][0]:,.0f}"]
-            for label, curves in found.items()
+            for label, curves in results.items()
             for name, curve in curves.items()
         ]
         return Table(("training", "measured", "first", "last", "at step"), rows, 2)
 
-    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+    def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """One panel a measurement, one line a training."""
-        measured = by_measurement(found)
+        measured = by_measurement(results)
         with figure(paths, max(1, len(measured))) as panels:
             for axes, (name, series) in zip(panels, measured.items(), strict=False):
                 title, unit = _LABELS.get(name, (f"{name} of the watched queries", name))

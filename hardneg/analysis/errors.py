@@ -52,17 +52,17 @@ class Errors(Analysis):
         if not (self.indexes or self.runs):
             raise ValueError("give indexes, or runs, or both")
         if unknown := sorted(set(self.models) - set(self.indexes)):
-            told = f"no index is labelled {', '.join(unknown)}"
-            raise ValueError(f"{told}; indexes has {', '.join(self.indexes) or 'none'}")
+            message = f"no index is labelled {', '.join(unknown)}"
+            raise ValueError(f"{message}; indexes has {', '.join(self.indexes) or 'none'}")
         if both := sorted(set(self.indexes) & set(self.runs)):
             raise ValueError(f"{', '.join(both)} labels an index and a run: give each a label of its own")
         return self
 
     @classmethod
-    def arranged(cls, given: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
+    def arranged(cls, values: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
         """Each index with the model in the same place."""
-        indexes, models = given.get("indexes", {}), list(given.get("models", {}).values())
-        if not (indexes or given.get("runs")):
+        indexes, models = values.get("indexes", {}), list(values.get("models", {}).values())
+        if not (indexes or values.get("runs")):
             raise UsageError(
                 "analyze errors: give {indexes} (with {queries} and {models}), or {runs}, or both", *_NAMED
             )
@@ -70,7 +70,7 @@ class Errors(Analysis):
             raise UsageError(
                 "analyze errors: {indexes} needs {queries} and {models}, which encodes them; give one of each", *_NAMED
             )
-        return {**given, "models": dict(zip(indexes, models, strict=True))}
+        return {**values, "models": dict(zip(indexes, models, strict=True))}
 
     def encoders(self) -> Mapping[str, str]:
         """By default the models that encoded the indexes."""
@@ -88,11 +88,11 @@ class Errors(Analysis):
         """
         positives, relevant = inputs.positives(), inputs.relevant()
         aside = {name: inputs.copies([*ids, *relevant.get(name, ())]) for name, ids in positives.items()}
-        found = {label: self._of_index(inputs, label, positives, aside) for label in self.indexes}
+        results = {label: self._of_index(inputs, label, positives, aside) for label in self.indexes}
         for label in self.runs:
             lists = ((query_id, each.doc_ids) for query_id, each in inputs.stream(f"runs.{label}"))
-            found[label] = errors_in_run(lists, positives, self.depth, aside)
-        return {label: to_json(each) for label, each in found.items()}
+            results[label] = errors_in_run(lists, positives, self.depth, aside)
+        return {label: to_json(each) for label, each in results.items()}
 
     def _of_index(
         self,
@@ -106,23 +106,23 @@ class Errors(Analysis):
         queries = inputs.queries(inputs.split)
         if not queries:
             raise UsageError("analyze errors: {indexes} needs {queries} and {models}, which encodes them", *_NAMED)
-        asked = [query_id for query_id in queries if query_id in positives]
+        query_ids = [query_id for query_id in queries if query_id in positives]
         system = inputs.system(f"indexes.{label}", f"models.{label}")
-        vectors = system.encode([queries[query_id] for query_id in asked])
-        wanted = list(dict.fromkeys(doc_id for query_id in asked for doc_id in aside[query_id]))
+        vectors = system.encode([queries[query_id] for query_id in query_ids])
+        wanted = list(dict.fromkeys(doc_id for query_id in query_ids for doc_id in aside[query_id]))
         row_of = dict(zip(wanted, system.rows(wanted).tolist(), strict=True))
 
         def rows(doc_ids: Sequence[str]) -> Rows:
             return np.array([row_of[doc_id] for doc_id in doc_ids], np.int64)
 
         def others(query_id: str, own: Rows) -> Rows:
-            found = rows(aside[query_id])
-            return found[found >= 0]
+            rows_aside = rows(aside[query_id])
+            return rows_aside[rows_aside >= 0]
 
         corpus = corpus_pass(system.searcher, len(system.doc_ids))
-        return errors_in_index(corpus, asked, vectors, Relevant(positives, rows, others), self.depth, system.device)
+        return errors_in_index(corpus, query_ids, vectors, Relevant(positives, rows, others), self.depth, system.device)
 
-    def table(self, found: Any) -> Table:
+    def table(self, results: Any) -> Table:
         """One row a system: means over queries."""
         rows = [
             [
@@ -134,13 +134,13 @@ class Errors(Analysis):
                 f"{each['at_least']:,} positives" if each["at_least"] else "–",
                 "; ".join(f"{count:,} {reason}" for reason, count in each["left_out"].items()) or "–",
             ]
-            for label, each in found.items()
+            for label, each in results.items()
         ]
         return Table(("system", "total errors", "top-K errors", "K", "queries", "lower bound for", "left out"), rows)
 
-    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+    def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """One panel a system: bars are the share of queries by number of errors, the line their share of all errors."""
-        shown = {label: [Bucket(**bucket) for bucket in each["distribution"]] for label, each in found.items()}
+        shown = {label: [Bucket(**bucket) for bucket in each["distribution"]] for label, each in results.items()}
         names = max(([bucket.label for bucket in buckets] for buckets in shown.values()), key=len, default=[])
         with figure(paths, max(1, len(shown))) as panels:
             for axes, (label, buckets) in zip(panels, shown.items(), strict=False):
@@ -181,12 +181,12 @@ def errors_in_index(
     """
     from hardneg.indexes.exact_ranks import errors_of_positives, known_pairs
 
-    found = [relevant.rows(relevant.positives.get(query_id, ())) for query_id in query_ids]
-    there = [rows[rows >= 0] for rows in found]
-    lacking = sum(len(rows) for rows in found) - sum(len(rows) for rows in there)
-    kept = [place for place, rows in enumerate(there) if len(rows)]
-    query_ids = [query_ids[place] for place in kept]
-    own = [there[place] for place in kept]
+    counts = [relevant.rows(relevant.positives.get(query_id, ())) for query_id in query_ids]
+    there = [rows[rows >= 0] for rows in counts]
+    lacking = sum(len(rows) for rows in counts) - sum(len(rows) for rows in there)
+    kept = [position for position, rows in enumerate(there) if len(rows)]
+    query_ids = [query_ids[position] for position in kept]
+    own = [there[position] for position in kept]
     aside = (
         [relevant.aside(query_id, rows) for query_id, rows in zip(query_ids, own, strict=True)]
         if relevant.aside
@@ -196,14 +196,14 @@ def errors_in_index(
     errors = by_query(
         query_ids, known.query[known.positive], errors_of_positives(corpus, queries[kept], known, device), cut
     )
-    left_out = {"queries without positives": len(found) - len(kept), "positives that the index lacks": lacking}
+    left_out = {"queries without positives": len(counts) - len(kept), "positives that the index lacks": lacking}
     return replace(errors, left_out={reason: count for reason, count in left_out.items() if count})
 
 
 def _panel(axes: Any, label: str, buckets: Sequence[Bucket]) -> None:
-    places = range(len(buckets))
-    axes.bar(places, [100 * b.queries for b in buckets], color=COLOURS[0], width=0.7, label="of all queries")
-    axes.plot(places, [100 * b.errors for b in buckets], color=COLOURS[1], marker="o", label="of all errors")
+    positions = range(len(buckets))
+    axes.bar(positions, [100 * b.queries for b in buckets], color=COLOURS[0], width=0.7, label="of all queries")
+    axes.plot(positions, [100 * b.errors for b in buckets], color=COLOURS[1], marker="o", label="of all errors")
     plain_axes(axes, label, "pairwise errors of a query", "share (%)")
     axes.set_ylim(0, 120)
     axes.set_yticks(range(0, 101, 20))

@@ -63,8 +63,8 @@ class FalseNegativeRecall(Analysis):
     def _known(self) -> "FalseNegativeRecall":
         for name in self.thresholds:
             if name not in RULES:
-                told = f"no filter {name!r}{suggestion(name, RULES)}; there are {', '.join(RULES)}"
-                raise ValueError(f"thresholds: {told}")
+                message = f"no filter {name!r}{suggestion(name, RULES)}; there are {', '.join(RULES)}"
+                raise ValueError(f"thresholds: {message}")
         return self
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
@@ -74,23 +74,23 @@ class FalseNegativeRecall(Analysis):
         if not withheld.get("judgements"):
             yield f"{self.name}: this dataset withholds no judgements: give it `withheld`, or leave {self.name} out"
         elif not hidden:
-            told = "no positive is hidden of a query that keeps another: raise dataset.withheld.positives"
-            yield f"{self.name}: {told}, or leave {self.name} out where queries have one each"
+            message = "no positive is hidden of a query that keeps another: raise dataset.withheld.positives"
+            yield f"{self.name}: {message}, or leave {self.name} out where queries have one each"
         elif self.split not in hidden:
-            told = f"no positives of split {self.split} are hidden; there are some of {', '.join(hidden)}"
-            yield f"{self.name}.split: {told}"
+            message = f"no positives of split {self.split} are hidden; there are some of {', '.join(hidden)}"
+            yield f"{self.name}.split: {message}"
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """Recall, precision and what is kept, by filter and threshold."""
         paths = {"": "run", **{label: f"scores.{label}" for label in self.scores}}
-        found = false_negative_recall(
-            self._asked(inputs, paths), list(self.scores) or [""], self.thresholds, self.depth
+        results = false_negative_recall(
+            self._queries(inputs, paths), list(self.scores) or [""], self.thresholds, self.depth
         )
         if not self.scores:
-            found["scores"] = {inputs.label("run"): found["scores"][""]}
-        return {"split": self.split, **found}
+            results["scores"] = {inputs.label("run"): results["scores"][""]}
+        return {"split": self.split, **results}
 
-    def _asked(self, inputs: AnalysisInputs, paths: Mapping[str, str]) -> Iterator[Planted]:
+    def _queries(self, inputs: AnalysisInputs, paths: Mapping[str, str]) -> Iterator[Planted]:
         """The queries that have known positives, with their lists; a copy of a hidden positive is hidden too."""
         query_ids, known, hidden = inputs.query_ids("run", self.split), inputs.relevant(), inputs.withheld()
         streams = [inputs.lists(path, query_ids) for path in paths.values()]
@@ -98,10 +98,10 @@ class FalseNegativeRecall(Analysis):
             if query_id in known:
                 hits = dict(zip(paths, lists, strict=True))
                 duplicates = frozenset(inputs.copies(known[query_id])).difference(known[query_id])
-                asked = Candidates(query_id, known[query_id], hits, (), duplicates)
-                yield asked, frozenset(inputs.copies(hidden.get(query_id, ())))
+                candidates = Candidates(query_id, known[query_id], hits, (), duplicates)
+                yield candidates, frozenset(inputs.copies(hidden.get(query_id, ())))
 
-    def table(self, found: Any) -> Table:
+    def table(self, results: Any) -> Table:
         """One row a run of scores, filter and threshold."""
         rows = [
             [
@@ -110,34 +110,34 @@ class FalseNegativeRecall(Analysis):
                 *(percent(point[share]) for share in ("recall", "precision", "kept")),
                 f"{point['removed']:,}",
             ]
-            for label, each in found["scores"].items()
+            for label, each in results["scores"].items()
             for name, points in each["filters"].items()
             for point in points
         ]
         return Table(("filter", "threshold", "hidden removed", "precision", "true negatives kept", "removed"), rows)
 
-    def explain(self, found: Any) -> str:
+    def explain(self, results: Any) -> str:
         """With the counts."""
-        hidden, candidates = (_counts(found, name) for name in ("hidden", "candidates"))
+        hidden, candidates = (_counts(results, name) for name in ("hidden", "candidates"))
         return (
-            f"{hidden} hidden positives among {candidates} scored candidates: {found['queries']:,} queries of split "
-            f"{found['split']}, {found['depth']} deep. Precision is the share of what is removed that was hidden: "
+            f"{hidden} hidden positives among {candidates} scored candidates: {results['queries']:,} queries of split "
+            f"{results['split']}, {results['depth']} deep. Precision is the share of what is removed that was hidden: "
             "positives that nobody labelled count against it. Queries whose known positives have no score, and of "
-            f"which filters that compare with them keep nothing: {_counts(found, 'queries with no scored positive')}."
+            f"which filters that compare with them keep nothing: {_counts(results, 'queries with no scored positive')}."
         )
 
-    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+    def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """One line a filter and run of scores, a point a threshold: hidden positives found against what that costs."""
-        several = len(found["scores"]) > 1
+        several = len(results["scores"]) > 1
         filters = {
             f"{name}, {label}" if several else name: points
-            for label, each in found["scores"].items()
+            for label, each in results["scores"].items()
             for name, points in each["filters"].items()
         }
         with figure(paths, 2) as (costs, precision):
             lines(costs, {name: _curve(points, "kept", "recall") for name, points in filters.items()})
-            for place, points in enumerate(filters.values()):
-                _say_thresholds(costs, points, place)
+            for position, points in enumerate(filters.values()):
+                _say_thresholds(costs, points, position)
             plain_axes(costs, "hidden positives", "true negatives kept (%)", "hidden positives removed (%)")
             lines(precision, {name: _curve(points, "recall", "precision") for name, points in filters.items()})
             plain_axes(precision, "precision", "hidden positives removed (%)", "hidden, of what is removed (%)")
@@ -217,24 +217,24 @@ def false_negative_recall(
     """
     tallies = {label: _Tally(thresholds) for label in labels}
     facts, waiting = Counter({"queries": 0, "with hidden positives": 0}), iter(queries)
-    while asked := list(islice(waiting, _QUERIES)):
-        facts["queries"] += len(asked)
-        facts["with hidden positives"] += sum(bool(hidden) for _, hidden in asked)
+    while planted := list(islice(waiting, _QUERIES)):
+        facts["queries"] += len(planted)
+        facts["with hidden positives"] += sum(bool(hidden) for _, hidden in planted)
         for label, tally in tallies.items():
-            tally.add(_joined(list(_blocks(asked, label, depth, tally.facts))))
+            tally.add(_joined(list(_blocks(planted, label, depth, tally.facts))))
     return {"depth": depth, **facts, "scores": {label: tally.to_json() for label, tally in tallies.items()}}
 
 
-def _blocks(asked: Sequence[Planted], label: str, depth: int, facts: Counter[str]) -> Iterator[_Block]:
-    for query, hidden in asked:
+def _blocks(queries: Sequence[Planted], label: str, depth: int, facts: Counter[str]) -> Iterator[_Block]:
+    for query, hidden in queries:
         aside, scored = query.duplicates.union(query.positives), query.hits[label]
         doc_ids = [doc_id for doc_id in query.ranking.doc_ids[:depth] if doc_id not in aside]
         scores, positive = scores_of(doc_ids, scored), lowest(scores_of(query.positives, scored))
         known = ~np.isnan(scores)
         facts["unscored"] += int((~known).sum())
         facts["queries with no scored positive"] += bool(np.isnan(positive))
-        found = np.array([doc_id in hidden for doc_id in doc_ids], bool)[known]
-        yield _Block(scores[known], np.full(len(found), positive, np.float32), found)
+        hits = np.array([doc_id in hidden for doc_id in doc_ids], bool)[known]
+        yield _Block(scores[known], np.full(len(hits), positive, np.float32), hits)
 
 
 def _joined(blocks: Sequence[_Block]) -> _Block:
@@ -243,18 +243,18 @@ def _joined(blocks: Sequence[_Block]) -> _Block:
     return _Block(scores, positive, hidden)
 
 
-def _counts(found: Any, name: str) -> str:
+def _counts(counts: Any, name: str) -> str:
     """What the runs of scores say, once where they agree."""
-    return " or ".join(f"{count:,}" for count in sorted({each[name] for each in found["scores"].values()}))
+    return " or ".join(f"{count:,}" for count in sorted({each[name] for each in counts["scores"].values()}))
 
 
-def _say_thresholds(axes: Any, points: Sequence[Mapping[str, float | None]], place: int) -> None:
+def _say_thresholds(axes: Any, points: Sequence[Mapping[str, float | None]], position: int) -> None:
     """Beside each point, on another side of each line."""
-    look = {"textcoords": "offset points", "xytext": _SIDES[place % len(_SIDES)], "ha": "center", "va": "center"}
+    look = {"textcoords": "offset points", "xytext": _SIDES[position % len(_SIDES)], "ha": "center", "va": "center"}
     for point in points:
         if point["kept"] is not None and point["recall"] is not None:
             where = (100 * point["kept"], 100 * point["recall"])
-            axes.annotate(f"{point['threshold']:g}", where, color=COLOURS[place % len(COLOURS)], fontsize=6, **look)
+            axes.annotate(f"{point['threshold']:g}", where, color=COLOURS[position % len(COLOURS)], fontsize=6, **look)
 
 
 def _curve(points: Sequence[Mapping[str, float | None]], across: str, up: str) -> Points:

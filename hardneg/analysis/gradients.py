@@ -39,18 +39,18 @@ class Gradients(Analysis):
         """Of each training what `gradients` says."""
         return of_each_history(inputs, list(self.trainings), gradients, "holds no `gradient_norms`; train again")
 
-    def table(self, found: Any) -> Table:
+    def table(self, results: Any) -> Table:
         """One row a training and measurement."""
         rows = [
             [label, name, f"{each['mean']:.4g}", f"{each['largest']:.4g}", f"{each['steps']:,}"]
-            for label, measured in found.items()
+            for label, measured in results.items()
             for name, each in measured.items()
         ]
         return Table(("training", "measured", "mean", "largest", "steps"), rows, 2)
 
-    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+    def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """One panel a measurement, one line a training."""
-        curves = {label: {name: each["curve"] for name, each in one.items()} for label, one in found.items()}
+        curves = {label: {name: each["curve"] for name, each in one.items()} for label, one in results.items()}
         panels = by_measurement(curves)
         names = [*(name for name in _NAMES if name in panels), *(name for name in panels if name not in _NAMES)]
         with figure(paths, len(names)) as drawn:

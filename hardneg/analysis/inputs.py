@@ -58,7 +58,7 @@ class AnalysisInputs(ABC):
     seed: int = SEED
 
     @abstractmethod
-    def place(self, path: str) -> str:
+    def location(self, path: str) -> str:
         """How a message names what a reference leads to."""
 
     @abstractmethod
@@ -148,10 +148,10 @@ def read_topics(path: Path) -> dict[str, str]:
     Raises:
         DataError: the first mistake of the file, or there is no query in it.
     """
-    found = {record.query_id: record.text for _, record in records(topics_part(path)) if isinstance(record, Query)}
-    if not found:
+    queries = {record.query_id: record.text for _, record in records(topics_part(path)) if isinstance(record, Query)}
+    if not queries:
         raise DataError(f"{path}: holds no queries")
-    return found
+    return queries
 
 
 def read_texts(path: Path, doc_ids: Iterable[str]) -> dict[str, str]:
@@ -160,14 +160,14 @@ def read_texts(path: Path, doc_ids: Iterable[str]) -> dict[str, str]:
     Raises:
         DataError: the first mistake of the file.
     """
-    wanted, found = set(doc_ids), {}
+    wanted, texts = set(doc_ids), {}
     for number, line in read_lines(path):
         row = json_row(path, number, line)
         doc_id = id_field(path, number, row, "_id")
         if doc_id in wanted:
             title = text_field(path, number, row, "title") if "title" in row else ""
-            found[doc_id] = Document(doc_id, text_field(path, number, row, "text"), title).contents
-    return found
+            texts[doc_id] = Document(doc_id, text_field(path, number, row, "text"), title).contents
+    return texts
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ class Files(AnalysisInputs):
     def _path(self, path: str) -> Path:
         return Path(self.named[path])
 
-    def place(self, path: str) -> str:
+    def location(self, path: str) -> str:
         return self.named.get(path, path)
 
     def label(self, path: str) -> str:
@@ -281,8 +281,8 @@ class Files(AnalysisInputs):
 
 def _rows(ids: Sequence[str], wanted: Sequence[str]) -> NDArray[np.int64]:
     """The rows of the wanted ids among an index's, which are read once and not held."""
-    asked = set(wanted)
-    known = {doc_id: row for row, doc_id in _numbered(ids) if doc_id in asked}
+    wanted_ids = set(wanted)
+    known = {doc_id: row for row, doc_id in _numbered(ids) if doc_id in wanted_ids}
     return np.array([known.get(doc_id, -1) for doc_id in wanted], np.int64)
 
 

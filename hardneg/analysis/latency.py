@@ -47,35 +47,37 @@ class Latency(OfIndexes):
         """
         texts = list(inputs.queries(inputs.split).values())
         if not texts:
-            raise UsageError(f"{inputs.place('queries')}: there are none in split {inputs.split}")
+            raise UsageError(f"{inputs.location('queries')}: there are none in split {inputs.split}")
         drawn = np.random.default_rng(inputs.seed).permutation(len(texts))[: self.sample]
-        asked = [texts[place] for place in drawn]
-        found = {
-            label: latency(inputs.system(f"indexes.{label}", f"models.{label}"), asked, self.depth)
+        queries = [texts[position] for position in drawn]
+        results = {
+            label: latency(inputs.system(f"indexes.{label}", f"models.{label}"), queries, self.depth)
             for label in self.indexes
         }
-        return {"queries": len(asked), "depth": self.depth, "indexes": found}
+        return {"queries": len(queries), "depth": self.depth, "indexes": results}
 
-    def table(self, found: Any) -> Table:
+    def table(self, results: Any) -> Table:
         """One row an index and way of asking."""
         rows = [
             [label, words, *(f"{measured[way][part]:,.3g}" for part in _PARTS)]
-            for label, measured in found["indexes"].items()
-            for way, words in (("one", "one query"), ("batch", f"one of {found['queries']} at once"))
+            for label, measured in results["indexes"].items()
+            for way, words in (("one", "one query"), ("batch", f"one of {results['queries']} at once"))
         ]
-        return Table(("index", "queries", "encode (ms)", f"search, {found['depth']} deep (ms)", "total (ms)"), rows, 2)
+        return Table(
+            ("index", "queries", "encode (ms)", f"search, {results['depth']} deep (ms)", "total (ms)"), rows, 2
+        )
 
-    def explain(self, found: Any) -> str:
+    def explain(self, results: Any) -> str:
         """With where it was measured."""
-        devices = dict.fromkeys(each["device"] for each in found["indexes"].values())
+        devices = dict.fromkeys(each["device"] for each in results["indexes"].values())
         return f"{self.explained} Measured on: {', '.join(devices)}."
 
-    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+    def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """A panel for one query and one for a batch, one bar an index and part."""
-        with figure(paths, 2, width=bar_width(3 * len(found["indexes"]))) as panels:
+        with figure(paths, 2, width=bar_width(3 * len(results["indexes"]))) as panels:
             for axes, way in zip(panels, ("one", "batch"), strict=True):
                 times = {
-                    f"{label}: {name}": each[way][name] for label, each in found["indexes"].items() for name in _PARTS
+                    f"{label}: {name}": each[way][name] for label, each in results["indexes"].items() for name in _PARTS
                 }
                 bars(axes, times, {label: f"{value:.3g}" for label, value in times.items()})
                 plain_axes(axes, "one query alone" if way == "one" else "one query of a batch", "", "milliseconds")
@@ -94,9 +96,9 @@ def latency(system: System, texts: Sequence[str], depth: int) -> dict[str, Any]:
     Source: ANCE (Xiong et al., ICLR 2021), table 5.
     """
     for text in texts[:_WARM_UP]:
-        _asked(system, [text], depth)
-    alone = [_asked(system, [text], depth) for text in texts]
-    together = _asked(system, texts, depth)
+        _timed(system, [text], depth)
+    alone = [_timed(system, [text], depth) for text in texts]
+    together = _timed(system, texts, depth)
     one = {"encode": median(each.encode for each in alone), "search": median(each.search for each in alone)}
     batch = {"encode": together.encode / len(texts), "search": together.search / len(texts)}
     return {
@@ -106,7 +108,7 @@ def latency(system: System, texts: Sequence[str], depth: int) -> dict[str, Any]:
     }
 
 
-def _asked(system: System, texts: Sequence[str], depth: int) -> _Times:
+def _timed(system: System, texts: Sequence[str], depth: int) -> _Times:
     began = time.perf_counter()
     vectors = system.encode(texts)
     encoded = time.perf_counter()

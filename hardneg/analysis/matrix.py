@@ -41,36 +41,36 @@ class Matrix(Analysis):
         """The means of the systems by rows and columns; see `matrix`."""
         metric, systems = estimates_of(inputs, self.metric)
         try:
-            cells = matrix(self.rows, {label: found.mean for label, found in systems.items()})
+            cells = matrix(self.rows, {label: results.mean for label, results in systems.items()})
         except UsageError as error:
-            raise UsageError(f"{inputs.place('rows')}.{error}") from None
+            raise UsageError(f"{inputs.location('rows')}.{error}") from None
         return {"metric": metric, **cells, "axes": list(self.axes)}
 
-    def table(self, found: Any) -> Table:
+    def table(self, results: Any) -> Table:
         """As it is."""
         rows = [
             [row, *("–" if value is None else f"{value:.4f}" for value in values)]
-            for row, values in zip(found["rows"], found["values"], strict=True)
+            for row, values in zip(results["rows"], results["values"], strict=True)
         ]
-        return Table((found["metric"], *found["columns"]), rows)
+        return Table((results["metric"], *results["columns"]), rows)
 
-    def explain(self, found: Any) -> str:
+    def explain(self, results: Any) -> str:
         """What the axes are, where that is told."""
-        down, across = found["axes"]
-        return f"{found['metric']}; rows: {down}; columns: {across}." if down and across else ""
+        down, across = results["axes"]
+        return f"{results['metric']}; rows: {down}; columns: {across}." if down and across else ""
 
-    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+    def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """A heatmap with the numbers in it, or a line a row over the columns."""
-        rows, columns = found["rows"], found["columns"]
-        down, across = found["axes"]
-        title = f"{found['metric']}: {down} by {across}" if down and across else found["metric"]
+        rows, columns = results["rows"], results["columns"]
+        down, across = results["axes"]
+        title = f"{results['metric']}: {down} by {across}" if down and across else results["metric"]
         width, height = max(4.6, 1.6 + 0.8 * len(columns)), max(3.2, 1.2 + 0.4 * len(rows))
         with figure(paths, 1, height if self.figure == "heatmap" else 3.2, width) as (axes,):
             if self.figure == "lines":
-                lines(axes, {row: _points(values) for row, values in zip(rows, found["values"], strict=True)})
-                plain_axes(axes, title, across, found["metric"])
+                lines(axes, {row: _points(values) for row, values in zip(rows, results["values"], strict=True)})
+                plain_axes(axes, title, across, results["metric"])
             else:
-                _heatmap(axes, rows, found["values"])
+                _heatmap(axes, rows, results["values"])
                 plain_axes(axes, title, across, down)
                 axes.grid(visible=False)
             axes.set_xticks(range(len(columns)), columns, fontsize=8)
@@ -97,7 +97,7 @@ def matrix(cells: Mapping[str, Mapping[str, str]], means: Mapping[str, float]) -
 
 
 def _points(values: Sequence[float | None]) -> list[tuple[float, float]]:
-    return [(float(place), value) for place, value in enumerate(values) if value is not None]
+    return [(float(position), value) for position, value in enumerate(values) if value is not None]
 
 
 def _heatmap(axes: Any, rows: Sequence[str], values: Sequence[Sequence[float | None]]) -> None:

@@ -79,8 +79,8 @@ class MinerSweep(Analysis):
     def _known(self) -> "MinerSweep":
         for name in self.thresholds:
             if name not in RULES:
-                told = f"no filter {name!r}{suggestion(name, RULES)}; there are {', '.join(RULES)}"
-                raise ValueError(f"thresholds: {told}")
+                message = f"no filter {name!r}{suggestion(name, RULES)}; there are {', '.join(RULES)}"
+                raise ValueError(f"thresholds: {message}")
         return self
 
     @property
@@ -96,8 +96,8 @@ class MinerSweep(Analysis):
         """Queries of the split."""
         splits = collection["splits"]
         if not splits.get(self.split, {}).get("queries"):
-            told = f"split {self.split} has no queries; there are {', '.join(sorted(splits))}"
-            yield f"{self.name}.split: {told}: name one that is not tested on"
+            message = f"split {self.split} has no queries; there are {', '.join(sorted(splits))}"
+            yield f"{self.name}.split: {message}: name one that is not tested on"
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """What each miner takes, and which is chosen.
@@ -109,15 +109,15 @@ class MinerSweep(Analysis):
         lists = self._planted(inputs)
         usable = labels if lists.kind == JUDGED else [OWN]
         miners = list(swept(sorted(set(self.depths)), self.skips, self.thresholds, usable))
-        found = [evidence(miner, lists, self.wanted) for miner in miners]
+        results = [evidence(miner, lists, self.wanted) for miner in miners]
         return {
             "split": self.split,
             "planted": {"kind": lists.kind, "queries": len(lists.planted), "planted": int(lists.planted.sum())},
             "unused": [label for label in labels if label not in usable],
             "listed": max(self.depths),
             "rule": {**asdict(self.rule), "said": str(self.rule)},
-            "miners": rows(miners, found, max(self.depths)),
-            **choice(miners, found, self.rule),
+            "miners": rows(miners, results, max(self.depths)),
+            **choice(miners, results, self.rule),
         }
 
     def _planted(self, inputs: AnalysisInputs) -> PlantedLists:
@@ -128,38 +128,38 @@ class MinerSweep(Analysis):
         if len(lists.planted) >= self.least_judged or (self.index is None and len(lists.planted)):
             return lists
         if self.index is None or not known:
-            told = "no query has several known positives, of which some could be planted"
-            raise DataError(f"{inputs.place('run')}: {told}: name the index and its model, so that halves can be")
+            message = "no query has several known positives, of which some could be planted"
+            raise DataError(f"{inputs.location('run')}: {message}: name the index and its model, so that halves can be")
         return planted_lists(HALVES, halves(inputs, self.split, known, ("index", "model")), depth)
 
-    def table(self, found: Any) -> Table:
+    def table(self, results: Any) -> Table:
         """One row a miner."""
-        return _table(found, range(len(found["miners"])))
+        return _table(results, range(len(results["miners"])))
 
-    def tables(self, found: Any) -> Sequence[Table]:
+    def tables(self, results: Any) -> Sequence[Table]:
         """The best depth of each way, best first; and all."""
-        return [_table(found, found["best_of_each_way"]), self.table(found)]
+        return [_table(results, results["best_of_each_way"]), self.table(results)]
 
-    def explain(self, found: Any) -> str:
+    def explain(self, results: Any) -> str:
         """What was planted, the columns, and by what one is chosen."""
-        unused = f" Filters by {', '.join(found['unused'])} are left out: halves have no score there."
+        unused = f" Filters by {', '.join(results['unused'])} are left out: halves have no score there."
         return (
-            f"{told_planted(found)}{unused if found['unused'] else ''} Let in: of what is planted, with the 95% "
-            "interval over queries. Planted among the negatives: the share of false negatives in a training batch."
-            f"{_told_depth(found)} Hardness: the negatives' score minus that of the known positive, in the mean. "
-            f"The rule: {found['rule']['said']}"
+            f"{planted_sentence(results)}{unused if results['unused'] else ''} Let in: of what is planted, with the "
+            "95% interval over queries. Planted among the negatives: the share of false negatives in a training batch."
+            f"{_depth_sentence(results)} Hardness: the negatives' score minus that of the known positive, in the mean. "
+            f"The rule: {results['rule']['said']}"
         )
 
-    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+    def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """One line a way, a point a depth: planted share against hardness; the chosen one in a ring.
 
         A panel has the top and its windows, and another one, for each run of scores, the top and its filters.
         """
-        panels = list(dict.fromkeys(_panel(row) for row in found["miners"]))
-        chosen, least = found["miners"][found["chosen"]], 100 * found["rule"]["most_planted"]
+        panels = list(dict.fromkeys(_panel(row) for row in results["miners"]))
+        chosen, least = results["miners"][results["chosen"]], 100 * results["rule"]["most_planted"]
         with figure(paths, len(panels), height=4.4, width=5.6) as drawn:
             for axes, panel in zip(drawn, panels, strict=True):
-                rows = [row for row in found["miners"] if _panel(row) == panel or row["miner"]["name"] == TOP]
+                rows = [row for row in results["miners"] if _panel(row) == panel or row["miner"]["name"] == TOP]
                 lines(axes, {way: list(_points(each)) for way, each in groupby(rows, key=way_of)})
                 axes.axhline(least, color="#888888", linewidth=0.8, linestyle="--")
                 if chosen in rows and (point := list(_points([chosen]))):
@@ -178,16 +178,16 @@ def _points(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[float, float]]:
     return ((row["hardness"], 100 * row["planted"]) for row in rows if None not in (row["hardness"], row["planted"]))
 
 
-def told_planted(found: Any) -> str:
+def planted_sentence(results: Any) -> str:
     """What was planted, in words."""
-    return _KINDS[found["planted"]["kind"]].format(**found["planted"])
+    return _KINDS[results["planted"]["kind"]].format(**results["planted"])
 
 
-def _told_depth(found: Any) -> str:
+def _depth_sentence(results: Any) -> str:
     """From which depth on the bound of planted ones is kept by every miner: where one is planted a query."""
-    most = found["rule"]["most_planted"]
+    most = results["rule"]["most_planted"]
     least = math.ceil(1 / most) if most else math.inf
-    if found["planted"]["kind"] != HALVES or least > found["listed"]:
+    if results["planted"]["kind"] != HALVES or least > results["listed"]:
         return ""
     return (
         f" One is planted a query, so whatever takes {least:,} or more of a query keeps the bound of {100 * most:g} %: "
@@ -195,7 +195,7 @@ def _told_depth(found: Any) -> str:
     )
 
 
-def told_let_in(row: Mapping[str, Any]) -> str:
+def let_in_share(row: Mapping[str, Any]) -> str:
     """The share of the planted that is taken, and its interval."""
     ends = row["let_in_interval"]
     return percent(row["let_in"]) + ("" if ends is None else f" [{100 * ends[0]:.1f}, {100 * ends[1]:.1f}]")
@@ -216,13 +216,13 @@ def depth_of(row: Mapping[str, Any]) -> int:
     return int(miner.get("count", miner["depth"] - miner.get("skip", 0)))
 
 
-def _table(found: Any, places: Sequence[int]) -> Table:
+def _table(results: Any, positions: Sequence[int]) -> Table:
     columns = ("miner", "takes", "let in", "planted among the negatives", "hardness", "queries with enough", "")
-    told = []
-    for place in places:
-        row = found["miners"][place]
-        shares = [told_let_in(row), percent(row["planted"])]
+    cells = []
+    for position in positions:
+        row = results["miners"][position]
+        shares = [let_in_share(row), percent(row["planted"])]
         hardness = "–" if row["hardness"] is None else f"{row['hardness']:+.4f}"
-        chosen = "chosen" if place == found["chosen"] else ""
-        told.append([way_of(row), f"{depth_of(row):,}", *shares, hardness, percent(row["enough"]), chosen])
-    return Table(columns, told)
+        chosen = "chosen" if position == results["chosen"] else ""
+        cells.append([way_of(row), f"{depth_of(row):,}", *shares, hardness, percent(row["enough"]), chosen])
+    return Table(columns, cells)

@@ -50,21 +50,21 @@ class Operations(Analysis):
     )
 
     @classmethod
-    def arranged(cls, given: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
+    def arranged(cls, values: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
         """By default every stage that goes through something."""
-        return given if "stages" in given else {"stages": {name: name for name in kinds if kinds[name] in _UNITS}}
+        return values if "stages" in values else {"stages": {name: name for name in kinds if kinds[name] in _UNITS}}
 
     def measure(self, inputs: AnalysisInputs) -> list[dict[str, Any]]:
         """The operations of each stage, by what its manifest says."""
         stages = {label: inputs.facts(f"stages.{label}") for label in self.stages}
-        found = operations(stages)
+        results = operations(stages)
         try:
-            summed = totals(found, self.totals)
+            summed = totals(results, self.totals)
         except UsageError as error:
-            raise UsageError(f"{inputs.place('totals')}: {error}") from None
-        return [operation.to_json() for operation in [*found, *summed]]
+            raise UsageError(f"{inputs.location('totals')}: {error}") from None
+        return [operation.to_json() for operation in [*results, *summed]]
 
-    def table(self, found: Any) -> Table:
+    def table(self, results: Any) -> Table:
         """One row an operation."""
         rows = [
             [
@@ -74,13 +74,13 @@ class Operations(Analysis):
                 f"{row['count']:,}",
                 _words(row),
             ]
-            for row in found
+            for row in results
         ]
         return Table(("operation", "when", "seconds", "units", "time a unit"), rows)
 
-    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+    def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """One bar an operation of known time, on a logarithmic axis."""
-        known = {row["operation"]: row for row in found if row["milliseconds"]}
+        known = {row["operation"]: row for row in results if row["milliseconds"]}
         with figure(paths, 1, width=bar_width(len(known))) as (axes,):
             values = {name: row["milliseconds"] for name, row in known.items()}
             bars(axes, values, {name: _words(row).replace(" a ", "\na ") for name, row in known.items()})
@@ -123,33 +123,37 @@ def operations(stages: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[Oper
 
     Source: ANCE (Xiong et al., ICLR 2021), table 5; its first version, table 3.
     """
-    found = []
+    all_operations = []
     for label, (kind, facts) in stages.items():
         counted, unit = _UNITS[kind]
         seconds = facts.get("seconds")
         count = int(facts.get(counted, 0))
-        found.append(Operation(label, kind, kind == _ONLINE, None if seconds is None else float(seconds), count, unit))
+        all_operations.append(
+            Operation(label, kind, kind == _ONLINE, None if seconds is None else float(seconds), count, unit)
+        )
         prefix = _PARTS.get(kind)
         named = {name: value for name, value in facts.items() if prefix and name.startswith(prefix)}
         parts = {name.removeprefix(prefix or ""): float(value) for name, value in named.items()}
         if kind == _ONLINE:
-            found += [Operation(f"{label}: {name}", kind, True, value, count, unit) for name, value in parts.items()]
+            all_operations += [
+                Operation(f"{label}: {name}", kind, True, value, count, unit) for name, value in parts.items()
+            ]
         elif parts:
-            found += _refreshing(label, facts, parts)
-    return found
+            all_operations += _refreshing(label, facts, parts)
+    return all_operations
 
 
-def totals(found: Sequence[Operation], named: Mapping[str, Sequence[str]]) -> list[Operation]:
+def totals(results: Sequence[Operation], named: Mapping[str, Sequence[str]]) -> list[Operation]:
     """The sum of the named operations for one unit, times the units of the first; unknown where one is.
 
     Raises:
         UsageError: an operation that is not there, or one of another unit than the first.
     """
-    known, summed = {each.operation: each for each in found}, []
+    known, summed = {each.operation: each for each in results}, []
     for label, names in named.items():
         if lacking := [name for name in names if name not in known]:
-            told = f"no operation {lacking[0]!r}{suggestion(lacking[0], known)}; there are: {', '.join(known)}"
-            raise UsageError(f"{label}: {told}")
+            message = f"no operation {lacking[0]!r}{suggestion(lacking[0], known)}; there are: {', '.join(known)}"
+            raise UsageError(f"{label}: {message}")
         parts = [known[name] for name in names]
         if len(units := dict.fromkeys(each.unit for each in parts)) > 1:
             raise UsageError(f"{label}: a {' and a '.join(units)} cannot be summed: name operations of one unit")
@@ -162,13 +166,13 @@ def totals(found: Sequence[Operation], named: Mapping[str, Sequence[str]]) -> li
 
 def _refreshing(label: str, facts: Mapping[str, Any], parts: Mapping[str, float]) -> Iterator[Operation]:
     """The steps of a training without waiting, what its refreshes took, and that for each step."""
-    steps, made = int(facts.get("steps", 0)), int(facts.get("refreshes made", 0))
+    steps, refreshes = int(facts.get("steps", 0)), int(facts.get("refreshes made", 0))
     waited = facts.get("waiting's part of the time")
     if waited is not None and "seconds" in facts:
         yield Operation(f"{label}: steps", "model", False, float(facts["seconds"]) * (1 - float(waited)), steps, "step")
     for name, seconds in parts.items():
         counted, unit = ("documents encoded", "document") if name == _ENCODE else ("queries searched", "query")
-        count, unit = (int(facts[counted]), unit) if counted in facts else (made, "refresh")
+        count, unit = (int(facts[counted]), unit) if counted in facts else (refreshes, "refresh")
         yield Operation(f"{label}: {name}", "model", False, seconds, count, unit)
     yield Operation(f"{label}: making negatives", "model", False, sum(parts.values()), steps, "step")
 

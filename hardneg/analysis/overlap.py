@@ -48,21 +48,21 @@ class Overlap(Analysis):
         return self
 
     @classmethod
-    def arranged(cls, given: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
+    def arranged(cls, values: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
         """With negatives, the runs are those in which they are met."""
-        negatives = given.get("negatives")
+        negatives = values.get("negatives")
         if not negatives:
-            if len(given["runs"]) < 2:
+            if len(values["runs"]) < 2:
                 raise UsageError("analyze overlap: give {runs} twice, or {negatives}", "runs", "negatives")
-            return given
-        runs = list(given["runs"].values()) * (len(negatives) if len(given["runs"]) == 1 else 1)
+            return values
+        runs = list(values["runs"].values()) * (len(negatives) if len(values["runs"]) == 1 else 1)
         if len(runs) != len(negatives):
             raise UsageError(
                 f"analyze overlap: {len(negatives)} {{negatives}} for {len(runs)} {{runs}}: give one of each",
                 "negatives",
                 "runs",
             )
-        return {**given, "runs": {}, "against": None, "met": dict(zip(negatives, runs, strict=True))}
+        return {**values, "runs": {}, "against": None, "met": dict(zip(negatives, runs, strict=True))}
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """Overlaps of runs by pair, and those of trainings."""
@@ -79,26 +79,26 @@ class Overlap(Analysis):
             trained.append({"training": label, **shared.to_json()})
         return {"depth": self.depth, "runs": run_overlaps(runs, self.depth, self.against), "negatives": trained}
 
-    def table(self, found: Any) -> Table:
+    def table(self, results: Any) -> Table:
         """One row a pair of runs, then one a training."""
-        rows = [[row["run"], row["against"], *_cells(row)] for row in found["runs"]]
-        rows += [[row["training"], "negatives met in testing", *_cells(row)] for row in found["negatives"]]
-        return Table(("of", "also in", f"overlap at {found['depth']}", "queries", "left out"), rows, 2)
+        rows = [[row["run"], row["against"], *_cells(row)] for row in results["runs"]]
+        rows += [[row["training"], "negatives met in testing", *_cells(row)] for row in results["negatives"]]
+        return Table(("of", "also in", f"overlap at {results['depth']}", "queries", "left out"), rows, 2)
 
-    def explain(self, found: Any) -> str:
+    def explain(self, results: Any) -> str:
         """With the depth."""
         return (
-            f"Means over queries: of a run's first {found['depth']} documents, the share that is among the other's; of "
-            f"a training's negatives, the share that is among the first {found['depth']} documents that the trained "
-            "model finds and that are not relevant."
+            f"Means over queries: of a run's first {results['depth']} documents, the share that is among the other's; "
+            f"of a training's negatives, the share that is among the first {results['depth']} documents that the "
+            "trained model finds and that are not relevant."
         )
 
-    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+    def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """One bar a pair of runs, and in a second panel one a training."""
-        runs = {f"{row['run']} in {row['against']}": row["overlap"] for row in found["runs"]}
-        trained = {row["training"]: row["overlap"] for row in found["negatives"]}
+        runs = {f"{row['run']} in {row['against']}": row["overlap"] for row in results["runs"]}
+        trained = {row["training"]: row["overlap"] for row in results["negatives"]}
         panels = {"overlap of runs": runs, "training negatives met in testing": trained}
-        draw_shares({f"{title}, {found['depth']} deep": shares for title, shares in panels.items() if shares}, paths)
+        draw_shares({f"{title}, {results['depth']} deep": shares for title, shares in panels.items() if shares}, paths)
 
 
 def run_overlaps(runs: Mapping[str, Lists], depth: int = 100, against: str | None = None) -> list[dict[str, Any]]:
@@ -108,8 +108,8 @@ def run_overlaps(runs: Mapping[str, Lists], depth: int = 100, against: str | Non
 
 
 def _compared(runs: Mapping[str, Lists], pair: tuple[str, str], depth: int) -> dict[str, Any]:
-    found = run_overlap(runs[pair[0]], runs[pair[1]], depth)
-    return {"run": pair[0], "against": pair[1], **found.to_json(), "per_query": dict(found.shares)}
+    results = run_overlap(runs[pair[0]], runs[pair[1]], depth)
+    return {"run": pair[0], "against": pair[1], **results.to_json(), "per_query": dict(results.shares)}
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:

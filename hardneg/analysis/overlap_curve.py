@@ -63,7 +63,7 @@ class OverlapCurve(Analysis):
                 curves.setdefault(label, []).append({"step": step, "since": since, **shared.to_json()})
         return {"depth": self.depth, "trainings": curves}
 
-    def table(self, found: Any) -> Table:
+    def table(self, results: Any) -> Table:
         """One row a training and step."""
         rows = [
             [
@@ -74,26 +74,28 @@ class OverlapCurve(Analysis):
                 f"{row['queries']:,}",
                 f"{sum(row['left_out'].values()):,}",
             ]
-            for label, curve in found["trainings"].items()
+            for label, curve in results["trainings"].items()
             for row in curve
         ]
-        columns = ("training", "step", "negatives since", f"overlap at {found['depth']}", "queries", "left out")
+        columns = ("training", "step", "negatives since", f"overlap at {results['depth']}", "queries", "left out")
         return Table(columns, rows)
 
-    def explain(self, found: Any) -> str:
+    def explain(self, results: Any) -> str:
         """With the depth."""
         return (
             "Means over queries: of the negatives that are trained on at a step, the share that is among the first "
-            f"{found['depth']} documents that the model of that step finds and that are not relevant."
+            f"{results['depth']} documents that the model of that step finds and that are not relevant."
         )
 
-    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+    def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """One line a training, by step."""
         series = {
             label: [(float(row["step"]), 100 * row["overlap"]) for row in curve if row["overlap"] is not None]
-            for label, curve in found["trainings"].items()
+            for label, curve in results["trainings"].items()
         }
         with figure(paths, 1) as (axes,):
             lines(axes, series)
             axes.set_ylim(0, 105)
-            plain_axes(axes, f"training negatives met in testing, {found['depth']} deep", "training step", "share (%)")
+            plain_axes(
+                axes, f"training negatives met in testing, {results['depth']} deep", "training step", "share (%)"
+            )

@@ -66,10 +66,10 @@ class PlantedQuery:
 def known_positives(inputs: "AnalysisInputs", split: str) -> dict[str, list[str]]:
     """Those of each query of a split that are in the corpus, as far as that can be told."""
     known = inputs.relevant()
-    asked = [query_id for query_id in inputs.query_ids("run", split) if query_id in known]
-    there = frozenset(inputs.copies([doc_id for query_id in asked for doc_id in known[query_id]]))
-    found = {query_id: [doc_id for doc_id in known[query_id] if doc_id in there] for query_id in asked}
-    return {query_id: doc_ids for query_id, doc_ids in found.items() if doc_ids}
+    query_ids = [query_id for query_id in inputs.query_ids("run", split) if query_id in known]
+    there = frozenset(inputs.copies([doc_id for query_id in query_ids for doc_id in known[query_id]]))
+    kept = {query_id: [doc_id for doc_id in known[query_id] if doc_id in there] for query_id in query_ids}
+    return {query_id: doc_ids for query_id, doc_ids in kept.items() if doc_ids}
 
 
 def known_one(query_id: str, positives: Sequence[str], seed: int) -> str:
@@ -101,14 +101,14 @@ def halves(
     """
     texts, system = inputs.queries(split), inputs.system(*paths)
     if system.encode_documents is None:
-        raise DataError(f"{inputs.place(paths[1])}: has no vectors of documents, so that no halves can be planted")
+        raise DataError(f"{inputs.location(paths[1])}: has no vectors of documents, so that no halves can be planted")
     lists = _lists(inputs, split, positives, ())
     while some := list(islice(lists, _QUERIES)):
         ones = [known_one(query_id, positives[query_id], inputs.seed) for query_id, _, _ in some]
         wholes = inputs.texts(ones)
         if not (texts.keys() >= {query_id for query_id, _, _ in some} and wholes.keys() >= set(ones)):
-            told = "halves of positives are planted by texts, and some are not known"
-            raise DataError(f"{inputs.place('run')}: {told}: give those of all queries and documents")
+            message = "halves of positives are planted by texts, and some are not known"
+            raise DataError(f"{inputs.location('run')}: {message}: give those of all queries and documents")
         parts = [half(wholes[one], derive_seed(inputs.seed, "half", one) % 2) for one in ones]
         queries = system.encode([texts[query_id] for query_id, _, _ in some])
         scores = np.einsum("qd,qd->q", queries, system.encode_documents(parts))
@@ -127,16 +127,16 @@ def half(text: str, second: int) -> str:
 
 def with_document(ranking: RankedList, doc_id: str, score: float) -> RankedList:
     """The list with one more document where its score puts it, behind those of the same score."""
-    place = int(np.searchsorted(-ranking.scores, -score, "right"))
-    doc_ids = [*ranking.doc_ids[:place], doc_id, *ranking.doc_ids[place:]]
-    return RankedList(doc_ids, np.insert(ranking.scores, place, score).astype(np.float32))
+    position = int(np.searchsorted(-ranking.scores, -score, "right"))
+    doc_ids = [*ranking.doc_ids[:position], doc_id, *ranking.doc_ids[position:]]
+    return RankedList(doc_ids, np.insert(ranking.scores, position, score).astype(np.float32))
 
 
 def _lists(
-    inputs: "AnalysisInputs", split: str, asked: Collection[str], labels: Sequence[str]
+    inputs: "AnalysisInputs", split: str, known: Collection[str], labels: Sequence[str]
 ) -> Iterator[tuple[str, RankedList, dict[str, RankedList]]]:
     """Of the queries of a split those that are asked for, with their lists."""
-    query_ids, wanted = inputs.query_ids("run", split), frozenset(asked)
+    query_ids, wanted = inputs.query_ids("run", split), frozenset(known)
     more = [inputs.lists(f"scores.{label}", query_ids) for label in labels]
     for query_id, ranking, *others in zip(query_ids, inputs.lists("run", query_ids), *more, strict=True):
         if query_id in wanted:
@@ -163,7 +163,7 @@ def planted_lists(kind: str, queries: Iterable[PlantedQuery], depth: int, labels
 
 def _block(queries: Sequence[PlantedQuery], kind: str, depth: int, labels: Sequence[str]) -> PlantedLists:
     shape = len(queries), depth
-    made = PlantedLists(
+    lists = PlantedLists(
         kind,
         np.full(shape, np.nan, np.float32),
         _positives(queries, OWN),
@@ -176,12 +176,12 @@ def _block(queries: Sequence[PlantedQuery], kind: str, depth: int, labels: Seque
     for row, query in enumerate(queries):
         doc_ids = query.ranking.doc_ids[:depth]
         aside, width = query.copies.union(query.known), len(doc_ids)
-        made.scores[row, :width] = query.ranking.scores[:width]
-        made.hidden[row, :width] = [doc_id in query.hidden for doc_id in doc_ids]
-        made.candidate[row, :width] = [doc_id not in aside for doc_id in doc_ids]
+        lists.scores[row, :width] = query.ranking.scores[:width]
+        lists.hidden[row, :width] = [doc_id in query.hidden for doc_id in doc_ids]
+        lists.candidate[row, :width] = [doc_id not in aside for doc_id in doc_ids]
         for label in labels:
-            made.deciding[label][row, :width] = scores_of(doc_ids, (query.more or {})[label])
-    return made
+            lists.deciding[label][row, :width] = scores_of(doc_ids, (query.more or {})[label])
+    return lists
 
 
 def _positives(queries: Sequence[PlantedQuery], label: str) -> NDArray[np.float32]:

@@ -89,19 +89,19 @@ class Projection(Analysis):
         return self
 
     @classmethod
-    def arranged(cls, given: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
+    def arranged(cls, values: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
         """Before and after; one index may be both, and with runs or mined negatives one model is enough."""
-        indexes, models = (list(given.get(name, {}).values()) for name in ("indexes", "models"))
-        if len(models) == len(indexes) == 1 and (given.get("runs") or given.get("mined")):
-            return {**given, "models": dict(zip(given["indexes"], models, strict=True))}
+        indexes, models = (list(values.get(name, {}).values()) for name in ("indexes", "models"))
+        if len(models) == len(indexes) == 1 and (values.get("runs") or values.get("mined")):
+            return {**values, "models": dict(zip(values["indexes"], models, strict=True))}
         if len(models) != 2 or len(indexes) not in (1, 2):
-            told = (
+            message = (
                 "give {models} twice, before and after, and {indexes} once or twice; once each with {runs} or {mined}"
             )
-            raise UsageError(f"analyze projection: {told}", "models", "indexes", "runs", "mined")
+            raise UsageError(f"analyze projection: {message}", "models", "indexes", "runs", "mined")
         sides = ("before", "after")
         named = {"indexes": dict(zip(sides, [*indexes, indexes[0]], strict=False))}
-        return {**given, **named, "models": dict(zip(sides, models, strict=True))}
+        return {**values, **named, "models": dict(zip(sides, models, strict=True))}
 
     def encoders(self) -> Mapping[str, str]:
         """By default the models that encoded the indexes."""
@@ -117,14 +117,14 @@ class Projection(Analysis):
         texts = self._texts(inputs, list(notes) or self._first(inputs))
         systems = {label: inputs.system(f"indexes.{label}", f"models.{label}") for label in self.indexes}
         encoded = [system.encode(list(texts.values())) for system in systems.values()]
-        kinds, found = self._kinds(inputs, texts), []
-        for place, (query_id, text) in enumerate(texts.items()):
-            vectors = [each[place] for each in encoded]
+        kinds, results = self._kinds(inputs, texts), []
+        for position, (query_id, text) in enumerate(texts.items()):
+            vectors = [each[position] for each in encoded]
             documents = self._documents(inputs, next(iter(systems.values())), vectors[0], query_id)
             documents |= {kind: lists.get(query_id, []) for kind, lists in kinds.items()}
             named = {"query_id": query_id, "text": text, "note": notes.get(query_id, ""), "documents": documents}
-            found.append({**named, "points": _panels(systems, vectors, documents, inputs.seed)})
-        return found
+            results.append({**named, "points": _panels(systems, vectors, documents, inputs.seed)})
+        return results
 
     def _won_and_lost(self, inputs: AnalysisInputs) -> dict[str, str]:
         """The queries that the first run wins by most, then those that it loses by most, each with what is told of it.
@@ -141,7 +141,7 @@ class Projection(Analysis):
         won = [query_id for query_id in order if by[query_id] > _ROUNDING][: self.wins]
         lost = [query_id for query_id in reversed(order) if by[query_id] < -_ROUNDING][: self.wins]
         if not won and not lost:
-            raise UsageError(f"{inputs.place('wins')}: the runs are equal by {self.metric}: name queries by `query`")
+            raise UsageError(f"{inputs.location('wins')}: the runs are equal by {self.metric}: name queries by `query`")
         return {
             each: f"{'won' if by[each] > 0 else 'lost'}, {self.metric} {ours[each]:.3f} against {theirs[each]:.3f}"
             for each in [*won, *lost]
@@ -162,23 +162,23 @@ class Projection(Analysis):
         queries, known = inputs.queries(inputs.split), inputs.positives()
         wrong = [query_id for query_id in query_ids if query_id not in queries or not known.get(query_id)]
         lacks = {True: "has no positive", False: "is not among the queries"}
-        told = [f"query {each!r} {lacks[each in queries]}" for each in wrong]
-        if told or not query_ids:
-            told = told or ["none of the queries has a positive, and documents of the first kind"]
-            raise UsageError(f"{inputs.place('query')}: {'; '.join(told)}; name another")
+        problems = [f"query {each!r} {lacks[each in queries]}" for each in wrong]
+        if problems or not query_ids:
+            problems = problems or ["none of the queries has a positive, and documents of the first kind"]
+            raise UsageError(f"{inputs.location('query')}: {'; '.join(problems)}; name another")
         return {query_id: queries[query_id] for query_id in query_ids}
 
     def _kinds(self, inputs: AnalysisInputs, wanted: Mapping[str, str]) -> dict[str, dict[str, list[str]]]:
         """The first documents of each run and of each file of negatives, by its label and query."""
-        found = {}
+        results = {}
         for label in self.runs:
             run = inputs.stream(f"runs.{label}")
-            found[label] = {name: list(each.doc_ids[: self.negatives]) for name, each in run if name in wanted}
+            results[label] = {name: list(each.doc_ids[: self.negatives]) for name, each in run if name in wanted}
         for label in self.mined:
             file = read_negatives(inputs.negatives(f"mined.{label}"))
             rows = [(name, row) for row, name in enumerate(file.query_ids) if name in wanted]
-            found[label] = {name: list(file[row].negatives[: self.negatives]) for name, row in rows}
-        return found
+            results[label] = {name: list(file[row].negatives[: self.negatives]) for name, row in rows}
+        return results
 
     def _documents(self, inputs: AnalysisInputs, first: System, query: Vectors, query_id: str) -> dict[str, list[str]]:
         """The relevant documents that the first index holds and, where no other kind is given, its best others."""
@@ -186,8 +186,8 @@ class Projection(Analysis):
         aside = inputs.copies([*positives, *inputs.relevant().get(query_id, ())])
         own, known = (rows[rows >= 0] for rows in map(first.rows, (positives, aside)))
         if not len(own):
-            told = f"the first index holds none of the positives of {query_id!r}; name another"
-            raise UsageError(f"{inputs.place('query')}: {told}")
+            message = f"the first index holds none of the positives of {query_id!r}; name another"
+            raise UsageError(f"{inputs.location('query')}: {message}")
         relevant = {_RELEVANT: [first.doc_ids[int(row)] for row in own]}
         if self.runs or self.mined:
             return relevant
@@ -195,9 +195,9 @@ class Projection(Analysis):
         others = ranked[(ranked >= 0) & ~np.isin(ranked, known)][: self.negatives]
         return {**relevant, "negatives": [first.doc_ids[int(row)] for row in others]}
 
-    def table(self, found: Any) -> Table:
+    def table(self, results: Any) -> Table:
         """One row a panel: where the query is, and what is around it."""
-        kinds = list(found[0]["documents"])
+        kinds = list(results[0]["documents"])
 
         def cell(points: Any, kind: str) -> str:
             mean = points["scores"][kind]
@@ -206,23 +206,23 @@ class Projection(Analysis):
         rows = [
             [f"{each['query_id']} {shortened(each['text'])}", panel, *(f"{x:.2f}" for x in points["query"])]
             + [cell(points, kind) for kind in kinds]
-            for each in found
+            for each in results
             for panel, points in each["points"].items()
         ]
         return Table(("query", "panel", "query x", "query y", *kinds), rows, 2)
 
-    def explain(self, found: Any) -> str:
+    def explain(self, results: Any) -> str:
         """With what is told of each query."""
-        notes = "; ".join(f"{each['query_id']} ({each['note']})" for each in found if each["note"])
+        notes = "; ".join(f"{each['query_id']} ({each['note']})" for each in results if each["note"])
         return self.explained + (f" Queries: {notes}." if notes else "")
 
-    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+    def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """One panel a query and model, those of a query in the same plane: discs are relevant, the star is the query.
 
         A document of several kinds has the signs of all.
         """
-        panels = [(each, label) for each in found for label in each["points"]]
-        several, first = len(found) > 1, dict[str, Any]()
+        panels = [(each, label) for each in results for label in each["points"]]
+        several, first = len(results) > 1, dict[str, Any]()
         with figure(paths, len(panels), height=4.2) as drawn:
             for axes, (each, label) in zip(drawn, panels, strict=True):
                 _scatter(axes, each["points"][label])
@@ -255,8 +255,8 @@ def project(panels: Sequence[Vectors], seed: int) -> list[NDArray[np.float64]]:
     """
     if len(sizes := dict.fromkeys(panel.shape[1] for panel in panels)) > 1:
         raise UsageError(f"indexes have vectors of {' and '.join(map(str, sizes))} numbers: give such of one dimension")
-    vectors, place = np.unique(np.concatenate(panels).astype(np.float64), axis=0, return_inverse=True)
-    points = _tsne(vectors, seed)[place.reshape(-1)]
+    vectors, position = np.unique(np.concatenate(panels).astype(np.float64), axis=0, return_inverse=True)
+    points = _tsne(vectors, seed)[position.reshape(-1)]
     return np.split(points, np.cumsum([len(panel) for panel in panels])[:-1])
 
 
@@ -266,15 +266,15 @@ def _panels(
     """By system the points of the query and of each kind of document, and the mean score of each kind."""
     doc_ids = list(dict.fromkeys(doc_id for ids in documents.values() for doc_id in ids))
     rows = {doc_id: row for row, doc_id in enumerate(doc_ids)}
-    places = {kind: [rows[doc_id] for doc_id in ids] for kind, ids in documents.items()}
+    positions = {kind: [rows[doc_id] for doc_id in ids] for kind, ids in documents.items()}
     around = [_vectors(label, system, doc_ids) for label, system in systems.items()]
     points = project([np.concatenate([q[None], each]) for q, each in zip(queries, around, strict=True)], seed)
     scores = [each @ query for query, each in zip(queries, around, strict=True)]
     return {
         label: {
             "query": plane[0].tolist(),
-            "documents": {kind: plane[1:][own].tolist() for kind, own in places.items()},
-            "scores": {kind: float(score[own].mean()) if own else None for kind, own in places.items()},
+            "documents": {kind: plane[1:][own].tolist() for kind, own in positions.items()},
+            "scores": {kind: float(score[own].mean()) if own else None for kind, own in positions.items()},
         }
         for label, plane, score in zip(systems, points, scores, strict=True)
     }
@@ -283,8 +283,10 @@ def _panels(
 def _vectors(label: str, system: System, doc_ids: Sequence[str]) -> Vectors:
     rows = system.rows(doc_ids)
     if lacking := [doc_id for doc_id, row in zip(doc_ids, rows, strict=True) if row < 0]:
-        told = f"lacks {len(lacking)} of the documents, such as {lacking[0]}; give indexes and runs of the same corpus"
-        raise UsageError(f"indexes.{label}: {told}")
+        message = (
+            f"lacks {len(lacking)} of the documents, such as {lacking[0]}; give indexes and runs of the same corpus"
+        )
+        raise UsageError(f"indexes.{label}: {message}")
     return system.searcher.vectors(rows)
 
 
@@ -292,20 +294,20 @@ def _tsne(vectors: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
     try:
         from sklearn.manifold import TSNE
     except ImportError as error:
-        told = f'the projection needs scikit-learn ({error}); pip install "hardneg[analysis]"'
-        raise MissingDependency(told) from error
+        message = f'the projection needs scikit-learn ({error}); pip install "hardneg[analysis]"'
+        raise MissingDependency(message) from error
     if len(vectors) < 4:
         return np.ascontiguousarray(np.pad(vectors, [(0, 0), (0, 2)])[:, :2])
     perplexity = min(_PERPLEXITY, (len(vectors) - 1) / 3)
-    found = TSNE(perplexity=perplexity, init="pca", random_state=seed, learning_rate="auto").fit_transform(vectors)
-    return np.asarray(found, np.float64)
+    results = TSNE(perplexity=perplexity, init="pca", random_state=seed, learning_rate="auto").fit_transform(vectors)
+    return np.asarray(results, np.float64)
 
 
 def _scatter(axes: Any, points: Mapping[str, Any]) -> None:
     kinds = {kind: np.array(own).reshape(-1, 2).T for kind, own in points["documents"].items()}
     axes.scatter(*kinds.pop(_RELEVANT), marker="o", s=70, color=COLOURS[0], label=_RELEVANT)
-    for place, (kind, own) in enumerate(kinds.items()):
-        colour, sign = _SIGN_COLOURS[place % len(_SIGN_COLOURS)], _SIGNS[place % len(_SIGNS)]
+    for position, (kind, own) in enumerate(kinds.items()):
+        colour, sign = _SIGN_COLOURS[position % len(_SIGN_COLOURS)], _SIGNS[position % len(_SIGNS)]
         fill = {"color": colour} if sign == "x" else {"facecolors": "none", "edgecolors": colour}
         axes.scatter(*own, marker=sign, s=24, label=kind, linewidths=0.9, **fill)
     axes.scatter(*points["query"], marker="*", s=150, color=COLOURS[1], edgecolors="black", label="query", zorder=3)

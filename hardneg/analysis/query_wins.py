@@ -40,16 +40,16 @@ class QueryWins(Analysis):
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """Wins, losses and ties, and all cases with the texts that are known, documents' cut at 300 characters."""
         runs = inputs.run("run"), inputs.run("against")
-        found = wins_of(runs, inputs.qrels(), self.metric, inputs.relevance_level)
-        doc_ids = dict.fromkeys(shown.doc_id for case in found for shown in case.documents if shown)
-        told = to_json(found, inputs.queries(inputs.split), inputs.texts(list(doc_ids)))
+        results = wins_of(runs, inputs.qrels(), self.metric, inputs.relevance_level)
+        doc_ids = dict.fromkeys(shown.doc_id for case in results for shown in case.documents if shown)
+        content = to_json(results, inputs.queries(inputs.split), inputs.texts(list(doc_ids)))
         labels = {"run": inputs.label("run"), "against": inputs.label("against")}
-        return {**labels, "metric": self.metric, "examples": self.examples, **told}
+        return {**labels, "metric": self.metric, "examples": self.examples, **content}
 
-    def table(self, found: Any) -> Table:
+    def table(self, results: Any) -> Table:
         """The queries that are won by most, then those that are lost by most, with the documents on which they part."""
-        won = [case for case in found["queries"] if case["difference"] > 0][: found["examples"]]
-        lost = [case for case in found["queries"] if case["difference"] < 0][::-1][: found["examples"]]
+        won = [case for case in results["queries"] if case["difference"] > 0][: results["examples"]]
+        lost = [case for case in results["queries"] if case["difference"] < 0][::-1][: results["examples"]]
         rows = [
             [
                 f"{case['query_id']} {case['text']}".strip(),
@@ -60,31 +60,31 @@ class QueryWins(Analysis):
             ]
             for case in [*won, *lost]
         ]
-        sides = (found["run"], found["against"])
+        sides = (results["run"], results["against"])
         return Table(("query", *sides, "rank", *sides), rows)
 
-    def heading(self, found: Any) -> str:
+    def heading(self, results: Any) -> str:
         """The two runs."""
-        return f"{found['run']} against {found['against']}"
+        return f"{results['run']} against {results['against']}"
 
-    def explain(self, found: Any) -> str:
+    def explain(self, results: Any) -> str:
         """With the counts."""
         return (
-            f"{found['wins']} won, {found['losses']} lost, {found['ties']} equal by {found['metric']}. Shown are the "
-            "greatest differences, and the first rank at which the better run has the more relevant document, or, "
-            "where there is none, at which the two differ."
+            f"{results['wins']} won, {results['losses']} lost, {results['ties']} equal by {results['metric']}. Shown "
+            "are the greatest differences, and the first rank at which the better run has the more relevant document, "
+            "or, where there is none, at which the two differ."
         )
 
-    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+    def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """One bar a query, from the greatest win to the greatest loss."""
-        differences = [case["difference"] for case in found["queries"]]
+        differences = [case["difference"] for case in results["queries"]]
         colours = [COLOURS[0] if value > 0 else COLOURS[1] for value in differences]
         with figure(paths, 1, width=6.4) as (axes,):
             axes.bar(range(len(differences)), differences, color=colours, width=1.0)
             axes.axhline(0, color="#333333", linewidth=0.8)
-            counts = f"{found['wins']} won, {found['losses']} lost, {found['ties']} equal"
-            unit = f"difference in {found['metric']}"
-            plain_axes(axes, f"{self.heading(found)}: {counts}", "queries, by difference", unit)
+            counts = f"{results['wins']} won, {results['losses']} lost, {results['ties']} equal"
+            unit = f"difference in {results['metric']}"
+            plain_axes(axes, f"{self.heading(results)}: {counts}", "queries, by difference", unit)
 
 
 @dataclass(frozen=True)
@@ -137,15 +137,15 @@ def cases(
 
     Source: ANCE (Xiong et al., ICLR 2021), tables 8 and 9.
     """
-    found = []
+    all_cases = []
     for query_id, judged in qrels.items():
         ours, theirs = (each[query_id] for each in values)
         pairs = list(zip_longest(lists[0].get(query_id, ()), lists[1].get(query_id, ())))
         rank = _parting(pairs, judged, ours - theirs)
         shown = pairs[rank - 1] if rank else (None, None)
         documents = [None if doc_id is None else Shown(doc_id, judged.get(doc_id)) for doc_id in shown]
-        found.append(Case(query_id, ours, theirs, rank, (documents[0], documents[1])))
-    return sorted(found, key=lambda case: (-case.difference, case.query_id))
+        all_cases.append(Case(query_id, ours, theirs, rank, (documents[0], documents[1])))
+    return sorted(all_cases, key=lambda case: (-case.difference, case.query_id))
 
 
 def _parting(pairs: Sequence[tuple[str | None, str | None]], judged: Mapping[str, int], difference: float) -> int:
@@ -158,12 +158,12 @@ def _parting(pairs: Sequence[tuple[str | None, str | None]], judged: Mapping[str
     return different[0] if different else 0
 
 
-def to_json(found: Sequence[Case], queries: Mapping[str, str], texts: Mapping[str, str]) -> dict[str, Any]:
+def to_json(wins: Sequence[Case], queries: Mapping[str, str], texts: Mapping[str, str]) -> dict[str, Any]:
     """The counts, and all cases with the texts that are known."""
     return {
-        "wins": sum(case.difference > 0 for case in found),
-        "losses": sum(case.difference < 0 for case in found),
-        "ties": sum(case.difference == 0 for case in found),
+        "wins": sum(case.difference > 0 for case in wins),
+        "losses": sum(case.difference < 0 for case in wins),
+        "ties": sum(case.difference == 0 for case in wins),
         "queries": [
             {
                 "query_id": case.query_id,
@@ -174,7 +174,7 @@ def to_json(found: Sequence[Case], queries: Mapping[str, str], texts: Mapping[st
                 "rank": case.rank,
                 "documents": [_shown(shown, texts) for shown in case.documents],
             }
-            for case in found
+            for case in wins
         ],
     }
 

@@ -35,23 +35,23 @@ class RecallAtDepth(Analysis):
         runs = inputs.runs("runs", self.runs)
         return recall_at_depth(runs, inputs.qrels(), sorted(set(self.depths)), inputs.relevance_level)
 
-    def table(self, found: Any) -> Table:
+    def table(self, results: Any) -> Table:
         """One row a run: nDCG at the deepest cut, recall at each."""
-        cuts = found["depths"]
+        cuts = results["depths"]
         rows = [
             [label, f"{row['ndcg']:.4f}", *(f"{value:.4f}" for value in row["recall"])]
-            for label, row in found["runs"].items()
+            for label, row in results["runs"].items()
         ]
         return Table(("run", f"ndcg@{max(cuts)}", *(f"recall@{cut}" for cut in cuts)), rows)
 
-    def explain(self, found: Any) -> str:
+    def explain(self, results: Any) -> str:
         """What is relevant."""
-        return f"Relevant to recall are grades from {found['relevance_level']} up; nDCG takes grades as they are."
+        return f"Relevant to recall are grades from {results['relevance_level']} up; nDCG takes grades as they are."
 
-    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+    def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """One line a run, recall by depth."""
-        cuts = found["depths"]
-        series = {label: sorted(zip(cuts, row["recall"], strict=True)) for label, row in found["runs"].items()}
+        cuts = results["depths"]
+        series = {label: sorted(zip(cuts, row["recall"], strict=True)) for label, row in results["runs"].items()}
         with figure(paths, 1) as (axes,):
             lines(axes, series)
             doubling(axes, cuts)
@@ -68,8 +68,8 @@ def recall_at_depth(runs: Mapping[str, Run], qrels: Qrels, cuts: Sequence[int], 
     from hardneg.evaluation.metrics import evaluate, means
 
     whole, names = f"ndcg@{max(cuts)}", [f"recall@{cut}" for cut in cuts]
-    found = {}
+    results = {}
     for label, run in runs.items():
         values = means(evaluate(run, qrels, [whole, *names], level))
-        found[label] = {"recall": [values[name] for name in names], "ndcg": values[whole]}
-    return {"depths": list(cuts), "relevance_level": level, "runs": found}
+        results[label] = {"recall": [values[name] for name in names], "ndcg": values[whole]}
+    return {"depths": list(cuts), "relevance_level": level, "runs": results}

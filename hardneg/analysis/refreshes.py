@@ -36,9 +36,9 @@ class Refreshes(Analysis):
         lacking = "holds no `loss`; give the history of a training"
         return of_each_history(inputs, list(self.trainings), refreshes, lacking)
 
-    def table(self, found: Any) -> Table:
+    def table(self, results: Any) -> Table:
         """One row a training. Its dev metric is the first one of any."""
-        metric = next(iter(_dev_metrics(found)), None)
+        metric = next(iter(_dev_metrics(results)), None)
         columns = ("training", "steps", "refreshes", "mean lag", "largest lag", "kept at last", "loss")
         rows = [
             [
@@ -50,18 +50,18 @@ class Refreshes(Analysis):
                 f"{each['loss']:.4f}",
                 *(_best(each, metric) if metric else ()),
             ]
-            for label, each in found.items()
+            for label, each in results.items()
         ]
         return Table((*columns, *((f"best {metric}", "at step", "last", "deepest fall") if metric else ())), rows)
 
-    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+    def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """Two panels, the loss and the first dev metric, one line a training; a bar across its line is a refresh."""
-        names = ["loss", *_dev_metrics(found)[:1]]
+        names = ["loss", *_dev_metrics(results)[:1]]
         with figure(paths, len(names)) as panels:
             for axes, name in zip(panels, names, strict=True):
-                lines(axes, {label: each["curves"].get(name, []) for label, each in found.items()})
-                for place, each in enumerate(found.values()):
-                    _mark(axes, each["curves"].get(name, []), each["refreshes"], COLOURS[place % len(COLOURS)])
+                lines(axes, {label: each["curves"].get(name, []) for label, each in results.items()})
+                for position, each in enumerate(results.values()):
+                    _mark(axes, each["curves"].get(name, []), each["refreshes"], COLOURS[position % len(COLOURS)])
                 title = "training loss" if name == "loss" else f"{name} on the dev set"
                 plain_axes(axes, f"{title}; bars: refreshes", "training step", name)
 
@@ -96,15 +96,15 @@ def refreshes(history: Sequence[Record]) -> dict[str, Any]:
 
 
 def _taken_up(history: Sequence[Record], first: float) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
+    taken: list[tuple[int, int]] = []
     used: int | None = None
     for record in history:
         number = record.get("refresh")
         if number is not None and number != used:
             used = int(number)
             if record["step"] != first:
-                found.append((int(record["step"]), used))
-    return found
+                taken.append((int(record["step"]), used))
+    return taken
 
 
 def _fall(curve: Points) -> float:
@@ -115,9 +115,9 @@ def _fall(curve: Points) -> float:
     return fall
 
 
-def _dev_metrics(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def _dev_metrics(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """The dev metrics of any training, each once."""
-    return list(dict.fromkeys(name for each in found.values() for name in each["curves"] if name != "loss"))
+    return list(dict.fromkeys(name for each in metrics.values() for name in each["curves"] if name != "loss"))
 
 
 def _best(each: Mapping[str, Any], metric: str) -> list[str]:
@@ -132,5 +132,5 @@ def _mark(axes: Any, curve: Points, taken_up: Sequence[tuple[int, int]], colour:
     """A bar at each refresh that the curve reaches."""
     if curve:
         steps, values = zip(*curve, strict=True)
-        places = [step for step, _ in taken_up if steps[0] <= step <= steps[-1]]
-        axes.plot(places, np.interp(places, steps, values), "|", color=colour, markersize=11, markeredgewidth=1.4)
+        positions = [step for step, _ in taken_up if steps[0] <= step <= steps[-1]]
+        axes.plot(positions, np.interp(positions, steps, values), "|", color=colour, markersize=11, markeredgewidth=1.4)

@@ -50,14 +50,14 @@ class ScoreTails(Analysis):
         """The tails of each run."""
         runs, depths = inputs.runs("runs", self.runs), sorted(set(self.depths))
         single = single_queries(runs, self.queries or self.single, inputs.seed)
-        found = {label: tails_of(run, depths, single) for label, run in runs.items()}
-        for label, tails in found.items():
+        results = {label: tails_of(run, depths, single) for label, run in runs.items()}
+        for label, tails in results.items():
             if not tails:
-                told = f"no query has {depths[0]} documents with different scores; give a lower depth"
-                raise DataError(f"{inputs.place(f'runs.{label}')}: {told}")
-        return found
+                message = f"no query has {depths[0]} documents with different scores; give a lower depth"
+                raise DataError(f"{inputs.location(f'runs.{label}')}: {message}")
+        return results
 
-    def table(self, found: Any) -> Table:
+    def table(self, results: Any) -> Table:
         """One row a run and depth."""
         rows = [
             [
@@ -69,17 +69,19 @@ class ScoreTails(Analysis):
                 f"{tail['score'][-1]:.4g}",
                 f"{tail['queries']:,}",
             ]
-            for label, tails in found.items()
+            for label, tails in results.items()
             for tail in tails
         ]
         return Table(("run", "depth", "below half from", "half-way", "best score", "last score", "queries"), rows)
 
-    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+    def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """One panel a depth, one line a run, eight queries of ten in its band; single ones are thin."""
-        depths = sorted({tail["depth"] for tails in found.values() for tail in tails})
+        depths = sorted({tail["depth"] for tails in results.values() for tail in tails})
         with figure(paths, max(1, len(depths))) as panels:
             for axes, depth in zip(panels, depths, strict=False):
-                _draw(axes, {label: tail for label, tails in found.items() for tail in tails if tail["depth"] == depth})
+                _draw(
+                    axes, {label: tail for label, tails in results.items() for tail in tails if tail["depth"] == depth}
+                )
                 plain_axes(axes, f"scores of the first {depth:,}", "rank", "share of the best (the last: 0)")
 
 
@@ -101,9 +103,9 @@ def single_queries(runs: Mapping[str, Run], wanted: int | Sequence[str], seed: i
 
 def tails_of(run: Run, depths: Sequence[int] = DEPTHS, single: Sequence[str] = ()) -> list[dict[str, Any]]:
     """The curves of a run, as `score_tails` has them, with those of `single` queries."""
-    places = {query_id: place for place, query_id in enumerate(run)}
+    positions = {query_id: position for position, query_id in enumerate(run)}
     scores = [ranked.scores for ranked in run.values()]
-    return score_tails(scores, depths, {name: places[name] for name in single})
+    return score_tails(scores, depths, {name: positions[name] for name in single})
 
 
 def score_tails(
@@ -129,7 +131,7 @@ def score_tails(
     tails = [tail for depth in depths if (tail := _tail(scores, depth))]
     for tail in tails if single else ():
         tail["single"] = {
-            name: shares for name, place in (single or {}).items() if (shares := _shares(scores[place], tail))
+            name: shares for name, position in (single or {}).items() if (shares := _shares(scores[position], tail))
         }
     return tails
 
@@ -168,14 +170,14 @@ def _tail(scores: Sequence[NDArray[np.float32]], depth: int) -> dict[str, Any] |
 
 def _halfway(tail: Mapping[str, Any]) -> float:
     """The mean share at the rank next to half of the depth that is told."""
-    place = min(range(len(tail["ranks"])), key=lambda i: abs(tail["ranks"][i] - tail["depth"] / 2))
-    return float(tail["mean"][place])
+    position = min(range(len(tail["ranks"])), key=lambda i: abs(tail["ranks"][i] - tail["depth"] / 2))
+    return float(tail["mean"][position])
 
 
 def _draw(axes: Any, tails: Mapping[str, Mapping[str, Any]]) -> None:
     lines(axes, {label: list(zip(tail["ranks"], tail["mean"], strict=True)) for label, tail in tails.items()})
-    for place, tail in enumerate(tails.values()):
-        look = {"color": COLOURS[place % len(COLOURS)], "alpha": 0.15, "linewidth": 0}
+    for position, tail in enumerate(tails.values()):
+        look = {"color": COLOURS[position % len(COLOURS)], "alpha": 0.15, "linewidth": 0}
         axes.fill_between(tail["ranks"], tail["low"], tail["high"], **look)
         for shares in tail.get("single", {}).values():
             axes.plot(tail["ranks"], shares, color=look["color"], alpha=0.5, linewidth=0.7)

@@ -43,13 +43,13 @@ def run_overlap(lists: Lists, others: Lists, depth: int = 100) -> SharedDocument
 
     Source: ANCE (Xiong et al., ICLR 2021), table 6.
     """
-    found = {
+    shares = {
         query_id: share_of(doc_ids[:depth], others[query_id][:depth])
         for query_id, doc_ids in lists.items()
         if doc_ids and others.get(query_id)
     }
     queries = {query_id for each in (lists, others) for query_id, doc_ids in each.items() if doc_ids}
-    return SharedDocuments(found, counted({"queries that one run lacks": len(queries) - len(found)}))
+    return SharedDocuments(shares, counted({"queries that one run lacks": len(queries) - len(shares)}))
 
 
 def negatives_overlap(
@@ -72,22 +72,22 @@ def negatives_overlap(
     """
     counts = negatives.counts
     waiting = {query_id: row for row, query_id in enumerate(negatives.query_ids) if counts[row]}
-    empty, found = len(negatives) - len(waiting), dict[str, float]()
+    empty, shares = len(negatives) - len(waiting), dict[str, float]()
     for query_id, doc_ids in lists:
         if doc_ids and (row := waiting.pop(query_id, None)) is not None:
             item = negatives[row]
             aside = {*item.positives, *(relevant or {}).get(query_id, ())}
             met = [doc_id for doc_id in doc_ids if doc_id not in aside][:depth]
-            found[query_id] = share_of(item.negatives, met)
+            shares[query_id] = share_of(item.negatives, met)
     left_out = {"queries without negatives": empty, "queries that the run lacks": len(waiting)}
-    return SharedDocuments(found, counted(left_out))
+    return SharedDocuments(shares, counted(left_out))
 
 
 def check_label(label: str | None, labels: Collection[str]) -> None:
     """A ValueError where `against` is none of the labels."""
     if label is not None and label not in labels:
-        told = f"no run is labelled {label}{suggestion(label, labels)}; runs has {', '.join(labels) or 'none'}"
-        raise ValueError(f"against: {told}")
+        message = f"no run is labelled {label}{suggestion(label, labels)}; runs has {', '.join(labels) or 'none'}"
+        raise ValueError(f"against: {message}")
 
 
 def draw_shares(panels: Mapping[str, Mapping[str, float | None]], paths: Sequence[Path]) -> None:

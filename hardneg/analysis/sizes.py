@@ -35,28 +35,28 @@ class IndexSizes(Analysis):
 
     def measure(self, inputs: AnalysisInputs) -> list[dict[str, Any]]:
         """Of each index its size, against the first; of one of texts the documents count as vectors."""
-        found = {}
+        results = {}
         for label in self.indexes:
             folder, documents = inputs.index(f"indexes.{label}")
             vectors = index_vectors(folder) or documents
             if vectors is None:
                 raise DataError(f"{folder}: no dense index (no file {_DOC_IDS}): name a folder of `hardneg encode`")
-            found[label] = index_bytes(folder), vectors
-        return sizes(found)
+            results[label] = index_bytes(folder), vectors
+        return sizes(results)
 
-    def table(self, found: Any) -> Table:
+    def table(self, results: Any) -> Table:
         """One row an index."""
         rows = [
             [row["index"], f"{row['bytes'] / 1e6:,.2f}", f"{row['bytes_per_vector']:,.1f}", f"{row['ratio']:.1%}"]
-            for row in found
+            for row in results
         ]
         return Table(("index", "MB", "bytes a vector", "of the first"), rows)
 
-    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+    def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """One bar an index: megabytes on disk, and how much that is of the first."""
-        with figure(paths, 1, width=bar_width(len(found))) as (axes,):
-            words = {row["index"]: f"{row['bytes'] / 1e6:.3g}\n{row['ratio']:.1%}" for row in found}
-            bars(axes, {row["index"]: row["bytes"] / 1e6 for row in found}, words)
+        with figure(paths, 1, width=bar_width(len(results))) as (axes,):
+            words = {row["index"]: f"{row['bytes'] / 1e6:.3g}\n{row['ratio']:.1%}" for row in results}
+            bars(axes, {row["index"]: row["bytes"] / 1e6 for row in results}, words)
             plain_axes(axes, "size on disk, and its share of the first", "", "MB")
 
 

@@ -132,43 +132,43 @@ class ChoiceRule:
             "hard ones those with fewer planted positives, then the first of the sweep."
         )
 
-    def order(self, found: Sequence[MinerEvidence]) -> list[int]:
+    def order(self, evidence: Sequence[MinerEvidence]) -> list[int]:
         """The places of all, best first: those that keep all conditions, those with enough, the others."""
-        return sorted(range(len(found)), key=lambda place: (*self._rank(found[place]), place))
+        return sorted(range(len(evidence)), key=lambda position: (*self._rank(evidence[position]), position))
 
-    def keeps(self, found: MinerEvidence) -> bool:
+    def keeps(self, evidence: MinerEvidence) -> bool:
         """Whether all conditions are kept."""
-        return self._rank(found)[0] == 0
+        return self._rank(evidence)[0] == 0
 
-    def _rank(self, found: MinerEvidence) -> tuple[int, float, float]:
-        planted = 1.0 if found.planted is None else found.planted
-        hardness = -np.inf if found.hardness is None else found.hardness
-        if found.enough < self.least_queries:
-            return 2, -found.enough, planted
-        let_in = 1.0 if found.let_in is None else found.let_in
+    def _rank(self, evidence: MinerEvidence) -> tuple[int, float, float]:
+        planted = 1.0 if evidence.planted is None else evidence.planted
+        hardness = -np.inf if evidence.hardness is None else evidence.hardness
+        if evidence.enough < self.least_queries:
+            return 2, -evidence.enough, planted
+        let_in = 1.0 if evidence.let_in is None else evidence.let_in
         kept = planted <= self.most_planted and let_in <= self.most_let_in
         return (0, -hardness, planted) if kept else (1, planted, -hardness)
 
 
-def choice(miners: Sequence[SweptMiner], found: Sequence[MinerEvidence], rule: ChoiceRule) -> dict[str, Any]:
+def choice(miners: Sequence[SweptMiner], evidence: Sequence[MinerEvidence], rule: ChoiceRule) -> dict[str, Any]:
     """As JSON: the places of the chosen one, of the best of each way and of the best of each depth, best first.
 
     The depth of a window is its length here.
     """
-    order = rule.order(found)
-    by_way = {miners[place].way: place for place in reversed(order)}
-    by_depth = {miners[place].depth - miners[place].skip: place for place in reversed(order)}
+    order = rule.order(evidence)
+    by_way = {miners[position].way: position for position in reversed(order)}
+    by_depth = {miners[position].depth - miners[position].skip: position for position in reversed(order)}
     return {
         "chosen": order[0],
-        "kept": rule.keeps(found[order[0]]),
+        "kept": rule.keeps(evidence[order[0]]),
         "best_of_each_way": sorted(by_way.values(), key=order.index),
         "best_of_each_depth": sorted(by_depth.values(), key=order.index),
     }
 
 
-def rows(miners: Sequence[SweptMiner], found: Sequence[MinerEvidence], listed: int) -> list[dict[str, Any]]:
+def rows(miners: Sequence[SweptMiner], evidence: Sequence[MinerEvidence], listed: int) -> list[dict[str, Any]]:
     """One a miner, as JSON."""
     return [
         {"miner": miner.setting(listed), "by": miner.by, **asdict(each)}
-        for miner, each in zip(miners, found, strict=True)
+        for miner, each in zip(miners, evidence, strict=True)
     ]

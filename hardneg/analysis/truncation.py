@@ -49,13 +49,13 @@ class Truncation(OfIndexes):
         query_ids = [query_id for query_id in qrels if query_id in texts]
         if not query_ids:
             raise UsageError("no judged query has a text: give the queries of these judgements")
-        asked = [texts[query_id] for query_id in query_ids]
-        found = {}
+        wanted = [texts[query_id] for query_id in query_ids]
+        results = {}
         for label in self.indexes:
             system = inputs.system(f"indexes.{label}", f"models.{label}")
-            by_dim = self._searched(system, asked)
-            found[label] = [[dim, self._means(inputs, system, query_ids, hits)] for dim, hits in by_dim.items()]
-        return {"metrics": list(self.metrics), "relevance_level": inputs.relevance_level, "indexes": found}
+            by_dim = self._searched(system, wanted)
+            results[label] = [[dim, self._means(inputs, system, query_ids, hits)] for dim, hits in by_dim.items()]
+        return {"metrics": list(self.metrics), "relevance_level": inputs.relevance_level, "indexes": results}
 
     def _searched(self, system: System, texts: Sequence[str]) -> dict[int, Hits]:
         from hardneg.indexes.exact_ranks import corpus_pass
@@ -75,23 +75,23 @@ class Truncation(OfIndexes):
         }
         return means(evaluate(run, inputs.qrels(), self.metrics, inputs.relevance_level))
 
-    def table(self, found: Any) -> Table:
+    def table(self, results: Any) -> Table:
         """One row an index and number of dimensions."""
         rows = [
-            [label, f"{dim:,}", *(f"{measured[name]:.4f}" for name in found["metrics"])]
-            for label, points in found["indexes"].items()
+            [label, f"{dim:,}", *(f"{measured[name]:.4f}" for name in results["metrics"])]
+            for label, points in results["indexes"].items()
             for dim, measured in points
         ]
-        return Table(("index", "dimensions", *found["metrics"]), rows)
+        return Table(("index", "dimensions", *results["metrics"]), rows)
 
-    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+    def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """One panel a metric, one line an index."""
-        dims = sorted({dim for points in found["indexes"].values() for dim, _ in points})
-        with figure(paths, len(found["metrics"])) as panels:
-            for axes, name in zip(panels, found["metrics"], strict=True):
+        dims = sorted({dim for points in results["indexes"].values() for dim, _ in points})
+        with figure(paths, len(results["metrics"])) as panels:
+            for axes, name in zip(panels, results["metrics"], strict=True):
                 series = {
                     label: [(float(dim), measured[name]) for dim, measured in reversed(points)]
-                    for label, points in found["indexes"].items()
+                    for label, points in results["indexes"].items()
                 }
                 lines(axes, series)
                 doubling(axes, dims)

@@ -50,10 +50,10 @@ class Unjudged(Analysis):
             label: {query_id: each.doc_ids for query_id, each in run.items() if query_id in qrels and each.doc_ids}
             for label, run in runs.items()
         }
-        found = {label: self._of_run(label, run, lists, inputs) for label, run in runs.items()}
+        results = {label: self._of_run(label, run, lists, inputs) for label, run in runs.items()}
         zeros = sum(relevance <= 0 for judged in qrels.values() for relevance in judged.values())
-        asked = {"depth": self.depth, "against": self.against, "overlap_depth": self.overlap_depth}
-        return {**asked, "judged_zero": zeros, "runs": found}
+        depths = {"depth": self.depth, "against": self.against, "overlap_depth": self.overlap_depth}
+        return {**depths, "judged_zero": zeros, "runs": results}
 
     def _of_run(self, label: str, run: Run, lists: Mapping[str, Lists], inputs: AnalysisInputs) -> dict[str, Any]:
         from hardneg.evaluation.metrics import evaluate, means
@@ -70,10 +70,10 @@ class Unjudged(Analysis):
             "per_query": rates,
         }
 
-    def table(self, found: Any) -> Table:
+    def table(self, results: Any) -> Table:
         """One row a run: metrics, share without a judgement, overlap, queries."""
-        metrics = list(next(iter(found["runs"].values()))["metrics"])
-        shared = [f"overlap with {found['against']} at {found['overlap_depth']}"] if found["against"] else []
+        metrics = list(next(iter(results["runs"].values()))["metrics"])
+        shared = [f"overlap with {results['against']} at {results['overlap_depth']}"] if results["against"] else []
         rows = [
             [
                 label,
@@ -82,23 +82,23 @@ class Unjudged(Analysis):
                 *([percent(row["overlap"])] if shared else []),
                 f"{row['queries']:,}",
             ]
-            for label, row in found["runs"].items()
+            for label, row in results["runs"].items()
         ]
-        return Table(("run", *metrics, f"unjudged at {found['depth']}", *shared, "queries"), rows)
+        return Table(("run", *metrics, f"unjudged at {results['depth']}", *shared, "queries"), rows)
 
-    def explain(self, found: Any) -> str:
+    def explain(self, results: Any) -> str:
         """What a share says depends on whether anything is judged not relevant."""
         return "Documents that nobody judged, as a share of what is ranked highest. " + (
-            f"{found['judged_zero']:,} documents are judged not relevant."
-            if found["judged_zero"]
+            f"{results['judged_zero']:,} documents are judged not relevant."
+            if results["judged_zero"]
             else "No document is judged not relevant, so that one without a judgement may be a miss."
         )
 
-    def draw(self, found: Any, paths: Sequence[Path]) -> None:
+    def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """One bar a run; in a second panel the overlap, where it was measured."""
-        panels = {f"not judged, of the first {found['depth']}": _column(found, "unjudged")}
-        if found["against"]:
-            panels[f"overlap with {found['against']}, {found['overlap_depth']} deep"] = _column(found, "overlap")
+        panels = {f"not judged, of the first {results['depth']}": _column(results, "unjudged")}
+        if results["against"]:
+            panels[f"overlap with {results['against']}, {results['overlap_depth']} deep"] = _column(results, "overlap")
         draw_shares(panels, paths)
 
 
@@ -116,5 +116,5 @@ def unjudged_rates(lists: Lists, qrels: Qrels, depth: int = 10) -> dict[str, flo
     }
 
 
-def _column(found: Any, name: str) -> dict[str, float | None]:
-    return {label: row[name] for label, row in found["runs"].items()}
+def _column(results: Any, name: str) -> dict[str, float | None]:
+    return {label: row[name] for label, row in results["runs"].items()}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.analysis.base import percent
-from hardneg.analysis.miner_sweep import MinerSweep, depth_of, told_let_in, told_planted, way_of
+from hardneg.analysis.miner_sweep import MinerSweep, depth_of, let_in_share, planted_sentence, way_of
 from hardneg.api.adhoc_recipe import MINED, TRAINED
 from hardneg.api.recommended_recipe import ALONE, METRIC, TRAIN_RUN, RecommendRequest
 from hardneg.api.recommended_trials import Trials
@@ -100,7 +100,7 @@ class Recommendation:
         yield " "
         yield f"  hardneg recipe run {output}"
         yield " "
-        yield told_planted(self.measured)
+        yield planted_sentence(self.measured)
         yield f"The rule: {self.rule()}"
         usual = " a static model's rate and decay, and" if request.usual else ""
         yield f"Training has hardneg's defaults but for{usual} the options of training that were given."
@@ -141,6 +141,6 @@ def _named(row: Mapping[str, Any]) -> str:
 def _in_words(row: Mapping[str, Any]) -> str:
     hardness = "unknown" if row["hardness"] is None else f"{row['hardness']:+.4f}"
     return (
-        f"{_named(row)}: lets in {told_let_in(row)} of what is planted, {percent(row['planted'])} of its "
+        f"{_named(row)}: lets in {let_in_share(row)} of what is planted, {percent(row['planted'])} of its "
         f"negatives are planted, hardness {hardness}, {percent(row['enough'])} of the queries have enough"
     )

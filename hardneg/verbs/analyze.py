@@ -169,7 +169,7 @@ class Artifacts(AnalysisInputs):
     def _collection(self) -> StoredCollection:
         return StoredCollection.open(self.context.inputs["dataset"].folder)
 
-    def place(self, path: str) -> str:
+    def location(self, path: str) -> str:
         return f"{self.context.name}.{_FIELD}.{self.analysis.name}.{path}"
 
     def label(self, path: str) -> str:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from hardneg.encoders.speed.unpadded import UNPADDED
 from hardneg.encoders.tokens.tokens import Tokens, token_batches
+from hardneg.encoders.tokens.word_ids import run_positions
 from hardneg.encoders.towers import placed
 
 BOUNDS = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
@@ -39,7 +40,7 @@ class Packing:
         """The texts `rows`: int64 tensors [1, sum of lengths], and their bounds, int32 [len(rows) + 1]."""
         lengths = tokens.lengths[rows]
         ends = np.cumsum(lengths)
-        taken = np.repeat(tokens.offsets[rows] - ends + lengths, lengths) + np.arange(lengths.sum())
+        taken = run_positions(tokens.offsets[rows], lengths)
         columns = {name: column[taken] for name, column in tokens.columns.items() if name != "attention_mask"}
         same = {name: value for name, value in tokens.same.items() if name != "attention_mask"}
         columns |= {name: np.full(len(taken), value, np.int32) for name, value in same.items()}

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.encoders.tokens.special_tokens import Frame
-from hardneg.encoders.tokens.word_ids import Ids, WordIds, encoded, goes_by_words
+from hardneg.encoders.tokens.word_ids import Ids, WordIds, encoded, goes_by_words, run_positions
 from hardneg.store.digest import digest
 
 WHOLE = sys.maxsize
@@ -63,9 +63,7 @@ class Backend:
         values, offsets = self.ids(list(different))
         rows = np.fromiter((different[text] for text in texts), np.int64, len(texts))
         lengths = np.diff(offsets)[rows]
-        ends = np.cumsum(lengths)
-        positions = np.repeat(offsets[rows] - ends + lengths, lengths) + np.arange(lengths.sum())
-        return values[positions], np.concatenate([[0], ends])
+        return values[run_positions(offsets[rows], lengths)], np.concatenate([[0], np.cumsum(lengths)])
 
     def source(self, **options: object) -> TokenSource:
         """This tokenizer with all else that its ids depend on, such as a prompt."""
@@ -85,9 +83,7 @@ def cut(ids: Ids, most: NDArray[np.int64] | int, left: bool = False) -> Ids:
     if (kept == lengths).all():
         return ids
     begins = offsets[1:] - kept if left else offsets[:-1]
-    ends = np.cumsum(kept)
-    positions = np.repeat(begins - ends + kept, kept) + np.arange(kept.sum())
-    return values[positions], np.concatenate([[0], ends])
+    return values[run_positions(begins, kept)], np.concatenate([[0], np.cumsum(kept)])
 
 
 def cut_pairs(first: Ids, second: Ids, most: int, left: bool) -> tuple[Ids, Ids]:

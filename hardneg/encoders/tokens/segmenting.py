@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.encoders.corpus.counting import count_rows
 from hardneg.encoders.tokens.backend import backend_of
 from hardneg.encoders.tokens.backend import cut as first_ids
 from hardneg.encoders.tokens.tokens import Tokens, padding_of
@@ -16,15 +17,13 @@ from hardneg.formats.corpus import Corpus
 from hardneg.formats.hash_index import ranges
 from hardneg.formats.segments import Segments, Windows, segment_ids, windows
 from hardneg.records.errors import ModelError
-from hardneg.runtime.distributed import World, barrier
+from hardneg.runtime.distributed import World
 from hardneg.runtime.progress import Progress
-from hardneg.store.atomic_write import replacing
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
 
 _TEXTS = 128  # tokenised at a time: of a long one the tokenizer holds more than is kept
-_DOCUMENTS = 1024  # counted at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,18 +166,13 @@ class SegmentedCorpus:
     def counted(
         cls, encoder: "Encoder", corpus: Corpus, cut: Segments, folder: Path, progress: Progress, here: World
     ) -> "SegmentedCorpus":
-        """Counts each document's segments; several processes count a part each and meet at the end.
+        """Counts each document's segments, as `count_rows` does."""
 
-        The counts stay in `folder`, in files `segments-*.npy`, for a run that resumes.
-        """
-        paths = [folder / f"segments-{rank}-of-{here.size}.npy" for rank in range(here.size)]
-        if not paths[here.rank].exists():
-            counts = _counts(encoder, corpus, cut, here.share(len(corpus)), progress)
-            with replacing(paths[here.rank]) as file:
-                np.save(file, counts, allow_pickle=False)
-        barrier()
-        wanted = np.concatenate([np.load(path, allow_pickle=False) for path in paths])
-        barrier()  # before the first process may remove them
+        def count(texts: Sequence[str]) -> NDArray[np.int64]:  # one more where a document is cut off
+            segments = encoder.segment(texts, cut)
+            return segments.counts + segments.cut_off
+
+        wanted = count_rows(corpus, "segments", count, folder, progress, here)
         first = np.concatenate([[0], np.cumsum(np.minimum(wanted, cut.count), dtype=np.int64)])
         return cls(corpus, cut, first, int((wanted > cut.count).sum()))
 
@@ -193,14 +187,3 @@ class SegmentedCorpus:
     def doc_ids(self) -> Iterator[str]:
         """The id of each row."""
         return segment_ids(self.corpus.doc_ids, map(int, np.diff(self.first)))
-
-
-def _counts(encoder: "Encoder", corpus: Corpus, cut: Segments, share: slice, progress: Progress) -> NDArray[np.int32]:
-    """int32, the segments of each document in a share; one more than are read where a document is cut off."""
-    counts = [np.empty(0, np.int32)]
-    with progress.task("count segments", share.stop - share.start, "documents") as task:
-        for texts in corpus.blocks(share.start, share.stop, _DOCUMENTS):
-            segments = encoder.segment(texts, cut)
-            counts.append((segments.counts + segments.cut_off).astype(np.int32))
-            task.advance(len(texts))
-    return np.concatenate(counts)

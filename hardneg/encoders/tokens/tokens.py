@@ -13,6 +13,7 @@ from torch import Tensor
 
 from hardneg.encoders.spec import Side
 from hardneg.encoders.tokens.backend import WHOLE, backend_of, cut, cut_pairs
+from hardneg.encoders.tokens.word_ids import run_positions
 from hardneg.encoders.towers import placed
 
 _CPU = torch.device("cpu")
@@ -53,8 +54,7 @@ class Tokens:
     def batch(self, rows: NDArray[np.int64], device: torch.device = _CPU) -> dict[str, Tensor]:
         """The texts `rows`, padded on the device to the longest of them: int64 tensors [len(rows), longest]."""
         lengths = self.lengths[rows]
-        begins = self.offsets[rows] - (np.cumsum(lengths) - lengths)
-        taken = np.repeat(begins, lengths) + np.arange(lengths.sum())
+        taken = run_positions(self.offsets[rows], lengths)
         sizes = placed(lengths, device)
         longest = int(lengths.max(initial=0))
         positions = torch.arange(longest, device=sizes.device)

@@ -20,6 +20,12 @@ Ids = tuple[NDArray[np.int32], NDArray[np.int64]]
 """Ids of n texts one after the other, int32 [sum of lengths], and where each text begins, int64 [n + 1]."""
 
 
+def run_positions(begins: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The positions of runs of these lengths that begin there, one run after the other: int64 [sum of lengths]."""
+    before = np.cumsum(lengths) - lengths
+    return np.repeat(begins - before, lengths) + np.arange(lengths.sum())
+
+
 def encoded(tokenizer: "Tokenizer", texts: Sequence[str]) -> Ids:
     """The ids of texts by a tokenizer of the tokenizers library, without special tokens."""
     rows = [encoding.ids for encoding in tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
@@ -79,6 +85,6 @@ class WordIds:
             if len(self._number) > _KEPT:
                 self._number = {}
                 self._ids, self._first = np.empty(0, np.int32), np.zeros(1, np.int64)
-        ends = np.cumsum(lengths := np.diff(first)[words])
-        positions = np.repeat(first[words] - ends + lengths, lengths) + np.arange(lengths.sum())
-        return ids[positions], np.concatenate([[0], ends])[np.concatenate([[0], np.cumsum(counts)])]
+        lengths = np.diff(first)[words]
+        ends = np.concatenate([[0], np.cumsum(lengths)])
+        return ids[run_positions(first[words], lengths)], ends[np.concatenate([[0], np.cumsum(counts)])]

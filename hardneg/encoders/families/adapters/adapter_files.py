@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
-from hardneg.encoders.open.model_files import read_json
+from hardneg.encoders.open.model_files import json_object
 from hardneg.records.errors import ModelError
 from hardneg.store.digest import digest, file_digest
 
@@ -25,10 +25,7 @@ def adapter_config(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG
     if not path.is_file():
         raise ModelError(f"adapter {folder}: no {CONFIG} there: name a folder that peft has saved an adapter in")
-    content = read_json(path)
-    if not isinstance(content, dict):
-        raise ModelError(f"{path}: not names and values in JSON: copy the adapter again")
-    return content
+    return json_object(path)
 
 
 def adapter_weights(folder: Path) -> Path:

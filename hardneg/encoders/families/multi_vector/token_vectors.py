@@ -10,11 +10,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hardneg.encoders.families.multi_vector.counting import count_tokens
+from hardneg.encoders.corpus.counting import count_rows
 from hardneg.encoders.families.multi_vector.maxsim import collected, marked, maxsim, maxsim_of_lists, padded
 from hardneg.encoders.protocol import Form
 from hardneg.encoders.representation import Batches
 from hardneg.encoders.spec import Side
+from hardneg.encoders.tokens.tokens import Tokens
 from hardneg.encoders.towers import forward
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.vectors.token_store import TokenWriter, is_complete
@@ -24,6 +25,14 @@ from hardneg.runtime.progress import Progress
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
+
+
+def scored(tokens: Tokens, mask: Any) -> NDArray[np.int64]:
+    """int64 [n], the tokens of each document that a `MultiVectorMask` of sentence-transformers leaves."""
+    ids = torch.from_numpy(tokens.columns["input_ids"]).long()
+    kept = mask({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, task="document")["attention_mask"]
+    before = np.concatenate([[0], np.cumsum(kept.numpy(), dtype=np.int64)])
+    return np.diff(before[tokens.offsets])
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +99,13 @@ class VectorAToken:
 
     def rows(self, encoder: "Encoder", corpus: Corpus, folder: Path, progress: Progress, here: World) -> TokenRows:
         """The documents, their tokens counted."""
-        return TokenRows(corpus, count_tokens(encoder, corpus, folder, progress, here))
+        mask = next(part for part in encoder.parts("document") if hasattr(part, "skiplist_words"))
+
+        def count(texts: Sequence[str]) -> NDArray[np.int64]:
+            return scored(encoder.tokenise(texts, "document"), mask)
+
+        counts = count_rows(corpus, "tokens", count, folder, progress, here)
+        return TokenRows(corpus, np.concatenate([[0], np.cumsum(counts)]))
 
     def writer(self, folder: Path, rows: TokenRows, dimension: int, number: int) -> TokenWriter:
         """A writer of the vectors and of where each document's begin."""

@@ -48,11 +48,11 @@ def _fresh(folder: Path, seed: int) -> "CrossEncoder":
     from sentence_transformers.sentence_transformer.modules import Pooling
 
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    made = set(config.get("architectures") or ["ElectraModel"])
-    if config.get("model_type") != "electra" or not made <= _DISCRIMINATORS:
-        kind = ", ".join(sorted(made)) if made else config.get("model_type")
+    architectures = set(config.get("architectures") or ["ElectraModel"])
+    if config.get("model_type") != "electra" or not architectures <= _DISCRIMINATORS:
+        names = ", ".join(sorted(architectures))
         raise ModelError(
-            f"electra: {folder} is no ELECTRA discriminator but {kind}: take reranker cross-encoder for it"
+            f"electra: {folder} is no ELECTRA discriminator but {names}: take reranker cross-encoder for it"
         )
     transformer = Transformer(
         str(folder), model_kwargs={"dtype": torch.float32, **_LOCAL}, processor_kwargs=_LOCAL, config_kwargs=_LOCAL
@@ -78,16 +78,12 @@ def _saved(folder: Path) -> "CrossEncoder":
     from sentence_transformers import CrossEncoder
 
     named = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
-    kinds = [str(module["type"]) for module in named]
-    if [_own(kind) for kind in kinds] != _MODULES:
-        raise ModelError(f"electra: {folder} has modules {', '.join(kinds)}: it was not saved by this reranker")
+    classes = [str(module["type"]) for module in named]
+    library = [name.rpartition(".")[2] for name in classes if name.startswith("sentence_transformers.")]
+    if library != _MODULES or len(classes) != len(library):  # no code of the folder's
+        raise ModelError(f"electra: {folder} has modules {', '.join(classes)}: it was not saved by this reranker")
     options: dict[str, Any] = {"model_kwargs": {"dtype": torch.float32}, "activation_fn": nn.Sigmoid()}
     return CrossEncoder(str(folder), device="cpu", **_LOCAL, **options)
-
-
-def _own(kind: str) -> str:
-    """The class's name, where it is one of sentence-transformers and no code of the folder's."""
-    return kind.rpartition(".")[2] if kind.startswith("sentence_transformers.") else ""
 
 
 def _check_segments(transformer: "Transformer", folder: Path) -> None:

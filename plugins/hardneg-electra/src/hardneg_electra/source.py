@@ -22,8 +22,8 @@ def fetch(source: str, revision: str | None) -> Path:
     if (folder := Path(source).expanduser()).is_dir():
         return folder
     commit = _commit(source, revision)
-    place = _download(source, commit, (*_TEXTS, _WEIGHTS))
-    return place if any(place.glob(_WEIGHTS)) else _download(source, commit, (_OLDER,))
+    path = _download(source, commit, (*_TEXTS, _WEIGHTS))
+    return path if any(path.glob(_WEIGHTS)) else _download(source, commit, (_OLDER,))
 
 
 def at_hand(source: str, revision: str | None) -> Path | None:

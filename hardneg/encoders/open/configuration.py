@@ -37,12 +37,12 @@ def own_length(folder: Path, side: str, trained: bool) -> tuple[int, str]:
 
     Source: `Transformer` of sentence-transformers 6, `__init__` and `preprocess`.
     """
-    said, config = _said(folder, side) if trained else None, network_config(folder)
+    declared, config = _declared_length(folder, side) if trained else None, network_config(folder)
     positions, padding = config.get("max_position_embeddings"), config.get("pad_token_id", 1)
     shifted = str(config.get("model_type")) in _AFTER_PADDING and isinstance(padding, int)
     offset = int(padding) + 1 if shifted else 0
     bound = positions - offset if isinstance(positions, int) and positions > 0 else UNBOUNDED
-    length = said
+    length = declared
     if length is None:
         most = json_object(folder / "tokenizer_config.json").get("model_max_length")
         length = min(UNBOUNDED if most is None else _number(most, folder, "model_max_length"), bound + offset)
@@ -50,7 +50,7 @@ def own_length(folder: Path, side: str, trained: bool) -> tuple[int, str]:
         return USUAL, f"no maximum length is declared: {USUAL} tokens are read"
     if not trained and min(length, bound) > USUAL:
         return USUAL, f"could read {min(length, bound)} tokens: {USUAL} are read unless a length is given"
-    if said and length > bound:
+    if declared and length > bound:
         return bound, f"declares {length} tokens and has positions for {bound}: those are read"
     return min(length, bound), ""
 
@@ -60,7 +60,7 @@ def tokens_read(length: int) -> str:
     return "all" if length >= UNBOUNDED else str(length)
 
 
-def _said(folder: Path, side: str) -> int | None:
+def _declared_length(folder: Path, side: str) -> int | None:
     """The length in the options of sentence-transformers, the most specific one first."""
     options = transformer_options(folder)
     texts = _part(options, "processing_kwargs").get("text") or {}

@@ -73,10 +73,10 @@ def _contract(folder: Path) -> Contract:
     classes, folders = list(module_folders(folder).values()), sides(folder)
     lengths = {side: own_length(folders[side][0], side, trained) for side in SIDES}
     prompts, head = own_prompts(config, folder), _Head.of(folders["document"], folder)
-    said, kept = own_similarity(config), _count(config.get("truncate_dim"), folder)
+    declared, kept = own_similarity(config), _count(config.get("truncate_dim"), folder)
     cut = kept is not None and kept < (head.dimension or kept + 1)
     values: dict[str, Any] = {
-        "similarity": "cosine" if said == "dot" and head.normalised and not cut else said,
+        "similarity": "cosine" if declared == "dot" and head.normalised and not cut else declared,
         **{f"{side}_prompt": prompts[side] for side in SIDES},
         **{f"{side}_length": lengths[side][0] for side in SIDES},
         **saved_values(folder),
@@ -94,7 +94,7 @@ def _contract(folder: Path) -> Contract:
         truncate_dim=kept,
         dtype=str(own.get("dtype") or own.get("torch_dtype") or "float32"),
         chat="message" in (transformer_options(folders["document"][0]).get("modality_config") or ()) and trained,
-        odd=(*_oddities(config, prompts, classes), *_odd_similarity(said, head, cut), *remarks),
+        odd=(*_oddities(config, prompts, classes), *_odd_similarity(declared, head, cut), *remarks),
     )
 
 
@@ -180,16 +180,16 @@ def _modes(content: Mapping[str, Any]) -> list[str]:
 
 def own_similarity(config: Mapping[str, Any]) -> str:
     """The similarity that the model declares; cosine by default."""
-    said = config.get("similarity_fn_name")
-    return said if said in _SIMILARITIES else _UNSAID.get(str(config.get("model_type")), "cosine")
+    declared = config.get("similarity_fn_name")
+    return declared if declared in _SIMILARITIES else _UNSAID.get(str(config.get("model_type")), "cosine")
 
 
 def own_prompts(config: Mapping[str, Any], folder: Path) -> dict[str, str]:
     """The model's prompts by name, with those of queries and documents, possibly empty."""
-    said = config.get("prompts") or {}
-    if not isinstance(said, dict) or not all(isinstance(text, str | None) for text in said.values()):
+    declared = config.get("prompts") or {}
+    if not isinstance(declared, dict) or not all(isinstance(text, str | None) for text in declared.values()):
         raise ModelError(f"{folder / CONFIG}: prompts must be texts by name: copy the model again")
-    return {"query": "", "document": ""} | {name: text or "" for name, text in said.items()}
+    return {"query": "", "document": ""} | {name: text or "" for name, text in declared.items()}
 
 
 def saved_values(folder: Path) -> dict[str, Any]:
@@ -227,11 +227,11 @@ def _oddities(config: Mapping[str, Any], prompts: Mapping[str, str], classes: li
     return remarks
 
 
-def _odd_similarity(said: str, head: _Head, cut: bool) -> list[str]:
-    if said not in ("cosine", "dot"):
-        return [f"similarity {said} is not available from an index of inner products: set similarity"]
-    if said == "dot" and head.normalised and cut:
+def _odd_similarity(declared: str, head: _Head, cut: bool) -> list[str]:
+    if declared not in ("cosine", "dot"):
+        return [f"similarity {declared} is not available from an index of inner products: set similarity"]
+    if declared == "dot" and head.normalised and cut:
         return [f"{_CUT}: set similarity"]
-    if said == "dot" and head.normalised:
+    if declared == "dot" and head.normalised:
         return ["dot with normalised vectors is reported as cosine: the scores are the same"]
     return []

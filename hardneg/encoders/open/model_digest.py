@@ -122,6 +122,6 @@ def file_identity(path: Path) -> Any:
 
 def _sides(content: dict[str, Any], path: Path) -> dict[str, str]:
     """What a tokenizer keeps of its last call: the left side, where its configuration declares none."""
-    said = json_object(path.with_name("tokenizer_config.json"))
-    last = {name: content.get(name) for name in ("truncation", "padding") if f"{name}_side" not in said}
+    config = json_object(path.with_name("tokenizer_config.json"))
+    last = {name: content.get(name) for name in ("truncation", "padding") if f"{name}_side" not in config}
     return {name: "Left" for name, call in last.items() if isinstance(call, dict) and call.get("direction") == "Left"}

@@ -58,8 +58,8 @@ def _forward(
         raise ModelError(f"attention is unpadded, and a {type(module).__name__} has a {strange[0]}: leave it out")
     if attention_mask is not None:
         return by_sdpa(module, query, key, value, attention_mask, scaling=scaling, **rest)
-    said, window = rest.get("is_causal"), rest.get("sliding_window")
-    causal = bool(getattr(module, "is_causal", True) if said is None else said)
+    is_causal, window = rest.get("is_causal"), rest.get("sliding_window")
+    causal = bool(getattr(module, "is_causal", True) if is_causal is None else is_causal)
     reach = -1 if window is None else window - 1
     attend = by_kernel if query.device.type == "cuda" else one_by_one
     flat = [part.transpose(1, 2).flatten(0, 1) for part in (query, key, value)]

@@ -32,15 +32,15 @@ class Expansion:
     @classmethod
     def of(cls, transformer: Any) -> "Expansion | None":
         """The expansion of a transformer of sentence-transformers; None where it has none."""
-        said: Mapping[str, Any] | None = getattr(transformer, "query_expansion", None)
-        if said is None:
+        options: Mapping[str, Any] | None = getattr(transformer, "query_expansion", None)
+        if options is None:
             return None
         tokenizer = transformer.tokenizer
-        if said["token"] is not None:
-            token = tokenizer.convert_tokens_to_ids(said["token"])
+        if options["token"] is not None:
+            token = tokenizer.convert_tokens_to_ids(options["token"])
         else:
             token = tokenizer.eos_token_id if tokenizer.mask_token_id is None else tokenizer.mask_token_id
-        return cls(int(said["length"]), int(token), bool(said["attend"]))
+        return cls(int(options["length"]), int(token), bool(options["attend"]))
 
     def expand(self, tokens: Tokens) -> Tokens:
         """Pads the tokens after the text, or before it where the tokenizer pads on the left."""

@@ -73,8 +73,8 @@ def adapter_of(spec: ModelSpec, folder: Path) -> AdapterSpec | None:
 
 
 def _refuse_settings(spec: ModelSpec, folder: Path) -> None:
-    said = spec.adapter
-    if said is not None and said != AdapterSpec(save=said.save):
+    own = spec.adapter
+    if own is not None and own != AdapterSpec(save=own.save):
         raise ModelError(f"model {spec.name!r}: {folder} has an adapter already: set nothing of adapter but save")
 
 

@@ -74,9 +74,9 @@ class AdapterSpec:
         if self.source is None:
             return ["adapter.revision is that of a source: give one, or leave it out"] if self.revision else []
         defaults = {field.name: field.default for field in fields(self)}
-        said = [name for name, value in self.settings().items() if value != defaults[name]]
-        names = ", ".join(f"adapter.{name}" for name in said)
-        return [f"{names}: a trained adapter has its own: leave out, or leave out source"] if said else []
+        changed = [name for name, value in self.settings().items() if value != defaults[name]]
+        names = ", ".join(f"adapter.{name}" for name in changed)
+        return [f"{names}: a trained adapter has its own: leave out, or leave out source"] if changed else []
 
 
 _READ_BACK = ("lora", "rslora", "loha", "lokr")

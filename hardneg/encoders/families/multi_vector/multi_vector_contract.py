@@ -66,27 +66,29 @@ def read_late_interaction(folder: Path) -> LateInteractionContract:
     if filled:
         fixed = isinstance(expansion, dict) and expansion.get("strategy") == "fixed"
         lengths["query"] = filled if fixed else max(filled, lengths["query"])
-    said = config.get("similarity_fn_name")
-    similarity = str(said) if said in SIMILARITIES else "maxsim"
+    declared = config.get("similarity_fn_name")
+    similarity = str(declared) if declared in SIMILARITIES else "maxsim"
     return LateInteractionContract(form, similarity, _prompts(config, folder), lengths, filled, options)
 
 
 def _stanford(folder: Path) -> LateInteractionContract:
-    said = json_object(folder / METADATA)
-    filled = _count(said.get("query_maxlen") or _FILLED, folder)
+    metadata = json_object(folder / METADATA)
+    filled = _count(metadata.get("query_maxlen") or _FILLED, folder)
     prompts = {
-        "query": f"{said.get('query_token_id') or '[unused0]'} ",
-        "document": f"{said.get('doc_token_id') or '[unused1]'} ",
+        "query": f"{metadata.get('query_token_id') or '[unused0]'} ",
+        "document": f"{metadata.get('doc_token_id') or '[unused1]'} ",
     }
-    length = said.get("doc_maxlen")
+    length = metadata.get("doc_maxlen")
     document = own_length(folder, "document", trained=False)[0] if length is None else _count(length, folder)
-    return LateInteractionContract("stanford", "maxsim", prompts, {"query": filled, "document": document}, filled, said)
+    return LateInteractionContract(
+        "stanford", "maxsim", prompts, {"query": filled, "document": document}, filled, metadata
+    )
 
 
 def _length(folder: Path, side: Side, options: Mapping[str, Any]) -> int:
-    transformer, said = sides(folder)[side][0], options.get(f"{side}_length")
-    if said is not None and transformer_options(transformer).get(f"{side}_length") is None:
-        return _count(said, folder)
+    transformer, declared = sides(folder)[side][0], options.get(f"{side}_length")
+    if declared is not None and transformer_options(transformer).get(f"{side}_length") is None:
+        return _count(declared, folder)
     return own_length(transformer, side, (folder / "modules.json").exists())[0]
 
 

@@ -27,8 +27,8 @@ def query_terms(tokenizer: Any, spec: FullSpec, own: Any = None) -> nn.Module:
 def check_query_terms(folder: Path) -> None:
     """Refuses weights of query terms outside of the model's folder."""
     for path, class_name in module_folders(folder).items():
-        if class_name == "SparseStaticEmbedding" and (said := json_object(path / "config.json").get("path")):
-            raise ModelError(f"model {path}: its weights are in another folder, {said}: save them with the model")
+        if class_name == "SparseStaticEmbedding" and (outside := json_object(path / "config.json").get("path")):
+            raise ModelError(f"model {path}: its weights are in another folder, {outside}: save them with the model")
 
 
 def _plain(tokenizer: Any, spec: FullSpec) -> Any:

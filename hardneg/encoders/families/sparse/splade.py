@@ -74,8 +74,8 @@ class Splade(FolderFamily):
 
     def remarks(self, folder: Path) -> list[str]:
         """That a head is initialised, where there is none."""
-        said = json_object(folder / "config.json").get("architectures") or []
-        if saved_class(folder) == _CLASS or any(str(name).endswith("ForMaskedLM") for name in said):
+        architectures = json_object(folder / "config.json").get("architectures") or []
+        if saved_class(folder) == _CLASS or any(str(name).endswith("ForMaskedLM") for name in architectures):
             return []
         return ["it has no head of masked words: a new one is initialised from its word embeddings"]
 

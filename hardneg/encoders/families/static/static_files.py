@@ -91,9 +91,9 @@ def static_contract(files: TableFiles) -> Contract:
     prompts, length, shape = own_prompts(config, files.folder), _own_length(files), table_shape(files)
     last = list(module_folders(files.folder).values())[-1] if files.modules else ""
     normalised = last == "Normalize" if files.modules else files.normalised
-    said = own_similarity(config)
+    declared = own_similarity(config)
     own: dict[str, Any] = {
-        "similarity": "cosine" if said == "dot" and normalised else said,
+        "similarity": "cosine" if declared == "dot" and normalised else declared,
         **{f"{side}_prompt": prompts[side] for side in SIDES},
         **{f"{side}_length": length for side in SIDES},
         **saved_values(files.folder),

@@ -45,7 +45,7 @@ def put_in(model: Any, adapter: AdapterSpec, folder: Path | None, base: str, rev
         torch.manual_seed(derive_seed(0, "adapter") >> 1)
         try:
             saved = None if folder is None else PeftConfig.from_pretrained(str(folder), local_files_only=True)
-            model.add_adapter(saved or _new(model, adapter), NAME)
+            model.add_adapter(_new(model, adapter) if saved is None else saved, NAME)
         except (ValueError, TypeError, ImportError, LookupError) as error:
             reason = " ".join(str(error).split())[:200]
             raise ModelError(f"adapter cannot be put into model {base!r} ({reason})") from error

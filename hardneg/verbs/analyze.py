@@ -34,36 +34,36 @@ from hardneg.verbs.shared.stage_spec import BLOCK_BYTES, RecipeView, Row, Sizes,
 _FIELD = "analysis"
 
 
-def _parse(given: Any) -> tuple[Analysis, ...]:
+def _parse(value: Any) -> tuple[Analysis, ...]:
     """Analyses from a mapping from names to options."""
-    if not isinstance(given, Mapping) or "name" in given:
+    if not isinstance(value, Mapping) or "name" in value:
         raise ValueError("must map each analysis by its name to its options, as {overlap: {depth: 10}} does")
     problems: list[InitErrorDetails] = []
-    found = [each for name, options in given.items() if (each := _made(str(name), options or {}, problems))]
+    analyses = [each for name, options in value.items() if (each := _checked(str(name), options or {}, problems))]
     if problems:
         raise ValidationError.from_exception_data("analysis", problems)
-    return tuple(found)
+    return tuple(analyses)
 
 
-def _made(name: str, options: Any, problems: list[InitErrorDetails]) -> Analysis | None:
+def _checked(name: str, options: Any, problems: list[InitErrorDetails]) -> Analysis | None:
     try:
         kind: type[Analysis] = load_plugin("analyses", name)
     except PluginError as error:
-        problems.append(InitErrorDetails(type=_told(str(error)), loc=(name,), input=name))
+        problems.append(InitErrorDetails(type=_pydantic_error(str(error)), loc=(name,), input=name))
         return None
     try:
         return kind.model_validate(options)
     except ValidationError as error:
         for item in error.errors():
-            told: Any = item["type"]
-            if told == "extra_forbidden":
-                told = _told(no_such_option(str(item["loc"][-1]), list(kind.model_fields)))
+            error_type: Any = item["type"]
+            if error_type == "extra_forbidden":
+                error_type = _pydantic_error(no_such_option(str(item["loc"][-1]), list(kind.model_fields)))
             loc = (name, *item["loc"])
-            problems.append(InitErrorDetails(type=told, loc=loc, input=item["input"], ctx=item.get("ctx", {})))
+            problems.append(InitErrorDetails(type=error_type, loc=loc, input=item["input"], ctx=item.get("ctx", {})))
         return None
 
 
-def _told(text: str) -> PydanticCustomError:
+def _pydantic_error(text: str) -> PydanticCustomError:
     return PydanticCustomError("analysis", "{text}", {"text": text})
 
 
@@ -104,17 +104,17 @@ class Analyze(StageSpec):
         for each in self.analysis:
             for path, index in each.encoders().items():
                 if recipe.query_model(index) is None and Trait.IMPORTED in recipe.traits(index):
-                    told = f"no model is known that encodes queries for {index!r}, of imported vectors"
-                    yield f"{_FIELD}.{each.name}.{path}: missing; {told}: name one"
+                    problem = f"no model is known that encodes queries for {index!r}, of imported vectors"
+                    yield f"{_FIELD}.{each.name}.{path}: missing; {problem}: name one"
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
         """The models that encoded indexes, where no other is named."""
-        found = {
+        models = {
             f"{_FIELD}.{each.name}.{path}": recipe.query_model(index)
             for each in self.analysis
             for path, index in each.encoders().items()
         }
-        return {path: model for path, model in found.items() if model is not None}
+        return {path: model for path, model in models.items() if model is not None}
 
     def sections(self, sources: Mapping[str, ArtifactInput]) -> list[Section]:
         """A table and a figure of each analysis."""
@@ -128,7 +128,7 @@ class Analyze(StageSpec):
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """What each analysis asks of the collection in vain."""
         for each in self.analysis:
-            yield from (f"{_FIELD}.{told}" for told in each.missing(collection))
+            yield from (f"{_FIELD}.{problem}" for problem in each.missing(collection))
 
     def extras(self) -> tuple[str, ...]:
         """The optional parts that its analyses need."""
@@ -173,7 +173,7 @@ class Artifacts(AnalysisInputs):
         return f"{self.context.name}.{_FIELD}.{self.analysis.name}.{path}"
 
     def label(self, path: str) -> str:
-        return next(name for place, name, _ in self.analysis.references() if place == path)
+        return next(name for each, name, _ in self.analysis.references() if each == path)
 
     def run(self, path: str) -> Run:
         return read_run(self._input(path).folder / RUN)
@@ -210,8 +210,8 @@ class Artifacts(AnalysisInputs):
 
     def texts(self, doc_ids: Sequence[str]) -> Mapping[str, str]:
         rows = self._collection.corpus.rows(doc_ids)
-        found = self._collection.corpus.documents_at(rows[rows >= 0])
-        return {document.doc_id: document.contents for document in found}
+        documents = self._collection.corpus.documents_at(rows[rows >= 0])
+        return {document.doc_id: document.contents for document in documents}
 
     def copies(self, doc_ids: Sequence[str]) -> Sequence[str]:
         corpus = self._collection.corpus

@@ -15,7 +15,7 @@ from hardneg.runtime.distributed import world
 from hardneg.store.artifacts import SCRATCH
 from hardneg.store.digest import digest
 from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
-from hardneg.verbs.shared.shard_ranges import TAKEN, place_problems, taken_shards
+from hardneg.verbs.shared.shard_ranges import TAKEN, sharing_problems, taken_shards
 from hardneg.verbs.shared.stage_spec import FORMS, IndexSpec, RecipeView, Row, Sizes, encoding
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Encode(IndexSpec):
         """Segments of documents that become a vector a token; shards of two sizes, or at no place that can be."""
         if self.shards is not None and self.shard_rows is not None:
             yield "shards: goes without shard_rows; leave one of them out"
-        yield from place_problems(self.place, self.take)
+        yield from sharing_problems(self.place, self.take)
         if self.segments is not None and FORMS.get(resolve(self.began_with(recipe)).family.form) == Trait.TOKEN_VECTORS:
             name = self.began_with(recipe).name
             yield f"segments: {name!r} makes a vector of each token, which are not pooled; leave it out"
@@ -215,8 +215,8 @@ class EncodedBlocks:
 
         first = self.store.numbers.start
         wanted = [first + number for number in numbers]
-        made = encoded_blocks(self.encoder, self.rows, wanted, sum(self.sizes), self.options, lambda rows: None)
-        return ((number - first, (start, encoded)) for number, start, encoded in made)
+        parts = encoded_blocks(self.encoder, self.rows, wanted, sum(self.sizes), self.options, lambda rows: None)
+        return ((number - first, (start, encoded)) for number, start, encoded in parts)
 
     def write(self, number: int, content: "tuple[int, Encoded]") -> None:
         """Into the store."""

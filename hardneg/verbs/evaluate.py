@@ -96,9 +96,9 @@ class Evaluate(StageSpec):
         several = {label: list(run) for label, run in self.runs.items() if not isinstance(run, str)}
         for label in {f"{label}.{seed}" for label, seeds in several.items() for seed in seeds} & self.runs.keys():
             yield f"runs.{label}: stands for a row and for the run of a seed: name the row otherwise"
-        for place, pair in enumerate(self.shared_seeds):
+        for number, pair in enumerate(self.shared_seeds):
             if not {*pair} <= several.keys() or several[pair[0]] != several[pair[1]]:
-                yield f"shared_seeds.{place}: {' and '.join(pair)} must be rows of the same seeds: leave it out"
+                yield f"shared_seeds.{number}: {' and '.join(pair)} must be rows of the same seeds: leave it out"
 
     def _problems_of_metrics(self, recipe: RecipeView) -> Iterator[str]:
         from hardneg.evaluation.notes import cut_below, cutoff
@@ -113,9 +113,9 @@ class Evaluate(StageSpec):
             label = by_label(self.runs)[path.removeprefix("runs.")][0]
             longest = recipe.list_length(target)
             if deeper := cut_below(self.metrics_of.get(label, self.metrics), longest):
-                told = f"{target!r} has {counted(longest or 0, 'document')} of a query at most, too few for"
+                reason = f"{target!r} has {counted(longest or 0, 'document')} of a query at most, too few for"
                 advice = f"raise its depth to {max(map(cutoff, deeper))}, or name the row's metrics in metrics_of"
-                yield f"{path}: {told} {joined(deeper)}; {advice}"
+                yield f"{path}: {reason} {joined(deeper)}; {advice}"
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Answers, where a metric is about them; a judgement of the relevance level; groups of queries."""
@@ -123,13 +123,17 @@ class Evaluate(StageSpec):
 
         if self.by_group and not collection.get("groups", {}).get("queries"):
             yield "by_group: no query of this dataset has a group; leave it out, or give a file in query_groups"
-        asked = [name for name in self.metrics if name.startswith("answer@")]
-        if asked and not has_answers(collection, self.split):
-            yield f"metrics: {asked[0]} needs answers, and split {self.split} has none: take another dataset or metric"
+        answers = [name for name in self.metrics if name.startswith("answer@")]
+        if answers and not has_answers(collection, self.split):
+            yield f"metrics: {answers[0]} needs answers, and split {self.split} has none: change the dataset or metric"
         highest = collection["splits"].get(self.split, {}).get("highest_grade")
-        if highest is not None and highest < self.relevance_level and {*self.metrics} - {*asked} - graded(self.metrics):
-            told = f"no judgement of split {self.split} reaches it, the highest is {highest}"
-            yield f"relevance_level: {told}: all would score 0; lower it"
+        if (
+            highest is not None
+            and highest < self.relevance_level
+            and {*self.metrics} - {*answers} - graded(self.metrics)
+        ):
+            reason = f"no judgement of split {self.split} reaches it, the highest is {highest}"
+            yield f"relevance_level: {reason}: all would score 0; lower it"
 
     def identity(self) -> dict[str, Any]:
         """The order and the names of the rows count too; which tests know of seeds."""
@@ -138,12 +142,12 @@ class Evaluate(StageSpec):
             identity["over seeds"] = "quasi-F, pigeonhole bootstrap"
         return identity
 
-    def over_seeds(self, made: SeededStages) -> "Evaluate":
+    def over_seeds(self, copies: SeededStages) -> "Evaluate":
         """A row names the runs of all seeds; two rows share their seeds where one training decides both."""
-        seeded = {label: run for label, run in self.runs.items() if isinstance(run, str) and run in made.copies}
-        runs = {**self.runs, **{label: made.of(run) for label, run in seeded.items()}}
+        seeded = {label: run for label, run in self.runs.items() if isinstance(run, str) and run in copies.copies}
+        runs = {**self.runs, **{label: copies.of(run) for label, run in seeded.items()}}
         pairs = combinations([label for label in seeded if not isinstance(runs[label], str)], 2)
-        shared = [(one, other) for one, other in pairs if made.share(seeded[one], seeded[other])]
+        shared = [(one, other) for one, other in pairs if copies.share(seeded[one], seeded[other])]
         return self.model_copy(update={"runs": runs, "shared_seeds": (*self.shared_seeds, *shared)})
 
     def estimate(self, sizes: Sizes) -> Row:
@@ -165,8 +169,8 @@ class Evaluate(StageSpec):
     def settings(self, source: ArtifactInput) -> Mapping[str, object]:
         """What was searched, for how many queries, and what is relevant."""
         queries = counted(source.count("queries"), "query")
-        told = {"passages": source.facts["passages"], "evaluated on": f"{queries} of split {self.split}"}
-        return {**told, "relevant from grade": self.relevance_level}
+        reason = {"passages": source.facts["passages"], "evaluated on": f"{queries} of split {self.split}"}
+        return {**reason, "relevant from grade": self.relevance_level}
 
     def make(self, context: "StageContext[Evaluate]") -> Facts:
         """Writes means, values by query, intervals, paired tests against the baselines, by default the first row."""
@@ -180,14 +184,16 @@ class Evaluate(StageSpec):
         from hardneg.verbs.shared.inputs import open_collection
 
         named = {"baselines": self.baselines} | {f"marks.{sign}": rows for sign, rows in self.marks.items()}
-        for place, label in ((place, label) for place, rows in named.items() for label in rows):
+        for number, label in ((number, label) for number, rows in named.items() for label in rows):
             if label not in self.runs:
-                raise UsageError(f"{context.name}.{place}: no row {label!r}{suggestion(label, self.runs)}")
+                raise UsageError(f"{context.name}.{number}: no row {label!r}{suggestion(label, self.runs)}")
         collection = open_collection(context.inputs["dataset"])
-        found, left_out, notes = _scores(context, collection)
+        results, left_out, notes = _scores(context, collection)
         paths = by_label(self.runs)
-        seeds = by_system(paths, found)
-        scores = {label: averaged([*seeds[label].values()]) if label in seeds else found[label] for label in self.runs}
+        seeds = by_system(paths, results)
+        scores = {
+            label: averaged([*seeds[label].values()]) if label in seeds else results[label] for label in self.runs
+        }
         baselines = tuple(dict.fromkeys(label for rows in named.values() for label in rows)) or tuple(self.runs)[:1]
         groups = collection.groups("query") if self.by_group else None
         if self.query_groups is not None:
@@ -228,19 +234,19 @@ def _scores(
         if cutoffs
         else PassageAnswers(collection.corpus, {})
     )
-    asked, documents = answers.query_ids, len(collection.corpus)
+    query_ids, documents = answers.query_ids, len(collection.corpus)
     scores: dict[str, Scores] = {}
     notes = [*judgement_notes(qrels, by_judgements, spec.relevance_level)]
     for path, source in context.inputs_of("runs").items():
         run, (label, seed) = read_run(source.folder / RUN), paths[path]
         names = spec.metrics_of.get(label, spec.metrics)
         judged, answered = [name for name in names if name not in cutoffs], [n for n in names if n in cutoffs]
-        found = evaluate(run, qrels, judged, spec.relevance_level) if judged else {}
-        found |= answer_coverage(run, answers, asked, [cutoffs[name] for name in answered]) if answered else {}
-        scores[path] = {name: found[name] for name in spec.metrics if name in names}
+        by_metric = evaluate(run, qrels, judged, spec.relevance_level) if judged else {}
+        by_metric |= answer_coverage(run, answers, query_ids, [cutoffs[name] for name in answered]) if answered else {}
+        scores[path] = {name: by_metric[name] for name in spec.metrics if name in names}
         row = label if seed is None else f"{label}, seed {seed}"
         notes += run_notes(row, run, qrels, judged, documents) if judged else []
-        notes += run_notes(row, run, set(asked), answered, documents) if answered else []
-    without = len(collection.queries(spec.split)) - len(asked) if cutoffs else 0
+        notes += run_notes(row, run, set(query_ids), answered, documents) if answered else []
+    without = len(collection.queries(spec.split)) - len(query_ids) if cutoffs else 0
     left_out = {**answers.left_out, **({"questions without answers": without} if without else {})}
     return scores, left_out, list(dict.fromkeys(notes))

@@ -197,14 +197,14 @@ def _tuned(context: StageContext[Fuse], collection: "StoredCollection") -> tuple
     from hardneg.fusion.tuning import Development, check_development, numbers, to_json, tune
 
     spec, sources = context.spec, context.inputs_of("tuning.runs")
-    if (asked := spec.tuning) is None:
+    if (settings := spec.tuning) is None:
         return spec.fusion, {}
     runs = [read_run(sources[label].folder / RUN) for label in spec.labels]
-    known = Development(spec.labels, runs, collection.qrels(asked.split), asked.metric, asked.relevance_level)
+    known = Development(spec.labels, runs, collection.qrels(settings.split), settings.metric, settings.relevance_level)
     check_development(known, collection.queries(spec.split).query_ids)
     mean = partial(mean_of, known.metric, known.qrels, known.relevance_level)
-    found = tune(spec.fusion, known, asked.grid, mean, context.progress)
-    content = json.dumps({"split": asked.split, **to_json(found, known)}, indent=1, allow_nan=False)
+    tried = tune(spec.fusion, known, settings.grid, mean, context.progress)
+    content = json.dumps({"split": settings.split, **to_json(tried, known)}, indent=1, allow_nan=False)
     replace_text(context.folder / TUNING, content + "\n")
-    best = found[0]
-    return best.fusion, {"tuned": {**numbers(best.fusion, spec.labels), known.metric: best.worth}, "tried": len(found)}
+    best = tried[0]
+    return best.fusion, {"tuned": {**numbers(best.fusion, spec.labels), known.metric: best.worth}, "tried": len(tried)}

@@ -13,8 +13,8 @@ from hardneg.formats.vectors.shards import index_bytes
 from hardneg.formats.vectors.vectors_import import VectorOwners, arrange_vectors
 from hardneg.records.wording import counted
 from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
-from hardneg.verbs.shared.inputs import open_corpus, open_given_vectors
-from hardneg.verbs.shared.shard_ranges import place_problems
+from hardneg.verbs.shared.inputs import open_corpus, open_vector_files
+from hardneg.verbs.shared.shard_ranges import sharing_problems
 from hardneg.verbs.shared.stage_spec import PROCESS_BYTES, IndexSpec, RecipeView, Row, Sizes
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class ImportVectors(IndexSpec):
         """Shards of two sizes, or at no place that can be."""
         if self.shards is not None and self.shard_rows is not None:
             yield "shards: goes without shard_rows; leave one of them out"
-        yield from place_problems(self.place, None)
+        yield from sharing_problems(self.place, None)
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         """No model that encodes its queries."""
@@ -74,13 +74,13 @@ class ImportVectors(IndexSpec):
     def make(self, context: "StageContext[ImportVectors]") -> Facts:
         """Streams the vectors into the index; tells of those that are of no document."""
         corpus = open_corpus(context)
-        file = open_given_vectors(self.vectors, self.ids)
+        file = open_vector_files(self.vectors, self.ids)
         owners = VectorOwners(corpus.doc_ids, corpus.rows, "document")
         cut = RowCut(self.shards, self.shard_rows, self.place)
         others = arrange_vectors(file, owners, context.folder, context.progress, None if cut == RowCut() else cut)
         if others:
-            told = f"{counted(others, 'vector')} left out, of documents that the corpus lacks"
-            context.progress.note(f"{context.name}: {told}")
+            left_out = f"{counted(others, 'vector')} left out, of documents that the corpus lacks"
+            context.progress.note(f"{context.name}: {left_out}")
         counts = {"vectors of other documents": others} if others else {}
         facts = {"passages": len(corpus), "dimension": file.dimension, "bytes": index_bytes(context.folder)}
         return facts | counts

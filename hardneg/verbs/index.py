@@ -63,8 +63,8 @@ class BuildIndex(IndexSpec):
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         """Texts; or what the vectors are, of which it holds as many."""
-        found = [Trait.TEXTS] if self.vectors is None else super().traits(recipe)
-        return dict.fromkeys(found, recipe.name)
+        own = [Trait.TEXTS] if self.vectors is None else super().traits(recipe)
+        return dict.fromkeys(own, recipe.name)
 
     def query_model(self, recipe: RecipeView) -> str | None:
         """That of the vectors."""

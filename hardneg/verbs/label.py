@@ -59,11 +59,9 @@ class Label(StageSpec):
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """The split."""
         if self.split not in collection["splits"]:
-            told = "say what share of the training queries it gets: `dataset: {name: ..., withheld: {unlabelled: 0.5}}`"
-            known = ", ".join(collection["splits"])
-            yield f"split: no split {self.split!r} in this dataset; " + (
-                told if self.split == UNLABELLED else f"it has {known}"
-            )
+            share = "set the share of the training queries it gets: `dataset: {name: ..., withheld: {unlabelled: 0.5}}`"
+            advice = share if self.split == UNLABELLED else f"it has {', '.join(collection['splits'])}"
+            yield f"split: no split {self.split!r} in this dataset; {advice}"
 
     def identity(self) -> dict[str, Any]:
         """The seed counts where something is drawn."""
@@ -148,11 +146,11 @@ def _checked(rows: NegativesFile, collection: StoredCollection) -> dict[str, Any
 
 def _in_common(lists: Sequence[Sequence[str]], truths: Sequence[Sequence[str]], corpus: Corpus) -> NDArray[np.bool_]:
     """Which documents of all lists, one after the other, have the contents of one of their own list's truths."""
-    found, owner = _contents(lists, corpus)
+    contents, owner = _contents(lists, corpus)
     wanted, of = _contents(truths, corpus)
-    number = np.unique(np.concatenate([found, wanted]), return_inverse=True)[1].astype(np.int64)
+    number = np.unique(np.concatenate([contents, wanted]), return_inverse=True)[1].astype(np.int64)
     pairs = number * len(lists) + np.concatenate([owner, of])
-    return np.isin(pairs[: len(found)], pairs[len(found) :])
+    return np.isin(pairs[: len(contents)], pairs[len(contents) :])
 
 
 def _contents(lists: Sequence[Sequence[str]], corpus: Corpus) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:

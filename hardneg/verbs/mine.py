@@ -95,7 +95,7 @@ class Mine(StageSpec):
 
         miner = recipe.plugin("miner")
         if isinstance(miner, RunJoiner):
-            yield from (f"miner: {told}" for told in miner.problems(list(self.runs)))
+            yield from (f"miner: {problem}" for problem in miner.problems(list(self.runs)))
         if SCORES in self.runs and Trait.OF_POSITIVES in recipe.traits(self.runs[SCORES]):
             yield f"runs.{SCORES}: {self.runs[SCORES]!r} {Trait.OF_POSITIVES}; {OF_QUERIES[Trait.OF_POSITIVES]}"
 
@@ -103,15 +103,18 @@ class Mine(StageSpec):
         """Answers, where negatives or positives are told by them."""
         from hardneg.mining.filtering import needs_answers
 
-        asked = [name for name in ("without_answers", "pseudo_positives") if getattr(self, name)]
-        asked += ["filters"] if needs_answers(self.filters) else []
-        if asked and not has_answers(collection, self.split):
-            yield f"{asked[0]}: needs answers, and split {self.split} has none: leave it out, or take another dataset"
+        needing = [name for name in ("without_answers", "pseudo_positives") if getattr(self, name)]
+        needing += ["filters"] if needs_answers(self.filters) else []
+        if needing and not has_answers(collection, self.split):
+            yield f"{needing[0]}: needs answers, and split {self.split} has none: leave it out, or take another dataset"
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         """Positives that answers tell, or more judgements."""
-        told: dict[str, object] = {Trait.PSEUDO_POSITIVES: self.pseudo_positives, Trait.MORE_POSITIVES: self.also_qrels}
-        return {trait: recipe.name for trait, given in told.items() if given}
+        marks: dict[str, object] = {
+            Trait.PSEUDO_POSITIVES: self.pseudo_positives,
+            Trait.MORE_POSITIVES: self.also_qrels,
+        }
+        return {trait: recipe.name for trait, value in marks.items() if value}
 
     def estimate(self, sizes: Sizes) -> Row:
         """By the query."""
@@ -132,7 +135,7 @@ class Mine(StageSpec):
         with context.progress.task("mining", len(mining.query_ids), "queries") as task:
             listed = _telling(mining.listed(), task)
             write_negatives(context.folder / NEGATIVES, recorded(mining.mined(listed, facts), context.folder / DROPPED))
-        return mining.told(facts)
+        return mining.summary(facts)
 
     def blocks(self, context: "StageContext[Mine]", writer: int = 0) -> "MinedBlocks":
         """Blocks of queries."""
@@ -182,7 +185,7 @@ class _Mining:
             listed = _labelled(listed, self.known, self.texts.answers(self.context.spec.answer_match), depth, facts)
         return self.choosing.negatives(listed, facts)
 
-    def told(self, facts: Counter[str]) -> Facts:
+    def summary(self, facts: Counter[str]) -> Facts:
         """What was counted, of all queries. Raises DataError where none was mined."""
         total, spec = len(self.query_ids), self.context.spec
         if not facts["queries"]:
@@ -225,7 +228,7 @@ class MinedBlocks(QueryBlocks):
         write_negatives(context.folder / NEGATIVES, recorded(joined, context.folder / DROPPED))
         self.files.release()
         context.keep_only(NEGATIVES, DROPPED, SCRATCH)
-        return self.mining.told(facts)
+        return self.mining.summary(facts)
 
 
 def _telling(listed: "Iterator[QueryLists]", task: Task) -> "Iterator[QueryLists]":

@@ -64,7 +64,7 @@ class BroughtModel(StageSpec):
             return {}
         encoder = load_encoder(self.model, context.device)
         if not isinstance(encoder, Encoder):
-            told = "has no weights here that could be kept: make it the recipe's own model"
-            raise UsageError(f"{context.name}.model: {self.model.name!r} {told}")
+            problem = "has no weights here that could be kept: make it the recipe's own model"
+            raise UsageError(f"{context.name}.model: {self.model.name!r} {problem}")
         encoder.save(context.folder / MODEL_FOLDER)
         return {"dimension": encoder.dimension}

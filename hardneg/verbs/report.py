@@ -46,8 +46,8 @@ class Report(StageSpec):
     def handing_out(self, outputs: Mapping[str, str], recipe: RecipeView) -> "Report":
         """The row of the recipe's model, where no other is named."""
         rows = getattr(recipe.stages.get(self.evaluation), "runs", {})
-        found = self.about or (row_of(outputs["model"], rows, recipe.stages) if "model" in outputs else "")
-        return self.model_copy(update={"about": found})
+        about = self.about or (row_of(outputs["model"], rows, recipe.stages) if "model" in outputs else "")
+        return self.model_copy(update={"about": about})
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """A system that the evaluation does not have."""
@@ -62,11 +62,11 @@ class Report(StageSpec):
         runs = {path: target for path, target, need in references if "run" in need.artifact_types}
         return runs | {f"behind.{at}": name for at, name in enumerate(steps_behind(runs.values(), recipe.stages))}
 
-    def over_seeds(self, made: SeededStages) -> "Report":
+    def over_seeds(self, seeds: SeededStages) -> "Report":
         """All seeds' trainings, analyses and readings under the label of each."""
         fields: dict[str, dict[str, BySeed]] = {name: getattr(self, name) for name in _LABELLED}
         changed = {
-            field: {label: made.of(name) if isinstance(name, str) else name for label, name in named.items()}
+            field: {label: seeds.of(name) if isinstance(name, str) else name for label, name in named.items()}
             for field, named in fields.items()
         }
         return self.model_copy(update=changed)
@@ -112,20 +112,20 @@ class Report(StageSpec):
 
 def _by_label(context: StageContext[Report], field: str) -> dict[str, dict[int | None, ArtifactInput]]:
     """The inputs of a field by label and seed; the seed is None where there is one alone."""
-    places, found = by_label(getattr(context.spec, field)), dict[str, dict[int | None, ArtifactInput]]()
+    labels, inputs = by_label(getattr(context.spec, field)), dict[str, dict[int | None, ArtifactInput]]()
     for path, source in context.inputs_of(field).items():
-        label, seed = places[path]
-        found.setdefault(label, {})[seed] = source
-    return found
+        label, seed = labels[path]
+        inputs.setdefault(label, {})[seed] = source
+    return inputs
 
 
 def _runs(context: StageContext[Report]) -> dict[str, ArtifactInput]:
     """The run of each row, to show passages of: that of the first seed where there are several."""
     evaluation = context.inputs["evaluation"].spec
-    places, found = by_label(getattr(evaluation, "runs", {})), dict[str, ArtifactInput]()
+    labels, inputs = by_label(getattr(evaluation, "runs", {})), dict[str, ArtifactInput]()
     for path, source in context.inputs_of("runs").items():
-        found.setdefault(places[path][0] if path in places else path, source)
-    return found
+        inputs.setdefault(labels[path][0] if path in labels else path, source)
+    return inputs
 
 
 def _costs(context: StageContext[Report], measured: "Measured") -> "Section | None":
@@ -134,13 +134,13 @@ def _costs(context: StageContext[Report], measured: "Measured") -> "Section | No
     from hardneg.report.cost_section import costs_section
 
     evaluation = context.inputs["evaluation"].spec
-    made = {item.name: item for item in context.inputs_of("behind").values()}
-    places, runs = by_label(getattr(evaluation, "runs", {})), dict[str, list[str]]()
+    inputs = {item.name: item for item in context.inputs_of("behind").values()}
+    labels_of, runs = by_label(getattr(evaluation, "runs", {})), dict[str, list[str]]()
     for path, source in context.inputs_of("runs").items():
-        runs.setdefault(places[path][0] if path in places else path, []).append(source.name)
+        runs.setdefault(labels_of[path][0] if path in labels_of else path, []).append(source.name)
     metric = next((name for scores in measured.results.values() for name in scores), "")
     values = {label: means(scores)[metric] for label, scores in measured.results.items() if metric in scores}
-    return costs_section({label: system_costs(names, made) for label, names in runs.items()}, values, metric)
+    return costs_section({label: system_costs(names, inputs) for label, names in runs.items()}, values, metric)
 
 
 def _steps(context: StageContext[Report]) -> "Table":
@@ -148,13 +148,11 @@ def _steps(context: StageContext[Report]) -> "Table":
     from hardneg.report.table import Table
 
     items = {item.name: item for item in (context.inputs["dataset"], *context.inputs.values())}
-    rows = [
-        [name, item.spec.verb, item.key, _told_seconds(item)] for name, item in items.items() if item.spec is not None
-    ]
+    rows = [[name, item.spec.verb, item.key, _seconds(item)] for name, item in items.items() if item.spec is not None]
     return Table(["step", "verb", "key", "seconds"], rows, words=3)
 
 
-def _told_seconds(item: ArtifactInput) -> str:
+def _seconds(item: ArtifactInput) -> str:
     seconds = item.facts.get("seconds")
     return f"{seconds:,.1f}" if isinstance(seconds, int | float) else "–"
 
@@ -168,30 +166,32 @@ def _histories(trained: _ByLabel) -> dict[str, list[Record]]:
     """The learning curve of each label; that of several seeds is the mean."""
     from hardneg.report.curve import mean_history
 
-    read = {label: [History(item.folder / HISTORY).read() for item in made.values()] for label, made in trained.items()}
+    read = {
+        label: [History(item.folder / HISTORY).read() for item in inputs.values()] for label, inputs in trained.items()
+    }
     return {
-        label if len(found) == 1 else f"{label} (mean of {len(found)} seeds)": mean_history(found)
-        for label, found in read.items()
+        label if len(histories) == 1 else f"{label} (mean of {len(histories)} seeds)": mean_history(histories)
+        for label, histories in read.items()
     }
 
 
 def _settings(evaluation: ArtifactInput, trained: _ByLabel) -> dict[str, object]:
     """What one needs to know to judge the table, name by name; of trainings with the label before."""
-    found = dict(evaluation.spec.settings(evaluation)) if evaluation.spec else {}
-    for label, made in trained.items():
-        told = [source.spec.settings(source) if source.spec else {} for source in made.values()]
-        for name in dict.fromkeys(name for settings in told for name in settings):
-            values = {str(settings[name]): settings[name] for settings in told if name in settings}
-            found[f"{label}: {name}"] = ", ".join(values) if len(values) > 1 else values.popitem()[1]
-    return found
+    settings_of = dict(evaluation.spec.settings(evaluation)) if evaluation.spec else {}
+    for label, inputs in trained.items():
+        by_seed = [source.spec.settings(source) if source.spec else {} for source in inputs.values()]
+        for name in dict.fromkeys(name for settings in by_seed for name in settings):
+            values = {str(settings[name]): settings[name] for settings in by_seed if name in settings}
+            settings_of[f"{label}: {name}"] = ", ".join(values) if len(values) > 1 else values.popitem()[1]
+    return settings_of
 
 
 def _sections(sources: _ByLabel) -> "list[Section]":
     """What the verbs that made the artifacts show of them, each of all of its own at once."""
     by_verb: dict[str, tuple[StageSpec, dict[str, ArtifactInput]]] = {}
-    for label, made in sources.items():
-        for seed, source in made.items():
+    for label, inputs in sources.items():
+        for seed, source in inputs.items():
             if source.spec is not None:
                 named = label if seed is None else f"{label}, seed {seed}"
                 by_verb.setdefault(source.spec.verb, (source.spec, {}))[1][named] = source
-    return [section for spec, made in by_verb.values() for section in spec.sections(made)]
+    return [section for spec, inputs in by_verb.values() for section in spec.sections(inputs)]

@@ -82,8 +82,8 @@ class Rerank(RunSpec):
 
     def list_length(self, recipe: RecipeView) -> int:
         """Its depth, or as much as the run has."""
-        given = recipe.list_length(self.run)
-        return self.depth if given is None else min(self.depth, given)
+        listed = recipe.list_length(self.run)
+        return self.depth if listed is None else min(self.depth, listed)
 
     def estimate(self, sizes: Sizes) -> Row:
         """One pass over all pairs."""
@@ -103,8 +103,8 @@ class Rerank(RunSpec):
         missing = [number for number in share if number not in finished]
         total, left = (sum(blocks.sizes[number] for number in numbers) for numbers in (share, missing))
         with context.progress.task("reranking", total, "queries", done=total - left) as task:
-            told = replace(blocks, ranking=partial(scoring.ranking, advance=_speed(task)))
-            for number, part in told.make(missing):
+            timed = replace(blocks, ranking=partial(scoring.ranking, advance=_speed(task)))
+            for number, part in timed.make(missing):
                 blocks.write(number, part)
                 task.advance(blocks.sizes[number])
         barrier()
@@ -155,8 +155,8 @@ class _Scoring:
         if isinstance(self._plugin, TrainableReranker):
             yield from self._scorer.rerank_blocks((block.requests(corpus) for block in blocks), advance)
         else:
-            asked = ((digest(block.query_ids[0]), list(block.requests(corpus))) for block in blocks)
-            yield from kept_answers(self._plugin, asked, self._begun)
+            batches = ((digest(block.query_ids[0]), list(block.requests(corpus))) for block in blocks)
+            yield from kept_answers(self._plugin, batches, self._begun)
 
     @property
     def _begun(self) -> Path:

@@ -15,7 +15,7 @@ from hardneg.runtime.progress import Seconds
 from hardneg.store.artifacts import SCRATCH
 from hardneg.verbs.shared.context import Facts, StageContext
 from hardneg.verbs.shared.run_blocks import RunBlocks, query_blocks
-from hardneg.verbs.shared.shard_ranges import TAKEN, place_problems, taken_shards
+from hardneg.verbs.shared.shard_ranges import TAKEN, sharing_problems, taken_shards
 from hardneg.verbs.shared.stage_spec import BLOCK_BYTES, JVM_BYTES, PROCESS_BYTES, RecipeView, Row, RunSpec, Sizes
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Search(RunSpec):
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """What an index over texts cannot give, cosines of a model that has none, and vectors of queries."""
         yield from self._problems_of_vectors(recipe)
-        yield from place_problems(self.place, self.take)
+        yield from sharing_problems(self.place, self.take)
         if self.place is not None and (self.candidates or self.query_vectors or self._cut(recipe)):
             yield "place: goes with a search of a whole index that is in no segments, by a model; leave it out"
         texts = Trait.TEXTS in recipe.traits(self.index)
@@ -181,14 +181,14 @@ class Search(RunSpec):
             if here.first:
                 write_run(context.folder / RUN, searching.entries(range(len(queries))))
                 context.keep_only(RUN, QUERIES)
-            return {**facts, **searching.told()}
+            return {**facts, **searching.timings()}
         parts = [context.folder / f"part-{rank}.trec" for rank in range(here.size)]
         write_run(parts[here.rank], searching.entries(share_of_queries(len(queries), here)))
         barrier()
         if here.first:
             join_runs(parts, context.folder / RUN)
             context.keep_only(RUN, QUERIES)
-        return {**facts, **searching.told()}
+        return {**facts, **searching.timings()}
 
     def blocks(self, context: "StageContext[Search]", writer: int = 0) -> RunBlocks | None:
         """Whole windows of queries; none where the queries' vectors are given, or machines share the shards."""
@@ -207,7 +207,7 @@ class Search(RunSpec):
         searching = Searching(context, collection, queries, Counter(), Seconds())
         sizes = query_blocks(len(queries), EncodeOptions().window)
 
-        def told() -> Facts:
+        def facts_of() -> Facts:
             return {**facts, "queries": len(queries), "depth": self.depth, **without_candidates(context, queries)}
 
-        return RunBlocks(context, sizes, writer, searching.ranking, told)
+        return RunBlocks(context, sizes, writer, searching.ranking, facts_of)

@@ -58,8 +58,8 @@ class Train(DualLearning):
     def withheld(self) -> Iterator[tuple[str, str]]:
         """A teacher's scores, where neither a run nor a guide has them."""
         if self.teacher is None and self.guide is None:
-            told = f"missing; {self.loss.name} learns a run's scores, such as those of a rerank stage"
-            yield "teacher", f"teacher: {told}"
+            reason = f"missing; {self.loss.name} learns a run's scores, such as those of a rerank stage"
+            yield "teacher", f"teacher: {reason}"
 
     def estimate(self, sizes: Sizes) -> Row:
         """Passes over queries with their documents."""
@@ -76,7 +76,7 @@ class Train(DualLearning):
 
         collection = open_collection(context.inputs["dataset"])
         encoder = open_learner(context, context.device)
-        data, told = _data(context, collection)
+        data, teacher_facts = _data(context, collection)
         result = train(
             encoder,
             data,
@@ -89,7 +89,7 @@ class Train(DualLearning):
         )
         if not world().first:
             return {}
-        return {**save(context, encoder, _card_facts(context, collection), result), **told}
+        return {**save(context, encoder, _card_facts(context, collection), result), **teacher_facts}
 
 
 def _data(context: StageContext[Train], collection: "StoredCollection") -> "tuple[TrainingData, dict[str, int]]":
@@ -98,11 +98,11 @@ def _data(context: StageContext[Train], collection: "StoredCollection") -> "tupl
     from hardneg.verbs.shared.guided import with_guide
     from hardneg.verbs.shared.training_common import examples_of
 
-    data, told = taught(context, examples_of(collection, context.inputs.get("negatives")))
+    data, teacher_facts = taught(context, examples_of(collection, context.inputs.get("negatives")))
     if "augmented" in context.inputs:
         data = mixed(data, _listed_alone(examples_of(collection, context.inputs["augmented"])))
     data = ordered(context, replace(data, segments=context.spec.segments))
-    return with_guide(context, data), told
+    return with_guide(context, data), teacher_facts
 
 
 def taught(context: StageContext[Train], data: "TrainingData") -> "tuple[TrainingData, dict[str, int]]":
@@ -143,10 +143,10 @@ def _scored(data: "TrainingData", teacher: "Teacher") -> Iterator[tuple[int, int
     queries = iter(enumerate(data.query_ids))
     yield 0, 0
     while block := list(islice(queries, _QUERIES)):
-        pairs = [(place, doc_id) for place, query_id in block for doc_id in data.positives.get(query_id, ())]
-        place = np.array([place for place, _ in pairs], np.int64)
-        scores = teacher.scores(place, data.corpus.rows([doc_id for _, doc_id in pairs])[:, None])[:, 0]
-        yield len(np.unique(place[~np.isnan(scores)])), len(np.unique(place))
+        pairs = [(rows, doc_id) for rows, query_id in block for doc_id in data.positives.get(query_id, ())]
+        rows = np.array([rows for rows, _ in pairs], np.int64)
+        scores = teacher.scores(rows, data.corpus.rows([doc_id for _, doc_id in pairs])[:, None])[:, 0]
+        yield len(np.unique(rows[~np.isnan(scores)])), len(np.unique(rows))
 
 
 def _listed_alone(data: "TrainingData") -> "TrainingData":
@@ -167,9 +167,9 @@ def _card_facts(context: StageContext[Train], collection: "StoredCollection") ->
         queries = negatives.count("queries")
         maker = negatives.plugins.get("miner", negatives.name)
         chosen = f"{context.spec.options.negatives_per_query} a query from {maker}"
-    told = data_facts(collection.corpus, queries)
+    facts = data_facts(collection.corpus, queries)
     if "teacher" in context.inputs:
-        told["Teacher"] = f"the scores of {context.inputs['teacher'].name}"
+        facts["Teacher"] = f"the scores of {context.inputs['teacher'].name}"
     if more is not None:
-        told["Augmented"] = f"{more.facts['queries']} more queries from {more.name}"
-    return {**told, "Negatives": chosen, **terms_facts(context)}
+        facts["Augmented"] = f"{more.facts['queries']} more queries from {more.name}"
+    return {**facts, "Negatives": chosen, **terms_facts(context)}

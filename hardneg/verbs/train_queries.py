@@ -60,7 +60,7 @@ class WatchOptions(BaseModel):
     queries: int = Field(default=200, gt=0)
 
 
-def _asked(sizes: Sizes) -> float:
+def _query_tokens(sizes: Sizes) -> float:
     """Tokens of a query."""
     return 0.4 * sizes.model.query_length
 
@@ -112,10 +112,10 @@ class TrainQueries(Guidance, EncoderLearning, IndexSpec):
             raise ValueError("options.keep_every: a model is nothing without the centroids of its step; leave it out")
         needs = {"negatives": "static", "refresh_every": "refreshed"}
         for name, schedule in needs.items():
-            given = getattr(self, name) is not None
-            if given != (self.schedule == schedule):
-                told = f"leave out {name}" if given else f"give {name}"
-                raise ValueError(f"schedule {self.schedule}: {told}")
+            is_set = getattr(self, name) is not None
+            if is_set != (self.schedule == schedule):
+                advice = f"leave out {name}" if is_set else f"give {name}"
+                raise ValueError(f"schedule {self.schedule}: {advice}")
         return self
 
     @property
@@ -148,10 +148,10 @@ class TrainQueries(Guidance, EncoderLearning, IndexSpec):
         """Passes over queries, and searches."""
         options, queries = self.options, sizes.queries(self.split)
         steps = options.last_step(queries)
-        asked = steps * options.batch_size * options.accumulate
-        tokens = options.batch_size * _asked(sizes)
-        learning = sizes.network_seconds(3 * asked / options.batch_size * tokens, None, True, _asked(sizes))
-        searching = self._searching(sizes, asked, steps)
+        count = steps * options.batch_size * options.accumulate
+        tokens = options.batch_size * _query_tokens(sizes)
+        learning = sizes.network_seconds(3 * count / options.batch_size * tokens, None, True, _query_tokens(sizes))
+        searching = self._searching(sizes, count, steps)
         exchanged = sizes.exchanged(steps, learning_bytes(sizes))
         learning = max(learning, sizes.machine.sending(exchanged))
         lists = options.batch_size * self.depth * sizes.dimension * 4
@@ -162,10 +162,10 @@ class TrainQueries(Guidance, EncoderLearning, IndexSpec):
         seconds = learning + searching + sizes.machine.sending(sizes.fetched) + 5
         return Row(steps, "steps", disk, PROCESS_BYTES, seconds, held, lists, exchanged + sizes.fetched)
 
-    def _searching(self, sizes: Sizes, asked: int, steps: int) -> EstimatedSeconds:
+    def _searching(self, sizes: Sizes, count: int, steps: int) -> EstimatedSeconds:
         """At each step, every so many steps for all queries, or never."""
         if self.schedule == "dynamic":
-            return sizes.searching(asked, self.options.batch_size)
+            return sizes.searching(count, self.options.batch_size)
         times = steps // (self.refresh_every or steps) if self.schedule == "refreshed" else 0
         return times * sizes.searching(sizes.queries(self.split))
 
@@ -223,8 +223,8 @@ def _searcher(context: StageContext[TrainQueries], collection: StoredCollection)
     source = context.inputs["index"]
     searcher = open_searcher(source, collection, context.device, None, few=context.spec.schedule == "dynamic")
     if not isinstance(searcher, DenseSearcher | StoredSearcher):
-        told = "holds nothing of documents that queries could be scored with"
-        raise UsageError(f"{context.name}: index {source.name} {told}: name an encode stage or an index of one")
+        advice = "holds nothing of documents that queries could be scored with"
+        raise UsageError(f"{context.name}: index {source.name} {advice}: name an encode stage or an index of one")
     if context.spec.centroids == "trained" and not isinstance(searcher, PqSearcher):
         raise UsageError(f"{context.name}: index {source.name} has no centroids to train: name one of pq or opq-pq")
     return searcher
@@ -260,20 +260,20 @@ def _watch(
         return None
     draws = generator(context.spec.options.seed, "watch")
     count = min(spec.queries, len(examples))
-    asked = examples.of(np.sort(draws.choice(examples.queries, count, replace=False)))
-    lists = _watched(context, data, asked, source, spec.depth)
-    return StalenessWatch(encoder, searcher, len(data.corpus), asked, lists, spec.every, spec.depth)
+    watched = examples.of(np.sort(draws.choice(examples.queries, count, replace=False)))
+    lists = _watched(context, data, watched, source, spec.depth)
+    return StalenessWatch(encoder, searcher, len(data.corpus), watched, lists, spec.every, spec.depth)
 
 
 def _watched(
-    context: StageContext[TrainQueries], data: TrainingData, asked: QueryRows, source: "NegativeSource", depth: int
+    context: StageContext[TrainQueries], data: TrainingData, watched: QueryRows, source: "NegativeSource", depth: int
 ) -> Callable[[Encoded], NDArray[np.int64]]:
     """Gives the negatives to watch of some queries: those that the recipe names, or the lists in use."""
     from hardneg.training.negative_sources import mined
 
     if "watch.negatives" not in context.inputs:
-        return lambda vectors: source.in_use(asked, vectors)
-    some = replace(data, query_ids=asked.query_ids, texts=asked.texts)
+        return lambda vectors: source.in_use(watched, vectors)
+    some = replace(data, query_ids=watched.query_ids, texts=watched.texts)
     fixed = np.concatenate(list(mined(some, _negatives(context.inputs["watch.negatives"]), depth)()))
     return lambda vectors: fixed
 

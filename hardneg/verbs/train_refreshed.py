@@ -91,8 +91,8 @@ class TrainRefreshed(DualLearning):
     @model_validator(mode="after")
     def _mines(self) -> "TrainRefreshed":
         evaluated = self.validation_run is not None
-        if told := self.refresh.never_again(self.options, evaluated, self.options.known_end):
-            raise ValueError(f"refresh: {told}")
+        if problem := self.refresh.never_again(self.options, evaluated, self.options.known_end):
+            raise ValueError(f"refresh: {problem}")
         if self.miner is not None and self.refresh.choice != "sampled":
             raise ValueError("refresh.choice: goes without miner, which says what is chosen; leave it out")
         return self
@@ -109,26 +109,26 @@ class TrainRefreshed(DualLearning):
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
         """What a refresh cannot go on from, and an index that is not built from what the recipe's model makes."""
         if self.refresh.replace == "decayed" and self.negatives is not None:
-            told = "replace decayed goes on from what the model as it starts has mined"
-            yield f"negatives: {told}; leave negatives out, or replace"
+            problem = "replace decayed goes on from what the model as it starts has mined"
+            yield f"negatives: {problem}; leave negatives out, or replace"
         if isinstance(miner := recipe.plugin("miner"), RunJoiner):
-            yield from (f"miner: {told}" for told in miner.problems(["dense"]))
+            yield from (f"miner: {problem}" for problem in miner.problems(["dense"]))
         source = getattr(recipe.plugin("backend"), "input", None)
         family = resolve(self.began_with(recipe)).known_family
         if self.backend is not None and source == "texts":
-            told = f"{self.backend.name} is built from texts, which no refresh changes"
-            yield f"backend: {told}; leave it out, or name one of {FORM_WORDS['vectors']}"
+            problem = f"{self.backend.name} is built from texts, which no refresh changes"
+            yield f"backend: {problem}; leave it out, or name one of {FORM_WORDS['vectors']}"
         elif self.backend is not None and family is not None and source not in (None, family.form):
-            told = f"{self.backend.name} is built from {FORM_WORDS.get(str(source), source)}"
-            yield f"backend: {told}, and the recipe's model makes {FORM_WORDS[family.form]}; name another"
+            problem = f"{self.backend.name} is built from {FORM_WORDS.get(str(source), source)}"
+            yield f"backend: {problem}, and the recipe's model makes {FORM_WORDS[family.form]}; name another"
 
     def remarks(self, recipe: RecipeView) -> Iterator[str]:
         """Also lists that may come out short, for what a query had is mined over again."""
         yield from super().remarks(recipe)
         refresh = self.refresh
         if refresh.replace == "decayed" and refresh.depth < 2 * refresh.negatives:
-            told = f"depth {refresh.depth} is below {2 * refresh.negatives}, twice the negatives"
-            yield f"refresh: replace decayed: {told}: lists may come out short; give a larger depth"
+            problem = f"depth {refresh.depth} is below {2 * refresh.negatives}, twice the negatives"
+            yield f"refresh: replace decayed: {problem}: lists may come out short; give a larger depth"
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Also answers, where negatives are told by them."""
@@ -140,8 +140,8 @@ class TrainRefreshed(DualLearning):
 
     def named_devices(self) -> Iterator[tuple[str, str]]:
         """Those of both sides."""
-        for side, given in vars(self.devices).items():
-            yield from ((f"devices.{side}", device) for device in (given if isinstance(given, tuple) else ()))
+        for side, named in vars(self.devices).items():
+            yield from ((f"devices.{side}", device) for device in (named if isinstance(named, tuple) else ()))
 
     def estimate(self, sizes: Sizes) -> Row:
         """Waiting for each refresh, or for the first one alone and then slowed down by the process beside it."""
@@ -177,13 +177,13 @@ class TrainRefreshed(DualLearning):
         from hardneg.training.methods.ance import AnceTraining
         from hardneg.training.refresh.mining import known_to_be_relevant
 
-        spec, place = self, RefreshFolder(context.folder / SCRATCH / "refreshes")
+        spec, refreshes = self, RefreshFolder(context.folder / SCRATCH / "refreshes")
         collection = open_collection(context.inputs["dataset"])
         encoder = open_learner(context, trainer_device(spec.devices, context.device, world()))
         data = training_data(collection, collection.queries(spec.split), context.inputs.get("negatives"))
         data = replace(data, positives=known_to_be_relevant(data.positives, spec.refresh), segments=spec.segments)
         data = with_guide(context, ordered(context, data))
-        with _supply(context, encoder, data, place) as supply:
+        with _supply(context, encoder, data, refreshes) as supply:
             way = AnceTraining(encoder, data, spec.options, spec.refresh, supply, terms_of(context, encoder))
             # a recipe that gives epochs cannot be refused before its data are known
             last_step, evaluated = spec.options.last_step(len(way)), "validation_run" in context.inputs
@@ -192,14 +192,14 @@ class TrainRefreshed(DualLearning):
             result = learned(context, way, validation(context, collection, encoder))
         if not world().first:
             return {}
-        told = refresh_facts(result.history, place.records(), way.waited, len(collection.corpus))
-        context.progress.note(f"{context.name}: " + ", ".join(f"{name} {value}" for name, value in told.items()))
-        return {**save(context, encoder, _card_facts(context, collection, data), result), **told}
+        facts = refresh_facts(result.history, refreshes.records(), way.waited, len(collection.corpus))
+        context.progress.note(f"{context.name}: " + ", ".join(f"{name} {value}" for name, value in facts.items()))
+        return {**save(context, encoder, _card_facts(context, collection, data), result), **facts}
 
 
 @contextmanager
 def _supply(
-    context: StageContext[TrainRefreshed], encoder: "Encoder", data: TrainingData, place: RefreshFolder
+    context: StageContext[TrainRefreshed], encoder: "Encoder", data: TrainingData, refreshes: RefreshFolder
 ) -> "Iterator[RefreshProvider]":
     """Where negatives come from; ends the process beside this one, and gives back the threads it had."""
     import torch
@@ -209,12 +209,12 @@ def _supply(
     spec, note = context.spec, context.progress.note
     first = 0 if data.negatives is None else spec.refresh.every or 1
     if spec.refresh.waits:
-        yield _synchronous(context, encoder, data, place, first)
+        yield _synchronous(context, encoder, data, refreshes, first)
         return
     had = torch.get_num_threads()
     of_trainer, of_inferencer = threads(spec.devices, had * world().local_size, world())
-    settings = _settings(context, encoder, place, first, of_inferencer)
-    beside = BackgroundProvider(Process(settings, note), place, data.negatives is None, spec.refresh.every, note)
+    settings = _settings(context, encoder, refreshes, first, of_inferencer)
+    beside = BackgroundProvider(Process(settings, note), refreshes, data.negatives is None, spec.refresh.every, note)
     torch.set_num_threads(of_trainer)
     try:
         with beside.running():
@@ -224,7 +224,7 @@ def _supply(
 
 
 def _synchronous(
-    context: StageContext[TrainRefreshed], encoder: "Encoder", data: TrainingData, place: RefreshFolder, first: int
+    context: StageContext[TrainRefreshed], encoder: "Encoder", data: TrainingData, refreshes: RefreshFolder, first: int
 ) -> "RefreshProvider":
     """Mines in this process, while training waits."""
     from hardneg.training.checkpoint import Checkpoints
@@ -237,11 +237,11 @@ def _synchronous(
     backend = None if spec.backend is None else context.plugin("backend", IndexBackend)
     mining = Mining(replace(data, negatives=None), options, spec.options.seed, filters, miner, backend)
     checkpoints = Checkpoints(context.folder / SCRATCH, "")
-    return SynchronousProvider(encoder, mining, place, checkpoints, first, options.every, context.progress.note)
+    return SynchronousProvider(encoder, mining, refreshes, checkpoints, first, options.every, context.progress.note)
 
 
 def _settings(
-    context: StageContext[TrainRefreshed], encoder: "Encoder", place: RefreshFolder, first: int, of_inferencer: int
+    context: StageContext[TrainRefreshed], encoder: "Encoder", refreshes: RefreshFolder, first: int, of_inferencer: int
 ) -> "Settings":
     """What the process beside this one works by; `of_inferencer`: its threads."""
     import torch
@@ -254,7 +254,7 @@ def _settings(
         collection=str(context.inputs["dataset"].folder),
         split=spec.split,
         checkpoints=str(context.folder / SCRATCH),
-        refreshes=str(place.folder),
+        refreshes=str(refreshes.folder),
         options=spec.refresh,
         seed=spec.options.seed,
         first=first,

@@ -59,9 +59,9 @@ class TrainReranker(Judging, Learning):
         reranker, wanted = recipe.plugin("reranker"), getattr(recipe.plugin("loss"), "outputs", None)
         if reranker is not None and not isinstance(reranker, TrainableReranker):
             yield f"reranker: {self.reranker.name} cannot be trained: it has no network to load"
-        elif wanted is not None and (found := getattr(reranker, "head", None)) not in (None, wanted):
-            told = f"{self.loss.name} needs a head of {wanted} outputs, the reranker has {found}"
-            yield f"loss: {told}; say reranker.outputs: {wanted}, or take loss bce"
+        elif wanted is not None and (own := getattr(reranker, "head", None)) not in (None, wanted):
+            mismatch = f"{self.loss.name} needs a head of {wanted} outputs, the reranker has {own}"
+            yield f"loss: {mismatch}; say reranker.outputs: {wanted}, or take loss bce"
 
     @property
     def parts(self) -> Mapping[str, str]:
@@ -112,20 +112,20 @@ def _start(context: StageContext[TrainReranker]) -> Path | None:
     """The folder of the weights to go on from; None for the plugin's own."""
     if (start := context.inputs.get("start")) is None:
         return None
-    found, wanted = (type(plugins["reranker"]).__qualname__ for plugins in (start.plugins, context.plugins))
-    if found != wanted:
+    own, wanted = (type(plugins["reranker"]).__qualname__ for plugins in (start.plugins, context.plugins))
+    if own != wanted:
         raise UsageError(
-            f"{context.name}.start: {start.name} has trained a {found}, this is a {wanted}: take the same plugin"
+            f"{context.name}.start: {start.name} has trained a {own}, this is a {wanted}: take the same plugin"
         )
     return start.folder / MODEL_FOLDER
 
 
 def _check_outputs(context: StageContext[TrainReranker], network: "PairNetwork") -> None:
-    wanted, found = getattr(loss_of(context), "outputs", None), network.module.num_labels
-    if wanted not in (None, found):
+    wanted, own = getattr(loss_of(context), "outputs", None), network.module.num_labels
+    if wanted not in (None, own):
         raise UsageError(
             f"{context.name}: loss {context.spec.loss.name} needs a head of {wanted} outputs, the reranker has "
-            f"{found}: say outputs: {wanted} in its options, or take loss bce"
+            f"{own}: say outputs: {wanted} in its options, or take loss bce"
         )
 
 

@@ -65,8 +65,8 @@ def test_searches_that_are_not_exact_count_codes_and_lists() -> None:
     exact = sizes(BILLION, machine).searching(1000)
     assert exact == pytest.approx(1000 * 2 * BILLION * 768 / 1e14)
     whole, part = Pq(subvectors=96), IvfPq(subvectors=96, lists=65_536, nprobe=64)
-    assert whole.search_cost(sizes(BILLION, machine).asked) == (2 * 768 * 256, 96e9, 96 * BILLION)
-    cost = part.search_cost(sizes(BILLION, machine).asked)
+    assert whole.search_cost(sizes(BILLION, machine).index_size) == (2 * 768 * 256, 96e9, 96 * BILLION)
+    cost = part.search_cost(sizes(BILLION, machine).index_size)
     assert cost == (2 * 768 * (256 + 65_536), 96e9 * 64 / 65_536, 104 * BILLION)
     coded, listed = (sizes(BILLION, machine, index).searching(1000) for index in (whole, part))
     assert coded == pytest.approx(1000 * (96e9 / 1e12 + 2 * 768 * 256 / 1e14))
@@ -90,9 +90,9 @@ def test_building_codes_counts_every_vector_and_the_sample_in_each_round() -> No
 def test_graphs_and_lists_are_not_searched_exactly() -> None:
     machine = Machine(GPU)
     graph = Hnsw(m=32, ef_search=128)
-    assert graph.search_cost(sizes(BILLION, machine).asked).operations == 6 * 2 * 768 * 128 * 32
+    assert graph.search_cost(sizes(BILLION, machine).index_size).operations == 6 * 2 * 768 * 128 * 32
     assert sizes(BILLION, machine, graph).search_memory > 768 * 4 * BILLION
-    lists = IvfFlat(lists=1000, nprobe=10).search_cost(sizes(BILLION, machine).asked)
+    lists = IvfFlat(lists=1000, nprobe=10).search_cost(sizes(BILLION, machine).index_size)
     assert lists == (2 * 768 * (1000 + BILLION / 100), 0, BILLION * (768 * 4 + 8))
 
 

@@ -109,7 +109,7 @@ def test_without_answers_nothing_long_begins(tmp_path, tiny_model):
     assert set(raised.value.problems) == {
         "stages.static.without_answers: needs answers, and split train has none: leave it out, or take another dataset",
         "stages.refreshed.refresh.without_answers: needs answers, and split train has none: leave it out",
-        "stages.scores.metrics: answer@1 needs answers, and split test has none: take another dataset or metric",
+        "stages.scores.metrics: answer@1 needs answers, and split test has none: change the dataset or metric",
         "stages.drawn.without_answers: needs answers, and split train has none: leave it out, or take another dataset",
     }
     assert len(list((tmp_path / "store").glob("*/manifest.json"))) == 1

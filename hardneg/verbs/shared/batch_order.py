@@ -48,13 +48,13 @@ def ordered(context: "StageContext[Batching]", data: TrainingData) -> TrainingDa
 
 
 def _needed(context: "StageContext[Batching]", plugin: BatchOrder, data: TrainingData) -> dict[str, Any]:
-    made: dict[str, Callable[[], NDArray[np.float32] | Iterable[RankedList]]] = {
+    sources: dict[str, Callable[[], NDArray[np.float32] | Iterable[RankedList]]] = {
         "vectors": lambda: encoded_queries(
             context, context.inputs["batches_from.model"], data.texts, "batches-queries"
         ),
         "run": lambda: lists_in_order(context.inputs["batches_from"].folder / RUN, data.query_ids),
     }
-    found: dict[str, Any] = {need: made[need]() for need in plugin.needs}
+    needs: dict[str, Any] = {need: sources[need]() for need in plugin.needs}
     if (file := context.spec.batches_sources) is not None:
-        found["sources"] = read_sources(Path(file).expanduser(), data.query_ids)
-    return found
+        needs["sources"] = read_sources(Path(file).expanduser(), data.query_ids)
+    return needs

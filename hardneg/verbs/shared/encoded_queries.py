@@ -42,8 +42,8 @@ def encoded_queries(
     if world().first and not path.exists():
         _write(path, open_encoder(model, context.device, "fp32"), texts, context)
     shape = from_first(np.load(path, mmap_mode="r").shape if world().first else None)
-    found: NDArray[np.float32] = map_array(path, tuple(shape), np.float32)
-    return found
+    vectors: NDArray[np.float32] = map_array(path, tuple(shape), np.float32)
+    return vectors
 
 
 def _write(path: Path, encoder: "TextEncoder", texts: Sequence[str], context: StageContext[StageSpec]) -> None:
@@ -60,7 +60,7 @@ def _write(path: Path, encoder: "TextEncoder", texts: Sequence[str], context: St
             some = list(texts[start : start + _AT_ONCE])
             part = encode_kept(encoder, some, "query", options, context.progress, keep=len(texts) > _AT_ONCE)
             if not isinstance(part, np.ndarray):
-                told = "makes more than one vector of a text: name one that makes one"
-                raise ModelError(f"{context.name}: model {encoder.spec.name!r} {told}")
+                problem = "makes more than one vector of a text: name one that makes one"
+                raise ModelError(f"{context.name}: model {encoder.spec.name!r} {problem}")
             file.write(np.ascontiguousarray(part, "<f4").data)
     shutil.rmtree(begun, ignore_errors=True)

@@ -41,22 +41,22 @@ def with_guide(context: StageContext[Guidance], data: "TrainingData") -> "Traini
 def guide_facts(context: StageContext[Guidance]) -> dict[str, object]:
     """What the model card says of it."""
     mask, source = context.spec.guided_mask, context.inputs.get("guide")
-    told: dict[str, object] = {} if source is None else {"Guide": source.name}
-    return told if mask is None else {**told, "Guided mask": f"{mask.kind} margin {mask.margin:g}"}
+    facts: dict[str, object] = {} if source is None else {"Guide": source.name}
+    return facts if mask is None else {**facts, "Guided mask": f"{mask.kind} margin {mask.margin:g}"}
 
 
 def terms_facts(context: StageContext[DualLearning]) -> dict[str, object]:
     """What the model card says of it."""
-    spec, told = context.spec, dict[str, object]()
+    spec, facts = context.spec, dict[str, object]()
     if spec.dims:
         weighted = [f"{dim}" if weight == 1 else f"{dim} (weight {weight:g})" for dim, weight in spec.dims.items()]
-        told["Trained at"] = f"{', '.join(weighted)} dimensions: the first of a vector can be used alone"
+        facts["Trained at"] = f"{', '.join(weighted)} dimensions: the first of a vector can be used alone"
     if spec.regularizer is not None:
-        told["Regularizer"] = context.plugin("regularizer", Regularizer)
-    told |= guide_facts(context)
+        facts["Regularizer"] = context.plugin("regularizer", Regularizer)
+    facts |= guide_facts(context)
     if spec.self_mask is not None:
-        told["Self-mask"] = f"margin {spec.self_mask:g}"
-    return told
+        facts["Self-mask"] = f"margin {spec.self_mask:g}"
+    return facts
 
 
 def terms_of(context: StageContext[DualLearning], encoder: "Encoder") -> "LossTerms":

@@ -41,8 +41,8 @@ def open_learner(context: StageContext[StageSpec], device: str | None) -> "Encod
 
     encoder, loss = learner(open_encoder(context.inputs["model"], device)), type(context.plugins["loss"])
     if (wanted := getattr(loss, "similarity", encoder.spec.similarity)) != encoder.spec.similarity:
-        told = f"{loss.__name__} is made for similarity {wanted}, and the model's is {encoder.spec.similarity}"
-        raise UsageError(f"{context.name}: {told}: say model.similarity: {wanted}, or take another loss")
+        mismatch = f"{loss.__name__} is made for similarity {wanted}, and the model's is {encoder.spec.similarity}"
+        raise UsageError(f"{context.name}: {mismatch}: say model.similarity: {wanted}, or take another loss")
     return encoder
 
 
@@ -84,7 +84,7 @@ def pass_on(context: StageContext[StageSpec]) -> None:
         link_file(path, context.folder / QUERIES)
 
 
-def open_given_vectors(vectors: str, ids: str | None) -> VectorFile:
+def open_vector_files(vectors: str, ids: str | None) -> VectorFile:
     """The vectors in a file that a stage names, and in another one their ids. Raises DataError as `open_vectors`."""
     return open_vectors(Path(vectors).expanduser(), None if ids is None else Path(ids).expanduser())
 

@@ -11,8 +11,8 @@ _Rows = Mapping[str, BySeed]
 
 def row_of(model: str, rows: _Rows, stages: Mapping[str, StageSpec]) -> str:
     """The row of a model, by the fewest steps between its run and the model; empty where there is none."""
-    found = {label: nearest_model(run, stages) for label, run in rows.items()}
-    own = {label: steps for label, (name, steps) in found.items() if name == model}
+    nearest = {label: nearest_model(run, stages) for label, run in rows.items()}
+    own = {label: steps for label, (name, steps) in nearest.items() if name == model}
     return min(own, key=own.__getitem__, default="")
 
 

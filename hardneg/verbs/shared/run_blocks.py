@@ -57,7 +57,7 @@ class RunBlocks(QueryBlocks):
     """A run in blocks of queries; told: what is to be told of the run beside what its blocks have counted."""
 
     ranking: Ranking
-    told: Callable[[], Facts]
+    run_facts: Callable[[], Facts]
 
     def make(self, numbers: Sequence[int]) -> "Iterator[tuple[int, BlockFiles]]":
         """The lines of each block."""
@@ -80,4 +80,4 @@ class RunBlocks(QueryBlocks):
         self.context.keep_only(RUN, QUERIES, SCRATCH)
         if "run" in self.context.inputs:
             pass_on(self.context)
-        return {**facts, **self.told()}
+        return {**facts, **self.run_facts()}

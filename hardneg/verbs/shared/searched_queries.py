@@ -16,7 +16,7 @@ from hardneg.records.errors import DataError
 from hardneg.records.layout import QUERIES
 from hardneg.runtime.distributed import barrier, world
 from hardneg.verbs.shared.context import StageContext
-from hardneg.verbs.shared.inputs import open_given_vectors, open_queries
+from hardneg.verbs.shared.inputs import open_queries, open_vector_files
 
 if TYPE_CHECKING:
     from hardneg.verbs.search import Search
@@ -42,11 +42,11 @@ def searched_queries(context: "StageContext[Search]", collection: StoredCollecti
 def _positives_of(
     context: "StageContext[Search]", collection: StoredCollection, queries: Queries, facts: Counter[str]
 ) -> Queries:
-    found = positive_texts(queries, positives(collection.all_qrels()), collection.corpus, facts)
-    if not len(found):
-        told = f"no query of split {context.spec.split} has a positive, a judgement above zero of a document"
-        raise DataError(f"{context.name}: text_of: {told} in the corpus")
-    return found
+    texts = positive_texts(queries, positives(collection.all_qrels()), collection.corpus, facts)
+    if not len(texts):
+        problem = f"no query of split {context.spec.split} has a positive, a judgement above zero of a document"
+        raise DataError(f"{context.name}: text_of: {problem} in the corpus")
+    return texts
 
 
 def _write_queries(
@@ -58,22 +58,22 @@ def _write_queries(
     for reason in [reason for reason, count in facts.items() if not count]:
         del facts[reason]
     if same := facts.get(SAME_TEXT):
-        told = f"{same} {SAME_TEXT}: where that is one to measure by, training on it leaks"
-        context.progress.note(f"{context.name}: {told}")
+        problem = f"{same} {SAME_TEXT}: where that is one to measure by, training on it leaks"
+        context.progress.note(f"{context.name}: {problem}")
 
 
-def given_vectors(context: "StageContext[Search]", queries: Queries, facts: Counter[str]) -> FlatVectors | None:
+def vectors_of_queries(context: "StageContext[Search]", queries: Queries, facts: Counter[str]) -> FlatVectors | None:
     """The vectors of the file that a search names, in the order of the queries; None where it names none."""
     if (vectors := context.spec.query_vectors) is None:
         return None
-    file, folder = open_given_vectors(vectors, context.spec.query_ids), context.folder / "query-vectors"
+    file, folder = open_vector_files(vectors, context.spec.query_ids), context.folder / "query-vectors"
     dimension = context.inputs["index"].facts.get("dimension", file.dimension)
     if file.dimension != dimension:
-        told = f"vectors of dimension {file.dimension}, and {context.spec.index} has {dimension}"
-        raise DataError(f"{file.path}: {told}; encode the queries with the model of the index")
-    places = {query_id: place for place, query_id in enumerate(queries.query_ids)}
+        problem = f"vectors of dimension {file.dimension}, and {context.spec.index} has {dimension}"
+        raise DataError(f"{file.path}: {problem}; encode the queries with the model of the index")
+    rows = {query_id: row for row, query_id in enumerate(queries.query_ids)}
     owners = VectorOwners(
-        queries.query_ids, lambda ids: np.array([places.get(query_id, -1) for query_id in ids], np.int64), "query"
+        queries.query_ids, lambda ids: np.array([rows.get(query_id, -1) for query_id in ids], np.int64), "query"
     )
     if others := arrange_vectors(file, owners, folder, context.progress):
         facts["vectors of other queries"] = others

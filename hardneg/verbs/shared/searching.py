@@ -28,7 +28,7 @@ from hardneg.store.digest import digest
 from hardneg.verbs.shared.context import StageContext
 from hardneg.verbs.shared.inputs import open_encoder, open_searcher
 from hardneg.verbs.shared.run_blocks import Entry
-from hardneg.verbs.shared.searched_queries import given_vectors
+from hardneg.verbs.shared.searched_queries import vectors_of_queries
 
 if TYPE_CHECKING:
     from hardneg.encoders.protocol import TextEncoder
@@ -62,7 +62,7 @@ class Searching:
     facts: Counter[str]
     seconds: Seconds
 
-    def told(self) -> dict[str, float]:
+    def timings(self) -> dict[str, float]:
         """What the manifest tells: of several processes, the seconds of the first."""
         return {f"seconds of search: {name}": round(value, 4) for name, value in self.seconds.items()}
 
@@ -75,8 +75,8 @@ class Searching:
             part = range(len(self.queries))[some.start * window : some.stop * window]
             entries = self.entries(part)
             for _ in some:
-                before = Counter(self.told())
-                yield islice(entries, window), lambda before=before: Counter(self.told()) - before  # type: ignore[misc]
+                before = Counter(self.timings())
+                yield islice(entries, window), lambda before=before: Counter(self.timings()) - before  # type: ignore[misc]
             for _ in entries:
                 pass
 
@@ -100,8 +100,8 @@ class Searching:
 
         if self.context.spec.place is None or not isinstance(self._searcher, ShardedSearcher):
             return self._searcher
-        made_from = sorted((path, item.key) for path, item in self.context.inputs.items())
-        return replace(self._searcher, name=digest([made_from, self.context.spec.identity(), start]))
+        sources = sorted((path, item.key) for path, item in self.context.inputs.items())
+        return replace(self._searcher, name=digest([sources, self.context.spec.identity(), start]))
 
     def search_shards(self, taken: slice) -> set[int]:
         """Searches the shards that are taken for all queries; returns the numbers of those that nobody searched yet."""
@@ -129,7 +129,7 @@ class Searching:
         from hardneg.encoders.inference import EncodeOptions
 
         spec, inputs, corpus = self.context.spec, self.context.inputs, self.collection.corpus
-        given = given_vectors(self.context, self.queries, self.facts)
+        vectors = vectors_of_queries(self.context, self.queries, self.facts)
         searcher, encoder = self._searcher, self._encoder
         if spec.scores == "angular":
             _check_cosines(encoder)
@@ -140,13 +140,13 @@ class Searching:
             for start in part[::step]:
                 window = slice(start, min(start + step, part.stop))
                 query_ids, keep = self.queries.query_ids[window], lists is None and len(part) > step
-                wanted = given.read(window.start, window.stop) if given else self._encoded(encoder, window, keep)
+                wanted = vectors.read(window.start, window.stop) if vectors else self._encoded(encoder, window, keep)
                 hits = self._hits(self._searcher_at(start), wanted, lists, window)
-                found = listed(hits)
+                hits_of = listed(hits)
                 if known is not None:
                     theirs = [known.get(query_id, ()) for query_id in query_ids]
-                    found = with_positives(hits, searcher, wanted, theirs, corpus)
-                for query_id, (rows, scores) in zip(query_ids, found, strict=True):
+                    hits_of = with_positives(hits, searcher, wanted, theirs, corpus)
+                for query_id, (rows, scores) in zip(query_ids, hits_of, strict=True):
                     yield query_id, RankedList(corpus.ids(rows), self._reported(scores))
                 task.advance(len(query_ids))
         for _ in lists or ():
@@ -171,8 +171,8 @@ class Searching:
             if lists is None:
                 return self._kept(searcher, wanted, f"{window.start}-{window.stop}")
             some = islice(lists, window.stop - window.start)
-            given = rows_of(self.collection.corpus, [ranked.doc_ids for ranked in some])
-            return rank_candidates(searcher, wanted, given, self._depth)
+            rows = rows_of(self.collection.corpus, [ranked.doc_ids for ranked in some])
+            return rank_candidates(searcher, wanted, rows, self._depth)
 
     def _kept(self, searcher: "Searcher", wanted: Wanted, name: str) -> Hits:
         """What is found for a window of queries; where the searcher keeps nothing itself, the lists are kept."""
@@ -183,9 +183,9 @@ class Searching:
         if isinstance(inner, ShardedSearcher):
             return searcher.search(wanted, self._depth)
         kept = KeptLists(self.context.folder / SCRATCH / "lists")
-        if (found := kept.find(name)) is None:
-            kept.keep(name, found := searcher.search(wanted, self._depth))
-        return found
+        if (hits_of := kept.find(name)) is None:
+            kept.keep(name, hits_of := searcher.search(wanted, self._depth))
+        return hits_of
 
     @property
     def _at_once(self) -> int:
@@ -209,9 +209,9 @@ def _candidates(
 ) -> Iterator[RankedList]:
     """The lists of a part of the queries; all are gone through, to know the run as one of these queries."""
     path = context.inputs["candidates"].folder / RUN
-    for place, ranked in enumerate(lists_in_order(path, queries.query_ids)):
+    for position, ranked in enumerate(lists_in_order(path, queries.query_ids)):
         facts["queries without candidates"] += not ranked.doc_ids
-        if place in part:
+        if position in part:
             yield ranked
 
 

@@ -15,7 +15,7 @@ def taken_shards(take: str | None) -> slice:
     return slice(int(begin) if begin else None, int(end) if end else None)
 
 
-def place_problems(place: str | None, take: str | None) -> Iterator[str]:
+def sharing_problems(place: str | None, take: str | None) -> Iterator[str]:
     """What is wrong with a place and what is taken of it, one line each."""
     if take is not None and place is None:
         yield "take: the other machines' shards need a common place; give place, a URL, or leave it out"

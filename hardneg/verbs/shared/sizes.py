@@ -71,8 +71,8 @@ class Sizes:
     @property
     def dimension(self) -> int:
         """That of the vectors."""
-        made = self.model.projection or self.shape.vector or self.shape.hidden
-        return min(made, self.model.truncate_dim or made)
+        width = self.model.projection or self.shape.vector or self.shape.hidden
+        return min(width, self.model.truncate_dim or width)
 
     @property
     def stored(self) -> int:
@@ -84,7 +84,7 @@ class Sizes:
         return by_form.get(self.form, self.dimension * 4)
 
     @property
-    def asked(self) -> IndexSize:
+    def index_size(self) -> IndexSize:
         """Of the index of all documents: how much is in it, and with how many vectors a query is searched for."""
         if self.form != "token-vectors":
             return IndexSize(self.documents, self.documents, self.dimension)
@@ -93,11 +93,11 @@ class Sizes:
 
     def search_cost(self) -> SearchCost | None:
         """What a query takes in the index, as its backend tells it; None of an exact search."""
-        return self.index.search_cost(self.asked) if isinstance(self.index, EstimatedSearch) else None
+        return self.index.search_cost(self.index_size) if isinstance(self.index, EstimatedSearch) else None
 
     def searching(self, queries: float, batch: int | None = None) -> EstimatedSeconds:
         """The search among what the recipe's model makes of all documents, as the index does it; batch: at a time."""
-        size = self.asked
+        size = self.index_size
         if self.form == "weights":
             return EstimatedSeconds.of(queries * self.documents / _SPARSE_SCORES)
         if (cost := self.search_cost()) is None:

@@ -110,8 +110,8 @@ class StageSpec(BaseModel):
     @model_validator(mode="after")
     def _finite(self) -> Self:
         """Numbers are part of keys, which no endless one can be."""
-        if found := [f"{path}: must be a finite number (got {value})" for path, value in not_finite(vars(self))]:
-            raise ValueError("; ".join(found))
+        if lines := [f"{path}: must be a finite number (got {value})" for path, value in not_finite(vars(self))]:
+            raise ValueError("; ".join(lines))
         return self
 
     @property
@@ -142,7 +142,7 @@ class StageSpec(BaseModel):
         """Every plugin setting: its field, in a list with its place there, its kind, its value."""
         for name, mark, value in marked_fields(self, PluginKind):
             if isinstance(value, tuple):
-                yield from ((f"{name}.{place}", mark.kind, each) for place, each in enumerate(value))
+                yield from ((f"{name}.{number}", mark.kind, each) for number, each in enumerate(value))
             elif value is not None:
                 yield name, mark.kind, value
 
@@ -169,16 +169,16 @@ class StageSpec(BaseModel):
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
         """Inputs that need not be written: the stage of each by its path; here the models of references that ask."""
-        asked = ((path, recipe.query_model(target)) for path, target, need in self.references() if need.with_model)
-        return {f"{path}.model": model for path, model in asked if model is not None}
+        models = ((path, recipe.query_model(target)) for path, target, need in self.references() if need.with_model)
+        return {f"{path}.model": model for path, model in models if model is not None}
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         """What may be told of the artifact, each with the stage it comes from: here what references pass on."""
         passed = ((target, need.passes) for _, target, need in self.references() if need.passes)
-        told = ((passes, pair) for target, passes in passed for pair in recipe.traits(target).items())
-        return {trait: origin for passes, (trait, origin) in told if trait in passes}
+        pairs = ((passes, pair) for target, passes in passed for pair in recipe.traits(target).items())
+        return {trait: origin for passes, (trait, origin) in pairs if trait in passes}
 
-    def over_seeds(self, made: "SeededStages") -> Self:
+    def over_seeds(self, seeds: "SeededStages") -> Self:
         """For verbs that read what others make with all seeds: the same stage, naming all of it."""
         return self
 

@@ -26,24 +26,24 @@ def steps_behind(names: Iterable[str], stages: Mapping[str, StageSpec]) -> Itera
             waiting += [target for _, target, _ in stages[name].references()][::-1]
 
 
-def system_costs(runs: Sequence[str], made: Mapping[str, ArtifactInput]) -> "SystemCosts":
+def system_costs(runs: Sequence[str], inputs: Mapping[str, ArtifactInput]) -> "SystemCosts":
     """What a row's run took, or each of its runs with several seeds on average; made: all steps behind them."""
     from hardneg.report.cost_section import SystemCosts
 
-    found = [_costs(name, made) for name in runs]
-    devices = dict.fromkeys(device for each in found for device in each.devices)
+    costs = [_costs(name, inputs) for name in runs]
+    devices = dict.fromkeys(device for each in costs for device in each.devices)
     names = ("training", "indexing", "size", "query", "steps")
-    means = {name: _mean([getattr(each, name) for each in found]) for name in names}
+    means = {name: _mean([getattr(each, name) for each in costs]) for name in names}
     return SystemCosts(**means, devices=tuple(devices))
 
 
-def _costs(run: str, made: Mapping[str, ArtifactInput]) -> "SystemCosts":
+def _costs(run: str, inputs: Mapping[str, ArtifactInput]) -> "SystemCosts":
     from hardneg.report.cost_section import SystemCosts
 
-    specs = {name: item.spec for name, item in made.items() if item.spec is not None}
-    behind = [made[name] for name in steps_behind([run], specs)]
-    searches = _linked([run], "run", made)
-    indexes = _linked(_named(searches), "index", made)
+    specs = {name: item.spec for name, item in inputs.items() if item.spec is not None}
+    behind = [inputs[name] for name in steps_behind([run], specs)]
+    searches = _linked([run], "run", inputs)
+    indexes = _linked(_named(searches), "index", inputs)
     searched = [item for item in indexes if item.name in _named(searches)]
     trainings = [item for item in behind if item.spec and item.spec.kind in _TRAINED and "steps" in item.facts]
     return SystemCosts(
@@ -61,17 +61,17 @@ def _named(items: Iterable[ArtifactInput]) -> list[str]:
     return [target for item in items if item.spec is not None for _, target, _ in item.spec.references()]
 
 
-def _linked(names: Iterable[str], kind: str, made: Mapping[str, ArtifactInput]) -> list[ArtifactInput]:
+def _linked(names: Iterable[str], kind: str, inputs: Mapping[str, ArtifactInput]) -> list[ArtifactInput]:
     """Those of a kind among the names, and those of the same kind that they are made from, each once."""
-    found: dict[str, ArtifactInput] = {}
+    costs: dict[str, ArtifactInput] = {}
     waiting = list(names)
     while waiting:
         name = waiting.pop()
-        item = made.get(name)
-        if item is not None and item.spec is not None and item.spec.kind == kind and name not in found:
-            found[name] = item
+        item = inputs.get(name)
+        if item is not None and item.spec is not None and item.spec.kind == kind and name not in costs:
+            costs[name] = item
             waiting += _named([item])
-    return list(found.values())
+    return list(costs.values())
 
 
 def _seconds(items: Sequence[ArtifactInput]) -> float | None:

@@ -62,7 +62,9 @@ def analyze(name: str, **arguments: Any) -> "AnalysisResult":
     if unknown := [f"{each}: {no_such_option(each, known)}" for each in arguments if each not in known]:
         raise UsageError("\n".join(f"analyze {name}: {line}" for line in unknown))
     workplace = Workplace.of({key: arguments[key] for key in Where.__annotations__ if key in arguments})  # type: ignore[arg-type]
-    own = {**_files(arguments, workplace.store), "device": workplace.device, "seed": workplace.seed}
+    given_files = {key: arguments[key] for key in _FILES if arguments.get(key) is not None}
+    files = {key: _file(key, value, workplace.store) for key, value in given_files.items()}
+    own = {**files, "device": workplace.device, "seed": workplace.seed}
     stages = stages_of(Path(arguments["run_folder"]), workplace.store) if "run_folder" in arguments else {}
     fields = {key: _named(kind, key, arguments[key], workplace.store) for key in kind.model_fields if key in arguments}
     analysis = checked(kind, fields, {stage: numbers[0] for stage, numbers in stages.items()}, lambda field: field)
@@ -143,12 +145,6 @@ def _path(field_value: Any, store: "Store") -> Any:
     if isinstance(field_value, Mapping):
         return {label: _path(value, store) for label, value in field_value.items()}
     return os.fspath(field_value) if isinstance(field_value, os.PathLike) else field_value
-
-
-def _files(arguments: Mapping[str, Any], store: "Store") -> dict[str, Path]:
-    """The files of judgements and texts; those in memory are written into the store."""
-    values = {name: arguments[name] for name in _FILES if arguments.get(name) is not None}
-    return {name: _file(name, value, store) for name, value in values.items()}
 
 
 def _file(name: str, value: Any, store: "Store") -> Path:

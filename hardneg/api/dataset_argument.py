@@ -46,7 +46,8 @@ def collection_of(dataset: Any) -> WholeCollection:
     if all(map(is_table, dataset.values())) and not {"corpus", "queries", "qrels"} & set(dataset):
         return PairTables(by_split(dataset))
     corpus = dataset.get("corpus")
-    return BeirTables.of(dataset) if is_table(corpus) or is_table(_first(corpus)) else MemoryCollection.of(dataset)
+    part = next(iter(corpus.values()), None) if isinstance(corpus, Mapping) else corpus
+    return BeirTables.of(dataset) if is_table(part) else MemoryCollection.of(dataset)
 
 
 def split_of(dataset: Dataset, wanted: str | None, usual: str) -> str:
@@ -64,7 +65,3 @@ def _is_folder(dataset: str) -> bool:
         raise UsageError(
             f"dataset: {dataset!r:.60} is no name ({getattr(error, 'strerror', error)}); {_FORMS}"
         ) from None
-
-
-def _first(dataset: Any) -> Any:
-    return next(iter(dataset.values()), None) if isinstance(dataset, Mapping) else None

@@ -69,24 +69,29 @@ class Trials:
     def table(self, rows: Mapping[str, Sequence[str]]) -> Table:
         """One row a training; rows: by stage the negatives and how many are taken."""
         columns = ("trained with", "takes", f"{METRIC} on dev", "95% interval", "p against the best", "")
-        return Table(columns, [[*rows[name], *self._cells(name)] for name in self.scores])
+        cells = []
+        for name in self.scores:
+            word = "chosen" if name == self.best else "not told apart" if name in self.as_good else "worse"
+            p = self._p(name)
+            mean, p_cell = number(self.means[name]), "" if p is None else p_value(p)
+            cells.append([*rows[name], mean, self._ends(name), p_cell, word])
+        return Table(columns, cells)
 
     def to_dict(self) -> dict[str, Any]:
         """By stage the mean, its interval, p against the best after Holm's correction, whether it is as good."""
-        return {name: {"mean": mean, **self._details(name)} for name, mean in self.means.items()}
+        intervals = {name: interval_of(scores) for name, scores in self.scores.items()}
+        return {
+            name: {
+                "mean": mean,
+                "interval": None if (ends := intervals[name]) is None else [ends.low, ends.high],
+                "p_against_best": self._p(name),
+                "not_told_apart": name in self.as_good,
+            }
+            for name, mean in self.means.items()
+        }
 
     def _ends(self, name: str) -> str:
         return bounds(within(interval_of(self.scores[name]), 0.0))
-
-    def _cells(self, name: str) -> list[str]:
-        word = "chosen" if name == self.best else "not told apart" if name in self.as_good else "worse"
-        p = self._p(name)
-        return [number(self.means[name]), self._ends(name), "" if p is None else p_value(p), word]
-
-    def _details(self, name: str) -> dict[str, Any]:
-        ends = interval_of(self.scores[name])
-        interval = None if ends is None else [ends.low, ends.high]
-        return {"interval": interval, "p_against_best": self._p(name), "not_told_apart": name in self.as_good}
 
     def _p(self, name: str) -> float | None:
         """The larger of the two tests' p, by which both are below a level."""

@@ -96,15 +96,14 @@ def command_of(kind: "type[Analysis]") -> Any:
         with flags_named(flag_of(kind)):
             _run(kind, args)
 
-    return build_command(kind.name, run, [*parameters(kind), *_outputs()], kind.__doc__ or "")
-
-
-def _outputs() -> Iterator[inspect.Parameter]:
     parameter = partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY)
     plot = typer.Option("--plot", metavar="PATH", help="Draw a figure: .png, .svg or .pdf.", rich_help_panel=WRITTEN)
-    yield parameter("as_json", default=JSON, annotation=bool)
-    yield parameter("plot", default=None, annotation=Annotated[Path | None, plot])
-    yield parameter("overwrite", default=OVERWRITE, annotation=bool)
+    outputs = [
+        parameter("as_json", default=JSON, annotation=bool),
+        parameter("plot", default=None, annotation=Annotated[Path | None, plot]),
+        parameter("overwrite", default=OVERWRITE, annotation=bool),
+    ]
+    return build_command(kind.name, run, [*parameters(kind), *outputs], kind.__doc__ or "")
 
 
 def _run(kind: "type[Analysis]", args: dict[str, Any]) -> None:

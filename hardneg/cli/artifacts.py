@@ -14,7 +14,7 @@ from hardneg.cli.options import JSON, STORE, open_store
 from hardneg.cli.recipe_options import PRESET, SET
 from hardneg.records.errors import ArtifactError
 from hardneg.records.wording import counted, duration, size
-from hardneg.store.artifacts import Artifact, Store
+from hardneg.store.artifacts import Store
 from hardneg.store.gc_roots import Unfinished, collect, garbage, owners, unfinished
 from hardneg.store.integrity import Checked
 from hardneg.store.integrity import check as check_all
@@ -31,7 +31,14 @@ def list_(store: Path | None = STORE, as_json: bool = JSON) -> None:
 
     Example: hardneg artifacts list --json
     """
-    rows = [_row(item) for item in open_store(store).artifacts()]
+    rows: list[dict[str, Any]] = []
+    for item in open_store(store).artifacts():
+        if isinstance(item, Exception):
+            rows.append({"damaged": str(item)})
+            continue
+        total = sum(path.stat().st_size for path in item.path.rglob("*") if path.is_file())
+        about = {"key": item.key, "kind": item.artifact_type, "name": item.origin["name"]}
+        rows.append({**about, "bytes": total, "path": str(item.path)})
     lines = (
         f"damaged: {row['damaged']}"
         if "damaged" in row
@@ -39,14 +46,6 @@ def list_(store: Path | None = STORE, as_json: bool = JSON) -> None:
         for row in rows
     )
     say_answer(rows, lines, as_json)
-
-
-def _row(item: "Artifact | ArtifactError") -> dict[str, Any]:
-    if not isinstance(item, Exception):
-        total = sum(path.stat().st_size for path in item.path.rglob("*") if path.is_file())
-        kind, name = item.artifact_type, item.origin["name"]
-        return {"key": item.key, "kind": kind, "name": name, "bytes": total, "path": str(item.path)}
-    return {"damaged": str(item)}
 
 
 @app.command()

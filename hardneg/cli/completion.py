@@ -34,7 +34,8 @@ def stages(context: typer.Context) -> list[str]:
 def settings(context: typer.Context, incomplete: str) -> list[str]:
     """The keys that the recipe has, down to one more dot than is typed."""
     depth = incomplete.count(".") + 1
-    return sorted({_cut(path, depth) for path in _paths(_expanded(context))})
+    parts = (path.split(".") for path in _paths(_expanded(context)))
+    return sorted({".".join(each[:depth]) + ("." if len(each) > depth else "") for each in parts})
 
 
 def plugins(kind: str) -> Callable[[], list[str]]:
@@ -103,8 +104,3 @@ def _paths(tree: dict[str, Any], above: str = "") -> Iterable[str]:
             yield from _paths(value, f"{above}{key}.")
         else:
             yield f"{above}{key}="
-
-
-def _cut(path: str, depth: int) -> str:
-    parts = path.split(".")
-    return path if len(parts) <= depth else ".".join(parts[:depth]) + "."

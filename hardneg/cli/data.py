@@ -19,7 +19,7 @@ from hardneg.records.wording import counted, size
 
 if TYPE_CHECKING:
     from hardneg.datasets.fetching import Published
-    from hardneg.formats.problems import Contents, Problem, SplitContents
+    from hardneg.formats.problems import Contents, Problem
 
 app = typer.Typer(help="Datasets: which can be read, what one holds, what is wrong with it.", no_args_is_help=True)
 
@@ -234,7 +234,10 @@ class Findings:
                 yield f"  and {count - len(printed):,} more; --limit {count} prints all"
         yield f"read: {counted(self.contents.documents, 'document')}"
         for split, part in self.contents.splits.items():
-            yield f"  {split}: {_counts(part)}"
+            judged = {"relevant": part.relevant, "zero": part.zero, "below zero": part.negative}
+            parts = ", ".join(f"{count:,} {name}" for name, count in judged.items() if count or name != "below zero")
+            judgements = counted(sum(judged.values()), "judgement")
+            yield f"  {split}: {counted(part.queries, 'query', 'queries')}, {judgements} ({parts})"
         if self.contents.unjudged:
             yield f"  {counted(self.contents.unjudged, 'query', 'queries')} that no judgement names"
         if files := self._named(self.contents.files()):
@@ -250,13 +253,6 @@ class Findings:
         """The paths, relative to the folder where they are in it."""
         root = self.folder
         return [str(path.relative_to(root) if root and path.is_relative_to(root) else path) for path in paths]
-
-
-def _counts(contents: "SplitContents") -> str:
-    judged = {"relevant": contents.relevant, "zero": contents.zero, "below zero": contents.negative}
-    parts = ", ".join(f"{count:,} {name}" for name, count in judged.items() if count or name != "below zero")
-    queries = counted(contents.queries, "query", "queries")
-    return f"{queries}, {counted(sum(judged.values()), 'judgement')} ({parts})"
 
 
 def _few(names: list[str]) -> str:

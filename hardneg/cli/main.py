@@ -113,16 +113,13 @@ def as_hardneg_error(error: OSError) -> HardnegError:
     where = str(name) if name is not None else "standard output or a file"
     if number in _ROOM:
         return ArtifactError(f"{where}: {_ROOM[number]}")
-    if number in _CLOSED and name is not None and not _closed_to_read(name):
+    unreadable = name is not None and (
+        not os.access(os.path.dirname(os.path.abspath(name)), os.X_OK)
+        or (os.path.exists(name) and not os.access(name, os.R_OK))
+    )
+    if number in _CLOSED and name is not None and not unreadable:
         return ArtifactError(f"{where}: {error.strerror}: write to another place, or check its permissions")
     return DataError(f"{where}: cannot be read ({error.strerror or error})")
-
-
-def _closed_to_read(name: str | bytes) -> bool:
-    """Whether something that is there may not be read, or it may not even be seen what is."""
-    return not os.access(os.path.dirname(os.path.abspath(name)), os.X_OK) or (
-        os.path.exists(name) and not os.access(name, os.R_OK)
-    )
 
 
 def drop_stdout() -> None:

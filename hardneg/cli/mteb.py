@@ -4,12 +4,14 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hardneg.cli import completion
+from hardneg.cli.console import say
 from hardneg.evaluation.levels import known_level
 from hardneg.records.errors import DataError, UsageError
 
@@ -141,9 +143,8 @@ class OnTasks:
         tasks = self._tasks(workplace)
         against = [next(row.label for row in rows if _is_called(row, name)) for name in baselines]
         level = known_level(self.significance_level)
-        comparison = TaskComparison(
-            self.at.output, rows, metrics, against, self.relevance_level, _tell, level, self.equivalence_margin
-        )
+        tell, margin = partial(say, err=True), self.equivalence_margin
+        comparison = TaskComparison(self.at.output, rows, metrics, against, self.relevance_level, tell, level, margin)
         comparison.begin()
         with _no_bars():
             for task in tasks:
@@ -235,10 +236,3 @@ def _no_bars() -> Iterator[None]:
     finally:
         if shown:
             enable_progress_bar()
-
-
-def _tell(line: str) -> None:
-    """What is evaluated next, on stderr."""
-    from hardneg.cli.console import say
-
-    say(line, err=True)

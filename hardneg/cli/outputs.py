@@ -22,11 +22,9 @@ def command_outputs(
     keys: Sequence[str] = (),
 ) -> Outputs:
     """Those of a command; `keys` of the steps that lead to them."""
-    return Outputs(command, targets, inputs, store, overwrite, keys, _WORDS, _note)
-
-
-def _note(text: str) -> None:
-    say(f"note: {text}", err=True)
+    return Outputs(
+        command, targets, inputs, store, overwrite, keys, _WORDS, lambda text: say(f"note: {text}", err=True)
+    )
 
 
 def store_outputs(command: str, targets: Sequence[Target], inputs: Sequence[Path], overwrite: bool) -> Outputs:

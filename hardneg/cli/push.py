@@ -15,7 +15,7 @@ from hardneg.records.wording import counted, size
 
 if TYPE_CHECKING:
     from hardneg.doors.hub.push import Push
-    from hardneg.doors.hub.upload import HubFile, Upload
+    from hardneg.doors.hub.upload import Upload
 
 _SHOWN = 40
 
@@ -66,27 +66,19 @@ def push(
         _show_changes(planned_push)
         if planned_push.opens and not planned_push.idle and not yes:
             _ask(planned_push)
-        _send(planned_push)
-
-
-def _send(planned_push: "Push") -> None:
-    done = planned_push.send(bars=sys.stderr.isatty())
+        done = planned_push.send(bars=sys.stderr.isatty())
     outcome = f"commit {done.commit}" if done.files else "nothing has changed, no commit was made"
     say(f"{done.address}: {outcome}{'; public now' if done.opened else ''}")
 
 
 def _show(upload: "Upload") -> None:
     say(f"{upload.upload_type}: {counted(len(upload.files), 'file')}, {size(upload.size)}")
-    _list(upload.files)
+    for line in aligned((size(file.size).rjust(9), file.path) for file in upload.files[:_SHOWN]):
+        say(f"  {line}")
+    if (more := len(upload.files) - _SHOWN) > 0:
+        say(f"  and {counted(more, 'file')} more")
     for note in upload.notes:
         say(f"  {note}")
-
-
-def _list(files: "tuple[HubFile, ...]") -> None:
-    for line in aligned((size(file.size).rjust(9), file.path) for file in files[:_SHOWN]):
-        say(f"  {line}")
-    if len(files) > _SHOWN:
-        say(f"  and {counted(len(files) - _SHOWN, 'file')} more")
 
 
 def _show_changes(planned_push: "Push") -> None:
@@ -107,14 +99,8 @@ def _ask(planned_push: "Push") -> None:
     """Has a person type yes. Raises UsageError where nobody does."""
     name = planned_push.repository.name
     is_so = "is public" if planned_push.repository.public else "will be public"
-    if sys.stdin.isatty():
-        say(f"{name} {is_so}: everybody reads what is pushed. Type yes to push: ", err=True, nl=False)
-    if (answer := _typed()) is None:
+    if not sys.stdin.isatty():
         raise UsageError(f"{name} {is_so}: everybody reads what is pushed; say --yes")
-    if answer.strip().lower() != "yes":
+    say(f"{name} {is_so}: everybody reads what is pushed. Type yes to push: ", err=True, nl=False)
+    if sys.stdin.readline().strip().lower() != "yes":
         raise UsageError("not pushed")
-
-
-def _typed() -> str | None:
-    """A line from the keyboard; None where there is none."""
-    return sys.stdin.readline() if sys.stdin.isatty() else None

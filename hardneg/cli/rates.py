@@ -1,6 +1,5 @@
 """What `hardneg doctor` measures of this machine, and what it tells of it."""
 
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,7 +7,7 @@ from hardneg.cli.console import bars, say
 from hardneg.records.wording import size
 
 if TYPE_CHECKING:
-    from hardneg.costs.rates import Pace
+    pass
 
 
 def measure_rates(store: Path) -> None:
@@ -43,14 +42,12 @@ def measured_rates() -> tuple[str, str] | None:
     missing = [name for name in PIECES if not has(rates_file, name)]
     left = f"; not yet {', '.join(missing)}: `hardneg doctor --measure` goes on" if missing else ""
     rates = rates_file.rates("measured")
-    parts = [f"{kind} {pace}" for kind in ("encode", "train") for pace in _paces(getattr(rates_file, kind))]
+    parts = [
+        f"{kind} {pace.tokens:,.0f} tokens/s ({f'{pace.layers} layers' if pace.layers else 'a table'} of {pace.hidden})"
+        for kind in ("encode", "train")
+        for pace in getattr(rates_file, kind)
+    ]
     parts += [f"search {rates_file.search.scores:,.0f} scores/s"] if rates_file.search else []
     parts += [f"tokenise {rates_file.tokenise:,.0f} tokens/s"] if rates_file.tokenise else []
     parts += [f"{name} {size(value)}/s" for name in ("read", "write") if (value := getattr(rates_file, name))]
     return ", ".join(parts), f"of {rates.device} on {rates.date}; `hardneg recipe plan` is made from them{left}"
-
-
-def _paces(paces: "Sequence[Pace]") -> Iterator[str]:
-    for pace in paces:
-        network = f"{pace.layers} layers of {pace.hidden}" if pace.layers else f"a table of {pace.hidden}"
-        yield f"{pace.tokens:,.0f} tokens/s ({network})"

@@ -35,14 +35,14 @@ def step_watcher(console: "Console", bars: Bars, total: int) -> Watcher:
         if seconds is None:
             console.print(f"[{count}/{total}] {step.name}: in the store")
         else:
-            facts = ", ".join(f"{key} {value}" for key, value in artifact.facts.items() if _is_short(key, value))
+            facts = ", ".join(
+                f"{key} {value}"
+                for key, value in artifact.facts.items()
+                if key != "seconds" and isinstance(value, int | str) and not isinstance(value, bool)
+            )
             console.print(f"    {duration(seconds)}{f'; {facts}' if facts else ''}")
 
     return Watcher(begins, ends, bars)
-
-
-def _is_short(key: str, value: object) -> bool:
-    return key != "seconds" and isinstance(value, int | str) and not isinstance(value, bool)
 
 
 def result_table(folder: Path, artifacts: Mapping[str, Artifact]) -> None:

@@ -65,13 +65,11 @@ def type_of(argument: Argument) -> str:
 def docstring(line: type[Line]) -> str:
     """What the line says of itself, and of each argument its help."""
     text, raises, _ = parts(line)
-    return "\n\n".join([text, "Args:\n" + "\n".join(_argument_line(each) for each in arguments_of(line)), *raises])
-
-
-def _argument_line(argument: Argument) -> str:
-    of_dataset = f" Default: {argument.default}, or the only one of a dataset in memory." if argument.of_dataset else ""
-    objects = f" Or {argument.objects}." if argument.objects else ""
-    return f"    {argument.name}: {argument.help}{objects}{of_dataset}"
+    lines = []
+    for each in arguments_of(line):
+        usual = f" Default: {each.default}, or the only one of a dataset in memory." if each.of_dataset else ""
+        lines.append(f"    {each.name}: {each.help}{f' Or {each.objects}.' if each.objects else ''}{usual}")
+    return "\n\n".join([text, "Args:\n" + "\n".join(lines), *raises])
 
 
 def parts(line: type[Line]) -> tuple[str, list[str], list[str]]:

@@ -56,11 +56,8 @@ def _function(line: type[Line]) -> str:
         parameters += ["*"] if number == line.positional else []
         parameters.append(f"{each.name}: {type_of(each)}{default}")
     parameter_lines = "".join(f"    {one},\n" for one in parameters)
-    return f"def {line.name}(\n{parameter_lines}) -> {line.returns}:\n{indent(_quoted(docstring(line)), '    ')}\n"
-
-
-def _quoted(content: str) -> str:
-    return f'"""{content}\n"""'
+    body = indent(f'"""{docstring(line)}\n"""', "    ")
+    return f"def {line.name}(\n{parameter_lines}) -> {line.returns}:\n{body}\n"
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Arguments of lines from the fields of verbs: what a verb's class says of a field, as a command and a function do."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -96,7 +97,7 @@ def _type(annotation: Any, files: bool) -> str:
     if origin in (Union, UnionType):
         return " | ".join(dict.fromkeys(_type(each, files) for each in inner))
     if origin is Literal:
-        return f"Literal[{', '.join(map(_quoted, inner))}]"
+        return f"Literal[{', '.join(map(json.dumps, inner))}]"
     if origin in (dict, Mapping):
         return f"Mapping[str, {_type(inner[1], files)}]"
     if origin is tuple:
@@ -105,7 +106,3 @@ def _type(annotation: Any, files: bool) -> str:
     if annotation is PluginSetting:
         return "str | Mapping[str, Any]"
     return "None" if annotation is NoneType else "str | Path" if files else annotation.__name__
-
-
-def _quoted(value: Any) -> str:
-    return f'"{value}"' if isinstance(value, str) else repr(value)

@@ -53,13 +53,11 @@ class BuildIndex(IndexSpec):
             yield f"vectors: missing; {self.backend.name} is built from the {source} of an encode stage"
         if source == "texts" and self.vectors is not None:
             yield f"vectors: {self.backend.name} is built from texts; leave it out"
-        elif source is not None and self.vectors is not None and source != (form := self._form(recipe)):
+        traits = recipe.traits(self.vectors or "")
+        form = next((form for form, trait in FORMS.items() if trait in traits), "vectors")
+        if source not in (None, "texts", form) and self.vectors is not None:
             built = f"{self.backend.name} is built from {source}"
             yield f"backend: {built}, and {self.vectors!r} holds {form}; name another"
-
-    def _form(self, recipe: RecipeView) -> str:
-        traits = recipe.traits(self.vectors or "")
-        return next((form for form, trait in FORMS.items() if trait in traits), "vectors")
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         """Texts; or what the vectors are, of which it holds as many."""

@@ -73,7 +73,8 @@ class Search(RunSpec):
         """What an index over texts cannot give, cosines of a model that has none, and vectors of queries."""
         yield from self._problems_of_vectors(recipe)
         yield from sharing_problems(self.place, self.take)
-        if self.place is not None and (self.candidates or self.query_vectors or self._cut(recipe)):
+        in_segments = not {Trait.SEGMENTS, Trait.TEXTS}.isdisjoint(recipe.traits(self.index))
+        if self.place is not None and (self.candidates or self.query_vectors or in_segments):
             yield "place: goes with a search of a whole index that is in no segments, by a model; leave it out"
         texts = Trait.TEXTS in recipe.traits(self.index)
         if texts and self.model is not None:
@@ -112,9 +113,6 @@ class Search(RunSpec):
             yield "model: the queries have vectors; leave the model out, or query_vectors"
         if self.scores == "angular":
             yield "scores: angular needs the cosines of a model, and query_vectors have none; leave it out"
-
-    def _cut(self, recipe: RecipeView) -> bool:
-        return not {Trait.SEGMENTS, Trait.TEXTS}.isdisjoint(recipe.traits(self.index))
 
     def why(self) -> str:
         """By the split what the run is for."""

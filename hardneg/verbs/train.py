@@ -100,7 +100,12 @@ def _data(context: StageContext[Train], collection: "StoredCollection") -> "tupl
 
     data, teacher_facts = taught(context, examples_of(collection, context.inputs.get("negatives")))
     if "augmented" in context.inputs:
-        data = mixed(data, _listed_alone(examples_of(collection, context.inputs["augmented"])))
+        # without the queries that these negatives lack: whoever made them has counted what was left out
+        more = examples_of(collection, context.inputs["augmented"])
+        listed = set() if more.negatives is None else {*more.negatives.query_ids}
+        kept = [row for row, query_id in enumerate(more.query_ids) if query_id in listed]
+        query_ids, texts = [more.query_ids[row] for row in kept], [more.texts[row] for row in kept]
+        data = mixed(data, replace(more, query_ids=query_ids, texts=texts))
     data = ordered(context, replace(data, segments=context.spec.segments))
     return with_guide(context, data), teacher_facts
 
@@ -147,13 +152,6 @@ def _scored(data: "TrainingData", teacher: "Teacher") -> Iterator[tuple[int, int
         rows = np.array([rows for rows, _ in pairs], np.int64)
         scores = teacher.scores(rows, data.corpus.rows([doc_id for _, doc_id in pairs])[:, None])[:, 0]
         yield len(np.unique(rows[~np.isnan(scores)])), len(np.unique(rows))
-
-
-def _listed_alone(data: "TrainingData") -> "TrainingData":
-    """Without the queries that the negatives lack: whoever made those has counted what was left out."""
-    listed = set() if data.negatives is None else {*data.negatives.query_ids}
-    kept = [row for row, query_id in enumerate(data.query_ids) if query_id in listed]
-    return replace(data, query_ids=[data.query_ids[row] for row in kept], texts=[data.texts[row] for row in kept])
 
 
 def _card_facts(context: StageContext[Train], collection: "StoredCollection") -> dict[str, object]:

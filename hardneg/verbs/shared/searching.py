@@ -7,9 +7,6 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.qrels import positives
 from hardneg.formats.queries import Queries
@@ -131,8 +128,10 @@ class Searching:
         spec, inputs, corpus = self.context.spec, self.context.inputs, self.collection.corpus
         vectors = vectors_of_queries(self.context, self.queries, self.facts)
         searcher, encoder = self._searcher, self._encoder
-        if spec.scores == "angular":
-            _check_cosines(encoder)
+        angular = spec.scores == "angular"
+        if angular and (encoder is None or encoder.spec.similarity != "cosine"):
+            reason = "the index has no cosines: leave it out, or take an index whose model has them"
+            raise UsageError(f"search: scores angular: {reason}")
         lists = _candidates(self.context, self.queries, part, self.facts) if "candidates" in inputs else None
         known = positives(self.collection.all_qrels()) if spec.positives else None
         step = EncodeOptions().window if lists else self._at_once
@@ -147,7 +146,7 @@ class Searching:
                     theirs = [known.get(query_id, ()) for query_id in query_ids]
                     hits_of = with_positives(hits, searcher, wanted, theirs, corpus)
                 for query_id, (rows, scores) in zip(query_ids, hits_of, strict=True):
-                    yield query_id, RankedList(corpus.ids(rows), self._reported(scores))
+                    yield query_id, RankedList(corpus.ids(rows), angular_scores(scores) if angular else scores)
                 task.advance(len(query_ids))
         for _ in lists or ():
             pass
@@ -200,9 +199,6 @@ class Searching:
             return _BY_LUCENE
         return QUERIES_AT_ONCE if self._encoder is None else min(QUERIES_AT_ONCE, _BLOCKS * self._encoder.block)
 
-    def _reported(self, scores: NDArray[np.float32]) -> NDArray[np.float32]:
-        return angular_scores(scores) if self.context.spec.scores == "angular" else scores
-
 
 def _candidates(
     context: "StageContext[Search]", queries: Queries, part: range, facts: Counter[str]
@@ -221,10 +217,3 @@ def without_candidates(context: "StageContext[Search]", queries: Queries) -> dic
         return {}
     lists = lists_in_order(context.inputs["candidates"].folder / RUN, queries.query_ids)
     return {"queries without candidates": sum(not ranked.doc_ids for ranked in lists)}
-
-
-def _check_cosines(encoder: "TextEncoder | None") -> None:
-    if encoder is None or encoder.spec.similarity != "cosine":
-        raise UsageError(
-            "search: scores angular: the index has no cosines: leave it out, or take an index whose model has them"
-        )

@@ -33,7 +33,8 @@ def system_costs(runs: Sequence[str], inputs: Mapping[str, ArtifactInput]) -> "S
     costs = [_costs(name, inputs) for name in runs]
     devices = dict.fromkeys(device for each in costs for device in each.devices)
     names = ("training", "indexing", "size", "query", "steps")
-    means = {name: _mean([getattr(each, name) for each in costs]) for name in names}
+    values = {name: [getattr(each, name) for each in costs] for name in names}
+    means = {name: fmean(known) if known and None not in known else None for name, known in values.items()}
     return SystemCosts(**means, devices=tuple(devices))
 
 
@@ -88,11 +89,6 @@ def _sum(values: Sequence[object]) -> float | None:
     """None where there are none, or where one is not known."""
     known = [float(value) for value in values if isinstance(value, int | float)]
     return sum(known) if known and len(known) == len(values) else None
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known and len(known) == len(values) else None
 
 
 def _device(item: ArtifactInput) -> str | None:

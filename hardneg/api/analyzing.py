@@ -48,9 +48,9 @@ def analyze(name: str, **arguments: Any) -> "AnalysisResult":
 
     Args:
         name: as `hardneg analyze --help` lists it.
-        given: the analysis's fields by their names in a recipe, such as `runs={"dense": run, "bm25": path}`; what its
-            command takes beside, such as `qrels`, `queries`, `corpus` (files, or dicts by id), `relevance_level`,
-            `run_folder`; and what every function takes (`Where`).
+        arguments: the analysis's fields by their names in a recipe, such as `runs={"dense": run, "bm25": path}`;
+            what its command takes beside, such as `qrels`, `queries`, `corpus` (files, or dicts by id),
+            `relevance_level`, `run_folder`; and what every function takes (`Where`).
 
     Raises:
         PluginError: there is no such analysis.

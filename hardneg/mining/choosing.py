@@ -14,6 +14,9 @@ from hardneg.registry.protocols import NegativeMiner
 LEFT_OUT = "dropped as "
 """The prefix of the counts of dropped candidates; the reason follows."""
 
+SEEN = "negatives relevant to queries of {}"
+"""The count of negatives that are positives of another split; the filter `documents` leaves them out."""
+
 
 @dataclass(frozen=True)
 class Choosing:
@@ -32,7 +35,7 @@ class Choosing:
 
     def negatives(self, listed: Iterable[QueryLists], facts: Counter[str]) -> Iterator[Negatives]:
         """Mine the negatives of each query; `facts` counts them, and the dropped candidates by reason."""
-        dropped = Counter[str]()
+        dropped, elsewhere = Counter[str](), self.filters.texts.positives_elsewhere if self.filters.texts else {}
         offered = self.filters.left(self._candidates(listed, facts), dropped)
         if self.fill_to is None:
             mined = self.miner.mine(offered, seed=self.seed)
@@ -42,6 +45,8 @@ class Choosing:
             facts["queries"] += 1
             facts["negatives"] += len(item.negatives)
             facts["queries without negatives"] += not item.negatives
+            for split, doc_ids in elsewhere.items():
+                facts[SEEN.format(split)] += len(doc_ids.intersection(item.negatives))
             for reason, count in item.dropped.items():
                 facts[f"{LEFT_OUT}{reason}"] += count
             for note in item.noted:

@@ -4,9 +4,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 
 from hardneg.formats.answer_matching import Match, PassageAnswers
 from hardneg.formats.collection import StoredCollection
+from hardneg.formats.qrels import positives
 from hardneg.records.types import Document
 
 
@@ -41,6 +43,18 @@ class MiningTexts:
             counts.update(passages.left_out)
             counts["queries without answers"] = len(self.collection.queries(self.split)) - len(passages.query_ids)
         return dict(counts)
+
+    @cached_property
+    def positives_elsewhere(self) -> dict[str, frozenset[str]]:
+        """By split, other than this one: the documents that are relevant to its queries; splits without any are left out.
+
+        A negative that is one of them has been seen in training when that split is tested.
+        """
+        others = {
+            split: positives(self.collection.qrels(split)) for split in self.collection.splits if split != self.split
+        }
+        documents = {split: frozenset(chain.from_iterable(known.values())) for split, known in others.items()}
+        return {split: doc_ids for split, doc_ids in documents.items() if doc_ids}
 
     @cached_property
     def _queries(self) -> dict[str, str]:

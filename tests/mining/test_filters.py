@@ -1,17 +1,26 @@
 """Each built-in filter against the kit that authors of plugins use, and by numbers."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
+from hardneg.datasets.beir import Beir
+from hardneg.formats.collection import StoredCollection, write_collection
+from hardneg.mining.choosing import Choosing
+from hardneg.mining.filter_texts import MiningTexts
+from hardneg.mining.filtering import Filters
 from hardneg.mining.filters.answers import AnswerFilter
+from hardneg.mining.filters.documents import DocumentsFilter
 from hardneg.mining.filters.judged import JudgedFilter
 from hardneg.mining.filters.near_copies import NearCopyFilter
 from hardneg.mining.filters.scores import ScoreFilter
+from hardneg.mining.miners.ranks import TopK
 from hardneg.records.errors import DataError, PluginError
 from hardneg.records.types import Candidates, Document, RankedList
+from hardneg.runtime.progress import Silent
 from hardneg.testing import FilterTests
 
 
@@ -31,6 +40,12 @@ class TestJudgedFilter(FilterTests):
     def make(self, folder: Path) -> JudgedFilter:
         (folder / "marks.qrels").write_text("q0 0 d3 1\nq1 0 d4 0\n")
         return JudgedFilter(files=(str(folder / "marks.qrels"),))
+
+
+class TestDocumentsFilter(FilterTests):
+    def make(self, folder: Path) -> DocumentsFilter:
+        (folder / "ids.txt").write_text("d0\nd1\nd2\n")
+        return DocumentsFilter(file=str(folder / "ids.txt"))
 
 
 def ranked(**scores: float) -> RankedList:
@@ -110,6 +125,63 @@ def test_judgements_count_by_their_content(tmp_path: Path) -> None:
         JudgedFilter(files=(str(tmp_path / "none.qrels"),)).fingerprint()
 
 
+@pytest.fixture
+def split_texts(tmp_path: Path) -> MiningTexts:
+    """d0 to d4; d0 is relevant to a query of train, d1 to one of dev, d2 is judged 0 for it, d3 for both splits."""
+    folder = tmp_path / "beir"
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "corpus.jsonl").write_text("".join(f'{{"_id": "d{i}", "text": "text {i}"}}\n' for i in range(5)))
+    (folder / "queries.jsonl").write_text("".join(f'{{"_id": "{q}", "text": "{q}"}}\n' for q in ("t", "v")))
+    head = "query-id\tcorpus-id\tscore\n"
+    (folder / "qrels" / "train.tsv").write_text(f"{head}t\td0\t1\nt\td3\t1\n")
+    (folder / "qrels" / "dev.tsv").write_text(f"{head}v\td1\t1\nv\td2\t0\nv\td3\t1\n")
+    write_collection(Beir(str(folder)).load(), tmp_path / "stored", Silent())
+    return MiningTexts(StoredCollection.open(tmp_path / "stored"), "train")
+
+
+ALL = Candidates("t", ["d0"], {"run": ranked(d0=5, d1=4, d2=3, d3=2, d4=1)}, [])
+
+
+def outside(each: DocumentsFilter, texts: MiningTexts) -> set[str]:
+    (reasons,) = each.reasons([ALL], texts)
+    assert set(reasons.values()) <= {"outside the named documents"}
+    return set(reasons)
+
+
+def test_documents_judged_for_other_splits_go(split_texts: MiningTexts) -> None:
+    assert outside(DocumentsFilter(), split_texts) == {"d1", "d2", "d3"}
+    assert outside(DocumentsFilter(of="train"), split_texts) == {"d1", "d2", "d3"}
+    assert outside(DocumentsFilter(of="dev"), split_texts) == {"d0", "d3"}
+    with pytest.raises(DataError, match=r"documents.of: no split 'tran' in this collection; it has"):
+        outside(DocumentsFilter(of="tran"), split_texts)
+
+
+def test_documents_of_a_file_stay(split_texts: MiningTexts, tmp_path: Path) -> None:
+    ids = tmp_path / "ids.txt"
+    ids.write_text("d1\n\nd4\n")
+    assert outside(DocumentsFilter(file=str(ids)), split_texts) == {"d0", "d2", "d3"}
+    before = DocumentsFilter(file=str(ids)).fingerprint()
+    ids.write_text("d1\n")
+    assert DocumentsFilter(file=str(ids)).fingerprint() != before
+    for text, told in (("", "names no document"), ("d1\nd9\n", "'d9' is not in the corpus")):
+        ids.write_text(text)
+        with pytest.raises(DataError, match=told):
+            outside(DocumentsFilter(file=str(ids)), split_texts)
+    with pytest.raises(DataError, match=r"documents.file: no file .*none.txt"):
+        DocumentsFilter(file=str(tmp_path / "none.txt")).fingerprint()
+
+
+def test_negatives_that_are_positives_of_other_splits_are_counted(split_texts: MiningTexts) -> None:
+    """The positives of the query are d0 and d3; d1 is one of dev; with the filter it is not mined."""
+    known = {"t": ["d0", "d3"]}
+    for plugins, count in (([], 1), ([DocumentsFilter()], 0)):
+        facts = Counter[str]()
+        choosing = Choosing(split_texts.collection.corpus, known, TopK(5), Filters.of(split_texts, plugins, None), 1)
+        (mined,) = choosing.negatives([("t", ALL.hits)], facts)
+        assert ("d1" in mined.negatives) == bool(count)
+        assert facts["negatives relevant to queries of dev"] == count
+
+
 @pytest.mark.parametrize(
     ("kind", "options", "told"),
     [
@@ -118,6 +190,7 @@ def test_judgements_count_by_their_content(tmp_path: Path) -> None:
         (NearCopyFilter, {"resemblance": 0.0}, "resemblance must be above 0"),
         (NearCopyFilter, {"words": 0}, "words must be 1 or above"),
         (JudgedFilter, {"files": ()}, "names no file of judgements"),
+        (DocumentsFilter, {"of": "train", "file": "ids.txt"}, "a split or a file of ids, not both"),
     ],
 )
 def test_options_that_make_no_sense(kind: Any, options: dict[str, Any], told: str) -> None:

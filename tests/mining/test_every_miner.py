@@ -127,7 +127,7 @@ def test_the_trainer(name: str, tree: dict[str, Any], store: Store, tmp_path: Pa
         with pytest.raises(RecipeError, match="union joins several runs"):
             negatives.recipe.plan(str(tiny_model), "cpu", 7)
         return
-    made = mine_with(negatives.recipe, negatives.recipe.plan(str(tiny_model), "cpu", 7), negatives.folder)
+    made = mine_with(negatives.recipe, negatives.recipe.plan(str(tiny_model), "cpu", 7), negatives.workplace)
     assert made is not None and "queries with no scored positive" not in made.facts
     check(read_negatives(made.mined.path / "negatives.arrow"))
 

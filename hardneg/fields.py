@@ -26,6 +26,7 @@ from hardneg.records.errors import UsageError
 from hardneg.records.types import PluginSetting
 from hardneg.store.identity import FREE as FREE
 from hardneg.store.identity import LATER as LATER
+from hardneg.store.identity import options_in_key
 
 START = "start"
 DATASET = "dataset"
@@ -228,7 +229,7 @@ IndexSetting = Annotated[Setting, PluginKind("indexes")]
 OwnIndexSetting = Annotated[Setting | None, PluginKind("indexes")]
 Model = Annotated[ModelSpec, BeforeValidator(parse_model), AfterValidator(without_problems)]
 Cut = Annotated[Segments, AfterValidator(without_problems)]
-Kept = Annotated[Withheld, AfterValidator(without_problems)]
+Kept = Annotated[Withheld, AfterValidator(without_problems), PlainSerializer(options_in_key)]
 OwnCut = Annotated[Cut | None, BeforeValidator(parse_cut)]
 Name = Annotated[str, Field(min_length=1)]
 Dimensions = Annotated[

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.datasets.held_out import half
 from hardneg.mining.miners.selection import lowest, scores_of
 from hardneg.records.errors import DataError
 from hardneg.records.types import RankedList
@@ -116,13 +117,6 @@ def halves(
             known = positives[query_id]
             copies = frozenset(inputs.copies(known)).difference(known)
             yield PlantedQuery(with_document(ranking, _HALF, score), known, frozenset([_HALF]), copies)
-
-
-def half(text: str, second: int) -> str:
-    """The first or the second half of a text, cut at the blank next behind its middle."""
-    middle = text.find(" ", len(text) // 2)
-    middle = len(text) // 2 if middle < 0 else middle
-    return (text[middle:] if second else text[:middle]).strip() or text
 
 
 def with_document(ranking: RankedList, doc_id: str, score: float) -> RankedList:

@@ -4,10 +4,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
+from hardneg.datasets.left_out import PartOfCollection, groups_of, without_groups, without_siblings
 from hardneg.records.errors import DataError
-from hardneg.records.types import Answers, Collection, Document, HasAnswers, Judgement, Query
+from hardneg.records.types import Answers, Collection, Document, HasAnswers, Judgement, Membership, Query, Side
 from hardneg.runtime.seeding import SEED, derive_seed
 
 if TYPE_CHECKING:
@@ -19,26 +20,47 @@ _TRAIN = "train"
 
 @dataclass(frozen=True)
 class Withheld:
-    """Which labels of split `train` to keep back. What is drawn depends on the seed and the ids alone.
+    """Which labels of split `train`, and which documents, to keep back. Draws depend on the seed and the ids alone.
 
     Attributes:
         unlabelled: the share of the queries that become split `unlabelled`: their texts, no judgements, no answers.
         positives: the share of the positives that are hidden, of the other queries that have several; one stays.
         seed: of the draws; a larger share withholds the same and more.
+        halves: each positive of train is in the corpus a second time, as half of its text that nobody has labelled.
+        siblings: each group keeps one document that queries ask for, and so many siblings of it.
+        groups: the share of the groups that go, with their documents and their training queries.
     """
 
     unlabelled: float = 0.0
     positives: float = 0.0
     seed: int = SEED
+    halves: bool = False
+    siblings: int | None = None
+    groups: float = 0.0
+    later: ClassVar[frozenset[str]] = frozenset({"halves", "siblings", "groups"})
 
     def problems(self) -> list[str]:
         """One line for each option that makes no sense."""
-        found = [
+        problems = [
             f"{name} must be 0 or above and below 1, not {share:g}"
-            for name in ("unlabelled", "positives")
+            for name in ("unlabelled", "positives", "groups")
             if not 0 <= (share := getattr(self, name)) < 1
         ]
-        return found if found or self.unlabelled or self.positives else ["give unlabelled or positives a share above 0"]
+        if self.siblings is not None and self.siblings < 0:
+            problems.append(f"siblings must be 0 or above, not {self.siblings}")
+        return problems or self._nothing()
+
+    def _nothing(self) -> list[str]:
+        given = self.unlabelled, self.positives, self.halves, self.siblings is not None, self.groups
+        return [] if any(given) else ["give unlabelled, positives or groups a share above 0, or siblings, or halves"]
+
+    def of(self, whole: Collection) -> "WithheldCollection":
+        """The collection without what is withheld. Raises DataError where groups are needed and there are none."""
+        if self.siblings is not None:
+            whole = PartOfCollection(whole, without_siblings(whole, self.siblings, self.seed))
+        if self.groups:
+            whole = PartOfCollection(whole, without_groups(whole, self.groups, self.seed))
+        return WithheldCollection(whole, self)
 
 
 @dataclass(frozen=True)
@@ -49,8 +71,12 @@ class WithheldCollection:
     shares: Withheld
 
     def documents(self) -> Iterator[Document]:
-        """The corpus, whole."""
-        return self.whole.documents()
+        """The corpus, and behind each positive of which there is a half that half."""
+        for document in self.whole.documents():
+            yield document
+            if document.doc_id in self._halved:
+                second = derive_seed(self.shares.seed, "half", document.doc_id) % 2
+                yield Document(_half_id(document.doc_id), half(document.text, second))
 
     def splits(self) -> Sequence[str]:
         """Those of the whole, and `unlabelled` where queries go there.
@@ -88,8 +114,16 @@ class WithheldCollection:
         return answers if split != _TRAIN else (item for item in answers if not self._moves(item.query_id))
 
     def withheld(self) -> Iterator[Judgement]:
-        """The judgements that are kept back."""
-        return (judgement for judgement in self.whole.qrels(_TRAIN) if self._withholds(judgement))
+        """The judgements that are kept back, and those of halves."""
+        for judgement in self.whole.qrels(_TRAIN):
+            if self._withholds(judgement):
+                yield judgement
+            if judgement.doc_id in self._halved and judgement.relevance > 0:
+                yield judgement._replace(doc_id=_half_id(judgement.doc_id))
+
+    def groups(self, side: Side) -> Iterator[Membership]:
+        """Those of the whole."""
+        return groups_of(self.whole, side)
 
     def notes(self) -> Sequence[str]:
         """What the whole collection noted."""
@@ -124,6 +158,14 @@ class WithheldCollection:
             (query_id, doc_id) for query_id, known in positives.items() for doc_id in self._of(query_id, known)
         )
 
+    @cached_property
+    def _halved(self) -> frozenset[str]:
+        if not self.shares.halves:
+            return frozenset()
+        others = [split for split in self.whole.splits() if split != _TRAIN]
+        tested = {row.doc_id for split in others for row in self.whole.qrels(split) if row.relevance > 0}
+        return frozenset(row.doc_id for row in self.whole.qrels(_TRAIN) if row.relevance > 0).difference(tested)
+
     def _of(self, query_id: str, positives: dict[str, None]) -> list[str]:
         """Those of a query's positives that are hidden: never the one that is drawn last."""
         draws = {doc_id: self._draw("positives", query_id, doc_id) for doc_id in positives}
@@ -133,3 +175,14 @@ class WithheldCollection:
     def _draw(self, *names: str) -> float:
         """A number from 0 to 1."""
         return derive_seed(self.shares.seed, *names) / 2**64
+
+
+def half(text: str, second: int) -> str:
+    """The first or the second half of a text, cut at the first blank after its middle."""
+    middle = text.find(" ", len(text) // 2)
+    middle = len(text) // 2 if middle < 0 else middle
+    return (text[middle:] if second else text[:middle]).strip() or text
+
+
+def _half_id(doc_id: str) -> str:
+    return f"{doc_id}~half"

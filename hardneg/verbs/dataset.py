@@ -5,7 +5,6 @@ from typing import Annotated, Literal, cast
 
 from pydantic import Field
 
-from hardneg.datasets.held_out import WithheldCollection
 from hardneg.fields import LATER, Kept, PluginKind, Setting
 from hardneg.formats.collection import write_collection
 from hardneg.registry.protocols import DatasetLoader
@@ -39,5 +38,5 @@ class ReadDataset(StageSpec):
         """Writes the collection; facts: counts of documents, queries and judgements, and of what was left out."""
         collection = context.plugin("loader", DatasetLoader).load()
         if self.withheld is not None:
-            collection = WithheldCollection(collection, self.withheld)
+            collection = self.withheld.of(collection)
         return write_collection(collection, context.folder, context.progress)

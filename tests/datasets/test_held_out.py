@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ from hypothesis import strategies as st
 from hardneg.datasets.held_out import Withheld, WithheldCollection
 from hardneg.formats.collection import StoredCollection, write_collection
 from hardneg.records.errors import DataError
-from hardneg.records.types import Answers, Document, Judgement, Query
+from hardneg.records.types import Answers, Document, Judgement, Membership, Query, Side
 from hardneg.runtime.progress import Silent
+from hardneg.store.identity import options_in_key
 
 QUERIES = {"train": [f"q{i}" for i in range(200)], "test": ["q0", "t1"]}
 
@@ -136,8 +138,72 @@ def test_a_collection_that_withholds_nothing_says_so(tmp_path: Path) -> None:
 def test_what_cannot_be_withheld() -> None:
     assert Withheld(unlabelled=1.0).problems() == ["unlabelled must be 0 or above and below 1, not 1"]
     assert Withheld(0.5, -0.1).problems() == ["positives must be 0 or above and below 1, not -0.1"]
-    assert Withheld().problems() == ["give unlabelled or positives a share above 0"]
+    assert Withheld().problems() == ["give unlabelled, positives or groups a share above 0, or siblings, or halves"]
     with pytest.raises(DataError, match="no split train; it has test"):
         WithheldCollection(Whole({"test": ["t1"]}), Withheld(0.5)).splits()
     with pytest.raises(DataError, match="a split unlabelled of its own"):
         WithheldCollection(Whole({"train": [], "unlabelled": []}), Withheld(0.5)).splits()
+
+
+@dataclass
+class Grouped(Whole):
+    """Ten training and two test queries of one positive each, d0 to d11, of six groups that all have siblings."""
+
+    asked: dict[str, list[str]] = field(
+        default_factory=lambda: {"train": [f"q{i}" for i in range(10)], "test": ["q10", "q11"]}
+    )
+
+    def documents(self) -> Iterator[Document]:
+        return (Document(f"d{i}", f"one two d{i} four") for i in range(24))
+
+    def qrels(self, split: str) -> Iterator[Judgement]:
+        return (Judgement(name, f"d{name[1:]}", 1) for name in self.asked[split])
+
+    def groups(self, side: Side) -> Iterator[Membership]:
+        """Two positives each; groups 0 and 1 have four documents more, group 2 two; d22 and d23 are of none."""
+        members = {"document": 22, "query": 0}[side]
+        return (Membership(f"d{i}", f"g{i // 2 if i < 12 else (i - 12) // 2 % 3}") for i in range(members))
+
+
+def ids(kept: WithheldCollection) -> list[str]:
+    return [document.doc_id for document in kept.documents()]
+
+
+def test_siblings_differ_and_the_rest_is_the_same() -> None:
+    parts = [Withheld(siblings=count).of(Grouped()) for count in (0, 1, 2, 99)]
+    for split, count in {"train": 5, "test": 1}.items():
+        assert len(names(parts[0], split)) == count  # of six groups, each with two queries
+        assert all(names(part, split) == names(parts[0], split) for part in parts)
+        assert all(pairs(part.qrels(split)) == pairs(parts[0].qrels(split)) for part in parts)
+    assert [len(ids(part)) for part in parts] == [8, 8 + 6, 8 + 6 + 3, 24]
+    assert all({*ids(one)} < {*ids(more)} for one, more in pairwise(parts))
+    assert parts[0].notes() == ["noted", "withheld by their groups: 16 documents and 6 queries"]
+
+
+def test_groups_go_with_their_documents_and_training_queries() -> None:
+    whole, part = Grouped(), Withheld(groups=0.6).of(Grouped())
+    group_of = {member.member_id: member.group for member in whole.groups("document")}
+    gone = {document.doc_id for document in whole.documents()}.difference(ids(part))
+    assert gone and "g5" not in {group_of[doc_id] for doc_id in gone}  # g5 has the test queries' positives
+    assert {doc_id for doc_id in group_of if group_of[doc_id] in {group_of[each] for each in gone}} == gone
+    assert names(part, "train") == [f"q{i}" for i in range(10) if f"d{i}" not in gone]
+    assert names(part, "test") == ["q10", "q11"]
+
+
+def test_siblings_need_groups() -> None:
+    with pytest.raises(DataError, match="need a dataset with groups"):
+        Withheld(siblings=1).of(Whole())
+
+
+def test_halves_are_documents_that_nobody_has_labelled() -> None:
+    kept = Withheld(halves=True).of(Grouped())
+    texts = {document.doc_id: document.text for document in kept.documents()}
+    assert texts.keys() - {f"d{i}" for i in range(24)} == {f"d{i}~half" for i in range(10)}
+    assert all(texts[f"d{i}~half"] in ("one two", f"d{i} four") for i in range(10))
+    assert pairs(kept.withheld()) == {(f"q{i}", f"d{i}~half", 1) for i in range(10)}
+    assert pairs(kept.qrels("train")) == pairs(Grouped().qrels("train"))
+
+
+def test_keys_of_recipes_without_them_stay() -> None:
+    assert options_in_key(Withheld(unlabelled=0.5)) == {"unlabelled": 0.5, "positives": 0.0, "seed": 42}
+    assert options_in_key(Withheld(siblings=0))["siblings"] == 0

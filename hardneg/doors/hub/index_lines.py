@@ -9,7 +9,6 @@ from hardneg.doors.pyserini.folders import Named, openings
 from hardneg.doors.pyserini.openings import QuerySide, opening
 from hardneg.encoders.open.pyserini_lines import quoted
 from hardneg.records.errors import HardnegError
-from hardneg.store.artifacts import Store
 
 _FETCH = "from huggingface_hub import snapshot_download"
 _QUOTED = re.compile(r'"(/[^"]+)"')
@@ -25,14 +24,14 @@ MODEL = "the-model"
 """The model in the lines where its repository is not known."""
 
 
-def lines_of(folder: Path, repo: str, encoder: str, run: RecordedRun | None, store: Store | None) -> str:
+def lines_of(folder: Path, repo: str, encoder: str, run: RecordedRun | None) -> str:
     """How a user of a repository opens its index: by Pyserini where that can, else by hardneg.
 
-    folder: of the index, here. encoder: the repository of its model, empty where unknown. run, store: of a
+    folder: of the index, here. encoder: the repository of its model, empty where unknown. run: of a
     finished recipe's index.
     """
     placed = f"folder = snapshot_download({quoted(repo)}, repo_type={quoted('dataset')})"
-    text = _by_pyserini(folder, encoder, run, store)
+    text = _by_pyserini(folder, encoder, run)
     if text is None:
         return _OWN.format(placed=placed)
     text = text.replace(quoted(str(folder)), "folder").replace(str(folder), repo)
@@ -41,14 +40,14 @@ def lines_of(folder: Path, repo: str, encoder: str, run: RecordedRun | None, sto
     return f"{_FETCH}\n{before}{placed}\n{searcher}{after}"
 
 
-def _by_pyserini(folder: Path, encoder: str, run: RecordedRun | None, store: Store | None) -> str | None:
+def _by_pyserini(folder: Path, encoder: str, run: RecordedRun | None) -> str | None:
     """The lines with paths of this machine; None where Pyserini has none for this form."""
     card = f"the card of {encoder}" if encoder else "its model's card"
     text = opening(folder, {}, QuerySide(reason=f"{card} tells how its queries are encoded"))
-    if run is not None and store is not None:
+    if run is not None:
         lines = None
         with suppress(HardnegError):  # the model is not here
-            lines = next((each for _, each in openings(run.folder / folder.name, store, Named())), None)
+            lines = next((each for _, each in openings(run.folder / folder.name, run.store, Named())), None)
         inner = str(run.folder / "model" / "")
         text = lines if lines and f'"{inner}/' not in lines else text
     return text if "searcher = " in text else None

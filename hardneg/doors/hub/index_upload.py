@@ -14,7 +14,6 @@ from hardneg.formats.vectors.term_list import TERMS
 from hardneg.indexes.open_store import form_in
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import INDEX_FOLDER, LOCK
-from hardneg.store.artifacts import Store
 
 _OWN = ("index", DOC_IDS, "sparse.json", TERMS, "codebooks.safetensors", SHARDS)
 _ARRAYS = ("offsets", "terms", "weights", "nearest", "codes", "lists", "lists_offsets")
@@ -50,12 +49,12 @@ def index_upload(pushed: PushedFolder, repo: str, encoder: str) -> Upload:
         files = listed_files(folder, pushed.artifact, pushed.part, notes, ())
     else:
         files = some_files(folder, FILES, notes)
-    lines = lines_of(folder, repo, encoder, None, None)
+    lines = lines_of(folder, repo, encoder, None)
     card = _card(folder, repo, "a corpus", [*_encoded_by(encoder), *pushed.origin_paragraphs], lines)
     return Upload("index", in_order([HubFile(CARD, card.encode()), *files]), tuple(notes))
 
 
-def run_index_upload(run: RecordedRun, repo: str, store: Store, encoder: str) -> Upload:
+def run_index_upload(run: RecordedRun, repo: str, encoder: str) -> Upload:
     """The index of a run folder, with the recipe's lock file.
 
     Raises:
@@ -66,12 +65,12 @@ def run_index_upload(run: RecordedRun, repo: str, store: Store, encoder: str) ->
     if not folder.is_dir():
         raise UsageError(f"{run.folder}: no {INDEX_FOLDER}/ there: give --what model, negatives or runs")
     notes: list[str] = []
-    files = run.compared_files("index", _whole(folder), store, notes)
+    files = run.compared_files("index", _whole(folder), notes)
     files = some_files(folder, FILES, notes) if files is None else files
     paragraphs = [*_encoded_by(encoder), *(origin_section(run, stage) if stage else [])]
     if stage and (model := run.query_model(stage)):
         paragraphs.append(f"The key of the model that encodes its queries is `{run.key(model)}`.")
-    card = _card(folder, repo, run.dataset_title, paragraphs, lines_of(folder, repo, encoder, run, store))
+    card = _card(folder, repo, run.dataset_title, paragraphs, lines_of(folder, repo, encoder, run))
     own = [HubFile(CARD, card.encode()), HubFile(LOCK, run.shown_lock().encode())]
     return Upload("index", in_order([*own, *files]), tuple(notes))
 

@@ -11,7 +11,6 @@ from hardneg.doors.hub.upload import CARD, HubFile, Upload, in_order
 from hardneg.encoders.open.contract import SPEC_FILE
 from hardneg.records.errors import ModelError, UsageError
 from hardneg.records.layout import LOCK, MODEL_FOLDER
-from hardneg.store.artifacts import Store
 
 _RERANKER = """\
 ---
@@ -50,7 +49,7 @@ def model_upload(pushed: PushedFolder, repo: str) -> Upload:
     return Upload(upload_type, in_order([HubFile(CARD, card.encode()), *files]), (*notes, *_licence(card)))
 
 
-def run_model_upload(run: RecordedRun, repo: str, store: Store) -> Upload:
+def run_model_upload(run: RecordedRun, repo: str) -> Upload:
     """The model of a run folder, with the recipe's lock file.
 
     Raises:
@@ -61,7 +60,7 @@ def run_model_upload(run: RecordedRun, repo: str, store: Store) -> Upload:
     if not folder.is_dir():
         raise UsageError(f"{run.folder}: no {MODEL_FOLDER}/ there: give --what index, negatives or runs")
     notes: list[str] = []
-    files = run.compared_files("model", folder, store, notes, {CARD})
+    files = run.compared_files("model", folder, notes, {CARD})
     files = model_files(folder, notes) if files is None else files
     card = pushed_model_card(_card(folder, "model"), repo, run if stage else None, stage or "")
     own = [HubFile(CARD, card.encode()), HubFile(LOCK, run.shown_lock().encode())]

@@ -22,7 +22,6 @@ from hardneg.formats.negatives import read_negatives
 from hardneg.formats.vectors.mmap import map_batches
 from hardneg.records.errors import ArtifactError, DataError, MissingDependency, UsageError
 from hardneg.records.layout import LOCK, NEGATIVES
-from hardneg.store.artifacts import Store
 
 _SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"))
 _SPLIT = re.compile(r"\w+(\.\w+)*")  # as `datasets` has it
@@ -76,7 +75,7 @@ def _sources(path: Path) -> dict[str, Path]:
     return files or {"train": path / NEGATIVES}
 
 
-def run_negatives_upload(run: RecordedRun, repo: str, store: Store, rows: Rows, scratch: Path) -> Upload:
+def run_negatives_upload(run: RecordedRun, repo: str, rows: Rows, scratch: Path) -> Upload:
     """The negatives that a run folder's model was trained with, from the store, with the recipe's lock file.
 
     Raises:
@@ -91,18 +90,20 @@ def run_negatives_upload(run: RecordedRun, repo: str, store: Store, rows: Rows, 
     stage, table = stages[0], {}
     split = run.split(stage)
     table[split] = _table(scratch, split)
-    artifact = run.artifact(stage, store)
+    artifact = run.artifact(stage)
     if artifact is None:
-        raise ArtifactError(f"the store {store.root} has no negatives of {stage!r}: name the right one with --store")
+        raise ArtifactError(
+            f"the store {run.store.root} has no negatives of {stage!r}: name the right one with --store"
+        )
     check_listed(artifact)
     if rows == Rows():
         _copy(map_batches(artifact.path / NEGATIVES, _COLUMNS), table[split])
     else:
         mined, options = read_negatives(artifact.path / NEGATIVES), WriteOptions(rows.count)
-        dataset = run.artifact(DATASET, store)
+        dataset = run.artifact(DATASET)
         if dataset is None:
             raise ArtifactError(
-                f"the store {store.root} has no texts of {run.dataset}: leave --form out, or name --store"
+                f"the store {run.store.root} has no texts of {run.dataset}: leave --form out, or name --store"
             )
         collection = StoredCollection.open(dataset.path)
         write_form(rows.form, table[split], mined, Source(collection.queries(split), collection.corpus), options)

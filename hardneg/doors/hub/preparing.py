@@ -50,19 +50,19 @@ def prepare(folder: Path, repo: str, wanted: Wanted, store: Store, scratch: Path
     """
     check_name(repo)
     folder = folder.expanduser().absolute()
-    run = _run(folder, wanted)
-    upload = _of_run(*run, repo, store, scratch) if run else _alone(folder, repo, wanted, scratch)
+    run = _run(folder, wanted, store)
+    upload = _of_run(*run, repo, scratch) if run else _alone(folder, repo, wanted, scratch)
     check(upload.files, private_texts([folder, store.root, scratch]))
     return upload
 
 
-def _run(folder: Path, wanted: Wanted) -> tuple[RecordedRun, Wanted] | None:
+def _run(folder: Path, wanted: Wanted, store: Store) -> tuple[RecordedRun, Wanted] | None:
     """The run folder that a folder is, or that it is the model or the index of."""
     if (folder / LOCK).is_file():
-        return RecordedRun.open(folder), wanted
+        return RecordedRun.open(folder, store), wanted
     upload_type = {MODEL_FOLDER: "model", INDEX_FOLDER: "index"}.get(folder.name)
     if upload_type and wanted.what in (None, upload_type) and (folder.parent / LOCK).is_file():
-        return RecordedRun.open(folder.parent), replace(wanted, what=upload_type)
+        return RecordedRun.open(folder.parent, store), replace(wanted, what=upload_type)
     if not (folder / MANIFEST).is_file() and any(
         (folder / name).is_dir() for name in (MODEL_FOLDER, INDEX_FOLDER, _RUNS)
     ):
@@ -72,14 +72,14 @@ def _run(folder: Path, wanted: Wanted) -> tuple[RecordedRun, Wanted] | None:
     return None
 
 
-def _of_run(run: RecordedRun, wanted: Wanted, repo: str, store: Store, scratch: Path) -> Upload:
+def _of_run(run: RecordedRun, wanted: Wanted, repo: str, scratch: Path) -> Upload:
     if wanted.what == "index":
-        return run_index_upload(run, repo, store, wanted.encoder)
+        return run_index_upload(run, repo, wanted.encoder)
     if wanted.what == "negatives":
-        return run_negatives_upload(run, repo, store, wanted.rows, scratch)
+        return run_negatives_upload(run, repo, wanted.rows, scratch)
     if wanted.what == "runs":
-        return runs_upload(run, repo, store)
-    return run_model_upload(run, repo, store)
+        return runs_upload(run, repo)
+    return run_model_upload(run, repo)
 
 
 def _alone(path: Path, repo: str, wanted: Wanted, scratch: Path) -> Upload:

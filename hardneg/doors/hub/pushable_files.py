@@ -51,7 +51,7 @@ def listed_files(
     """
     prefix = "" if part == "." else f"{part}/"
     own = {name.removeprefix(prefix): noted for name, noted in artifact.files.items() if name.startswith(prefix)}
-    _compare(folder, own, changed)
+    compare(folder, own, changed)
     pickles = [name for name in own if Path(name).suffix in PICKLES]
     if pickles:
         raise DataError(f"{folder / pickles[0]}: is a pickle, which may hold code: it is not pushed")
@@ -60,7 +60,7 @@ def listed_files(
 
 def check_listed(artifact: Artifact) -> None:
     """Compares every file of an artifact with its manifest. Raises ArtifactError where one has changed."""
-    _compare(artifact.path, artifact.files, ())
+    compare(artifact.path, artifact.files)
 
 
 def some_files(folder: Path, patterns: Iterable[str], notes: list[str]) -> list[HubFile]:
@@ -74,7 +74,8 @@ def some_files(folder: Path, patterns: Iterable[str], notes: list[str]) -> list[
     return _taken(folder, wanted, notes)
 
 
-def _compare(folder: Path, own: Mapping[str, str], changed: Iterable[str]) -> None:
+def compare(folder: Path, own: Mapping[str, str], changed: Iterable[str] = ()) -> None:
+    """Compare files with their digests in a manifest. Raises ArtifactError where one is missing or has changed."""
     for name, noted in own.items():
         if not (folder / name).is_file():
             raise ArtifactError(f"{folder / name}: damaged: is missing: run the recipe again")

@@ -45,11 +45,12 @@ class RecordedRun:
     """A run folder and its lock file; recipe: None where a plugin that it needs is not installed any more."""
 
     folder: Path
+    store: Store
     lock: Mapping[str, Any]
     recipe: Recipe | None
 
     @classmethod
-    def open(cls, folder: Path) -> "RecordedRun":
+    def open(cls, folder: Path, store: Store) -> "RecordedRun":
         """Reads the lock file. Raises DataError where it is not one."""
         path = folder / LOCK
         try:
@@ -64,7 +65,7 @@ class RecordedRun:
         lock, recipe = {**lock, "keys": keys, "tree": tree}, None
         with suppress(HardnegError):
             recipe = check_recipe(tree, Path(f"{lock.get('recipe', '')}.yaml"), str(lock.get("preset", "")))
-        return cls(folder, lock, recipe)
+        return cls(folder, store, lock, recipe)
 
     @property
     def dataset(self) -> str:
@@ -92,10 +93,10 @@ class RecordedRun:
         """The key of a stage's result."""
         return str(self.lock["start_model"] if stage == START else self.lock["keys"].get(stage, ""))
 
-    def artifact(self, stage: str, store: Store) -> Artifact | None:
+    def artifact(self, stage: str) -> Artifact | None:
         """The result of a stage, where the store still has it."""
         key = self.key(stage)
-        return store.find(key) if key.isalnum() else None
+        return self.store.find(key) if key.isalnum() else None
 
     def stages(self, output_type: str) -> list[str]:
         """The stages that make a kind, in the recipe's order."""
@@ -106,7 +107,7 @@ class RecordedRun:
         return self.recipe.outputs.get(output_type) if self.recipe else None
 
     def compared_files(
-        self, output_type: str, folder: Path, store: Store, notes: list[str], changed: Iterable[str] = ()
+        self, output_type: str, folder: Path, notes: list[str], changed: Iterable[str] = ()
     ) -> list[HubFile] | None:
         """The files of its model or index, each unchanged; None, and a note, where the store has none of it.
 
@@ -117,10 +118,10 @@ class RecordedRun:
             DataError: one is a pickle, or a link that leads out of the folder.
         """
         stage = self.output(output_type)
-        artifact = self.artifact(stage, store) if stage else None
+        artifact = self.artifact(stage) if stage else None
         if stage and artifact:
             return listed_files(folder, artifact, self.part(stage, output_type), notes, changed)
-        notes.append(f"its files are not compared with a manifest: the store {store.root} has none of it")
+        notes.append(f"its files are not compared with a manifest: the store {self.store.root} has none of it")
         return None
 
     def split(self, stage: str) -> str:

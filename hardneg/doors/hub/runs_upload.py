@@ -1,18 +1,16 @@
 """Runs for the hub: the ranked lists of a finished recipe, as TREC has them, and their scores."""
 
 from hardneg.doors.hub.cards import listed, with_metadata
-from hardneg.doors.hub.pushable_files import some_files
+from hardneg.doors.hub.pushable_files import compare, some_files
 from hardneg.doors.hub.recorded_run import RecordedRun
 from hardneg.doors.hub.upload import CARD, HubFile, Upload, in_order
-from hardneg.records.errors import ArtifactError, UsageError
+from hardneg.records.errors import UsageError
 from hardneg.records.layout import LOCK, METRICS, RUN
-from hardneg.store.artifacts import Store
-from hardneg.store.digest import file_digest
 
 _PATTERNS = ("runs/*.trec.gz", METRICS)
 
 
-def runs_upload(run: RecordedRun, repo: str, store: Store) -> Upload:
+def runs_upload(run: RecordedRun, repo: str) -> Upload:
     """The runs of a run folder with the metrics and the lock file.
 
     Raises:
@@ -23,24 +21,25 @@ def runs_upload(run: RecordedRun, repo: str, store: Store) -> Upload:
     files = some_files(run.folder, _PATTERNS, [])
     if not any(file.path.startswith("runs/") for file in files):
         raise UsageError(f"{run.folder}: no runs there: give --what model, index or negatives")
-    unknown = [file.path for file in files if not _is_unchanged(file, run, store)]
+    unknown = [file.path for file in files if not _is_unchanged(file, run)]
     if unknown:
-        notes.append(f"not compared with a manifest, which the store {store.root} has not: {', '.join(unknown[:5])}")
+        notes.append(
+            f"not compared with a manifest, which the store {run.store.root} has not: {', '.join(unknown[:5])}"
+        )
     card = _card(run, repo, [file.path for file in files])
     own = [HubFile(CARD, card.encode()), HubFile(LOCK, run.shown_lock().encode())]
     return Upload("runs", in_order([*own, *files]), tuple(notes))
 
 
-def _is_unchanged(file: HubFile, run: RecordedRun, store: Store) -> bool:
+def _is_unchanged(file: HubFile, run: RecordedRun) -> bool:
     """Whether a run is its stage's result; False where that is not known."""
     stage = file.path.removeprefix("runs/").removesuffix(".trec.gz")
-    artifact = run.artifact(stage, store)
+    artifact = run.artifact(stage)
     if file.path == METRICS:
         return True
     if artifact is None or isinstance(file.source, bytes):
         return False
-    if artifact.files.get(RUN) and file_digest(file.source) != artifact.files[RUN]:
-        raise ArtifactError(f"{file.source}: has changed since it was written: run the recipe again")
+    compare(file.source.parent, {file.source.name: artifact.files.get(RUN, "")})
     return True
 
 

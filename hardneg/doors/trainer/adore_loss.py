@@ -12,9 +12,8 @@ from datasets import Dataset
 from torch import Tensor, nn
 
 from hardneg.api.dataset_argument import named_dataset
-from hardneg.api.workplace import Workplace
-from hardneg.doors.trainer.refresh_recipe import ENCODED, RefreshRecipe, execute_plan
-from hardneg.doors.trainer.saved_model import saved
+from hardneg.api.workplace import Workplace, usual_store
+from hardneg.doors.trainer.refresh_recipe import ENCODED, RefreshRecipe, execute_plan, saved
 from hardneg.encoders.representation import list_products
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.hash_index import ranges
@@ -26,7 +25,6 @@ from hardneg.records.types import PluginSetting
 from hardneg.registry.plugins import configure, needs_of
 from hardneg.registry.protocols import DenseSearcher
 from hardneg.runtime.distributed import barrier, world
-from hardneg.store.artifacts import Store
 from hardneg.training.examples import QueryRows
 from hardneg.training.methods.adore import Forced, label, score_batch
 
@@ -80,7 +78,7 @@ class AdoreLoss(nn.Module):
         if lacking := [part for part in needs_of(self._loss) if part not in _OFFERED]:
             raise UsageError(f"AdoreLoss: loss {name} needs {', '.join(lacking)}, which it has not: take another loss")
         folder, device = Path(arguments.output_dir) / FOLDER, str(arguments.device)
-        workplace = Workplace(Store(folder / "store"), device)
+        workplace = Workplace(usual_store(folder / "store"), device)
         recipe = RefreshRecipe(named_dataset(dataset, workplace.store), split=split)
         artifacts = execute_plan(recipe.plan(str(saved(model, folder / "model")), device, seed=0), workplace, ENCODED)
         barrier()  # one that finds all in the store may be done before another has read the model

@@ -1,6 +1,7 @@
 """The recipe of a refresh: that of `hardneg mine`, for the model as it is."""
 
 import os
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hardneg.api.adhoc_recipe import MINED_DEPTH, AdhocRecipe, list_options, mining_stage
 from hardneg.api.single_stage import make_dataset, make_from
 from hardneg.api.workplace import Workplace
+from hardneg.records.errors import ArtifactError
 from hardneg.records.layout import RUN
 from hardneg.runtime.distributed import barrier, world
 
@@ -141,3 +143,19 @@ def _alone() -> Iterator[None]:
     finally:
         if number is not None:
             os.environ["RANK"] = number
+
+
+def saved(model: Any, folder: Path) -> Path:
+    """Write a model of sentence-transformers into a folder, visible to all processes.
+
+    Raises:
+        ArtifactError: the folder cannot be written.
+    """
+    if world().first:
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            model.save_pretrained(str(folder), create_model_card=False)
+        except OSError as error:
+            raise ArtifactError(f"{folder}: the model cannot be written ({error.strerror or error})") from error
+    barrier()
+    return folder

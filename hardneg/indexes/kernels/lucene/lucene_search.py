@@ -41,12 +41,8 @@ def open_lucene(path: Path, searcher: str) -> Any:
         return autoclass(f"io.anserini.search.{searcher}")(str(path))
     except JavaException as error:
         reason = java_reason(error)
-        advice = (
-            "a later Lucene wrote it: open it with Pyserini 2, or build it again"
-            if _LATER in reason
-            else "build it again"
-        )
-        raise ArtifactError(f"{path}: not a Lucene index that can be read ({reason}): {advice}") from error
+        later = "a later Lucene wrote it: open it with Pyserini 2, or " if _LATER in reason else ""
+        raise ArtifactError(f"{path}: not a Lucene index that can be read ({reason}): {later}build it again") from error
 
 
 def ranked(lucene: Any, queries: Any, count: int, k: int) -> list[list[dict[str, Any]]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
-from hardneg.datasets.left_out import PartOfCollection, groups_of, without_groups, without_siblings
+from hardneg.datasets.withheld_groups import PartOfCollection, groups_of, without_groups, without_siblings
 from hardneg.records.errors import DataError
 from hardneg.records.types import Answers, Collection, Document, HasAnswers, Judgement, Membership, Query, Side
 from hardneg.runtime.seeding import SEED, derive_seed
@@ -48,11 +48,9 @@ class Withheld:
         ]
         if self.siblings is not None and self.siblings < 0:
             problems.append(f"siblings must be 0 or above, not {self.siblings}")
-        return problems or self._nothing()
-
-    def _nothing(self) -> list[str]:
-        given = self.unlabelled, self.positives, self.halves, self.siblings is not None, self.groups
-        return [] if any(given) else ["give unlabelled, positives or groups a share above 0, or siblings, or halves"]
+        if not any((self.unlabelled, self.positives, self.halves, self.siblings is not None, self.groups)):
+            problems.append("give unlabelled, positives or groups a share above 0, or siblings, or halves")
+        return problems
 
     def of(self, whole: Collection) -> "WithheldCollection":
         """The collection without what is withheld. Raises DataError where groups are needed and there are none."""

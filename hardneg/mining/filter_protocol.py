@@ -50,9 +50,9 @@ class NegativeFilter(Protocol):
 
 @runtime_checkable
 class ReadsContent(Protocol):
-    """A filter whose options `places` locate content: keys hold a digest of the content in their place."""
+    """A filter whose `path_options` name files: keys hold a digest of their content instead."""
 
-    places: ClassVar[tuple[str, ...]]
+    path_options: ClassVar[tuple[str, ...]]
 
     def fingerprint(self) -> str:
         """Return a digest of the content."""

@@ -46,7 +46,7 @@ class MiningTexts:
 
     @cached_property
     def positives_elsewhere(self) -> dict[str, frozenset[str]]:
-        """By split, other than this one: the documents that are relevant to its queries; splits without any are left out.
+        """By other split: the documents that are relevant to its queries; splits without any are left out.
 
         A negative that is one of them has been seen in training when that split is tested.
         """

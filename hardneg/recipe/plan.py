@@ -182,7 +182,7 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
     plugins = {field: recipe.plugins[name, field] for field, _, _ in spec.plugins()}
     locations = {field: mark.location_options for field, mark, _ in marked_fields(spec, PluginKind)}
     locations |= {field: LOCATION_OPTIONS for field, plugin in plugins.items() if isinstance(plugin, TrainableReranker)}
-    locations |= {field: plugin.places for field, plugin in plugins.items() if isinstance(plugin, ReadsContent)}
+    locations |= {field: plugin.path_options for field, plugin in plugins.items() if isinstance(plugin, ReadsContent)}
     origin: dict[str, Any] = {
         "scheme": SCHEME,
         "stage": spec.verb,

@@ -152,8 +152,8 @@ def test_filters_go_before_the_miner_in_all_three(
     filters = [{"name": "judged", "files": [str(moved)]}]
     given: Any = {"depth": 15, "short": "repeat", "store": store.root, "filters": filters}
     recipe = RefreshedNegatives(tree["dataset"], arguments, **given).recipe
-    place = RefreshedNegatives(tree["dataset"], arguments, **given).folder
-    made = mine_with(recipe, recipe.plan(str(tiny_model), "cpu", 7), place)
+    workplace = RefreshedNegatives(tree["dataset"], arguments, **given).workplace
+    made = mine_with(recipe, recipe.plan(str(tiny_model), "cpu", 7), workplace)
     assert made is not None and made.facts["dropped as judged relevant"] == 36
     without = replace(recipe, filters=()).plan(str(tiny_model), "cpu", 7).keys
     assert recipe.plan(str(tiny_model), "cpu", 7).keys["negatives"] != without["negatives"]

@@ -31,7 +31,7 @@ class DocumentsFilter:
     """
 
     version: ClassVar[int] = 1
-    places: ClassVar[tuple[str, ...]] = ("file",)
+    path_options: ClassVar[tuple[str, ...]] = ("file",)
 
     of: str = ""
     file: str = ""
@@ -52,21 +52,18 @@ class DocumentsFilter:
         Raises:
             DataError: the collection has no such split, or the file names no document of the corpus.
         """
-        corpus, named = texts.collection.corpus, self._named(texts) if self.file else None
-        elsewhere = frozenset[str]() if self.file else self._of_others(texts)
+        collection, own = texts.collection, self.of or texts.split
+        if not self.file and own not in collection.splits:
+            raise DataError(f"documents.of: no split {own!r} in this collection; it has {', '.join(collection.splits)}")
+        corpus, named = collection.corpus, self._named(texts) if self.file else None
+        others = (collection.qrels(split) for split in collection.splits if split != own)
+        elsewhere = {doc_id for qrels in others for judged in qrels.values() for doc_id in judged}
         for query in candidates:
             outside: Iterable[str] = elsewhere.intersection(query.listed)
             if named is not None:
                 inside = named[corpus.known_rows(query.listed, "candidate", "search this corpus again")]
                 outside = [doc_id for doc_id, stays in zip(query.listed, inside.tolist(), strict=True) if not stays]
             yield dict.fromkeys(outside, REASON)
-
-    def _of_others(self, texts: MiningTexts) -> frozenset[str]:
-        collection, own = texts.collection, self.of or texts.split
-        if own not in collection.splits:
-            raise DataError(f"documents.of: no split {own!r} in this collection; it has {', '.join(collection.splits)}")
-        others = (collection.qrels(split) for split in collection.splits if split != own)
-        return frozenset(doc_id for qrels in others for judged in qrels.values() for doc_id in judged)
 
     def _named(self, texts: MiningTexts) -> NDArray[np.bool_]:
         """Whether the file names each document of the corpus: bool [N]."""

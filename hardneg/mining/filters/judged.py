@@ -23,7 +23,7 @@ class JudgedFilter:
     """
 
     version: ClassVar[int] = 1
-    places: ClassVar[tuple[str, ...]] = ("files",)
+    path_options: ClassVar[tuple[str, ...]] = ("files",)
 
     files: tuple[str, ...]
 

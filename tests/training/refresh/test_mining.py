@@ -104,7 +104,7 @@ def test_documents_with_an_answer_are_left_out(encoder: Encoder, toy_folder: Pat
     best = [doc_id for doc_id in top(encoder, toy_folder, 3, 40) if doc_id != "p3"]
     bad = data.corpus.documents_at(data.corpus.rows(best[:1]))[0].text
     answers = PassageAnswers(data.corpus, {"q3": (bad,)})
-    texts: Any = SimpleNamespace(answers=lambda match: answers)
+    texts: Any = SimpleNamespace(answers=lambda match: answers, positives_elsewhere={})
     place = RefreshFolder(tmp_path)
     made = mine_refresh([encoder], Mining(data, options, 1, Filters.of(texts, [], "string")), place, 0, 0)
     assert made.dropped["answer"] >= 1 and place.newest() == made
@@ -174,7 +174,10 @@ def test_where_training_waits_vectors_do_not_depend_on_what_was_timed(
             token_budget._setting(parts, torch.device("cpu"), encoder.spec.length(side))
             for side in ("query", "document")
         ]
-        token_budget._remember(token_budget.cache_folder() / "token_budgets.json", dict.fromkeys(names, budget))
+        cache = token_budget.cache_folder() / "token_budgets.json"
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        cache.write_text(json.dumps(dict.fromkeys(names, budget)))
+        token_budget._remembered.cache_clear()
         mine_refresh([encoder], Mining(data, options, 1), RefreshFolder(tmp_path / str(number)), 0, 0)
     assert used == {each or token_budget.usual_budget(encoder.device) for each in told}
 

@@ -23,7 +23,7 @@ from hardneg.records.wording import counted
 from hardneg.runtime.seeding import derive_seed
 
 
-class LeftOut(NamedTuple):
+class WithheldIds(NamedTuple):
     """Ids of what a collection is read without."""
 
     documents: frozenset[str]
@@ -35,11 +35,11 @@ class PartOfCollection:
     """Another collection without some of its documents and queries; judgements of them go too."""
 
     whole: Collection
-    left_out: LeftOut
+    withheld: WithheldIds
 
     def documents(self) -> Iterator[Document]:
         """Those that stay."""
-        return (document for document in self.whole.documents() if document.doc_id not in self.left_out.documents)
+        return (document for document in self.whole.documents() if document.doc_id not in self.withheld.documents)
 
     def splits(self) -> Sequence[str]:
         """Those of the whole."""
@@ -47,11 +47,11 @@ class PartOfCollection:
 
     def queries(self, split: str) -> Iterator[Query]:
         """Those of a split that stay."""
-        return (query for query in self.whole.queries(split) if query.query_id not in self.left_out.queries)
+        return (query for query in self.whole.queries(split) if query.query_id not in self.withheld.queries)
 
     def qrels(self, split: str) -> Iterator[Judgement]:
         """The judgements of a split whose query and document stay."""
-        documents, queries = self.left_out
+        documents, queries = self.withheld
         for judgement in self.whole.qrels(split):
             if judgement.query_id not in queries and judgement.doc_id not in documents:
                 yield judgement
@@ -59,7 +59,7 @@ class PartOfCollection:
     def answers(self, split: str) -> Iterator[Answers]:
         """The answers to queries of a split that stay."""
         answers = self.whole.answers(split) if isinstance(self.whole, HasAnswers) else ()
-        return (answer for answer in answers if answer.query_id not in self.left_out.queries)
+        return (answer for answer in answers if answer.query_id not in self.withheld.queries)
 
     def groups(self, side: Side) -> Iterator[Membership]:
         """Those of the whole, of what is left out too."""
@@ -67,7 +67,7 @@ class PartOfCollection:
 
     def notes(self) -> Sequence[str]:
         """Those of the whole, and how much is left out."""
-        documents, queries = (len(ids) for ids in self.left_out)
+        documents, queries = (len(ids) for ids in self.withheld)
         sizes = f"{counted(documents, 'document', 'documents')} and {counted(queries, 'query', 'queries')}"
         return [*self.whole.notes(), f"withheld by their groups: {sizes}"]
 
@@ -81,7 +81,7 @@ def groups_of(collection: Collection, side: Side) -> Iterator[Membership]:
     return collection.groups(side) if isinstance(collection, HasGroups) else iter(())
 
 
-def without_siblings(collection: Collection, count: int, seed: int) -> LeftOut:
+def without_siblings(collection: Collection, count: int, seed: int) -> WithheldIds:
     """What goes so that each group keeps one document that queries ask for, and `count` of its siblings.
 
     The document is drawn among those that are relevant to a query; queries that ask for others go, so that documents
@@ -107,10 +107,10 @@ def without_siblings(collection: Collection, count: int, seed: int) -> LeftOut:
         if not judged.isdisjoint(doc_ids):
             siblings = [doc_id for doc_id in doc_ids if doc_id not in targets and doc_id not in relevant]
             gone.update(_drawn(seed, "sibling", siblings)[count:])
-    return LeftOut(frozenset(gone), frozenset(positives.keys() - kept.keys()))
+    return WithheldIds(frozenset(gone), frozenset(positives.keys() - kept.keys()))
 
 
-def without_groups(collection: Collection, share: float, seed: int) -> LeftOut:
+def without_groups(collection: Collection, share: float, seed: int) -> WithheldIds:
     """What goes with a share of the groups: their documents, and training queries that have no other positive.
 
     Groups with a document that is relevant to a query of another split stay. A larger share leaves out the same and
@@ -125,7 +125,7 @@ def without_groups(collection: Collection, share: float, seed: int) -> LeftOut:
     drawn = {group for group in groups.values() if derive_seed(seed, "group", group) < share * 2**64}
     gone = frozenset(doc_id for doc_id, group in groups.items() if group in drawn.difference(tested))
     queries = (query_id for query_id, doc_ids in _positives(collection, ["train"]).items() if gone >= doc_ids)
-    return LeftOut(gone, frozenset(queries))
+    return WithheldIds(gone, frozenset(queries))
 
 
 def _document_groups(collection: Collection) -> Mapping[str, str]:

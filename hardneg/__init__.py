@@ -48,9 +48,9 @@ def __dir__() -> list[str]:
 class _Folder(ModuleType):
     """A folder of the package that has the name of a function: calling it calls that."""
 
-    def __call__(self, *given: Any, **named: Any) -> Any:
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
         name = self.__name__.rpartition(".")[2]
-        return getattr(import_module(_CALLED[name]), name)(*given, **named)
+        return getattr(import_module(_CALLED[name]), name)(*arguments, **named)
 
 
 class _Package(ModuleType):

@@ -27,6 +27,12 @@ EMPTY_WORDS = ("asked", "found", "given", "made", "place", "told")
 WORDS = (*EMPTY_WORDS, "kind")
 """`kind` names the kind of a plugin, and nothing else."""
 
+RECIPE_FIELDS = ("place",)
+"""Fields of stages that recipes write, as `place:` of `encode`: a class has them by that name."""
+
+LIBRARY_ERROR = "NotFoundError"
+"""How Python and libraries name errors, such as FileNotFoundError."""
+
 SHORT = 6
 """Lines of a helper that may as well stand where it is used."""
 
@@ -58,8 +64,17 @@ def helpers(tree: ast.Module) -> list[str]:
 
 
 def identifiers(tree: ast.Module) -> Iterator[str]:
+    """All names that are chosen here: of variables, parameters, attributes, functions and classes."""
+    lines = [line for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for line in node.body]
+    fields = {line.target for line in lines if isinstance(line, ast.AnnAssign)}
     for node in ast.walk(tree):
         match node:
+            case ast.Attribute(attr=name) | ast.Name(id=name) if name.endswith(LIBRARY_ERROR):
+                continue
+            case ast.Attribute(attr=name) if name in RECIPE_FIELDS:
+                continue
+            case ast.Name(id=name) if name in RECIPE_FIELDS and node in fields:
+                continue
             case ast.Name(id=name) | ast.arg(arg=name) | ast.Attribute(attr=name):
                 yield name
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):

@@ -7,6 +7,8 @@ from collections import Counter, defaultdict
 import house
 import pytest
 
+from hardneg.registry.plugins import list_plugins, load_plugin
+
 
 @pytest.mark.parametrize("word", house.WORDS)
 def test_names_are_the_nouns_of_things(word: str) -> None:
@@ -18,6 +20,13 @@ def test_words_are_counted_in_every_name() -> None:
     assert house.words(ast.parse(source)) == Counter(
         {"found": 1, "kind": 1, "given": 1, "place": 2, "told": 1, "made": 1, "asked": 1}
     )
+
+
+def test_fields_that_recipes_write_and_names_of_libraries_are_not_counted() -> None:
+    source = "class Encode:\n    place: str\n    def run(self):\n        except_(FileNotFoundError, self.place)\n"
+    assert house.words(ast.parse(source)) == Counter()
+    stages = [load_plugin("stages", each.name).model_fields for each in list_plugins("stages")]
+    assert all(any(name in fields for fields in stages) for name in house.RECIPE_FIELDS)
 
 
 def test_no_class_name_stands_twice() -> None:

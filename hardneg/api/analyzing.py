@@ -62,8 +62,7 @@ def analyze(name: str, **arguments: Any) -> "AnalysisResult":
     if unknown := [f"{each}: {no_such_option(each, known)}" for each in arguments if each not in known]:
         raise UsageError("\n".join(f"analyze {name}: {line}" for line in unknown))
     workplace = Workplace.of({key: arguments[key] for key in Where.__annotations__ if key in arguments})  # type: ignore[arg-type]
-    given_files = {key: arguments[key] for key in _FILES if arguments.get(key) is not None}
-    files = {key: _file(key, value, workplace.store) for key, value in given_files.items()}
+    files = {key: _file(key, arguments[key], workplace.store) for key in _FILES if arguments.get(key) is not None}
     own = {**files, "device": workplace.device, "seed": workplace.seed}
     stages = stages_of(Path(arguments["run_folder"]), workplace.store) if "run_folder" in arguments else {}
     fields = {key: _named(kind, key, arguments[key], workplace.store) for key in kind.model_fields if key in arguments}

@@ -68,9 +68,9 @@ def named_plugins(context: typer.Context) -> list[str]:
 
 def metrics() -> list[str]:
     """Metrics at the usual cutoffs."""
-    from hardneg.evaluation.metrics import KINDS
+    from hardneg.evaluation.metrics import MEASURES
 
-    return [f"{kind}@{cutoff}" for kind in (*KINDS, "answer") for cutoff in _CUTOFFS]
+    return [f"{measure}@{cutoff}" for measure in (*MEASURES, "answer") for cutoff in _CUTOFFS]
 
 
 def words(*known: str) -> Callable[[], list[str]]:

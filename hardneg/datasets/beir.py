@@ -110,8 +110,8 @@ def _file(folder: Path, name: str) -> Path:
 
 
 def _qrels_files(folder: Path) -> dict[str, Path]:
-    found = (path.name.removesuffix(".gz") for path in (folder / "qrels").glob("*.tsv*"))
-    names = [name for name in found if not name.startswith(".")]  # such as those that macOS puts into archives
+    tables = (path.name.removesuffix(".gz") for path in (folder / "qrels").glob("*.tsv*"))
+    names = [name for name in tables if not name.startswith(".")]  # such as those that macOS puts into archives
     splits = order_splits(name.removesuffix(".tsv") for name in names if name.endswith(".tsv"))
     return {split: _file(folder / "qrels", f"{split}.tsv") for split in splits}
 

@@ -68,9 +68,9 @@ class Dpr:
         passages = _file(folder, self.corpus)
         if self.splits:
             return DprCollection(passages, {split: _file(folder, self.splits[split]) for split in self.splits})
-        found, unread = self._find(folder)
-        notes = [f"{path.name}: left out, {found[split].name} is read for {split}" for split, path in unread]
-        return DprCollection(passages, {split: found[split] for split in order_splits(found)}, notes)
+        files, unread = self._find(folder)
+        notes = [f"{path.name}: left out, {files[split].name} is read for {split}" for split, path in unread]
+        return DprCollection(passages, {split: files[split] for split in order_splits(files)}, notes)
 
     def fingerprint(self) -> str:
         """A digest of the bytes of the files that are read, and of their splits."""
@@ -92,13 +92,13 @@ class Dpr:
         if self.questions not in sets and (self.questions or len(sets) != 1):
             there = ", ".join(sets) or "none, such as biencoder-nq-train.json"
             raise DataError(f"{folder}: choose with `questions`; there are: {there}")
-        found: dict[str, Path] = {}
+        files: dict[str, Path] = {}
         unread: list[tuple[str, Path]] = []
         for match in matches:
             path = _file(folder, match[0])
-            if match[1] == (self.questions or sets[0]) and found.setdefault(match[2], path) != path:
+            if match[1] == (self.questions or sets[0]) and files.setdefault(match[2], path) != path:
                 unread.append((match[2], path))
-        return found, unread
+        return files, unread
 
 
 @dataclass(frozen=True)

@@ -72,8 +72,8 @@ def find_published(name: str) -> Published:
     """
     known = published()
     if name not in known:
-        told = f"there are: {', '.join(known)}; others are read from the hub, such as hf:mteb/scifact"
-        raise UsageError(f"no dataset {name!r} can be fetched{suggestion(name, known)}; {told}")
+        choices = f"there are: {', '.join(known)}; others are read from the hub, such as hf:mteb/scifact"
+        raise UsageError(f"no dataset {name!r} can be fetched{suggestion(name, known)}; {choices}")
     return known[name]
 
 
@@ -104,9 +104,9 @@ def _is_there(download: Download, folder: Path) -> bool:
         return (folder / download.name).is_file() and not _fault(download, folder / download.name)
     note = folder / f".{download.name}{_DONE}"
     lines = note.read_text(encoding="utf-8", errors="replace").splitlines() if note.is_file() else []
-    told = {name: value for name, _, value in (line.partition("\t") for line in lines)}
+    noted = {name: value for name, _, value in (line.partition("\t") for line in lines)}
     sizes = {name: (folder / name).stat().st_size for name in download.members if (folder / name).is_file()}
-    return bool(told) and told == {"md5": download.md5, **{name: str(size) for name, size in sizes.items()}}
+    return bool(noted) and noted == {"md5": download.md5, **{name: str(size) for name, size in sizes.items()}}
 
 
 def _download(download: Download, partial: Path, progress: Progress) -> None:
@@ -141,9 +141,9 @@ def _check_web(url: str) -> None:
 
 def _append(download: Download, partial: Path, have: int, progress: Progress) -> None:
     _check_web(download.url)
-    asked = urllib.request.Request(download.url, headers={"Range": f"bytes={have}-"} if have else {})
+    request = urllib.request.Request(download.url, headers={"Range": f"bytes={have}-"} if have else {})
     try:
-        answer = urllib.request.build_opener(_OfTheWeb).open(asked, timeout=_SECONDS)
+        answer = urllib.request.build_opener(_OfTheWeb).open(request, timeout=_SECONDS)
     except urllib.error.HTTPError as error:
         if have and error.code == 416:  # there is nothing behind what is there
             return
@@ -176,8 +176,8 @@ def _fault(download: Download, path: Path) -> str:
     size = path.stat().st_size
     if download.size and size != download.size:
         return f"has {size:,} bytes, not the {download.size:,} of the published file"
-    if download.md5 and (found := _md5(path)) != download.md5:
-        return f"has the MD5 digest {found}, not the published {download.md5}"
+    if download.md5 and (md5 := _md5(path)) != download.md5:
+        return f"has the MD5 digest {md5}, not the published {download.md5}"
     if download.lines and (count := _lines(path)) != download.lines:
         return f"has {count:,} lines, not the published {download.lines:,}"
     return ""
@@ -198,14 +198,14 @@ def _unpack(download: Download, archive: Path) -> None:
     note = [f"md5\t{download.md5}"]
     try:
         with tarfile.open(archive) as tar:
-            found = {Path(member.name).name: member for member in tar if member.isfile()}
-            if lacking := [name for name in download.members if name not in found]:
+            members = {Path(member.name).name: member for member in tar if member.isfile()}
+            if lacking := [name for name in download.members if name not in members]:
                 raise DataError(f"{archive}: the archive lacks {', '.join(lacking)}")
             for name in download.members:
-                place = archive.with_name(f"{name}{_PARTIAL}")
-                with cast(IO[bytes], tar.extractfile(found[name])) as source, place.open("wb") as target:
+                partial = archive.with_name(f"{name}{_PARTIAL}")
+                with cast(IO[bytes], tar.extractfile(members[name])) as source, partial.open("wb") as target:
                     shutil.copyfileobj(source, target, _BLOCK)
-                place.rename(archive.with_name(name))
+                partial.rename(archive.with_name(name))
                 note.append(f"{name}\t{archive.with_name(name).stat().st_size}")
     except (tarfile.TarError, EOFError, zlib.error) as error:
         raise DataError(f"{archive}: cannot be unpacked: {_reason(error)}") from error
@@ -215,8 +215,8 @@ def _unpack(download: Download, archive: Path) -> None:
 
 def _reason(error: Exception) -> str:
     """In one line of printable characters: a server may say anything."""
-    told = str(getattr(error, "reason", "") or error or type(error).__name__)
+    reason = str(getattr(error, "reason", "") or error or type(error).__name__)
     if isinstance(error, urllib.error.HTTPError):
-        told = f"the server answers {error.code} {error.reason}"
-    line = next(iter(told.splitlines()), "")
+        reason = f"the server answers {error.code} {error.reason}"
+    line = next(iter(reason.splitlines()), "")
     return "".join(character for character in line if character.isprintable())[:_SHOWN]

@@ -61,9 +61,9 @@ def open_table(table: HubTable) -> dict[str, Any]:
         return _chosen(table, datasets.load_dataset(**_arguments(table, datasets), streaming=True))
 
 
-def _chosen(table: HubTable, found: Mapping[Any, _T]) -> dict[str, _T]:
-    """What was found of the splits that the table means."""
-    splits = {_SPLIT_NAMES.get(str(name), str(name)): value for name, value in found.items()}
+def _chosen(table: HubTable, opened: Mapping[Any, _T]) -> dict[str, _T]:
+    """Of the splits that were opened, those that the table names."""
+    splits = {_SPLIT_NAMES.get(str(name), str(name)): value for name, value in opened.items()}
     wanted = _SPLIT_NAMES.get(table.split or "", table.split)
     if not splits or (wanted is not None and wanted not in splits):
         raise DataError(f"{table.title}: no split {table.split or 'at all'!r}; it has {', '.join(splits) or 'none'}")
@@ -194,11 +194,11 @@ def refusal(title: str, repo: str, revision: str | None, error: Exception) -> Da
     """The error for what the hub's client raised, with what to do about it."""
     at = f" at revision {revision}" if revision else ""
     if script := _SCRIPT.search(str(error)):
-        told = f"the repository holds a loading script ({script[1]}), which is never executed"
+        reason = f"the repository holds a loading script ({script[1]}), which is never executed"
         owner, _, name = repo.partition("/")
         converted = f"its converted branch, dataset.revision={CONVERTED}parquet"
         instead = f"take hf:mteb/{name}, which has the same data" if owner.lower() == "beir" else f"take {converted}"
-        return DataError(f"{title}{at} cannot be opened: {told}; {instead}")
+        return DataError(f"{title}{at} cannot be opened: {reason}; {instead}")
     if "gated" in str(error).lower():
         return DataError(f"{title}{at} cannot be opened: it is gated; {gate_advice('datasets/' + repo)}")
     advice = "check the name and the network, or give a local folder"
@@ -228,8 +228,8 @@ def whole_splits(title: str, paths: list[str], config: str | None) -> dict[str, 
         if parts[0] == wanted:
             splits.setdefault(parts[1], []).append("/".join(parts))
     if cut := [split for split in splits if split.startswith(_PART)]:
-        told = f"the converted branch holds a part alone ({wanted}/{cut[0]}), as it does of large tables"
-        raise DataError(f"{title}: {told}; take a repository in Parquet or JSON Lines, or the original files")
+        reason = f"the converted branch holds a part alone ({wanted}/{cut[0]}), as it does of large tables"
+        raise DataError(f"{title}: {reason}; take a repository in Parquet or JSON Lines, or the original files")
     return splits
 
 
@@ -239,7 +239,7 @@ def first_line(error: Exception) -> str:
 
 
 def look_up(tables: Iterable[HubTable]) -> Lookup:
-    """The bytes of all files behind the tables: those on this machine, and those that are streamed from the hub.
+    """The bytes of all files of the tables: those on this machine, and those that are streamed from the hub.
 
     Raises:
         DataError: a table does not open, has no such split, or is behind a gate.
@@ -247,9 +247,9 @@ def look_up(tables: Iterable[HubTable]) -> Lookup:
     """
     there, ahead, seen = 0, 0, set()
     for table in tables:
-        for place, size in _files(table):
-            if place not in seen:
-                seen.add(place)
+        for address, size in _files(table):
+            if address not in seen:
+                seen.add(address)
                 there, ahead = (there + size, ahead) if table.local else (there, ahead + size)
     return Lookup(there, ahead)
 
@@ -258,29 +258,29 @@ def _files(table: HubTable) -> Iterator[tuple[str, int]]:
     datasets = _import_datasets()
     with _refusals(table):
         builder = datasets.load_dataset_builder(**_arguments(table, datasets))
-        places = [place for found in _chosen(table, builder.config.data_files or {}).values() for place in found]
+        addresses = [address for files in _chosen(table, builder.config.data_files or {}).values() for address in files]
         if table.local is not None:
-            yield from ((str(place), Path(place).stat().st_size) for place in places)
+            yield from ((str(address), Path(address).stat().st_size) for address in addresses)
             return
         from huggingface_hub import get_hf_file_metadata, hf_hub_url
 
-        path, revision = _in_repository(places[0])
+        path, revision = _in_repository(addresses[0])
         get_hf_file_metadata(hf_hub_url(str(table.repo), path, repo_type="dataset", revision=revision))
-        yield from _sizes(table, places)
+        yield from _sizes(table, addresses)
 
 
-def _sizes(table: HubTable, places: Sequence[str]) -> Iterator[tuple[str, int]]:
+def _sizes(table: HubTable, addresses: Sequence[str]) -> Iterator[tuple[str, int]]:
     from huggingface_hub import HfApi
 
-    named = {path: place for place in places for path in [_in_repository(place)[0]]}
-    paths, revision = list(named), _in_repository(places[0])[1]
+    named = {path: address for address in addresses for path in [_in_repository(address)[0]]}
+    paths, revision = list(named), _in_repository(addresses[0])[1]
     for first in range(0, len(paths), _AT_ONCE):
         part = paths[first : first + _AT_ONCE]
         for info in HfApi().get_paths_info(str(table.repo), part, revision=revision, repo_type="dataset"):
             yield named[info.path], int(getattr(info, "size", 0))
 
 
-def _in_repository(place: str) -> tuple[str, str]:
+def _in_repository(address: str) -> tuple[str, str]:
     """Path and commit of `hf://datasets/OWNER/NAME@COMMIT/PATH`."""
-    commit, _, path = place.partition("@")[2].partition("/")
+    commit, _, path = address.partition("@")[2].partition("/")
     return path, commit

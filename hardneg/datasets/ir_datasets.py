@@ -65,9 +65,9 @@ class IrDatasets:
         judged = self._judged(collection.corpus)
         content = [catalogued(self.source) or _content(collection.corpus, "docs")]
         content += [
-            catalogued(judged[split]) or _content(opened, kind)
+            catalogued(judged[split]) or _content(opened, part)
             for split, opened in collection.judged.items()
-            for kind in ("queries", "qrels")
+            for part in ("queries", "qrels")
         ]
         names = [self.source, *sorted(judged.items())]
         return digest(["ir-datasets", self.version, names, list(collection.splits()), content])
@@ -91,13 +91,13 @@ class IrDatasets:
             return dict(self.splits)
         if corpus.has_queries() and corpus.has_qrels():
             return {_SPLITS.get(self.source.rpartition("/")[2], "test"): self.source}
-        found: dict[str, str] = {}
+        ids: dict[str, str] = {}
         for word, split in _SPLITS.items():
             with suppress(DataError):
                 subset = _open(f"{self.source}/{word}")
                 if subset.has_queries() and subset.has_qrels():
-                    found.setdefault(split, f"{self.source}/{word}")
-        return found
+                    ids.setdefault(split, f"{self.source}/{word}")
+        return ids
 
 
 @dataclass(frozen=True)
@@ -176,13 +176,13 @@ def catalogued(name: str) -> str:
     return digest([name, files])
 
 
-def _content(opened: Any, kind: str) -> str:
+def _content(opened: Any, part: str) -> str:
     with suppress(Exception):
-        path = Path(getattr(opened, f"{kind}_path")())
+        path = Path(getattr(opened, f"{part}_path")())
         if path.is_file():
             return file_digest(path)
     state = hashlib.blake2b(digest_size=16)
-    for _, item in _rows(kind, getattr(opened, f"{kind}_iter")()):
+    for _, item in _rows(part, getattr(opened, f"{part}_iter")()):
         state.update(repr(tuple(item)).encode(errors="surrogatepass"))
     return state.hexdigest()
 
@@ -190,9 +190,9 @@ def _content(opened: Any, kind: str) -> str:
 def look_up(handlers: list[Any]) -> Lookup:
     """The bytes of the downloads behind handlers of ids: those that are in ir_datasets' folder, and those to come."""
     there, ahead, unknown = 0, 0, 0
-    for download in {id(found): found for item in handlers for found in _downloads(item, _DEEPEST)}.values():
+    for download in {id(each): each for item in handlers for each in _downloads(item, _DEEPEST)}.values():
         size = int(getattr(download, "_size_hint", None) or 0)
-        if (path := _place(download)) is not None and path.exists():
+        if (path := _kept_path(download)) is not None and path.exists():
             there += path.stat().st_size
         else:
             ahead, unknown = ahead + size, unknown + (not size)
@@ -200,15 +200,15 @@ def look_up(handlers: list[Any]) -> Lookup:
     return Lookup(there, ahead, note if ahead or unknown else "")
 
 
-def _place(download: Any) -> Path | None:
-    """Where a download is kept, by what every kind of it has; None where it is not kept."""
+def _kept_path(download: Any) -> Path | None:
+    """Where a download is kept, by the attributes of its class; None where it is not kept."""
     kept = getattr(download, "_path", None) or getattr(download, "_cache_path", None)
     return Path(kept) if isinstance(kept, str | Path) else None
 
 
 def _downloads(item: Any, depth: int) -> Iterator[Any]:
-    """The downloads that an object of ir_datasets holds, directly or in what it is made of."""
-    kept = _place(item)
+    """The downloads that an object of ir_datasets holds, directly or in its parts."""
+    kept = _kept_path(item)
     if hasattr(item, "_size_hint") or (kept is not None and kept.is_file()):
         yield item
         return

@@ -51,8 +51,8 @@ class MsMarcoPassage:
         unpaired = queries.keys() ^ qrels.keys()
         alone = sorted(({**queries, **qrels})[name].name for name in unpaired)
         named = {_split_name(name, pairs): pair for name, pair in pairs.items()}
-        found = Pairs({split: named[split] for split in order_splits(named)}, alone)
-        return PartedCollection([line_part(corpus, _passage)], found.queries(), found.qrels(), found.notes())
+        paired = Pairs({split: named[split] for split in order_splits(named)}, alone)
+        return PartedCollection([line_part(corpus, _passage)], paired.queries(), paired.qrels(), paired.notes())
 
     def fingerprint(self) -> str:
         """A digest of the bytes of the files that are read."""
@@ -63,11 +63,11 @@ class MsMarcoPassage:
         return estimate_lines(Path(self.load().documents_in[0].name))
 
 
-def _files(folder: Path, kind: str) -> dict[str, Path]:
-    names = {path.name.removesuffix(".gz") for path in folder.glob(f"{kind}.*")}
-    names = {name for name in names if name.endswith(".tsv") and len(name) > len(f"{kind}..tsv")}
-    found = {name[len(kind) + 1 : -4]: find_file(folder, name) for name in sorted(names)}
-    return {name: path for name, path in found.items() if path is not None}
+def _files(folder: Path, part: str) -> dict[str, Path]:
+    names = {path.name.removesuffix(".gz") for path in folder.glob(f"{part}.*")}
+    names = {name for name in names if name.endswith(".tsv") and len(name) > len(f"{part}..tsv")}
+    files = {name[len(part) + 1 : -4]: find_file(folder, name) for name in sorted(names)}
+    return {name: path for name, path in files.items() if path is not None}
 
 
 def _split_name(name: str, pairs: dict[str, tuple[Path, Path]]) -> str:

@@ -63,11 +63,11 @@ class Pyserini:
         return estimate_lines(paths[0]) * sum(path.stat().st_size for path in paths) // first
 
     def _corpus_files(self) -> list[Path]:
-        place = Path(self.source).expanduser() / self.corpus
-        paths = [place] if place.is_file() else sorted(place.rglob("*"))
+        root = Path(self.source).expanduser() / self.corpus
+        paths = [root] if root.is_file() else sorted(root.rglob("*"))
         files = [path for path in paths if path.is_file() and path.name.endswith(_ENDINGS)]
         if not files:
-            raise DataError(f"{place}: no file that ends in {', '.join(_ENDINGS)}; name the corpus in `corpus`")
+            raise DataError(f"{root}: no file that ends in {', '.join(_ENDINGS)}; name the corpus in `corpus`")
         return files
 
 

@@ -74,8 +74,8 @@ class PartedCollection:
         return tree_digest(root, [Path(part.name).relative_to(root).as_posix() for part in self.parts()])
 
 
-def _plain(part: Part, kind: type[_T]) -> Iterator[_T]:
-    return (record for _, record in records(part) if isinstance(record, kind))
+def _plain(part: Part, record_type: type[_T]) -> Iterator[_T]:
+    return (record for _, record in records(part) if isinstance(record, record_type))
 
 
 @dataclass(frozen=True)
@@ -98,14 +98,16 @@ class Pairs:
         return [f"{name}: left out, it has no counterpart" for name in self.alone]
 
 
-def find_pairs(folder: Path, given: Mapping[str, tuple[str, str]]) -> Pairs:
-    """Topics and qrels of the same split: those that are given (relative to the folder), or else by their names.
+def find_pairs(folder: Path, named: Mapping[str, tuple[str, str]]) -> Pairs:
+    """Topics and qrels of the same split: the named ones (relative to the folder), or else by the names of the files.
 
     Raises:
-        DataError: a given file is missing, two files are of one split, or no split has both.
+        DataError: a named file is missing, two files are of one split, or no split has both.
     """
-    if given:
-        return Pairs({split: (_given(folder, given[split][0]), _given(folder, given[split][1])) for split in given})
+    if named:
+        return Pairs(
+            {split: (_named_file(folder, named[split][0]), _named_file(folder, named[split][1])) for split in named}
+        )
     topics, qrels = _by_split(folder, _TOPICS), _by_split(folder, _QRELS)
     both = order_splits(topics.keys() & qrels.keys())
     if not both:
@@ -115,7 +117,7 @@ def find_pairs(folder: Path, given: Mapping[str, tuple[str, str]]) -> Pairs:
     return Pairs({split: (topics[split], qrels[split]) for split in both}, alone)
 
 
-def _given(folder: Path, name: str) -> Path:
+def _named_file(folder: Path, name: str) -> Path:
     path = find_file(folder, name)
     if path is None:
         raise DataError(f"{folder}: neither {name} nor {name}.gz, which `splits` names")
@@ -123,13 +125,13 @@ def _given(folder: Path, name: str) -> Path:
 
 
 def _by_split(folder: Path, patterns: Sequence[tuple[re.Pattern[str], str]]) -> dict[str, Path]:
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for name in sorted({path.name.removesuffix(".gz") for path in folder.iterdir()}):
         matches = ((pattern.fullmatch(name), form) for pattern, form in patterns)
         split = next((form.format(match[1]) for match, form in matches if match), None)
         if split is None or (path := find_file(folder, name)) is None:
             continue
-        if split in found:
-            raise DataError(f"{folder}: {found[split].name} and {name} are both of split {split}; name one in `splits`")
-        found[split] = path
-    return found
+        if split in files:
+            raise DataError(f"{folder}: {files[split].name} and {name} are both of split {split}; name one in `splits`")
+        files[split] = path
+    return files

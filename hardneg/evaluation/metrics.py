@@ -24,7 +24,7 @@ from hardneg.runtime.spare_home import spare_home
 if TYPE_CHECKING:
     from hardneg.formats.answer_matching import PassageAnswers
 
-KINDS: Mapping[str, str] = {
+MEASURES: Mapping[str, str] = {
     "ndcg": "ndcg",
     "mrr": "reciprocal_rank",
     "recall": "recall",
@@ -44,18 +44,18 @@ _NAME = re.compile(r"answer@([1-9][0-9]{0,8})")
 class Metric:
     """One measure; cutoff 0 means the whole ranked list."""
 
-    kind: str
+    measure: str
     cutoff: int = 0
 
     @property
     def name(self) -> str:
         """The name that parses back to this metric."""
-        return f"{self.kind}@{self.cutoff}" if self.cutoff else self.kind
+        return f"{self.measure}@{self.cutoff}" if self.cutoff else self.measure
 
     @property
     def graded(self) -> bool:
         """Whether grades count, so that the relevance level does not."""
-        return self.kind == "ndcg"
+        return self.measure == "ndcg"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,18 +161,18 @@ def warm_up(metrics: Sequence[str]) -> None:
 
 def _parse(name: str) -> Metric | str:
     """The metric, or one line on what is wrong with its name."""
-    kind, at, cutoff = name.partition("@")
-    if kind == "answer":
+    measure, at, cutoff = name.partition("@")
+    if measure == "answer":
         return f"metric '{name}': it needs a cutoff and the answers of a dataset, as answer@20 in a recipe has them"
-    if kind in KINDS and not at:
-        return Metric(kind)
-    if kind in KINDS and re.fullmatch(r"[1-9][0-9]{0,8}", cutoff):
-        return Metric(kind, int(cutoff))
-    if kind in KINDS:
-        return f"metric '{name}': the cutoff must be a whole number above 0, as in {kind}@10"
-    close = difflib.get_close_matches(kind.lower(), KINDS, n=1, cutoff=0.5)
+    if measure in MEASURES and not at:
+        return Metric(measure)
+    if measure in MEASURES and re.fullmatch(r"[1-9][0-9]{0,8}", cutoff):
+        return Metric(measure, int(cutoff))
+    if measure in MEASURES:
+        return f"metric '{name}': the cutoff must be a whole number above 0, as in {measure}@10"
+    close = difflib.get_close_matches(measure.lower(), MEASURES, n=1, cutoff=0.5)
     number = re.sub(r"[^0-9]", "", name) or "10"
-    hint = f"did you mean {close[0]}@{number}?" if close else f"known are {', '.join(KINDS)}, with @cutoff"
+    hint = f"did you mean {close[0]}@{number}?" if close else f"known are {', '.join(MEASURES)}, with @cutoff"
     return f"unknown metric '{name}': {hint}"
 
 
@@ -186,8 +186,8 @@ def _as_arrays(run: Run, qrels: Qrels) -> tuple[Any, Any]:
         best_first = sorted(grades, key=grades.__getitem__, reverse=True)
         numbers = {doc_id: number for number, doc_id in enumerate(best_first)}
         judged.append(_pairs(range(len(best_first)), [grades[doc_id] for doc_id in best_first]))
-        found = run[query_id].doc_ids if query_id in run else ()
-        ranked.append(_pairs([numbers.get(doc_id, -1) for doc_id in found], range(len(found), 0, -1)))
+        doc_ids = run[query_id].doc_ids if query_id in run else ()
+        ranked.append(_pairs([numbers.get(doc_id, -1) for doc_id in doc_ids], range(len(doc_ids), 0, -1)))
     return _typed_list(judged), _typed_list(ranked)
 
 
@@ -207,7 +207,7 @@ def _typed_list(arrays: Iterable[Any]) -> Any:
 
 
 def _measure(metric: Metric, judged: Any, ranked: Any, relevance_level: int) -> list[float]:
-    function = getattr(_ranx_metrics(), KINDS[metric.kind])
+    function = getattr(_ranx_metrics(), MEASURES[metric.measure])
     with _ONE_AT_A_TIME, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"(?s).*unsafe cast", category=Warning)
         scores = function(judged, ranked, metric.cutoff, 1 if metric.graded else relevance_level)
@@ -248,8 +248,8 @@ def _first_ranks(
     first = np.full(len(query_ids), np.inf)
     for above, cutoff in zip([0, *cutoffs], cutoffs, strict=False):
         open_ = np.flatnonzero(np.isinf(first)).tolist()
-        found = answers.in_lists([query_ids[i] for i in open_], [lists[i][above:cutoff] for i in open_])
-        if found.any():
-            ranks = np.where(found.any(1), above + 1 + found.argmax(1), np.inf)
+        hits = answers.in_lists([query_ids[i] for i in open_], [lists[i][above:cutoff] for i in open_])
+        if hits.any():
+            ranks = np.where(hits.any(1), above + 1 + hits.argmax(1), np.inf)
             first[open_] = ranks
     return first

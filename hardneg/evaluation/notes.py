@@ -18,18 +18,18 @@ def run_notes(
     counts = coverage(run, query_ids)
     if not counts.shared:
         return [f"{label}: no query of the run is judged; are these the right judgements?"]
-    found = []
+    notes = []
     if counts.unranked:
         missing = "judged query is not in the run and scores 0", "judged queries are not in the run and score 0"
-        found.append(f"{label}: {counted(counts.unranked, *missing)}")
+        notes.append(f"{label}: {counted(counts.unranked, *missing)}")
     if counts.unjudged:
         unjudged = "query has no judgement and is left out", "queries have no judgement and are left out"
-        found.append(f"{label}: {counted(counts.unjudged, *unjudged)}")
+        notes.append(f"{label}: {counted(counts.unjudged, *unjudged)}")
     longest = max(len(run[query_id].doc_ids) for query_id in run if query_id in query_ids)
     if deeper := cut_below(metrics, longest if documents is None or longest < documents else None):
         are = "is" if len(deeper) == 1 else "are"
-        found.append(f"{label}: no list has more than {counted(longest, 'document')}: {joined(deeper)} {are} cut there")
-    return found
+        notes.append(f"{label}: no list has more than {counted(longest, 'document')}: {joined(deeper)} {are} cut there")
+    return notes
 
 
 def judgement_notes(qrels: Qrels, metrics: Sequence[str], level: int) -> Iterator[str]:
@@ -39,12 +39,12 @@ def judgement_notes(qrels: Qrels, metrics: Sequence[str], level: int) -> Iterato
     lacking = sum(grade < level for grade in highest)
     if not binary or not lacking:
         return
-    told = f"0 by {joined(binary)}"
+    zero = f"0 by {joined(binary)}"
     if lacking == len(highest):
-        yield f"relevance level {level}: no judgement reaches it, the highest is {max(highest)}, so all is {told}"
+        yield f"relevance level {level}: no judgement reaches it, the highest is {max(highest)}, so all is {zero}"
     else:
         queries = "query has no document of grade", "queries have no document of grade"
-        yield f"{counted(lacking, *queries)} {level} or higher and {'scores' if lacking == 1 else 'score'} {told}"
+        yield f"{counted(lacking, *queries)} {level} or higher and {'scores' if lacking == 1 else 'score'} {zero}"
 
 
 def graded(names: Sequence[str]) -> set[str]:

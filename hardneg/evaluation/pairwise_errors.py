@@ -35,18 +35,18 @@ class PairwiseErrors:
 
 
 def by_query(
-    query_ids: Sequence[str], place: NDArray[np.int64], errors: NDArray[np.int64], cut: int = CUT
+    query_ids: Sequence[str], query_rows: NDArray[np.int64], errors: NDArray[np.int64], cut: int = CUT
 ) -> PairwiseErrors:
     """The errors of positives, int64 [positives], summed by query; of each positive at most `cut` are top-K errors.
 
-    place: int64 [positives], the query of each.
+    query_rows: int64 [positives], the row of each one's query.
 
     Source: equations 5 (total) and 6 (top K).
     """
     total, top = np.zeros(len(query_ids), np.int64), np.zeros(len(query_ids), np.int64)
-    np.add.at(total, place, errors)
-    np.add.at(top, place, np.minimum(errors, cut))
-    return PairwiseErrors(query_ids, np.bincount(place, minlength=len(query_ids)), top, total, cut)
+    np.add.at(total, query_rows, errors)
+    np.add.at(top, query_rows, np.minimum(errors, cut))
+    return PairwiseErrors(query_ids, np.bincount(query_rows, minlength=len(query_ids)), top, total, cut)
 
 
 def errors_in_run(
@@ -77,12 +77,12 @@ def errors_in_run(
         missing = len(positives[query_id]) - len(above)
         top[query_id] = sum(min(count, cut) for count in above) + missing * min(negatives, cut)
         at_least += missing if negatives < cut else 0
-    asked = [query_id for query_id in positives if query_id in top]
-    left_out = {"queries without positives": unjudged, "queries that the run lacks": len(positives) - len(asked)}
+    judged = [query_id for query_id in positives if query_id in top]
+    left_out = {"queries without positives": unjudged, "queries that the run lacks": len(positives) - len(judged)}
     return PairwiseErrors(
-        asked,
-        np.array([len(positives[query_id]) for query_id in asked], np.int64),
-        np.array([top[query_id] for query_id in asked], np.int64),
+        judged,
+        np.array([len(positives[query_id]) for query_id in judged], np.int64),
+        np.array([top[query_id] for query_id in judged], np.int64),
         None,
         cut,
         at_least,
@@ -126,9 +126,9 @@ def distribution(errors: NDArray[np.int64]) -> list[Bucket]:
     edges = [0, *(10**i for i in range(len(str(int(errors.max()))) + 1))]
     if errors.max() == 0:
         edges = [0, 1]
-    place = np.searchsorted(edges, errors, side="right") - 1
-    queries = np.bincount(place, minlength=len(edges) - 1) / len(errors)
-    summed = np.bincount(place, weights=errors, minlength=len(edges) - 1) / max(1, int(errors.sum()))
+    bucket = np.searchsorted(edges, errors, side="right") - 1
+    queries = np.bincount(bucket, minlength=len(edges) - 1) / len(errors)
+    summed = np.bincount(bucket, weights=errors, minlength=len(edges) - 1) / max(1, int(errors.sum()))
     return [Bucket(low, high - 1, float(queries[i]), float(summed[i])) for i, (low, high) in enumerate(pairwise(edges))]
 
 

@@ -28,9 +28,9 @@ def by_system(
     paths: Mapping[str, tuple[str, int | None]], scores: Mapping[str, Scores]
 ) -> dict[str, dict[int, Scores]]:
     """The scores of each system with several seeds, by seed; paths: the system and the seed of each of `scores`."""
-    found: dict[str, dict[int, Scores]] = {}
-    for path, made in scores.items():
+    systems: dict[str, dict[int, Scores]] = {}
+    for path, run_scores in scores.items():
         label, seed = paths[path]
         if seed is not None:
-            found.setdefault(label, {})[seed] = made
-    return found
+            systems.setdefault(label, {})[seed] = run_scores
+    return systems

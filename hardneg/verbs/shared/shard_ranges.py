@@ -15,12 +15,12 @@ def taken_shards(take: str | None) -> slice:
     return slice(int(begin) if begin else None, int(end) if end else None)
 
 
-def sharing_problems(place: str | None, take: str | None) -> Iterator[str]:
-    """What is wrong with a place and what is taken of it, one line each."""
-    if take is not None and place is None:
+def sharing_problems(url: str | None, take: str | None) -> Iterator[str]:
+    """What is wrong with `place`, the shared URL, and `take`, the shards of this machine; one line each."""
+    if take is not None and url is None:
         yield "take: the other machines' shards need a common place; give place, a URL, or leave it out"
-    if place is not None:
+    if url is not None:
         try:
-            check_url(place)
+            check_url(url)
         except UsageError as error:
             yield f"place: {error}"

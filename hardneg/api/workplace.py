@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from hardneg.api.adhoc_recipe import AdhocRecipe
 from hardneg.api.argument_values import file_path, name_of, names_of, plugin_setting, whole_number
-from hardneg.fields import DATASET
 from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.runtime.progress import Progress, Silent, Task
 from hardneg.runtime.seeding import SEED
@@ -134,6 +133,7 @@ class Workplace:
 
     def open_index(self, step: "Step", outcome: "Outcome") -> "Searcher":
         """Open the index of a step that `make` has executed."""
+        from hardneg.fields import DATASET
         from hardneg.formats.collection import StoredCollection
         from hardneg.verbs.shared.context import ArtifactInput
         from hardneg.verbs.shared.inputs import open_searcher

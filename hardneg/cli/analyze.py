@@ -77,7 +77,7 @@ class _Analyses(TyperGroup):
         from hardneg.registry.plugins import list_plugins
 
         by_name = {plugin.name: plugin_summary(plugin.target) for plugin in list_plugins("analyses")}
-        self.summaries = {name: f"{summary or 'Nothing is summary of it'}." for name, summary in by_name.items()}
+        self.summaries = {name: f"{summary or 'It has no summary'}." for name, summary in by_name.items()}
         super().format_help(ctx, formatter)
 
 

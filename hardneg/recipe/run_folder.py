@@ -72,7 +72,7 @@ def read_lock(folder: Path) -> dict[str, Any]:
         words = {
             name: str(lock.get(name, default)) for name, default in (("recipe", ""), ("preset", ""), ("device", "cpu"))
         }
-        return {**words, "keys": keys, "tree": dict(lock["tree"])}
+        return {**words, "keys": keys, "tree": dict(lock.get("tree", {}))}
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}): give the folder of a finished recipe") from None
     except (yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError):

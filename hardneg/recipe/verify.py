@@ -16,7 +16,7 @@ from hardneg.store.atomic_write import replace_text
 
 LEAST_SEEDS = 5
 """Fewer tell little of the spread between seeds."""
-FREE = ("title", "seed", "seeds")
+MAY_DIFFER = ("title", "seed", "seeds")
 """What may differ between a run and the one that its recipe's bands are of."""
 
 
@@ -113,7 +113,7 @@ def bands_file(recipe: Path) -> Path:
 
 def _settings_changed(recipe: Path, lock: Mapping[str, Any]) -> list[str]:
     trees = [lock["tree"], expand(recipe, lock["preset"], []).tree]
-    run, written = ({name: value for name, value in tree.items() if name not in FREE} for tree in trees)
+    run, written = ({name: value for name, value in tree.items() if name not in MAY_DIFFER} for tree in trees)
     return list(tree_differences(run, written))
 
 

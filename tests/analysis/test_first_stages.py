@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardneg.analysis.candidates import CandidateCounts, _places, candidate_counts, prefix
+from hardneg.analysis.candidates import CandidateCounts, _positions, candidate_counts, prefix
 from hardneg.analysis.dimensions import Dimensions
 from hardneg.analysis.recall_at_depth import RecallAtDepth, recall_at_depth
 from hardneg.records.errors import DataError
@@ -50,7 +50,7 @@ def test_a_candidate_without_a_score_is_told():
 
 def test_what_was_reranked_besides_is_no_candidate():
     first, reranked = run(q="ab"), run(q="zba")
-    assert doc_lists(prefix(reranked, _places("", first, reranked, 9), 1000)) == [["b", "a"]]
+    assert doc_lists(prefix(reranked, _positions("", first, reranked, 9), 1000)) == [["b", "a"]]
 
 
 @settings(max_examples=50)
@@ -62,7 +62,7 @@ def test_a_cut_is_what_reranking_so_many_would_give(order, known, count):
         return sorted(doc_ids, key=scores.__getitem__, reverse=True)
 
     first, whole = run(q=order), run(q=rerank(order))
-    assert doc_lists(prefix(whole, _places("", first, whole, 8), count)) == [rerank(order[:count])]
+    assert doc_lists(prefix(whole, _positions("", first, whole, 8), count)) == [rerank(order[:count])]
 
 
 def test_sizes_go_up():

@@ -50,7 +50,7 @@ def test_one_whose_class_is_not_there_is_listed_all_the_same(outside):
     (installed,) = (outside / "package" / "src").glob("*.dist-info")
     (installed / "entry_points.txt").write_text("[hardneg.analyses]\nlist-lengths = hardneg_list_lengths:Gone\n")
     rows = [line for line in call("--help").stdout.splitlines() if "list-lengths" in line]
-    assert len(rows) == 1 and "Nothing is told of it." in rows[0]
+    assert len(rows) == 1 and "It has no summary." in rows[0]
 
 
 def test_it_stands_in_a_recipe_and_in_a_report(outside, tiny_model):

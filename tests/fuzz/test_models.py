@@ -157,7 +157,7 @@ BROKEN = [
     ("dense", "model.safetensors", to_folder, "no weights there"),
     ("dense", "modules.json", content("[]"), "names no modules"),
     ("dense", "modules.json", to_folder, "not readable as JSON"),
-    ("dense", OPTIONS, value(max_seq_length=1), "reads 1 token of a text: give query_length"),
+    ("dense", OPTIONS, value(max_seq_length=1), "reads 1 token of a text: set query_length"),
     ("dense", "tokenizer_config.json", value(tokenizer_class={}), "cannot be opened"),
     ("twins", "query_1_Pooling/config.json", content("{}"), "cannot be opened"),
     ("twins", "router_config.json", value(structure={"document": [{}]}), "not a Router's modules and routes"),

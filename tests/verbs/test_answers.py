@@ -135,5 +135,5 @@ def test_a_run_in_another_order_is_refused(finished, tmp_path):
     path = finished[2]["start-train"].path / "run.trec.gz"
     query_ids = [query_id for query_id, _ in stream_run(path)]
     assert len(list(lists_in_order(path, query_ids))) == 36
-    with pytest.raises(DataError, match="not in its order"):
+    with pytest.raises(DataError, match="q0 is not in the split or its order"):
         list(lists_in_order(path, query_ids[1:]))

@@ -139,6 +139,6 @@ def test_keys_and_mistakes(finished, tmp_path):
         keys("stages.labels.below=0.9")
     spec = planned(tmp_path, tree).steps["labels"].spec
     [line] = spec.missing({"splits": {"train": {}}})
-    assert line.startswith("split: no split 'unlabelled' in this dataset; say what share") and not list(
+    assert line.startswith("split: no split 'unlabelled' in this dataset; set the share") and not list(
         spec.missing(artifacts["dataset"].facts)
     )

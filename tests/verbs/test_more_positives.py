@@ -79,7 +79,7 @@ def plan_of(folder, **options):
         "model": {"name": "none"},
         "stages": {"mined": {"stage": "mine", "miner": "random", **options}},
     }
-    return make_plan(check_recipe(tree, folder / "r.yaml", found=[]))
+    return make_plan(check_recipe(tree, folder / "r.yaml"))
 
 
 def test_files_count_by_their_content_and_only_where_there_are_some(stored, tmp_path):

@@ -2,7 +2,10 @@
 
 import re
 import socket
+import sys
+from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -72,9 +75,10 @@ def test_nothing_private_is_in_any_byte_that_was_sent(
 
 def test_public_is_asked_for(hub: Hub, run: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "say --yes" in push(run, store, "--public") and NAME not in hub.repositories
-    monkeypatch.setattr("hardneg.cli.push._typed", lambda: "y")
+    typed = StringIO("y\nyes\n")
+    monkeypatch.setattr(typed, "isatty", lambda: True)
+    monkeypatch.setattr("hardneg.cli.push.sys", SimpleNamespace(stdin=typed, stderr=sys.stderr))
     assert "not pushed" in push(run, store, "--public") and NAME not in hub.repositories
-    monkeypatch.setattr("hardneg.cli.push._typed", lambda: "yes")
     assert push(run, store, "--public").rstrip().endswith("public now")
     assert not hub.repositories[NAME].private
 

@@ -55,7 +55,9 @@ class Mine(StageSpec):
     that list that has an answer is the positive of a query for which none is known. answer_match: how answers are
     looked for: as words, or as regular expressions. fill_to: a query with fewer negatives gets random documents of the
     corpus until it has so many; those that a filter drops then go. What `also_qrels` call relevant is positive too,
-    here and where the negatives are trained on.
+    here and where the negatives are trained on. permuted: each query has the lists of another one. positives_of_others:
+    in place of a run, each query has so many positives of other queries, drawn at random. planted: of this share of the
+    queries for which the dataset withholds positives, the lists are these alone; those of others lack them.
     """
 
     version = 1
@@ -75,6 +77,9 @@ class Mine(StageSpec):
     pseudo_positives: int | None = Field(default=None, gt=0, json_schema_extra=LATER)
     answer_match: AnswerMatch = Field(default="string", json_schema_extra=LATER)
     fill_to: int | None = Field(default=None, gt=0, json_schema_extra=LATER)
+    permuted: bool = Field(default=False, json_schema_extra=LATER)
+    positives_of_others: int | None = Field(default=None, gt=0, json_schema_extra=LATER)
+    planted: float | None = Field(default=None, ge=0, le=1, json_schema_extra=LATER)
     also_qrels: Annotated[
         tuple[Name, ...], BeforeValidator(parse_names), InputFile("judgements, as TREC or BEIR have them")
     ] = Field(
@@ -87,6 +92,10 @@ class Mine(StageSpec):
     def _complete(self) -> "Mine":
         if self.pseudo_positives and not self.runs:
             raise ValueError("pseudo_positives: they come from the first of `runs`, and there is none")
+        if (self.permuted or self.planted is not None) and not self.runs:
+            raise ValueError("permuted and planted change the lists of `runs`, and there are none")
+        if self.positives_of_others and self.runs:
+            raise ValueError("positives_of_others: they are drawn in place of `runs`; leave one of the two out")
         return self
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
@@ -175,9 +184,29 @@ class _Mining:
     def listed(self) -> "Iterator[QueryLists]":
         """All queries with their lists."""
         from hardneg.formats.runs import lists_side_by_side
+        from hardneg.mining.controls import drawn_positives, permuted, planted
 
+        spec = self.context.spec
+        if spec.positives_of_others:
+            return drawn_positives(self.query_ids, self.known, spec.positives_of_others, spec.seed)
         runs = {label: source.folder / RUN for label, source in self.context.inputs_of("runs").items()}
-        return lists_side_by_side(runs, self.query_ids)
+        listed = lists_side_by_side(runs, self.query_ids)
+        if spec.permuted:
+            listed = permuted(listed, self.known, spec.seed)
+        if spec.planted is not None:
+            listed = planted(listed, self._withheld(), self.known, spec.planted, spec.seed)
+        return listed
+
+    def _withheld(self) -> dict[str, list[str]]:
+        """The positives that the dataset withholds, by query. Raises DataError where these queries have none."""
+        from hardneg.formats.qrels import positives
+        from hardneg.verbs.shared.inputs import open_collection
+
+        withheld = positives(open_collection(self.context.inputs["dataset"]).withheld())
+        if withheld.keys().isdisjoint(self.query_ids):
+            message = "planted: the dataset withholds no positives of these queries; give it `withheld: {halves: true}`"
+            raise DataError(f"{self.context.name}: {message}")
+        return withheld
 
     def mined(self, listed: "Iterator[QueryLists]", facts: Counter[str]) -> Iterator[Negatives]:
         """The negatives of some queries; facts count them, and what was left out."""

@@ -10,6 +10,7 @@ from hardneg.formats.negatives import drop_batches, drops_at, read_negatives
 from hardneg.formats.runs import write_run
 from hardneg.mining.miners.ranks import TopK
 from hardneg.mining.miners.thresholds import Denoised, PosMargin
+from hardneg.records.errors import DataError
 from hardneg.records.types import RankedList
 from hardneg.runtime.progress import Silent
 from hardneg.verbs.mine import Mine
@@ -31,12 +32,14 @@ def mined(tmp_path):
     scored = {name: RankedList(list(each), np.array(list(each.values()), np.float32)) for name, each in SCORES.items()}
     write_run(lists["rerank"] / "run.trec.gz", scored.items())
 
-    def run(miner):
-        spec = Mine(stage="mine", miner="denoised", runs={"dense": "a", "scores": "b"})
+    def run(miner, **options):
+        options = {"runs": {"dense": "a", "scores": "b"}} | options
+        spec = Mine(stage="mine", miner="denoised", **options)
         runs = {
             "runs.dense": ArtifactInput("a", "", lists["dense"]),
             "runs.scores": ArtifactInput("b", "", lists["rerank"]),
         }
+        runs = runs if spec.runs else {}
         inputs = {"dataset": ArtifactInput("dataset", "", tmp_path / "stored"), **runs}
         facts = spec.make(StageContext("mined", spec, tmp_path / "out", inputs, {"miner": miner}, Silent()))
         found = {item.query_id: list(item.negatives) for item in read_negatives(tmp_path / "out" / "negatives.arrow")}
@@ -70,3 +73,21 @@ def test_a_miner_that_tells_nothing_writes_no_record(mined):
     facts, found, dropped = mined(TopK(depth=2))
     assert found["q0"] == ["d1", "d2"] and facts["dropped as positive"] == 1
     assert not dropped.exists()
+
+
+def test_positives_of_other_queries_stand_in_for_a_run(mined):
+    facts, negatives, _ = mined(TopK(depth=3), runs={}, positives_of_others=3)
+    assert facts["queries"] == 36 and all(len(drawn) == 3 for drawn in negatives.values())
+    facts, negatives, _ = mined(TopK(depth=3), permuted=True)
+    assert sum(map(len, negatives.values())) <= 3 + 3 + 1 and facts["queries"] == 36
+
+
+def test_controls_that_the_lists_do_not_allow_are_refused(mined):
+    with pytest.raises(DataError, match="mined: planted: the dataset withholds no positives of these queries; give it"):
+        mined(TopK(depth=3), planted=0.5)
+    for options, message in (
+        ({"permuted": True}, "permuted and planted change the lists of `runs`, and there are none"),
+        ({"runs": {"dense": "a"}, "positives_of_others": 3}, "positives_of_others: they are drawn in place of `runs`"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Mine(stage="mine", miner="topk", **options)

@@ -52,7 +52,7 @@ def draw(
     chosen: list[str] = []
     dropped: Counter[str] = Counter()
     wanted = max(1, count + len(query.positives) + len(query.duplicates) + taken)
-    for doc_id in _shuffled(query.doc_ids, wanted, draws):
+    for doc_id in shuffled(query.doc_ids, wanted, draws):
         if len(chosen) == count:
             break
         if (why := reason(doc_id)) is None:
@@ -63,7 +63,7 @@ def draw(
     return Negatives(query.query_id, query.positives, chosen, scores, dict(dropped))
 
 
-def _shuffled(doc_ids: Sequence[str], wanted: int, draws: np.random.Generator) -> Iterator[str]:
+def shuffled(doc_ids: Sequence[str], wanted: int, draws: np.random.Generator) -> Iterator[str]:
     """Return distinct ids in random order: a small corpus permuted, a large one drawn from with repeats rejected."""
     if len(doc_ids) < 4 * wanted:
         yield from (doc_ids[int(row)] for row in draws.permutation(len(doc_ids)))

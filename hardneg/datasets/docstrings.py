@@ -4,25 +4,49 @@ import ast
 import hashlib
 import importlib.util
 import os
+import sysconfig
 import warnings
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
 from hardneg.records.errors import MissingDependency, UsageError
+from hardneg.store.digest import file_digest, tree_digest
 
 _TESTS = frozenset({"test", "tests", "_test", "_tests", "testing", "_testing", "conftest.py"})
 _DISTRIBUTIONS = {"sklearn": "scikit-learn", "PIL": "pillow", "yaml": "PyYAML"}
-_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _BLOCKS = ("body", "handlers", "cases", "orelse", "finalbody")
+
+Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """The bytes of a Python file."""
+
+    content: bytes
+
+    @cached_property
+    def lines(self) -> list[bytes]:
+        """Its lines in UTF-8, without their ends: a node's `lineno` counts them from 1, its `col_offset` bytes."""
+        return [line.encode() for line in importlib.util.decode_source(self.content).split("\n")]
 
 
 class Docstring(NamedTuple):
-    """A docstring and the dotted name of what it describes, such as `numpy.ma.core.MaskedArray.mean`."""
+    """A docstring, the dotted name of what it describes, such as `numpy.ma.core.MaskedArray.mean`, and where that is.
+
+    scope: the name of the nearest class around it, of itself where it is a class, else of its module.
+    """
 
     name: str
     text: str
+    scope: str
+    node: Definition | ast.Module
+    file: SourceFile
 
 
 def distribution_of(package: str) -> str:
@@ -49,6 +73,33 @@ def find_package(package: str) -> Path:
         return Path(str(spec.origin))
     install = f"pip install {distribution_of(package)}"
     raise MissingDependency(f"package {package!r} is not installed: {install}, or leave it out of `packages`")
+
+
+def installed_packages() -> list[str]:
+    """The names of the packages of this environment that have Python source; not of those installed as editable."""
+    roots = [Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")]
+    names = []
+    for name in sorted(metadata.packages_distributions()):
+        try:
+            folder = find_package(name).parent
+        except (UsageError, MissingDependency):  # not a name, or compiled
+            continue
+        if folder in roots:
+            names.append(name)
+    return names
+
+
+def package_version(package: str) -> str:
+    """What changes with the sources of a package: its version, or a digest of the files where it has none.
+
+    Raises:
+        UsageError, MissingDependency: as `find_package`.
+    """
+    try:
+        return metadata.version(distribution_of(package))
+    except metadata.PackageNotFoundError:
+        root = find_package(package)
+        return file_digest(root) if root.is_file() else tree_digest(root, source_files(root))
 
 
 def source_files(root: Path) -> list[str]:
@@ -101,7 +152,7 @@ def _parsed(module: str, source: bytes, left_out: Counter[str]) -> Iterator[Docs
         left_out["files that do not parse"] += 1
         return
     names: set[str] = set()
-    for docstring in _documented(tree, module):
+    for docstring in _documented(tree, module, SourceFile(source)):
         if docstring.name in names:
             left_out["further docstrings of one name"] += 1
         else:
@@ -109,14 +160,19 @@ def _parsed(module: str, source: bytes, left_out: Counter[str]) -> Iterator[Docs
             yield docstring
 
 
-def _documented(tree: ast.Module, module: str) -> Iterator[Docstring]:
-    waiting: list[tuple[ast.AST, str]] = [(tree, module)]
+def _documented(tree: ast.Module, module: str, file: SourceFile) -> Iterator[Docstring]:
+    waiting: list[tuple[ast.AST, str, str]] = [(tree, module, module)]
     while waiting:
-        node, name = waiting.pop()
-        if isinstance(node, _DOCUMENTED):
+        node, name, scope = waiting.pop()
+        if isinstance(node, Definition | ast.Module):
             name = f"{name}.{node.name}" if not isinstance(node, ast.Module) else name
+            scope = name if isinstance(node, ast.ClassDef) else scope
             text = ast.get_docstring(node)
             if text:
-                yield Docstring(name, text)
-        children = [child for block in _BLOCKS for child in getattr(node, block, ())]
-        waiting.extend((child, name) for child in reversed(children))
+                yield Docstring(name, text, scope, node, file)
+        waiting.extend((child, name, scope) for child in reversed(children(node)))
+
+
+def children(node: ast.AST) -> list[ast.AST]:
+    """The statements, handlers and cases within a node, in the order of the source."""
+    return [child for block in _BLOCKS for child in getattr(node, block, ())]

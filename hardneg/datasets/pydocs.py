@@ -8,19 +8,16 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from typing import ClassVar, NamedTuple
 
-from hardneg.datasets.docstrings import distribution_of, find_package, read_docstrings, source_files
+from hardneg.datasets.docstrings import package_version, read_docstrings
+from hardneg.datasets.summaries import SplitShares, Summary, text_key
 from hardneg.formats.answer_matching import has_answer
 from hardneg.records.errors import UsageError
 from hardneg.records.types import Answers, Document, Judgement, Query
 from hardneg.runtime.seeding import derive_seed
-from hardneg.store.digest import digest, file_digest, tree_digest
+from hardneg.store.digest import digest
 from hardneg.store.identity import options_in_key
-
-_UNDERLINE = re.compile(r"^[-=~^*]{3,}$", re.MULTILINE)
-_SIGNATURE = re.compile(r"^[\w.]+ ?\(.*\)( ?->.*)?$|->")
 
 
 @dataclass(frozen=True)
@@ -60,7 +57,7 @@ class PyDocs:
         """
         if not self.packages or self.max_passages < 1:
             raise UsageError("pydocs: give at least one package, and a max_passages of 1 or more")
-        if min(self._shares.values()) <= 0:
+        if min(self._shares.by_split.values()) <= 0:
             raise UsageError("pydocs: give a dev_share and a test_share above 0, and below 1 together")
         left_out: Counter[str] = Counter()
         entries = list(self._entries(left_out))
@@ -70,7 +67,7 @@ class PyDocs:
 
     def fingerprint(self) -> str:
         """A digest of the packages' versions (or their sources), the options and Python's version."""
-        versions = [[package, _version(package)] for package in sorted(set(self.packages))]
+        versions = [[package, package_version(package)] for package in sorted(set(self.packages))]
         return digest(["pydocs", self.version, options_in_key(self), versions, list(sys.version_info[:2])])
 
     def size_hint(self) -> int:
@@ -79,20 +76,20 @@ class PyDocs:
 
     def query_hint(self) -> Mapping[str, int]:
         """Each split's share of the cap; some summaries are those of several passages."""
-        return {split: round(share * self.max_passages) for split, share in self._shares.items()}
+        return self._shares.sizes(self.max_passages)
 
     @property
-    def _shares(self) -> dict[str, float]:
-        return {"train": 1 - self.dev_share - self.test_share, "dev": self.dev_share, "test": self.test_share}
+    def _shares(self) -> SplitShares:
+        return SplitShares(self.dev_share, self.test_share, self.seed)
 
     def _entries(self, left_out: Counter[str]) -> Iterator["_Entry"]:
         files: set[bytes] = set()
         known: set[tuple[str, str]] = set()
         for package in sorted(set(self.packages)):
-            for name, text in read_docstrings(package, left_out, files):
-                first, *rest = re.split(r"\n[ \t]*\n", text.strip(), maxsplit=1)
-                entry = _Entry(name, " ".join(first.split()), " ".join("".join(rest).split()))
-                same = (_key(entry.query), entry.passage)
+            for docstring in read_docstrings(package, left_out, files):
+                first, *rest = re.split(r"\n[ \t]*\n", docstring.text.strip(), maxsplit=1)
+                entry = _Entry(docstring.name, " ".join(first.split()), " ".join("".join(rest).split()))
+                same = (text_key(entry.query), entry.passage)
                 reason = self._unfit(first, entry)
                 if reason or same in known:
                     left_out[reason or "docstrings that are the same as another"] += 1
@@ -101,34 +98,21 @@ class PyDocs:
                     yield entry
 
     def _unfit(self, first: str, entry: "_Entry") -> str | None:
-        shortest, longest = self.query_words
         if len(entry.passage.split()) < self.min_passage_words:
             return f"docstrings with under {self.min_passage_words} words after the first paragraph"
-        if not shortest <= len(entry.query.split()) <= longest:
-            return f"docstrings whose first paragraph has not {shortest} to {longest} words"
-        if first.startswith("..") or _UNDERLINE.search(first) or _SIGNATURE.search(entry.query):
-            return "docstrings that start with a heading, a directive or a signature"
-        if _key(entry.query) in entry.passage.casefold():
-            return "docstrings that repeat their first paragraph"
-        return None
+        return Summary("paragraph", first, entry.query).unfit(entry.passage, self.query_words)
 
     def _collect(self, entries: list["_Entry"], left_out: dict[str, int]) -> "PyDocsCollection":
         groups: dict[str, list[_Entry]] = {}
         for entry in entries:
-            groups.setdefault(_key(entry.query), []).append(entry)
+            groups.setdefault(text_key(entry.query), []).append(entry)
         by_split: dict[str, list[tuple[Query, list[str]]]] = {"train": [], "dev": [], "test": []}
         for group in sorted(groups.values(), key=lambda group: group[0].doc_id):
             first = group[0]
             query = Query(first.doc_id, first.query)
-            by_split[self._split(first.doc_id)].append((query, sorted(entry.doc_id for entry in group)))
+            by_split[self._shares.split(first.doc_id)].append((query, sorted(entry.doc_id for entry in group)))
         passages = sorted(Document(entry.doc_id, entry.passage) for entry in entries)
         return PyDocsCollection(passages, by_split, dict(left_out))
-
-    def _split(self, doc_id: str) -> str:
-        share = derive_seed(self.seed, "split", doc_id) / 2**64
-        if share < self.test_share:
-            return "test"
-        return "dev" if share < self.test_share + self.dev_share else "train"
 
 
 @dataclass(frozen=True)
@@ -164,18 +148,6 @@ class _Entry(NamedTuple):
     doc_id: str
     query: str
     passage: str
-
-
-def _key(query: str) -> str:
-    return query.casefold().rstrip(" .:")
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(distribution_of(package))
-    except metadata.PackageNotFoundError:
-        root = find_package(package)
-        return file_digest(root) if root.is_file() else tree_digest(root, source_files(root))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from hardneg.cli.main import app
 
 PAGE = Path(__file__).parents[2] / "docs" / "datasets.md"
-ELSEWHERE = ("hf:mteb/", "hf:BeIR/", "tevatron:", "ir-datasets:", "data fetch", "pydocs")
+ELSEWHERE = ("hf:mteb/", "hf:BeIR/", "tevatron:", "ir-datasets:", "data fetch", "pydocs", "pycode")
 COMMANDS = [
     line.strip()
     for line in PAGE.read_text(encoding="utf-8").splitlines()

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hardneg.datasets import pydocs
+from hardneg.datasets.docstrings import package_version
 from hardneg.datasets.pydocs import PyDocs, PyDocsCollection
+from hardneg.datasets.summaries import SplitShares
 from hardneg.formats.collection import write_collection
 from hardneg.records.errors import MissingDependency, UsageError
 from hardneg.runtime.progress import Silent
@@ -192,7 +193,7 @@ def test_shares_of_the_splits(made: str) -> None:
 
 def test_a_half_of_a_thousand_queries_is_for_tests() -> None:
     """Four standard deviations are 4 * sqrt(1000 / 4) = 63 queries."""
-    splits = Counter(PyDocs(dev_share=0.1, test_share=0.5)._split(f"a.b{i}") for i in range(1000))
+    splits = Counter(SplitShares(0.1, 0.5, 0).split(f"a.b{i}") for i in range(1000))
     assert 437 <= splits["test"] <= 563 and 62 <= splits["dev"] <= 138 and 337 <= splits["train"] <= 463
 
 
@@ -204,7 +205,7 @@ def test_shares_count_in_the_identity_where_they_are_not_the_usual(made: str) ->
     assert set(plugin_identity("pydocs", other)["options"]) == options | {"test_share"}
     assert usual.fingerprint() != other.fingerprint()
     without = {name: value for name, value in asdict(usual).items() if name in options}
-    told = ["pydocs", 1, without, [[made, pydocs._version(made)]], list(sys.version_info[:2])]
+    told = ["pydocs", 1, without, [[made, package_version(made)]], list(sys.version_info[:2])]
     assert usual.fingerprint() == digest(told)
 
 

@@ -26,7 +26,7 @@ from hardneg.fields import (
     has_answers,
     parse_names,
 )
-from hardneg.records.errors import DataError
+from hardneg.records.errors import DataError, UsageError
 from hardneg.records.layout import DROPPED, NEGATIVES, RUN
 from hardneg.records.types import Negatives
 from hardneg.registry.protocols import NegativeMiner, RunJoiner
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from hardneg.formats.vectors.block_files import BlockFiles
     from hardneg.mining.choosing import Choosing
     from hardneg.mining.filter_texts import MiningTexts
+    from hardneg.mining.lists_of_file import ListsOfFile
 
 _QUERIES = 256
 _BLOCK = 1024  # queries
@@ -51,6 +52,7 @@ _BLOCK = 1024  # queries
 class Mine(StageSpec):
     """Selects negatives for the queries of one split; the first of `runs` is the list to select from.
 
+    file: negatives that another program mined are that list, in the form that `form` names, as `hardneg export` has it.
     without_answers: the filter `answers`, in front of all others. pseudo_positives: the first of so many documents of
     that list that has an answer is the positive of a query for which none is known. answer_match: how answers are
     looked for: as words, or as regular expressions. fill_to: a query with fewer negatives gets random documents of the
@@ -71,6 +73,10 @@ class Mine(StageSpec):
         description="Leave candidates out before the miner selects, one after another; a name, or {name: NAME, ...}.",
     )
     runs: Annotated[dict[str, Name], Reference(("run",))] = Field(default_factory=dict)
+    file: Annotated[Name | None, InputFile("negatives that another program mined")] = Field(
+        default=None, json_schema_extra=FREE
+    )
+    form: Name = Field(default="hardneg", json_schema_extra=LATER)
     split: Name = Field("train", description=SPLIT)
     seed: int = Field(SEED, description="For miners that draw.")
     without_answers: bool = Field(default=False, json_schema_extra=LATER)
@@ -99,7 +105,8 @@ class Mine(StageSpec):
         return self
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """What a miner that joins several runs has against them."""
+        """What a miner that joins several runs has against them; a file of another form, or beside a run."""
+        from hardneg.formats.export.catalogue import check_form
         from hardneg.mining.miners.filtered import SCORES
 
         miner = recipe.plugin("miner")
@@ -107,6 +114,13 @@ class Mine(StageSpec):
             yield from (f"miner: {problem}" for problem in miner.problems(list(self.runs)))
         if SCORES in self.runs and Trait.OF_POSITIVES in recipe.traits(self.runs[SCORES]):
             yield f"runs.{SCORES}: {self.runs[SCORES]!r} {Trait.OF_POSITIVES}; {OF_QUERIES[Trait.OF_POSITIVES]}"
+        if self.file:
+            if self.runs.keys() - {SCORES}:
+                yield f"runs: beside `file`, which is selected from, only one labelled {SCORES}, which filters judge by"
+            try:
+                check_form(self.form, Path(self.file))
+            except UsageError as error:
+                yield f"form: {error}"
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Answers, where negatives or positives are told by them."""
@@ -161,6 +175,7 @@ class _Mining:
     known: dict[str, list[str]]
     texts: "MiningTexts"
     choosing: "Choosing"
+    file: "ListsOfFile | None" = None
 
     @classmethod
     def of(cls, context: StageContext[Mine]) -> "_Mining":
@@ -169,6 +184,7 @@ class _Mining:
         from hardneg.mining.choosing import Choosing
         from hardneg.mining.filter_texts import MiningTexts
         from hardneg.mining.filtering import Filters
+        from hardneg.mining.lists_of_file import ListsOfFile
         from hardneg.verbs.shared.inputs import open_collection, open_queries
 
         spec, collection = context.spec, open_collection(context.inputs["dataset"])
@@ -179,7 +195,9 @@ class _Mining:
         texts, miner = MiningTexts(collection, spec.split), context.plugin("miner", NegativeMiner)
         filters = Filters.of(texts, context.filters(), spec.answer_match if spec.without_answers else None)
         choosing = Choosing(collection.corpus, known, miner, filters, spec.seed, spec.fill_to)
-        return cls(context, query_ids, known, texts, choosing)
+        path = Path(spec.file).expanduser() if spec.file else None
+        file = ListsOfFile(path, spec.form, collection, spec.split) if path else None
+        return cls(context, query_ids, known, texts, choosing, file)
 
     def listed(self) -> "Iterator[QueryLists]":
         """All queries with their lists."""
@@ -190,7 +208,7 @@ class _Mining:
         if spec.positives_of_others:
             return drawn_positives(self.query_ids, self.known, spec.positives_of_others, spec.seed)
         runs = {label: source.folder / RUN for label, source in self.context.inputs_of("runs").items()}
-        listed = lists_side_by_side(runs, self.query_ids)
+        listed = self.file.listed(self.query_ids, runs) if self.file else lists_side_by_side(runs, self.query_ids)
         if spec.permuted:
             listed = permuted(listed, self.known, spec.seed)
         if spec.planted is not None:
@@ -222,7 +240,7 @@ class _Mining:
             if facts["queries without positives"] == total:
                 why = "has a positive, a judgement above zero of a document in the corpus"
             raise DataError(f"{self.context.name}: none of the {total} queries of split {spec.split} {why}")
-        return {**facts, **self.texts.facts}
+        return {**facts, **self.texts.facts, **(self.file.counts if self.file else {})}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,98 @@
+"""Negatives that other programs mined, as lists to mine from."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from recipe.recipes import small_collection
+
+from hardneg.datasets.beir import Beir
+from hardneg.formats.collection import StoredCollection, write_collection
+from hardneg.formats.negatives import read_negatives, write_negatives
+from hardneg.mining.lists_of_file import LABEL, ListsOfFile
+from hardneg.mining.miners.ranks import TopK
+from hardneg.recipe.load import check_recipe
+from hardneg.records.errors import DataError, RecipeError
+from hardneg.records.types import Negatives
+from hardneg.runtime.progress import Silent
+from hardneg.verbs.mine import Mine
+from hardneg.verbs.shared.context import ArtifactInput, StageContext
+
+
+@pytest.fixture
+def collection(tmp_path: Path) -> StoredCollection:
+    write_collection(Beir(str(small_collection(tmp_path / "data"))).load(), tmp_path / "stored", Silent())
+    return StoredCollection.open(tmp_path / "stored")
+
+
+def own_form(path: Path, *rows: tuple[str, list[str]]) -> Path:
+    items = [Negatives(name, ["d0"], doc_ids, np.full(len(doc_ids), np.nan, np.float32)) for name, doc_ids in rows]
+    write_negatives(path, items)
+    return path
+
+
+def texts_of(collection: StoredCollection, path: Path, query_id: str, positive: str, negatives: list[str]) -> Path:
+    """A file of FlagEmbedding's form; its last negative is of no document."""
+    queries = dict(collection.queries("train"))
+    contents = {name: collection.corpus.contents(collection.corpus.rows([name]))[0] for name in (positive, *negatives)}
+    row = {"query": queries[query_id], "pos": [contents[positive]], "neg": [contents[name] for name in negatives]}
+    row["neg"].append("a text that no document has")
+    path.write_text(json.dumps(row) + "\n")
+    return path
+
+
+def mined(folder: Path, **options: Any) -> tuple[dict[str, Any], dict[str, list[str]]]:
+    spec = Mine.model_validate({"stage": "mine", "miner": "topk", **options})
+    inputs = {"dataset": ArtifactInput("dataset", "", folder / "stored")}
+    (folder / "out").mkdir()
+    facts = spec.make(StageContext("mined", spec, folder / "out", inputs, {"miner": TopK(depth=5)}, Silent()))
+    return dict(facts), {
+        one.query_id: list(one.negatives) for one in read_negatives(folder / "out" / "negatives.arrow")
+    }
+
+
+def test_lists_come_in_the_order_of_the_split(collection: StoredCollection, tmp_path: Path) -> None:
+    file = own_form(tmp_path / "n.arrow", ("q3", ["d7"]), ("q0", ["d5", "d4"]), ("elsewhere", ["d1"]))
+    lists = ListsOfFile(file, "hardneg", collection, "train")
+    listed = {name: list(hits[LABEL].doc_ids) for name, hits in lists.listed(["q0", "q1", "q3"], {})}
+    assert listed == {"q0": ["d5", "d4"], "q1": [], "q3": ["d7"]}
+    assert lists.counts["queries not in the split"] == 1 and lists.counts["queries not in the file"] == 34
+
+
+def test_texts_are_found_in_the_corpus(collection: StoredCollection, tmp_path: Path) -> None:
+    file = texts_of(collection, tmp_path / "n.jsonl", "q2", "d2", ["d9", "d4"])
+    lists = ListsOfFile(file, "flagembedding", collection, "train")
+    ((_, hits),) = lists.listed(["q2"], {})
+    assert list(hits[LABEL].doc_ids) == ["d9", "d4"]
+    assert sum(count for reason, count in lists.counts.items() if "not in the corpus" in reason) == 1
+
+
+def test_a_miner_takes_them_and_labelled_positives_are_counted(collection: StoredCollection, tmp_path: Path) -> None:
+    positive = next(iter(collection.qrels("train")["q1"]))
+    file = own_form(tmp_path / "n.arrow", ("q1", ["d5", positive, "d4"]))
+    facts, negatives = mined(tmp_path, file=str(file))
+    assert negatives["q1"] == ["d5", "d4"] and facts["dropped as positive"] == 1
+    assert facts["queries without negatives"] == 35 and facts["queries not in the file"] == 35
+
+
+def test_a_document_or_a_split_that_is_not_there(collection: StoredCollection, tmp_path: Path) -> None:
+    lists = ListsOfFile(own_form(tmp_path / "a.arrow", ("q0", ["gone"])), "hardneg", collection, "train")
+    with pytest.raises(DataError, match="negative of query q0: 'gone' is not in the corpus"):
+        list(lists.listed(["q0"], {}))
+    with pytest.raises(DataError, match="no query is of split train"):
+        ListsOfFile(own_form(tmp_path / "b.arrow", ("t0", ["d1"])), "hardneg", collection, "train")
+
+
+def test_a_file_of_another_form_or_beside_a_run(tmp_path: Path) -> None:
+    stages = {
+        "start-index": {"stage": "index", "backend": "bm25"},
+        "start-train": {"stage": "search", "index": "start-index", "split": "train"},
+        "theirs": {"stage": "mine", "miner": "topk", "file": "n.csv", "form": "dpr", "runs": {"bm25": "start-train"}},
+    }
+    tree = {"dataset": f"beir:{tmp_path}", "model": {"name": "none"}, "stages": stages}
+    with pytest.raises(RecipeError) as caught:
+        check_recipe(tree, tmp_path / "r.yaml")
+    assert "stages.theirs.runs: beside `file`" in str(caught.value)
+    assert "stages.theirs.form: n.csv: a file of form dpr ends in .json" in str(caught.value)

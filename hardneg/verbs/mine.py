@@ -38,14 +38,12 @@ from hardneg.verbs.shared.run_blocks import QueryBlocks, query_blocks
 from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, StageSpec
 
 if TYPE_CHECKING:
-    from hardneg.formats.answer_matching import PassageAnswers
     from hardneg.formats.runs import QueryLists
     from hardneg.formats.vectors.block_files import BlockFiles
     from hardneg.mining.choosing import Choosing
     from hardneg.mining.filter_texts import MiningTexts
     from hardneg.mining.lists_of_file import ListsOfFile
 
-_QUERIES = 256
 _BLOCK = 1024  # queries
 
 
@@ -228,8 +226,10 @@ class _Mining:
 
     def mined(self, listed: "Iterator[QueryLists]", facts: Counter[str]) -> Iterator[Negatives]:
         """The negatives of some queries; facts count them, and what was left out."""
+        from hardneg.mining.pseudo_positives import labelled
+
         if depth := self.context.spec.pseudo_positives:
-            listed = _labelled(listed, self.known, self.texts.answers(self.context.spec.answer_match), depth, facts)
+            listed = labelled(listed, self.known, self.texts.answers(self.context.spec.answer_match), depth, facts)
         return self.choosing.negatives(listed, facts)
 
     def summary(self, facts: Counter[str]) -> Facts:
@@ -282,22 +282,3 @@ def _telling(listed: "Iterator[QueryLists]", task: Task) -> "Iterator[QueryLists
     for item in listed:
         yield item
         task.advance()
-
-
-def _labelled(
-    listed: "Iterator[QueryLists]",
-    known: dict[str, list[str]],
-    answers: "PassageAnswers",
-    depth: int,
-    facts: Counter[str],
-) -> "Iterator[QueryLists]":
-    """Gives a query without positives the first of the first run's top that has an answer, before it goes by."""
-    from hardneg.formats.answer_matching import first_with_answer
-
-    while block := list(islice(listed, _QUERIES)):
-        unknown = {query_id: next(iter(hits.values())) for query_id, hits in block if query_id not in known}
-        tops = [ranked.doc_ids[:depth] for ranked in unknown.values()]
-        for query_id, doc_id in first_with_answer(list(unknown), tops, answers).items():
-            known[query_id] = [doc_id]
-            facts["pseudo-positives"] += 1
-        yield from block

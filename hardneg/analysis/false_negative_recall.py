@@ -15,6 +15,7 @@ from hardneg.analysis.base import Analysis, Option, percent
 from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.fields import Name, Reference
 from hardneg.mining.miners.selection import RULES, lowest, scores_of
+from hardneg.records.depths import SCORED_DEPTH
 from hardneg.records.types import Candidates
 from hardneg.records.wording import suggestion
 from hardneg.report.figure import COLOURS, Points, figure, lines, plain_axes
@@ -56,7 +57,7 @@ class FalseNegativeRecall(Analysis):
     thresholds: Annotated[
         dict[Name, Annotated[tuple[float, ...], Field(min_length=1)]], Option("threshold", metavar="FILTER=VALUE")
     ] = Field(THRESHOLDS, description="To try; default: a grid of them.")
-    depth: int = Field(50, gt=0, description="How far down the lists are filtered.")
+    depth: int = Field(SCORED_DEPTH, gt=0, description="How far down the lists are filtered.")
     split: Annotated[Name, Option("-")] = "train"
 
     @model_validator(mode="after")

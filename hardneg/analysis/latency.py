@@ -11,6 +11,7 @@ from pydantic import Field
 
 from hardneg.analysis.base import Encoders, Indexes, OfIndexes
 from hardneg.analysis.inputs import AnalysisInputs, System
+from hardneg.records.depths import LIST_DEPTH
 from hardneg.records.errors import UsageError
 from hardneg.report.figure import bar_width, bars, figure, plain_axes
 from hardneg.report.table import Table
@@ -37,7 +38,7 @@ class Latency(OfIndexes):
     indexes: Indexes = Field(min_length=1, description="A dense index folder.")
     models: Encoders = Field(default_factory=dict, description="The model of the queries of the index in its place.")
     sample: int = Field(50, gt=0, description="How many queries, drawn by the seed.")
-    depth: int = Field(100, gt=0, description="How many documents of each.")
+    depth: int = Field(LIST_DEPTH, gt=0, description="How many documents of each.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """By index the milliseconds of one query, and of one of a batch; see `latency`.

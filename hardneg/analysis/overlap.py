@@ -12,6 +12,7 @@ from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.analysis.shares import Against, Lists, check_label, draw_shares, negatives_overlap, run_overlap
 from hardneg.fields import Name, Reference
 from hardneg.formats.negatives import read_negatives
+from hardneg.records.depths import LIST_DEPTH
 from hardneg.records.errors import UsageError
 from hardneg.report.table import Table
 
@@ -36,7 +37,7 @@ class Overlap(Analysis):
         default_factory=dict, description="A negatives.arrow that was trained on; of the run in the same place."
     )
     met: Annotated[dict[Name, Name], Reference(("run",)), Option(flag="-")] = Field(default_factory=dict)
-    depth: int = Field(100, gt=0, description="How far down the lists are looked at.")
+    depth: int = Field(LIST_DEPTH, gt=0, description="How far down the lists are looked at.")
 
     @model_validator(mode="after")
     def _complete(self) -> "Overlap":
@@ -101,7 +102,7 @@ class Overlap(Analysis):
         draw_shares({f"{title}, {results['depth']} deep": shares for title, shares in panels.items() if shares}, paths)
 
 
-def run_overlaps(runs: Mapping[str, Lists], depth: int = 100, against: str | None = None) -> list[dict[str, Any]]:
+def run_overlaps(runs: Mapping[str, Lists], depth: int, against: str | None = None) -> list[dict[str, Any]]:
     """The overlap of each labelled run with the one labelled `against`, or of each pair where there is none."""
     pairs = [(label, against) for label in runs if label != against] if against else list(combinations(runs, 2))
     return [_compared(runs, pair, depth) for pair in pairs]

@@ -11,6 +11,7 @@ from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.analysis.shares import negatives_overlap
 from hardneg.fields import Name, Reference
 from hardneg.formats.negatives import read_negatives
+from hardneg.records.depths import LIST_DEPTH
 from hardneg.report.figure import figure, lines, plain_axes
 from hardneg.report.table import Table
 
@@ -37,7 +38,7 @@ class OverlapCurve(Analysis):
     met: Annotated[dict[Name, _BySteps], Reference(("run",)), Option("run", metavar="[LABEL:]STEP=PATH")] = Field(
         min_length=1, description="A run over the same queries by the model as it is at STEP."
     )
-    depth: int = Field(100, gt=0, description="How far down the lists are looked at.")
+    depth: int = Field(LIST_DEPTH, gt=0, description="How far down the lists are looked at.")
 
     @model_validator(mode="after")
     def _fits(self) -> "OverlapCurve":

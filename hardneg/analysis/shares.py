@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from hardneg.analysis.base import Option, percent
 from hardneg.fields import Name
 from hardneg.formats.negatives import NegativesFile
+from hardneg.records.depths import LIST_DEPTH
 from hardneg.records.wording import suggestion
 from hardneg.report.figure import bar_width, bars, figure, plain_axes
 
@@ -36,7 +37,7 @@ class SharedDocuments:
         return {"overlap": self.mean, "queries": len(self.shares), "left_out": dict(self.left_out)}
 
 
-def run_overlap(lists: Lists, others: Lists, depth: int = 100) -> SharedDocuments:
+def run_overlap(lists: Lists, others: Lists, depth: int) -> SharedDocuments:
     """The share of each query's first `depth` documents that is among the first `depth` of the other run.
 
     Queries that either run lacks, or has no document for, are left out.
@@ -56,7 +57,7 @@ def negatives_overlap(
     negatives: NegativesFile,
     lists: Iterable[tuple[str, Sequence[str]]],
     relevant: Mapping[str, Collection[str]] | None = None,
-    depth: int = 100,
+    depth: int = LIST_DEPTH,
 ) -> SharedDocuments:
     """The share of each query's training negatives that is among the negatives met in testing.
 

@@ -102,7 +102,7 @@ class Unjudged(Analysis):
         draw_shares(panels, paths)
 
 
-def unjudged_rates(lists: Lists, qrels: Qrels, depth: int = 10) -> dict[str, float]:
+def unjudged_rates(lists: Lists, qrels: Qrels, depth: int) -> dict[str, float]:
     """The share of each query's first `depth` documents that has no judgement, not even that it is not relevant.
 
     Queries without judgements, or without documents, are left out.

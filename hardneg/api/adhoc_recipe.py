@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from hardneg.recipe.plan import Plan
 
 ENCODED, SEARCHED, MINED, TRAINED = "index", "run", "negatives", "model"
-MINED_DEPTH = 210
-"""Of the lists to mine from: `topk` keeps 200 documents, and ten of them may be positives."""
 
 
 def warn(note: str) -> None:

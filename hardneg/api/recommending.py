@@ -19,6 +19,7 @@ from hardneg.api.results import ReadOnly
 from hardneg.api.workplace import Where, Workplace, taken
 from hardneg.evaluation.metrics_json import read_metrics
 from hardneg.fields import DATASET
+from hardneg.records.depths import TOP_DEPTH
 from hardneg.records.layout import METRICS
 from hardneg.report.table import Section
 from hardneg.store.atomic_write import replace_text
@@ -45,7 +46,7 @@ def recommend(
     model: Model = "packaged:all-MiniLM-L6-v2",
     *,
     split: str | None = None,
-    depth: int = 200,
+    depth: int = TOP_DEPTH,
     **arguments: Unpack[TrialOptions],
 ) -> "RecommendedNegatives":
     """Chooses the negatives for a collection.

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hardneg.batches.batch_order import TrainingQueries
 from hardneg.batches.equal_batches import in_any_order, in_batches
+from hardneg.records.depths import LIST_DEPTH
 from hardneg.records.errors import PluginError
 from hardneg.runtime.seeding import generator
 
@@ -32,7 +33,7 @@ class HardestTogether:
     needs: ClassVar[tuple[str, ...]] = ("run",)
     repeats: ClassVar[bool] = False
 
-    depth: int = 100
+    depth: int = LIST_DEPTH
     neighbours: int = 16
 
     def __post_init__(self) -> None:

@@ -14,6 +14,7 @@ from hardneg.cli import completion, options
 from hardneg.cli.console import print_table, say, say_json, stdout_console
 from hardneg.cli.options import JSON, TUNING, tell_once
 from hardneg.cli.planned_work import PlannedWork, RunOptions, begun, plan_outputs, plugin_options
+from hardneg.records.depths import TOP_DEPTH
 from hardneg.records.errors import UsageError
 from hardneg.store.atomic_write import replace_text
 from hardneg.store.replaced_files import Outputs, Target
@@ -26,7 +27,7 @@ _MODEL = typer.Option(
     "packaged:all-MiniLM-L6-v2", "--model", help="A folder or a hub id; by default all-MiniLM-L6-v2 as it is packaged."
 )
 _SPLIT = typer.Option("dev", help="The queries to choose by; never those that are tested on.")
-_DEPTH = typer.Option(200, min=10, help="How many documents to search for each query: the deepest that is tried.")
+_DEPTH = typer.Option(TOP_DEPTH, min=10, help="How many documents to search for each query: the deepest that is tried.")
 _RERANKER = typer.Option(
     None,
     help="A second model, whose scores filters decide by too: cross-encoder:FOLDER or cross-encoder:HUB-ID.",

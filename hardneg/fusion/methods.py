@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.records.depths import LIST_DEPTH
 from hardneg.records.errors import MissingDependency
 from hardneg.records.types import RankedList
 from hardneg.runtime.spare_home import spare_home
@@ -53,7 +54,7 @@ class Fusion:
     constant: int = 60
     norm: Norm | None = None
     parameter: float | None = None
-    depth: int = 100
+    depth: int = LIST_DEPTH
 
     def problems(self) -> list[str]:
         """Return the values that do not fit this method, one line each."""

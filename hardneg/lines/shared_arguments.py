@@ -3,8 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from hardneg.api.adhoc_recipe import MINED_DEPTH
 from hardneg.lines.base import Argument, Of
+from hardneg.records.depths import MINED_DEPTH
 
 DATASET = Argument(
     "dataset",

@@ -187,7 +187,7 @@ _TOO_DEEP = f"over {_DEEPEST} levels deep"
 _WHOLE_NUMBERS = range(-(2**63), 2**63)
 
 
-def check_values(value: Any, known: dict[int, int] | None = None, depth: int = 0) -> int:
+def check_values(value: Any, known: dict[int, int] | None = None, level: int = 0) -> int:
     """How many values there are in a tree; what an alias stands for counts each time, but is looked at once.
 
     Raises:
@@ -196,7 +196,7 @@ def check_values(value: Any, known: dict[int, int] | None = None, depth: int = 0
     known = {} if known is None else known
     if id(value) in known:
         return known[id(value)]
-    if depth > _DEEPEST:
+    if level > _DEEPEST:
         raise ValueError(_TOO_DEEP)
     parts: list[Any] = []
     if isinstance(value, Mapping):
@@ -205,7 +205,7 @@ def check_values(value: Any, known: dict[int, int] | None = None, depth: int = 0
         parts = value
     else:
         _check_scalar(value)
-    count = 1 + sum(check_values(part, known, depth + 1) for part in parts)
+    count = 1 + sum(check_values(part, known, level + 1) for part in parts)
     if count > _LARGEST_COUNT:
         raise ValueError(f"over {_LARGEST_COUNT} values, aliases followed")
     known[id(value)] = count

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from hardneg.records.errors import PluginError
+from hardneg.runtime.seeding import FIXED
 
 if TYPE_CHECKING:
     import sentence_transformers
@@ -38,7 +39,7 @@ class CrossEncoder:
     length: int = 160
     activation: Literal["sigmoid", "none"] = "sigmoid"
     outputs: Literal[1, 2] | None = None
-    seed: int = 0
+    seed: int = FIXED
 
     def __post_init__(self) -> None:
         if not self.source.strip():

@@ -19,6 +19,7 @@ from hardneg.encoders.tokens.tokens import Tokens, tokenise
 from hardneg.encoders.towers import sharing
 from hardneg.records.errors import ModelError
 from hardneg.records.wording import counted
+from hardneg.runtime.seeding import FIXED
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -28,7 +29,7 @@ _CLASSIFIER = "ForSequenceClassification"
 _TASKS = ("sequence-classification", "feature-extraction")
 
 
-def load_classifier(folder: Path, length: int, outputs: int | None = None, seed: int = 0) -> "CrossEncoder":
+def load_classifier(folder: Path, length: int, outputs: int | None = None, seed: int = FIXED) -> "CrossEncoder":
     """The network in a folder, on the CPU, with float32 weights, in evaluation mode.
 
     length: how many tokens of a pair are read. outputs: of the head; None keeps what the folder has, or makes one.

@@ -7,7 +7,9 @@ if TYPE_CHECKING:
     import numpy as np
 
 SEED = 42
-"""The default seed."""
+"""The default seed of a recipe and of all that it draws."""
+FIXED = 0
+"""The seed where no recipe has a say: weights that a model's files lack, and resampling by itself."""
 
 
 def derive_seed(seed: int, *names: object) -> int:

@@ -60,7 +60,7 @@ class Pool:
 def pool_validation(
     encoder: Encoder,
     data: ValidationData,
-    depth: int = 20,
+    depth: int,
     options: EncodeOptions = EncodeOptions(),  # noqa: B008
 ) -> Callable[[], dict[str, float]]:
     """A function that measures `mrr@10`, `ndcg@10` and `recall@100` of the encoder as it is when called.

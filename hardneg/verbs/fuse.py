@@ -78,7 +78,7 @@ class Fuse(RunSpec):
     )
     tuning: Tuning | None = Field(None, json_schema_extra=LATER)
     split: Name = "test"
-    depth: int = Field(100, gt=0, description="How many documents are kept for each query.")
+    depth: int = Field(Fusion.depth, gt=0, description="How many documents are kept for each query.")
 
     @model_validator(mode="after")
     def _complete(self) -> "Fuse":

@@ -18,6 +18,7 @@ from hardneg.formats.qrels import positives
 from hardneg.formats.runs import QueryLists, lists_side_by_side
 from hardneg.mining.miners.filtered import SCORES
 from hardneg.mining.miners.pseudo_labels import PseudoLabels
+from hardneg.records.depths import SCORED_DEPTH
 from hardneg.records.layout import NEGATIVES, RUN
 from hardneg.runtime.seeding import SEED, derive_seed
 from hardneg.verbs.shared.context import Facts, StageContext
@@ -46,7 +47,7 @@ class Label(StageSpec):
     above: float = 0.9
     below: float = 0.1
     count: int = Field(default=4, gt=0)
-    depth: int = Field(default=50, gt=0)
+    depth: int = Field(default=SCORED_DEPTH, gt=0)
     size: int | None = Field(default=None, gt=0)
     seed: int = SEED
 

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 
 from hardneg.encoders.spec import Attention, ModelSpec
 from hardneg.fields import FREE, LATER, SPLIT, Name, PluginKind, Reference, Setting, Trait
+from hardneg.records.depths import LIST_DEPTH
 from hardneg.records.errors import PluginError
 from hardneg.records.layout import MODEL_FOLDER, RUN
 from hardneg.records.types import RankedList
@@ -56,7 +57,7 @@ class Rerank(RunSpec):
     )
     run: Annotated[Name, Reference(("run",), passes=(Trait.ADDED_POSITIVES, Trait.OWN_QUERIES))]
     split: Name = Field("test", description=SPLIT)
-    depth: int = Field(100, gt=0, description="How many documents of each query are scored, the best ones.")
+    depth: int = Field(LIST_DEPTH, gt=0, description="How many documents of each query are scored, the best ones.")
     positives: bool = False
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=FREE)

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from hardneg.costs.estimated_seconds import EstimatedSeconds
 from hardneg.fields import FREE, LATER, SPLIT, InputFile, Name, Reference, Trait
+from hardneg.records.depths import LIST_DEPTH
 from hardneg.records.errors import PartDone
 from hardneg.records.layout import QUERIES, RUN
 from hardneg.runtime.distributed import barrier, world
@@ -51,7 +52,7 @@ class Search(RunSpec):
     model: Annotated[Name | None, Reference(("model",))] = None
     candidates: Annotated[Name | None, Reference(("run",), passes=(Trait.ADDED_POSITIVES,))] = None
     split: Name = Field("test", description=SPLIT)
-    depth: int = Field(100, gt=0, description="How many documents are ranked for each query.")
+    depth: int = Field(LIST_DEPTH, gt=0, description="How many documents are ranked for each query.")
     precision: Literal["auto", "fp32", "bf16"] = "fp32"
     positives: bool = Field(default=False, json_schema_extra=LATER)
     text_of: Literal["query", "positive"] = Field(default="query", json_schema_extra=LATER)

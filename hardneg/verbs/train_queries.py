@@ -12,6 +12,7 @@ from hardneg.costs.estimated_seconds import EstimatedSeconds
 from hardneg.fields import Name, Reference, Trait
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import NegativesFile, read_negatives
+from hardneg.records.depths import TOP_DEPTH
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import INDEX_FOLDER, MODEL_FOLDER, NEGATIVES
 from hardneg.records.types import Encoded
@@ -56,7 +57,7 @@ class WatchOptions(BaseModel):
 
     every: int = Field(gt=0)
     negatives: Name | None = None
-    depth: int = Field(default=200, gt=0)
+    depth: int = Field(default=TOP_DEPTH, gt=0)
     queries: int = Field(default=200, gt=0)
 
 
@@ -87,7 +88,7 @@ class TrainQueries(Guidance, EncoderLearning, IndexSpec):
         default=None, description="The lists of schedule `static`."
     )
     refresh_every: int | None = Field(default=None, gt=0, description="Steps between searches of `refreshed`.")
-    depth: int = Field(default=200, gt=0, description="Documents a query.")
+    depth: int = Field(default=TOP_DEPTH, gt=0, description="Documents a query.")
     forced_positives: Literal["none_retrieved", "always", "never"] = Field(
         default="none_retrieved", description="When the known positives that a list lacks are put after its end."
     )

@@ -20,6 +20,7 @@ from hardneg.formats.hash_index import ranges
 from hardneg.formats.qrels import positives
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.open_store import open_store
+from hardneg.records.depths import TOP_DEPTH
 from hardneg.records.errors import DataError, UsageError
 from hardneg.records.types import PluginSetting
 from hardneg.registry.plugins import configure, needs_of
@@ -47,7 +48,7 @@ class AdoreLoss(nn.Module):
         dataset: Any,
         arguments: Any,
         *,
-        depth: int = 200,
+        depth: int = TOP_DEPTH,
         loss: str | Mapping[str, Any] = "lambda",
         forced: Forced = "none_retrieved",
         split: str = "train",

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hardneg.api.adhoc_recipe import MINED_DEPTH, AdhocRecipe, list_options, mining_stage
+from hardneg.api.adhoc_recipe import AdhocRecipe, list_options, mining_stage
 from hardneg.api.single_stage import make_dataset, make_from
 from hardneg.api.workplace import Workplace
+from hardneg.records.depths import MINED_DEPTH
 from hardneg.records.errors import ArtifactError
 from hardneg.records.layout import RUN
 from hardneg.runtime.distributed import barrier, world

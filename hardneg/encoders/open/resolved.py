@@ -21,7 +21,7 @@ from hardneg.encoders.spec import SIDES, FullSpec, ModelSpec
 from hardneg.records.errors import HardnegError, ModelError, PluginError
 from hardneg.records.types import Lookup, PluginSetting
 from hardneg.registry.plugins import configure, load_plugin, plugin_names
-from hardneg.runtime.seeding import derive_seed
+from hardneg.runtime.seeding import FIXED, derive_seed
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
@@ -204,7 +204,7 @@ def quiet() -> Iterator[None]:
 
 
 @contextmanager
-def opening(what: str, folder: Path | str, seed: int = 0) -> Iterator[None]:
+def opening(what: str, folder: Path | str, seed: int = FIXED) -> Iterator[None]:
     """Draws weights that a folder lacks from the seed, and turns errors of opening it into a ModelError."""
     import torch
 

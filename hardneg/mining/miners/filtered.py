@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.mining.miners.selection import Rule, lowest, refusal, scores_of
+from hardneg.records.depths import SCORED_DEPTH
 from hardneg.records.errors import PluginError
 from hardneg.records.types import Candidates, Drops, Negatives, RankedList
 from hardneg.runtime.seeding import generator
@@ -35,7 +36,7 @@ class Filtered:
     version: ClassVar[int] = 1
     compares: ClassVar[bool] = False
 
-    depth: int = 50
+    depth: int = SCORED_DEPTH
     count: int = 4
     order: Literal["top", "scored", "random"] = "top"
     fill: Literal["none", "random"] = "none"

@@ -11,6 +11,7 @@ from hardneg.formats.runs import QueryLists
 from hardneg.mining.miners.filtered import SCORES
 from hardneg.mining.miners.selection import scores_of
 from hardneg.mining.miners.thresholds import Denoised
+from hardneg.records.depths import SCORED_DEPTH
 from hardneg.records.types import Candidates, Negatives, RankedList
 
 NO_POSITIVE, NO_NEGATIVE = "queries without a pseudo-positive", "queries without a pseudo-negative"
@@ -32,7 +33,7 @@ class PseudoLabels:
     above: float = 0.9
     below: float = 0.1
     count: int = 4
-    depth: int = 50
+    depth: int = SCORED_DEPTH
 
     def of(self, listed: Iterable[QueryLists], corpus: Corpus, left_out: Counter[str]) -> Iterator[Negatives]:
         """Return the labels of each query that has a positive and a negative; `left_out` counts the others."""

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from hardneg.mining.miners.selection import evenly, refusal, select
+from hardneg.records.depths import LIST_DEPTH, TOP_DEPTH
 from hardneg.records.errors import PluginError
 from hardneg.records.types import Candidates, Negatives
 from hardneg.runtime.seeding import generator
@@ -91,7 +92,7 @@ class Sampled:
 
     version: ClassVar[int] = 1
 
-    depth: int = 200
+    depth: int = TOP_DEPTH
     count: int = 20
     exclude_copies: bool = True
 
@@ -127,7 +128,7 @@ class Mixed:
 
     version: ClassVar[int] = 1
 
-    depth: int = 100
+    depth: int = LIST_DEPTH
     ratio: float = 1.0
     exclude_copies: bool = True
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from hardneg.mining.miners.selection import select
+from hardneg.records.depths import TOP_DEPTH
 from hardneg.records.errors import PluginError
 from hardneg.records.types import Candidates, Negatives
 
@@ -23,7 +24,7 @@ class TopK:
 
     version: ClassVar[int] = 1
 
-    depth: int = 200
+    depth: int = TOP_DEPTH
     exclude_copies: bool = True
 
     def __post_init__(self) -> None:

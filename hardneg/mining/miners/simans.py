@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.mining.miners.selection import fit_positions, refusal, scores_of
+from hardneg.records.depths import TOP_DEPTH
 from hardneg.records.errors import PluginError
 from hardneg.records.types import Candidates, Negatives
 from hardneg.runtime.seeding import generator
@@ -56,7 +57,7 @@ class SimAns:
     compares: ClassVar[bool] = True
 
     count: int = 50
-    depth: int = 200
+    depth: int = TOP_DEPTH
     sharpness: float = 0.5
     shift: float = 0.0
     form: Literal["paper", "unshifted", "absolute", "opposite"] = "paper"

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.mining.miners.selection import evenly, refusal
+from hardneg.records.depths import TOP_DEPTH
 from hardneg.records.errors import PluginError
 from hardneg.records.types import Candidates, Negatives, RankedList
 from hardneg.runtime.seeding import generator
@@ -39,7 +40,7 @@ class Union:
     version: ClassVar[int] = 1
 
     count: int = 60
-    depth: int = 200
+    depth: int = TOP_DEPTH
     shares: Mapping[str, float] = field(default_factory=dict)
     choice: Literal["sampled", "top"] = "sampled"
     exclude_copies: bool = True

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import ConfigDict
 
+from hardneg.records.depths import TOP_DEPTH
 from hardneg.records.errors import UsageError
 from hardneg.runtime.distributed import World
 from hardneg.store.identity import LATER, options_in_key
@@ -37,7 +38,9 @@ class RefreshOptions:
         "keeps the first lists for good.",
     )
     every: int | None = option(None, "Steps between refreshes, and between the checkpoints written for them.", least=1)
-    depth: int = option(200, "The top of the corpus that negatives are taken from, by the model that mines.", least=1)
+    depth: int = option(
+        TOP_DEPTH, "The top of the corpus that negatives are taken from, by the model that mines.", least=1
+    )
     negatives: int = option(
         20,
         "How many are kept for each query, of what a miner takes the first ones; the published program keeps 20 of the "

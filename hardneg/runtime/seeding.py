@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 SEED = 42
 """The default seed of a recipe and of all that it draws."""
 FIXED = 0
-"""The seed where no recipe has a say: weights that a model's files lack, and resampling by itself."""
+"""The seed of what a recipe's own seed leaves alone: data made here, weights that a model's files lack."""
 
 
 def derive_seed(seed: int, *names: object) -> int:

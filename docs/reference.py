@@ -115,7 +115,7 @@ def verbs() -> Iterator[str]:
     yield "# Verbs\n\nWhat a stage of a [recipe](../recipes.md) can do, and its options. Generated from the code.\n"
     groups: dict[type, dict[str, None]] = {}
     for verb, spec in sorted(_specs().items()):
-        yield f"## `{verb}`\n\nMakes: {spec.kind}.\n"
+        yield f"## `{verb}`\n\nMakes: {spec.artifact_type}.\n"
         yield from _fields(spec)
         for name, field in spec.model_fields.items():
             for group in _groups(field.annotation):

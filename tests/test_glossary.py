@@ -35,7 +35,9 @@ def test_every_kind_of_plugin_is_a_word() -> None:
 def test_every_verb_stands_there_with_what_it_makes() -> None:
     rows = dict(re.findall(r"^\| `([a-z-]+)` \| `([a-z]+)` \| \w", VERBS, re.MULTILINE))
     installed = {
-        each.name: load_plugin("stages", each.name).kind for each in list_plugins("stages") if each.package in OURS
+        each.name: load_plugin("stages", each.name).artifact_type
+        for each in list_plugins("stages")
+        if each.package in OURS
     }
     assert len(installed) >= 16
     assert list(rows) == sorted(rows)

@@ -100,8 +100,8 @@ class Analysis(BaseModel):
         return self.explained
 
     @classmethod
-    def arranged(cls, values: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
-        """The fields from what the command line says of each; kinds: those of the run folder's stages, by name.
+    def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
+        """The fields from what the command line has for each; types: what the run folder's stages made.
 
         Raises:
             UsageError: something is missing, or does not fit together.
@@ -176,7 +176,7 @@ class OfIndexes(Analysis):
         return self
 
     @classmethod
-    def arranged(cls, values: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
+    def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
         """Models in the order of the indexes; one alone is that of all."""
         return models_by_index(cls.name, values)
 

@@ -46,7 +46,7 @@ class CandidateCounts(Analysis):
         return self
 
     @classmethod
-    def arranged(cls, values: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
+    def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
         """The reranked runs have the labels of those in the same place."""
         first, reranked = values["first"], values["reranked"]
         if len(first) != len(reranked):

@@ -38,9 +38,9 @@ class Costs(Analysis):
     ] = Field(min_length=1, description="Stages summed; default: each that trains.")
 
     @classmethod
-    def arranged(cls, values: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
+    def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
         """By default every stage that trains."""
-        return values if "methods" in values else {"methods": {name: name for name in kinds if kinds[name] == "model"}}
+        return values if "methods" in values else {"methods": {name: name for name in types if types[name] == "model"}}
 
     def measure(self, inputs: AnalysisInputs) -> list[dict[str, Any]]:
         """Of each method what `costs` says."""

@@ -199,7 +199,7 @@ def _most_confident(batch: pa.RecordBatch, count: int) -> Iterator[tuple[int, in
     starts = batch.column("doc_ids").offsets.to_numpy()
     chosen = batch.column("chosen").value_lengths().to_numpy()
     seen: set[int] = set()
-    for entry in by_score[np.argsort(-scores.to_numpy()[by_score], kind="stable")].tolist():
+    for entry in by_score[np.argsort(-scores.to_numpy()[by_score], stable=True)].tolist():
         row = int(np.searchsorted(starts, entry, "right")) - 1
         if chosen[row] and row not in seen:
             seen.add(row)

@@ -59,7 +59,7 @@ class Errors(Analysis):
         return self
 
     @classmethod
-    def arranged(cls, values: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
+    def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
         """Each index with the model in the same place."""
         indexes, models = values.get("indexes", {}), list(values.get("models", {}).values())
         if not (indexes or values.get("runs")):

@@ -119,7 +119,7 @@ class AnalysisInputs(ABC):
 
     @abstractmethod
     def facts(self, path: str) -> tuple[str, Mapping[str, Any]]:
-        """The kind of a stage's artifact, and what its manifest says."""
+        """The type of a stage's artifact, and the facts of its manifest."""
 
     @abstractmethod
     def results(self, path: str) -> "Mapping[str, Scores]":
@@ -271,8 +271,8 @@ class Files(AnalysisInputs):
             sizes = f"{opened.dimension} numbers a vector, the model's {encoder.dimension}"
             raise UsageError(f"{opened.folder}: {sizes}: give the model that encoded the index")
 
-        def encode(kind: "Side", texts: Sequence[str]) -> NDArray[np.float32]:
-            vectors: NDArray[np.float32] = encoder.encode(texts, kind, EncodeOptions(precision="fp32"), self.progress)
+        def encode(side: "Side", texts: Sequence[str]) -> NDArray[np.float32]:
+            vectors: NDArray[np.float32] = encoder.encode(texts, side, EncodeOptions(precision="fp32"), self.progress)
             return vectors
 
         ids, sides = opened.doc_ids, (partial(encode, "query"), partial(encode, "document"))

@@ -21,7 +21,7 @@ from hardneg.report.figure import COLOURS, figure, lines, plain_axes
 from hardneg.report.table import Table
 
 THRESHOLDS: dict[str, tuple[float, ...]] = {"pos-percent": (0.98, 0.95, 0.9), "pos-margin": (0.0, 0.05, 0.1)}
-_KINDS = {
+_PLANTED = {
     JUDGED: (
         "Planted: of each of the {queries:,} queries with several judged positives, one stays known and the others are "
         "taken as if nobody had labelled them ({planted:,} with their copies)."
@@ -107,12 +107,12 @@ class MinerSweep(Analysis):
         """
         labels = [OWN, *self.scores]
         lists = self._planted(inputs)
-        usable = labels if lists.kind == JUDGED else [OWN]
+        usable = labels if lists.choice == JUDGED else [OWN]
         miners = list(swept(sorted(set(self.depths)), self.skips, self.thresholds, usable))
         results = [evidence(miner, lists, self.wanted) for miner in miners]
         return {
             "split": self.split,
-            "planted": {"kind": lists.kind, "queries": len(lists.planted), "planted": int(lists.planted.sum())},
+            "planted": {"kind": lists.choice, "queries": len(lists.planted), "planted": int(lists.planted.sum())},
             "unused": [label for label in labels if label not in usable],
             "listed": max(self.depths),
             "rule": {**asdict(self.rule), "said": str(self.rule)},
@@ -180,7 +180,7 @@ def _points(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[float, float]]:
 
 def planted_sentence(results: Any) -> str:
     """What was planted, in words."""
-    return _KINDS[results["planted"]["kind"]].format(**results["planted"])
+    return _PLANTED[results["planted"]["kind"]].format(**results["planted"])
 
 
 def _depth_sentence(results: Any) -> str:

@@ -17,11 +17,11 @@ from hardneg.report.table import Table
 
 _UNITS = {"index": ("passages", "document"), "run": ("queries", "query"), "negatives": ("queries", "query")}
 _UNITS |= {"model": ("steps", "step")}
-"""By kind of artifact: the fact that counts what a stage went through, and what one of it is called."""
+"""By type of artifact: the fact that counts what a stage went through, and what one of it is called."""
 
 _ONLINE = "run"
 _PARTS = {"run": "seconds of search: ", "model": "seconds of inference: "}
-"""What the seconds of a stage's parts are called in its facts, by kind."""
+"""What the seconds of a stage's parts are called in its facts, by type."""
 
 _ENCODE = "encode"
 
@@ -50,9 +50,9 @@ class Operations(Analysis):
     )
 
     @classmethod
-    def arranged(cls, values: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
+    def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
         """By default every stage that goes through something."""
-        return values if "stages" in values else {"stages": {name: name for name in kinds if kinds[name] in _UNITS}}
+        return values if "stages" in values else {"stages": {name: name for name in types if types[name] in _UNITS}}
 
     def measure(self, inputs: AnalysisInputs) -> list[dict[str, Any]]:
         """The operations of each stage, by what its manifest says."""
@@ -94,12 +94,12 @@ class Operations(Analysis):
 class Operation:
     """One operation.
 
-    kind: of the artifact that it made. online: whether users wait for it. seconds: wall time of all of it, None where
+    artifact_type: what its stage made. online: whether users wait for it. seconds: wall time of all of it, None where
     it is not known. count: how many of `unit` it went through, 0 where that is not known.
     """
 
     operation: str
-    kind: str
+    artifact_type: str
     online: bool
     seconds: float | None
     count: int
@@ -112,11 +112,12 @@ class Operation:
 
     def to_json(self) -> dict[str, Any]:
         """Its fields, and the milliseconds for one unit."""
-        return {**asdict(self), "milliseconds": self.milliseconds}
+        fields = asdict(self)
+        return {"kind": fields.pop("artifact_type"), **fields, "milliseconds": self.milliseconds}
 
 
 def operations(stages: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[Operation]:
-    """The operations of stages from label to the kind of artifact and its facts, in their order.
+    """The operations of stages from label to the type of artifact and its facts, in their order.
 
     A search is followed by its parts. A training on refreshed negatives is followed by its steps, without the time that
     it waited for negatives; by the parts of its refreshes; and by all of these together, for each step.
@@ -124,19 +125,19 @@ def operations(stages: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[Oper
     Source: ANCE (Xiong et al., ICLR 2021), table 5; its first version, table 3.
     """
     all_operations = []
-    for label, (kind, facts) in stages.items():
-        counted, unit = _UNITS[kind]
+    for label, (output, facts) in stages.items():
+        counted, unit = _UNITS[output]
         seconds = facts.get("seconds")
         count = int(facts.get(counted, 0))
         all_operations.append(
-            Operation(label, kind, kind == _ONLINE, None if seconds is None else float(seconds), count, unit)
+            Operation(label, output, output == _ONLINE, None if seconds is None else float(seconds), count, unit)
         )
-        prefix = _PARTS.get(kind)
+        prefix = _PARTS.get(output)
         named = {name: value for name, value in facts.items() if prefix and name.startswith(prefix)}
         parts = {name.removeprefix(prefix or ""): float(value) for name, value in named.items()}
-        if kind == _ONLINE:
+        if output == _ONLINE:
             all_operations += [
-                Operation(f"{label}: {name}", kind, True, value, count, unit) for name, value in parts.items()
+                Operation(f"{label}: {name}", output, True, value, count, unit) for name, value in parts.items()
             ]
         elif parts:
             all_operations += _refreshing(label, facts, parts)

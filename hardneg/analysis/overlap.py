@@ -49,7 +49,7 @@ class Overlap(Analysis):
         return self
 
     @classmethod
-    def arranged(cls, values: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
+    def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
         """With negatives, the runs are those in which they are met."""
         negatives = values.get("negatives")
         if not negatives:

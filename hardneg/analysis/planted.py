@@ -29,14 +29,14 @@ _QUERIES = 1024
 class PlantedLists:
     """The lists of Q queries, C deep, and what of them is planted.
 
-    kind: `judged`, of several known positives all but one are planted; `halves`, one half of a known positive is.
+    choice: `judged`, of several known positives all but one are planted; `halves`, one half of a known positive is.
     scores: float32 [Q, C], the list's own, nan behind its end. positive: float32 [Q], the lowest own score of the
     known positives, nan where none has one. deciding, deciding_positive: the same by each other run's scores.
     candidate: bool [Q, C], neither a known positive nor a copy of one. hidden: bool [Q, C], planted. planted: int64
     [Q], how many were planted, listed or not.
     """
 
-    kind: str
+    choice: str
     scores: NDArray[np.float32]
     positive: NDArray[np.float32]
     deciding: Mapping[str, NDArray[np.float32]]
@@ -137,14 +137,14 @@ def _lists(
             yield query_id, ranking, dict(zip(labels, others, strict=True))
 
 
-def planted_lists(kind: str, queries: Iterable[PlantedQuery], depth: int, labels: Sequence[str] = ()) -> PlantedLists:
+def planted_lists(choice: str, queries: Iterable[PlantedQuery], depth: int, labels: Sequence[str] = ()) -> PlantedLists:
     """The first `depth` documents of each list side by side; few queries are held as they are."""
     waiting = iter(queries)
-    blocks = [_block([], kind, depth, labels)]
+    blocks = [_block([], choice, depth, labels)]
     while some := list(islice(waiting, _QUERIES)):
-        blocks.append(_block(some, kind, depth, labels))
+        blocks.append(_block(some, choice, depth, labels))
     return PlantedLists(
-        kind,
+        choice,
         np.concatenate([block.scores for block in blocks]),
         np.concatenate([block.positive for block in blocks]),
         {label: np.concatenate([block.deciding[label] for block in blocks]) for label in labels},
@@ -155,10 +155,10 @@ def planted_lists(kind: str, queries: Iterable[PlantedQuery], depth: int, labels
     )
 
 
-def _block(queries: Sequence[PlantedQuery], kind: str, depth: int, labels: Sequence[str]) -> PlantedLists:
+def _block(queries: Sequence[PlantedQuery], choice: str, depth: int, labels: Sequence[str]) -> PlantedLists:
     shape = len(queries), depth
     lists = PlantedLists(
-        kind,
+        choice,
         np.full(shape, np.nan, np.float32),
         _positives(queries, OWN),
         {label: np.full(shape, np.nan, np.float32) for label in labels},

@@ -50,7 +50,7 @@ class Projection(Analysis):
     version = 2
     title = "projection"
     explained = (
-        "t-SNE: which points are close says something; distances and directions do not. Below each kind of document: "
+        "t-SNE: which points are close says something; distances and directions do not. Below each group of documents: "
         "how many, and the mean of their inner products with the query, before the projection."
     )
     paper = "STAR/ADORE, Figure 6; ANCE, Figures 1, 6 and 7"
@@ -65,11 +65,11 @@ class Projection(Analysis):
     )
     models: Encoders = Field(default_factory=dict, description="The model of the queries, before; a second one, after.")
     negatives: Annotated[int, Option("count")] = Field(
-        100, gt=0, description="How many documents of each kind, those that come first."
+        100, gt=0, description="How many documents of each group, those that come first."
     )
-    runs: Runs = Field(default_factory=dict, description="A TREC run, or LABEL=RUN: what it ranks highest is a kind.")
+    runs: Runs = Field(default_factory=dict, description="A TREC run, or LABEL=RUN: the top of its ranking is a group.")
     mined: Annotated[dict[Name, Name], Reference(("negatives",)), Option("mined")] = Field(
-        default_factory=dict, description="A negatives.arrow, or LABEL=FILE: what a query was trained on is a kind."
+        default_factory=dict, description="A negatives.arrow, or LABEL=FILE: a query's negatives are a group."
     )
     wins: int = Field(
         0, ge=0, description="Shows so many queries that the first run wins over the second, and as many that it loses."
@@ -83,13 +83,13 @@ class Projection(Analysis):
         if len(self.indexes) < 2 and not (self.runs or self.mined):
             raise ValueError("indexes must have at least 2 items, before and after, or give runs or mined")
         if twice := sorted({label for label in labels if labels.count(label) > 1}):
-            raise ValueError(f"{', '.join(twice)}: a label of two kinds of documents; give each its own")
+            raise ValueError(f"{', '.join(twice)}: a label of two groups of documents; give each its own")
         if self.wins and (len(self.runs) < 2 or self.query):
             raise ValueError("wins needs two runs, and chooses the queries itself: give runs, and no query")
         return self
 
     @classmethod
-    def arranged(cls, values: Mapping[str, Any], kinds: Mapping[str, str]) -> Mapping[str, Any]:
+    def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
         """Before and after; one index may be both, and with runs or mined negatives one model is enough."""
         indexes, models = (list(values.get(name, {}).values()) for name in ("indexes", "models"))
         if len(models) == len(indexes) == 1 and (values.get("runs") or values.get("mined")):
@@ -117,11 +117,11 @@ class Projection(Analysis):
         texts = self._texts(inputs, list(notes) or self._first(inputs))
         systems = {label: inputs.system(f"indexes.{label}", f"models.{label}") for label in self.indexes}
         encoded = [system.encode(list(texts.values())) for system in systems.values()]
-        kinds, results = self._kinds(inputs, texts), []
+        groups, results = self._groups(inputs, texts), []
         for position, (query_id, text) in enumerate(texts.items()):
             vectors = [each[position] for each in encoded]
             documents = self._documents(inputs, next(iter(systems.values())), vectors[0], query_id)
-            documents |= {kind: lists.get(query_id, []) for kind, lists in kinds.items()}
+            documents |= {group: lists.get(query_id, []) for group, lists in groups.items()}
             named = {"query_id": query_id, "text": text, "note": notes.get(query_id, ""), "documents": documents}
             results.append({**named, "points": _panels(systems, vectors, documents, inputs.seed)})
         return results
@@ -148,7 +148,7 @@ class Projection(Analysis):
         }
 
     def _first(self, inputs: AnalysisInputs) -> list[str]:
-        """The first query that has relevant documents and, where there are other kinds, some of the first kind."""
+        """The first query that has relevant documents and, where there are other groups, some of the first."""
         known, lists = inputs.positives(), list(inputs.queries(inputs.split))
         if self.mined:
             file = read_negatives(inputs.negatives(f"mined.{next(iter(self.mined))}"))
@@ -164,11 +164,11 @@ class Projection(Analysis):
         lacks = {True: "has no positive", False: "is not among the queries"}
         problems = [f"query {each!r} {lacks[each in queries]}" for each in wrong]
         if problems or not query_ids:
-            problems = problems or ["none of the queries has a positive, and documents of the first kind"]
+            problems = problems or ["none of the queries has a positive, and documents of the first group"]
             raise UsageError(f"{inputs.location('query')}: {'; '.join(problems)}; name another")
         return {query_id: queries[query_id] for query_id in query_ids}
 
-    def _kinds(self, inputs: AnalysisInputs, wanted: Mapping[str, str]) -> dict[str, dict[str, list[str]]]:
+    def _groups(self, inputs: AnalysisInputs, wanted: Mapping[str, str]) -> dict[str, dict[str, list[str]]]:
         """The first documents of each run and of each file of negatives, by its label and query."""
         results = {}
         for label in self.runs:
@@ -181,7 +181,7 @@ class Projection(Analysis):
         return results
 
     def _documents(self, inputs: AnalysisInputs, first: System, query: Vectors, query_id: str) -> dict[str, list[str]]:
-        """The relevant documents that the first index holds and, where no other kind is given, its best others."""
+        """The relevant documents that the first index holds and, where there is no other group, its best others."""
         positives = inputs.positives()[query_id]
         aside = inputs.copies([*positives, *inputs.relevant().get(query_id, ())])
         own, known = (rows[rows >= 0] for rows in map(first.rows, (positives, aside)))
@@ -197,19 +197,19 @@ class Projection(Analysis):
 
     def table(self, results: Any) -> Table:
         """One row a panel: where the query is, and what is around it."""
-        kinds = list(results[0]["documents"])
+        groups = list(results[0]["documents"])
 
-        def cell(points: Any, kind: str) -> str:
-            mean = points["scores"][kind]
-            return "–" if mean is None else f"{len(points['documents'][kind])} at {mean:.3f}"
+        def cell(points: Any, group: str) -> str:
+            mean = points["scores"][group]
+            return "–" if mean is None else f"{len(points['documents'][group])} at {mean:.3f}"
 
         rows = [
             [f"{each['query_id']} {shortened(each['text'])}", panel, *(f"{x:.2f}" for x in points["query"])]
-            + [cell(points, kind) for kind in kinds]
+            + [cell(points, group) for group in groups]
             for each in results
             for panel, points in each["points"].items()
         ]
-        return Table(("query", "panel", "query x", "query y", *kinds), rows, 2)
+        return Table(("query", "panel", "query x", "query y", *groups), rows, 2)
 
     def explain(self, results: Any) -> str:
         """With what is told of each query."""
@@ -219,7 +219,7 @@ class Projection(Analysis):
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """One panel a query and model, those of a query in the same plane: discs are relevant, the star is the query.
 
-        A document of several kinds has the signs of all.
+        A document of several groups has the signs of all.
         """
         panels = [(each, label) for each in results for label in each["points"]]
         several, first = len(results) > 1, dict[str, Any]()
@@ -263,18 +263,18 @@ def project(panels: Sequence[Vectors], seed: int) -> list[NDArray[np.float64]]:
 def _panels(
     systems: Mapping[str, System], queries: Sequence[Vectors], documents: Mapping[str, Sequence[str]], seed: int
 ) -> dict[str, dict[str, Any]]:
-    """By system the points of the query and of each kind of document, and the mean score of each kind."""
+    """By system the points of the query and of each group of documents, and the mean score of each group."""
     doc_ids = list(dict.fromkeys(doc_id for ids in documents.values() for doc_id in ids))
     rows = {doc_id: row for row, doc_id in enumerate(doc_ids)}
-    positions = {kind: [rows[doc_id] for doc_id in ids] for kind, ids in documents.items()}
+    positions = {group: [rows[doc_id] for doc_id in ids] for group, ids in documents.items()}
     around = [_vectors(label, system, doc_ids) for label, system in systems.items()]
     points = project([np.concatenate([q[None], each]) for q, each in zip(queries, around, strict=True)], seed)
     scores = [each @ query for query, each in zip(queries, around, strict=True)]
     return {
         label: {
             "query": plane[0].tolist(),
-            "documents": {kind: plane[1:][own].tolist() for kind, own in positions.items()},
-            "scores": {kind: float(score[own].mean()) if own else None for kind, own in positions.items()},
+            "documents": {group: plane[1:][own].tolist() for group, own in positions.items()},
+            "scores": {group: float(score[own].mean()) if own else None for group, own in positions.items()},
         }
         for label, plane, score in zip(systems, points, scores, strict=True)
     }
@@ -304,10 +304,10 @@ def _tsne(vectors: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
 
 
 def _scatter(axes: Any, points: Mapping[str, Any]) -> None:
-    kinds = {kind: np.array(own).reshape(-1, 2).T for kind, own in points["documents"].items()}
-    axes.scatter(*kinds.pop(_RELEVANT), marker="o", s=70, color=COLOURS[0], label=_RELEVANT)
-    for position, (kind, own) in enumerate(kinds.items()):
+    groups = {group: np.array(own).reshape(-1, 2).T for group, own in points["documents"].items()}
+    axes.scatter(*groups.pop(_RELEVANT), marker="o", s=70, color=COLOURS[0], label=_RELEVANT)
+    for position, (group, own) in enumerate(groups.items()):
         colour, sign = _SIGN_COLOURS[position % len(_SIGN_COLOURS)], _SIGNS[position % len(_SIGNS)]
         fill = {"color": colour} if sign == "x" else {"facecolors": "none", "edgecolors": colour}
-        axes.scatter(*own, marker=sign, s=24, label=kind, linewidths=0.9, **fill)
+        axes.scatter(*own, marker=sign, s=24, label=group, linewidths=0.9, **fill)
     axes.scatter(*points["query"], marker="*", s=150, color=COLOURS[1], edgecolors="black", label="query", zorder=3)

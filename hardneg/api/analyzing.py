@@ -56,42 +56,43 @@ def analyze(name: str, **arguments: Any) -> "AnalysisResult":
         PluginError: there is no such analysis.
         UsageError: it has no such field, or one is missing.
     """
-    kind: type[Analysis] = load_plugin("analyses", name_of("name", name))
-    extra = [ask.rstrip("?") for ask in kind.asks if ask != "stages"]
-    known = [*kind.model_fields, *extra, *(["run_folder"] if "stages" in kind.asks else []), *Where.__annotations__]
+    chosen: type[Analysis] = load_plugin("analyses", name_of("name", name))
+    extra = [ask.rstrip("?") for ask in chosen.asks if ask != "stages"]
+    known = [*chosen.model_fields, *extra, *(["run_folder"] if "stages" in chosen.asks else []), *Where.__annotations__]
     if unknown := [f"{each}: {no_such_option(each, known)}" for each in arguments if each not in known]:
         raise UsageError("\n".join(f"analyze {name}: {line}" for line in unknown))
     workplace = Workplace.of({key: arguments[key] for key in Where.__annotations__ if key in arguments})  # type: ignore[arg-type]
     files = {key: _file(key, arguments[key], workplace.store) for key in _FILES if arguments.get(key) is not None}
     own = {**files, "device": workplace.device, "seed": workplace.seed}
     stages = stages_of(Path(arguments["run_folder"]), workplace.store) if "run_folder" in arguments else {}
-    fields = {key: _named(kind, key, arguments[key], workplace.store) for key in kind.model_fields if key in arguments}
-    analysis = checked(kind, fields, {stage: numbers[0] for stage, numbers in stages.items()}, lambda field: field)
+    values = {key: arguments[key] for key in chosen.model_fields if key in arguments}
+    fields = {key: _named(chosen, key, value, workplace.store) for key, value in values.items()}
+    analysis = checked(chosen, fields, {stage: numbers[0] for stage, numbers in stages.items()}, lambda field: field)
     with plugin_errors([analysis]):
         numbers = analysis.measure(files_of(analysis, {**arguments, **own}, stages, workplace.progress))
     return AnalysisResult(name, numbers, analysis)
 
 
 def checked(
-    kind: type[Analysis], fields: Mapping[str, Any], kinds: Mapping[str, str], flag: Callable[[str], str]
+    chosen: type[Analysis], fields: Mapping[str, Any], types: Mapping[str, str], flag: Callable[[str], str]
 ) -> Analysis:
-    """The analysis of some fields; `flag` says how a message calls a field, `kinds` those of a run folder's stages.
+    """The analysis of some fields; `flag` says how a message calls a field, `types` what stages made.
 
     Raises:
         UsageError: what was given makes no sense; all mistakes, each with its field.
     """
     try:
-        return kind.model_validate(kind.arranged(fields, kinds))
+        return chosen.model_validate(chosen.arranged(fields, types))
     except ValidationError as error:
-        problems = [_problem_line(kind, item, flag) for item in mistakes(error)]
-        raise UsageError("\n".join(f"analyze {kind.name}: {line}" for line in problems)) from None
+        problems = [_problem_line(chosen, item, flag) for item in mistakes(error)]
+        raise UsageError("\n".join(f"analyze {chosen.name}: {line}" for line in problems)) from None
 
 
-def _problem_line(kind: type[Analysis], item: Any, flag: Callable[[str], str]) -> str:
+def _problem_line(chosen: type[Analysis], item: Any, flag: Callable[[str], str]) -> str:
     """A mistake with its field; one of the whole says itself which field it is about."""
     line = complaint(item)
     field_name, rest = (str(item["loc"][0]), line) if item["loc"] else line.partition(": ")[::2]
-    return f"{flag(field_name)}: {rest}" if field_name in kind.model_fields else line
+    return f"{flag(field_name)}: {rest}" if field_name in chosen.model_fields else line
 
 
 def files_of(analysis: Analysis, arguments: Mapping[str, Any], stages: Stages, progress: "Progress") -> Files:
@@ -114,16 +115,16 @@ def files_of(analysis: Analysis, arguments: Mapping[str, Any], stages: Stages, p
 
 
 def stages_of(run_folder: Path, store: "Store") -> Stages:
-    """Kind and facts of each stage of a run folder. Raises DataError where it is none."""
+    """Artifact type and facts of each stage of a run folder. Raises DataError where it is none."""
     from hardneg.recipe.run_folder import artifacts_of
 
     artifacts = artifacts_of(run_folder, store)
     return {name: (artifact.artifact_type, artifact.facts) for name, artifact in artifacts.items()}
 
 
-def _named(kind: type[Analysis], name: str, value: Any, store: "Store") -> Any:
+def _named(chosen: type[Analysis], name: str, value: Any, store: "Store") -> Any:
     """The value of a field: of one that refers to artifacts, the paths of what was given."""
-    marks = [mark for mark in kind.model_fields[name].metadata if isinstance(mark, Reference)]
+    marks = [mark for mark in chosen.model_fields[name].metadata if isinstance(mark, Reference)]
     if not marks:
         return value
     if "run" in marks[0].artifact_types and isinstance(value, list | tuple):

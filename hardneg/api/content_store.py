@@ -12,7 +12,7 @@ from hardneg.store.artifacts import Artifact, Store
 from hardneg.store.digest import digest, tree_digest
 
 
-def keep_content(store: Store, kind: str, write: Callable[[Path], object]) -> Artifact:
+def keep_content(store: Store, artifact_type: str, write: Callable[[Path], object]) -> Artifact:
     """What `write` writes into an empty folder, as an artifact under the digest of its bytes.
 
     Raises:
@@ -23,15 +23,15 @@ def keep_content(store: Store, kind: str, write: Callable[[Path], object]) -> Ar
         folder = store.workspace(name)
         try:
             write(folder)
-            origin = {"stage": kind, "content": tree_digest(folder), "name": kind}
-            return keep_result(store, kind, origin, lambda target: _move(folder, target))
+            origin = {"stage": artifact_type, "content": tree_digest(folder), "name": artifact_type}
+            return keep_result(store, artifact_type, origin, lambda target: _move(folder, target))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
             (store.root / "locks" / name).unlink(missing_ok=True)
 
 
 def keep_result(
-    store: Store, kind: str, origin: Mapping[str, Any], make: Callable[[Path], Mapping[str, Any] | None]
+    store: Store, artifact_type: str, origin: Mapping[str, Any], make: Callable[[Path], Mapping[str, Any] | None]
 ) -> Artifact:
     """The artifact of an origin, made in an empty folder unless the store has it; `make` may return its facts."""
     key = digest({name: value for name, value in origin.items() if name != "name"})
@@ -41,7 +41,7 @@ def keep_result(
             return artifact
         store.discard(key)
         facts = make(store.workspace(key))
-        return store.commit(key, kind, facts or {}, origin)
+        return store.commit(key, artifact_type, facts or {}, origin)
 
 
 def _kept(store: Store, key: str) -> Artifact | None:

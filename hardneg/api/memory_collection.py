@@ -129,8 +129,8 @@ class Mistakes:
     def __enter__(self) -> "Mistakes":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *others: object) -> None:
-        if kind is None:
+    def __exit__(self, error_type: type[BaseException] | None, *others: object) -> None:
+        if error_type is None:
             refuse(self._problems, self._where)
 
 
@@ -142,8 +142,8 @@ def refuse(problems: Sequence[str], where: str = "dataset") -> None:
         raise DataError("\n".join(f"{where}{'' if line.startswith('[') else ': '}{line}" for line in lines))
 
 
-def _by_split(parts: Mapping[str, Any], kind: type) -> bool:
-    return isinstance(next(iter(parts.values())), kind)
+def _by_split(parts: Mapping[str, Any], record_type: type) -> bool:
+    return isinstance(next(iter(parts.values())), record_type)
 
 
 def _graded_by_split(qrels: Mapping[str, Any]) -> bool:

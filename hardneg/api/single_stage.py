@@ -1,6 +1,7 @@
 """Artifacts of stages on runs that no stage made, such as files of a user."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -46,9 +47,8 @@ def make_from(
             facts |= {f"{label}: {key}" if label not in ("", "run") else key: count for key, count in left_out.items()}
         keys = {name: each.key for name, each in inputs.items()}
         origin = {**step.origin, "inputs": keys, "name": step.name}
-        artifact = keep_result(
-            workplace.store, step.spec.kind, origin, lambda workspace: _make(plan, stage, inputs, workspace, workplace)
-        )
+        make = partial(_make, plan, stage, inputs, workplace=workplace)
+        artifact = keep_result(workplace.store, step.spec.artifact_type, origin, make)
     return artifact, {**artifact.facts, **facts}
 
 

@@ -47,9 +47,9 @@ class Where(TypedDict, total=False):
     engine: str | Mapping[str, Any]
 
 
-def taken(arguments: Any, kind: type) -> dict[str, Any]:
-    """Takes out of what a function was given that of a kind of arguments, and leaves what every function takes."""
-    names = set(kind.__annotations__) - set(Where.__annotations__)
+def taken(arguments: Any, options_type: type) -> dict[str, Any]:
+    """Takes the arguments of these options out of a function's, and leaves those that every function takes."""
+    names = set(options_type.__annotations__) - set(Where.__annotations__)
     return {name: arguments.pop(name) for name in list(arguments) if name in names}
 
 

@@ -49,5 +49,5 @@ class Clustered:
         if 0 < len(rest) < size:
             others = chosen[~np.isin(chosen, rest)]
             away = np.abs(groups[others] - groups[rest[-1]])
-            rest = np.concatenate([rest, others[away.argsort(kind="stable")[: size - len(rest)]]])
+            rest = np.concatenate([rest, others[away.argsort(stable=True)[: size - len(rest)]]])
         return in_any_order([*full, in_batches(rest, size)], source)

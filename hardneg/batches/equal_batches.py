@@ -19,7 +19,7 @@ def in_batches(queries: NDArray[np.int64], size: int) -> NDArray[np.int64]:
 
 def members(groups: NDArray[np.int64], chosen: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     """The chosen queries of each group that has any, by the group's number; groups: int64 [Q], chosen: int64 [C]."""
-    order = chosen[groups[chosen].argsort(kind="stable")]
+    order = chosen[groups[chosen].argsort(stable=True)]
     return np.split(order, np.flatnonzero(np.diff(groups[order])) + 1)
 
 

@@ -1,7 +1,6 @@
 """The options of an analysis's command, made from its fields, and its fields from what was given for them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from inspect import Parameter
 from pathlib import Path
 from types import NoneType, UnionType
@@ -16,7 +15,7 @@ from hardneg.api.labels import run_labels
 from hardneg.cli import completion
 from hardneg.cli.console import Bars, stderr_console
 from hardneg.cli.evaluate import split_names
-from hardneg.cli.options import DEVICE, STORE, open_store, option_of, plain_flag
+from hardneg.cli.options import DEVICE, STORE, keyword, open_store, option_of, plain_flag
 from hardneg.fields import Reference, known_metric
 from hardneg.lines.evaluate import EvaluateLine
 from hardneg.lines.shared_arguments import QRELS
@@ -37,31 +36,30 @@ _EXTRA_OPTIONS: Mapping[str, tuple[Any, Any]] = {
 }
 """What a command takes beside the fields: its form, and its default."""
 
-_parameter = partial(Parameter, kind=Parameter.KEYWORD_ONLY)
 _Texts = Sequence[str]
 
 
-def parameters(kind: type[Analysis]) -> Iterator[Parameter]:
+def parameters(chosen: type[Analysis]) -> Iterator[Parameter]:
     """Those of the command of an analysis."""
-    if "stages" in kind.asks:
+    if "stages" in chosen.asks:
         folder = typer.Argument(metavar="RUN_FOLDER", help="The folder of a finished recipe.")
-        yield _parameter("run_folder", annotation=Annotated[Path, folder])
-    for ask in kind.asks:
+        yield keyword("run_folder", annotation=Annotated[Path, folder])
+    for ask in chosen.asks:
         name = ask.rstrip("?")
         if name in _EXTRA_OPTIONS:
             form, default = _EXTRA_OPTIONS[name]
             optional = Annotated[get_args(form)[0] | None, get_args(form)[1]] if ask != name else form
             empty = Parameter.empty if default is None and ask == name else default
-            yield _parameter(name, default=empty, annotation=optional)
-    for name, info in kind.model_fields.items():
-        yield from _of_field(kind, name, info)
-    if "device" in kind.asks:
-        yield _parameter("device", default=DEVICE, annotation=str | None)
-    if "stages" in kind.asks:
-        yield _parameter("store", default=STORE, annotation=Path | None)
+            yield keyword(name, default=empty, annotation=optional)
+    for name, info in chosen.model_fields.items():
+        yield from _of_field(chosen, name, info)
+    if "device" in chosen.asks:
+        yield keyword("device", default=DEVICE, annotation=str | None)
+    if "stages" in chosen.asks:
+        yield keyword("store", default=STORE, annotation=Path | None)
 
 
-def with_files(kind: type[Analysis], args: Mapping[str, Any]) -> tuple[Analysis, Files]:
+def with_files(chosen: type[Analysis], args: Mapping[str, Any]) -> tuple[Analysis, Files]:
     """The analysis that was asked for, and the files that it reads.
 
     Raises:
@@ -69,17 +67,17 @@ def with_files(kind: type[Analysis], args: Mapping[str, Any]) -> tuple[Analysis,
     """
     from hardneg.api.analyzing import checked, files_of, stages_of
 
-    stages = stages_of(args["run_folder"], open_store(args["store"])) if "stages" in kind.asks else {}
+    stages = stages_of(args["run_folder"], open_store(args["store"])) if "stages" in chosen.asks else {}
     fields = {
-        name: _value(kind, name, info, value)
-        for name, info in kind.model_fields.items()
+        name: _value(chosen, name, info, value)
+        for name, info in chosen.model_fields.items()
         if (value := _texts(name, info, args)) not in (None, [], ())
     }
-    for name, info in kind.model_fields.items():
+    for name, info in chosen.model_fields.items():
         if (of := _mark(info).one_of) and name in fields:
             known = {path: label for label, path in fields.get(of, {}).items()}
             fields[name] = known.get(fields[name], fields[name])
-    analysis = checked(kind, fields, {name: stage[0] for name, stage in stages.items()}, flag_of(kind))
+    analysis = checked(chosen, fields, {name: stage[0] for name, stage in stages.items()}, flag_of(chosen))
     return analysis, files_of(analysis, args, stages, Bars(stderr_console()))
 
 
@@ -97,9 +95,9 @@ def _flag(name: str, mark: Option) -> str:
     return f"--{mark.flag or name.replace('_', '-')}"
 
 
-def flag_of(kind: type[Analysis]) -> Callable[[str], str]:
+def flag_of(chosen: type[Analysis]) -> Callable[[str], str]:
     """What the command of an analysis calls its arguments."""
-    flags = {name: _flag(name, _mark(info)) for name, info in kind.model_fields.items()}
+    flags = {name: _flag(name, _mark(info)) for name, info in chosen.model_fields.items()}
     return lambda name: flags.get(name) or plain_flag(name)
 
 
@@ -108,15 +106,15 @@ def _several_words(mark: Option) -> bool:
     return mark.metavar.endswith("...") and not mark.argument
 
 
-def _of_field(kind: type[Analysis], name: str, info: FieldInfo) -> Iterator[Parameter]:
-    mark, form = _mark(info), _paths(kind, info) or _form(info.annotation)
+def _of_field(chosen: type[Analysis], name: str, info: FieldInfo) -> Iterator[Parameter]:
+    mark, form = _mark(info), _paths(chosen, info) or _form(info.annotation)
     if mark.flag == "-":
         return
     text: dict[str, Any] = {
         "help": info.description or (_RUN if mark.flag == "run" else ""),
         "metavar": mark.metavar or None,
     }
-    required = info.is_required() and "stages" not in kind.asks
+    required = info.is_required() and "stages" not in chosen.asks
     if mark.argument:
         said: Any = typer.Argument(**text)
     else:
@@ -128,10 +126,10 @@ def _of_field(kind: type[Analysis], name: str, info: FieldInfo) -> Iterator[Para
         )
     default = Parameter.empty if required else info.default if get_origin(form) is not list else None
     optional = form if required or default is not None else form | None
-    yield _parameter(name, default=default, annotation=Annotated[optional, said])
+    yield keyword(name, default=default, annotation=Annotated[optional, said])
     if _several_words(mark):
         more = typer.Argument(hidden=True, metavar="NAME", autocompletion=completion.metrics)
-        yield _parameter(f"more_{name}", default=None, annotation=Annotated[list[str] | None, more])
+        yield keyword(f"more_{name}", default=None, annotation=Annotated[list[str] | None, more])
 
 
 def _form(annotation: Any) -> Any:
@@ -148,10 +146,10 @@ def _form(annotation: Any) -> Any:
     return annotation if origin is Literal or annotation in (int, float, bool, str) else str
 
 
-def _paths(kind: type[Analysis], info: FieldInfo) -> Any:
+def _paths(chosen: type[Analysis], info: FieldInfo) -> Any:
     """What the parser takes for files; None for a field that names none, or more than files."""
     mark = _mark(info)
-    files = any(isinstance(each, Reference) for each in info.metadata) and "stages" not in kind.asks
+    files = any(isinstance(each, Reference) for each in info.metadata) and "stages" not in chosen.asks
     if not files or mark.placed or (mark.metavar and not mark.argument):
         return None
     return list[Path] if get_origin(info.annotation) is dict else Path
@@ -163,7 +161,7 @@ def _texts(name: str, info: FieldInfo, args: Mapping[str, Any]) -> Any:
     return args.get(name)
 
 
-def _value(kind: type[Analysis], name: str, info: FieldInfo, value: Any) -> Any:
+def _value(chosen: type[Analysis], name: str, info: FieldInfo, value: Any) -> Any:
     mark, annotation = _mark(info), info.annotation
     if get_origin(annotation) is not dict:
         return str(value) if isinstance(value, Path) else value
@@ -171,7 +169,7 @@ def _value(kind: type[Analysis], name: str, info: FieldInfo, value: Any) -> Any:
     read = _reader(annotation, any(isinstance(each, Reference) for each in info.metadata))
     if read is _labelled and mark.placed:
         return {str(position): text for position, text in enumerate(value)}
-    if read is _labelled and "stages" in kind.asks:
+    if read is _labelled and "stages" in chosen.asks:
         return dict(_split(text, "=", text) for text in value)
     return read("" if mark.argument else f"{_flag(name, mark)} ", value)
 

@@ -3,9 +3,7 @@
 A command is made from the fields of its analysis when it is called; listing them imports none.
 """
 
-import inspect
 from collections.abc import Iterator, Mapping, MutableMapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from hardneg.cli.console import print_table, say_json, stdout_console
 from hardneg.cli.line_commands import build_command
-from hardneg.cli.options import JSON, OVERWRITE, WRITTEN, flags_named
+from hardneg.cli.options import JSON, OVERWRITE, WRITTEN, flags_named, keyword
 from hardneg.cli.outputs import store_outputs
 from hardneg.records.layout import LOCK
 from hardneg.store.replaced_files import Target
@@ -88,29 +86,28 @@ app = typer.Typer(
 )
 
 
-def command_of(kind: "type[Analysis]") -> Any:
+def command_of(chosen: "type[Analysis]") -> Any:
     """The command of an analysis."""
     from hardneg.cli.analysis_options import flag_of, parameters
 
     def run(**args: Any) -> None:
-        with flags_named(flag_of(kind)):
-            _run(kind, args)
+        with flags_named(flag_of(chosen)):
+            _run(chosen, args)
 
-    parameter = partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY)
     plot = typer.Option("--plot", metavar="PATH", help="Draw a figure: .png, .svg or .pdf.", rich_help_panel=WRITTEN)
     outputs = [
-        parameter("as_json", default=JSON, annotation=bool),
-        parameter("plot", default=None, annotation=Annotated[Path | None, plot]),
-        parameter("overwrite", default=OVERWRITE, annotation=bool),
+        keyword("as_json", default=JSON, annotation=bool),
+        keyword("plot", default=None, annotation=Annotated[Path | None, plot]),
+        keyword("overwrite", default=OVERWRITE, annotation=bool),
     ]
-    return build_command(kind.name, run, [*parameters(kind), *outputs], kind.__doc__ or "")
+    return build_command(chosen.name, run, [*parameters(chosen), *outputs], chosen.__doc__ or "")
 
 
-def _run(kind: "type[Analysis]", args: dict[str, Any]) -> None:
+def _run(chosen: "type[Analysis]", args: dict[str, Any]) -> None:
     from hardneg.cli.analysis_options import read_files, with_files
     from hardneg.registry.plugins import plugin_errors
 
-    analysis, files = with_files(kind, args)
+    analysis, files = with_files(chosen, args)
     plot: Path | None = args["plot"]
     if plot:
         _check_plot(plot, args["overwrite"], list(read_files(files)))

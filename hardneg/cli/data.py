@@ -79,7 +79,7 @@ def show(
 def check(
     dataset: str = DATASET,
     settings: list[str] = SET,
-    limit: int = typer.Option(10, min=0, help="How many places to print of each kind; all are counted."),
+    limit: int = typer.Option(10, min=0, help="How many problems of each category to print; all are counted."),
     as_json: bool = JSON,
 ) -> None:
     """Report every mistake of a dataset with its file and line; exit code 4 where there are errors.
@@ -179,7 +179,7 @@ def _short(text: str, width: int = 160) -> str:
 
 @dataclass
 class Findings:
-    """Problems counted by kind, the first of each kept, and what was read.
+    """Problems counted by category, the first of each kept, and what was read.
 
     folder: where the dataset's files are, if it is of files.
     """
@@ -190,12 +190,12 @@ class Findings:
     first: dict[tuple[str, bool], list["Problem"]] = field(default_factory=dict)
 
     def take(self, problems: Iterable["Problem"], limit: int) -> None:
-        """Counts all, and keeps `limit` of each kind."""
+        """Counts all, and keeps `limit` of each category."""
         for problem in problems:
-            kind = problem.category, problem.warning
-            self.counts[kind] += 1
-            if self.counts[kind] <= limit:
-                self.first.setdefault(kind, []).append(problem)
+            key = problem.category, problem.warning
+            self.counts[key] += 1
+            if self.counts[key] <= limit:
+                self.first.setdefault(key, []).append(problem)
 
     @property
     def errors(self) -> int:
@@ -209,10 +209,9 @@ class Findings:
 
     def as_json(self) -> dict[str, Any]:
         """All of it, as JSON holds it."""
-        kinds = [
-            {"kind": kind, "warning": warning, "count": count, "first": list(map(asdict, self.first.get(key, [])))}
+        problems = [
+            {"kind": key[0], "warning": key[1], "count": count, "first": list(map(asdict, self.first.get(key, [])))}
             for key, count in self.counts.items()
-            for kind, warning in [key]
         ]
         read = {
             "documents": self.contents.documents,
@@ -221,13 +220,13 @@ class Findings:
             "files": self._named(self.contents.files()),
             "files not read": self._named(self._not_read()),
         }
-        return {"errors": self.errors, "warnings": self.warnings, "kinds": kinds, "read": read}
+        return {"errors": self.errors, "warnings": self.warnings, "kinds": problems, "read": read}
 
     def lines(self) -> Iterator[str]:
         """All of it, for a person."""
         for key, count in sorted(self.counts.items(), key=lambda item: item[0][1]):
-            kind, warning = key
-            yield f"{'warning' if warning else 'error'}: {kind}: {count:,}"
+            category, warning = key
+            yield f"{'warning' if warning else 'error'}: {category}: {count:,}"
             printed = self.first.get(key, [])
             yield from (f"  {problem}" for problem in printed)
             if count > len(printed):

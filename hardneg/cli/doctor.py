@@ -76,9 +76,9 @@ def doctor(
 def _tell_model(name: str, as_json: bool) -> None:
     """How a model wants to be used, by its own files."""
     model = read(name)
-    kind, contract = getattr(model.family, "called", ""), model.contract
-    lines = [("files", str(model.path)), ("encoder", kind), *contract_lines(contract)]
-    say_answer({"encoder": kind, **asdict(contract)}, aligned(lines), as_json)
+    family, contract = getattr(model.family, "called", ""), model.contract
+    lines = [("files", str(model.path)), ("encoder", family), *contract_lines(contract)]
+    say_answer({"encoder": family, **asdict(contract)}, aligned(lines), as_json)
 
 
 def examine(store: Path, hub: bool = True) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ import typer
 from hardneg.cli import completion, mteb
 from hardneg.cli.console import measured_tables, say, say_json, stdout_console, task_tables
 from hardneg.cli.line_options import parameter, parameters, values
-from hardneg.cli.options import JSON
+from hardneg.cli.options import JSON, keyword
 from hardneg.lines.evaluate import EvaluateLine, RunsToScore
 from hardneg.records.errors import UsageError
 
@@ -32,12 +32,12 @@ def options() -> Iterator[Parameter]:
             each = parameter(replace(EvaluateLine.resolved()["runs"], default=None))
         yield each
         if each.name == "metrics":
-            yield Parameter("more_metrics", each.kind, default=None, annotation=MORE_NAMES)
+            yield each.replace(name="more_metrics", default=None, annotation=MORE_NAMES)
     per_query = typer.Option(False, "--per-query", help="Print each query's scores too.")
-    yield Parameter("per_query", Parameter.KEYWORD_ONLY, default=per_query, annotation=bool)
-    yield Parameter("as_json", Parameter.KEYWORD_ONLY, default=JSON, annotation=bool)
+    yield keyword("per_query", default=per_query, annotation=bool)
+    yield keyword("as_json", default=JSON, annotation=bool)
     for name, form in mteb.OPTIONS.items():
-        yield Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=form)
+        yield keyword(name, default=None, annotation=form)
 
 
 def evaluate(**args: Any) -> None:

@@ -1,18 +1,15 @@
 """The options of a line's command, from its arguments, and the arguments from what was given for the options."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from inspect import Parameter
 from math import isfinite
 from typing import Annotated, Any, get_args, get_origin
 
 from hardneg.api.argument_values import plugin_setting
-from hardneg.cli.options import flag, key_values, option_of
+from hardneg.cli.options import flag, key_values, keyword, option_of
 from hardneg.cli.planned_work import plugin_options
 from hardneg.lines.base import REQUIRED, Argument, Line, common
 from hardneg.records.errors import UsageError
-
-_parameter = partial(Parameter, kind=Parameter.KEYWORD_ONLY)
 
 
 def flag_of(line: type[Line]) -> Callable[[str], str]:
@@ -36,7 +33,7 @@ def parameters(line: type[Line]) -> Iterator[Parameter]:
         if name and name not in seen:
             seen.add(name)
             meaning = f"An option of the {each.name}: KEY=VALUE, or {each.name}.KEY=VALUE."
-            yield _parameter(name, default=key_values(meaning, each.panel or None), annotation=list[str])
+            yield keyword(name, default=key_values(meaning, each.panel or None), annotation=list[str])
 
 
 def _options_of(argument: Argument) -> str:
@@ -52,8 +49,8 @@ def parameter(each: Argument) -> Parameter:
     default = None if get_origin(form) is list or each.default is REQUIRED else each.default
     said = option_of(each)
     if each.default is REQUIRED:
-        return _parameter(each.name, annotation=Annotated[form, said])
-    return _parameter(each.name, default=default, annotation=Annotated[form | None if default is None else form, said])
+        return keyword(each.name, annotation=Annotated[form, said])
+    return keyword(each.name, default=default, annotation=Annotated[form | None if default is None else form, said])
 
 
 def values(line: type[Line], args: Mapping[str, Any]) -> dict[str, Any]:
@@ -92,11 +89,11 @@ def _read(argument: Argument, raw: Any) -> Any:
     """What was given for an option; of NAME=VALUE a dict."""
     if get_origin(argument.form) is not dict:
         return raw
-    kind = get_args(argument.form)[1]
-    if kind is Any:
+    value_type = get_args(argument.form)[1]
+    if value_type is Any:
         return plugin_options(raw, flag(argument))
     pairs = [(text, *text.rpartition("=")[::2]) for text in raw]
-    if get_origin(kind) is list:
+    if get_origin(value_type) is list:
         return {name: [_number(value, text) for value in texts.split(",")] for text, name, texts in pairs}
     return {name: _number(value, text) for text, name, value in pairs}
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardneg.cli import export, options
 from hardneg.cli.console import say, tell_left_out
+from hardneg.cli.options import keyword
 from hardneg.cli.outputs import check_run
 from hardneg.cli.planned_work import laid_at
 from hardneg.records.errors import UsageError
@@ -24,16 +24,15 @@ if TYPE_CHECKING:
 
 def outputs(line: "type[Line]") -> Iterator[Parameter]:
     """The options of a command for what it writes."""
-    parameter = partial(Parameter, kind=Parameter.KEYWORD_ONLY)
     if line.writes == "negatives":
-        yield parameter("form", default=export.FORM, annotation=str)
-        yield parameter("count", default=export.COUNT, annotation=int)
-    yield parameter("output", default=options.OUTPUTS[line.writes], annotation=Path)
+        yield keyword("form", default=export.FORM, annotation=str)
+        yield keyword("count", default=export.COUNT, annotation=int)
+    yield keyword("output", default=options.OUTPUTS[line.writes], annotation=Path)
     if line.writes == "negatives":
-        yield parameter("scores", default=export.SCORES, annotation=bool)
-        yield parameter("corpus", default=export.CORPUS, annotation=Path | None)
-        yield parameter("dropped", default=export.DROPPED_FILE, annotation=Path | None)
-    yield parameter("overwrite", default=options.OVERWRITE, annotation=bool)
+        yield keyword("scores", default=export.SCORES, annotation=bool)
+        yield keyword("corpus", default=export.CORPUS, annotation=Path | None)
+        yield keyword("dropped", default=export.DROPPED_FILE, annotation=Path | None)
+    yield keyword("overwrite", default=options.OVERWRITE, annotation=bool)
 
 
 def output_of(line: "type[Line]", args: Mapping[str, Any]) -> "ResultOutput | NegativesOutput":

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from inspect import Parameter
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,12 @@ RESULTS = "Results"
 AROUND = "What there is"
 
 TUNING = "Tuning"
+
+
+def keyword(name: str, **facts: Any) -> Parameter:
+    """A parameter of a command's function, which is called by names; facts: its default and annotation."""
+    return Parameter(name, Parameter.KEYWORD_ONLY, **facts)
+
 
 JSON = typer.Option(False, "--json", help="Print JSON and nothing else.")
 OVERWRITE = typer.Option(

@@ -43,9 +43,9 @@ def measured_rates() -> tuple[str, str] | None:
     left = f"; not yet {', '.join(missing)}: `hardneg doctor --measure` goes on" if missing else ""
     rates = rates_file.rates("measured")
     parts = [
-        f"{kind} {pace.tokens:,.0f} tokens/s ({f'{pace.layers} layers' if pace.layers else 'a table'} of {pace.hidden})"
-        for kind in ("encode", "train")
-        for pace in getattr(rates_file, kind)
+        f"{step} {pace.tokens:,.0f} tokens/s ({f'{pace.layers} layers' if pace.layers else 'a table'} of {pace.hidden})"
+        for step in ("encode", "train")
+        for pace in getattr(rates_file, step)
     ]
     parts += [f"search {rates_file.search.scores:,.0f} scores/s"] if rates_file.search else []
     parts += [f"tokenise {rates_file.tokenise:,.0f} tokens/s"] if rates_file.tokenise else []

@@ -22,7 +22,6 @@ from hardneg.store.artifacts import Store
 if TYPE_CHECKING:
     from hardneg.recipe.execute import Options
     from hardneg.recipe.plan import Plan
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from hardneg.cli.outputs import free_bytes
@@ -166,7 +165,7 @@ def _check_needs(recipe_plan: "Plan", store: Store, as_json: bool, problems: Seq
     needed = list(needs(recipe_plan))
     summary = {**_summary(recipe_plan, store, needed), "problems": list(map(str, problems))}
     summary["ready"] = summary["ready"] and not problems
-    say_answer({**summary, "needs": [asdict(need) for need in needed]}, _lines(needed, summary), as_json)
+    say_answer({**summary, "needs": [need.to_json() for need in needed]}, _lines(needed, summary), as_json)
     for need in needed:
         if need.missing:
             raise typer.Exit(need.exit_code)
@@ -203,8 +202,8 @@ def _lines(needed: Sequence["Need"], summary: dict[str, Any]) -> list[str]:
 
 def _line(need: "Need") -> str:
     if need.missing:
-        return f"missing   {need.kind} {need.subject}: {need.missing}"
+        return f"missing   {need.category} {need.subject}: {need.missing}"
     state = "to fetch" if need.ahead else "there"
     sizes = [size(need.ahead)] * bool(need.ahead) + [f"{size(need.there)} are there"] * bool(need.there and need.ahead)
     facts = ", ".join([*sizes, *([need.note] if need.note else [])])
-    return f"{state:<8}  {need.kind} {need.subject}{f': {facts}' if facts else ''}"
+    return f"{state:<8}  {need.category} {need.subject}{f': {facts}' if facts else ''}"

@@ -12,7 +12,7 @@ import typer
 from hardneg.cli.console import say
 from hardneg.cli.evaluate import MORE_NAMES, compile_note, judging_of
 from hardneg.cli.line_options import parameter, parameters
-from hardneg.cli.options import OVERWRITE, output
+from hardneg.cli.options import OVERWRITE, keyword, output
 from hardneg.cli.outputs import store_outputs
 from hardneg.lines.evaluate import EvaluateLine, RunsToScore
 from hardneg.records.errors import UsageError
@@ -31,12 +31,12 @@ def options() -> Iterator[Parameter]:
         if each.name != "device":
             yield each
         if each.name == "metrics":
-            yield Parameter("more_metrics", each.kind, default=None, annotation=MORE_NAMES)
+            yield each.replace(name="more_metrics", default=None, annotation=MORE_NAMES)
     about = typer.Option("", "--about", help="The run that the page is about; else that with the highest mean.")
     title = typer.Option("Results", "--title", help="The page's title.")
     own = {"output": (_FOLDER, Path), "about": (about, str), "title": (title, str), "overwrite": (OVERWRITE, bool)}
     for name, (default, form) in own.items():
-        yield Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=form)
+        yield keyword(name, default=default, annotation=form)
 
 
 def report(**args: Any) -> None:

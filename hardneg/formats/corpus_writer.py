@@ -55,7 +55,7 @@ def write_corpus(documents: Iterable[Document], folder: Path, progress: Progress
     _index_ids(folder, spools[0])
     hashes = np.fromfile(spools[1], np.uint64)
     save_array(folder / "content_hash.npy", hashes)
-    save_array(folder / "content_order.npy", np.argsort(hashes, kind="stable"))
+    save_array(folder / "content_order.npy", np.argsort(hashes, stable=True))
     spools[1].unlink()
     return count
 
@@ -91,7 +91,7 @@ def _batch(block: list[Document]) -> pa.RecordBatch:
 
 def _index_ids(folder: Path, spool: Path) -> None:
     hashes = np.fromfile(spool, np.uint64)
-    order = np.argsort(hashes, kind="stable")
+    order = np.argsort(hashes, stable=True)
     hashes = hashes[order]
     _refuse_repeats(folder, hashes, order)
     save_array(folder / "doc_index.npy", np.stack([hashes, order.astype(np.uint64)]))

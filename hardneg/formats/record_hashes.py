@@ -156,13 +156,13 @@ def among(ordered: Hashes, wanted: Hashes) -> NDArray[np.bool_]:
 
 def repeats(hashes: Hashes) -> Iterator[tuple[int, int]]:
     """For each value that was there before: the position of its first, and its own, in the order of its own."""
-    order = np.argsort(hashes, kind="stable")
+    order = np.argsort(hashes, stable=True)
     ordered = hashes[order]
     new = np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(ordered)]
     again = np.flatnonzero(~new)
     starts = np.flatnonzero(new)
     first = starts[np.searchsorted(starts, again, "right") - 1]
-    by_position = np.argsort(order[again], kind="stable")
+    by_position = np.argsort(order[again], stable=True)
     return zip(order[first][by_position].tolist(), order[again][by_position].tolist(), strict=True)
 
 
@@ -246,5 +246,5 @@ def _matches(first: NDArray[np.uint64], second: NDArray[np.uint64], lines: NDArr
     """Positions of equal values: the first one in `first`, and each in `second`, in the order of its lines."""
     values, position = np.unique(first, return_index=True)
     shared = np.flatnonzero(among(values, second))
-    shared = shared[np.argsort(lines[shared], kind="stable")]
+    shared = shared[np.argsort(lines[shared], stable=True)]
     return np.stack([position[np.searchsorted(values, second[shared])], shared], axis=1)

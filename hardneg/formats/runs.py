@@ -219,7 +219,7 @@ def join_runs(parts: Sequence[Path], path: Path) -> None:
 def _lines_of(query_id: str, doc_ids: Sequence[str], scores: NDArray[np.float32], tag: str) -> bytes:
     _check_word("a query id", query_id)
     _check_entry(query_id, doc_ids, scores)
-    order = np.argsort(-scores, kind="stable").tolist()
+    order = np.argsort(-scores, stable=True).tolist()
     if (scores[order[1:]] == scores[order[:-1]]).any():
         negated = (-scores).tolist()
         order = sorted(range(len(doc_ids)), key=lambda i: (negated[i], doc_ids[i]))

@@ -186,5 +186,5 @@ def _as_ranx(lists: Sequence[RankedList], doc_ids: Sequence[Sequence[str]]) -> A
 
 def _by_score(doc_ids: Sequence[str], scores: NDArray[np.float32]) -> RankedList:
     """Rank documents, which are in the order of their ids, by descending score; ties by id."""
-    order = np.argsort(-scores, kind="stable")
+    order = np.argsort(-scores, stable=True)
     return RankedList([doc_ids[i] for i in order.tolist()], scores[order])

@@ -50,9 +50,9 @@ def signature(line: type[Line]) -> Signature:
     """That of the function: the first arguments may be given by their place, the others by name."""
     parameters = []
     for number, each in enumerate(arguments_of(line)):
-        kind = Parameter.POSITIONAL_OR_KEYWORD if number < line.positional else Parameter.KEYWORD_ONLY
+        passing = Parameter.POSITIONAL_OR_KEYWORD if number < line.positional else Parameter.KEYWORD_ONLY
         default = Parameter.empty if each.default is REQUIRED else None if each.of_dataset else each.default
-        parameters.append(Parameter(each.name, kind, default=default, annotation=type_of(each)))
+        parameters.append(Parameter(each.name, passing, default=default, annotation=type_of(each)))
     return Signature(parameters, return_annotation=line.returns)
 
 

@@ -138,7 +138,7 @@ def _appears(step: Step, store: Store) -> Artifact:
 def _check_processes(steps: Sequence[Step]) -> None:
     if world().size > 1:
         for step in steps:
-            if step.spec.kind == "model" and not step.spec.every_process:
+            if step.spec.artifact_type == "model" and not step.spec.every_process:
                 reason = f"{step.name}: stage {step.verb} trains in one process; leave out {{processes}}"
                 raise UsageError(reason, "processes")
 
@@ -186,7 +186,7 @@ def _make(
         seconds = time.monotonic() - started
         facts = {**facts, "seconds": round(facts.get(EARLIER, 0.0) + seconds, 3), "usage": used}
         facts |= {"choices": choices} if choices else {}
-        return store.commit(step.key, step.spec.kind, facts, {**step.origin, "name": step.name}), seconds
+        return store.commit(step.key, step.spec.artifact_type, facts, {**step.origin, "name": step.name}), seconds
 
 
 def _context(

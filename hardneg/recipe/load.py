@@ -239,7 +239,9 @@ def _outputs(stages: Mapping[str, StageSpec], named: Mapping[str, str], problems
         if name in named and named[name] not in makers:
             reason = f"{named[name]!r} is no stage that makes a {name}{suggestion(named[name], makers)}"
             problems.append(f"outputs.{name}: {reason}")
-        elif own := [named[name]] if name in named else [stage for stage in makers if stages[stage].kind == name]:
+        elif name in named:
+            outputs[name] = named[name]
+        elif own := [stage for stage in makers if stages[stage].artifact_type == name]:
             outputs[name] = own[-1]
     problems += [
         f"outputs.{name}: no such output{suggestion(name, ['model', 'index'])}; it has: model, index"

@@ -1,7 +1,7 @@
 """What a recipe needs that it does not make: packages, Java, data and models; looked up, never fetched."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
@@ -22,19 +22,24 @@ class Need:
     """One thing that a run needs.
 
     Attributes:
-        kind: package, data or model. subject: its name.
+        category: package, data or model. subject: its name.
         there: bytes on this machine. ahead: bytes that would come.
         note: what else is known. missing: why it cannot be had and what to do; empty where it can.
         exit_code: that of the error in `missing`, 0 where there is none.
     """
 
-    kind: str
+    category: str
     subject: str
     there: int = 0
     ahead: int = 0
     note: str = ""
     missing: str = ""
     exit_code: int = 0
+
+    def to_json(self) -> dict[str, object]:
+        """All of it; the category is `kind` there."""
+        fields = asdict(self)
+        return {"kind": fields.pop("category"), **fields}
 
 
 def needs(plan: Plan) -> Iterator[Need]:
@@ -64,15 +69,15 @@ def packages(plan: Plan) -> Iterator[Need]:
         yield Need("package", f"hardneg[{extra}]", missing=reason, exit_code=code)
 
 
-def _looked_up(kind: str, subject: str, find: Callable[[], Lookup]) -> Need:
+def _looked_up(category: str, subject: str, find: Callable[[], Lookup]) -> Need:
     try:
         there, ahead, note = find()
     except HardnegError as error:
-        return Need(kind, subject, missing=str(error), exit_code=error.exit_code)
+        return Need(category, subject, missing=str(error), exit_code=error.exit_code)
     except OSError as error:
         reason = f"{error.filename}: cannot be read: {error.strerror}"
-        return Need(kind, subject, missing=reason, exit_code=DataError.exit_code)
-    return Need(kind, subject, there, ahead, note)
+        return Need(category, subject, missing=reason, exit_code=DataError.exit_code)
+    return Need(category, subject, there, ahead, note)
 
 
 def _java() -> Lookup:

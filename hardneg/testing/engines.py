@@ -26,7 +26,7 @@ class Squares(StageSpec):
     """
 
     version = 1
-    kind = "numbers"
+    artifact_type = "numbers"
     resumes = True
     stage: Literal["squares"] = "squares"
     count: int = 100

@@ -51,9 +51,9 @@ class StageTests:
         """Artifact type and version are class variables."""
         rule(isinstance(self.stage, type) and issubclass(self.stage, StageSpec), "a verb is a StageSpec", self.stage)
         rule(type(getattr(self.stage, "version", None)) is int, "a verb has `version`, a whole number")
-        rule(isinstance(getattr(self.stage, "kind", None), str), "a verb has `kind`: the artifact type")
-        own = [name for name in ("version", "kind") if name in self.stage.model_fields]
-        rule(not own, "`version` and `kind` are no fields", ", ".join(own))
+        rule(isinstance(getattr(self.stage, "artifact_type", None), str), "a verb has `artifact_type`: what it makes")
+        own = [name for name in ("version", "artifact_type") if name in self.stage.model_fields]
+        rule(not own, "`version` and `artifact_type` are no fields", ", ".join(own))
         config = self.stage.model_config
         rule(bool(config.get("frozen")), "a verb is frozen", config)
         rule(config.get("extra") == "forbid", "a verb refuses what it does not know: extra='forbid'", config)

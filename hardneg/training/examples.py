@@ -233,7 +233,7 @@ class Examples:
 
 def _times_before(queries: NDArray[np.int64]) -> NDArray[np.int64]:
     """How often each query, int64 [n], occurs before its position; int64 [n]."""
-    order = queries.argsort(kind="stable")
+    order = queries.argsort(stable=True)
     number = np.empty_like(queries)
     number[order] = np.arange(len(queries)) - np.searchsorted(queries[order], queries[order])
     return number

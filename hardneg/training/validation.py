@@ -133,7 +133,7 @@ def pool_metrics(
         gains = np.zeros(scores.shape, np.int64)
         here = (pool.query >= start) & (pool.query < start + len(block))
         gains[pool.query[here] - start, pool.position[here]] = pool.gains[here]
-        order = np.argsort(-scores, axis=1, kind="stable")[:, :_DEPTH]
+        order = np.argsort(-scores, axis=1, stable=True)[:, :_DEPTH]
         ranked.append(np.take_along_axis(gains, order, axis=1))
     return ranked_metrics(np.concatenate(ranked), pool.gains, pool.query)
 

@@ -47,17 +47,17 @@ def _parse(value: Any) -> tuple[Analysis, ...]:
 
 def _checked(name: str, options: Any, problems: list[InitErrorDetails]) -> Analysis | None:
     try:
-        kind: type[Analysis] = load_plugin("analyses", name)
+        analysis_type: type[Analysis] = load_plugin("analyses", name)
     except PluginError as error:
         problems.append(InitErrorDetails(type=_pydantic_error(str(error)), loc=(name,), input=name))
         return None
     try:
-        return kind.model_validate(options)
+        return analysis_type.model_validate(options)
     except ValidationError as error:
         for item in error.errors():
             error_type: Any = item["type"]
             if error_type == "extra_forbidden":
-                error_type = _pydantic_error(no_such_option(str(item["loc"][-1]), list(kind.model_fields)))
+                error_type = _pydantic_error(no_such_option(str(item["loc"][-1]), list(analysis_type.model_fields)))
             loc = (name, *item["loc"])
             problems.append(InitErrorDetails(type=error_type, loc=loc, input=item["input"], ctx=item.get("ctx", {})))
         return None
@@ -75,7 +75,7 @@ class Analyze(StageSpec):
     """
 
     version = 2
-    kind = "analysis"
+    artifact_type = "analysis"
     purpose = "measure what lies behind the metrics"
     needs_dataset = True
     stage: Literal["analyze"]
@@ -229,7 +229,7 @@ class Artifacts(AnalysisInputs):
 
     def facts(self, path: str) -> tuple[str, Mapping[str, Any]]:
         source = self._input(path)
-        return source.spec.kind if source.spec is not None else "model", source.facts
+        return source.spec.artifact_type if source.spec is not None else "model", source.facts
 
     def results(self, path: str) -> Mapping[str, Scores]:
         from hardneg.evaluation.metrics_json import read_metrics
@@ -249,8 +249,8 @@ class Artifacts(AnalysisInputs):
         assert isinstance(searcher, DenseSearcher)
         opened = cache(partial(open_encoder, self._input(model), device, "fp32"))
 
-        def encode(kind: Side, texts: Sequence[str]) -> NDArray[np.float32]:
-            return cast(NDArray[np.float32], opened().encode(texts, kind, EncodeOptions(precision="fp32"), progress))
+        def encode(side: Side, texts: Sequence[str]) -> NDArray[np.float32]:
+            return cast(NDArray[np.float32], opened().encode(texts, side, EncodeOptions(precision="fp32"), progress))
 
         where, sides = str(ExactOptions(device=device).where), (partial(encode, "query"), partial(encode, "document"))
         return System(searcher, corpus.doc_ids, corpus.rows, sides[0], where, sides[1])

@@ -19,7 +19,7 @@ class ReadDataset(StageSpec):
     """
 
     version = 1
-    kind = "collection"
+    artifact_type = "collection"
     purpose = "read the passages, queries and labels"
     stage: Literal["dataset"] = "dataset"
     loader: Annotated[Setting, PluginKind("datasets", location_options=("source",))]

@@ -46,7 +46,7 @@ class Encode(IndexSpec):
     version = 2
     purpose = "turn every passage into a vector"
     every_process = True
-    kind = "index"
+    artifact_type = "index"
     needs_dataset = True
     resumes = True
     stage: Literal["encode"]

@@ -44,7 +44,7 @@ class Evaluate(StageSpec):
     """
 
     version = 2
-    kind = "metrics"
+    artifact_type = "metrics"
     purpose = "measure every system on the same queries, and test the differences"
     needs_dataset = True
     stage: Literal["evaluate"]
@@ -160,9 +160,9 @@ class Evaluate(StageSpec):
         shown = {
             target
             for spec in recipe.stages.values()
-            if spec.kind == "report"
+            if spec.artifact_type == "report"
             for _, target, need in spec.references()
-            if self.kind in need.artifact_types
+            if self.artifact_type in need.artifact_types
         }
         return {f"metrics-{recipe.name}.json" if shown and recipe.name not in shown else METRICS: METRICS}
 

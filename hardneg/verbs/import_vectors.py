@@ -34,7 +34,7 @@ class ImportVectors(IndexSpec):
     """
 
     version = 1
-    kind = "index"
+    artifact_type = "index"
     purpose = "take the passages' vectors from a file"
     needs_dataset = True
     stage: Literal["import"]

@@ -37,7 +37,7 @@ class BuildIndex(IndexSpec):
     """Builds an index over the corpus's texts, such as BM25's, or over the `vectors` of a flat index."""
 
     version = 1
-    kind = "index"
+    artifact_type = "index"
     purpose = "build an index to search in"
     needs_dataset = True
     stage: Literal["index"]

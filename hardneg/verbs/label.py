@@ -37,7 +37,7 @@ class Label(StageSpec):
     """
 
     version = 1
-    kind = "negatives"
+    artifact_type = "negatives"
     purpose = "make labels out of a reranker's scores"
     needs_dataset = True
     stage: Literal["label"]
@@ -120,7 +120,7 @@ def _shrink(path: Path, size: int, seed: int) -> int:
     """Keeps `size` of the queries in the file, in their order; returns how many went."""
     rows = read_negatives(path)
     draws = np.array([derive_seed(seed, "label", query_id) for query_id in rows.query_ids], np.uint64)
-    kept = np.sort(np.argsort(draws, kind="stable")[:size])
+    kept = np.sort(np.argsort(draws, stable=True)[:size])
     write_negatives(path, (rows[row] for row in kept.tolist()))
     return len(rows) - len(kept)
 

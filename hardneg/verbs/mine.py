@@ -61,7 +61,7 @@ class Mine(StageSpec):
     """
 
     version = 1
-    kind = "negatives"
+    artifact_type = "negatives"
     purpose = "take passages that rank high and are not labelled: the hard negatives"
     needs_dataset = True
     stage: Literal["mine"]

@@ -22,7 +22,7 @@ class BroughtModel(StageSpec):
     """
 
     version = 1
-    kind = "model"
+    artifact_type = "model"
     every_process = True
     inherits = ()
     purpose = "bring in another model, beside the recipe's own"

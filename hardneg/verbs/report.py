@@ -32,7 +32,7 @@ class Report(StageSpec):
     """
 
     version = 4
-    kind = "report"
+    artifact_type = "report"
     purpose = "put tables and figures on a page"
     needs_dataset = True
     stage: Literal["report"]

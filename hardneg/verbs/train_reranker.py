@@ -41,7 +41,7 @@ class TrainReranker(Judging, Learning):
     """Trains a reranker on mined negatives, each query's documents against each other."""
 
     version = 1
-    kind = "reranker"
+    artifact_type = "reranker"
     teaches = "reranker"
     purpose = "teach a network that reads a query and a passage together"
     stage: Literal["train-reranker"]

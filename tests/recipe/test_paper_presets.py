@@ -115,7 +115,7 @@ def test_baselines_on_documents_are_the_passages_models_and_adore_alone_is_train
         assert stages["scores"].runs[label] == f"{name}-test"
         assert stages["dl-scores"].runs[f"ADORE+{label}"] == f"adore-{name}-dl"
     told = list(needs(make_plan(recipe, [])))
-    wanted = {each.subject for each in told if each.kind == "model"}
+    wanted = {each.subject for each in told if each.category == "model"}
     assert wanted == {f"runs/{name}-passage-paper/model" for name in BASELINES}
 
 

@@ -58,8 +58,8 @@ def has(rates: RateFile | None, name: str) -> bool:
     """Whether a piece is among what was measured."""
     if rates is None:
         return False
-    kind, _, size = name.partition(" ")
-    value = getattr(rates, kind)
+    step, _, size = name.partition(" ")
+    value = getattr(rates, step)
     if not size:
         return value is not None
     wanted = SIZES.get(size, (_TABLE, 0))
@@ -69,8 +69,8 @@ def has(rates: RateFile | None, name: str) -> bool:
 def _keep(device: Device, name: str, value: Any) -> None:
     """Adds a piece to what is kept."""
     old = measured(device) or RateFile(device=device.name, gpu=device.gpu)
-    kind, _, size = name.partition(" ")
-    content: Mapping[str, Any] = {kind: (*getattr(old, kind), value) if size else value}
+    step, _, size = name.partition(" ")
+    content: Mapping[str, Any] = {step: (*getattr(old, step), value) if size else value}
     software = f"hardneg {version('hardneg')}, torch {version('torch')}"
     about = {"date": date.today().isoformat(), "software": software, "cores": None if device.gpu else threads()}
     remember(device, old.model_copy(update={**content, **about}))

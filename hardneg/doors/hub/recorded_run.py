@@ -100,7 +100,7 @@ class RecordedRun:
 
     def stages(self, output_type: str) -> list[str]:
         """The stages that make a kind, in the recipe's order."""
-        return [name for name, spec in self._stages.items() if spec.kind == output_type]
+        return [name for name, spec in self._stages.items() if spec.artifact_type == output_type]
 
     def output(self, output_type: str) -> str | None:
         """The stage whose model or index the folder holds."""

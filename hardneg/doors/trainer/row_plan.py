@@ -107,7 +107,7 @@ def _laid_out(
         return owner, rows, np.full(len(owner), -1)
     added = np.repeat(queries, negatives)
     query = np.concatenate([owner, added])
-    order = np.argsort(query, kind="stable")
+    order = np.argsort(query, stable=True)
     positive = np.concatenate([rows, np.full(len(added), -1)])
     numbers = np.concatenate([np.full(len(owner), -1), np.tile(np.arange(negatives), len(queries))])
     return query[order], positive[order], numbers[order]

@@ -69,7 +69,7 @@ def batches(lengths: NDArray[np.int64], tokens_per_batch: int, packing: Packing 
 
 
 def _packed(lengths: NDArray[np.int64], tokens_per_batch: int) -> Iterator[NDArray[np.int64]]:
-    order = np.argsort(-lengths, kind="stable")
+    order = np.argsort(-lengths, stable=True)
     ends = np.concatenate([[0], np.cumsum(lengths[order])])
     start = 0
     while start < len(order):

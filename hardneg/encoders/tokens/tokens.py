@@ -128,7 +128,7 @@ def _by_its_own_call(
 
 def token_batches(lengths: NDArray[np.int64], tokens_per_batch: int) -> Iterator[NDArray[np.int64]]:
     """Rows, the longest first, in batches of at most `tokens_per_batch` padded tokens, or of one row."""
-    order = np.argsort(-lengths, kind="stable")
+    order = np.argsort(-lengths, stable=True)
     start = 0
     while start < len(order):
         rows = max(1, tokens_per_batch // max(1, int(lengths[order[start]])))

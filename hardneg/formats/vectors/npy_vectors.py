@@ -91,7 +91,7 @@ def _problem(file: IO[bytes], size: int) -> str:
     file.seek(0)
     read_header = _HEADERS.get(npy.read_magic(file), npy.read_array_header_2_0)
     shape, _, dtype = read_header(file)
-    if dtype.kind != "f" or len(shape) != 2 or shape[1] < 1:
+    if not np.issubdtype(dtype, np.floating) or len(shape) != 2 or shape[1] < 1:
         content = "Python objects" if dtype.hasobject else f"{dtype} of shape {shape}"
         return f"must be floating numbers of shape [vectors, dimension], but is {content}"
     expected = file.tell() + math.prod(shape) * dtype.itemsize

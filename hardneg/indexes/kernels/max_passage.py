@@ -84,7 +84,7 @@ class PooledSearcher:
 
 def first_of_each(hits: Hits, k: int) -> Hits:
     """The first k different rows of each list, padded to k where there are fewer; -1 is no row."""
-    order = np.argsort(hits.rows, axis=1, kind="stable")
+    order = np.argsort(hits.rows, axis=1, stable=True)
     ordered = np.take_along_axis(hits.rows, order, 1)
     new = np.ones_like(ordered, bool)
     new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]

@@ -142,7 +142,7 @@ def rerank_validation(
         scorer = PairScorer.of(network.module, str(network.device), options)
         ranked = np.zeros((len(numbers), depth), np.int64)
         for row, scores in enumerate(scorer.rerank(zip(texts, contents, strict=True))):
-            order = np.argsort(-np.asarray(scores), kind="stable")
+            order = np.argsort(-np.asarray(scores), stable=True)
             ranked[row, : len(order)] = [known[row].get(listed[row][rank], 0) for rank in order]
         return ranked_metrics(ranked, gains, query)
 

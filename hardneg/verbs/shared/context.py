@@ -49,9 +49,9 @@ class ArtifactInput:
         """A whole number that the manifest tells."""
         return cast(int, self.facts[fact])
 
-    def part(self, kind: str) -> Path:
-        """The folder of what it is of a kind, such as the model of a training: the artifact's, or one in it."""
-        return self.folder / (self.spec.parts.get(kind, ".") if self.spec is not None else ".")
+    def part(self, artifact_type: str) -> Path:
+        """The folder of what it holds of a type, such as the model of a training: the artifact's, or one in it."""
+        return self.folder / (self.spec.parts.get(artifact_type, ".") if self.spec is not None else ".")
 
 
 @dataclass(frozen=True)

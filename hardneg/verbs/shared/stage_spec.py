@@ -88,18 +88,18 @@ class RecipeView:
 class StageSpec(BaseModel):
     """What every stage has: the fields of its mapping in a recipe, and the hooks by which the rest asks it.
 
-    version: raised when the same spec and inputs give another result. kind: what the stage makes. parts: the kinds of
-    reference that it can be the target of, each with the folder in its artifact; by default its kind and the artifact's
-    own folder. purpose: what it does and why, in plain words that a run prints beside it. resumes: it goes on from what
-    a stopped run left in its folder; the others find it empty. every_process: several processes run it together.
-    inherits: fields that have the recipe's value where the stage does not say it. teaches: the field of the plugin
-    whose network it trains; other networks must have been trained.
+    version: raised when the same spec and inputs give another result. artifact_type: what the stage makes. parts: the
+    types that a reference to it may ask for, each with its folder in the artifact; by default its own type. purpose:
+    what it does and why, in plain words that a run prints beside it. resumes: it goes on from what a stopped run left
+    in its folder; the others find it empty. every_process: several processes run it together. inherits: fields that
+    have the recipe's value where the stage does not say it. teaches: the field of the plugin whose network it trains;
+    other networks must have been trained.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     version: ClassVar[int]
-    kind: ClassVar[str]
+    artifact_type: ClassVar[str]
     needs_dataset: ClassVar[bool] = False
     purpose: ClassVar[str] = ""
     teaches: ClassVar[str] = ""
@@ -125,8 +125,8 @@ class StageSpec(BaseModel):
 
     @property
     def parts(self) -> Mapping[str, str]:
-        """The kinds of reference that this stage can be the target of, and the folder of each in its artifact."""
-        return {self.kind: "."}
+        """The types of artifact that a reference to this stage may ask for, and the folder of each in its artifact."""
+        return {self.artifact_type: "."}
 
     @property
     def makes(self) -> tuple[str, ...]:
@@ -248,7 +248,7 @@ class IndexSpec(StageSpec):
 class RunSpec(StageSpec):
     """What the stages that make a run have in common."""
 
-    kind = "run"
+    artifact_type = "run"
     needs_dataset = True
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:

@@ -46,7 +46,7 @@ def _costs(run: str, inputs: Mapping[str, ArtifactInput]) -> "SystemCosts":
     searches = _linked([run], "run", inputs)
     indexes = _linked(_named(searches), "index", inputs)
     searched = [item for item in indexes if item.name in _named(searches)]
-    trainings = [item for item in behind if item.spec and item.spec.kind in _TRAINED and "steps" in item.facts]
+    trainings = [item for item in behind if item.spec and item.spec.artifact_type in _TRAINED and "steps" in item.facts]
     return SystemCosts(
         training=_seconds(trainings),
         indexing=_seconds(indexes),
@@ -62,14 +62,14 @@ def _named(items: Iterable[ArtifactInput]) -> list[str]:
     return [target for item in items if item.spec is not None for _, target, _ in item.spec.references()]
 
 
-def _linked(names: Iterable[str], kind: str, inputs: Mapping[str, ArtifactInput]) -> list[ArtifactInput]:
-    """Those of a kind among the names, and those of the same kind that they are made from, each once."""
+def _linked(names: Iterable[str], artifact_type: str, inputs: Mapping[str, ArtifactInput]) -> list[ArtifactInput]:
+    """Those of a type among the names, and those of the same type that they are made from, each once."""
     costs: dict[str, ArtifactInput] = {}
     waiting = list(names)
     while waiting:
         name = waiting.pop()
         item = inputs.get(name)
-        if item is not None and item.spec is not None and item.spec.kind == kind and name not in costs:
+        if item and item.spec and item.spec.artifact_type == artifact_type and name not in costs:
             costs[name] = item
             waiting += _named([item])
     return list(costs.values())

@@ -136,7 +136,7 @@ class Judging(TrainingGroup):
 class StartModel(TrainingGroup):
     """The encoder to begin with, and how documents are cut for it."""
 
-    kind = "model"
+    artifact_type = "model"
     model: Annotated[Name, Reference(("model",))] = Field(default=START, description="The model to begin with.")
     segments: OwnCut = Field(
         default=None,

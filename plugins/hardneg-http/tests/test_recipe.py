@@ -60,7 +60,7 @@ def written(folder: Path, tree: dict[str, Any]) -> Path:
 def test_from_encoding_to_measures(tmp_path: Path, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_KEY", "s3cret")
     plan = make_plan(load_recipe(written(tmp_path, tree_of(tmp_path, served))))
-    (told,) = (need for need in needs(plan) if need.kind == "model")
+    (told,) = (need for need in needs(plan) if need.category == "model")
     assert told.note == f"served at {served.url}" and served.requests == []
     assert override_lines(plan.recipe.model) == []
     artifacts = execute(plan, Store(tmp_path / "store"), Options(device="cpu"), Watcher()).artifacts

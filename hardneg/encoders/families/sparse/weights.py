@@ -51,7 +51,7 @@ class TermWeights:
         parts = [(rows, self.collect(tensor)) for rows, tensor in batches]
         if not parts:
             return SparseRows(np.zeros(count + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), dimension)
-        order = np.argsort(np.concatenate([rows for rows, _ in parts]), kind="stable")
+        order = np.argsort(np.concatenate([rows for rows, _ in parts]), stable=True)
         return SparseRows.join([tensor for _, tensor in parts])[order]
 
     def collect(self, tensor: Tensor) -> SparseRows:

@@ -44,7 +44,7 @@ class Pool(StageSpec):
     """
 
     version = 1
-    kind = "pool"
+    artifact_type = "pool"
     purpose = "gather what is ranked high and was not judged, for people to judge"
     needs_dataset = True
     stage: Literal["pool"]

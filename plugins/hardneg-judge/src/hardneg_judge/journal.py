@@ -126,7 +126,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _sorted(hashes: NDArray[np.uint64], offsets: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    order = np.argsort(hashes, kind="stable")
+    order = np.argsort(hashes, stable=True)
     return hashes[order], offsets[order]
 
 

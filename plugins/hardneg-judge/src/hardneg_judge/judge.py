@@ -70,7 +70,7 @@ class Judge(StageSpec):
     """
 
     version = 2
-    kind = "negatives"
+    artifact_type = "negatives"
     purpose = "find the negatives that are relevant after all"
     needs_dataset = True
     stage: Literal["judge"]

@@ -53,5 +53,5 @@ class Reranker(pt.Transformer):  # type: ignore[misc]
 
 def _ranked(part: pd.DataFrame, scores: Sequence[float]) -> pd.DataFrame:
     values = np.asarray(scores, float)
-    order = np.argsort(-values, kind="stable")
+    order = np.argsort(-values, stable=True)
     return part.iloc[order].assign(score=values[order], rank=np.arange(len(values)))

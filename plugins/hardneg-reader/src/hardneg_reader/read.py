@@ -50,7 +50,7 @@ class Read(StageSpec):
     """
 
     version = 1
-    kind = "answers"
+    artifact_type = "answers"
     purpose = "find answers in the passages of a run"
     needs_dataset = True
     resumes = True

@@ -47,7 +47,7 @@ class TrainReader(Judging):
     """Trains a reader on the first `depth` passages of a run over the questions of one split."""
 
     version = 1
-    kind = "reader"
+    artifact_type = "reader"
     purpose = "teach a network to find the answer in a passage"
     needs_dataset = True
     resumes = True

@@ -83,7 +83,7 @@ def measured(options, qrels=QRELS):
     return analysis, analysis.measure(Plane(analysis, RUNS, qrels))
 
 
-def test_documents_of_several_kinds_keep_their_places_and_scores(tmp_path):
+def test_documents_of_several_groups_keep_their_rows_and_scores(tmp_path):
     path = tmp_path / "n.arrow"
     write_negatives(path, [Negatives("q2", ["c"], ["a", "b", "r"], np.zeros(3, np.float32))])
     asked = {"runs": {"DR Neg": "dense"}, "mined": {"BM25 Neg": str(path)}, "negatives": 2}
@@ -116,7 +116,7 @@ def test_queries_that_are_won_and_lost_are_found_by_the_metric(tmp_path):
         measured({**asked, "runs": {"a": "dense", "b": "dense"}})
 
 
-def test_without_other_kinds_the_best_that_are_not_relevant_stand_for_negatives():
+def test_without_other_groups_the_best_that_are_not_relevant_stand_for_negatives():
     _, (found,) = measured({"indexes": {"before": "i", "after": "j"}, "query": "q1", "negatives": 2})
     # (2, 1) with b, c, a: 9, 8, 2; r is relevant
     assert found["documents"] == {"relevant": ["r"], "negatives": ["b", "c"]}
@@ -142,7 +142,7 @@ def test_what_cannot_be_shown_is_told(options, told):
     ("options", "told"),
     [
         ({"indexes": {"a": "i"}}, "at least 2 items, before and after, or give runs or mined"),
-        ({"indexes": {"a": "i"}, "runs": {"relevant": "r"}}, "relevant: a label of two kinds"),
+        ({"indexes": {"a": "i"}, "runs": {"relevant": "r"}}, "relevant: a label of two groups"),
         ({"indexes": {"a": "i"}, "runs": {"r": "r"}, "wins": 2}, "wins needs two runs"),
         ({"indexes": {"a": "i"}, "runs": {"r": "r"}, "models": {"b": "m"}}, "no index is labelled b"),
     ],

@@ -25,7 +25,7 @@ EMPTY_WORDS = ("asked", "found", "given", "made", "place", "told")
 """Words that name nothing: the noun of the thing stands in their place (hits, folder, options)."""
 
 WORDS = (*EMPTY_WORDS, "kind")
-"""`kind` names the kind of a plugin. What else has it is not ours to name: a mask's `kind` in recipes, a parameter's."""
+"""`kind` names the kind of a plugin. What else has it is not ours: a mask's `kind` in recipes, a parameter's."""
 
 RECIPE_FIELDS = ("place",)
 """Fields of stages that recipes write, as `place:` of `encode`: a class has them by that name."""

@@ -1,0 +1,159 @@
+"""Tables and figures of docs/results/when.md, from the metrics.json of finished runs.
+
+    python benchmarks/doses.py siblings 0=runs/siblings-0 all=runs/siblings-all --figure when-siblings.svg
+    python benchmarks/doses.py false-negatives runs/false-negatives --figure when-false-negatives.svg
+    python benchmarks/doses.py metrics runs/metrics --figure when-metrics.svg
+
+Tests are those of the files, over queries and seeds. The 90 % interval is from the same error and degrees of freedom as
+the 95 % one; p is before Holm's correction, then after.
+"""
+
+import argparse
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from scipy.stats import t
+
+from hardneg.records.layout import METRICS
+from hardneg.report.figure import COLOURS, Points, figure, lines, plain_axes
+
+Content = Mapping[str, Any]
+"""What a metrics.json holds."""
+
+SHARE = re.compile(r"(?P<arm>.+), (?P<share>\d+) % false")
+
+
+def read(folder: Path) -> Content:
+    content: Content = json.loads((folder / METRICS).read_text("utf-8"))
+    return content
+
+
+def ends(test: Mapping[str, Any], level: float) -> tuple[float, float]:
+    """The ends of the two-sided interval of a test's difference."""
+    half = float(t.ppf((1 + level) / 2, test["freedom"])) * test["error"]
+    return test["difference"] - half, test["difference"] + half
+
+
+def shown(value: float, signed: bool = True) -> str:
+    return re.sub(r"^([+-]?)0\.", r"\1.", f"{value:{'+' if signed else ''}.3f}")
+
+
+def print_means(content: Content) -> None:
+    """A row a system: its means, in brackets the deviation over seeds."""
+    metrics = list(next(iter(content["metrics"].values())))
+    print(f"| system | {' | '.join(metrics)} |\n|---|{'---|' * len(metrics)}")
+    for system, means in content["metrics"].items():
+        cells = [shown(means[metric], signed=False) + deviation(content, system, metric) for metric in metrics]
+        print(f"| {system} | {' | '.join(cells)} |")
+    print()
+
+
+def deviation(content: Content, system: str, metric: str) -> str:
+    seeds = content.get("per_seed", {}).get(system, {})
+    means = [sum(scores[metric].values()) / len(scores[metric]) for scores in seeds.values()]
+    if len(means) < 2:
+        return ""
+    centre = sum(means) / len(means)
+    return f" ({shown((sum((mean - centre) ** 2 for mean in means) / (len(means) - 1)) ** 0.5, signed=False)})"
+
+
+def print_tests(content: Content) -> None:
+    """A row a test over queries and seeds."""
+    heads = ["metric", "comparison", "difference", "90 %", "95 %", "p", "p, Holm", "verdict"]
+    print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
+    for test in content.get("over_seeds", []):
+        intervals = [" to ".join(map(shown, ends(test, level))) for level in (0.9, 0.95)]
+        cells = [test["metric"], f"{test['system']} − {test['baseline']}", shown(test["difference"]), *intervals]
+        print(f"| {' | '.join(cells)} | {test['t_p']:.2g} | {test['t_holm']:.2g} | {test['verdict']} |")
+    print()
+
+
+def test_of(content: Content, system: str, baseline: str, metric: str) -> Mapping[str, Any]:
+    wanted = (system, baseline, metric)
+    (test,) = (each for each in content["over_seeds"] if (each["system"], each["baseline"], each["metric"]) == wanted)
+    return dict(test)
+
+
+def arms(contents: Sequence[Content], metric: str) -> dict[str, Points]:
+    """The means of each system at each dose, numbered from 0."""
+    systems = dict.fromkeys(system for content in contents for system in content["metrics"])
+    rows = list(enumerate(contents))
+    return {
+        name: [(dose, each["metrics"][name][metric]) for dose, each in rows if name in each["metrics"]]
+        for name in systems
+    }
+
+
+def draw_siblings(contents: Mapping[str, Content], metric: str, path: Path) -> None:
+    """Means by dose, and how far the top 10 are above random negatives, with the 95 % interval."""
+    with figure([path], 2) as (left, right):
+        lines(left, arms(list(contents.values()), metric))
+        tests = [test_of(content, "top 10", "random", metric) for content in contents.values()]
+        values, whole = [test["difference"] for test in tests], [ends(test, 0.95) for test in tests]
+        off = [[value - low for value, (low, _) in zip(values, whole, strict=True)]]
+        off += [[high - value for value, (_, high) in zip(values, whole, strict=True)]]
+        right.errorbar(range(len(values)), values, yerr=off, color=COLOURS[0], marker="o", capsize=4)
+        right.axhline(0, color="grey", linewidth=0.8)
+        for axes, title, y in ((left, "arms", metric.upper()), (right, "top 10 − random, 95 %", "difference")):
+            plain_axes(axes, title, "siblings of each target passage", y)
+            axes.set_xticks(range(len(contents)), list(contents))
+
+
+def draw_false_negatives(content: Content, metric: str, path: Path) -> None:
+    """Means by the share of planted false negatives; rows without a share are lines across, `top 10` is share 0."""
+    curves: dict[str, Points] = {"top 10": [(0, content["metrics"]["top 10"][metric])]}
+    across = {}
+    for system, means in content["metrics"].items():
+        if match := SHARE.fullmatch(system):
+            curves.setdefault(match["arm"], []).append((int(match["share"]), means[metric]))
+        elif system in ("random", "in-batch"):
+            across[system] = [(0, means[metric]), (50, means[metric])]
+    with figure([path], 1) as (axes,):
+        lines(axes, curves | across)
+        plain_axes(axes, metric.upper(), "queries whose negatives are positives (%)", metric.upper())
+
+
+def draw_metrics(content: Content, path: Path) -> None:
+    """How far systems are above random negatives by each metric, with 95 % intervals."""
+    metrics = list(content["metrics"]["random"])
+    systems = [name for name in content["per_seed"] if name != "random"]
+    with figure([path], 1, width=6.4) as (axes,):
+        for number, system in enumerate(systems):
+            tests = [test_of(content, system, "random", metric) for metric in metrics]
+            x = [row + 0.8 * (number / max(1, len(systems) - 1) - 0.5) * 0.5 for row in range(len(metrics))]
+            values = [test["difference"] for test in tests]
+            off = [value - ends(test, 0.95)[0] for value, test in zip(values, tests, strict=True)]
+            look = {"color": COLOURS[number], "fmt": "o", "capsize": 3, "label": system}
+            axes.errorbar(x, values, yerr=off, **look)
+        axes.axhline(0, color="grey", linewidth=0.8)
+        plain_axes(axes, "above random negatives, 95 %", "", "difference")
+        axes.set_xticks(range(len(metrics)), [metric.upper() for metric in metrics])
+        axes.legend(frameon=False, fontsize=8)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Tables and figures of doses.")
+    parser.add_argument("dose", choices=["siblings", "false-negatives", "metrics"])
+    parser.add_argument("runs", nargs="+", help="run folders, each with its dose in front: 0=FOLDER")
+    parser.add_argument("--metric", default="mrr@10")
+    parser.add_argument("--figure", type=Path)
+    options = parser.parse_args()
+    contents = {run.rpartition("=")[0]: read(Path(run.rpartition("=")[2])) for run in options.runs}
+    for label, content in contents.items():
+        print(f"dose {label}\n" if label else "")
+        print_means(content)
+        print_tests(content)
+    first = next(iter(contents.values()))
+    if options.figure and options.dose == "siblings":
+        draw_siblings(contents, options.metric, options.figure)
+    elif options.figure and options.dose == "false-negatives":
+        draw_false_negatives(first, options.metric, options.figure)
+    elif options.figure:
+        draw_metrics(first, options.figure)
+
+
+if __name__ == "__main__":
+    main()

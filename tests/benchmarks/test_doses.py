@@ -1,0 +1,50 @@
+"""The tables and figures of doses."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TEST = {"system": "top 10", "baseline": "random", "metric": "mrr@10", "difference": 0.05, "error": 0.01, "freedom": 8.0}
+ROW = {"t_p": 0.001, "t_holm": 0.002, "verdict": "difference"}
+
+
+@pytest.fixture
+def doses(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import doses
+
+    return doses
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    scores = {
+        name: {"mrr@10": value} for name, value in {"random": 0.5, "top 10": 0.55, "top 10, 50 % false": 0.4}.items()
+    }
+    seeds = {"top 10": {seed: {"mrr@10": {"q": value}} for seed, value in {"1": 0.54, "2": 0.56}.items()}}
+    content = {"metrics": scores, "over_seeds": [{**TEST, **ROW}], "per_seed": {**seeds, "random": {}}}
+    (tmp_path / "metrics.json").write_text(json.dumps(content))
+    return tmp_path
+
+
+def test_intervals_are_those_of_students_t(doses: Any) -> None:
+    assert doses.ends(TEST, 0.95) == pytest.approx((0.05 - 0.02306, 0.05 + 0.02306), abs=1e-5)  # t of 8: 2.306
+    assert doses.ends(TEST, 0.9) == pytest.approx((0.05 - 0.018595, 0.05 + 0.018595), abs=1e-5)  # 1.8595
+
+
+@pytest.mark.parametrize("dose", ["siblings", "false-negatives", "metrics"])
+def test_tables_and_figure(
+    doses: Any, dose: str, run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    figure = run / "figure.svg"
+    monkeypatch.setattr("sys.argv", ["doses.py", dose, f"{'0=' * (dose == 'siblings')}{run}", "--figure", str(figure)])
+    doses.main()
+    shown = capsys.readouterr().out
+    assert "| top 10 | .550 (.014) |" in shown and "| random | .500 |" in shown
+    assert (
+        "| mrr@10 | top 10 − random | +.050 | +.031 to +.069 | +.027 to +.073 | 0.001 | 0.002 | difference |" in shown
+    )
+    assert figure.read_text("utf-8").startswith("<?xml")

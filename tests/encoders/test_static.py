@@ -22,6 +22,7 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.segments import Segments
 from hardneg.records.errors import ModelError, PluginError
 from hardneg.records.types import PluginSetting
+from hardneg.runtime.seeding import generator
 
 TEXTS = [
     "alpha beta",
@@ -139,6 +140,21 @@ def test_a_transformer_gives_its_token_table(tiny_model: Path, from_transformer:
     asked = {"dimensions": None, "sif": None}
     plain = Encoder.load(ModelSpec(str(tiny_model), encoder=PluginSetting("static", asked)))
     torch.testing.assert_close(plain.module[0].embedding.weight.data, own)
+
+
+def test_an_untrained_table_has_the_spread_of_the_transformers(tiny_model: Path, from_transformer: ModelSpec):
+    own = word_embeddings(tiny_model)
+    options = {"dimensions": None, "sif": None, "untrained": True}
+    spec = ModelSpec(str(tiny_model), encoder=PluginSetting("static", options))
+    tables = [Encoder.load(spec).module[0].embedding.weight.data for _ in range(2)]
+    torch.testing.assert_close(*tables, atol=0, rtol=0)
+    drawn = torch.from_numpy(generator(42, "untrained").standard_normal(own.shape, np.float32))
+    torch.testing.assert_close(tables[0], drawn * own.std(), atol=0, rtol=0)
+    assert tables[0].std() == pytest.approx(float(own.std()), rel=0.1)
+    trained = ModelSpec(str(tiny_model), encoder=PluginSetting("static", {**options, "untrained": False}))
+    assert len({resolve(each).digest for each in (spec, trained, from_transformer)}) == 3
+    plain = ModelSpec(str(tiny_model), encoder=PluginSetting("static", {"dimensions": None, "sif": None}))
+    assert resolve(trained).digest == resolve(plain).digest
 
 
 def test_a_saved_model_is_opened_by_sentence_transformers(tmp_path: Path, from_transformer: ModelSpec):

@@ -6,7 +6,7 @@ from torch import nn
 
 from hardneg.encoders.families.static.static_encoder import StaticEncoder, bound, table_module
 from hardneg.encoders.families.static.static_files import TableFiles
-from hardneg.encoders.families.static.token_table import read_table, table_of, word_embeddings
+from hardneg.encoders.families.static.token_table import read_table, table_of, untrained, word_embeddings
 from hardneg.encoders.open.loading import assembled, with_head, with_prompts
 from hardneg.encoders.open.model_files import load_options
 from hardneg.encoders.open.soundness import check_ids
@@ -54,7 +54,9 @@ def make_static(model: "ResolvedModel", options: "Static", device: str | None) -
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise ModelError(f"model {spec.name!r} has a slow tokenizer: name a model with a tokenizer.json")
-    table = table_of(word_embeddings(folder), options.dimensions, options.sif)
+    vectors = word_embeddings(folder)
+    vectors = untrained(vectors) if options.untrained else vectors
+    table = table_of(vectors, options.dimensions, options.sif)
     backend.no_truncation()
     return _encoder([table_module(backend, table)], spec, device)
 

@@ -1,7 +1,7 @@
 """The family `static`: a table with one vector a token, whose mean over a text's tokens is the text's vector."""
 
 from collections.abc import Set
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -20,6 +20,7 @@ from hardneg.encoders.protocol import Form
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.records.errors import ModelError, PluginError
 from hardneg.records.types import Lookup
+from hardneg.store.identity import options_in_key
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
@@ -40,10 +41,13 @@ class Static(FolderFamily):
     Args:
         dimensions: principal components of the table that are kept; none keeps the table as it is.
         sif: the smaller, the less frequent tokens weigh (a / (a + frequency), by Zipf's law); none weighs all alike.
+        untrained: of the transformer the tokenizer alone; its table is random numbers of the same spread.
     """
 
     dimensions: int | None = 256
     sif: float | None = 1e-4
+    untrained: bool = False
+    later: ClassVar[frozenset[str]] = frozenset({"untrained"})
     called: ClassVar[str] = "static"
     tables: ClassVar[bool] = True
     version: ClassVar[int] = 1
@@ -87,7 +91,7 @@ class Static(FolderFamily):
         """The digest of the files' content and the options, whether folder or spec declares the family."""
         files, full = table_files(model.path), replace(model.full, encoder=None)
         if files is None:
-            return digest_of(["static", self.version, asdict(self), model_content(model.location)], full)
+            return digest_of(["static", self.version, options_in_key(self), model_content(model.location)], full)
         if files.modules:
             return digest_of(module_contents(model.path), full)
         read = [[path.name, file_identity(path)] for path in (*files.weights, files.tokenizer)]

@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from hardneg.encoders.families.static.static_files import TableFiles
 from hardneg.encoders.open.model_files import load_options, weight_files
 from hardneg.records.errors import ModelError
+from hardneg.runtime.seeding import SEED, generator
 
 _NAMES = ("word_embeddings", "word_embedding", "embed_tokens", "tok_embeddings", "wte", "shared")
 _WORDS = tuple(f"{name}.weight" for name in _NAMES)
@@ -55,6 +57,12 @@ def word_embeddings(folder: Path) -> Tensor:
             if name.endswith(_WORDS) and tensor.dim() == 2:
                 return tensor.float().contiguous()
     raise ModelError(f"model {folder}: no token table in its weights: name another model, or leave encoder out")
+
+
+def untrained(vectors: Tensor) -> Tensor:
+    """float32 [V, d]: numbers from a normal distribution, always the same, of mean 0 and the table's deviation."""
+    drawn = generator(SEED, "untrained").standard_normal(vectors.shape, np.float32)
+    return torch.from_numpy(drawn) * vectors.std()
 
 
 def principal(table: Tensor, dimensions: int) -> Tensor:

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardneg.fusion.methods import METHODS, OF_RANX, Fusion, zipped
+from hardneg.fusion.fused_lists import zipped
+from hardneg.fusion.methods import METHODS, OF_RANX, Fusion
 from hardneg.fusion.tuning import Development, check_development, numbers, tried, variants
 from hardneg.records.errors import DataError, UsageError
 from hardneg.records.types import RankedList

@@ -173,7 +173,7 @@ def test_listing_commands_makes_none(arguments):
     assert done.stdout.splitlines()[-1] == "loaded: []"
 
 
-@pytest.mark.parametrize("name", ["encode", "evaluate", "mine", "rerank", "report", "search", "train"])
+@pytest.mark.parametrize("name", ["encode", "evaluate", "fuse", "mine", "rerank", "report", "search", "train"])
 def test_the_help_of_a_line_loads_no_arrays_and_no_formats(name):
     program = (
         f"import sys\nsys.argv = ['hardneg', {name!r}, '--help']\nfrom hardneg.cli.main import main\n"

@@ -4,7 +4,7 @@ import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
 
 from hardneg.formats.runs import stream_run
-from hardneg.fusion.methods import weighted_sum
+from hardneg.fusion.fused_lists import weighted_sum
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan

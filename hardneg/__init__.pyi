@@ -50,12 +50,12 @@ def encode(
         model: A folder, a hub id, or packaged:all-MiniLM-L6-v2. Or what a training returned, or a live `SentenceTransformer`, `SparseEncoder` or `MultiVectorEncoder`.
         shards: Write the index in so many shards.
         shard_rows: Or in shards of so many rows each.
-        place: A URL to put the shards at: s3, gs, hf, file.
-        take: Make these alone, such as 0:4, counted from 0; other machines make the others.
-        settings: Any value of the line, such as model.document_length=256.
-        store: The artifact store; default, and where it is empty, $HARDNEG_STORE, else ~/.cache/hardneg/store.
+        place: A URL for the shards: s3, gs, hf, file.
+        take: Make only these, such as 0:4, counted from 0; other machines make the others.
+        settings: Set any value, such as model.document_length=256.
+        store: The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
         device: cpu, cuda, cuda:1, mps; default: the best available.
-        engine: Where the blocks of encode, search, mine and rerank are made; `hardneg plugins list engines` shows them.
+        engine: Where the blocks of encode, search, mine and rerank are computed; `hardneg plugins list engines` shows them.
         seed: What is drawn by.
         progress: Whether to show bars, or what shows them.
 
@@ -89,25 +89,25 @@ def evaluate(
 
     Every judged query counts in the mean: one that a run lacks, or that has no relevant document, scores 0.
     answer@k is the share of questions with an answer in the top k, over the questions of a dataset that have answers.
-    Without judgements those of the dataset count, else those of the dataset that the first run was searched in.
+    Judgements default to the dataset's, else to those of the dataset that the first run was searched in.
 
     Args:
-        runs: A TREC run, plain or gzip; may be given again. Or what a search returned, or scores by document by query; several in a list, or in a dict by label.
+        runs: A TREC run, plain or gzip; may be repeated. Or what a search returned, or scores by document by query; several in a list, or in a dict by label.
         qrels: Judgements: TREC or BEIR form, plain or gzip; else the dataset's. Or grades by document by query.
-        metrics: One or several; if none, ndcg@10 mrr@10 recall@100.
+        metrics: One or several; default ndcg@10 mrr@10 recall@100.
         relevance_level: The lowest grade that binary metrics take as relevant (trec_eval -l).
         significance_level: A difference is marked where both corrected p are below this.
         equivalence_margin: Systems are equivalent where their means surely differ by less than this.
-        query_groups: The same with the groups of a file: lines of a query's id, a tab and its group.
-        by_group: Queries come in groups, those of the dataset: what is drawn at random is groups.
-        baselines: Compare with this run only (its file's name); else each with each.
+        query_groups: The same with groups from a file: a query's id, a tab and its group per line.
+        by_group: Queries come in the dataset's groups: groups are drawn at random, not queries.
+        baselines: Compare with this run only (its file's name); default: all pairs.
         dataset: For answer@k, and a report's texts: beir:FOLDER, dpr:FOLDER, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
         split: The queries' split. Default: test, or the only one of a dataset in memory.
         answer_match: Answers are words, or regular expressions.
-        settings: Any value of the line, such as model.document_length=256.
-        store: The artifact store; default, and where it is empty, $HARDNEG_STORE, else ~/.cache/hardneg/store.
+        settings: Set any value, such as model.document_length=256.
+        store: The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
         device: cpu, cuda, cuda:1, mps; default: the best available.
-        engine: Where the blocks of encode, search, mine and rerank are made; `hardneg plugins list engines` shows them.
+        engine: Where the blocks of encode, search, mine and rerank are computed; `hardneg plugins list engines` shows them.
         seed: What is drawn by.
         progress: Whether to show bars, or what shows them.
 
@@ -139,26 +139,26 @@ def fuse(
     seed: int = 42,
     progress: bool | Progress = False,
 ) -> RankedRun:
-    """Make one run of several: by sums of scores or ranks, by turns, the first run first (zip), or as ranx does it.
+    """Fuse several runs into one: by sums of scores or ranks, by turns (zip), or by a method of ranx.
 
     Args:
-        runs: A TREC run, plain or gzip; may be given again. Or what a search returned, or scores by document by query; several in a list, or in a dict by label.
+        runs: A TREC run, plain or gzip; may be repeated. Or what a search returned, or scores by document by query; several in a list, or in a dict by label.
         method: zip, by turns, the first run first; weighted-sum, of scores; reciprocal-rank; or one of ranx's.
-        weights: A run's weight, by its label; else 1.
+        weights: A run's weight, by its label; default 1.
         missing_scores: Of weighted-sum: what a document scores in a run that lacks it, that run's lowest or 0.
-        constant: Of reciprocal-rank.
+        constant: The constant of reciprocal-rank.
         norm: Of ranx's methods: min-max (the default), none, zmuv, ...
         parameter: The number that gmnz, logn_isr, rbc or rrf has.
         depth: How many documents are kept for each query.
-        tune_runs: Runs of other queries, to choose the numbers by: one for each that is fused, in their order. Or what a search returned, or scores by document by query; several in a list, or in a dict by label.
+        tune_runs: Runs of other queries to tune on, one for each fused run, in their order. Or what a search returned, or scores by document by query; several in a list, or in a dict by label.
         qrels: The judgements of the queries to tune on. Or grades by document by query.
-        metric: What to tune by.
+        metric: The metric to tune on.
         relevance_level: The lowest grade that binary metrics take as relevant (trec_eval -l).
-        grid: Values to try: of a run's weight, of `constant` or of `parameter`, every combination; else all weights in tenths that sum to 1.
-        settings: Any value of the line, such as model.document_length=256.
-        store: The artifact store; default, and where it is empty, $HARDNEG_STORE, else ~/.cache/hardneg/store.
+        grid: Values to try, in every combination: of a run's weight, `constant` or `parameter`; default: all weights in tenths that sum to 1.
+        settings: Set any value, such as model.document_length=256.
+        store: The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
         device: cpu, cuda, cuda:1, mps; default: the best available.
-        engine: Where the blocks of encode, search, mine and rerank are made; `hardneg plugins list engines` shows them.
+        engine: Where the blocks of encode, search, mine and rerank are computed; `hardneg plugins list engines` shows them.
         seed: What is drawn by.
         progress: Whether to show bars, or what shows them.
 
@@ -180,16 +180,16 @@ def index(
     seed: int = 42,
     progress: bool | Progress = False,
 ) -> BuiltIndex:
-    """Index the texts of a corpus, or what a model made of them; Pyserini's searchers open most of these.
+    """Index the texts of a corpus, or a model's vectors of them; Pyserini's searchers open most of these.
 
     Args:
         dataset: beir:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
         backend: The kind of index; `hardneg plugins list indexes` shows them.
         vectors: For an index over vectors or weights: the folder they are in. Or what `encode` returned.
-        settings: Any value of the line, such as model.document_length=256.
-        store: The artifact store; default, and where it is empty, $HARDNEG_STORE, else ~/.cache/hardneg/store.
+        settings: Set any value, such as model.document_length=256.
+        store: The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
         device: cpu, cuda, cuda:1, mps; default: the best available.
-        engine: Where the blocks of encode, search, mine and rerank are made; `hardneg plugins list engines` shows them.
+        engine: Where the blocks of encode, search, mine and rerank are computed; `hardneg plugins list engines` shows them.
         seed: What is drawn by.
         progress: Whether to show bars, or what shows them.
 
@@ -221,7 +221,7 @@ def mine(
 ) -> MinedNegatives:
     """Mine hard negatives and write them in the form a training program reads.
 
-    The vectors, the run and the negatives are kept in the store: the same again, or in another form, is quick.
+    The vectors, the run and the negatives are kept in the store: repeating it, or writing another form, is quick.
 
     Args:
         dataset: beir:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
@@ -237,10 +237,10 @@ def mine(
         also_qrels: Judgements whose positives count beside the dataset's, such as a reader's marks.
         filter_by: With a run: a TREC run whose scores the miner filters by, such as a reranker's. Or what a search returned, or scores by document by query.
         seed: For miners that draw.
-        settings: Any value of the line, such as model.document_length=256.
-        store: The artifact store; default, and where it is empty, $HARDNEG_STORE, else ~/.cache/hardneg/store.
+        settings: Set any value, such as model.document_length=256.
+        store: The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
         device: cpu, cuda, cuda:1, mps; default: the best available.
-        engine: Where the blocks of encode, search, mine and rerank are made; `hardneg plugins list engines` shows them.
+        engine: Where the blocks of encode, search, mine and rerank are computed; `hardneg plugins list engines` shows them.
         progress: Whether to show bars, or what shows them.
 
     Raises:
@@ -266,18 +266,18 @@ def rerank(
 ) -> RankedRun:
     """Score the best documents of a run anew, query and document together.
 
-    Scores are kept by content in the user's cache: the same again, or more of it, is quick.
+    Scores are kept by content in the user's cache: repeating or deepening a run is quick.
 
     Args:
         dataset: beir:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
         run: The TREC run to take the documents from, plain or gzip. Or what a search returned, or scores by document by query.
-        reranker: A reranker, taken as it is: cross-encoder:FOLDER or cross-encoder:HUB-ID.
+        reranker: A trained reranker: cross-encoder:FOLDER or cross-encoder:HUB-ID.
         split: The queries' split. Default: test, or the only one of a dataset in memory.
         depth: How many documents of each query are scored, the best ones.
-        settings: Any value of the line, such as model.document_length=256.
-        store: The artifact store; default, and where it is empty, $HARDNEG_STORE, else ~/.cache/hardneg/store.
+        settings: Set any value, such as model.document_length=256.
+        store: The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
         device: cpu, cuda, cuda:1, mps; default: the best available.
-        engine: Where the blocks of encode, search, mine and rerank are made; `hardneg plugins list engines` shows them.
+        engine: Where the blocks of encode, search, mine and rerank are computed; `hardneg plugins list engines` shows them.
         seed: What is drawn by.
         progress: Whether to show bars, or what shows them.
 
@@ -305,7 +305,7 @@ def search(
     seed: int = 42,
     progress: bool | Progress = False,
 ) -> RankedRun:
-    """Search a corpus for the queries of one split and write a TREC run; or an index, for vectors of queries.
+    """Search a corpus for the queries of one split and write a TREC run; or search an index with query vectors.
 
     Args:
         dataset: beir:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
@@ -317,10 +317,10 @@ def search(
         split: The queries' split. Default: test, or the only one of a dataset in memory.
         depth: How many documents are ranked for each query.
         candidates: An index over texts, such as bm25: rank only its best documents.
-        settings: Any value of the line, such as model.document_length=256.
-        store: The artifact store; default, and where it is empty, $HARDNEG_STORE, else ~/.cache/hardneg/store.
+        settings: Set any value, such as model.document_length=256.
+        store: The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
         device: cpu, cuda, cuda:1, mps; default: the best available.
-        engine: Where the blocks of encode, search, mine and rerank are made; `hardneg plugins list engines` shows them.
+        engine: Where the blocks of encode, search, mine and rerank are computed; `hardneg plugins list engines` shows them.
         seed: What is drawn by.
         progress: Whether to show bars, or what shows them.
 
@@ -352,13 +352,13 @@ def train(
         model: A folder, a hub id, or packaged:all-MiniLM-L6-v2. Or what a training returned, or a live `SentenceTransformer`, `SparseEncoder` or `MultiVectorEncoder`.
         miner: A miner; `hardneg plugins list` shows them.
         loss: A loss; `hardneg plugins list` shows them.
-        options: One of training, such as max_steps=200 or self_mask=0.1.
+        options: A training option, such as max_steps=200 or self_mask=0.1.
         split: The queries' split. Default: train, or the only one of a dataset in memory.
         depth: How many documents are ranked for each query.
-        settings: Any value of the line, such as model.document_length=256.
-        store: The artifact store; default, and where it is empty, $HARDNEG_STORE, else ~/.cache/hardneg/store.
+        settings: Set any value, such as model.document_length=256.
+        store: The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
         device: cpu, cuda, cuda:1, mps; default: the best available.
-        engine: Where the blocks of encode, search, mine and rerank are made; `hardneg plugins list engines` shows them.
+        engine: Where the blocks of encode, search, mine and rerank are computed; `hardneg plugins list engines` shows them.
         seed: What is drawn by.
         progress: Whether to show bars, or what shows them.
 

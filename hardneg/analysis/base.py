@@ -168,7 +168,7 @@ class OfIndexes(Analysis):
     """Base of analyses that give each index the model of its queries."""
 
     indexes: Indexes = Field(min_length=1, description="An index with one vector a document.")
-    models: Encoders = Field(default_factory=dict, description="The model of the index in the same place.")
+    models: Encoders = Field(default_factory=dict, description="The model of each index, in their order.")
 
     @model_validator(mode="after")
     def _known(self) -> Self:

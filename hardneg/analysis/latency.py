@@ -36,7 +36,7 @@ class Latency(OfIndexes):
     asks = ("queries", "seed", "device")
 
     indexes: Indexes = Field(min_length=1, description="A dense index folder.")
-    models: Encoders = Field(default_factory=dict, description="The model of the queries of the index in its place.")
+    models: Encoders = Field(default_factory=dict, description="The query model of each index, in their order.")
     sample: int = Field(50, gt=0, description="How many queries, drawn by the seed.")
     depth: int = Field(LIST_DEPTH, gt=0, description="How many documents of each.")
 

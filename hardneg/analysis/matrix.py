@@ -33,9 +33,9 @@ class Matrix(Analysis):
     )
     metric: Name | None = Field(None, description="By default the first one that was evaluated.")
     axes: Annotated[tuple[str, str], Option("axis")] = Field(
-        ("", ""), description="What the rows are, and, given again, what the columns are."
+        ("", ""), description="The name of the rows, then that of the columns."
     )
-    figure: Annotated[Literal["heatmap", "lines"], Option("form")] = Field("heatmap", description="What the figure is.")
+    figure: Annotated[Literal["heatmap", "lines"], Option("form")] = Field("heatmap", description="The figure's form.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """The means of the systems by rows and columns; see `matrix`."""

@@ -20,8 +20,8 @@ from hardneg.report.table import Table
 class Overlap(Analysis):
     """Show how much of one run is in another, or how many training negatives the trained model meets in its run.
 
-    Runs are compared each with each, or with --baseline. With --negatives nothing else is compared: the first file is
-    of the first run, and so on; one run alone is that of all files.
+    Runs are compared in all pairs, or with --baseline. With --negatives nothing else is compared: the first file goes
+    with the first run, and so on; a single run goes with all files.
 
     Example: hardneg analyze overlap --run dense.trec.gz --run bm25.trec.gz --baseline bm25.trec.gz
     """
@@ -34,7 +34,7 @@ class Overlap(Analysis):
     runs: Runs = Field(default_factory=dict)
     against: Against = Field(None, description="One of the runs, to overlap with.")
     negatives: Annotated[dict[Name, Name], Reference(("negatives",))] = Field(
-        default_factory=dict, description="A negatives.arrow that was trained on; of the run in the same place."
+        default_factory=dict, description="A negatives.arrow used in training, one for each run in their order."
     )
     met: Annotated[dict[Name, Name], Reference(("run",)), Option(flag="-")] = Field(default_factory=dict)
     depth: int = Field(LIST_DEPTH, gt=0, description="How far down the lists are looked at.")

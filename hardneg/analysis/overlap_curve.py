@@ -19,10 +19,9 @@ _BySteps = Annotated[dict[NonNegativeInt, Name], Field(min_length=1)]
 
 
 class OverlapCurve(Analysis):
-    """Show how many of the negatives that are trained on the model meets in its own run, at several steps of training.
+    """Show how many of its training negatives the model meets in its own run, at several steps of training.
 
-    Negatives stand from their step on until others of the same label come: those that do not change are given once,
-    for step 0.
+    Negatives count from their step on until the next of the same label; give fixed ones once, for step 0.
 
     Example: hardneg analyze overlap-curve --negatives 0=negatives.arrow --run 0=start.trec.gz --run 50=later.trec.gz
     """

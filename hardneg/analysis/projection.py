@@ -39,9 +39,9 @@ Vectors = NDArray[np.floating]
 class Projection(Analysis):
     """Project queries and the documents around them to two dimensions, before and after training.
 
-    Shown are a query's relevant documents, and the negatives that the first index ranks highest; with --run in their
-    place what each run ranks highest, with --mined what was trained on: then one --model will do. One --index with two
-    --model shows a query-side training: the documents stay.
+    Shows a query's relevant documents and the negatives that the first index ranks highest; with --run the top of each
+    run instead, with --mined the training negatives: one --model is then enough. One --index with two --model shows a
+    query-side training, in which documents do not move.
 
     Example: hardneg analyze projection --query ID --qrels Q --queries FILE --index FOLDER --model A --model B
     """
@@ -65,7 +65,7 @@ class Projection(Analysis):
     )
     models: Encoders = Field(default_factory=dict, description="The model of the queries, before; a second one, after.")
     negatives: Annotated[int, Option("count")] = Field(
-        100, gt=0, description="How many documents of each group, those that come first."
+        100, gt=0, description="How many documents of each group, the first ones."
     )
     runs: Runs = Field(default_factory=dict, description="A TREC run, or LABEL=RUN: the top of its ranking is a group.")
     mined: Annotated[dict[Name, Name], Reference(("negatives",)), Option("mined")] = Field(

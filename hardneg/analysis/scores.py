@@ -23,7 +23,7 @@ _QUANTILES = {"low": 0.1, "median": 0.5, "high": 0.9}
 
 
 class ScoreTails(Analysis):
-    """Show how scores fall with the rank: as shares of the way from the last one of the list to the best.
+    """Show how scores fall with the rank, as shares of the distance from the last score of the list to the best.
 
     Example: hardneg analyze scores --run bm25.trec.gz --run dense.trec.gz --plot scores.svg
     """

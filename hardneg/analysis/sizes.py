@@ -18,7 +18,7 @@ _DOC_IDS = "docid"
 
 
 class IndexSizes(Analysis):
-    """Show what indexes take on disk, and how much that is of the first.
+    """Show the size of indexes on disk, and relative to the first.
 
     Example: hardneg analyze sizes --index flat=index --index pq=index-pq
     """

@@ -20,7 +20,7 @@ _DEPTH = 100
 class Truncation(OfIndexes):
     """Show metrics of an index by how many dimensions of its vectors are kept, as Matryoshka models have them.
 
-    What is left of vectors of norm 1 gets norm 1 again. Every search is exact.
+    Truncated vectors of norm 1 are normalised again. Every search is exact.
 
     Example: hardneg analyze truncation --index FOLDER --model A --dims 384 --dims 64 --qrels Q --queries FILE
     """
@@ -32,7 +32,7 @@ class Truncation(OfIndexes):
     asks = ("qrels", "queries", "relevance_level", "device")
 
     dims: Annotated[tuple[PositiveInt, ...], Option("dims")] = Field(
-        min_length=1, description="How many dimensions are kept."
+        min_length=1, description="How many dimensions to keep."
     )
     metrics: Annotated[
         tuple[MetricName, ...], Option("metrics", same=("metric",), metavar="NAME..."), Field(min_length=1)

@@ -16,7 +16,7 @@ from hardneg.report.table import Table
 
 
 class Unjudged(Analysis):
-    """Show how much of what runs rank highest nobody judged, beside metrics and the overlap with one of the runs.
+    """Show how many of the top documents of runs are unjudged, beside metrics and the overlap with one of the runs.
 
     Example: hardneg analyze unjudged --qrels qrels.txt --run bm25.trec.gz --run dense.trec.gz --baseline bm25.trec.gz
     """
@@ -30,8 +30,8 @@ class Unjudged(Analysis):
     against: Against = Field(None, description="One of the runs, to overlap with.")
     metrics: Annotated[
         tuple[MetricName, ...], Option("metrics", same=("metric",), metavar="NAME..."), Field(min_length=1)
-    ] = Field(("ndcg@10",), description="Shown beside.")
-    depth: int = Field(10, gt=0, description="How far down documents without a judgement are counted.")
+    ] = Field(("ndcg@10",), description="Metrics to show beside.")
+    depth: int = Field(10, gt=0, description="How far down unjudged documents are counted.")
     overlap_depth: int = Field(100, gt=0, description="How far down the overlap is counted.")
 
     @model_validator(mode="after")

@@ -32,7 +32,7 @@ _EXTRA_OPTIONS: Mapping[str, tuple[Any, Any]] = {
     "corpus": (Annotated[Path, typer.Option("--corpus", help="BEIR's corpus.jsonl, for documents' texts.")], None),
     "withheld": (Annotated[Path, typer.Option("--withheld", help="Judgements that the filters do not know.")], None),
     "relevance_level": (Annotated[int, option_of(_LEVEL)], _LEVEL.default),
-    "seed": (Annotated[int, typer.Option("--seed", help="What is drawn by.")], SEED),
+    "seed": (Annotated[int, typer.Option("--seed", help="The seed of random draws.")], SEED),
 }
 """What a command takes beside the fields: its form, and its default."""
 

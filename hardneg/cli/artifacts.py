@@ -56,7 +56,7 @@ def why(
     settings: list[str] = SET,
     store: Path | None = STORE,
 ) -> None:
-    """Say why a stage would run: what differs from the most like artifact that is there.
+    """Explain why a stage would run: what differs from the most similar artifact in the store.
 
     Example: hardneg artifacts why star --recipe star-passage --set stages.star.options.epochs=2
     """
@@ -75,9 +75,9 @@ def check(
     remote: bool = typer.Option(False, "--remote", help="Read the shards at URLs too."),
     store: Path | None = STORE,
 ) -> None:
-    """Read every byte in the store and compare it with what was written; exit code 5 where something is damaged.
+    """Read every byte in the store and compare it with what was written; exits with 5 if anything is damaged.
 
-    What shards at URLs hold is read with --remote alone; without it they are counted.
+    Shards at URLs are read only with --remote; without it they are counted.
 
     Example: hardneg artifacts check --repair
     """
@@ -131,12 +131,12 @@ def _discard(store: Store, item: Checked) -> None:
 @app.command()
 def gc(
     delete: bool = typer.Option(False, "--delete", help="Remove them; without it they are only listed."),
-    forget: bool = typer.Option(False, "--forget-unfinished", help="Also what only stopped runs have made."),
+    forget: bool = typer.Option(False, "--forget-unfinished", help="Include the artifacts of stopped runs."),
     store: Path | None = STORE,
 ) -> None:
-    """List or remove what no result uses that is there, no unfinished run, and no process.
+    """List or remove artifacts that no existing result, unfinished run or process uses.
 
-    A run that was stopped keeps what it has made until the same command finishes, or until it is forgotten.
+    A stopped run keeps its artifacts until the same command finishes, or until it is forgotten.
 
     Example: hardneg artifacts gc
     """

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hardneg.doors.browse.browsed import Browsed
     from hardneg.doors.browse.marks import Marks
 
-_MARKS = "Where marks go; default beside what is looked at, NAME.marks.qrels."
+_MARKS = "The file of marks; default NAME.marks.qrels beside what is shown."
 _EXPORT = "Write the first 200 queries as one page here, and serve nothing."
 _SOURCES = "A finished recipe's folder, or files: negatives (.arrow) and TREC runs."
 
@@ -27,17 +27,17 @@ def browse(
     dataset: str | None = DATASET_OR_OTHER,
     split: str | None = typer.Option(None, help="The queries' split; default train, or that of the negatives."),
     run: list[Path] = typer.Option([], "--run", help="A TREC run beside the negatives, for ranks and scores."),
-    filter_by: list[Path] = typer.Option([], "--filter-by", help="As --run: one of a reranker or guide."),
+    filter_by: list[Path] = typer.Option([], "--filter-by", help="Like --run, with the scores of a reranker or guide."),
     dropped: Path | None = typer.Option(None, help="What the miner left out, as `mine --dropped` writes it."),
     marks: Path | None = typer.Option(None, help=_MARKS, rich_help_panel=WRITTEN),
     export: Path | None = typer.Option(None, help=_EXPORT, rich_help_panel=WRITTEN),
     overwrite: bool = OVERWRITE,
-    port: int = typer.Option(0, min=0, max=65535, help="The port; default one that is free."),
+    port: int = typer.Option(0, min=0, max=65535, help="The port; default: a free one."),
     store: Path | None = STORE,
 ) -> None:
     """Look at negatives in a browser: what was mined, what was left out, what may be relevant after all.
 
-    The page is this machine's alone. What a reader marks as relevant, `mine --also-qrels` takes as positive.
+    The page is served to this machine only. `mine --also-qrels` takes documents marked as relevant as positives.
 
     Example: hardneg browse runs/star-passage-demo
 

@@ -61,7 +61,7 @@ def show(
 ) -> None:
     """Show what a dataset holds: counts, splits, lengths, its first rows, and what was left out.
 
-    The collection is kept in the store, as every other command keeps it.
+    The collection is kept in the store, as by every command.
 
     Example: hardneg data show beir:scifact --limit 3
     """
@@ -84,7 +84,7 @@ def check(
 ) -> None:
     """Report every mistake of a dataset with its file and line; exit code 4 where there are errors.
 
-    An error is what hardneg refuses, leaves out, or what makes figures wrong; a warning is what it takes as it is.
+    Errors are refused, left out, or make figures wrong; warnings are accepted as they are.
 
     Example: hardneg data check beir:scifact
     """
@@ -111,7 +111,7 @@ def fetch(
     ),
     output: Path | None = output("The folder; default data/NAME.", None),
 ) -> None:
-    """Bring a dataset's published files into a folder, going on where it stopped, and check size and digest of each.
+    """Download a dataset's published files, resuming where it stopped, and check the size and digest of each.
 
     Example: hardneg data fetch msmarco-passage
     """

@@ -42,14 +42,14 @@ def doctor(
     as_json: bool = JSON,
     hub: bool = typer.Option(True, "--hub/--no-hub", help="Ask whether the Hugging Face hub answers."),
     measure: bool = typer.Option(
-        False, "--measure", help="Measure what this machine does in a second, for `recipe plan`: two or three minutes."
+        False, "--measure", help="Measure this machine's rates for `recipe plan`; takes two or three minutes."
     ),
     forget_trials: bool = typer.Option(
-        False, "--forget-trials", help="Forget which ways were timed as the fastest, and what was measured."
+        False, "--forget-trials", help="Forget the fastest variants and the measured rates."
     ),
-    model: str | None = typer.Option(None, "--model", help="Tell how this model wants to be used, and nothing else."),
+    model: str | None = typer.Option(None, "--model", help="Print only how this model is meant to be used."),
 ) -> None:
-    """Tell what this machine has and what that means for a recipe; fails only where the core cannot work.
+    """Report what this machine has and what that means for recipes; fails only if the core cannot work.
 
     Example: hardneg doctor --no-hub
     """

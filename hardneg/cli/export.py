@@ -37,10 +37,10 @@ CORPUS = typer.Option(
 _SPLIT = typer.Option("train", help="The queries' split.")
 COUNT = typer.Option(8, min=1, help="How many to write for each query, the first ones.", rich_help_panel=WRITTEN)
 SCORES = typer.Option(
-    False, "--scores", help="Write the scores too, where the form has a place for them.", rich_help_panel=WRITTEN
+    False, "--scores", help="Write the scores too, if the form has a field for them.", rich_help_panel=WRITTEN
 )
 DROPPED_FILE = typer.Option(
-    None, "--dropped", help="Write here what a filtering miner dropped, and why.", rich_help_panel=WRITTEN
+    None, "--dropped", help="The file for what a filtering miner dropped, and why.", rich_help_panel=WRITTEN
 )
 
 
@@ -73,11 +73,11 @@ class NegativesTarget:
 
 def export(
     dataset: str | None = typer.Option(
-        None, help="What the negatives are of.", autocompletion=completion.plugins("datasets")
+        None, help="The dataset of the negatives.", autocompletion=completion.plugins("datasets")
     ),
     negatives: Path | None = typer.Option(None, help="The file to read."),
-    source_form: str = typer.Option("hardneg", "--from", help="Its form; any that --form takes.", autocompletion=_DONE),
-    model: Path | None = typer.Option(None, help="A model's folder instead; goes with --form ance."),
+    source_form: str = typer.Option("hardneg", "--from", help="Its form, as in --form.", autocompletion=_DONE),
+    model: Path | None = typer.Option(None, help="A model folder instead of negatives, for --form ance."),
     split: str = _SPLIT,
     form: str = _form(f"{_FORMS} Of a model: {_ANCE}."),
     count: int | None = typer.Option(
@@ -89,7 +89,7 @@ def export(
     settings: list[str] = SET,
     store: Path | None = STORE,
 ) -> None:
-    """Read negatives in one form and write them in another; texts are found in the corpus by their contents.
+    """Convert negatives from one form to another; texts are matched to the corpus by content.
 
     Or write a model for Pyserini's AnceQueryEncoder.
 

@@ -17,7 +17,7 @@ from hardneg.store.replaced_files import Outputs, Target
 
 app = typer.Typer(
     cls=IndexGroup,
-    help="Indexes over texts and over vectors, and dense ones from vectors that other programs made.",
+    help="Build indexes over texts or vectors, import vectors of other programs, merge indexes.",
     no_args_is_help=True,
 )
 
@@ -27,9 +27,9 @@ def import_(
     output: Path = options.OUTPUT_FOLDER,
     overwrite: bool = options.OVERWRITE,
     vectors: Path | None = typer.Option(
-        None, "--vectors", help="A .npy array, one row a vector, with --ids; or Parquet with an id and a list a row."
+        None, "--vectors", help="A .npy array with a vector per row, with --ids; or Parquet with ids and lists."
     ),
-    ids: Path | None = typer.Option(None, "--ids", help="The document ids, one a line, in the order of the rows."),
+    ids: Path | None = typer.Option(None, "--ids", help="The document ids, one per line, in the order of the rows."),
     embeddings: Path | None = typer.Option(None, "--embeddings", help="Pyserini's embeddings.jsonl instead."),
 ) -> None:
     """Stream vectors into a flat index that Pyserini's FaissSearcher opens.

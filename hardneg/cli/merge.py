@@ -20,7 +20,7 @@ def merge(
     output: Path = options.OUTPUT_FOLDER,
     overwrite: bool = options.OVERWRITE,
 ) -> None:
-    """Merge flat indexes, of hardneg or of Pyserini, into one; an index in shards alone becomes one file.
+    """Merge flat indexes, of hardneg or of Pyserini, into one; a single index in shards becomes one file.
 
     Example: hardneg index merge first second third --output index
     """

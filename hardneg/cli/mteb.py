@@ -41,7 +41,7 @@ Backend = Annotated[
     str | None,
     typer.Option(
         "--backend",
-        help="What the models' vectors are searched in, such as hnsw; else all of them, exactly.",
+        help="The index for the models' vectors, such as hnsw; default: exact search.",
         autocompletion=completion.plugins("indexes"),
         rich_help_panel=_PANEL,
     ),
@@ -59,7 +59,7 @@ Predictions = Annotated[
 Output = Annotated[
     Path | None,
     typer.Option(
-        "--output", "-o", help="The folder for all that is written; it is gone on from.", rich_help_panel=_PANEL
+        "--output", "-o", help="The folder for all output; a stopped evaluation resumes there.", rich_help_panel=_PANEL
     ),
 ]
 OPTIONS = {

@@ -36,7 +36,7 @@ def keyword(name: str, **facts: Any) -> Parameter:
 
 JSON = typer.Option(False, "--json", help="Print JSON and nothing else.")
 OVERWRITE = typer.Option(
-    False, "--overwrite", help="Replace what is there, whatever it is, unless it is read.", rich_help_panel=WRITTEN
+    False, "--overwrite", help="Replace existing output, unless it is also an input.", rich_help_panel=WRITTEN
 )
 
 
@@ -52,7 +52,7 @@ def output(written: str, default: Any = ...) -> Any:
 
 OUTPUT_FOLDER = output("The folder to write.")
 OUTPUT_RUN = output("The run to write, NAME.trec.gz.")
-OUTPUT_FILE = output("The file to write; its ending goes with the form.")
+OUTPUT_FILE = output("The file to write; its suffix must fit the form.")
 OUTPUTS = {"folder": OUTPUT_FOLDER, "run": OUTPUT_RUN, "negatives": OUTPUT_FILE}
 """By what a line writes."""
 

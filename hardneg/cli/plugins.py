@@ -120,7 +120,7 @@ def new(
     name: str = typer.Argument(help="The plugin's name: lower-case letters, digits and hyphens."),
     output: Path | None = output("The folder to write; default hardneg-NAME.", None),
 ) -> None:
-    """Write a package with a plugin that works and with its tests, to change into your own.
+    """Write a package with a working plugin and its tests, to change into your own.
 
     Example: hardneg plugins new loss my-loss --output my-loss
     """

@@ -12,16 +12,16 @@ from hardneg.records.errors import HardnegError, UsageError
 
 def pyserini(
     folder: Path = typer.Argument(help="A run folder, or the folder of an index.", show_default=False),
-    model: str | None = typer.Option(None, "--model", help="What encoded the index, of a folder that is no run's."),
+    model: str | None = typer.Option(None, "--model", help="The model that encoded the index, if it is of no run."),
     option: list[str] = typer.Option(
-        [], "--option", metavar="KEY=VALUE", help="How that index was built, such as scale=51.2 or k1=1.2."
+        [], "--option", metavar="KEY=VALUE", help="An option that index was built with, such as scale=51.2 or k1=1.2."
     ),
-    query_length: int | None = typer.Option(None, min=1, help="How many tokens of a query that model reads."),
-    query_prompt: str | None = typer.Option(None, help="What stands before a query."),
-    check: bool = typer.Option(False, "--check", help="Run the lines too, and tell what came of them."),
+    query_length: int | None = typer.Option(None, min=1, help="How many tokens of a query the model reads."),
+    query_prompt: str | None = typer.Option(None, help="The prompt before each query."),
+    check: bool = typer.Option(False, "--check", help="Also run the lines, and report the result."),
     store: Path | None = options.STORE,
 ) -> None:
-    """Print the lines of Python by which Pyserini opens each index of a run folder, or one index folder.
+    """Print the Python lines that open each index of a run folder, or one index folder, in Pyserini.
 
     Example: hardneg pyserini runs/star-passage --check
 

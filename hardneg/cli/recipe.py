@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hardneg.recipe.needs import Need
     from hardneg.recipe.plan import Plan
 
-app = typer.Typer(help="Recipes: named lines of stages from a dataset to a tested result.", no_args_is_help=True)
+app = typer.Typer(help="Recipes: named pipelines of stages, from a dataset to a tested result.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -50,8 +50,8 @@ def list_(as_json: bool = JSON) -> None:
 @app.command()
 def show(
     name: str = NAME,
-    whole: bool = typer.Option(False, "--whole", help="With all that it takes from others."),
-    expanded: bool = typer.Option(False, "--expanded", help="As the plain stages that it comes to."),
+    whole: bool = typer.Option(False, "--whole", help="Include all that it takes from others."),
+    expanded: bool = typer.Option(False, "--expanded", help="Show the plain stages it expands to."),
     preset: str | None = PRESET,
     settings: list[str] = SET,
 ) -> None:
@@ -88,7 +88,7 @@ def check(
     store: Path | None = STORE,
     as_json: bool = JSON,
 ) -> None:
-    """Look up all that a run would need, fetch nothing, and say what is missing, what comes, and how large it is.
+    """Look up all that a run needs without fetching it: what is missing, what will be fetched, how large it is.
 
     Example: hardneg recipe check star-passage --preset paper
     """
@@ -106,7 +106,7 @@ def run(
     settings: list[str] = SET,
     until: str | None = typer.Option(None, help="Stop after this stage.", autocompletion=completion.stages),
     force: list[str] = typer.Option(
-        [], help="Make this stage, and all that need it, again.", autocompletion=completion.stages
+        [], help="Rerun this stage and all that depend on it.", autocompletion=completion.stages
     ),
     output: Path | None = output("The run folder; default runs/NAME-PRESET.", None),
     overwrite: bool = OVERWRITE,
@@ -116,7 +116,7 @@ def run(
     engine: str = ENGINE,
     engine_option: list[str] = ENGINE_OPTION,
 ) -> None:
-    """Run a recipe: what the store has is taken, the rest is made, the results stand in the run folder.
+    """Run a recipe: reuse what the store has, make the rest, and write the results to the run folder.
 
     Example: hardneg recipe run star-passage --set dataset=beir:scifact --output runs/scifact
     """

@@ -18,7 +18,7 @@ PRESET = typer.Option(
     None,
     "--preset",
     "-p",
-    help="`demo` (the default: minutes, no network), `paper`, or another that the recipe has.",
+    help="`demo` (the default: minutes, no network), `paper`, or another preset of the recipe.",
     autocompletion=completion.presets,
 )
 SET = typer.Option(

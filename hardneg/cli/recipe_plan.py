@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from hardneg.recipe.estimate import Estimate
     from hardneg.recipe.plan import Plan
 
-_MACHINES = typer.Option(1, min=1, help="Plan for so many machines.", rich_help_panel=MACHINE)
-_GPUS = typer.Option(None, min=1, help="Plan for so many GPUs in each machine.", rich_help_panel=MACHINE)
+_MACHINES = typer.Option(1, min=1, help="Plan for this many machines.", rich_help_panel=MACHINE)
+_GPUS = typer.Option(None, min=1, help="Plan for this many GPUs in each machine.", rich_help_panel=MACHINE)
 _RATES = typer.Option(
     None,
     help="A GPU by its data sheet, such as h100, or a file of rates; default: this machine's.",
     rich_help_panel=MACHINE,
     show_default=False,
 )
-_OUTPUT = output("The run folder, as `recipe run` takes it: whether it can be written is checked.", None)
-_PRICE = typer.Option(None, min=0, help="What a GPU costs in an hour, in your currency.", rich_help_panel=MACHINE)
+_OUTPUT = output("The run folder, as in `recipe run`; checks that it can be written.", None)
+_PRICE = typer.Option(None, min=0, help="The price of a GPU per hour, in your currency.", rich_help_panel=MACHINE)
 
 
 def _count(text: str) -> int:
@@ -66,7 +66,7 @@ def plan(
     settings: list[str] = SET,
     until: str | None = typer.Option(None, help="Only what this stage needs.", autocompletion=completion.stages),
     documents: int | None = typer.Option(
-        None, parser=_count, metavar="N", help="As if the dataset had N documents, such as 1e9, and none were done."
+        None, parser=_count, metavar="N", help="Plan for N documents, such as 1e9, with none of them in the store."
     ),
     machines: int = _MACHINES,
     gpus: int | None = _GPUS,

@@ -24,7 +24,7 @@ def verify(
 ) -> None:
     """Compare a finished run with the bands of its recipe: means and their spread over seeds.
 
-    Exits with 1 where a value is outside its band, or where the run is not that of the recipe.
+    Exits with 1 if a value is outside its band, or if the run is of another recipe.
 
     Example: hardneg recipe verify star-static
     """

@@ -26,20 +26,18 @@ if TYPE_CHECKING:
 _MODEL = typer.Option(
     "packaged:all-MiniLM-L6-v2", "--model", help="A folder or a hub id; by default all-MiniLM-L6-v2 as it is packaged."
 )
-_SPLIT = typer.Option("dev", help="The queries to choose by; never those that are tested on.")
-_DEPTH = typer.Option(TOP_DEPTH, min=10, help="How many documents to search for each query: the deepest that is tried.")
+_SPLIT = typer.Option("dev", help="The queries to choose on; never the test queries.")
+_DEPTH = typer.Option(TOP_DEPTH, min=10, help="How many documents to retrieve for each query: the largest depth tried.")
 _RERANKER = typer.Option(
     None,
-    help="A second model, whose scores filters decide by too: cross-encoder:FOLDER or cross-encoder:HUB-ID.",
+    help="A second model, whose scores filters also use: cross-encoder:FOLDER or cross-encoder:HUB-ID.",
     autocompletion=completion.plugins("rerankers"),
 )
 _STEPS = typer.Option(
-    None, "--train", min=1, help="Train so many steps with the best of each depth, and choose by the dev queries."
+    None, "--train", min=1, help="Train this many steps with the best of each depth, and choose on the dev queries."
 )
-_PLAN = typer.Option(False, "--plan", help="Show what it would take, with an estimate, and do nothing.")
-_OUTPUT = options.output(
-    "The recipe to write, NAME.yaml; figures of the same name stand beside it.", "recommended.yaml"
-)
+_PLAN = typer.Option(False, "--plan", help="Show the steps and an estimate, and do nothing.")
+_OUTPUT = options.output("The recipe to write, NAME.yaml; figures of the same name go beside it.", "recommended.yaml")
 
 
 def recommend(
@@ -50,7 +48,7 @@ def recommend(
     split: str = _SPLIT,
     depth: int = _DEPTH,
     train: int | None = _STEPS,
-    train_option: list[str] = options.key_values("One of training, such as learning_rate=1e-4.", TUNING),
+    train_option: list[str] = options.key_values("A training option, such as learning_rate=1e-4.", TUNING),
     plan: bool = _PLAN,
     output: Path = _OUTPUT,
     overwrite: bool = options.OVERWRITE,

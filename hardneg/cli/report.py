@@ -32,7 +32,7 @@ def options() -> Iterator[Parameter]:
             yield each
         if each.name == "metrics":
             yield each.replace(name="more_metrics", default=None, annotation=MORE_NAMES)
-    about = typer.Option("", "--about", help="The run that the page is about; else that with the highest mean.")
+    about = typer.Option("", "--about", help="The run that the page is about; default: that with the highest mean.")
     title = typer.Option("Results", "--title", help="The page's title.")
     own = {"output": (_FOLDER, Path), "about": (about, str), "title": (title, str), "overwrite": (OVERWRITE, bool)}
     for name, (default, form) in own.items():
@@ -42,7 +42,7 @@ def options() -> Iterator[Parameter]:
 def report(**args: Any) -> None:
     """Score run files, test their differences, and write report.html, report.md and queries.tsv.
 
-    With --dataset the page has the texts of the queries and of the passages that were found.
+    With --dataset the page shows the texts of queries and of retrieved passages.
 
     Example: hardneg report --qrels qrels.txt --run a.trec.gz --run b.trec.gz --output report
     """

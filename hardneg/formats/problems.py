@@ -35,7 +35,7 @@ class Unplaced(DataError):
 class Problem:
     """One mistake. Problems of one category are counted together; `line` is 0 where it is about a whole file.
 
-    An error is what hardneg refuses, leaves out, or what makes figures wrong; a warning is what it takes as it is.
+    Errors are refused, left out, or make figures wrong; warnings are accepted as they are.
     """
 
     category: str

@@ -193,7 +193,7 @@ _COMMAND, _FUNCTION = ("command",), ("function",)
 _COMMON = (
     Argument(
         "settings",
-        "Any value of the line, such as model.document_length=256.",
+        "Set any value, such as model.document_length=256.",
         "Settings",
         (),
         list[str],
@@ -202,7 +202,7 @@ _COMMON = (
     ),
     Argument(
         "store",
-        "The artifact store; default, and where it is empty, $HARDNEG_STORE, else ~/.cache/hardneg/store.",
+        "The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.",
         "str | Path | None",
         None,
         Path,
@@ -230,7 +230,7 @@ _COMMON = (
     ),
     Argument(
         "engine",
-        "Where the blocks of encode, search, mine and rerank are made; `hardneg plugins list engines` shows them.",
+        "Where the blocks of encode, search, mine and rerank are computed; `hardneg plugins list engines` shows them.",
         "str | Mapping[str, Any]",
         "local",
         plugins="engines",

@@ -34,7 +34,7 @@ class EvaluateLine(Line):
 
     Every judged query counts in the mean: one that a run lacks, or that has no relevant document, scores 0.
     answer@k is the share of questions with an answer in the top k, over the questions of a dataset that have answers.
-    Without judgements those of the dataset count, else those of the dataset that the first run was searched in.
+    Judgements default to the dataset's, else to those of the dataset that the first run was searched in.
 
     Raises:
         UsageError: a metric or a baseline is unknown, a level is none, or there are no judgements.
@@ -49,7 +49,7 @@ class EvaluateLine(Line):
         replace(QRELS, help="Judgements: TREC or BEIR form, plain or gzip; else the dataset's."),
         Argument(
             "metrics",
-            f"One or several; if none, {' '.join(METRICS)}.",
+            f"One or several; default {' '.join(METRICS)}.",
             "str | Iterable[str]",
             (),
             list[str],
@@ -65,7 +65,7 @@ class EvaluateLine(Line):
         Of("evaluate.by_group"),
         Argument(
             "baselines",
-            "Compare with this run only (its file's name); else each with each.",
+            "Compare with this run only (its file's name); default: all pairs.",
             "str | Iterable[str]",
             (),
             list[str],

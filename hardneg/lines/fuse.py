@@ -23,7 +23,7 @@ _TUNING = "Tuning"
 
 
 class FuseLine(Line):
-    """Make one run of several: by sums of scores or ranks, by turns, the first run first (zip), or as ranx does it.
+    """Fuse several runs into one: by sums of scores or ranks, by turns (zip), or by a method of ranx.
 
     Raises:
         UsageError: the method has no such number, or a label is unknown.
@@ -49,7 +49,7 @@ class FuseLine(Line):
         replace(
             optional(RUNS),
             name="tune_runs",
-            help="Runs of other queries, to choose the numbers by: one for each that is fused, in their order.",
+            help="Runs of other queries to tune on, one for each fused run, in their order.",
             flag="tune-run",
             panel=_TUNING,
         ),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class IndexLine(Line):
-    """Index the texts of a corpus, or what a model made of them; Pyserini's searchers open most of these.
+    """Index the texts of a corpus, or a model's vectors of them; Pyserini's searchers open most of these.
 
     Raises:
         UsageError: the backend is built from the other of the two, or from something else than the folder holds.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class MineLine(Line):
     """Mine hard negatives and write them in the form a training program reads.
 
-    The vectors, the run and the negatives are kept in the store: the same again, or in another form, is quick.
+    The vectors, the run and the negatives are kept in the store: repeating it, or writing another form, is quick.
 
     Raises:
         UsageError: arguments do not go together.

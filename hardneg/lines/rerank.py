@@ -20,7 +20,7 @@ _RERANKED = "reranked"
 class RerankLine(Line):
     """Score the best documents of a run anew, query and document together.
 
-    Scores are kept by content in the user's cache: the same again, or more of it, is quick.
+    Scores are kept by content in the user's cache: repeating or deepening a run is quick.
 
     Raises:
         RecipeError: there is no such reranker, or it has no such option.

@@ -24,7 +24,7 @@ def _texts(name: str, help_text: str) -> Argument:
 
 
 class SearchLine(Line):
-    """Search a corpus for the queries of one split and write a TREC run; or an index, for vectors of queries.
+    """Search a corpus for the queries of one split and write a TREC run; or search an index with query vectors.
 
     Raises:
         UsageError: both a model and a backend, or none.

@@ -15,7 +15,7 @@ DATASET = Argument(
 )
 RUNS = Argument(
     "runs",
-    "A TREC run, plain or gzip; may be given again.",
+    "A TREC run, plain or gzip; may be repeated.",
     "Runs",
     form=list[Path],
     flag="run",

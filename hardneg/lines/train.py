@@ -38,7 +38,7 @@ class TrainLine(Line):
         Of("train.loss", more={"default": "star"}),
         Argument(
             "options",
-            "One of training, such as max_steps=200 or self_mask=0.1.",
+            "A training option, such as max_steps=200 or self_mask=0.1.",
             "Mapping[str, Any]",
             {},
             dict[str, Any],

@@ -65,13 +65,13 @@ class Encode(IndexSpec):
         None, gt=0, json_schema_extra=FREE, description="Or in shards of so many rows each."
     )
     place: Annotated[Name | None, IN_SHARDS] = Field(
-        None, json_schema_extra=FREE, description="A URL to put the shards at: s3, gs, hf, file."
+        None, json_schema_extra=FREE, description="A URL for the shards: s3, gs, hf, file."
     )
     take: Annotated[str | None, IN_SHARDS] = Field(
         None,
         pattern=TAKEN,
         json_schema_extra=FREE,
-        description="Make these alone, such as 0:4, counted from 0; other machines make the others.",
+        description="Make only these, such as 0:4, counted from 0; other machines make the others.",
     )
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:

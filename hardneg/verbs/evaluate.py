@@ -77,12 +77,12 @@ class Evaluate(StageSpec):
     query_groups: Annotated[Name | None, InputFile("a query's id, a tab and its group a line")] = Field(
         default=None,
         json_schema_extra=FREE,
-        description="The same with the groups of a file: lines of a query's id, a tab and its group.",
+        description="The same with groups from a file: a query's id, a tab and its group per line.",
     )
     by_group: bool = Field(
         default=False,
         json_schema_extra=LATER,
-        description="Queries come in groups, those of the dataset: what is drawn at random is groups.",
+        description="Queries come in the dataset's groups: groups are drawn at random, not queries.",
     )
     metrics_of: dict[str, Annotated[tuple[MeasureName, ...], Field(min_length=1)]] = Field(
         default={}, json_schema_extra=LATER

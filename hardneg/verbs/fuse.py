@@ -35,7 +35,7 @@ class Tuning(BaseModel):
     runs: Annotated[dict[Name, Name], MEASURED] = Field(min_length=2)
     split: Name = "dev"
     metric: Annotated[MetricName, Option(same=("metrics",), panel=PANEL)] = Field(
-        "ndcg@10", description="What to tune by."
+        "ndcg@10", description="The metric to tune on."
     )
     relevance_level: Annotated[int, Option(panel=PANEL)] = Field(1, gt=0, description=RELEVANT)
     grid: Annotated[
@@ -43,7 +43,7 @@ class Tuning(BaseModel):
         Option(metavar="NAME=VALUE,VALUE", panel=PANEL),
     ] = Field(
         default_factory=dict,
-        description="Values to try: of a run's weight, of `constant` or of `parameter`, every combination; else all "
+        description="Values to try, in every combination: of a run's weight, `constant` or `parameter`; default: all "
         "weights in tenths that sum to 1.",
     )
 
@@ -64,12 +64,12 @@ class Fuse(RunSpec):
         description="zip, by turns, the first run first; weighted-sum, of scores; reciprocal-rank; or one of ranx's.",
     )
     weights: Annotated[Mapping[str, FiniteFloat], Option("weight", metavar="LABEL=VALUE")] = Field(
-        default_factory=dict, description="A run's weight, by its label; else 1."
+        default_factory=dict, description="A run's weight, by its label; default 1."
     )
     missing_scores: Literal["lowest", "zero"] = Field(
         "lowest", description="Of weighted-sum: what a document scores in a run that lacks it, that run's lowest or 0."
     )
-    constant: int = Field(Fusion.constant, ge=0, description="Of reciprocal-rank.")
+    constant: int = Field(Fusion.constant, ge=0, description="The constant of reciprocal-rank.")
     norm: Norm | None = Field(
         None, json_schema_extra=LATER, description="Of ranx's methods: min-max (the default), none, zmuv, ..."
     )

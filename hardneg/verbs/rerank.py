@@ -53,7 +53,7 @@ class Rerank(RunSpec):
     stage: Literal["rerank"]
     reranker: Annotated[Name | None, Reference(("reranker",))] = None
     plugin: Annotated[Setting | None, PluginKind("rerankers")] = Field(
-        None, description="A reranker, taken as it is: cross-encoder:FOLDER or cross-encoder:HUB-ID."
+        None, description="A trained reranker: cross-encoder:FOLDER or cross-encoder:HUB-ID."
     )
     run: Annotated[Name, Reference(("run",), passes=(Trait.ADDED_POSITIVES, Trait.OWN_QUERIES))]
     split: Name = Field("test", description=SPLIT)

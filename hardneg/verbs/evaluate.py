@@ -156,14 +156,9 @@ class Evaluate(StageSpec):
         return Row(count, "queries", 2_000 + count * 300, seconds=15)
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
-        """The metrics: under their own name where a report shows those of another stage."""
-        shown = {
-            target
-            for spec in recipe.stages.values()
-            if spec.artifact_type == "report"
-            for _, target, need in spec.references()
-            if self.artifact_type in need.artifact_types
-        }
+        """The metrics: under their own name where the report shows those of another stage."""
+        references = recipe.stages[recipe.report].references() if recipe.report else ()
+        shown = {target for _, target, need in references if self.artifact_type in need.artifact_types}
         return {f"metrics-{recipe.name}.json" if shown and recipe.name not in shown else METRICS: METRICS}
 
     def settings(self, source: ArtifactInput) -> Mapping[str, object]:

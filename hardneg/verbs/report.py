@@ -1,6 +1,7 @@
 """Verb `report`: what an evaluation, trainings, analyses and readings came to, as pages to read."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
@@ -76,8 +77,11 @@ class Report(StageSpec):
         return Row(1, "page", 4_000_000, seconds=8)
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
-        """The pages, and the scores by query."""
-        return {name: name for name in (REPORT_HTML, REPORT_MARKDOWN, QUERY_TABLE)}
+        """The pages, and the scores by query: under the stage's own name where another report has the usual ones."""
+        if recipe.report in (None, recipe.name):
+            return {name: name for name in (REPORT_HTML, REPORT_MARKDOWN, QUERY_TABLE)}
+        own = {f"{recipe.name}{Path(name).suffix}": name for name in (REPORT_HTML, REPORT_MARKDOWN)}
+        return {**own, f"{recipe.name}-{QUERY_TABLE}": QUERY_TABLE}
 
     def make(self, context: "StageContext[Report]") -> Facts:
         """Writes `report.md`, `report.html` and `queries.tsv`."""

@@ -73,3 +73,32 @@ def test_its_model_is_taken_with_the_head_that_it_was_saved_with(
     one, other = (encoder.encode(["the old river"], "document") for encoder in (saved, again))
     assert one.shape == (1, 8) and np.array_equal(one, other)
     assert make_plan(recipe).start
+
+
+def test_each_report_of_a_recipe_has_its_pages_and_metrics(tmp_path: Path, tiny_model: Path) -> None:
+    tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
+    tree["stages"] = {
+        "start-index": {"stage": "encode"},
+        "start-test": {"stage": "search", "index": "start-index"},
+        "deep": {"stage": "evaluate", "runs": {"start": "start-test"}, "metrics": ["recall@10"]},
+        "deep-report": {"stage": "report", "evaluation": "deep"},
+        "beside": {"stage": "evaluate", "runs": {"start": "start-test"}, "metrics": ["map"]},
+        "scores": {"stage": "evaluate", "runs": {"start": "start-test"}, "metrics": ["mrr@10"]},
+        "report": {"stage": "report", "evaluation": "scores"},
+    }
+    stages = load_recipe(write_recipe(tmp_path / "r.yaml", tree)).view("")
+    published = {name: dict(spec.publishes(stages.at(name))) for name, spec in stages.stages.items()}
+    assert published["scores"] == {"metrics.json": "metrics.json"}
+    assert published["report"] == {name: name for name in ("report.html", "report.md", "queries.tsv")}
+    assert published["deep"] == {"metrics-deep.json": "metrics.json"}
+    assert published["beside"] == {"metrics-beside.json": "metrics.json"}
+    assert published["deep-report"] == {
+        "deep-report.html": "report.html",
+        "deep-report.md": "report.md",
+        "deep-report-queries.tsv": "queries.tsv",
+    }
+    del tree["stages"]["report"]
+    stages = load_recipe(write_recipe(tmp_path / "r.yaml", tree)).view("")
+    published = {name: dict(spec.publishes(stages.at(name))) for name, spec in stages.stages.items()}
+    assert published["deep"] == {"metrics.json": "metrics.json"}
+    assert "report.html" in published["deep-report"] and "metrics-scores.json" in published["scores"]

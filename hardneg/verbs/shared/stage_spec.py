@@ -79,6 +79,12 @@ class RecipeView:
         known = name in self.stages and name not in self.trail
         return self.stages[name].traits(self.at(name)) if known else {}
 
+    @property
+    def report(self) -> str | None:
+        """The report that a run's folder has under the usual names: stage `report`, or else the first one."""
+        reports = [name for name, spec in self.stages.items() if spec.artifact_type == "report"]
+        return "report" if "report" in reports else next(iter(reports), None)
+
     def query_model(self, index: str) -> str | None:
         """The stage whose model encodes the queries of an index; None where it is searched with texts."""
         stage = self.stages.get(index) if index not in self.trail else None

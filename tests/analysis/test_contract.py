@@ -28,6 +28,7 @@ MAPPINGS: dict[str, dict[str, Any]] = {
     "errors": {"indexes": {"one": "index"}, "models": {"one": "m"}, "runs": {"a": "a.trec"}},
     "false-negative-recall": {"run": "a.trec"},
     "gradients": HISTORY,
+    "hardness": {"negatives": {"n": "negatives.arrow"}, "run": "a.trec"},
     "latency": {**INDEXES, "sample": 1},
     "matrix": {"evaluation": "metrics.json", "rows": {"r": {"c": "A"}}},
     "miner-sweep": {"run": "a.trec", "depths": [1, 2], "skips": [1]},

@@ -1,0 +1,155 @@
+"""How hard and how varied negatives are: their ranks and scores in one model's lists, and how often they repeat."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from hardneg.analysis.base import Analysis, percent
+from hardneg.analysis.inputs import AnalysisInputs
+from hardneg.fields import Name, Reference
+from hardneg.formats.negatives import NegativesFile, read_negatives
+from hardneg.records.types import RankedList
+from hardneg.report.figure import COLOURS, figure, plain_axes
+from hardneg.report.table import Table
+
+LAST_RANKS = (10, 50, 200)
+"""The last rank of each band; documents below the last, or not listed at all, are in a band of their own."""
+
+
+class Hardness(Analysis):
+    """Show how hard negatives are by one model's lists of their queries, and how varied they are.
+
+    Example: hardneg analyze hardness --negatives mined.arrow --negatives theirs.arrow --run train.trec.gz
+    """
+
+    name = "hardness"
+    title = "hardness of negatives"
+    explained = (
+        "Ranks are those in the model's lists, known positives left out. Above the positive: of the negatives listed "
+        "for a query with a listed positive, the share that scores higher than its best one. Distinct: documents that "
+        "are a negative of some query, for each 100 negatives. Relevant elsewhere: negatives that are positives of "
+        "another query."
+    )
+
+    negatives: Annotated[dict[Name, Name], Reference(("negatives",))] = Field(
+        min_length=1, description="A negatives.arrow."
+    )
+    run: Annotated[Name, Reference(("run",))] = Field(description="A model's run of their queries.")
+
+    def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
+        """Counts and shares, by the label of the negatives."""
+        relevant = inputs.relevant()
+        files = {label: read_negatives(inputs.negatives(f"negatives.{label}")) for label in self.negatives}
+        return {label: hardness(file, inputs.stream("run"), relevant).to_json() for label, file in files.items()}
+
+    def table(self, results: Any) -> Table:
+        """One row a file of negatives."""
+        head = ("negatives", "queries", "a query", *_bands(), "above the positive", "distinct", "relevant elsewhere")
+        rows = [
+            [
+                label,
+                f"{each['queries']:,}",
+                f"{each['negatives'] / max(each['queries'], 1):.1f}",
+                *(percent(share) for share in (*each["by_rank"], each["above"], each["distinct"], each["elsewhere"])),
+            ]
+            for label, each in results.items()
+        ]
+        return Table(head, rows)
+
+    def draw(self, results: Any, paths: Sequence[Path]) -> None:
+        """The shares by band of ranks, a colour a file of negatives."""
+        width = 0.8 / len(results)
+        with figure(paths, 1) as (axes,):
+            for number, (label, each) in enumerate(results.items()):
+                at = np.arange(len(each["by_rank"])) + (number - (len(results) - 1) / 2) * width
+                axes.bar(
+                    at,
+                    [100 * share for share in each["by_rank"]],
+                    width,
+                    label=label,
+                    color=COLOURS[number % len(COLOURS)],
+                )
+            axes.set_xticks(range(len(LAST_RANKS) + 1), _bands())
+            axes.legend()
+            plain_axes(axes, "negatives by their rank", "rank in the model's list", "share (%)")
+
+
+@dataclass(frozen=True)
+class Hard:
+    """What `hardness` counts.
+
+    queries: with a negative. by_rank: int64 [4], negatives at ranks 1 to 10, 11 to 50, 51 to 200, and below or not
+    listed. compared: negatives whose score is compared with a positive's; above: those that score higher. documents:
+    distinct ones among the negatives. elsewhere: negatives that are positives of another query.
+    """
+
+    queries: int
+    by_rank: NDArray[np.int64]
+    compared: int
+    above: int
+    documents: int
+    elsewhere: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Counts, and shares of all negatives; `above` of the compared ones, None where there are none."""
+        count = int(self.by_rank.sum())
+        return {
+            "queries": self.queries,
+            "negatives": count,
+            "by_rank": [int(number) / max(count, 1) for number in self.by_rank],
+            "above": self.above / self.compared if self.compared else None,
+            "distinct": self.documents / max(count, 1),
+            "elsewhere": self.elsewhere / max(count, 1),
+        }
+
+
+def hardness(
+    negatives: NegativesFile, lists: Iterable[tuple[str, RankedList]], relevant: Mapping[str, Sequence[str]]
+) -> Hard:
+    """Count where negatives stand in a model's lists, and how often each document is one.
+
+    Args:
+        negatives: of some queries.
+        lists: the model's run of these queries, streamed.
+        relevant: the positives of all queries, by query.
+    """
+    rows = {query_id: row for row, query_id in enumerate(negatives.query_ids)}
+    by_rank, documents, sums = np.zeros(len(LAST_RANKS) + 1, np.int64), Counter[str](), Counter[str]()
+    positives = {doc_id for doc_ids in relevant.values() for doc_id in doc_ids}
+    for query_id, ranked in lists:
+        if (row := rows.pop(query_id, None)) is not None:
+            item = negatives[row]
+            own = {*item.positives, *relevant.get(query_id, ())}
+            by_rank += _by_rank(item.negatives, ranked, own)
+            sums.update(_compared(item.negatives, ranked, own))
+    for row in rows.values():  # the run lacks these
+        by_rank[-1] += len(negatives[row].negatives)
+    for item in negatives:
+        documents.update(item.negatives)
+        sums["queries"] += bool(item.negatives)
+    elsewhere = sum(count for doc_id, count in documents.items() if doc_id in positives)
+    return Hard(sums["queries"], by_rank, sums["compared"], sums["above"], len(documents), elsewhere)
+
+
+def _by_rank(doc_ids: Sequence[str], ranked: RankedList, own: set[str]) -> NDArray[np.int64]:
+    ranks = {doc_id: rank for rank, doc_id in enumerate(each for each in ranked.doc_ids if each not in own)}
+    bands = np.searchsorted(LAST_RANKS, [ranks.get(doc_id, LAST_RANKS[-1]) for doc_id in doc_ids], "right")
+    return np.bincount(bands, minlength=len(LAST_RANKS) + 1)
+
+
+def _compared(doc_ids: Sequence[str], ranked: RankedList, own: set[str]) -> dict[str, int]:
+    scores = dict(zip(ranked.doc_ids, ranked.scores.tolist(), strict=True))
+    best = max((scores[doc_id] for doc_id in own & scores.keys()), default=None)
+    listed = [scores[doc_id] for doc_id in doc_ids if doc_id in scores and doc_id not in own]
+    return {} if best is None else {"compared": len(listed), "above": sum(score > best for score in listed)}
+
+
+def _bands() -> tuple[str, ...]:
+    firsts = (1, *(last + 1 for last in LAST_RANKS))
+    return (*(f"ranks {first}-{last}" for first, last in zip(firsts, LAST_RANKS, strict=False)), "deeper")

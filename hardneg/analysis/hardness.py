@@ -126,8 +126,9 @@ def hardness(
         if (row := rows.pop(query_id, None)) is not None:
             item = negatives[row]
             own = {*item.positives, *relevant.get(query_id, ())}
-            by_rank += _by_rank(item.negatives, ranked, own)
-            sums.update(_compared(item.negatives, ranked, own))
+            bands, scored = _standing(item.negatives, ranked, own)
+            by_rank += bands
+            sums.update(scored)
     for row in rows.values():  # the run lacks these
         by_rank[-1] += len(negatives[row].negatives)
     for item in negatives:
@@ -137,17 +138,17 @@ def hardness(
     return Hard(sums["queries"], by_rank, sums["compared"], sums["above"], len(documents), elsewhere)
 
 
-def _by_rank(doc_ids: Sequence[str], ranked: RankedList, own: set[str]) -> NDArray[np.int64]:
+def _standing(doc_ids: Sequence[str], ranked: RankedList, own: set[str]) -> tuple[NDArray[np.int64], dict[str, int]]:
+    """A query's negatives by band of ranks, and how many score higher than its best positive, of how many."""
     ranks = {doc_id: rank for rank, doc_id in enumerate(each for each in ranked.doc_ids if each not in own)}
     bands = np.searchsorted(LAST_RANKS, [ranks.get(doc_id, LAST_RANKS[-1]) for doc_id in doc_ids], "right")
-    return np.bincount(bands, minlength=len(LAST_RANKS) + 1)
-
-
-def _compared(doc_ids: Sequence[str], ranked: RankedList, own: set[str]) -> dict[str, int]:
+    by_rank = np.bincount(bands, minlength=len(LAST_RANKS) + 1)
     scores = dict(zip(ranked.doc_ids, ranked.scores.tolist(), strict=True))
     best = max((scores[doc_id] for doc_id in own & scores.keys()), default=None)
-    listed = [scores[doc_id] for doc_id in doc_ids if doc_id in scores and doc_id not in own]
-    return {} if best is None else {"compared": len(listed), "above": sum(score > best for score in listed)}
+    if best is None:
+        return by_rank, {}
+    listed = [scores[doc_id] for doc_id in doc_ids if doc_id in ranks]
+    return by_rank, {"compared": len(listed), "above": sum(score > best for score in listed)}
 
 
 def _bands() -> tuple[str, ...]:

@@ -32,7 +32,7 @@ class CandidateCounts(Analysis):
 
     first: MeasuredRuns = Field(min_length=1, description="A TREC run, plain or gzip; may be repeated.")
     reranked: Annotated[dict[Name, Name], MEASURED] = Field(
-        min_length=1, description="The reranked run, one for each --run in their order."
+        min_length=1, description="The reranked run, one for each run, in their order."
     )
     counts: Annotated[tuple[PositiveInt, ...], Option("depth"), Field(min_length=1)] = Field(
         (16, 32, 64, 128, 256, 512, 1000), description="How many candidates; by default 16 to 1000."

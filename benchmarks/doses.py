@@ -18,7 +18,7 @@ from typing import Any
 from scipy.stats import t
 
 from hardneg.records.layout import METRICS
-from hardneg.report.figure import COLOURS, Points, figure, lines, plain_axes
+from hardneg.report.figure import COLOURS, MARKERS, Points, figure, lines, plain_axes
 
 Content = Mapping[str, Any]
 """What a metrics.json holds."""
@@ -88,16 +88,18 @@ def arms(contents: Sequence[Content], metric: str) -> dict[str, Points]:
 
 
 def draw_siblings(contents: Mapping[str, Content], metric: str, path: Path) -> None:
-    """Means by dose, and how far the top 10 are above random negatives, with the 95 % interval."""
+    """Means by dose, and how far the top 10 are above the baselines, with 95 % intervals."""
     with figure([path], 2) as (left, right):
         lines(left, arms(list(contents.values()), metric))
-        tests = [test_of(content, "top 10", "random", metric) for content in contents.values()]
-        values, whole = [test["difference"] for test in tests], [ends(test, 0.95) for test in tests]
-        off = [[value - low for value, (low, _) in zip(values, whole, strict=True)]]
-        off += [[high - value for value, (_, high) in zip(values, whole, strict=True)]]
-        right.errorbar(range(len(values)), values, yerr=off, color=COLOURS[0], marker="o", capsize=4)
+        for number, baseline in enumerate(("random", "in-batch")):
+            tests = [test_of(content, "top 10", baseline, metric) for content in contents.values()]
+            values, look = [test["difference"] for test in tests], {"color": COLOURS[number], "capsize": 4}
+            off = [value - ends(test, 0.95)[0] for value, test in zip(values, tests, strict=True)]
+            x = [dose + 0.04 * number for dose in range(len(values))]
+            right.errorbar(x, values, yerr=off, marker=MARKERS[number], label=f"top 10 − {baseline}", **look)
+        right.legend(frameon=False, fontsize=8)
         right.axhline(0, color="grey", linewidth=0.8)
-        for axes, title, y in ((left, "arms", metric.upper()), (right, "top 10 − random, 95 %", "difference")):
+        for axes, title, y in ((left, "arms", metric.upper()), (right, "top 10, with 95 % intervals", "difference")):
             plain_axes(axes, title, "siblings of each target passage", y)
             axes.set_xticks(range(len(contents)), list(contents))
 

@@ -25,7 +25,11 @@ def run(tmp_path: Path) -> Path:
         name: {"mrr@10": value} for name, value in {"random": 0.5, "top 10": 0.55, "top 10, 50 % false": 0.4}.items()
     }
     seeds = {"top 10": {seed: {"mrr@10": {"q": value}} for seed, value in {"1": 0.54, "2": 0.56}.items()}}
-    content = {"metrics": scores, "over_seeds": [{**TEST, **ROW}], "per_seed": {**seeds, "random": {}}}
+    content = {
+        "metrics": scores,
+        "over_seeds": [TEST | ROW, TEST | ROW | {"baseline": "in-batch"}],
+        "per_seed": {**seeds, "random": {}},
+    }
     (tmp_path / "metrics.json").write_text(json.dumps(content))
     return tmp_path
 

@@ -129,7 +129,10 @@ def without_groups(collection: Collection, share: float, seed: int) -> WithheldI
 
 
 def _document_groups(collection: Collection) -> Mapping[str, str]:
-    groups = dict(groups_of(collection, "document"))
+    """The groups of documents in the corpus; a file of groups may have those of queries too."""
+    members = dict(groups_of(collection, "document"))
+    doc_ids = (document.doc_id for document in collection.documents())
+    groups = {doc_id: members[doc_id] for doc_id in doc_ids if doc_id in members} if members else {}
     if not groups:
         raise DataError("withheld: siblings and groups need a dataset with groups, such as groups.tsv of beir has them")
     return groups

@@ -180,6 +180,21 @@ def test_siblings_differ_and_the_rest_is_the_same() -> None:
     assert parts[0].notes() == ["noted", "withheld by their groups: 16 documents and 6 queries"]
 
 
+class OneFile(Grouped):
+    """The same, as one file has the groups of documents and of queries."""
+
+    def groups(self, side: Side) -> Iterator[Membership]:
+        yield from super().groups("document")
+        yield from (Membership(f"q{i}", f"g{i // 2}") for i in range(12))
+
+
+def test_queries_that_stand_in_the_same_file_of_groups_are_no_siblings() -> None:
+    for options in ({"siblings": count} for count in (0, 1, 2, 99)):
+        part, same = (Withheld(**options).of(whole) for whole in (Grouped(), OneFile()))
+        assert ids(same) == ids(part) and same.notes() == part.notes()
+    assert Withheld(groups=0.6).of(OneFile()).notes() == Withheld(groups=0.6).of(Grouped()).notes()
+
+
 def test_groups_go_with_their_documents_and_training_queries() -> None:
     whole, part = Grouped(), Withheld(groups=0.6).of(Grouped())
     group_of = {member.member_id: member.group for member in whole.groups("document")}

@@ -54,13 +54,17 @@ def room(path: str) -> str:
 
 
 def helpers(tree: ast.Module) -> list[str]:
-    """Private functions of one use and a few lines, which a decorator does not make more than a function."""
-    names = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
-    names += [node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
-    uses = Counter(names)
+    """Private functions of a few lines that are called once: they may as well stand there.
+
+    One that is passed by its name stays, as do those with a decorator, and methods that another class has too.
+    """
+    defined = Counter(each.name for each in functions(tree))
+    uses = Counter(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+    uses += Counter(node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    called = {ast.unparse(node.func).rpartition(".")[2] for node in ast.walk(tree) if isinstance(node, ast.Call)}
     short = [each for each in functions(tree) if length(each) <= SHORT and not each.decorator_list]
     private = [each.name for each in short if each.name.startswith("_") and not each.name.startswith("__")]
-    return [name for name in private if uses[name] == 1]
+    return [name for name in private if uses[name] == defined[name] == 1 and name in called]
 
 
 def identifiers(tree: ast.Module) -> Iterator[str]:

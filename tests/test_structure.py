@@ -27,6 +27,7 @@ def test_files_hold_one_concept() -> None:
 def test_helpers_of_one_use_become_fewer() -> None:
     assert house.over("helpers") == {}
     assert house.helpers(ast.parse("def _a():\n    return 1\nb = _a()\n")) == ["_a"]
+    assert house.helpers(ast.parse("def _a():\n    return 1\nb = map(_a, [])\n")) == []
 
 
 def test_rooms_do_not_grow_unseen() -> None:

@@ -281,11 +281,7 @@ class Files(AnalysisInputs):
 
 def _rows(ids: Sequence[str], wanted: Sequence[str]) -> NDArray[np.int64]:
     """The rows of the wanted ids among an index's, which are read once and not held."""
-    wanted_ids = set(wanted)
-    known = {doc_id: row for row, doc_id in _numbered(ids) if doc_id in wanted_ids}
+    wanted_ids, starts = set(wanted), range(0, len(ids), _LINES)
+    numbered = (each for start in starts for each in enumerate(ids[start : start + _LINES], start))
+    known = {doc_id: row for row, doc_id in numbered if doc_id in wanted_ids}
     return np.array([known.get(doc_id, -1) for doc_id in wanted], np.int64)
-
-
-def _numbered(ids: Sequence[str]) -> Iterator[tuple[int, str]]:
-    for start in range(0, len(ids), _LINES):
-        yield from enumerate(ids[start : start + _LINES], start)

@@ -47,8 +47,9 @@ class MemoryCollection:
         ]
         refuse(problems or [f"{name} is empty" for name in PARTS if not parts[name]])
         refuse(_mixed(parts["qrels"]))
-        texts = parts["queries"] if _by_split(parts["queries"], Mapping) else {"": parts["queries"]}
-        judged = parts["qrels"] if _graded_by_split(parts["qrels"]) else {ONLY: parts["qrels"]}
+        query, judgements = (next(iter(parts[name].values())) for name in ("queries", "qrels"))
+        texts = parts["queries"] if isinstance(query, Mapping) else {"": parts["queries"]}
+        judged = parts["qrels"] if _is_by_query(judgements) else {ONLY: parts["qrels"]}
         problems = [problem for split in judged if (problem := split_problem(str(split)))]
         if "" not in texts and set(texts) != set(judged):
             problems.append(
@@ -140,14 +141,6 @@ def refuse(problems: Sequence[str], where: str = "dataset") -> None:
         more = [f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
         lines = [*problems[:_SHOWN], *more]
         raise DataError("\n".join(f"{where}{'' if line.startswith('[') else ': '}{line}" for line in lines))
-
-
-def _by_split(parts: Mapping[str, Any], record_type: type) -> bool:
-    return isinstance(next(iter(parts.values())), record_type)
-
-
-def _graded_by_split(qrels: Mapping[str, Any]) -> bool:
-    return _is_by_query(next(iter(qrels.values())))
 
 
 def _is_by_query(value: Any) -> bool:

@@ -100,7 +100,10 @@ class HuggingFace:
         return count_rows(self._tables()[0])
 
     def _tables(self) -> tuple[HubTable, HubTable, HubTable]:
-        corpus, queries, qrels = (self._placed(table) for table in (self.corpus, self.queries, self.qrels))
+        corpus, queries, qrels = (
+            table if table.repo else replace(table, repo=self.source, revision=table.revision or self.revision)
+            for table in (self.corpus, self.queries, self.qrels)
+        )
         if self.qrels.repo is None and self.qrels.config is None:
             if qrels.local is not None:
                 folder = qrels.local / "qrels"
@@ -110,11 +113,6 @@ class HuggingFace:
             else:
                 qrels = replace(qrels, config="default")
         return corpus, queries, qrels
-
-    def _placed(self, table: HubTable) -> HubTable:
-        if table.repo is not None:
-            return table
-        return replace(table, repo=self.source, revision=table.revision or self.revision)
 
 
 @dataclass(frozen=True)

@@ -74,11 +74,7 @@ class Pyserini:
 def _documents_part(path: Path, title_line: bool) -> Part:
     if path.name.endswith((".json", ".json.gz")) and next(read_chunks(path, 4096), "").lstrip().startswith("["):
         return Part(str(path), partial(_array_documents, path, title_line))
-    return line_part(path, partial(_line_document, title_line))
-
-
-def _line_document(title_line: bool, path: Path, number: int, line: str) -> Document:
-    return _document(title_line, path, number, json_row(path, number, line))
+    return line_part(path, lambda path, number, line: _document(title_line, path, number, json_row(path, number, line)))
 
 
 def _array_documents(path: Path, title_line: bool) -> Iterator[tuple[int, Record | DataError]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from hardneg.datasets.hub_tables import (
+    CONVERTED,
     HubTable,
     count_rows,
     id_cell,
@@ -73,7 +74,9 @@ class Tevatron:
         corpus = self.corpus
         if corpus.repo is None:
             source = self.source.rstrip("/")
-            corpus = replace(corpus, repo=f"{source}-corpus", revision=corpus.revision or _branch(self.revision))
+            # the converted branch is in any repository; a commit or tag of this one is not in the other
+            branch = self.revision if (self.revision or "").startswith(CONVERTED) else None
+            corpus = replace(corpus, repo=f"{source}-corpus", revision=corpus.revision or branch)
         return corpus, HubTable(repo=self.source, config=self.config, revision=self.revision)
 
 
@@ -131,8 +134,3 @@ class TevatronCollection:
     def _numbered(self, split: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
         rows = numbered_rows(self.title, self.rows[split])
         return ((number, id_cell(self.title, number, row, "query_id"), row) for number, row in rows)
-
-
-def _branch(revision: str | None) -> str | None:
-    """A revision that another repository may have too: the converted branch, no commit or tag of one repository."""
-    return revision if revision and revision.startswith("refs/convert/") else None

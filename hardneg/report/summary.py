@@ -111,10 +111,7 @@ def _faced(report: ReportContent, word: str, tests: Sequence[Test]) -> str:
     named = []
     for test in ordered[:_MOST_FACED]:
         p = equation("TOST p" if word == EQUIVALENT else "p", p_of_outcome(test, report.level))
-        named.append(f"{_name(report, test.baseline)} ({difference(test.difference, test.interval)}, {p})")
+        began = "the model it began from, " if test.baseline == report.began else ""
+        named.append(f"{began}{quoted(test.baseline)} ({difference(test.difference, test.interval)}, {p})")
     more = len(ordered) - _MOST_FACED
     return f"{_FACED[word]} {joined([*named, *([f'{more} more'] if more > 0 else [])])}"
-
-
-def _name(report: ReportContent, system: str) -> str:
-    return f"the model it began from, {quoted(system)}" if system == report.began else quoted(system)

@@ -123,6 +123,10 @@ def _check_collection(done: Step, steps: Sequence[Step], artifact: Artifact, pla
     problems = [f"stages.{step.name}.{line}" for step in of_splits for line in step.spec.missing(artifact.facts)]
     if problems:
         raise RecipeError(str(plan.recipe.source), problems)
+    empty = {split for split, counts in artifact.facts["splits"].items() if not counts["queries"]}
+    if asking := next((step for step in of_splits if getattr(step.spec, "split", None) in empty), None):
+        split = getattr(asking.spec, "split", "")
+        raise DataError(f"{asking.name}: split {split} has no queries; only those are read that its judgements name")
 
 
 def _appears(step: Step, store: Store) -> Artifact:

@@ -215,7 +215,8 @@ def outcomes_explained(report: ReportContent) -> str:
     """What the words for outcomes mean that are no difference."""
     return (
         f"Equivalent: TOST rules out a difference of {report.margin:g} or more, up or down, p < {report.level:g} after "
-        "Holm's correction. Undecided: neither a difference nor equivalence is shown."
+        "Holm's correction. Where no query differs, its p is the chance to meet none that does. Undecided: neither a "
+        "difference nor equivalence is shown."
     )
 
 

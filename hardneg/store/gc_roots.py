@@ -206,6 +206,9 @@ def _taken_away(store: Store, path: Path) -> Path | None:
             path.rename(doomed)
         except FileNotFoundError:  # another process has removed it
             return None
+        if _key(path) in _kept(store):  # a run has noted and found it meanwhile
+            doomed.rename(path)
+            return None
     return doomed
 
 

@@ -45,6 +45,7 @@ def test_search_an_empty_split(folder: Path, tiny_model: Path, qrels: str) -> No
     model = ["--model", str(tiny_model), "--device", "cpu"]
     told = refused("search", "--dataset", f"beir:{folder}", *model, "--split", "test", "--output", "run.trec.gz")
     assert "split test has no queries" in told and not Path("run.trec.gz").exists()
+    assert [path.name for path in Path("store").glob("*/manifest.json")] == ["manifest.json"]  # the collection alone
 
 
 def test_mine_without_positives(folder: Path) -> None:

@@ -42,6 +42,24 @@ def test_a_run_keeps_its_keys_until_it_is_finished_or_forgotten(store: Store, tm
     assert [path.name for path, _ in garbage(store)] == [f"{OTHER}.partial"]
 
 
+def test_what_a_run_finds_while_it_is_taken_away_stays(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run notes its keys after the last look at them, and before the folder is renamed."""
+    rename, runs = Path.rename, contextlib.ExitStack()
+
+    def noted(path: Path, target: Path) -> Path:
+        if path == store.path(KEY):
+            runs.enter_context(begun(store, "recipe run", tmp_path / "out", [KEY]))
+            assert store.find(KEY)
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", noted)
+    with runs:
+        assert [path.name for path, _ in collect(store)] == [f"{OTHER}.partial"]
+        assert store.find(KEY)
+
+
 @pytest.mark.parametrize("end", ["raise SystemExit(130)", "os.kill(os.getpid(), 9)"])
 def test_what_a_stopped_run_has_made_is_kept(store: Store, tmp_path: Path, end: str) -> None:
     program = textwrap.dedent(f"""

@@ -9,6 +9,8 @@ from hardneg.doors.browse.query_page import query_page
 from hardneg.store.atomic_write import replace_text
 
 QUERIES = 200
+NEGATIVES = 20
+"""Of each query, the first ones."""
 
 
 def export_page(browsed: Browsed, label: str, marks: Marks, target: Path, count: int = QUERIES) -> int:
@@ -22,6 +24,7 @@ def export_page(browsed: Browsed, label: str, marks: Marks, target: Path, count:
         "export",
         title=browsed.sources.title,
         label=label,
+        negatives=NEGATIVES,
         shown=shown,
         total=len(browsed.search.query_ids),
         judges=browsed.sources.judges,

@@ -228,6 +228,14 @@ def test_what_is_exported_needs_no_server(browsed, sources, tmp_path):
     assert "its score was too high" in text
 
 
+def test_what_is_exported_has_the_first_negatives(browsed, sources, tmp_path, monkeypatch):
+    monkeypatch.setattr("hardneg.doors.browse.exported_page.NEGATIVES", 1)
+    export_page(browsed, "mined", Marks(sources.marks), tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    most = max(browsed.lists["mined"].count(query_id) for query_id in browsed.search.query_ids)
+    assert most > 1 and f"The other {most - 1} are left out here." in text
+
+
 def test_a_port_that_is_taken_is_one_line(server, browsed, sources):
     port = server.access.port
     with (

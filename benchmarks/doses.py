@@ -107,7 +107,7 @@ def draw_siblings(contents: Mapping[str, Content], metric: str, path: Path) -> N
 def draw_false_negatives(content: Content, metric: str, path: Path) -> None:
     """Means by the share of planted false negatives; rows without a share are lines across, `top 10` is share 0."""
     curves: dict[str, Points] = {"top 10": [(0, content["metrics"]["top 10"][metric])]}
-    across = {}
+    across: dict[str, Points] = {}
     for system, means in content["metrics"].items():
         if match := SHARE.fullmatch(system):
             curves.setdefault(match["arm"], []).append((int(match["share"]), means[metric]))

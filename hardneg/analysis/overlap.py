@@ -105,12 +105,11 @@ class Overlap(Analysis):
 def run_overlaps(runs: Mapping[str, Lists], depth: int, against: str | None = None) -> list[dict[str, Any]]:
     """The overlap of each labelled run with the one labelled `against`, or of each pair where there is none."""
     pairs = [(label, against) for label in runs if label != against] if against else list(combinations(runs, 2))
-    return [_compared(runs, pair, depth) for pair in pairs]
-
-
-def _compared(runs: Mapping[str, Lists], pair: tuple[str, str], depth: int) -> dict[str, Any]:
-    results = run_overlap(runs[pair[0]], runs[pair[1]], depth)
-    return {"run": pair[0], "against": pair[1], **results.to_json(), "per_query": dict(results.shares)}
+    results = [(pair, run_overlap(runs[pair[0]], runs[pair[1]], depth)) for pair in pairs]
+    return [
+        {"run": run, "against": other, **overlap.to_json(), "per_query": dict(overlap.shares)}
+        for (run, other), overlap in results
+    ]
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:

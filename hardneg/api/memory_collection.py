@@ -187,7 +187,7 @@ def _misspelt_title(content: Any) -> str | None:
 
 
 def graded(path: str, judged: Any, mistakes: Mistakes) -> Iterator[tuple[str, int]]:
-    """Document ids and grades of one query; those of a list are relevant. What is neither is told to `mistakes`."""
+    """Document ids and grades of one query; those of a list are relevant. What is neither goes to `mistakes`."""
     wanted = f"{path}: must be grades by document id, or a list of document ids, not"
     if isinstance(judged, str) or not isinstance(judged, Iterable):
         mistakes.add(f"{wanted} {judged!r:.60}")

@@ -1,4 +1,4 @@
-"""Where and how a function works: its store, device, seed and settings, and who is told of progress."""
+"""Where and how a function works: its store, device, seed and settings, and who sees progress."""
 
 import json
 import logging

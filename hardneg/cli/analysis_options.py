@@ -186,7 +186,7 @@ def _reader(annotation: Any, refers: bool) -> "Callable[[str, _Texts], Mapping[s
 
 
 def _split(text: str, sign: str, default: str) -> tuple[str, str]:
-    """What stands before the first sign, and behind it; a text without the sign is the value of `default`."""
+    """What stands before the first sign, and after it; a text without the sign is the value of `default`."""
     label, separator, value = text.partition(sign)
     return (label, value) if separator and label and value and not Path(text).exists() else (default, text)
 

@@ -99,7 +99,7 @@ def examine(store: Path, hub: bool = True) -> Iterator[Finding]:
     try:
         yield from list(_requirements())
     except (ImportError, ValueError) as error:  # PackageNotFoundError is an ImportError
-        yield Finding("versions", "note", f"could not be told ({error})", "install hardneg with pip to see them")
+        yield Finding("versions", "note", f"could not be read ({error})", "install hardneg with pip to see them")
 
 
 def _guarded(check: Callable[[], Finding]) -> Finding:
@@ -107,7 +107,7 @@ def _guarded(check: Callable[[], Finding]) -> Finding:
         return check()
     except Exception as error:  # a check that fails is a finding, not the end
         name, command = getattr(check, "__name__", "check").strip("_<>"), f"{type(error).__name__}: {error}"
-        return Finding(name, "note", f"could not be told ({command})", "the others are not affected")
+        return Finding(name, "note", f"failed ({command})", "the others are not affected")
 
 
 def _python() -> Finding:

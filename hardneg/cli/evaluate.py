@@ -94,13 +94,16 @@ def _evaluate_tasks(args: Mapping[str, Any], wanted: _Wanted) -> None:
     """Prints the table of each task as soon as it is measured, then that over tasks; as JSON all together."""
     from hardneg.api.labels import known_metrics
     from hardneg.doors.mteb.task_comparison import compare_over_tasks
+    from hardneg.evaluation.metrics import is_metric
 
     others = {name: args[name] for name in ("runs", "qrels", "dataset", "query_groups", "by_group")}
     if refused := [name for name, value in others.items() if value]:
         names = ", ".join(f"{{{name}}}" for name in refused)
         raise UsageError(f"evaluate --mteb: a task has its own queries and judgements; leave out {names}", *refused)
     line_args = EvaluateLine.checked({**values(EvaluateLine, {**args, "metrics": None}), "runs": None})
-    tasks, metrics = _tasks_and_metrics(args["tasks"], args["more_metrics"] or [])
+    after_flag = args["more_metrics"] or []  # words after the flag of metrics, which may be tasks
+    metrics = [word for word in after_flag if all(is_metric(name) for name in word.split(","))]
+    tasks = [*args["tasks"], *(word for word in after_flag if word not in metrics)]
     models = mteb.TaskModels(
         tasks, args["model"] or [], args["predictions"] or [], args["backend"], args["option"] or []
     )
@@ -122,14 +125,6 @@ def _evaluate_tasks(args: Mapping[str, Any], wanted: _Wanted) -> None:
         say_json({task_name: _json(each, wanted.per_query) for task_name, each in measured.items()} | whole)
     elif comparison is not None:
         task_tables(stdout_console(), comparison)
-
-
-def _tasks_and_metrics(tasks: Sequence[str], words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The tasks, with those among the words that stand after a flag, and the metrics among these."""
-    from hardneg.evaluation.metrics import is_metric
-
-    metrics = [word for word in words if all(is_metric(name) for name in word.split(","))]
-    return [*tasks, *(word for word in words if word not in metrics)], metrics
 
 
 @contextmanager

@@ -51,7 +51,7 @@ def _check_launcher(count: int | None) -> None:
     if started and not (started == "127.0.0.1" and count is not None):
         raise UsageError(
             "`accelerate launch --cpu` starts one process and gives it no number; say --multi_gpu in its place (that "
-            "needs no GPU) with --device cpu behind `hardneg ...`, or use torchrun, or set RANK and WORLD_SIZE"
+            "needs no GPU) with --device cpu after `hardneg ...`, or use torchrun, or set RANK and WORLD_SIZE"
         )
 
 

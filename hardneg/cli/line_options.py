@@ -25,7 +25,7 @@ def arguments_of(line: type[Line]) -> list[Argument]:
 
 
 def parameters(line: type[Line]) -> Iterator[Parameter]:
-    """Those of the command of a line; behind the first plugin the options of all."""
+    """Those of the command of a line; after the first plugin the options of all."""
     seen: set[str] = set()
     for each in arguments_of(line):
         yield parameter(each)

@@ -1,4 +1,4 @@
-"""What the commands of lines write: their options for it, the result laid there, and what is told of it."""
+"""What the commands of lines write: their options for it, the result laid there, and what is printed about it."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -84,7 +84,7 @@ def _columns(lines: Sequence[_Line]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _beyond(rows: Sequence[Estimate], machine: Machine, price: float | None) -> Iterator[tuple[str, list[str]]]:
-    """What is told of GPUs, of several machines, and of times that do not all come from one source."""
+    """Notes on GPUs, on several machines, and on times that do not all come from one source."""
     yield "step", [row.step.name for row in rows]
     if machine.gpu:
         yield "GPU memory", [size(row.gpu_memory) if row.gpu_memory else "" for row in rows]

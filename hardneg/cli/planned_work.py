@@ -48,7 +48,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class TerminalWorkplace(Workplace):
-    """Where a command works: each step is told on stderr."""
+    """Where a command works: each step is printed on stderr."""
 
     def make(self, plan: "Plan", until: str | None = None, force: Sequence[str] = ()) -> "Outcome":
         """The artifacts of all steps, or of those up to one; of several processes each calls this."""

@@ -31,7 +31,7 @@ SET = typer.Option(
 
 
 def planned(name: str, preset: str | None, settings: list[str], problems: list[HardnegError] | None = None) -> "Plan":
-    """The plan of a recipe; its notes are told."""
+    """The plan of a recipe; prints its notes."""
     return planned_recipe(name, preset, settings, tell_once, problems)
 
 

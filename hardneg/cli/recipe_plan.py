@@ -50,7 +50,7 @@ def _count(text: str) -> int:
 
 @dataclass(frozen=True)
 class Planned:
-    """All that is told of a plan; price: of a GPU's hour, 0 where only others charge, None where nothing is paid."""
+    """All that is printed of a plan; price: of a GPU's hour, 0 where only others charge, None where nothing is paid."""
 
     plan: "Plan"
     rows: "Sequence[Estimate]"

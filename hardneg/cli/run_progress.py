@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def step_watcher(console: "Console", bars: Bars, total: int) -> Watcher:
-    """Prints one line a step, with what it is for, and one with what came of it."""
+    """Prints one line a step, with what it is for, and one with its result."""
     count = 0
 
     def begins(step: Step) -> None:

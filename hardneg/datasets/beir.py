@@ -44,12 +44,15 @@ class Beir:
         folder = Path(self.source).expanduser()
         if not folder.is_dir():
             raise no_folder(folder)
-        qrels = _qrels_files(folder)
-        if not qrels:
+        tables = (path.name.removesuffix(".gz") for path in (folder / "qrels").glob("*.tsv*"))
+        names = [name for name in tables if not name.startswith(".")]  # such as those that macOS puts into archives
+        splits = order_splits(name.removesuffix(".tsv") for name in names if name.endswith(".tsv"))
+        if not splits:
             raise DataError(f"{folder}: no qrels/SPLIT.tsv; a BEIR folder has one for each split")
         corpus = line_part(_file(folder, "corpus.jsonl"), _document)
-        queries = dict.fromkeys(qrels, line_part(_file(folder, "queries.jsonl"), _query))
-        return BeirCollection([corpus], queries, {split: qrels_part(path, split) for split, path in qrels.items()})
+        queries = dict.fromkeys(splits, line_part(_file(folder, "queries.jsonl"), _query))
+        qrels = {split: qrels_part(_file(folder / "qrels", f"{split}.tsv"), split) for split in splits}
+        return BeirCollection([corpus], queries, qrels)
 
     def fingerprint(self) -> str:
         """A digest of the bytes of the files that are read."""
@@ -107,13 +110,6 @@ def _file(folder: Path, name: str) -> Path:
     if path is None:
         raise DataError(f"{folder}: neither {name} nor {name}.gz; a BEIR folder has both and qrels")
     return path
-
-
-def _qrels_files(folder: Path) -> dict[str, Path]:
-    tables = (path.name.removesuffix(".gz") for path in (folder / "qrels").glob("*.tsv*"))
-    names = [name for name in tables if not name.startswith(".")]  # such as those that macOS puts into archives
-    splits = order_splits(name.removesuffix(".tsv") for name in names if name.endswith(".tsv"))
-    return {split: _file(folder / "qrels", f"{split}.tsv") for split in splits}
 
 
 def _document(path: Path, number: int, line: str) -> Document:

@@ -61,7 +61,12 @@ class Published:
 def published() -> Mapping[str, Published]:
     """All known datasets, by name."""
     rows: dict[str, Any] = json.loads(_TABLE.read_text(encoding="utf-8"))
-    return {name: _published(row) for name, row in rows.items() if isinstance(row, dict)}
+    known = {}
+    for name, row in rows.items():
+        if isinstance(row, dict):
+            files = [Download(**{**file, "members": tuple(file.get("members", ()))}) for file in row["files"]]
+            known[name] = Published(row["loader"], row["terms"], tuple(files))
+    return known
 
 
 def find_published(name: str) -> Published:
@@ -75,11 +80,6 @@ def find_published(name: str) -> Published:
         choices = f"there are: {', '.join(known)}; others are read from the hub, such as hf:mteb/scifact"
         raise UsageError(f"no dataset {name!r} can be fetched{suggestion(name, known)}; {choices}")
     return known[name]
-
-
-def _published(row: dict[str, Any]) -> Published:
-    files = [Download(**{**file, "members": tuple(file.get("members", ()))}) for file in row["files"]]
-    return Published(row["loader"], row["terms"], tuple(files))
 
 
 def fetch(download: Download, folder: Path, progress: Progress) -> bool:
@@ -151,7 +151,7 @@ def _append(download: Download, partial: Path, have: int, progress: Progress) ->
     goes_on = answer.status == 206 and str(answer.headers.get("Content-Range")).startswith(f"bytes {have}-")
     if answer.status == 206 and not goes_on:
         answer.close()
-        raise ValueError(f"asked for what stands after {have:,} bytes, the server gives another part")
+        raise ValueError(f"asked for the bytes after {have:,}, the server sent others")
     with answer, partial.open("ab" if goes_on else "wb") as file:
         length = int(answer.headers.get("Content-Length") or 0)
         total = file.tell() + length if length else download.bytes or None

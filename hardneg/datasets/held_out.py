@@ -69,7 +69,7 @@ class WithheldCollection:
     shares: Withheld
 
     def documents(self) -> Iterator[Document]:
-        """The corpus, and behind each positive of which there is a half that half."""
+        """The corpus, and after each positive of which there is a half, that half."""
         for document in self.whole.documents():
             yield document
             if document.doc_id in self._halved:

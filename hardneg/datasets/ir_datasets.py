@@ -188,7 +188,7 @@ def _content(opened: Any, part: str) -> str:
 
 
 def look_up(handlers: list[Any]) -> Lookup:
-    """The bytes of the downloads behind handlers of ids: those that are in ir_datasets' folder, and those to come."""
+    """The bytes of the downloads of handlers of ids: those that are in ir_datasets' folder, and those to come."""
     there, ahead, unknown = 0, 0, 0
     for download in {id(each): each for item in handlers for each in _downloads(item, _DEEPEST)}.values():
         size = int(getattr(download, "_size_hint", None) or 0)

@@ -61,7 +61,7 @@ class Expanded:
             if path != problem and _depth(self.defaults[verb], keys) > _depth(own, keys):
                 return f"{DEFAULTS}.{verb}.{path}"
         origins = [path for path in self.origins if problem.startswith((f"{'.'.join(path)}.", f"{'.'.join(path)}:"))]
-        return f"{problem} (comes of {self.origins[max(origins, key=len)]})" if origins else problem
+        return f"{problem} (from {self.origins[max(origins, key=len)]})" if origins else problem
 
 
 def expand(path: Path, preset: str | None, settings: Sequence[str], checked: bool = True) -> Expanded:

@@ -66,14 +66,12 @@ def gains_section(measured: Measured, system: str = "") -> Section | None:
         graphics.append(Graphic(_shares(gains, baseline), caption))
     lead = f"By {ordered.metric}, against {baseline}."
     columns = ["system", "better", "equal", "worse", "mean gain", "mean loss", "difference"]
-    table = Table(columns, [list(map(Cell, _figures(each))) for each in gains])
-    return Section("Gains and losses by query", [table], lead=lead, graphics=graphics, see=QUERIES)
-
-
-def _figures(each: QueryGains) -> list[str]:
-    sides = [signed(fmean(values)) if values else "–" for values in (each.gains, each.losses)]
-    counts = (len(each.gains), each.equal, len(each.losses))
-    return [each.system, *(f"{count:,}" for count in counts), *sides, signed(fmean(each.differences))]
+    rows = []
+    for each in gains:
+        sides = [signed(fmean(values)) if values else "–" for values in (each.gains, each.losses)]
+        counts = [f"{count:,}" for count in (len(each.gains), each.equal, len(each.losses))]
+        rows.append([Cell(text) for text in (each.system, *counts, *sides, signed(fmean(each.differences)))])
+    return Section("Gains and losses by query", [Table(columns, rows)], lead=lead, graphics=graphics, see=QUERIES)
 
 
 def _group(queries: int) -> int:

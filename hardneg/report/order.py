@@ -19,6 +19,9 @@ def sections(report: ReportContent) -> list[Section]:
     """
     seeds = seed_section(report.by_seed, report.over_seeds, report.level, report.query_groups)
     outcomes = [outcomes_explained(report)] if report.over_seeds else []
+    names = sorted(report.settings, key=lambda name: (": " in name, name.casefold()))  # of all systems, then of one
+    rows = [[name, str(report.settings[name])] for name in names]
+    settings = [*([Table(["setting", "value"], rows, words=2)] if rows else []), *report.settings_tables]
     all_sections = (
         comparison_section(report),
         report.gains,
@@ -29,7 +32,7 @@ def sections(report: ReportContent) -> list[Section]:
         _query_section(report),
         _training_section(report.histories),
         *report.sections,
-        _settings_section(report),
+        Section("How it was made", settings) if settings else None,
     )
     return [section for section in all_sections if section is not None]
 
@@ -52,11 +55,3 @@ def _training_section(histories: Mapping[str, History]) -> Section | None:
             rows.append([model, name, number(points[0][1]), number(points[-1][1]), number(value), f"{step:g}"])
     table = Table(["model", "measured", "first", "last", "best", "at step"], rows, words=2)
     return Section("Training", [table], graphics=learning_graphics(histories)) if rows else None
-
-
-def _settings_section(report: ReportContent) -> Section | None:
-    # what holds for all systems, then what is one training's, each by its name
-    names = sorted(report.settings, key=lambda name: (": " in name, name.casefold()))
-    rows = [[name, str(report.settings[name])] for name in names]
-    tables = [*([Table(["setting", "value"], rows, words=2)] if rows else []), *report.settings_tables]
-    return Section("How it was made", tables) if tables else None

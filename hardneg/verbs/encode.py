@@ -251,7 +251,7 @@ def _cut_facts(context: StageContext[Encode], rows: "SegmentedCorpus") -> dict[s
     """How many segments there are, and what of the documents was not read."""
     if rows.cut_off and world().first:
         documents = counted(len(rows.first) - 1, "document")
-        behind = f"{rows.cut_off} of {documents} {'has' if rows.cut_off == 1 else 'have'} text behind the last segment"
+        behind = f"{rows.cut_off} of {documents} {'has' if rows.cut_off == 1 else 'have'} text after the last segment"
         cut = f"{rows.cut.count} of {rows.cut.length} tokens"
         context.progress.note(f"{context.name}: {behind} ({cut}); it is not read")
     return {"segments": len(rows), "documents cut off": rows.cut_off}

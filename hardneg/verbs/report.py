@@ -57,7 +57,7 @@ class Report(StageSpec):
             yield f"about: no row {self.about!r} in {self.evaluation!r}{suggestion(self.about, rows)}"
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
-        """The runs that were evaluated, as `runs.LABEL`, and all steps that they come of, as `behind.NUMBER`."""
+        """The runs that were evaluated, as `runs.LABEL`, and all steps that made them, as `behind.NUMBER`."""
         evaluation = recipe.stages.get(self.evaluation)
         references = evaluation.references() if evaluation is not None else ()
         runs = {path: target for path, target, need in references if "run" in need.artifact_types}
@@ -148,7 +148,7 @@ def _costs(context: StageContext[Report], measured: "Measured") -> "Section | No
 
 
 def _steps(context: StageContext[Report]) -> "Table":
-    """Every step that the page comes of, with its key and what it took."""
+    """Every step that led to the page, with its key and what it took."""
     from hardneg.report.table import Table
 
     items = {item.name: item for item in (context.inputs["dataset"], *context.inputs.values())}

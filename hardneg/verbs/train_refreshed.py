@@ -131,7 +131,7 @@ class TrainRefreshed(DualLearning):
             yield f"refresh: replace decayed: {problem}: lists may come out short; give a larger depth"
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
-        """Also answers, where negatives are told by them."""
+        """Also answers, where they decide what is negative."""
         yield from super().missing(collection)
         if self.refresh.without_answers and not has_answers(collection, self.split):
             yield f"refresh.without_answers: needs answers, and split {self.split} has none: leave it out"

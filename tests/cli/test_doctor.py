@@ -81,7 +81,7 @@ def test_a_check_that_fails_is_a_finding(tmp_path: Path, monkeypatch: pytest.Mon
         raise OSError("no such file")
 
     monkeypatch.setattr(doctor, "memory", fails)
-    assert "could not be told (OSError: no such file)" in findings(tmp_path)["memory"]["found"]
+    assert "failed (OSError: no such file)" in findings(tmp_path)["memory"]["found"]
 
 
 @pytest.mark.skipif(bool(shutil.which("nvidia-smi")), reason="torch is asked about a GPU where there is one")

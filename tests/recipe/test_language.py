@@ -339,7 +339,7 @@ stages:
 """
     found = problems(tmp_path, text)
     assert any(line.startswith(told) for line in found), found
-    assert "test: {dept" not in system or "(comes of stages.a.system)" in found[0]
+    assert "test: {dept" not in system or "(from stages.a.system)" in found[0]
 
 
 GRID = """
@@ -455,7 +455,7 @@ ENCODE = "{stage: encode}"
 def test_a_mistake_in_a_grid_is_told_with_the_path_that_was_written(tmp_path: Path, grid: str, stage: str, told: str):
     found = problems(tmp_path, f"for: {grid}\nstages:\n  {stage}\n")
     assert found[0].startswith(told), found
-    assert "serch" not in stage or found[0].endswith("(comes of stages.s{n})")
+    assert "serch" not in stage or found[0].endswith("(from stages.s{n})")
 
 
 def test_a_grid_is_bounded(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""`seeds:` of a recipe: what is made once a seed, under which keys, and what is told of it."""
+"""`seeds:` of a recipe: what is made once a seed, under which keys, and what is printed about it."""
 
 import json
 

@@ -55,8 +55,8 @@ def _check_unpadded(transformer: Any, packed: bool) -> None:
     named, instead = "attention is unpadded", "leave it out, or set auto"
     if not packed:
         raise ModelError(
-            f"{named}, and a {type(transformer).__name__} here does not take texts in one row, as encoders of one "
-            f"pooled vector do that are told positions: {instead}"
+            f"{named}, and a {type(transformer).__name__} here does not take texts in one row, as encoders with "
+            f"one pooled vector and positions as input do: {instead}"
         )
     if transformer.device.type == "cuda" and not has_kernel():
         raise ModelError(f"{named}, for which this torch has no kernel: install torch 2.10 or later, or {instead}")

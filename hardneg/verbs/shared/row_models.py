@@ -24,7 +24,7 @@ def began_from(label: str, rows: _Rows, stages: Mapping[str, StageSpec]) -> str:
 
 
 def nearest_model(run: BySeed, stages: Mapping[str, StageSpec]) -> tuple[str, int]:
-    """The model that a run comes of by the fewest steps, and how many; empty where it comes of none."""
+    """The model that a run was made from by the fewest steps, and how many; empty where there is none."""
     seen, level, steps = {DATASET}, [run] if isinstance(run, str) else [*run.values()], 0
     while level:
         if models := [name for name in level if name == START or (name in stages and "model" in stages[name].parts)]:

@@ -44,5 +44,5 @@ class SeededStages:
         return copies if len(copies) > 1 else next(iter(copies.values()), name)
 
     def share(self, one: str, other: str) -> bool:
-        """Whether what two stages make with the same seed comes of one draw, such as that of a warm-up of both."""
+        """Whether two stages with the same seed share one draw, such as that of a warm-up of both."""
         return bool(self.trainings.get(one, frozenset()) & self.trainings.get(other, frozenset()))

@@ -1,4 +1,4 @@
-"""What each row of an evaluation took, by the manifests of the steps that its run comes of."""
+"""What each row of an evaluation took, by the manifests of the steps that made its run."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean

@@ -1,4 +1,4 @@
-"""The verb: which pairs are asked about, what becomes of what is relevant, and what is told of it."""
+"""The verb: which pairs are asked about, what becomes of what is relevant, and what is printed about it."""
 
 import gzip
 import json

@@ -154,7 +154,9 @@ def test_the_pages_have_examples_of_stages() -> None:
 
 @pytest.mark.parametrize(("page", "name", "stage"), STAGES)
 def test_an_example_is_what_its_verb_takes(page: str, name: str, stage: dict[str, object]) -> None:
-    load_plugin("stages", str(stage["stage"])).model_validate(stage)
+    """But for `system`, a short form that recipes expand."""
+    written = {name: value for name, value in stage.items() if name != "system"}
+    load_plugin("stages", str(stage["stage"])).model_validate(written)
 
 
 def test_all_pages_give_the_number_of_kinds_of_plugins() -> None:

@@ -48,8 +48,8 @@ def encode(
     Args:
         dataset: beir:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
         model: A folder, a hub id, or packaged:all-MiniLM-L6-v2. Or what a training returned, or a live `SentenceTransformer`, `SparseEncoder` or `MultiVectorEncoder`.
-        shards: Write the index in so many shards.
-        shard_rows: Or in shards of so many rows each.
+        shards: Write the index in this many shards.
+        shard_rows: Or in shards of this many rows each.
         place: A URL for the shards: s3, gs, hf, file.
         take: Make only these, such as 0:4, counted from 0; other machines make the others.
         settings: Set any value, such as model.document_length=256.

@@ -72,7 +72,7 @@ class Projection(Analysis):
         default_factory=dict, description="A negatives.arrow, or LABEL=FILE: a query's negatives are a group."
     )
     wins: int = Field(
-        0, ge=0, description="Shows so many queries that the first run wins over the second, and as many that it loses."
+        0, ge=0, description="Show this many queries that the first run wins over the second, and as many it loses."
     )
     metric: Metric = Field("ndcg@10", description="What decides who wins.")
 

@@ -81,7 +81,7 @@ class _Analyses(TyperGroup):
 
 app = typer.Typer(
     cls=_Analyses,
-    help="What lies behind the metrics: errors, drift and filters of negatives, overlaps, wins, costs.",
+    help="Explain the metrics: errors, drift and filters of negatives, overlaps, wins, costs.",
     no_args_is_help=True,
 )
 

@@ -22,7 +22,7 @@ from hardneg.store.integrity import check as check_all
 if TYPE_CHECKING:
     from hardneg.formats.vectors.shards import Shard
 
-app = typer.Typer(help="The store: what it holds, why a step runs, making room.", no_args_is_help=True)
+app = typer.Typer(help="Look after the store: list it, say why a step runs, check it, make room.", no_args_is_help=True)
 
 
 @app.command("list")

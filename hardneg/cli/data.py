@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hardneg.datasets.fetching import Published
     from hardneg.formats.problems import Contents, Problem
 
-app = typer.Typer(help="Datasets: which can be read, what one holds, what is wrong with it.", no_args_is_help=True)
+app = typer.Typer(help="List, show, check and fetch datasets.", no_args_is_help=True)
 
 DATASET = typer.Argument(
     help="beir:FOLDER, msmarco:FOLDER, dpr:FOLDER, hf:ID, pydocs, or a plugin's name.",

@@ -38,7 +38,7 @@ _CLOSED = (errno.EACCES, errno.EPERM)
 
 app = typer.Typer(
     cls=LineGroup,
-    help="Trains dense retrievers with hard negatives; writes Pyserini indexes and TREC runs; tests the difference.",
+    help="Train dense retrievers with hard negatives; write Pyserini indexes and TREC runs; test the difference.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
     pretty_exceptions_enable=False,

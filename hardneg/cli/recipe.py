@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hardneg.recipe.needs import Need
     from hardneg.recipe.plan import Plan
 
-app = typer.Typer(help="Recipes: named pipelines of stages, from a dataset to a tested result.", no_args_is_help=True)
+app = typer.Typer(help="List, plan, run and verify recipes, pipelines to a tested result.", no_args_is_help=True)
 
 
 @app.command("list")

@@ -59,10 +59,10 @@ class Encode(IndexSpec):
     compile: bool = Field(default=False, json_schema_extra=FREE)
     keep_tokens: bool = Field(default=True, json_schema_extra=FREE)
     shards: Annotated[int | None, IN_SHARDS] = Field(
-        None, gt=0, json_schema_extra=FREE, description="Write the index in so many shards."
+        None, gt=0, json_schema_extra=FREE, description="Write the index in this many shards."
     )
     shard_rows: Annotated[int | None, IN_SHARDS] = Field(
-        None, gt=0, json_schema_extra=FREE, description="Or in shards of so many rows each."
+        None, gt=0, json_schema_extra=FREE, description="Or in shards of this many rows each."
     )
     place: Annotated[Name | None, IN_SHARDS] = Field(
         None, json_schema_extra=FREE, description="A URL for the shards: s3, gs, hf, file."

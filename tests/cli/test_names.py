@@ -6,10 +6,26 @@ import typing
 from pathlib import Path
 
 import pytest
+import typer
 from cli.commands import every_command
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
+
+
+def purposes(command, words=("hardneg",)):
+    """The first words of every command's and group's help, by the words that call it."""
+    yield " ".join(words), command.help.split()[0]
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from purposes(inner, (*words, name))
+
+
+def test_a_purpose_begins_with_a_verb() -> None:
+    known = dict(purposes(typer.main.get_command(app)))
+    nouns = {"The", "A", "An", "What", "Which", "How"}
+    assert len(known) > 60
+    assert {words: first for words, first in known.items() if first in nouns or first.endswith(("s", "s:", ":"))} == {}
+
 
 SYNONYMS = {
     "--output": "--out --output-dir --output-folder --dir --folder --to --save",

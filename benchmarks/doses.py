@@ -92,11 +92,14 @@ def draw_siblings(contents: Mapping[str, Content], metric: str, path: Path) -> N
     with figure([path], 2) as (left, right):
         lines(left, arms(list(contents.values()), metric))
         for number, baseline in enumerate(("random", "in-batch")):
-            tests = [test_of(content, "top 10", baseline, metric) for content in contents.values()]
-            values, look = [test["difference"] for test in tests], {"color": COLOURS[number], "capsize": 4}
-            off = [value - ends(test, 0.95)[0] for value, test in zip(values, tests, strict=True)]
-            x = [dose + 0.04 * number for dose in range(len(values))]
-            right.errorbar(x, values, yerr=off, marker=MARKERS[number], label=f"top 10 − {baseline}", **look)
+            rows = {
+                dose + 0.04 * number: test_of(content, "top 10", baseline, metric)
+                for dose, content in enumerate(contents.values())
+                if baseline in content["metrics"]
+            }
+            values, look = [test["difference"] for test in rows.values()], {"color": COLOURS[number], "capsize": 4}
+            off = [value - ends(test, 0.95)[0] for value, test in zip(values, rows.values(), strict=True)]
+            right.errorbar(list(rows), values, yerr=off, marker=MARKERS[number], label=f"top 10 − {baseline}", **look)
         right.legend(frameon=False, fontsize=8)
         right.axhline(0, color="grey", linewidth=0.8)
         for axes, title, y in ((left, "arms", metric.upper()), (right, "top 10, with 95 % intervals", "difference")):

@@ -20,8 +20,10 @@ def apply_settings(tree: Mapping[str, Any], settings: Sequence[str]) -> tuple[di
     """The tree with each `a.b=value` set, and the problems met; a value is read as YAML."""
     problems: list[str] = []
     changed, written = dict(tree), {setting.partition("=")[0] for setting in settings}
-    for setting in settings:
+    for number, setting in enumerate(settings):
         path, equals, text = setting.partition("=")
+        if lost := next((each for each in settings[:number] if each.startswith(f"{path}.")), None):
+            problems.append(f"set {path}: would replace {lost}, which stands before it: give it first")
         if not equals or not path or path.count(".") > _MOST_DOTS:
             problems.append(f"set {setting}: must be of the form path.to.key=value")
             continue

@@ -100,14 +100,14 @@ def find_recipe(name: str) -> Path:
 
 
 def nearest(word: str, known: Iterable[str], count: int = 3) -> list[str]:
-    """The known words most like `word`, those that it is a part of first."""
+    """The known words most like `word`: those that begin with it first, then those that it is a part of."""
     from difflib import SequenceMatcher
 
     matcher = SequenceMatcher(b=word)
 
-    def likeness(name: str) -> tuple[bool, float]:
+    def likeness(name: str) -> tuple[bool, bool, float]:
         matcher.set_seq1(name)
-        return bool(word) and word in name, matcher.ratio()
+        return bool(word) and name.startswith(word), bool(word) and word in name, matcher.ratio()
 
     return sorted(known, key=likeness, reverse=True)[:count]
 

@@ -122,7 +122,7 @@ def test_another_part_than_was_asked_for_is_not_taken(server: Server, tmp_path: 
     file = told(server, "a.tsv", b"1\tx\n" * 9, size=0, md5="", lines=9)
     (tmp_path / "a.tsv.partial").write_bytes(b"1\tx\n" * 4)
     server.off = 4
-    with pytest.raises(DataError, match="asked for what stands after 16 bytes, the server gives another part"):
+    with pytest.raises(DataError, match="asked for the bytes after 16, the server sent others"):
         fetch(file, tmp_path, Silent())
     server.off = 0
     assert fetch(file, tmp_path, Silent()) and (tmp_path / "a.tsv").read_bytes() == b"1\tx\n" * 9

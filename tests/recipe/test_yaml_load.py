@@ -62,6 +62,15 @@ def test_settings_reach_into_short_forms():
     assert tree["stages"]["s"] == {"loss": "star"}
 
 
+def test_a_setting_that_would_replace_an_earlier_one_is_refused():
+    tree = {"dataset": "beir:x", "stages": {"s": {"depth": 1}}}
+    changed, problems = apply_settings(tree, ["dataset=pydocs", "dataset.seed=2", "stages.s.depth=2"])
+    assert changed["dataset"] == {"name": "pydocs", "seed": 2} and not problems
+    settings = ["dataset.seed=2", "dataset=pydocs", "stages.s.depth=2", "stages.s.depth=3"]
+    (problem,) = apply_settings(tree, settings)[1]
+    assert problem == "set dataset: would replace dataset.seed=2, which stands before it: give it first"
+
+
 def test_merge_replaces_lists_and_removes_nulls():
     assert without_removed(merge({"a": [1, 2], "b": 1}, {"a": [3], "b": None, "c": 4})) == {"a": [3], "c": 4}
 

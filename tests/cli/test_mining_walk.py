@@ -22,6 +22,8 @@ def test_from_a_beir_folder_to_a_model_of_sentence_transformers(tmp_path, tiny_m
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
     small_collection(tmp_path / "scifact")
     for language, block in re.findall(r"```(\w+)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL):
+        if language == "yaml":  # stages of a recipe, which test_docs checks
+            continue
         block = re.sub(r"(packaged:|sentence-transformers/)all-MiniLM-L6-v2", str(tiny_model), block)
         if language == "python":
             short = block.replace("max_steps=200", "max_steps=2, use_cpu=True").replace('2")', '2", device="cpu")')

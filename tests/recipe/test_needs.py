@@ -110,7 +110,7 @@ def test_the_paper_presets_can_start(told: dict[str, Any], name: str) -> None:
         pytest.skip("hardneg-electra is not installed: pip install ./plugins/hardneg-electra")
     assert [need["missing"] for need in told[name]] == [""] * len(told[name])
     models = set() if name in BM25_ALONE else {"model"}
-    assert {need["kind"] for need in told[name]} == {"package", "data"} | models
+    assert {need["category"] for need in told[name]} == {"package", "data"} | models
 
 
 @pytest.mark.slow

@@ -21,12 +21,14 @@ from hardneg.recipe.yaml_load import find_recipe
 
 pytestmark = pytest.mark.slow
 ALIKE = "its stages run in recipes for passages, and test_paper_settings compares their options"
+DOSES = ["batches", "corpus", "depth", "false-negatives", "metrics", "refresh", "start", "temperature"]
 IN_A_TABLE = "its stages are those of star-adore-table2 or ance-table1, by their keys (test_shipped)"
 NOT_IN_SMALL = {
     "adore-pq": "256 centroids take as many passages",
     **dict.fromkeys([f"adore-{name}-passage" for name in ("inbatch-neg", "rand-neg", "bm25-neg", "star")], IN_A_TABLE),
     **dict.fromkeys([f"ance-{name}-neg-passage" for name in ("rand", "nce", "bm25", "bm25-rand")], IN_A_TABLE),
     **dict.fromkeys([f"ance-warm-{name}-neg-passage" for name in ("rand", "nce", "bm25-rand")], IN_A_TABLE),
+    **dict.fromkeys([f"dose-{name}" for name in DOSES], "its verbs are those of dose-siblings, in many more stages"),
     "ance-passage": IN_A_TABLE,
     "adore-ance-document": ALIKE,
     "ance-baselines-document": ALIKE,
@@ -77,6 +79,8 @@ def cut(name: str, place: Path) -> Path:
     tree = expand(find_recipe(name), "paper", []).tree
     if tree["dataset"]["name"] == "pydocs":  # of a demo alone
         tree["dataset"] = {"name": "beir", "source": str(place / "beir")}
+    if tree["dataset"]["name"] == "pycode":
+        tree["dataset"] |= {"packages": ["networkx"], "max_passages": 300}
     for length in ("query_length", "document_length"):
         tree["model"][length] = min(48, tree["model"].get(length, 48))
     if "dimension" in (kind := tree["model"].get("encoder") or {}):

@@ -4,28 +4,24 @@ The other definitions of a class, or of a module, are near and wrong: each passa
 """
 
 import re
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from hardneg.datasets.code import code_of
-from hardneg.datasets.docstrings import installed_packages, package_version, read_docstrings
-from hardneg.datasets.pydocs import PyDocs, PyDocsCollection
-from hardneg.datasets.summaries import SplitShares, Summary, text_key
-from hardneg.records.errors import UsageError
+from hardneg.datasets.docstrings import installed_packages, read_docstrings
+from hardneg.datasets.pydocs import PyDocsCollection
+from hardneg.datasets.summaries import FromDocstrings, Summary, text_key
 from hardneg.records.types import Document, Membership, Query, Side
-from hardneg.runtime.seeding import FIXED, derive_seed
-from hardneg.store.digest import digest
-from hardneg.store.identity import options_in_key
+from hardneg.runtime.seeding import derive_seed
 
 _PARAGRAPH = re.compile(r"\n[ \t]*\n")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`'\"(])")
 
 
 @dataclass(frozen=True)
-class PyCode:
+class PyCode(FromDocstrings):
     """A retrieval problem that is on every machine: find the function or class that a sentence describes.
 
     The first sentence of a docstring is the query, the code without docstrings its passage, labelled 1. Passages come
@@ -43,14 +39,9 @@ class PyCode:
         test_share: the part of the groups whose queries are for tests; the others are for training.
     """
 
-    packages: tuple[str, ...] = PyDocs.packages
     max_passages: int = 10_000
     min_passage_words: int = 10
-    query_words: tuple[int, int] = (3, 40)
-    seed: int = FIXED
-    dev_share: float = 0.055
-    test_share: float = 0.12
-    version: ClassVar[int] = 1
+    name: ClassVar[str] = "pycode"
 
     def load(self) -> "PyCodeCollection":
         """Reads and parses the sources: half a minute, of all packages some minutes.
@@ -59,10 +50,7 @@ class PyCode:
             MissingDependency: a package is not installed.
             UsageError: no package, a dotted name, a cap under 1, or shares that leave a split nothing.
         """
-        if not self.packages or self.max_passages < 1:
-            raise UsageError("pycode: give at least one package, and a max_passages of 1 or more")
-        if min(self._shares.by_split.values()) <= 0:
-            raise UsageError("pycode: give a dev_share and a test_share above 0, and below 1 together")
+        self._check()
         left_out: Counter[str] = Counter()
         definitions = list(self._definitions(left_out))
         kept = self._sample(definitions)
@@ -76,27 +64,10 @@ class PyCode:
         by_split = self._queries(clear)
         return PyCodeCollection(passages, by_split, dict(left_out), {each.doc_id: each.group for each in kept})
 
-    def fingerprint(self) -> str:
-        """A digest of the packages' versions (or their sources), the options and Python's version."""
-        versions = [[package, package_version(package)] for package in self._names]
-        return digest(["pycode", self.version, options_in_key(self), versions, list(sys.version_info[:2])])
-
-    def size_hint(self) -> int:
-        """The cap; the default packages reach it."""
-        return self.max_passages
-
-    def query_hint(self) -> Mapping[str, int]:
-        """Each split's share of the cap; some sentences are no query."""
-        return self._shares.sizes(self.max_passages)
-
     @property
     def _names(self) -> list[str]:
         chosen = set(self.packages)
         return sorted(chosen.difference("*").union(installed_packages()) if "*" in chosen else chosen)
-
-    @property
-    def _shares(self) -> SplitShares:
-        return SplitShares(self.dev_share, self.test_share, self.seed)
 
     def _definitions(self, left_out: Counter[str]) -> Iterator["_Definition"]:
         files: set[bytes] = set()

@@ -4,24 +4,21 @@ And as questions with short answers: what is it called that this summary describ
 """
 
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from hardneg.datasets.docstrings import package_version, read_docstrings
-from hardneg.datasets.summaries import SplitShares, Summary, text_key
+from hardneg.datasets.docstrings import read_docstrings
+from hardneg.datasets.summaries import FromDocstrings, Summary, text_key
 from hardneg.formats.answer_matching import has_answer
-from hardneg.records.errors import UsageError
 from hardneg.records.types import Answers, Document, Judgement, Query
-from hardneg.runtime.seeding import FIXED, derive_seed
+from hardneg.runtime.seeding import derive_seed
 from hardneg.store.digest import digest
-from hardneg.store.identity import options_in_key
 
 
 @dataclass(frozen=True)
-class PyDocs:
+class PyDocs(FromDocstrings):
     """A retrieval problem that is on every machine: find the docstring that a one-line summary belongs to.
 
     A docstring's first paragraph is the query, the rest is its passage, labelled 1. Passages whose summaries
@@ -38,14 +35,7 @@ class PyDocs:
         test_share: the part of the queries that is for tests; the others are for training.
     """
 
-    packages: tuple[str, ...] = ("numpy", "scipy", "pandas", "sklearn", "matplotlib", "networkx")
-    max_passages: int = 6000
-    min_passage_words: int = 20
-    query_words: tuple[int, int] = (3, 40)
-    seed: int = FIXED
-    dev_share: float = 0.055
-    test_share: float = 0.12
-    version: ClassVar[int] = 1
+    name: ClassVar[str] = "pydocs"
     later: ClassVar[frozenset[str]] = frozenset({"dev_share", "test_share"})
 
     def load(self) -> "PyDocsCollection":
@@ -55,37 +45,17 @@ class PyDocs:
             MissingDependency: a package is not installed.
             UsageError: no package, a dotted name, a cap under 1, or shares that leave a split nothing.
         """
-        if not self.packages or self.max_passages < 1:
-            raise UsageError("pydocs: give at least one package, and a max_passages of 1 or more")
-        if min(self._shares.by_split.values()) <= 0:
-            raise UsageError("pydocs: give a dev_share and a test_share above 0, and below 1 together")
+        self._check()
         left_out: Counter[str] = Counter()
         entries = list(self._entries(left_out))
         entries.sort(key=lambda entry: derive_seed(self.seed, "sample", entry.doc_id))
         left_out[f"passages above the cap of {self.max_passages}"] = max(0, len(entries) - self.max_passages)
         return self._collect(entries[: self.max_passages], left_out)
 
-    def fingerprint(self) -> str:
-        """A digest of the packages' versions (or their sources), the options and Python's version."""
-        versions = [[package, package_version(package)] for package in sorted(set(self.packages))]
-        return digest(["pydocs", self.version, options_in_key(self), versions, list(sys.version_info[:2])])
-
-    def size_hint(self) -> int:
-        """The cap; the default packages reach it."""
-        return self.max_passages
-
-    def query_hint(self) -> Mapping[str, int]:
-        """Each split's share of the cap; some summaries are those of several passages."""
-        return self._shares.sizes(self.max_passages)
-
-    @property
-    def _shares(self) -> SplitShares:
-        return SplitShares(self.dev_share, self.test_share, self.seed)
-
     def _entries(self, left_out: Counter[str]) -> Iterator["_Entry"]:
         files: set[bytes] = set()
         known: set[tuple[str, str]] = set()
-        for package in sorted(set(self.packages)):
+        for package in self._names:
             for docstring in read_docstrings(package, left_out, files):
                 first, *rest = re.split(r"\n[ \t]*\n", docstring.text.strip(), maxsplit=1)
                 entry = _Entry(docstring.name, " ".join(first.split()), " ".join("".join(rest).split()))

@@ -117,6 +117,8 @@ def _help(steps: Sequence[Step], plan: Plan, store: Store, options: Options) -> 
 
 def _check_collection(done: Step, steps: Sequence[Step], artifact: Artifact, plan: Plan) -> None:
     """As soon as the collection is there: whether it has what the other steps need of it."""
+    from hardneg.verbs.shared.inputs import no_queries
+
     if done.name != DATASET:
         return
     of_splits = [step for step in steps if Trait.OWN_QUERIES not in step.spec.traits(plan.recipe.view(step.name))]
@@ -125,8 +127,7 @@ def _check_collection(done: Step, steps: Sequence[Step], artifact: Artifact, pla
         raise RecipeError(str(plan.recipe.source), problems)
     empty = {split for split, counts in artifact.facts["splits"].items() if not counts["queries"]}
     if asking := next((step for step in of_splits if getattr(step.spec, "split", None) in empty), None):
-        split = getattr(asking.spec, "split", "")
-        raise DataError(f"{asking.name}: split {split} has no queries; only those are read that its judgements name")
+        raise no_queries(asking.name, getattr(asking.spec, "split", ""))
 
 
 def _appears(step: Step, store: Store) -> Artifact:

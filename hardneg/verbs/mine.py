@@ -98,13 +98,13 @@ class Mine(StageSpec):
             raise ValueError("pseudo_positives: they come from the first of `runs`, and there is none")
         if (self.permuted or self.planted is not None) and not self.runs:
             raise ValueError("permuted and planted change the lists of `runs`, and there are none")
-        if self.positives_of_others and self.runs:
-            raise ValueError("positives_of_others: they are drawn in place of `runs`; leave one of the two out")
+        if self.positives_of_others and (self.runs or self.file):
+            raise ValueError("positives_of_others: they are drawn in place of `runs` and `file`; leave one of them out")
         return self
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """What a miner that joins several runs has against them; a file of another form, or beside a run."""
-        from hardneg.formats.export.catalogue import check_form
+        from hardneg.formats.export.catalogue import OWN, check_form
         from hardneg.mining.miners.filtered import SCORES
 
         miner = recipe.plugin("miner")
@@ -119,6 +119,8 @@ class Mine(StageSpec):
                 check_form(self.form, Path(self.file))
             except UsageError as error:
                 yield f"form: {error}"
+        elif self.form != OWN:
+            yield "form: it is that of `file`, and there is none"
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Answers, where negatives or positives are told by them."""

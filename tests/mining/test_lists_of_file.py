@@ -90,9 +90,11 @@ def test_a_file_of_another_form_or_beside_a_run(tmp_path: Path) -> None:
         "start-index": {"stage": "index", "backend": "bm25"},
         "start-train": {"stage": "search", "index": "start-index", "split": "train"},
         "theirs": {"stage": "mine", "miner": "topk", "file": "n.csv", "form": "dpr", "runs": {"bm25": "start-train"}},
+        "fileless": {"stage": "mine", "miner": "topk", "form": "dpr", "runs": {"bm25": "start-train"}},
     }
     tree = {"dataset": f"beir:{tmp_path}", "model": {"name": "none"}, "stages": stages}
     with pytest.raises(RecipeError) as caught:
         check_recipe(tree, tmp_path / "r.yaml")
     assert "stages.theirs.runs: beside `file`" in str(caught.value)
+    assert "stages.fileless.form: it is that of `file`, and there is none" in str(caught.value)
     assert "stages.theirs.form: n.csv: a file of form dpr ends in .json" in str(caught.value)

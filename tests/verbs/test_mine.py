@@ -88,6 +88,10 @@ def test_controls_that_the_lists_do_not_allow_are_refused(mined):
     for options, message in (
         ({"permuted": True}, "permuted and planted change the lists of `runs`, and there are none"),
         ({"runs": {"dense": "a"}, "positives_of_others": 3}, "positives_of_others: they are drawn in place of `runs`"),
+        (
+            {"file": "n.arrow", "positives_of_others": 3},
+            "positives_of_others: they are drawn in place of `runs` and `file`",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             Mine(stage="mine", miner="topk", **options)

@@ -63,8 +63,13 @@ def open_queries(context: StageContext[StageSpec], collection: StoredCollection,
     """The queries of a split. Raises DataError where there are none."""
     queries = collection.queries(split)
     if not len(queries):
-        raise DataError(f"{context.name}: split {split} has no queries; only those are read that its judgements name")
+        raise no_queries(context.name, split)
     return queries
+
+
+def no_queries(name: str, split: str) -> DataError:
+    """The error of a stage whose split is empty."""
+    return DataError(f"{name}: split {split} has no queries; only those are read that its judgements name")
 
 
 def queries_of(context: StageContext[StageSpec], collection: StoredCollection, split: str) -> Queries:

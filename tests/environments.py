@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-_PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
+PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
 
 
 def environment(folder: Path, packages: Sequence[Path] = ()) -> Callable[..., str]:
@@ -25,7 +25,7 @@ def environment(folder: Path, packages: Sequence[Path] = ()) -> Callable[..., st
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    subprocess.run([*_PIP, "wheel", "--no-deps", "-w", wheels, ROOT, *packages], check=True)
+    subprocess.run([*PIP, "wheel", "--no-deps", "-w", wheels, ROOT, *packages], check=True)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", bin.parent], check=True)
     libraries.mkdir()
     work.mkdir()
@@ -36,6 +36,6 @@ def environment(folder: Path, packages: Sequence[Path] = ()) -> Callable[..., st
                 (libraries / path.name).symlink_to(path)
     site = Path(call("python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
     (site / "libraries.pth").write_text(f"{libraries}\n")
-    install = [*_PIP, "--python", bin / "python", "install", "--no-deps", "--no-index"]
+    install = [*PIP, "--python", bin / "python", "install", "--no-deps", "--no-index"]
     subprocess.run([*install, *sorted(wheels.glob("*.whl"))], check=True)
     return call

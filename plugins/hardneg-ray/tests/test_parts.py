@@ -1,6 +1,8 @@
 """The parts of the engine that need no cluster."""
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,6 +22,12 @@ from hardneg.records.errors import ArtifactError, DataError, PluginError, Recipe
 from hardneg.runtime.distributed import from_whoever_asks_first, settle_by
 from hardneg.store.artifacts import Store
 from hardneg.verbs.shared.context import ArtifactInput
+
+
+def test_the_engine_is_imported_without_ray() -> None:
+    program = "import sys, hardneg_ray.engine; print({'ray', 'torch', 'numpy'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert done.stdout == "set()\n"
 
 
 def test_ranges_follow_each_other_and_grow_smaller() -> None:

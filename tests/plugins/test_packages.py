@@ -1,0 +1,209 @@
+"""hardneg's wheel without any package of plugins/, with each of them, and with all, as strangers install them.
+
+The environment has wheels alone (`environments`), so what is not installed is not hidden: it is not there. Wheels of
+packages are on its path for a test. Each process imports much, so one runs all the commands that a test can give it.
+"""
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from environments import PIP, ROOT, environment
+from recipe.questions import questions
+from recipe.recipes import small_collection, small_tree, write_recipe
+from sentence_transformers import CrossEncoder
+
+from hardneg.registry.plugins import KINDS
+
+PACKAGES = sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml"))
+SHOWN = {
+    "hardneg-cagra": [("index", "cagra", "intermediate: int = 128")],
+    "hardneg-electra": [("reranker", "electra", "source: str = 'google/electra-large-discriminator'")],
+    "hardneg-example": [
+        ("miners", "semi-hard", "margin: float = 0.2"),
+        ("stages", "pool", "depth: int = 10"),
+        ("analyses", "lengths", "depth: int = 10"),
+    ],
+    "hardneg-http": [("encoder", "http", "in_flight: int = 4")],
+    "hardneg-judge": [
+        ("reranker", "chat", "in_flight: "),
+        ("stage", "judge", "flagged_share"),
+        ("filter", "chat", "model: str (required)"),
+    ],
+    "hardneg-pyterrier": [],
+    "hardneg-ray": [("engine", "ray", "num_cpus: float | None = None")],
+    "hardneg-reader": [
+        ("stage", "read", "passages: tuple[int, ...] = (100,)"),
+        ("stage", "train-reader", "reader: ReaderSpec (required)"),
+    ],
+}
+"""Each plugin of a package: its kind, its name, and what `plugins show` has of it."""
+
+COMMANDS = """
+import json, sys
+from typer.testing import CliRunner
+from hardneg.cli.main import app
+printed = []
+for words in json.loads(sys.argv[1]):
+    done = CliRunner().invoke(app, words)
+    if done.exit_code:
+        sys.exit(f"{words}: {done.output} {done.exception}")
+    printed.append(done.stdout)
+print(json.dumps(printed))
+if sys.argv[2:]:
+    import pytest
+    sys.exit(pytest.main(sys.argv[2:]))
+"""
+Core = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def core(tmp_path_factory: pytest.TempPathFactory) -> Core:
+    return environment(tmp_path_factory.mktemp("core"))
+
+
+def run(core: Core, commands: Sequence[Sequence[object]], *tests: object) -> tuple[list[str], str]:
+    """What each command of one process printed, and then pytest with its arguments."""
+    first, _, rest = core("python", "-c", COMMANDS, json.dumps(commands, default=str), *tests).partition("\n")
+    return json.loads(first), rest
+
+
+@pytest.mark.slow
+def test_the_core_imports_lists_plans_and_runs_alone(core: Core, tmp_path: Path, tiny_model: Path) -> None:
+    every = "import hardneg, json, pkgutil, importlib as i, importlib.util as u; "
+    every += "from hardneg.registry.plugins import list_plugins as l; p = sorted({p.package for p in l()}); "
+    every += "n = [m.name for m in pkgutil.walk_packages(hardneg.__path__, 'hardneg.') "
+    every += "if not m.name.endswith('__main__')]; [i.import_module(m) for m in n]; "
+    every += "print(json.dumps([p, [m for m in %r if u.find_spec(m)], len(n)]))"
+    packages, others, imported = json.loads(
+        core("python", "-c", every % [name.replace("-", "_") for name in PACKAGES]).splitlines()[-1]
+    )
+    assert packages == ["hardneg"] and others == [] and imported > 500
+    recipe = write_recipe(tmp_path / "small.yaml", small_tree(small_collection(tmp_path / "data"), tiny_model))
+    (plugins, recipes, plan), _ = run(core, [("plugins", "list"), ("recipe", "list"), ("recipe", "plan", recipe)])
+    assert all(re.search(rf"^{kind}\b", plugins, re.MULTILINE) for kind in KINDS)
+    assert "star-passage" in recipes and re.search(r"^ *star +train ", plan, re.MULTILINE)
+    core("hardneg", "recipe", "run", recipe, "--output", tmp_path / "out", "--device", "cpu")
+    assert "STAR" in json.dumps(json.loads((tmp_path / "out" / "metrics.json").read_text(encoding="utf-8")))
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """A wheel of each package; all are built by one hatchling, where pip would install it anew for each."""
+    folder = tmp_path_factory.mktemp("wheels")
+    hatchling = folder / "hatchling"
+    subprocess.run([*PIP, "install", "--target", hatchling, "hatchling>=1.25"], check=True)
+    build = [*PIP, "wheel", "--no-deps", "--no-build-isolation", "-w", folder]
+    environ = {**os.environ, "PYTHONPATH": str(hatchling)}
+    subprocess.run([*build, *(ROOT / "plugins" / name for name in PACKAGES)], check=True, env=environ)
+    return sorted(folder.glob("*.whl"))
+
+
+@pytest.fixture
+def site(core: Core, tmp_path: Path) -> Iterator[Path]:
+    """An empty folder on the environment's path for the test."""
+    packages = core("python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
+    (path := Path(packages, "packages.pth")).write_text(f"{tmp_path / 'site'}\n")
+    yield tmp_path / "site"
+    path.unlink()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_is_listed_and_passes_its_tests_alone(
+    package: str, core: Core, wheels: list[Path], site: Path, tmp_path: Path
+) -> None:
+    [wheel] = [wheel for wheel in wheels if wheel.name.startswith(f"{package.replace('-', '_')}-")]
+    ZipFile(wheel).extractall(site)
+    shows = [("plugins", "show", kind, name) for kind, name, _ in SHOWN[package]]
+    tests, options = ROOT / "plugins" / package / "tests", ("-q", "-x", "-p", "no:cacheprovider", "-m", "not slow")
+    (listed, *shown), tested = run(
+        core, [("plugins", "list"), *shows], *options, "--basetemp", tmp_path / "work", tests
+    )
+    rows = {tuple(line.split()[:2]) for line in listed.splitlines() if line.startswith("  ")}
+    assert {row for row in rows if row[1] != "hardneg"} == {(name, package) for _, name, _ in SHOWN[package]}
+    assert all(option in text for (*_, option), text in zip(SHOWN[package], shown, strict=True))
+    assert " passed" in tested
+
+
+@pytest.fixture
+def together(core: Core, wheels: list[Path], site: Path) -> Core:
+    """The environment with all packages, as pip installs their wheels."""
+    subprocess.run([*PIP, "install", "--no-deps", "--no-index", "--target", site, *wheels], check=True)
+    return core
+
+
+@pytest.mark.slow
+def test_a_recipe_has_the_miner_the_reranker_and_the_reader_of_three_packages(
+    tmp_path: Path, tiny_model: Path, together: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "plugins" / "hardneg-electra" / "tests")
+    from tiny_electra import tiny_electra
+
+    electra = {
+        "stage": "train-reranker",
+        "reranker": {"name": "electra", "source": str(tiny_electra(tmp_path / "electra")), "length": 48},
+        "negatives": "static",
+        "options": {"max_steps": 3, "batch_size": 3, "accumulate": 2, "negatives_per_query": 1},
+    }
+    reader = {
+        "stage": "train-reader",
+        "reader": {"name": str(tiny_model), "length": 48, "answer_length": 2},
+        "run": "start-train",
+        "depth": 4,
+        "options": {"max_steps": 2, "batch_size": 2, "negatives_per_query": 1},
+    }
+    tree = small_tree(questions(tmp_path / "data"), tiny_model)
+    tree["stages"] = {
+        **{name: tree["stages"][name] for name in ("start-index", "start-test", "start-train", "static")},
+        "electra": electra,
+        "reranked": {"stage": "rerank", "reranker": "electra", "run": "start-test", "depth": 4},
+        "reader": reader,
+        "read": {"stage": "read", "reader": "reader", "run": "start-test", "passages": 2},
+    }
+    tree["stages"]["static"]["miner"] = {"name": "semi-hard", "count": 5, "margin": 2.0}
+    recipe, out = write_recipe(tmp_path / "r.yaml", tree), tmp_path / "out"
+    running = ("recipe", "run", recipe, "--output", out, "--device", "cpu")
+    (*_, artifacts), _ = run(together, [running, ("artifacts", "list")])
+    assert "negatives" in artifacts
+    assert (out / "runs" / "reranked.trec.gz").is_file()
+    assert len(CrossEncoder(str(out / "rerankers" / "electra"), device="cpu")) == 3
+    assert (out / "answers" / "read.jsonl").is_file() and (out / "readers" / "reader" / "reader.json").is_file()
+
+
+@pytest.mark.slow
+def test_an_outside_verb_and_an_outside_analysis_from_the_plan_to_the_report(
+    tmp_path: Path, tiny_model: Path, together: Core
+) -> None:
+    """By their entry points alone: planned, checked, run, published, reported; and the analysis's command."""
+    collection, out = small_collection(tmp_path / "data"), tmp_path / "out"
+    lengths = {"query_length": 16, "document_length": 24}
+    values = {"dataset": f"beir:{collection}", "model.name": tiny_model}
+    values |= {f"model.{name}": length for name, length in lengths.items()}
+    recipe = [ROOT / "plugins" / "hardneg-example" / "recipes" / "judging.yaml"]
+    recipe += [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
+    bm25 = ("--run", f"BM25={out}/runs/bm25.trec.gz")
+    (plan, *_, analysis), _ = run(
+        together,
+        [
+            ("recipe", "plan", *recipe),
+            ("recipe", "check", *recipe),
+            ("recipe", "run", *recipe, "--output", out, "--device", "cpu"),
+            ("analyze", "lengths", "--corpus", collection / "corpus.jsonl", *bm25, "--json"),
+        ],
+    )
+    assert "to-judge     pool " in plan
+    head, *lines = (out / "pools" / "to-judge.tsv").read_text().splitlines()
+    assert head.startswith("query_id\tdoc_id") and len(lines) > 14
+    measured = json.loads((out / "analyses" / "found" / "lengths.json").read_text())["runs"]
+    report = (out / "report.md").read_text()
+    assert "## Lengths: length of documents" in report and "## To be judged" in report
+    assert f"| BM25 | {measured['BM25']['words']:.1f} |" in report
+    assert f"| BM25 and the model | 14 | {len(lines)} |" in report
+    assert 'alt="Lengths: length of documents" src="data:' in (out / "report.html").read_text()
+    assert json.loads(analysis)["runs"] == {"BM25": measured["BM25"]}

@@ -202,15 +202,17 @@ def _unknown(kind: str, name: str) -> str:
 
 def entry_points(kind: str) -> importlib.metadata.EntryPoints:
     """Return the installed entry points of a group `hardneg.KIND`; nothing is imported."""
-    return _all_entry_points(tuple(sys.path), importlib.metadata.entry_points).select(group=f"hardneg.{kind}")
+    groups = _entry_points_by_group(tuple(sys.path), importlib.metadata.entry_points)
+    return groups.get(f"hardneg.{kind}", importlib.metadata.EntryPoints(()))
 
 
 @functools.lru_cache(1)
-def _all_entry_points(
+def _entry_points_by_group(
     path: tuple[str, ...], read: Callable[[], importlib.metadata.EntryPoints]
-) -> importlib.metadata.EntryPoints:
-    """Return all entry points, read once per process, and again after sys.path changed."""
-    return read()
+) -> dict[str, importlib.metadata.EntryPoints]:
+    """Return hardneg's entry points, read once per process, and again after sys.path changed."""
+    points = read()
+    return {group: points.select(group=group) for group in points.groups if group.startswith("hardneg.")}
 
 
 def _package(point: importlib.metadata.EntryPoint) -> tuple[str, str]:

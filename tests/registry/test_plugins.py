@@ -73,7 +73,7 @@ def test_options_of_a_verb_have_types_as_they_are_written_and_meanings_from_its_
 
 
 def test_entry_points_are_read_once(monkeypatch):
-    registry._all_entry_points.cache_clear()
+    registry._entry_points_by_group.cache_clear()
     read, calls = importlib.metadata.entry_points, []
     monkeypatch.setattr("importlib.metadata.entry_points", lambda: calls.append(1) or read())
     assert list_plugins() and load_plugin("miners", "topk") and len(calls) == 1

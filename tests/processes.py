@@ -6,7 +6,11 @@ import random
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import forked
 
 HERE = Path(__file__).parent
 
@@ -24,21 +28,17 @@ def free_port() -> int:
     raise AssertionError("a hundred ports are all taken")
 
 
-def launch(program: Path, arguments: list[str], number: int) -> list[subprocess.Popen[bytes]]:
-    """`number` processes that run a Python file, with one thread each."""
+def launch(program: Sequence[object], number: int, **options: Any) -> list[forked.Program]:
+    """`number` processes that run a Python file, or `-m` and a module, with one thread each."""
     port = free_port()
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(number), "OMP_NUM_THREADS": "1"}
-    path = os.pathsep.join(map(str, (HERE.parent, HERE, HERE / "training")))
-    return [
-        subprocess.Popen(
-            [sys.executable, str(program), *arguments],
-            env={**os.environ, **shared, "PYTHONPATH": path, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-        )
-        for rank in range(number)
-    ]
+    shared["PYTHONPATH"] = os.pathsep.join(map(str, (HERE.parent, HERE, HERE / "training")))
+    ranks = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(number)]
+    command = [sys.executable, *program]
+    return [forked.Program(command, env={**os.environ, **shared, **rank}, **options) for rank in ranks]
 
 
-def codes(running: list[subprocess.Popen[bytes]]) -> list[int]:
+def codes(running: Sequence[subprocess.Popen[Any]]) -> list[int]:
     """How each ended; none outlives this."""
     try:
         return [process.wait() for process in running]

@@ -3,6 +3,7 @@ import signal
 import subprocess
 import sys
 
+import forked
 import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
 from waiting import wait_until
@@ -19,7 +20,7 @@ def place(tmp_path_factory, tiny_model):
 
 
 def start(place, *arguments):
-    return subprocess.Popen(
+    return forked.Program(
         [sys.executable, "-m", "hardneg", *arguments],
         cwd=place,
         text=True,

@@ -4,10 +4,10 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import numpy as np
 import pytest
 from made_tasks import animals, write_beir_folder
@@ -182,7 +182,7 @@ def test_encoding_goes_on_after_a_kill(
     line = ["evaluate", "--mteb", f"beir:{made / 'animals'}", "--model", str(tiny_model), "--device", "cpu"]
     line += ["--store", str(tmp_path / "store"), "--output", str(tmp_path / "out")]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    killed = subprocess.run([sys.executable, "-c", KILLED, *line], capture_output=True, env=environment)
+    killed = forked.run([sys.executable, "-c", KILLED, *line], capture_output=True, env=environment)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     written = list[int]()
     write = FlatWriter.write_block

@@ -3,10 +3,10 @@
 import os
 import signal
 import sqlite3
-import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 from recipe.recipes import small_collection
 from typer.testing import CliRunner
@@ -78,7 +78,7 @@ def test_a_killed_command_ends_with_the_same_bytes_and_scores_the_rest_alone(har
     given = ["rerank", "--dataset", "beir:data", "--run", "run.txt", "--device", "cpu", *model, "best.trec.gz"]
     program = [sys.executable, Path(__file__).with_name("killed_command.py"), "reranking", "3", *given]
     places = {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    killed = subprocess.run(program, env={**os.environ, **places}, capture_output=True, text=True)
+    killed = forked.run(program, env={**os.environ, **places}, capture_output=True, text=True)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert not (tmp_path / "best.trec.gz").exists() and kept(tmp_path / "cache") == 30
     hardneg(*model, "best.trec.gz")

@@ -3,13 +3,13 @@
 import logging
 import os
 import socket
-import subprocess
 import sys
 import threading
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 from recipe.recipes import large_collection
 
@@ -36,7 +36,7 @@ def test_two_processes_encode_and_search_the_same_bytes(tmp_path: Path, tiny_mod
     for count in "12":
         command = [sys.executable, "-m", "hardneg", "search", *line, "--split", "train", "--depth", "20"]
         own = ["--store", f"store{count}", "--output", f"{count}.trec.gz", "--num-processes", count]
-        ran = subprocess.run([*command, *own], cwd=tmp_path, env=environment, capture_output=True, text=True)
+        ran = forked.run([*command, *own], cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert ran.returncode == 0, ran.stderr
         assert ran.stdout == f"{count}.trec.gz: 4,200 queries\n"
         assert ran.stderr.count("index: encode") == ran.stderr.count("run: search") == 1

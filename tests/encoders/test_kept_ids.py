@@ -2,13 +2,13 @@
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import forked
 import numpy as np
 import pytest
 from tiny import tiny_encoder
@@ -244,7 +244,7 @@ def test_killed_in_the_middle_of_any_write(
     after: int, stored: Corpus, encoder: Encoder, tiny_model: Path, tmp_path: Path
 ) -> None:
     arguments = [str(tiny_model), str(stored.folder), str(tmp_path / "a"), str(after)]
-    killed = subprocess.run([sys.executable, "-c", KILLED, *arguments], capture_output=True)
+    killed = forked.run([sys.executable, "-c", KILLED, *arguments], capture_output=True)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     found = write(encoder, stored, tmp_path / "b")
     assert len(kept(stored)) == 1

@@ -3,9 +3,9 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 
+import forked
 import numpy as np
 import pytest
 from tiny import tiny_multi_vector, tiny_sparse_encoder, tiny_static
@@ -160,7 +160,7 @@ def test_a_writer_killed_in_the_middle_of_an_upload_leaves_nothing_that_is_read(
     folder.mkdir()
     model = models["static"].spec.name
     given = [model, str(tmp_path / "corpus"), str(folder), url, str(at)]
-    ended = subprocess.run([sys.executable, "-c", KILLED, *given], env={**os.environ, "OMP_NUM_THREADS": "1"})
+    ended = forked.run([sys.executable, "-c", KILLED, *given], env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert ended.returncode == -signal.SIGKILL
     complete = len(list((tmp_path / "far").glob("*/shard.json")))
     assert complete == (at - 1) // 3 and not (folder / SHARDS).exists()

@@ -1,11 +1,11 @@
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import forked
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -168,7 +168,7 @@ def test_a_killed_process_is_resumed(encoder: Encoder, tiny_model: Path, tmp_pat
     texts = corpus(18)
     write_corpus((Document(f"d{n}", text) for n, text in enumerate(texts)), tmp_path / "corpus", Silent())
     arguments = [str(tiny_model), str(tmp_path / "corpus"), str(tmp_path / "index")]
-    killed = subprocess.run([sys.executable, "-c", KILLED, *arguments], capture_output=True)
+    killed = forked.run([sys.executable, "-c", KILLED, *arguments], capture_output=True)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     stored = Corpus.open(tmp_path / "corpus")
     with FlatWriter(tmp_path / "index", 32, 18) as writer:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
 from typer.testing import CliRunner
@@ -172,12 +173,22 @@ def test_a_read_only_store_serves_a_finished_recipe(recipe, filled, tmp_path, mo
 def test_two_runs_at_once_make_each_step_once(recipe, tmp_path):
     command = [sys.executable, "-m", "hardneg", "recipe", "run", str(recipe), "--device", "cpu"]
     command += ["--store", str(tmp_path / "store"), "--output", str(tmp_path / "out")]
-    both = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT) for _ in range(2)]
+    both = [forked.Program(command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT) for _ in range(2)]
     told = [process.communicate()[1] for process in both]
     assert [process.returncode for process in both] == [0, 0], told
     made = [int(text.split(" of 10 steps ran")[0].split()[-1]) for text in told]
     assert sum(made) == 10, made
     assert not list((tmp_path / "store").glob("*.partial")) and (tmp_path / "out" / "metrics.json").exists()
+
+
+@pytest.mark.slow
+def test_the_order_of_sets_changes_no_byte(recipe, filled, tmp_path):
+    command = [sys.executable, "-m", "hardneg", "recipe", "run", recipe, "--device", "cpu", "--until", "static"]
+    subprocess.run([*command, "--store", tmp_path / "other"], env={**ENVIRONMENT, "PYTHONHASHSEED": "1"}, check=True)
+    plan = make_plan(load_recipe(recipe))
+    for name in ALL:
+        one, other = (store.find(plan.keys[name]) for store in (filled, Store(tmp_path / "other")))
+        assert one.files == other.files != {}, name
 
 
 def test_a_plugin_that_raises_is_one_line(recipe, store, tmp_path, monkeypatch):

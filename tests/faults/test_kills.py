@@ -1,9 +1,9 @@
 """Processes that die at any moment: nothing is lost, nothing half-written is read."""
 
-import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
 
@@ -32,7 +32,7 @@ def test_death_at_many_writes_changes_nothing(recipe):
     folder = recipe.parent
     program = Path(__file__).with_name("kill_at_many_writes.py")
     arguments = [recipe, folder / "store", folder / "out", folder / "whole", "7"]
-    done = subprocess.run([sys.executable, program, *arguments], capture_output=True, text=True)
+    done = forked.run([sys.executable, program, *arguments], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     code, died = done.stdout.split(" ", 1)
     assert code == "0", done.stderr

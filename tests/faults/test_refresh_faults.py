@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
 from waiting import wait_until
@@ -46,7 +47,8 @@ class Run:
         self.store = store
         self.notes = store.with_suffix(".txt")
         with self.notes.open("a") as notes:
-            self.process = subprocess.Popen(command, stdout=notes, stderr=subprocess.PIPE, text=True, env=environment)
+            start = subprocess.Popen if before else forked.Program
+            self.process = start(command, stdout=notes, stderr=subprocess.PIPE, text=True, env=environment)
 
     def refreshes(self) -> list[Path]:
         return sorted(self.store.glob("*.partial/checkpoints/refreshes/0*[0-9]"))

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 from recipe.recipes import large_collection, small_tree, write_recipe
 from waiting import wait_until
@@ -31,7 +32,7 @@ def start(recipe: Path, store: str, *more: str) -> subprocess.Popen[str]:
     names = [*STEPS, "--store", store, "--output", f"{store}-out", "--device", "cpu"]
     command = [sys.executable, "-m", "hardneg", "recipe", "run", str(recipe), *names, *more]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
-    return subprocess.Popen(command, cwd=recipe.parent, env=environment, stderr=subprocess.PIPE, text=True)
+    return forked.Program(command, cwd=recipe.parent, env=environment, stderr=subprocess.PIPE, text=True)
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str]:

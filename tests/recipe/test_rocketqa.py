@@ -4,12 +4,12 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import forked
 import numpy as np
 import pytest
 from recipe.recipes import small_collection, write_recipe
@@ -124,7 +124,7 @@ def test_killed_in_each_step_it_ends_alike(line: tuple[Path, Plan, dict[str, Art
     program = [sys.executable, Path(__file__).parents[1] / "verbs" / "killed.py", recipe, store]
     kills = [str(word) for kill in KILLS.values() for word in kill]
     places = {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    run = subprocess.run([*program, *kills], env={**os.environ, **places}, capture_output=True, text=True)
+    run = forked.run([*program, *kills], env={**os.environ, **places}, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     told = [line.split() for line in run.stdout.splitlines()]
     assert told == [[str(-signal.SIGKILL), plan.keys[name]] for name in KILLS], run.stderr

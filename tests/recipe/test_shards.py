@@ -2,11 +2,12 @@
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
+from processes import codes, launch
 from recipe.recipes import large_collection, small_collection, write_recipe
 from tiny import tiny_static
 
@@ -86,21 +87,12 @@ def test_killed_searches_and_two_processes_give_the_same_run(tmp_path):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(map(str, roots))}
     for title, count in (("encode shard 1 of 3", 1), ("search", 1), ("search", 3), ("search", 3)):
         dying = [sys.executable, str(KILLING), str(recipe), str(tmp_path / "killed"), title, str(count)]
-        assert subprocess.run(dying, env=environment).returncode == -signal.SIGKILL, (title, count)
+        assert forked.run(dying, env=environment).returncode == -signal.SIGKILL, (title, count)
     key = make_plan(load_recipe(recipe)).steps["test"].key
     kept = list((tmp_path / "killed").glob(f"{key}.partial/checkpoints/shards/*-*.npz"))
     assert sorted("." in path.stem for path in kept) == [False, False, True]  # two finished shards, one begun
-    names = [
-        "--device",
-        "cpu",
-        "--num-processes",
-        "2",
-        "--store",
-        str(tmp_path / "two"),
-        "--output",
-        str(tmp_path / "out"),
-    ]
-    subprocess.run([sys.executable, "-m", "hardneg", "recipe", "run", str(recipe), *names], env=environment, check=True)
+    command = ["-m", "hardneg", "recipe", "run", recipe, "--device", "cpu"]
+    assert codes(launch([*command, "--store", tmp_path / "two", "--output", tmp_path / "out"], 2)) == [0, 0]
     for store in ("killed", "two"):
         made = run(recipe, tmp_path / store)
         assert len(list(made["index"].glob("shard-*"))) == 3

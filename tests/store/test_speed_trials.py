@@ -159,7 +159,7 @@ def test_choices_are_noted_and_kept_to(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_several_processes_take_the_same_way(tmp_path: Path) -> None:
-    started = launch(Path(__file__), [str(tmp_path)], 2)
+    started = launch([__file__, tmp_path], 2)
     assert [process.wait(timeout=240) for process in started] == [0, 0]
     found = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)]
     assert found[0]["chosen"] == found[1]["chosen"]

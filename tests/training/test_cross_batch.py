@@ -154,11 +154,7 @@ def main(toy: str, out: str, number: str) -> None:
 def learnt(toy_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The results of two and of three processes."""
     out = tmp_path_factory.mktemp("cross-batch")
-    running = [
-        process
-        for number in (2, 3)
-        for process in launch(Path(__file__), [str(toy_folder), str(out), str(number)], number)
-    ]
+    running = [process for number in (2, 3) for process in launch([__file__, toy_folder, out, number], number)]
     assert codes(running) == [0] * 5
     return out
 

@@ -144,8 +144,8 @@ def resume(toy: Path, out: Path, number: int) -> None:
 def learnt(toy_folder: Path, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The results of one, two and three processes."""
     out = tmp_path_factory.mktemp("distributed")
-    given = [str(toy_folder), str(tiny_model), str(out)]
-    running = [process for number in (2, 3) for process in launch(Path(__file__), [*given, str(number)], number)]
+    given = [__file__, toy_folder, tiny_model, out]
+    running = [process for number in (2, 3) for process in launch([*given, number], number)]
     make_optimizer = loop.make_optimizer
     try:
         main(str(toy_folder), str(tiny_model), str(out), "1")

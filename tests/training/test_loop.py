@@ -3,12 +3,12 @@
 import math
 import os
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+import forked
 import numpy as np
 import pytest
 import torch
@@ -83,7 +83,7 @@ def test_the_caller_keeps_its_random_state_and_gets_the_model_in_evaluation_mode
 def start(toy: Path, folder: Path, optimizer: str, killed_at: int) -> int:
     command = [sys.executable, str(HERE / "toy.py"), str(toy), str(folder), optimizer, str(killed_at)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parents[1])}
-    return subprocess.run(command, env=environment, check=False).returncode
+    return forked.run(command, env=environment).returncode
 
 
 @pytest.mark.slow

@@ -199,7 +199,7 @@ def test_one_and_two_processes_and_one_that_goes_on_have_the_same_batches(small,
     for number in (1, 2):
         folder = tmp_path / f"work-{number}"
         folder.mkdir()
-        assert codes(launch(Path(__file__), [str(folder), str(dataset), str(tiny_model)], number)) == [0] * number
+        assert codes(launch([__file__, folder, dataset, tiny_model], number)) == [0] * number
     one = (tmp_path / "work-1" / "batches-1-0").read_text()
     assert len(one.splitlines()) == 18
     assert [(tmp_path / "work-2" / f"batches-2-{rank}").read_text() for rank in range(2)] == [one, one]

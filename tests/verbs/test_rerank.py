@@ -2,14 +2,15 @@
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import forked
 import pytest
+from processes import codes, launch
 from recipe.recipes import small_collection, small_tree, write_recipe
 
 from hardneg.formats.runs import read_run
@@ -136,7 +137,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(planned, tiny_reranke
     plan = planned({"r": rerank(tiny_reranker, depth=IN_TWOS, keep_scores=False)})
     command = [sys.executable, __file__, tmp_path / "r.yaml", tmp_path / "store", "3"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])}
-    assert subprocess.run(command, env=environment).returncode == -signal.SIGKILL
+    assert forked.run(command, env=environment).returncode == -signal.SIGKILL
     parts = tmp_path / "store" / f"{plan.keys['r']}.partial" / "checkpoints"
     assert [path.name for path in sorted(parts.glob("*.trec"))] == [f"{number:09d}.trec" for number in range(3)]
     asked, scores = [], PairScorer._scores
@@ -241,11 +242,8 @@ def test_a_reranker_without_a_network_is_not_asked_again_after_a_stop(planned, t
 def test_two_processes_write_the_bytes_of_one(planned, tiny_reranker, tmp_path):
     plan = planned({"r": rerank(tiny_reranker, depth=IN_TWOS, keep_scores=False)})
     whole = execute(plan, Store(tmp_path / "one"), Options(device="cpu"), Watcher()).artifacts["r"]
-    command = [sys.executable, "-m", "hardneg", "recipe", "run", tmp_path / "r.yaml", "--num-processes", "2"]
-    places = ["--store", tmp_path / "two", "--output", tmp_path / "out", "--device", "cpu"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
-    done = subprocess.run([*command, *places], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    command = ["-m", "hardneg", "recipe", "run", tmp_path / "r.yaml", "--device", "cpu"]
+    assert codes(launch([*command, "--store", tmp_path / "two", "--output", tmp_path / "out"], 2)) == [0, 0]
     found = Store(tmp_path / "two").find(plan.keys["r"])
     assert (found.path / "run.trec.gz").read_bytes() == (whole.path / "run.trec.gz").read_bytes()
 

@@ -2,14 +2,15 @@
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import forked
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from processes import codes, launch
 from recipe.recipes import large_collection, long_collection, small_tree, write_recipe
 from typer.testing import CliRunner
 
@@ -187,7 +188,7 @@ def test_a_killed_run_goes_on_to_the_same_bytes(
     store = recipe.parent / "killed"
     command = ["recipe", "run", str(recipe), "--store", str(store), "--until", "start-index", "--device", "cpu"]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    killed = subprocess.run(
+    killed = forked.run(
         [sys.executable, "-c", KILLED, *command], capture_output=True, env=environment, cwd=recipe.parent
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
@@ -208,12 +209,9 @@ def test_two_processes_write_the_bytes_of_one(tmp_path: Path, tiny_model: Path) 
     wanted = tree(large_collection(tmp_path / "data"), tiny_model)
     wanted["stages"]["start-index"]["segments"] = {"length": 8, "stride": 4, "count": 4}
     path = write_recipe(tmp_path / "r.yaml", wanted)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "hardneg", "recipe", "run", str(path), "--until", "start-test", "--device", "cpu"]
-    for number in "12":
-        subprocess.run(
-            [*command, "--store", number, "--num-processes", number], check=True, env=environment, cwd=tmp_path
-        )
+    command = ["-m", "hardneg", "recipe", "run", path, "--until", "start-test", "--device", "cpu"]
+    for number in (1, 2):
+        assert codes(launch([*command, "--store", number], number, cwd=tmp_path)) == [0] * number
     keys = make_plan(load_recipe(path)).keys
     for name in ("start-index", "start-test"):
         one, two = (Store(tmp_path / number).find(keys[name]) for number in "12")

@@ -2,10 +2,10 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 from hub_server import Hub, hub_server
 from hub_uploads import TOKEN
@@ -41,7 +41,7 @@ print(json.dumps({
 
 
 def run(*words: str, environment: dict[str, str]) -> str:
-    done = subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True, timeout=1800)
+    done = forked.run([sys.executable, *words], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -4,11 +4,11 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 import torch
 from processes import free_port
@@ -140,7 +140,7 @@ def run(output: Path, data: Path, model: Path, processes: int = 1, **told: Any) 
         }
         shared["LOCAL_WORLD_SIZE"] = str(processes)
     ranks = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} if processes > 1 else {} for rank in range(processes)]
-    running = [subprocess.Popen(command, env={**shared, **rank}) for rank in ranks]
+    running = [forked.Program(command, env={**shared, **rank}) for rank in ranks]
     try:
         return [process.wait() for process in running]
     finally:

@@ -13,6 +13,7 @@ from typing import Any
 
 from hardneg.formats.collection import StoredCollection, write_collection
 from hardneg.records.types import Document, Judgement, Query
+from hardneg.runtime.distributed import leave
 from hardneg.runtime.progress import Silent
 
 WORDS = (
@@ -133,6 +134,7 @@ def main(output: str, data: str, model: str, told: str) -> None:
     found = train(Path(output), Path(data), Path(model), **json.loads(told))
     path = Path(output) / f"seen-{os.environ.get('RANK', '0')}.json"
     path.write_text(json.dumps({"seen": found["seen"], "log": found["log"]}))
+    leave()
 
 
 if __name__ == "__main__":

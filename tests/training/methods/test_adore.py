@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -10,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import forked
 import numpy as np
 import pytest
 import torch
@@ -199,7 +199,7 @@ def test_the_clock_counts_searches_alone(
 def start(toy: Path, index: Path, folder: Path, schedule: str, killed_at: int) -> int:
     command = [sys.executable, str(HERE / "query_toy.py"), *map(str, (toy, index, folder, schedule, killed_at))]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parents[1])}
-    return subprocess.run(command, env=environment, check=False).returncode
+    return forked.run(command, env=environment).returncode
 
 
 @pytest.mark.slow
@@ -232,7 +232,7 @@ def learnt(toy_folder: Path, index: Path, tmp_path_factory: pytest.TempPathFacto
     shared = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parents[1])}
     several = {**shared, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
     places = [{**several, "RANK": rank, "LOCAL_RANK": rank} for rank in ("0", "1")]
-    running = [subprocess.Popen(command, env=place) for place in (shared, *places)]
+    running = [forked.Program(command, env=place) for place in (shared, *places)]
     assert codes(running) == [0] * 3
     return out
 

@@ -175,7 +175,7 @@ def test_the_run_is_another_with_other_refreshes(toy_folder: Path, tmp_path: Pat
 def test_all_processes_go_over_at_the_same_step(toy_folder: Path, tmp_path: Path) -> None:
     from safetensors.torch import load_file
 
-    processes = [process for number in (1, 2) for process in launch(TOY, [str(toy_folder), str(tmp_path)], number)]
+    processes = [process for number in (1, 2) for process in launch([TOY, toy_folder, tmp_path], number)]
     assert codes(processes) == [0, 0, 0]
     one, *two = (load_file(tmp_path / f"{name}.safetensors") for name in ("1-0", "2-0", "2-1"))
     for other in two:

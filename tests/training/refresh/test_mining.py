@@ -243,7 +243,7 @@ def test_processes_share_the_corpus_and_come_to_the_same(tiny_model: Path, store
     for number in (1, 2):
         out = tmp_path / str(number)
         out.mkdir()
-        processes = launch(MINING, [str(tiny_model), str(stored), str(out)], number)
+        processes = launch([MINING, tiny_model, stored, out], number)
         assert codes(processes) == [0] * number
         made = [out / "refreshes" / f"{refresh:06d}" / "negatives.arrow" for refresh in (0, 1)]
         files.append([path.read_bytes() for path in made])

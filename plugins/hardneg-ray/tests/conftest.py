@@ -3,6 +3,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 os.environ["OMP_NUM_THREADS"] = "1"  # as many as an actor of one core has, so that sums have the same order
@@ -18,6 +19,14 @@ def cluster() -> Iterator[None]:
     ray.init(address="local", num_cpus=4, object_store_memory=80_000_000, **quiet)
     yield
     ray.shutdown()
+
+
+@pytest.fixture(scope="session")
+def ending() -> Iterator[list[psutil.Process]]:
+    """Processes that must have ended when all tests have; Ray's agents look a minute for the server they report to."""
+    processes: list[psutil.Process] = []
+    yield processes
+    assert not psutil.wait_procs(processes, timeout=300)[1], "a start that was stopped has left processes"
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,9 @@
-"""What four actors make of encode, search, mine and rerank: the bytes that one process makes."""
+"""What actors make of encode, search, mine and rerank: the bytes that one process makes."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 import yaml
@@ -13,51 +16,88 @@ from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import Plan, make_plan
 from hardneg.store.artifacts import MANIFEST, Artifact, Store
+from hardneg.verbs.shared.context import StageContext
 from hardneg.verbs.shared.engine import Engine
 from hardneg.verbs.shared.local_engine import Local
+from hardneg.verbs.shared.stage_spec import StageSpec
 
 BLOCKS = {"index": 3, "run": 2, "mined": 5, "ranked": 6}
+SEEN = {"index": True, "run": False, "mined": True, "ranked": False}
+"""Whether actors see the folder of a stage, or what they make travels, where they are four; where one, the reverse."""
 
 
-def made(plan: Plan, store: Path, engine: Engine) -> dict[str, Artifact]:
+@dataclass(frozen=True)
+class BothWays:
+    """Ray with so many actors, which see the folders of some stages and not those of others."""
+
+    version: ClassVar[int] = 1
+    resumes: ClassVar[bool] = True
+    actors: int
+    seen: Mapping[str, bool]
+
+    def make(self, context: StageContext[StageSpec]) -> Mapping[str, Any]:
+        """Each block is still to be made, and there are as many as are said."""
+        blocks = context.spec.blocks(context)
+        assert blocks is None or (len(blocks.sizes), blocks.finished()) == (BLOCKS[context.name], set())
+        return Ray(actors=self.actors, num_cpus=1, shared=self.seen.get(context.name, True)).make(context)
+
+
+def artifacts(plan: Plan, store: Path, engine: Engine) -> dict[str, Artifact]:
     return dict(execute(plan, Store(store), Options(device="cpu", engine=engine), Watcher()).artifacts)
 
 
 def facts(artifact: Artifact) -> dict[str, object]:
-    return {name: told for name, told in artifact.facts.items() if "seconds" not in name and name != "usage"}
+    return {name: fact for name, fact in artifact.facts.items() if "seconds" not in name and name != "usage"}
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The recipe."""
+    return recipe(tmp_path_factory.mktemp("work"))
+
+
+@pytest.fixture(scope="module")
+def own(work: Path) -> dict[str, Artifact]:
+    """What one process makes of it."""
+    return artifacts(make_plan(load_recipe(work)), work.parent / "own", Local())
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
-def test_four_actors_make_the_bytes_of_one_process(tmp_path: Path) -> None:
-    plan = make_plan(load_recipe(recipe(tmp_path)))
-    own = made(plan, tmp_path / "own", Local())
-    for name, shared in (("seen", True), ("travelled", False)):
-        theirs = made(plan, tmp_path / name, Ray(actors=4, num_cpus=1, shared=shared))
-        for stage, artifact in own.items():
-            assert theirs[stage].files == artifact.files and artifact.files, stage
-            assert facts(theirs[stage]) == facts(artifact), stage
+@pytest.mark.parametrize("actors", [4, 1])
+def test_actors_make_the_bytes_of_one_process(
+    work: Path, own: dict[str, Artifact], actors: int, tmp_path: Path
+) -> None:
+    seen = SEEN if actors > 1 else {stage: not seen for stage, seen in SEEN.items()}
+    theirs = artifacts(make_plan(load_recipe(work)), tmp_path / "store", BothWays(actors, seen))
+    assert set(BLOCKS) <= set(own) == set(theirs)
+    for stage, artifact in own.items():
+        assert theirs[stage].files == artifact.files and artifact.files, stage
+        assert facts(theirs[stage]) == facts(artifact), stage
+
+
+def shards(work: Path, folder: Path, engine: Engine, far: bool) -> dict[Path, bytes]:
+    """The files of an index in two shards, which are kept elsewhere if they are `far`."""
+    place = {"place": f"file://{folder}/far"} if far else {}
+    index = {"index": {"stage": "encode", "shards": 2, **place}}
+    folder.mkdir()
+    (folder / "r.yaml").write_text(yaml.safe_dump({**yaml.safe_load(work.read_text()), "stages": index}))
+    artifact = artifacts(make_plan(load_recipe(folder / "r.yaml")), folder / "store", engine)["index"]
+    assert facts(artifact)["passages"] == 9000
+    kept = folder / "far" if far else artifact.path
+    files = (path for path in sorted(kept.rglob("*")) if path.is_file() and path.name != MANIFEST)
+    return {path.relative_to(kept): path.read_bytes() for path in files}
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
-@pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("far", [False, True])
-def test_shards_have_the_bytes_of_one_process(tmp_path: Path, shared: bool, far: bool) -> None:
-    tree = yaml.safe_load(recipe(tmp_path).read_text())
-    found = {}
-    for name, engine in (("own", Local()), ("ray", Ray(actors=4, num_cpus=1, shared=shared))):
-        place = {"place": f"file://{tmp_path}/far-{name}"} if far else {}
-        tree["stages"] = {"index": {"stage": "encode", "shards": 2, **place}}
-        (tmp_path / "shards.yaml").write_text(yaml.safe_dump(tree))
-        plan = make_plan(load_recipe(tmp_path / "shards.yaml"))
-        artifact = made(plan, tmp_path / f"{name}-store", engine)["index"]
-        folder = tmp_path / f"far-{name}" if far else artifact.path
-        files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != MANIFEST)
-        found[name] = {path.relative_to(folder): path.read_bytes() for path in files}
-        assert facts(artifact)["passages"] == 9000
-    assert found["own"] == found["ray"]
-    assert sum(path.name == "index" for path in found["ray"]) == 2
+@pytest.mark.parametrize(
+    ("far", "shared", "actors"), [(False, True, 2), (True, False, 2), (False, False, 1), (True, True, 1)]
+)
+def test_shards_have_the_bytes_of_one_process(work: Path, far: bool, shared: bool, actors: int, tmp_path: Path) -> None:
+    theirs = shards(work, tmp_path / "ray", Ray(actors=actors, num_cpus=1, shared=shared), far)
+    assert theirs == shards(work, tmp_path / "own", Local(), far)
+    assert sum(path.name == "index" for path in theirs) == 2
 
 
 @pytest.mark.slow

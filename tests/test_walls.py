@@ -1,4 +1,4 @@
-"""The walls that import-linter cannot count: how far doors and commands still reach past the Python functions."""
+"""How far doors and commands reach past the Python functions, in numbers that import-linter does not have."""
 
 from functools import cache
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 OPEN = {"records", "api", "lines"}
 """What a door may import: records, and the Python functions."""
 TO_COMMANDS = {*OPEN, "verbs", "analysis", "recipe", "store", "report", "doors"}
-PAST = {"browse": 20, "hub": 34, "mteb": 36, "trainer": 30, "pyserini": 18}
+PAST = {"browse": 19, "hub": 34, "mteb": 36, "trainer": 30, "pyserini": 18}
 """Imports of each door that reach further; these numbers may only fall."""
 COMMANDS_PAST = 60
 

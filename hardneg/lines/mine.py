@@ -115,7 +115,7 @@ class _Mined:
     def _from_runs(self, plan: "Plan", workplace: "Workplace") -> "MinedNegatives | None":
         from hardneg.api.mined_scores import RunScores
         from hardneg.api.single_stage import make_dataset, make_from
-        from hardneg.mining.miners.filtered import SCORES
+        from hardneg.records.types import SCORES
         from hardneg.runtime.distributed import world
 
         dataset = make_dataset(plan, workplace)

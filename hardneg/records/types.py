@@ -165,6 +165,10 @@ class RankedList:
     scores: "NDArray[np.float32]"
 
 
+SCORES = "scores"
+"""The label of the hits whose scores filters judge by; without it, those of the list itself do."""
+
+
 @dataclass(frozen=True, slots=True)
 class Candidates:
     """The input of a miner for one query.

@@ -16,10 +16,10 @@ from hardneg.formats.corpus import Corpus
 from hardneg.formats.negatives import NegativesFile, read_negatives, write_negatives
 from hardneg.formats.qrels import positives
 from hardneg.formats.runs import QueryLists, lists_side_by_side
-from hardneg.mining.miners.filtered import SCORES
 from hardneg.mining.miners.pseudo_labels import PseudoLabels
 from hardneg.records.depths import SCORED_DEPTH
 from hardneg.records.layout import NEGATIVES, RUN
+from hardneg.records.types import SCORES
 from hardneg.runtime.seeding import SEED, derive_seed
 from hardneg.verbs.shared.context import Facts, StageContext
 from hardneg.verbs.shared.inputs import open_collection, pass_on, queries_of

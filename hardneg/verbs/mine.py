@@ -105,7 +105,7 @@ class Mine(StageSpec):
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """What a miner that joins several runs has against them; a file of another form, or beside a run."""
         from hardneg.formats.export.catalogue import OWN, check_form
-        from hardneg.mining.miners.filtered import SCORES
+        from hardneg.records.types import SCORES
 
         miner = recipe.plugin("miner")
         if isinstance(miner, RunJoiner):

@@ -8,10 +8,10 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from hardneg.mining.filter_protocol import FilterTexts
-from hardneg.mining.miners.filtered import SCORES, judged
+from hardneg.mining.miners.filtered import judged
 from hardneg.mining.miners.selection import COMPARING, RULES
 from hardneg.records.errors import PluginError
-from hardneg.records.types import Candidates
+from hardneg.records.types import SCORES, Candidates
 
 
 @dataclass(frozen=True, kw_only=True)

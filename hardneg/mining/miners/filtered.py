@@ -11,11 +11,8 @@ from numpy.typing import NDArray
 from hardneg.mining.miners.selection import Rule, lowest, refusal, scores_of
 from hardneg.records.depths import SCORED_DEPTH
 from hardneg.records.errors import PluginError
-from hardneg.records.types import Candidates, Drops, Negatives, RankedList
+from hardneg.records.types import SCORES, Candidates, Drops, Negatives, RankedList
 from hardneg.runtime.seeding import generator
-
-SCORES = "scores"
-"""The label of the run whose scores decide; without one, those of the list itself do."""
 
 SCORE, UNSCORED, NO_POSITIVE = "score", "unscored", "no scored positive"
 

@@ -8,11 +8,10 @@ import numpy as np
 
 from hardneg.formats.corpus import Corpus, candidates
 from hardneg.formats.runs import QueryLists
-from hardneg.mining.miners.filtered import SCORES
 from hardneg.mining.miners.selection import scores_of
 from hardneg.mining.miners.thresholds import Denoised
 from hardneg.records.depths import SCORED_DEPTH
-from hardneg.records.types import Candidates, Negatives, RankedList
+from hardneg.records.types import SCORES, Candidates, Negatives, RankedList
 
 NO_POSITIVE, NO_NEGATIVE = "queries without a pseudo-positive", "queries without a pseudo-negative"
 

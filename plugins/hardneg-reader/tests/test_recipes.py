@@ -3,11 +3,11 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 from hardneg_reader.exact_match import exact_match, f1
 from recipe.questions import questions
@@ -139,7 +139,7 @@ def test_a_killed_recipe_ends_alike(recipe: Path, made: dict[str, Artifact]) -> 
     store = recipe.parent / "killed"
     for title, count in (("training", 5), ("reading", 3)):
         program = [sys.executable, str(KILLED), str(recipe), str(store), title, str(count)]
-        run = subprocess.run(program, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+        run = forked.run(program, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
         assert run.returncode == -signal.SIGKILL, run.stderr
         assert list(store.glob("*.partial/checkpoints/step-*")) or title == "reading"
     [left] = store.glob("*.partial/answers.jsonl")

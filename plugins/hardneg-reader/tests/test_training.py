@@ -128,7 +128,7 @@ def test_two_processes_have_the_gradients_of_one(tiny_model: Path, tmp_path: Pat
 
     toy_corpus(tmp_path / "corpus")
     given = [str(tiny_model), str(tmp_path / "corpus"), str(tmp_path)]
-    running = launch(Path(__file__), [*given, "2"], 2)
+    running = launch([__file__, *given, "2"], 2)
     make_optimizer = loop.make_optimizer
     try:
         one_step(*given, "1")

@@ -55,9 +55,19 @@ for words in json.loads(sys.argv[1]):
         sys.exit(f"{words}: {done.output} {done.exception}")
     printed.append(done.stdout)
 print(json.dumps(printed))
-if sys.argv[2:]:
-    import pytest
-    sys.exit(pytest.main(sys.argv[2:]))
+"""
+OWN_TESTS = """
+import pytest
+sys.exit(pytest.main(sys.argv[2:]))
+"""
+EVERY_MODULE = """
+import importlib, importlib.util, pkgutil
+import hardneg
+from hardneg.registry.plugins import list_plugins
+names = [module.name for module in pkgutil.walk_packages(hardneg.__path__, "hardneg.")]
+imported = [importlib.import_module(name) for name in names if not name.endswith("__main__")]
+others = [name for name in sys.argv[2:] if importlib.util.find_spec(name)]
+print(json.dumps([sorted({plugin.package for plugin in list_plugins()}), others, len(imported)]))
 """
 Core = Callable[..., str]
 
@@ -67,28 +77,24 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> Core:
     return environment(tmp_path_factory.mktemp("core"))
 
 
-def run(core: Core, commands: Sequence[Sequence[object]], *tests: object) -> tuple[list[str], str]:
-    """What each command of one process printed, and then pytest with its arguments."""
-    first, _, rest = core("python", "-c", COMMANDS, json.dumps(commands, default=str), *tests).partition("\n")
+def run(core: Core, commands: Sequence[Sequence[object]], then: str = "", *words: object) -> tuple[list[str], str]:
+    """What each command printed, and then a program with these words; all in one process."""
+    arguments = (json.dumps(commands, default=str), *words)
+    first, _, rest = core("python", "-c", COMMANDS + then, *arguments).partition("\n")
     return json.loads(first), rest
 
 
 @pytest.mark.slow
-def test_the_core_imports_lists_plans_and_runs_alone(core: Core, tmp_path: Path, tiny_model: Path) -> None:
-    every = "import hardneg, json, pkgutil, importlib as i, importlib.util as u; "
-    every += "from hardneg.registry.plugins import list_plugins as l; p = sorted({p.package for p in l()}); "
-    every += "n = [m.name for m in pkgutil.walk_packages(hardneg.__path__, 'hardneg.') "
-    every += "if not m.name.endswith('__main__')]; [i.import_module(m) for m in n]; "
-    every += "print(json.dumps([p, [m for m in %r if u.find_spec(m)], len(n)]))"
-    packages, others, imported = json.loads(
-        core("python", "-c", every % [name.replace("-", "_") for name in PACKAGES]).splitlines()[-1]
-    )
-    assert packages == ["hardneg"] and others == [] and imported > 500
+def test_the_core_lists_plans_runs_and_imports_alone(core: Core, tmp_path: Path, tiny_model: Path) -> None:
     recipe = write_recipe(tmp_path / "small.yaml", small_tree(small_collection(tmp_path / "data"), tiny_model))
-    (plugins, recipes, plan), _ = run(core, [("plugins", "list"), ("recipe", "list"), ("recipe", "plan", recipe)])
+    running = ("recipe", "run", recipe, "--output", tmp_path / "out", "--device", "cpu")
+    commands = [("plugins", "list"), ("recipe", "list"), ("recipe", "plan", recipe), running]
+    modules = [name.replace("-", "_") for name in PACKAGES]
+    (plugins, recipes, plan, _), rest = run(core, commands, EVERY_MODULE, *modules)
+    packages, others, imported = json.loads(rest.splitlines()[-1])
+    assert packages == ["hardneg"] and others == [] and imported > 500
     assert all(re.search(rf"^{kind}\b", plugins, re.MULTILINE) for kind in KINDS)
     assert "star-passage" in recipes and re.search(r"^ *star +train ", plan, re.MULTILINE)
-    core("hardneg", "recipe", "run", recipe, "--output", tmp_path / "out", "--device", "cpu")
     assert "STAR" in json.dumps(json.loads((tmp_path / "out" / "metrics.json").read_text(encoding="utf-8")))
 
 
@@ -123,7 +129,7 @@ def test_a_package_is_listed_and_passes_its_tests_alone(
     shows = [("plugins", "show", kind, name) for kind, name, _ in SHOWN[package]]
     tests, options = ROOT / "plugins" / package / "tests", ("-q", "-x", "-p", "no:cacheprovider", "-m", "not slow")
     (listed, *shown), tested = run(
-        core, [("plugins", "list"), *shows], *options, "--basetemp", tmp_path / "work", tests
+        core, [("plugins", "list"), *shows], OWN_TESTS, *options, "--basetemp", tmp_path / "work", tests
     )
     rows = {tuple(line.split()[:2]) for line in listed.splitlines() if line.startswith("  ")}
     assert {row for row in rows if row[1] != "hardneg"} == {(name, package) for _, name, _ in SHOWN[package]}

@@ -26,12 +26,12 @@ def compressed(setting: Setting) -> Figures:
     if setting.gpu and not load_faiss().get_num_gpus():
         raise Skipped('faiss knows no GPU here: pip install "hardneg[gpu]", without faiss-cpu')
     source, queries = written(setting)
-    lists = setting.size(1024, 16)
+    lists, parts = setting.size(1024, 16), setting.size(48, 12)
     kinds = {
-        "pq": Pq(48),
-        "opq-pq": OpqPq(48, iterations=setting.size(20, 2)),
-        "ivfpq": IvfPq(48, lists=lists, nprobe=lists // 16),
-        "ivfpq, large tables": IvfPq(setting.size(96, 48), lists=lists, nprobe=lists // 16),
+        "pq": Pq(parts),
+        "opq-pq": OpqPq(parts, iterations=setting.size(20, 2)),
+        "ivfpq": IvfPq(parts, lists=lists, nprobe=lists // 16),
+        "ivfpq, large tables": IvfPq(setting.size(96, parts), lists=lists, nprobe=lists // 16),
         "ivf-flat": IvfFlat(lists, lists // 16),
     }
     found: Figures = {"GPUs that faiss sees": load_faiss().get_num_gpus()}

@@ -23,9 +23,10 @@ def centroids(setting: Setting) -> Figures:
     """
     source, queries = written(setting)
     depth, batch = setting.size(200, 20), queries[:_BATCH]
-    Pq(48).build(source, setting.folder / "pq", Silent())
+    parts = setting.size(48, 12)
+    Pq(parts).build(source, setting.folder / "pq", Silent())
     here, there = (
-        Pq().open(setting.folder / "pq").using(ExactOptions(device=device).for_few(), None)
+        Pq(parts).open(setting.folder / "pq").using(ExactOptions(device=device).for_few(), None)
         for device in ("cpu", setting.device)
     )
     moved = here.centroids()[:, ::-1].copy()

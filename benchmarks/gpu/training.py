@@ -60,10 +60,11 @@ def cache(setting: Setting) -> Figures:
         apart = largest_difference(parts[:steps], whole[:steps])
         expect(apart < within, f"{precision}: {apart:.2%} apart from the plain batch")
         found[f"{precision}, largest difference"] = round(apart, 7)
-        memory = [
-            peak(lambda given=given: history(setting, setting.device, **given), setting) for given in (plain, cached)
-        ]
         if setting.gpu:
+            memory = [
+                peak(lambda given=given: history(setting, setting.device, **given), setting)
+                for given in (plain, cached)
+            ]
             expect(memory[1] < memory[0], f"{precision}: {memory[1]:,} bytes, the plain batch takes {memory[0]:,}")
             found |= {f"{precision}, share of the plain batch's memory": round(memory[1] / memory[0], 3)}
     return found

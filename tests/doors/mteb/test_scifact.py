@@ -14,7 +14,7 @@ from hardneg.doors.mteb.model import mteb_model
 from hardneg.encoders.open.source import locate
 from hardneg.formats.qrels import read_qrels
 
-DOCUMENTS, QUERIES = 300, 60
+DOCUMENTS, QUERIES = 150, 30
 
 
 def minilm(folder: Path) -> Path:
@@ -32,7 +32,7 @@ KINDS: dict[str, tuple[Callable[[Path], Path], Any]] = {
 
 
 def part_of_scifact(folder: Path) -> MadeTask:
-    """The first 60 test queries, and 300 abstracts: those relevant to them, then the first of the others."""
+    """The first 30 test queries, and 150 abstracts: those relevant to them, then the first of the others."""
     qrels = dict(list(read_qrels(folder / "qrels" / "test.tsv").items())[:QUERIES])
     rows = {
         name: [json.loads(line) for line in (folder / f"{name}.jsonl").read_text("utf-8").splitlines()]

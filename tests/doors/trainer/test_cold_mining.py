@@ -15,7 +15,7 @@ from hardneg.cli.main import app
 from hardneg.formats.negatives import read_negatives
 
 PAGE = Path(__file__).parents[3] / "docs" / "inside-sentence-transformers.md"
-QUERIES, DOCUMENTS = 40, 250
+QUERIES, DOCUMENTS, WORDS = 40, 250, 24
 
 
 def same(path: Path, other: Path) -> int:
@@ -61,7 +61,9 @@ def part_of(source: Path, folder: Path) -> None:
     with (source / "corpus.jsonl").open() as corpus:
         first = list(islice(corpus, DOCUMENTS))
         first += [line for line in corpus if json.loads(line)["_id"] in relevant]
-    (folder / "corpus.jsonl").write_text("".join(first))
+    rows = [json.loads(line) for line in first]
+    cut = [{**row, "text": " ".join(row["text"].split()[:WORDS])} for row in rows]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in cut))
 
 
 def program() -> str:

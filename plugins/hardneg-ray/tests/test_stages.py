@@ -103,7 +103,6 @@ def test_shards_have_the_bytes_of_one_process(work: Path, far: bool, shared: boo
 @pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
 def test_commands_on_files_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
     monkeypatch.chdir(tmp_path)
     collection(tmp_path / "data", 60, 30)
     lines = [f"q{query} Q0 d{(query * 7 + rank) % 40} {rank} {9 - rank} x" for query in range(30) for rank in range(9)]
@@ -113,6 +112,9 @@ def test_commands_on_files_give_the_same(tmp_path: Path, monkeypatch: pytest.Mon
     ranking = ["rerank", "--reranker", f"cross-encoder:{reranker}", "--option", "length=32", "--split", "train"]
     for command, name in ((mining, "mined.jsonl"), (ranking, "ranked.trec.gz")):
         for engine in (["local"], ["ray", "--engine-option", "actors=1", "--engine-option", "num_cpus=1"]):
+            monkeypatch.setenv(
+                "HARDNEG_STORE", str(tmp_path / engine[0])
+            )  # what one has made is not taken by the other
             given = ["--dataset", "beir:data", "--run", "run.trec", "--device", "cpu", "--engine", *engine]
             done = CliRunner().invoke(app, [*command, *given, "--output", f"{engine[0]}-{name}"])
             assert done.exit_code == 0, done.output

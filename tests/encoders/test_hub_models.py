@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -50,19 +51,27 @@ def _add_models(hub: Hub, place: Path) -> None:
     hub.model("some/shards", {**bare, **split, "pytorch_model.bin.index.json": json.dumps(index).encode()})
 
 
-@pytest.mark.slow
-def test_weights_are_fetched_in_one_form(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def fetched(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str, dict[str, str]]:
+    """What one process says of all models, the paths that it fetched, and the environment with its cache."""
+    folder = tmp_path_factory.mktemp("hub-models")
     with hub_server() as hub:
-        _add_models(hub, tmp_path)
-        line = [sys.executable, "-c", FETCH, *NAMES]
-        place = hub.environment(tmp_path / "cache")
-        done = subprocess.run(line, env=place, capture_output=True, text=True, timeout=300)
+        _add_models(hub, folder)
+        environment = hub.environment(folder / "cache")
+        done = subprocess.run(
+            [sys.executable, "-c", FETCH, *NAMES], env=environment, capture_output=True, text=True, timeout=300
+        )
         assert done.returncode == 0, done.stderr
-        told, fetched = json.loads(done.stdout), " ".join(hub.fetched())
+        return json.loads(done.stdout), " ".join(hub.fetched()), environment
+
+
+@pytest.mark.slow
+def test_weights_are_fetched_in_one_form(fetched: tuple[dict[str, Any], str, dict[str, str]]) -> None:
+    told, paths, _ = fetched
     assert told["some/safe"][1] == told["some/old"][1] == told["some/shards"][1] == told["some/both"][1]
     assert len({told[name][0] for name in NAMES[:4]}) == 4
-    assert "some/old/" in fetched and "training_args.bin" not in fetched
-    both = [path for path in fetched.split() if path.startswith("/some/both/") and "pytorch_model" in path]
+    assert "some/old/" in paths and "training_args.bin" not in paths
+    both = [path for path in paths.split() if path.startswith("/some/both/") and "pytorch_model" in path]
     assert both == []
     assert told["some/gated"].startswith("ModelError: model 'some/gated'") and "gated" in told["some/gated"]
     assert told["some/missing"].startswith("ModelError: model 'some/missing'")
@@ -70,15 +79,11 @@ def test_weights_are_fetched_in_one_form(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["some/safe", "some/old"])
-def test_a_fetched_model_opens_without_the_network(tmp_path: Path, name: str) -> None:
-    with hub_server() as hub:
-        _add_models(hub, tmp_path)
-        place = hub.environment(tmp_path / "cache")
-        line = [sys.executable, "-c", FETCH, name]
-        first = subprocess.run(line, env=place, capture_output=True, text=True, timeout=300)
-    again = subprocess.run(line, env=place | {"HF_HUB_OFFLINE": "1"}, capture_output=True, text=True, timeout=300)
-    assert json.loads(first.stdout) == json.loads(again.stdout)
+def test_fetched_models_open_without_the_network(fetched: tuple[dict[str, Any], str, dict[str, str]]) -> None:
+    told, _, environment = fetched
+    line = [sys.executable, "-c", FETCH, *NAMES[:4]]
+    again = subprocess.run(line, env=environment | {"HF_HUB_OFFLINE": "1"}, capture_output=True, text=True, timeout=300)
+    assert json.loads(again.stdout) == {name: told[name] for name in NAMES[:4]}
 
 
 @pytest.mark.slow

@@ -112,9 +112,7 @@ def test_commands_on_files_give_the_same(tmp_path: Path, monkeypatch: pytest.Mon
     ranking = ["rerank", "--reranker", f"cross-encoder:{reranker}", "--option", "length=32", "--split", "train"]
     for command, name in ((mining, "mined.jsonl"), (ranking, "ranked.trec.gz")):
         for engine in (["local"], ["ray", "--engine-option", "actors=1", "--engine-option", "num_cpus=1"]):
-            monkeypatch.setenv(
-                "HARDNEG_STORE", str(tmp_path / engine[0])
-            )  # what one has made is not taken by the other
+            monkeypatch.setenv("HARDNEG_STORE", f"{tmp_path}/{engine[0]}-store")  # so that neither takes the other's
             given = ["--dataset", "beir:data", "--run", "run.trec", "--device", "cpu", "--engine", *engine]
             done = CliRunner().invoke(app, [*command, *given, "--output", f"{engine[0]}-{name}"])
             assert done.exit_code == 0, done.output

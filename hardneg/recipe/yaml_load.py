@@ -3,6 +3,8 @@
 import math
 import re
 from collections.abc import Hashable, Iterable, Mapping
+from copy import deepcopy
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +123,7 @@ def read_tree(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise RecipeError(str(path), ["the file is over 1 MiB: not a recipe"])
-        tree = _parsed(path.read_text(encoding="utf-8"))
+        tree = deepcopy(_parsed_once(path.read_text(encoding="utf-8")))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         reason = getattr(error, "problem", None) or str(error).splitlines()[0]
@@ -166,6 +168,12 @@ def parse_setting(text: str) -> Any:
     except yaml.YAMLError:
         check_values(text)
         return text
+
+
+@lru_cache(256)
+def _parsed_once(text: str) -> Any:
+    """The same, to be copied: a base of several presets is read once for each of them."""
+    return _parsed(text)
 
 
 def _parsed(text: str) -> Any:

@@ -12,7 +12,7 @@ import yaml
 
 from hardneg.recipe.inheritance import read_whole_tree
 from hardneg.recipe.load import Recipe, load_recipe
-from hardneg.recipe.yaml_load import shipped_recipes
+from hardneg.recipe.yaml_load import find_recipe, shipped_recipes
 
 TOPICS = ["river", "engine", "violin", "tensor", "garden", "planet", "bridge", "copper", "falcon", "harbor"]
 WORDS = ["old", "blue", "fast", "quiet", "heavy", "bright"]
@@ -22,11 +22,22 @@ PACKAGES = {"cort-electra-": "hardneg_electra", "rocketqa-nq": "hardneg_reader",
 
 
 @cache
+def shipped_trees() -> Mapping[str, Mapping[str, Any]]:
+    """Every shipped recipe with all that it extends, read once; not to be changed."""
+    return {name: read_whole_tree(path) for name, path in shipped_recipes().items()}
+
+
+def with_a_paper_preset() -> list[str]:
+    """The names of the shipped recipes that have one."""
+    return [name for name, tree in shipped_trees().items() if "paper" in tree["presets"]]
+
+
+@cache
 def paper_presets() -> Mapping[str, Recipe]:
     """The preset `paper` of every shipped recipe that has one and whose packages are installed; read once."""
     missing = tuple(begin for begin, package in PACKAGES.items() if importlib.util.find_spec(package) is None)
-    papers = {name: path for name, path in shipped_recipes().items() if "paper" in read_whole_tree(path)["presets"]}
-    return {name: load_recipe(path, "paper") for name, path in papers.items() if not name.startswith(missing)}
+    names = [name for name in with_a_paper_preset() if not name.startswith(missing)]
+    return {name: load_recipe(find_recipe(name), "paper") for name in names}
 
 
 def small_collection(folder: Path) -> Path:

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from recipe.recipes import with_a_paper_preset
 
-from hardneg.recipe.inheritance import read_whole_tree
 from hardneg.recipe.language import expand
-from hardneg.recipe.yaml_load import find_recipe, shipped_recipes
+from hardneg.recipe.yaml_load import find_recipe
 
 COMMON = {
     # STAR and ADORE, sections 6 and 7.3.
@@ -86,8 +86,7 @@ def kept(name: str) -> Iterator[tuple[str, str, Any]]:
 
 @pytest.mark.slow
 def test_what_a_paper_preset_keeps_of_its_demo_is_the_papers() -> None:
-    names = [name for name, path in shipped_recipes().items() if "paper" in read_whole_tree(path)["presets"]]
-    found = [(name, *each) for name in names for each in kept(name)]
+    found = [(name, *each) for name in with_a_paper_preset() for each in kept(name)]
     wrong = [each for each in found if each[3] not in COMMON.get(each[2], ((), ""))[0]]
     assert not wrong
     assert {path for _, _, path, _ in found} == {*COMMON}

@@ -13,16 +13,14 @@ import pytest
 import torch
 from hub_layouts import add_mteb_msmarco, beir_folder, dpr_folder, parquet
 from hub_server import Hub, hub_server
-from recipe.recipes import small_collection
+from recipe.recipes import small_collection, with_a_paper_preset
 from safetensors.torch import load_file
 from tiny import tiny_encoder, tiny_reranker
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.recipe.inheritance import read_whole_tree
-from hardneg.recipe.yaml_load import shipped_recipes
 
-PAPER = [name for name, path in shipped_recipes().items() if "paper" in read_whole_tree(path)["presets"]]
+PAPER = with_a_paper_preset()
 BM25_ALONE = ("bm25-passage", "bm25-document", "ance-bm25-passage")
 PASSAGES_MODELS = ("star", "inbatch-neg", "rand-neg", "bm25-neg", "ance-bm25-neg")
 """Recipes for passages whose models others for documents begin with."""

@@ -5,17 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from recipe.recipes import with_a_paper_preset
 
 from hardneg.analysis.unjudged import Unjudged
 from hardneg.evaluation.metrics import evaluate, means
 from hardneg.formats.qrels import read_qrels
 from hardneg.formats.runs import read_run
-from hardneg.recipe.inheritance import read_whole_tree
 from hardneg.recipe.language import expand
 from hardneg.recipe.load import Recipe, load_recipe
 from hardneg.recipe.needs import needs
 from hardneg.recipe.plan import make_plan
-from hardneg.recipe.yaml_load import find_recipe, shipped_recipes
+from hardneg.recipe.yaml_load import find_recipe
 
 
 def paper(name: str) -> Recipe:
@@ -85,7 +85,7 @@ def test_ances_overlap_is_of_one_training_that_waits_for_its_negatives() -> None
         assert ance.options.max_steps == stages["ance-end"].options.max_steps
 
 
-PAPERS = [name for name, path in shipped_recipes().items() if "paper" in read_whole_tree(path)["presets"]]
+PAPERS = with_a_paper_preset()
 PRETRAINED_FOR_RETRIEVAL = {"Luyu/co-condenser-marco"}
 
 

@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 import yaml
-from recipe.recipes import paper_presets
+from recipe.recipes import paper_presets, shipped_trees
 
 from hardneg.costs.data_sheets import by_sheet
 from hardneg.costs.machine import Machine
 from hardneg.recipe import plan as planning
 from hardneg.recipe.estimate import estimate
-from hardneg.recipe.inheritance import read_whole_tree
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.yaml_load import find_recipe, head_comment, read_tree, shipped_bases, shipped_recipes
@@ -29,7 +28,7 @@ OUTSIDE = {
     ("rocketqa-nq", "demo"): "hardneg_reader",
     ("rocketqa-nq", "paper"): "hardneg_reader",
 }
-PRESETS = [(name, preset) for name, path in shipped_recipes().items() for preset in read_whole_tree(path)["presets"]]
+PRESETS = [(name, preset) for name, tree in shipped_trees().items() for preset in tree["presets"]]
 
 
 class Keys(dict[tuple[str, str], dict[str, str]]):

@@ -3,6 +3,7 @@
     python benchmarks/doses.py siblings 0=runs/siblings-0 all=runs/siblings-all --figure when-siblings.svg
     python benchmarks/doses.py false-negatives runs/false-negatives --figure when-false-negatives.svg
     python benchmarks/doses.py metrics runs/metrics --figure when-metrics.svg
+    python benchmarks/doses.py refresh runs/refresh --baseline "top 10" --figure when-refresh.svg
 
 Tests are those of the files, over queries and seeds. The 90 % interval is from the same error and degrees of freedom as
 the 95 % one; p is before Holm's correction, then after.
@@ -72,9 +73,13 @@ def print_tests(content: Content) -> None:
 
 
 def test_of(content: Content, system: str, baseline: str, metric: str) -> Mapping[str, Any]:
-    wanted = (system, baseline, metric)
-    (test,) = (each for each in content["over_seeds"] if (each["system"], each["baseline"], each["metric"]) == wanted)
-    return dict(test)
+    """The test of a difference; one that stands the other way round in the file is turned."""
+    for test in content["over_seeds"]:
+        if (test["system"], test["baseline"], test["metric"]) == (system, baseline, metric):
+            return dict(test)
+        if (test["baseline"], test["system"], test["metric"]) == (system, baseline, metric):
+            return test | {"difference": -test["difference"]}
+    raise SystemExit(f"no test of {system} against {baseline} by {metric}: is it among the baselines of the run?")
 
 
 def arms(contents: Sequence[Content], metric: str) -> dict[str, Points]:
@@ -87,7 +92,19 @@ def arms(contents: Sequence[Content], metric: str) -> dict[str, Points]:
     }
 
 
-def draw_siblings(contents: Mapping[str, Content], metric: str, path: Path) -> None:
+DOSES = {
+    "siblings": "siblings of each target passage",
+    "temperature": "temperature",
+    "batches": "queries in a batch",
+    "corpus": "share of the groups",
+}
+"""What is varied from run to run."""
+
+ROWS = ("metrics", "depth", "refresh", "start")
+"""Doses that are rows of one run."""
+
+
+def draw_doses(contents: Mapping[str, Content], metric: str, path: Path, varied: str) -> None:
     """Means by dose, and how far the top 10 are above the baselines, with 95 % intervals."""
     with figure([path], 2) as (left, right):
         lines(left, arms(list(contents.values()), metric))
@@ -103,7 +120,7 @@ def draw_siblings(contents: Mapping[str, Content], metric: str, path: Path) -> N
         right.legend(frameon=False, fontsize=8)
         right.axhline(0, color="grey", linewidth=0.8)
         for axes, title, y in ((left, "arms", metric.upper()), (right, "top 10, with 95 % intervals", "difference")):
-            plain_axes(axes, title, "siblings of each target passage", y)
+            plain_axes(axes, title, varied, y)
             axes.set_xticks(range(len(contents)), list(contents))
 
 
@@ -121,29 +138,30 @@ def draw_false_negatives(content: Content, metric: str, path: Path) -> None:
         plain_axes(axes, metric.upper(), "queries whose negatives are positives (%)", metric.upper())
 
 
-def draw_metrics(content: Content, path: Path) -> None:
-    """How far systems are above random negatives by each metric, with 95 % intervals."""
-    metrics = list(content["metrics"]["random"])
-    systems = [name for name in content["per_seed"] if name != "random"]
+def draw_metrics(content: Content, path: Path, baseline: str) -> None:
+    """How far systems are above one of them by each metric, with 95 % intervals."""
+    metrics = list(content["metrics"][baseline])
+    systems = [name for name in content["per_seed"] if name != baseline]
     with figure([path], 1, width=6.4) as (axes,):
         for number, system in enumerate(systems):
-            tests = [test_of(content, system, "random", metric) for metric in metrics]
+            tests = [test_of(content, system, baseline, metric) for metric in metrics]
             x = [row + 0.8 * (number / max(1, len(systems) - 1) - 0.5) * 0.5 for row in range(len(metrics))]
             values = [test["difference"] for test in tests]
             off = [value - ends(test, 0.95)[0] for value, test in zip(values, tests, strict=True)]
             look = {"color": COLOURS[number], "fmt": "o", "capsize": 3, "label": system}
             axes.errorbar(x, values, yerr=off, **look)
         axes.axhline(0, color="grey", linewidth=0.8)
-        plain_axes(axes, "above random negatives, 95 %", "", "difference")
+        plain_axes(axes, f"above {baseline}, 95 %", "", "difference")
         axes.set_xticks(range(len(metrics)), [metric.upper() for metric in metrics])
         axes.legend(frameon=False, fontsize=8)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Tables and figures of doses.")
-    parser.add_argument("dose", choices=["siblings", "false-negatives", "metrics"])
+    parser.add_argument("dose", choices=[*DOSES, *ROWS, "false-negatives"])
     parser.add_argument("runs", nargs="+", help="run folders, each with its dose in front: 0=FOLDER")
     parser.add_argument("--metric", default="mrr@10")
+    parser.add_argument("--baseline", default="random")
     parser.add_argument("--figure", type=Path)
     options = parser.parse_args()
     contents = {run.rpartition("=")[0]: read(Path(run.rpartition("=")[2])) for run in options.runs}
@@ -152,12 +170,12 @@ def main() -> None:
         print_means(content)
         print_tests(content)
     first = next(iter(contents.values()))
-    if options.figure and options.dose == "siblings":
-        draw_siblings(contents, options.metric, options.figure)
-    elif options.figure and options.dose == "false-negatives":
-        draw_false_negatives(first, options.metric, options.figure)
+    if options.figure and options.dose in DOSES:
+        draw_doses(contents, options.metric, options.figure, DOSES[options.dose])
+    elif options.figure and options.dose in ROWS:
+        draw_metrics(first, options.figure, options.baseline)
     elif options.figure:
-        draw_metrics(first, options.figure)
+        draw_false_negatives(first, options.metric, options.figure)
 
 
 if __name__ == "__main__":

@@ -39,6 +39,13 @@ def test_intervals_are_those_of_students_t(doses: Any) -> None:
     assert doses.ends(TEST, 0.9) == pytest.approx((0.05 - 0.018595, 0.05 + 0.018595), abs=1e-5)  # 1.8595
 
 
+def test_a_pair_is_tested_once_and_read_from_either_side(doses: Any, run: Path) -> None:
+    content = doses.read(run)
+    assert doses.test_of(content, "random", "top 10", "mrr@10")["difference"] == -0.05
+    with pytest.raises(SystemExit, match="no test of random against bm25"):
+        doses.test_of(content, "random", "bm25", "mrr@10")
+
+
 @pytest.mark.parametrize("dose", ["siblings", "false-negatives", "metrics"])
 def test_tables_and_figure(
     doses: Any, dose: str, run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -32,6 +32,14 @@ def own_store(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["HARDNEG_STORE"] = str(tmp_path_factory.mktemp("usual-store"))
 
 
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to work in, which is the current one, with `store` in it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
+    return tmp_path
+
+
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A SentenceTransformer folder with a random two-layer encoder of 32 dimensions; do not write into it."""

@@ -45,3 +45,12 @@ def codes(running: Sequence[subprocess.Popen[Any]]) -> list[int]:
     finally:
         for process in running:
             process.kill()
+
+
+def loaded(program: str, names: str) -> set[str]:
+    """Which modules, of those named with spaces between, an interpreter has after a program that ends well."""
+    code = f"import sys\ntry:\n exec({program!r})\nexcept SystemExit as end:\n assert not end.code\n"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}print('modules:', *sys.modules)"], capture_output=True, text=True, check=True
+    )
+    return {*done.stdout.rpartition("modules:")[2].split()} & {*names.split()}

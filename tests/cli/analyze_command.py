@@ -2,16 +2,12 @@
 
 import json
 
-from typer.testing import CliRunner
-
-from hardneg.cli.main import app
+import command_line
 
 
 def call(*words):
-    return CliRunner().invoke(app, ["analyze", *map(str, words)], env={"COLUMNS": "200"})
+    return command_line.call("analyze", *words)
 
 
 def printed(*words):
-    result = call(*words, "--json")
-    assert result.exit_code == 0, (result.output, result.exception)
-    return json.loads(result.stdout)
+    return json.loads(command_line.hardneg("analyze", *words, "--json").stdout)

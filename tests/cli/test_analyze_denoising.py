@@ -70,9 +70,3 @@ def test_hidden_positives_by_runs_and_judgements(files, tmp_path):
 def test_thresholds_that_make_no_sense(files, threshold, told):
     asked = ["--run", files / "dense.trec", "--qrels", files / "known.txt", "--withheld", files / "hidden.txt"]
     assert told in str(call("false-negative-recall", *asked, "--threshold", threshold).exception)
-
-
-@pytest.mark.parametrize("name", ["denoising", "false-negative-recall"])
-def test_each_help_has_an_example(name):
-    result = call(name, "--help")
-    assert result.exit_code == 0 and f"Example: hardneg analyze {name} " in result.output

@@ -16,15 +16,8 @@ def files(tmp_path_factory):
 
 
 def test_depths(files, tmp_path):
-    asked = [
-        "recall-at-depth",
-        "--qrels",
-        files / "qrels.txt",
-        "--run",
-        files / "bm25.trec",
-        "--run",
-        files / "dense.trec",
-    ]
+    asked = ["recall-at-depth", "--qrels", files / "qrels.txt"]
+    asked += ["--run", files / "bm25.trec", "--run", files / "dense.trec"]
     asked += ["--depth", 2, "--depth", 4, "--relevance-level", 2]
     found = printed(*asked, "--plot", tmp_path / "d.svg")
     assert (tmp_path / "d.svg").read_text().count("<svg") == 1

@@ -1,7 +1,6 @@
 import json
 
-import pytest
-from cli.analyze_command import call
+from cli.analyze_command import call, printed
 
 from hardneg.store.artifacts import Store
 
@@ -15,8 +14,7 @@ def write(path, records):
 def test_gradients_of_histories(tmp_path):
     norms = [{"step": i, "loss": 1.0, "gradient_norms": {"bottom": 0.5 * i, "top": 2.0}} for i in (1, 2, 3)]
     path = write(tmp_path / "a" / "history.jsonl", norms)
-    result = call("gradients", path, "--json", "--plot", tmp_path / "g.png")
-    found = json.loads(result.stdout)["history.jsonl"]
+    found = printed("gradients", path, "--plot", tmp_path / "g.png")["history.jsonl"]
     assert (found["bottom"]["mean"], found["bottom"]["largest"], found["top"]["mean"]) == (1.0, 1.5, 2.0)
     assert (tmp_path / "g.png").stat().st_size > 1000
     assert "bottom" in call("gradients", path).stdout
@@ -27,7 +25,7 @@ def test_gradients_of_histories(tmp_path):
 def test_refreshes_of_histories(tmp_path):
     records = [{"step": i, "loss": 4.0 / i, "refresh": i // 2, "lag": i % 2} for i in (1, 2, 3, 4)]
     path = write(tmp_path / "a" / "history.jsonl", [*records, {"step": 4, "dev": {"mrr@10": 0.25}}])
-    found = json.loads(call("refreshes", path, "--json", "--plot", tmp_path / "r.png").stdout)["history.jsonl"]
+    found = printed("refreshes", path, "--plot", tmp_path / "r.png")["history.jsonl"]
     assert found["refreshes"] == [[2, 1], [4, 2]] and found["lag"] == {"mean": 0.5, "largest": 1}
     assert "best mrr@10" in call("refreshes", path).stdout
     other = write(tmp_path / "b" / "history.jsonl", [{"step": 1, "dev": {}}])
@@ -43,13 +41,7 @@ def test_operations_of_a_run_folder(tmp_path):
     out.mkdir()
     (out / "recipe.lock.yaml").write_text("keys: {vectors: encoded, star: trained, report: page}")
     asked = ["operations", out, "--store", tmp_path / "store"]
-    found = json.loads(call(*asked, "--json", "--plot", tmp_path / "o.png").stdout)
+    found = printed(*asked, "--plot", tmp_path / "o.png")
     assert [(row["operation"], row["milliseconds"]) for row in found] == [("vectors", 200.0), ("star", 500.0)]
     assert "200 ms a document" in call(*asked, "--stage", "vectors").stdout
     assert "no stage 'stars'; did you mean 'star'" in str(call(*asked, "--stage", "stars").exception)
-
-
-@pytest.mark.parametrize("name", ["gradients", "refreshes", "operations"])
-def test_each_help_has_an_example(name):
-    result = call(name, "--help")
-    assert result.exit_code == 0 and f"Example: hardneg analyze {name} " in result.output

@@ -20,14 +20,10 @@ def place(tmp_path_factory, tiny_model):
 
 
 def start(place, *arguments):
-    return forked.Program(
-        [sys.executable, "-m", "hardneg", *arguments],
-        cwd=place,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "HARDNEG_STORE": str(place / "store"), "COLUMNS": "200"},
-    )
+    words = [sys.executable, "-m", "hardneg", *arguments]
+    own = {"HARDNEG_STORE": str(place / "store"), "COLUMNS": "200"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return forked.Program(words, cwd=place, text=True, env={**os.environ, **own}, **pipes)
 
 
 def hardneg(place, *arguments):
@@ -53,9 +49,8 @@ def test_a_recipe_from_plan_to_garbage(place):
     assert code == 0 and "0 of 10 steps ran" in err
     code, out, _ = hardneg(place, "artifacts", "list")
     assert len(out.splitlines()) == 10 and "negatives" in out
-    code, out, _ = hardneg(
-        place, "artifacts", "why", "static", "--recipe", "small.yaml", "--set", "stages.static.miner.depth=5"
-    )
+    changed = ["--recipe", "small.yaml", "--set", "stages.static.miner.depth=5"]
+    code, out, _ = hardneg(place, "artifacts", "why", "static", *changed)
     assert "plugins.miner.options.depth: 10 then, 5 now" in out
     assert "0 folders" in hardneg(place, "artifacts", "gc")[1]
 

@@ -5,20 +5,15 @@ import shlex
 import shutil
 from pathlib import Path
 
-import pytest
+from command_line import hardneg
 from recipe.recipes import small_collection
-from typer.testing import CliRunner
-
-from hardneg.cli.main import app
 
 PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
 STAGES = ("encode", "index", "search", "mine", "train", "evaluate", "report")
 
 
-def test_the_page_from_a_beir_folder_to_a_report(tmp_path, tiny_model, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
-    small_collection(tmp_path / "scifact")
+def test_the_page_from_a_beir_folder_to_a_report(workplace, tiny_model):
+    small_collection(workplace / "scifact")
     commands = [
         line for block in re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL) for line in block.split("\n")
     ]
@@ -34,19 +29,9 @@ def test_the_page_from_a_beir_folder_to_a_report(tmp_path, tiny_model, monkeypat
             shutil.copy("start.trec.gz", "bm25.trec.gz")
         else:
             arguments += ["--device", "cpu"]
-        result = CliRunner().invoke(app, [command, *arguments])
-        assert result.exit_code == 0, (line, result.output, result.exception)
+        hardneg(command, *arguments)
         for made in re.findall(r"--output (\S+)", line):
             assert Path(made).exists(), line
     page = Path("report/report.md").read_text()
     assert "# SciFact" in page and "trained.trec.gz" in page
     assert "Means over 14 queries." in Path("report/report.html").read_text()
-
-
-@pytest.mark.parametrize(
-    "words", [[name] for name in STAGES if name != "index"] + [["index", "build"], ["index", "import"]]
-)
-def test_each_help_has_an_example(words):
-    result = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "200"})
-    assert result.exit_code == 0
-    assert f"Example: hardneg {' '.join(words)} --" in result.output

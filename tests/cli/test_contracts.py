@@ -1,15 +1,13 @@
 """`doctor --model` and `recipe plan` tell how a model wants to be used, and what a recipe says otherwise."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from command_line import call, hardneg
+from processes import loaded
 from tiny import tiny_encoder, tiny_static
-from typer.testing import CliRunner
 
-from hardneg.cli.main import app
 from hardneg.records.errors import ModelError
 
 
@@ -19,12 +17,6 @@ def folder(tmp_path: Path) -> Path:
     config = {"prompts": {"query": "find: ", "sts": "same: "}, "default_prompt_name": "sts", "truncate_dim": 8}
     (folder / "config_sentence_transformers.json").write_text(json.dumps(config))
     return folder
-
-
-def said(*words: str) -> str:
-    done = CliRunner().invoke(app, list(words))
-    assert done.exit_code == 0, done.output
-    return done.stdout
 
 
 def recipe(tmp_path: Path, model: str) -> Path:
@@ -38,7 +30,7 @@ def recipe(tmp_path: Path, model: str) -> Path:
 
 
 def test_the_whole_contract_in_lines(folder: Path):
-    lines = dict(line.split("  ", 1) for line in said("doctor", "--model", str(folder)).splitlines())
+    lines = dict(line.split("  ", 1) for line in hardneg("doctor", "--model", str(folder)).stdout.splitlines())
     found = {word: value.strip() for word, value in lines.items()}
     assert found == {
         "files": str(folder),
@@ -55,25 +47,25 @@ def test_the_whole_contract_in_lines(folder: Path):
         "chat template": "no",
         "odd": "default_prompt_name 'sts' is used neither for queries nor for documents",
     }
-    assert json.loads(said("doctor", "--model", str(folder), "--json"))["prompts"]["sts"] == "same: "
+    assert json.loads(hardneg("doctor", "--model", str(folder), "--json").stdout)["prompts"]["sts"] == "same: "
 
 
 def test_a_static_model_reads_all_tokens(tmp_path: Path):
-    told = said("doctor", "--model", str(tiny_static(tmp_path / "static")))
+    told = hardneg("doctor", "--model", str(tiny_static(tmp_path / "static"))).stdout
     assert "encoder          static\n" in told and "all tokens of a query, all of a document" in told
     plan = recipe(tmp_path, f"{{name: {tmp_path / 'static'}, document_length: 64}}")
-    told = said("recipe", "plan", str(plan), "--store", str(tmp_path / "store"))
+    told = hardneg("recipe", "plan", str(plan), "--store", str(tmp_path / "store")).stdout
     assert f"model {tmp_path / 'static'}: document_length 64, its own is all\n" in told
 
 
 def test_a_model_that_is_not_here(tmp_path: Path):
-    done = CliRunner().invoke(app, ["doctor", "--model", str(tmp_path / "none")])
+    done = call("doctor", "--model", tmp_path / "none")
     assert isinstance(done.exception, ModelError) and "no such folder" in str(done.exception)
 
 
 def test_a_plan_tells_what_the_recipe_says_otherwise(tmp_path: Path, folder: Path):
     model = f'{{name: {folder}, query_prompt: "", query_length: 256, document_length: 64, pooling: cls}}'
-    plan = said("recipe", "plan", str(recipe(tmp_path, model)), "--store", str(tmp_path / "store"))
+    plan = hardneg("recipe", "plan", str(recipe(tmp_path, model)), "--store", str(tmp_path / "store")).stdout
     told = [line for line in plan.splitlines() if line.startswith("model ")]
     assert told == [
         f"model {folder}: query_prompt '', its own is 'find: '",
@@ -84,7 +76,7 @@ def test_a_plan_tells_what_the_recipe_says_otherwise(tmp_path: Path, folder: Pat
 
 def test_a_plan_with_a_model_of_the_hub_tells_what_will_be_read(tmp_path: Path):
     model = "{name: some/model, revision: 0123456789abcdef0123456789abcdef01234567, similarity: dot, query_prompt: ''}"
-    plan = said("recipe", "plan", str(recipe(tmp_path, model)), "--store", str(tmp_path / "store"))
+    plan = hardneg("recipe", "plan", str(recipe(tmp_path, model)), "--store", str(tmp_path / "store")).stdout
     left = "document_prompt, query_length, document_length"
     assert f"model some/model: not on this machine; {left} are read from its files when it is" in plan
 
@@ -92,10 +84,5 @@ def test_a_plan_with_a_model_of_the_hub_tells_what_will_be_read(tmp_path: Path):
 def test_neither_imports_torch(tmp_path: Path, folder: Path):
     plan = ["recipe", "plan", str(recipe(tmp_path, str(folder))), "--store", str(tmp_path / "store")]
     for words in (["doctor", "--model", str(folder)], plan):
-        code = (
-            "import sys\nfrom typer.testing import CliRunner\nfrom hardneg.cli.main import app\n"
-            f"assert CliRunner().invoke(app, {words!r}).exit_code == 0\n"
-            "print(sorted({'torch', 'transformers', 'sentence_transformers'} & sys.modules.keys()))"
-        )
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-        assert done.stdout == "[]\n", done.stderr
+        program = f"import sys; sys.argv = {['hardneg', *words]}; from hardneg.cli.main import main; main()"
+        assert loaded(program, "torch transformers sentence_transformers") == set()

@@ -1,14 +1,10 @@
 """`--device` is checked before anything else is done."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 from cli.commands import every_command
-from typer.testing import CliRunner
+from command_line import call
 
-from hardneg.cli.main import app
 from hardneg.encoders.speed.devices import check_device, known_devices
 from hardneg.records.errors import UsageError
 
@@ -52,26 +48,20 @@ def test_what_is_there_is_taken(gpus):
     assert known_devices() == ["cpu", "cuda", "cuda:0", "cuda:1"]
 
 
-def test_every_command_that_computes_refuses_it_before_it_looks_at_anything_else(gpus, tmp_path, monkeypatch):
+def test_every_command_that_computes_refuses_it_before_it_looks_at_anything_else(gpus, workplace):
     gpus(0)
-    monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
     seen = 0
     for words, command in every_command().items():
         if "--device" not in {name for option in command.params for name in option.opts}:
             continue
         given = [word for option in command.params if option.required for word in _filled(option)]
-        result = CliRunner().invoke(app, [*words, *given, "--device", "cdua"])
+        result = call(*words, *given, "--device", "cdua")
         assert isinstance(result.exception, UsageError) and "--device cdua" in str(result.exception), words
         seen += 1
     assert seen == 12
-    assert not (tmp_path / "store").exists()
+    assert not (workplace / "store").exists()
 
 
 def _filled(option):
     given = "8" if option.opts[0] == "--dims" else "x.trec.gz"
     return ["x"] if option.param_type_name == "argument" else [option.opts[0], given]
-
-
-def test_the_cpu_is_known_without_torch():
-    code = "import sys, hardneg.encoders.speed.devices as d; d.check_device('cpu'); print('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"

@@ -6,6 +6,7 @@ import shlex
 
 import pytest
 from cli.commands import every_command
+from command_line import hardneg
 
 COMMANDS = every_command()
 
@@ -22,7 +23,7 @@ def test_all_commands_are_seen():
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_each_help_has_an_example_that_parses(words):
     found = examples(words)
-    assert found
+    assert found and f"Example: hardneg {' '.join(words)}" in hardneg(*words, "--help").output
     for program, *arguments in found:
         assert program == "hardneg" and tuple(arguments[: len(words)]) == words
         context = COMMANDS[words].make_context(" ".join(words), arguments[len(words) :])

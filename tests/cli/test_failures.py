@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from command_line import call
 
 from hardneg.api.workplace import usual_store
-from hardneg.cli.main import app, as_hardneg_error
+from hardneg.cli.main import as_hardneg_error
 from hardneg.records.errors import ArtifactError, DataError
 
 FULL = Path("/dev/full")
@@ -47,8 +47,8 @@ def test_a_full_disk_behind_stderr_keeps_the_exit_code(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", [["artifacts", "list"], ["artifacts", "gc"], ["data", "show", "pydocs"]])
 def test_a_store_that_cannot_be_one(tmp_path: Path, store: str, message: str, command: list[str]) -> None:
     (tmp_path / "file").touch()
-    result = CliRunner().invoke(app, [*command, "--store", str(tmp_path / store)])
-    assert isinstance(result.exception, ArtifactError) and message in str(result.exception)
+    error = call(*command, "--store", tmp_path / store).exception
+    assert isinstance(error, ArtifactError) and message in str(error)
 
 
 def test_an_empty_store_is_the_usual_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +56,7 @@ def test_an_empty_store_is_the_usual_one(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "usual"))
     for folder in (tmp_path / "own", tmp_path / "usual" / "unused"):
         folder.mkdir(parents=True)
-    result = CliRunner().invoke(app, ["artifacts", "gc", "--delete", "--store", ""])
+    result = call("artifacts", "gc", "--delete", "--store", "")
     assert result.exit_code == 0 and "1 folders" in result.output
     assert (tmp_path / "own").exists() and not (tmp_path / "usual" / "unused").exists()
     assert usual_store("").root == tmp_path / "usual" and usual_store(".").root == tmp_path
@@ -66,12 +66,12 @@ def test_an_empty_store_is_the_usual_one(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_store_that_is_not_there_is_told(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["artifacts", "list", "--store", str(tmp_path / "typo")])
-    assert result.exit_code == 0 and result.stderr == f"note: there is no store at {tmp_path / 'typo'} yet; " + (
-        "what is made goes there\n"
-    )
+    listed = ("artifacts", "list", "--store", tmp_path / "typo")
+    result = call(*listed)
+    told = f"note: there is no store at {tmp_path / 'typo'} yet; what is made goes there\n"
+    assert result.exit_code == 0 and result.stderr == told
     (tmp_path / "typo").mkdir()
-    assert CliRunner().invoke(app, ["artifacts", "list", "--store", str(tmp_path / "typo")]).stderr == ""
+    assert call(*listed).stderr == ""
 
 
 def test_a_command_without_a_store_works_where_none_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,7 @@ def test_a_command_without_a_store_works_where_none_can_be(tmp_path: Path, monke
         (tmp_path / name).write_text("q0 Q0 d1 1 2 x\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HARDNEG_STORE", "/proc/nothing/store")
-    result = CliRunner().invoke(app, ["fuse", "--run", "a", "--run", "b", "--output", "c.trec.gz"])
+    result = call("fuse", "--run", "a", "--run", "b", "--output", "c.trec.gz")
     assert result.exit_code == 0 and (tmp_path / "c.trec.gz").exists()
     assert result.stderr.startswith("note: only --overwrite will replace c.trec.gz: ")
 
@@ -112,8 +112,8 @@ def test_what_may_not_be_read_or_seen_is_told_so(tmp_path: Path, monkeypatch: py
 
 def test_a_plugin_package_where_nothing_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
-    result = CliRunner().invoke(app, ["plugins", "new", "loss", "own", "--output", str(tmp_path / "file" / "own")])
-    assert isinstance(result.exception, ArtifactError) and "is a file, and no folder" in str(result.exception)
+    error = call("plugins", "new", "loss", "own", "--output", tmp_path / "file" / "own").exception
+    assert isinstance(error, ArtifactError) and "is a file, and no folder" in str(error)
     monkeypatch.setattr(Path, "write_text", lambda *_, **__: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
-    result = CliRunner().invoke(app, ["plugins", "new", "loss", "own", "--output", str(tmp_path / "own")])
-    assert isinstance(result.exception, ArtifactError) and "the disk is full" in str(result.exception)
+    error = call("plugins", "new", "loss", "own", "--output", tmp_path / "own").exception
+    assert isinstance(error, ArtifactError) and "the disk is full" in str(error)

@@ -1,21 +1,18 @@
+import command_line
 import pytest
 import typer
-from typer.testing import CliRunner
 
 from hardneg.cli.main import app
 from hardneg.formats.runs import read_run, write_run
+from hardneg.verbs.fuse import Fuse
 from tests.run_lists import doc_lists, falling
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
-    lists = {
-        "dense": {"q1": "abcd", "q2": "xy"},
-        "bm25": {"q1": "cefa"},
-        "dense-dev": {"d1": "ab", "d2": "ab"},
-        "bm25-dev": {"d1": "ba", "d2": "ba"},
-    }
+    lists = {"dense": {"q1": "abcd", "q2": "xy"}, "bm25": {"q1": "cefa"}}
+    lists |= {"dense-dev": {"d1": "ab", "d2": "ab"}, "bm25-dev": {"d1": "ba", "d2": "ba"}}
     for name, by_query in lists.items():
         write_run(folder / f"{name}.trec", falling(by_query).items())
     (folder / "dev.txt").write_text("d1 0 b 1\nd2 0 b 1\n")
@@ -25,7 +22,7 @@ def files(tmp_path_factory):
 
 def call(files, *words):
     runs = ["--run", files / "dense.trec", "--run", files / "bm25.trec", "--output", files / "made.trec.gz"]
-    return CliRunner().invoke(app, ["fuse", *map(str, runs), *map(str, words)], env={"COLUMNS": "200"})
+    return command_line.call("fuse", *runs, *words)
 
 
 def tuning(files, qrels="dev.txt"):
@@ -45,9 +42,6 @@ def test_runs_are_zipped_in_the_order_given(files):
 
 
 def test_the_defaults_are_those_of_the_stage():
-    from hardneg.cli.main import app
-    from hardneg.verbs.fuse import Fuse
-
     command = typer.main.get_command(app).commands["fuse"]
     asked = {option.name: option.default for option in command.params}
     fields = {name: Fuse.model_fields[name].default for name in ("method", "depth", "constant", "missing_scores")}
@@ -72,16 +66,16 @@ def test_weights_are_tuned_on_other_queries(files):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--method", "wsun"], "(got 'wsun'); did you mean 'wsum'?"),
-        (["--weight", "bm25=1"], "--weight: no run is called 'bm25'; did you mean 'bm25.trec'?"),
-        (["--weight", "bm25.trec=x"], "bm25.trec=x: must be a name, =, and numbers"),
-        (["--method", "zip", "--norm", "max"], "norm: zip takes scores as they are"),
-        (["--grid", "bm25.trec=1"], "--grid and --qrels are for tuning"),
-        (["--qrels", "qrels.txt"], "--grid and --qrels are for tuning"),
+        ("--method wsun", "(got 'wsun'); did you mean 'wsum'?"),
+        ("--weight bm25=1", "--weight: no run is called 'bm25'; did you mean 'bm25.trec'?"),
+        ("--weight bm25.trec=x", "bm25.trec=x: must be a name, =, and numbers"),
+        ("--method zip --norm max", "norm: zip takes scores as they are"),
+        ("--grid bm25.trec=1", "--grid and --qrels are for tuning"),
+        ("--qrels qrels.txt", "--grid and --qrels are for tuning"),
     ],
 )
 def test_mistakes_are_told(files, words, told):
-    assert told in str(call(files, *words).exception)
+    assert told in str(call(files, *words.split()).exception)
 
 
 def test_tuning_on_what_is_fused_is_refused(files):

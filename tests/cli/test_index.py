@@ -4,9 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from command_line import call
 
-from hardneg.cli.main import app
 from hardneg.formats.vectors.flat_vectors import FlatWriter
 from hardneg.formats.vectors.token_store import TokenWriter
 from hardneg.records.errors import HardnegError, PluginError, UsageError
@@ -26,13 +25,12 @@ def flat(tmp_path: Path) -> Path:
 
 
 def _build(*arguments: object) -> tuple[str, BaseException | None]:
-    result = CliRunner().invoke(app, ["index", "build", *map(str, arguments)], env={"COLUMNS": "200"})
+    result = call("index", "build", *arguments)
     return result.output, result.exception
 
 
 def test_compresses_a_dense_index(flat: Path, tmp_path: Path) -> None:
-    output = tmp_path / "small"
-    options = ["--option", "subvectors=4", "--option", "bits=4"]
+    output, options = tmp_path / "small", ["--option", "subvectors=4", "--option", "bits=4"]
     said, error = _build("--vectors", flat, "--backend", "pq", *options, "--output", output)
     assert error is None, said
     size = (output / "index").stat().st_size
@@ -47,21 +45,20 @@ def test_compresses_a_dense_index(flat: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "kind", "message"),
+    ("words", "kind", "message"),
     [
-        (["--backend", "pq"], UsageError, "pq is built from vectors: give --vectors, a folder of vectors"),
-        (["--backend", "pq", "--dataset", "pydocs"], UsageError, "pq is built from vectors"),
-        (["--vectors", "FLAT"], UsageError, "bm25 is built from texts: give --dataset, and that alone"),
-        (["--vectors", "FLAT", "--dataset", "pydocs", "--backend", "pq"], UsageError, "and that alone"),
-        (["--vectors", "FLAT", "--backend", "pqq"], PluginError, "did you mean 'pq'"),
-        (["--vectors", "FLAT", "--backend", "pq", "--option", "bit=4"], PluginError, "did you mean 'bits'"),
-        (["--vectors", "FLAT", "--backend", "pq", "--option", "bits=9"], HardnegError, "from 1 to 8"),
-        (["--vectors", "FLAT", "--backend", "pq"], UsageError, "these fit: 1, 2, 4, 8"),
+        ("--backend pq", UsageError, "pq is built from vectors: give --vectors, a folder of vectors"),
+        ("--backend pq --dataset pydocs", UsageError, "pq is built from vectors"),
+        ("--vectors FLAT", UsageError, "bm25 is built from texts: give --dataset, and that alone"),
+        ("--vectors FLAT --dataset pydocs --backend pq", UsageError, "and that alone"),
+        ("--vectors FLAT --backend pqq", PluginError, "did you mean 'pq'"),
+        ("--vectors FLAT --backend pq --option bit=4", PluginError, "did you mean 'bits'"),
+        ("--vectors FLAT --backend pq --option bits=9", HardnegError, "from 1 to 8"),
+        ("--vectors FLAT --backend pq", UsageError, "these fit: 1, 2, 4, 8"),
     ],
 )
-def test_mistakes(arguments: list[str], kind: type[Exception], message: str, flat: Path, tmp_path: Path) -> None:
-    given = [str(flat) if word == "FLAT" else word for word in arguments]
-    _, error = _build(*given, "--output", tmp_path / "out")
+def test_mistakes(words: str, kind: type[Exception], message: str, flat: Path, tmp_path: Path) -> None:
+    _, error = _build(*words.replace("FLAT", str(flat)).split(), "--output", tmp_path / "out")
     assert isinstance(error, kind) and message in str(error)
     assert not (tmp_path / "out").exists()
 

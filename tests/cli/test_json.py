@@ -2,19 +2,16 @@
 
 import json
 
+from command_line import hardneg
 from recipe.recipes import small_collection
-from typer.testing import CliRunner
 
-from hardneg.cli.main import app
 from hardneg.recipe.yaml_load import shipped_recipes
 from hardneg.registry.plugins import list_plugins
 from hardneg.store.artifacts import Store
 
 
 def printed(*arguments):
-    result = CliRunner().invoke(app, [*map(str, arguments), "--json"])
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+    return json.loads(hardneg(*arguments, "--json").stdout)
 
 
 def test_recipes():

@@ -6,21 +6,17 @@ import shlex
 from pathlib import Path
 
 import pytest
+from command_line import hardneg
 from recipe.recipes import small_collection
-from typer.testing import CliRunner
-
-from hardneg.cli.main import app
 
 PAGE = Path(__file__).parents[2] / "docs" / "mine-for-sentence-transformers.md"
 
 
 @pytest.mark.slow
-def test_from_a_beir_folder_to_a_model_of_sentence_transformers(tmp_path, tiny_model, monkeypatch):
+def test_from_a_beir_folder_to_a_model_of_sentence_transformers(workplace, tiny_model, monkeypatch):
     pytest.importorskip("datasets")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
-    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
-    small_collection(tmp_path / "scifact")
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(workplace / "cache"))
+    small_collection(workplace / "scifact")
     for language, block in re.findall(r"```(\w+)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL):
         if language == "yaml":  # stages of a recipe, which test_docs checks
             continue
@@ -33,40 +29,31 @@ def test_from_a_beir_folder_to_a_model_of_sentence_transformers(tmp_path, tiny_m
             program, command, *arguments = shlex.split(line)
             assert program == "hardneg"
             if command != "evaluate":
-                result = CliRunner().invoke(app, [command, *arguments, *["--device", "cpu"] * (command != "export")])
-                assert result.exit_code == 0, (line, result.output, result.exception)
+                hardneg(command, *arguments, *["--device", "cpu"] * (command != "export"))
     rows = {name: Path(name).read_bytes() for name in ("start.trec.gz", "trained.trec.gz")}
     assert rows["start.trec.gz"] != rows["trained.trec.gz"]
-    assert (tmp_path / "mined.json").stat().st_size > 1000
+    assert (workplace / "mined.json").stat().st_size > 1000
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["triplet", "n-tuple", "labeled-list"])
-def test_the_forms_are_those_of_mine_hard_negatives(tmp_path, tiny_model, monkeypatch, form):
+def test_the_forms_are_those_of_mine_hard_negatives(workplace, tiny_model, form):
     """The same columns in the same order, the same documents, and the same scores."""
     datasets = pytest.importorskip("datasets")
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.util import mine_hard_negatives
 
-    monkeypatch.chdir(tmp_path)
-    small_collection(tmp_path / "data")
-    model = ["--dataset", "beir:data", "--model", str(tiny_model), "--set", "stages.index.precision=fp32"]
+    small_collection(workplace / "data")
+    model = ["--dataset", "beir:data", "--model", tiny_model, "--set", "stages.index.precision=fp32"]
     what = ["--form", form, "--count", "3", "--scores", "--output", "ours.parquet", "--store", "store"]
-    result = CliRunner().invoke(app, ["mine", *model, *what, "--device", "cpu"])
-    assert result.exit_code == 0, result.output
+    hardneg("mine", *model, *what, "--device", "cpu")
     ours = datasets.Dataset.from_parquet("ours.parquet", cache_dir="cache")
     corpus = [json.loads(line)["text"] for line in Path("data/corpus.jsonl").read_text().splitlines()]
     queries = [json.loads(line)["text"] for line in Path("data/queries.jsonl").read_text().splitlines()]
-    theirs = mine_hard_negatives(
-        datasets.Dataset.from_dict({"anchor": queries[:36], "positive": corpus[:36]}),
-        SentenceTransformer(str(tiny_model), device="cpu"),
-        corpus=corpus,
-        num_negatives=3,
-        sampling_strategy="top",
-        output_format=form,
-        output_scores=True,
-        verbose=False,
-    )
+    given = datasets.Dataset.from_dict({"anchor": queries[:36], "positive": corpus[:36]})
+    options = {"corpus": corpus, "num_negatives": 3, "sampling_strategy": "top"}
+    told = {"output_format": form, "output_scores": True, "verbose": False}
+    theirs = mine_hard_negatives(given, SentenceTransformer(str(tiny_model), device="cpu"), **options, **told)
     assert ours.column_names == theirs.column_names
     assert len(ours) == len(theirs)
     for our, their in zip(ours, theirs, strict=True):

@@ -8,35 +8,27 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import hardneg
 from recipe.recipes import small_collection, small_tree, write_recipe
-from typer.testing import CliRunner
 
-from hardneg.cli.main import app
 from hardneg.records.errors import ArtifactError, HardnegError, UsageError
 from hardneg.store.artifacts import Store
 from hardneg.store.gc_roots import record
 from hardneg.store.replaced_files import WHOLE, Outputs, Target
 
 RUN = "q0 Q0 d1 1 2 x\nq1 Q0 d2 1 1 x\n"
-ENCODE = ["encode", "--dataset", "beir:data", "--model", "model", "--device", "cpu"]
-MINE = ["mine", "--dataset", "beir:data", "--run", "a.run", "--form", "tevatron-v1"]
-FUSE = ["fuse", "--run", "a.run", "--run", "b.trec.gz"]
-RERANK = ["rerank", "--dataset", "beir:data", "--run", "b.trec.gz", "--reranker", "cross-encoder:judge"]
-EXPORT = [
-    "export",
-    "--dataset",
-    "beir:data",
-    "--negatives",
-    "a.jsonl",
-    "--from",
-    "tevatron-v1",
-    "--form",
-    "tevatron-v1",
-]
-ERRORS = ["errors", "--qrels", "qrels.txt", "--index", "in", "--queries", "data/queries.jsonl", "--model", "model"]
+ENCODE = "encode --dataset beir:data --model model --device cpu --output"
+MINE = "mine --dataset beir:data --run a.run --form tevatron-v1 --output"
+FUSE = "fuse --run a.run --run b.trec.gz --output"
+RERANK = "rerank --dataset beir:data --run b.trec.gz --reranker cross-encoder:judge --output"
+EXPORT = "export --dataset beir:data --negatives a.jsonl --from tevatron-v1 --form tevatron-v1 --output"
+TRAIN = "train --dataset beir:data --model model --output"
+SEARCH = "search --dataset beir:data --backend bm25 --output"
+IMPORT = "index import --vectors v.npy --ids ids.txt --output"
+REPORT = "report --qrels qrels.txt --run a.run --output"
+RECIPE = "recipe run small.yaml --output"
+ERRORS = "analyze errors --qrels qrels.txt --index in --queries data/queries.jsonl --model model"
 OVER = "--overwrite"
-
-Hardneg = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
@@ -64,101 +56,81 @@ def place(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "work"
 
 
-@pytest.fixture
-def hardneg(place: Path) -> Hardneg:
-    def run(*arguments: object) -> str:
-        result = CliRunner().invoke(app, list(map(str, arguments)), env={"COLUMNS": "200"})
-        if result.exception and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        assert result.exit_code == 0, result.output
-        return result.stdout
-
-    return run
-
-
 def content(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def refused(hardneg: Hardneg, place: Path, *arguments: object, kind: type[HardnegError] = UsageError) -> str:
+def refused(place: Path, line: str, kind: type[HardnegError] = UsageError) -> str:
     """The message; the folder is as it was, and the store has made nothing."""
     before = content(place)
     with pytest.raises(kind) as caught:
-        hardneg(*arguments)
+        hardneg(*line.split())
     assert content(place) == before
     assert not list((place.parent / "store").glob("*/manifest.json"))
     return str(caught.value)
 
 
-@pytest.mark.parametrize("more", [[], [OVER]])
+@pytest.mark.parametrize("more", ["", OVER])
 @pytest.mark.parametrize(
-    "arguments",
+    "line",
     [
-        [*MINE, "--output", "data/corpus.jsonl"],
-        [*MINE, "--output", "data/mined.jsonl"],
-        [*MINE, "--output", "x.jsonl", "--dropped", "data/qrels/test.tsv"],
-        ["mine", "--dataset", "beir:data", "--run", "a.jsonl", "--form", "tevatron-v1", "--output", "a.jsonl"],
-        [*FUSE, "--output", "b.trec.gz"],
-        [*FUSE, "--output", "linked/b.trec.gz"],
-        [*RERANK, "--output", "b.trec.gz"],
-        [*EXPORT, "--output", "a.jsonl"],
-        ["export", "--model", "model", "--form", "ance", "--output", "model"],
-        ["search", "--dataset", "beir:data", "--backend", "bm25", "--output", "data/run.trec.gz"],
-        [*ENCODE, "--output", "model"],
-        [*ENCODE, "--output", "data"],
-        [*ENCODE, "--output", "data/index"],
-        [*ENCODE, "--output", "holder"],
-        [*ENCODE, "--output", "."],
-        ["train", "--dataset", "beir:data", "--model", "model", "--output", "model"],
-        ["index", "import", "--vectors", "in/v.npy", "--ids", "ids.txt", "--output", "in"],
-        ["index", "build", "--vectors", "in", "--backend", "fp16", "--output", "in"],
-        ["report", "--qrels", "data/qrels/test.tsv", "--run", "report.html", "--output", "."],
-        ["analyze", *ERRORS, "--plot", "in/errors.png"],
-        ["recipe", "run", "small.yaml", "--output", "data/run"],
-        ["recipe", "run", "small.yaml", "--output", "."],
+        f"{MINE} data/corpus.jsonl",
+        f"{MINE} data/mined.jsonl",
+        f"{MINE} x.jsonl --dropped data/qrels/test.tsv",
+        "mine --dataset beir:data --run a.jsonl --form tevatron-v1 --output a.jsonl",
+        f"{FUSE} b.trec.gz",
+        f"{FUSE} linked/b.trec.gz",
+        f"{RERANK} b.trec.gz",
+        f"{EXPORT} a.jsonl",
+        "export --model model --form ance --output model",
+        f"{SEARCH} data/run.trec.gz",
+        *(f"{ENCODE} {output}" for output in ("model", "data", "data/index", "holder", ".")),
+        f"{TRAIN} model",
+        "index import --vectors in/v.npy --ids ids.txt --output in",
+        "index build --vectors in --backend fp16 --output in",
+        "report --qrels data/qrels/test.tsv --run report.html --output .",
+        f"{ERRORS} --plot in/errors.png",
+        f"{RECIPE} data/run",
+        f"{RECIPE} .",
     ],
 )
-def test_what_a_command_reads_is_never_replaced(
-    hardneg: Hardneg, place: Path, arguments: list[str], more: list[str]
-) -> None:
+def test_what_a_command_reads_is_never_replaced(place: Path, line: str, more: str) -> None:
     for name in ("a.jsonl", "report.html"):
         (place / name).write_text("of the user's")
     (place / "in").mkdir()
     for name in ("v.npy", "index", "docid"):
         (place / "in" / name).write_text("of the user's")
     (place / "linked").symlink_to(place)
-    if arguments[-1] == "holder":
+    if line.endswith("holder"):
         (place / "holder").mkdir()
         (place / "data").rename(place / "holder" / "data")
         (place / "data").symlink_to(place / "holder" / "data")
-    message = refused(hardneg, place, *arguments, *more)
+    message = refused(place, f"{line} {more}")
     assert any(word in message for word in ("is ", "contains ")), message
 
 
 @pytest.mark.parametrize(
-    ("arguments", "name"),
+    ("line", "name"),
     [
-        ([*MINE, "--output", "thesis.jsonl"], "thesis.jsonl"),
-        ([*MINE, "--output", "x.jsonl", "--dropped", "thesis.arrow"], "thesis.arrow"),
-        ([*FUSE, "--output", "best.trec.gz"], "best.trec.gz"),
-        (["search", "--dataset", "beir:data", "--backend", "bm25", "--output", "best.trec.gz"], "best.trec.gz"),
-        ([*ENCODE, "--output", "trained"], "trained/hardneg.json"),
-        ([*ENCODE, "--output", "lucene"], "lucene/segments_1"),
-        ([*ENCODE, "--output", "prebuilt"], "prebuilt/docid"),
-        (["train", "--dataset", "beir:data", "--model", "model", "--output", "trained"], "trained/hardneg.json"),
-        (["index", "import", "--vectors", "v.npy", "--ids", "ids.txt", "--output", "prebuilt"], "prebuilt/docid"),
-        (["report", "--qrels", "qrels.txt", "--run", "a.run", "--output", "pages"], "pages/report.html"),
-        (["analyze", "scores", "--run", "a.run", "--plot", "photo.png"], "photo.png"),
-        (["recipe", "run", "small.yaml", "--output", "project"], "project/metrics.json"),
-        (["recipe", "run", "small.yaml", "--output", "project"], "project/model/weights"),
+        (f"{MINE} thesis.jsonl", "thesis.jsonl"),
+        (f"{MINE} x.jsonl --dropped thesis.arrow", "thesis.arrow"),
+        (f"{FUSE} best.trec.gz", "best.trec.gz"),
+        (f"{SEARCH} best.trec.gz", "best.trec.gz"),
+        (f"{ENCODE} trained", "trained/hardneg.json"),
+        (f"{ENCODE} lucene", "lucene/segments_1"),
+        (f"{ENCODE} prebuilt", "prebuilt/docid"),
+        (f"{TRAIN} trained", "trained/hardneg.json"),
+        (f"{IMPORT} prebuilt", "prebuilt/docid"),
+        (f"{REPORT} pages", "pages/report.html"),
+        ("analyze scores --run a.run --plot photo.png", "photo.png"),
+        (f"{RECIPE} project", "project/metrics.json"),
+        (f"{RECIPE} project", "project/model/weights"),
     ],
 )
-def test_what_stood_there_before_is_not_replaced(
-    hardneg: Hardneg, place: Path, arguments: list[str], name: str
-) -> None:
+def test_what_stood_there_before_is_not_replaced(place: Path, line: str, name: str) -> None:
     (place / name).parent.mkdir(parents=True, exist_ok=True)
     (place / name).write_text("of the user's")
-    message = refused(hardneg, place, *arguments)
+    message = refused(place, line)
     assert f"{name}: already there" in message and OVER in message
 
 
@@ -173,43 +145,42 @@ def test_what_stood_there_before_is_not_replaced(
     ],
 )
 def test_a_run_folder_with_things_of_another_kind(
-    hardneg: Hardneg, place: Path, make: Callable[[Path], None], output: str, told: str
+    place: Path, make: Callable[[Path], None], output: str, told: str
 ) -> None:
     (place / "out").mkdir()
     make(place)
-    assert told in refused(hardneg, place, "recipe", "run", "small.yaml", "--output", output, OVER)
+    assert told in refused(place, f"{RECIPE} {output} {OVER}")
 
 
-def test_one_file_is_not_two_outputs(hardneg: Hardneg, place: Path) -> None:
-    words = ["mine", "--dataset", "beir:data", "--run", "a.run", "--form", "tevatron-v2", "--output", "x.jsonl"]
-    assert "is used for two outputs" in refused(hardneg, place, *words, "--corpus-output", "data/../x.jsonl")
+def test_one_file_is_not_two_outputs(place: Path) -> None:
+    line = "mine --dataset beir:data --run a.run --form tevatron-v2 --output x.jsonl --corpus-output data/../x.jsonl"
+    assert "is used for two outputs" in refused(place, line)
 
 
-def test_no_way_leads_around_what_stood_there_before(hardneg: Hardneg, place: Path) -> None:
+def test_no_way_leads_around_what_stood_there_before(place: Path) -> None:
     (place / "trained").mkdir()
     (place / "trained" / "weights").write_text("of the user's")
-    assert "new does not exist" in refused(hardneg, place, *ENCODE, "--output", "new/../trained")
+    assert "new does not exist" in refused(place, f"{ENCODE} new/../trained")
 
 
-def test_overwrite_replaces_it(hardneg: Hardneg, place: Path) -> None:
+def test_overwrite_replaces_it(place: Path) -> None:
     (place / "best.trec.gz").write_text("of the user's")
-    hardneg(*FUSE, "--output", "best.trec.gz", OVER)
+    hardneg(*FUSE.split(), "best.trec.gz", OVER)
     assert gzip.decompress((place / "best.trec.gz").read_bytes()).startswith(b"q0 Q0 d1")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "output"),
+    ("line", "output"),
     [
-        ([*MINE, "--output", "mined.jsonl"], "mined.jsonl"),
-        ([*FUSE, "--output", "best.trec.gz"], "best.trec.gz"),
-        ([*ENCODE, "--output", "index"], "index/docid"),
-        (["index", "import", "--vectors", "v.npy", "--ids", "ids.txt", "--output", "imported"], "imported/docid"),
-        (["report", "--qrels", "qrels.txt", "--run", "a.run", "--output", "report"], "report/report.md"),
+        (f"{MINE} mined.jsonl", "mined.jsonl"),
+        (f"{FUSE} best.trec.gz", "best.trec.gz"),
+        (f"{ENCODE} index", "index/docid"),
+        (f"{IMPORT} imported", "imported/docid"),
+        (f"{REPORT} report", "report/report.md"),
     ],
 )
-def test_a_command_replaces_its_own_result_until_it_is_changed(
-    hardneg: Hardneg, place: Path, arguments: list[str], output: str
-) -> None:
+def test_a_command_replaces_its_own_result_until_it_is_changed(place: Path, line: str, output: str) -> None:
+    arguments = line.split()
     hardneg(*arguments)
     hardneg(*arguments)
     path = place / output
@@ -223,19 +194,18 @@ def test_a_command_replaces_its_own_result_until_it_is_changed(
     hardneg(*arguments)
 
 
-def test_a_command_does_not_replace_the_result_of_another(hardneg: Hardneg, place: Path) -> None:
-    hardneg(*ENCODE, "--output", "index")
+def test_a_command_does_not_replace_the_result_of_another(place: Path) -> None:
+    hardneg(*ENCODE.split(), "index")
     with pytest.raises(UsageError, match="not written by `hardneg index import`"):
-        hardneg("index", "import", "--vectors", "v.npy", "--ids", "ids.txt", "--output", "index")
+        hardneg(*IMPORT.split(), "index")
     (place / "index" / "notes.txt").touch()
     with pytest.raises(UsageError, match=r"notes\.txt: already there"):
-        hardneg(*ENCODE, "--output", "index")
+        hardneg(*ENCODE.split(), "index")
 
 
-def test_a_command_that_failed_leaves_what_it_knew(
-    hardneg: Hardneg, place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hardneg(*FUSE, "--output", "best.trec.gz")
+def test_a_command_that_failed_leaves_what_it_knew(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = [*FUSE.split(), "best.trec.gz"]
+    hardneg(*arguments)
     known = record(Store(place.parent / "store"), place / "best.trec.gz")
 
     def fail(*_: object, **__: object) -> None:
@@ -243,7 +213,7 @@ def test_a_command_that_failed_leaves_what_it_knew(
 
     with monkeypatch.context() as patch, pytest.raises(ArtifactError, match="the disk is full"):
         patch.setattr("hardneg.cli.line_outputs.laid_at", fail)
-        hardneg(*FUSE, "--output", "best.trec.gz")
+        hardneg(*arguments)
     assert record(Store(place.parent / "store"), place / "best.trec.gz") == known
 
 
@@ -260,22 +230,20 @@ def closed(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    "line",
     [
-        [*FUSE, "--output", "closed/best.trec.gz"],
-        [*ENCODE, "--output", "closed/deep/index"],
-        ["report", "--qrels", "qrels.txt", "--run", "a.run", "--output", "closed"],
-        ["report", "--qrels", "qrels.txt", "--run", "a.run", "--output", "a.run/report"],
-        ["analyze", "scores", "--run", "a.run", "--plot", "closed/scores.png"],
-        ["recipe", "run", "small.yaml", "--output", "closed"],
-        [*FUSE, "--output", f"{'x' * 300}.trec.gz"],
-        ["recipe", "run", "small.yaml", "--output", "x" * 300],
+        f"{FUSE} closed/best.trec.gz",
+        f"{ENCODE} closed/deep/index",
+        f"{REPORT} closed",
+        f"{REPORT} a.run/report",
+        "analyze scores --run a.run --plot closed/scores.png",
+        f"{RECIPE} closed",
+        f"{FUSE} {'x' * 300}.trec.gz",
+        f"{RECIPE} {'x' * 300}",
     ],
 )
-def test_a_place_that_cannot_be_written_is_told_before_any_work(
-    hardneg: Hardneg, place: Path, closed: Path, arguments: list[str]
-) -> None:
-    message = refused(hardneg, place, *arguments, kind=ArtifactError)
+def test_a_place_that_cannot_be_written_is_told_before_any_work(place: Path, closed: Path, line: str) -> None:
+    message = refused(place, line, ArtifactError)
     assert "give another --output" in message and "\n" not in message
 
 

@@ -2,8 +2,6 @@
 
 import inspect
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import get_origin
 
@@ -160,27 +158,3 @@ def copied(given, place):
     made = keep_content(place.store, "run", lambda folder: write_run(folder / "run.trec.gz", cut))
     return RankedRun("copy", made.key, made.path / "run.trec.gz", {"queries": len(cut)}, place.store, None)
 '''
-
-
-@pytest.mark.parametrize("arguments", [["--help"], ["index", "--help"]])
-def test_listing_commands_makes_none(arguments):
-    program = (
-        f"import sys\nsys.argv = ['hardneg', *{arguments!r}]\nfrom hardneg.cli.main import main\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        "print('loaded:', sorted({'hardneg.fields', 'hardneg.lines.verb_fields', 'pyarrow'} & set(sys.modules)))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "loaded: []"
-
-
-@pytest.mark.parametrize("name", ["encode", "evaluate", "fuse", "mine", "rerank", "report", "search", "train"])
-def test_the_help_of_a_line_loads_no_arrays_and_no_formats(name):
-    program = (
-        f"import sys\nsys.argv = ['hardneg', {name!r}, '--help']\nfrom hardneg.cli.main import main\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        "heavy = {'torch', 'jnius', 'numpy', 'pyarrow', 'regex', 'hardneg.evaluation.metrics', 'hardneg.formats.runs',"
-        " 'hardneg.formats.collection', 'hardneg.mining.filtering', 'hardneg.verbs.shared.searching'}\n"
-        "print('loaded:', sorted(heavy & set(sys.modules)))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "loaded: []"

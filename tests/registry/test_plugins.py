@@ -1,5 +1,4 @@
 import importlib.metadata
-import subprocess
 import sys
 from importlib.metadata import EntryPoints
 from pathlib import Path
@@ -138,26 +137,6 @@ def test_all_wrong_options_at_once():
         configure("miners", PluginSetting("topk", {"dept": 3, "depth": "many"}))
     assert "dept: topk has no such option; did you mean 'depth'" in str(caught.value)
     assert "depth: must be a whole number (got " in str(caught.value)
-
-
-@pytest.mark.parametrize("arguments", [["--help"], ["recipe", "list"], ["plugins", "list"]])
-def test_looking_around_loads_nothing_heavy(arguments):
-    program = (
-        "import sys\n"
-        f"sys.argv = ['hardneg', *{arguments!r}]\n"
-        "from hardneg.cli.main import main\n"
-        "try:\n    main()\n"
-        "except SystemExit as end:\n    assert not end.code, end.code\n"
-        "heavy = {'torch', 'transformers', 'sentence_transformers', 'pyserini', 'jnius', 'faiss', 'ranx', 'scipy'}\n"
-        "print('loaded:', sorted(heavy & set(sys.modules)))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "loaded: []"
-
-
-def test_help_loads_no_arrays():
-    program = "import sys, hardneg.cli.main; print(sorted({'numpy', 'yaml', 'rich'} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "[]\n"
 
 
 @pytest.mark.parametrize("name", ["mnrl", "MultipleNegativesRankingLoss"])

@@ -3,6 +3,7 @@
     python benchmarks/doses.py siblings 0=runs/siblings-0 all=runs/siblings-all --figure when-siblings.svg
     python benchmarks/doses.py false-negatives runs/false-negatives --figure when-false-negatives.svg
     python benchmarks/doses.py metrics runs/metrics --figure when-metrics.svg
+    python benchmarks/doses.py temperature 0.01=runs/temperature/metrics-scores-0.01.json 0.05=runs/temperature
     python benchmarks/doses.py refresh runs/refresh --baseline "top 10" --figure when-refresh.svg
 
 Tests are those of the files, over queries and seeds. The 90 % interval is from the same error and degrees of freedom as
@@ -27,8 +28,9 @@ Content = Mapping[str, Any]
 SHARE = re.compile(r"(?P<arm>.+), (?P<share>\d+) % false")
 
 
-def read(folder: Path) -> Content:
-    content: Content = json.loads((folder / METRICS).read_text("utf-8"))
+def read(run: Path) -> Content:
+    """What a run folder's metrics.json holds, or another file of metrics in it."""
+    content: Content = json.loads((run / METRICS if run.is_dir() else run).read_text("utf-8"))
     return content
 
 

@@ -9,6 +9,7 @@ from hardneg.verbs.dataset import ReadDataset
 _VECTORS, _RUN, _OTHER = "some-index", "some-run", "other-run"
 _MAPPINGS = {
     "analyze": {"analysis": {"sizes": {"indexes": {"a": _VECTORS}}}},
+    "average": {"models": {"one": "some-model", "two": "other-model"}},
     "encode": {},
     "evaluate": {"runs": {"row": _RUN}},
     "fuse": {"runs": {"one": _RUN, "two": _OTHER}},

@@ -89,7 +89,7 @@ def pseudo_positives(negatives: ArtifactInput | None) -> Path | None:
 
 
 def validation(
-    context: StageContext[EncoderLearning], collection: StoredCollection, encoder: "Encoder"
+    context: StageContext[Judging], collection: StoredCollection, encoder: "Encoder"
 ) -> Callable[[], Mapping[str, float]] | None:
     """Measures the encoder on the dev queries; None where the recipe names no run to take the pool from.
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from hardneg.api.analyzing import analyze as analyze
+from hardneg.api.benching import BenchResult
 from hardneg.api.dataset_argument import Dataset
 from hardneg.api.evaluation import Evaluation
 from hardneg.api.mined import MinedNegatives
@@ -27,6 +28,54 @@ from typing import Any
 from typing import Literal
 
 __version__: str
+
+def bench(
+    negatives: str | Path | Sequence[str | Path] | Mapping[str, str | Path],
+    dataset: Dataset,
+    *,
+    form: str = 'hardneg',
+    model: Model = 'packaged:wordllama',
+    steps: int = 400,
+    batch_size: int = 32,
+    seeds: int = 5,
+    rates: float | Sequence[float] = (),
+    equivalence_margin: float = 0.015,
+    settings: Settings = (),
+    store: str | Path | None = None,
+    device: str | None = None,
+    engine: str | Mapping[str, Any] = 'local',
+    seed: int = 42,
+    progress: bool | Progress = False,
+) -> BenchResult:
+    """Judge files of negatives, mined by any program: train with them, and compare with random and in-batch ones.
+
+    A small model is trained with each file, with random negatives, and with one more in-batch negative per query
+    instead; each learning rate is chosen on the dev queries, and the test is over queries and seeds. The report also
+    counts labelled and planted positives in the files, and shows how hard and how varied they are. The same file gives
+    the same figures.
+
+    Args:
+        negatives: Files of negatives of the training queries, one row each. Or a dict of files by the names of their rows.
+        dataset: beir:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
+        form: Their form: hardneg, triplet, n-tuple, labeled-list, dpr, flagembedding, tevatron-v1 or tevatron-v2.
+        model: The student that is trained: a folder or a hub id. Or what a training returned, or a live `SentenceTransformer`, `SparseEncoder` or `MultiVectorEncoder`.
+        steps: Training steps.
+        batch_size: Queries per step.
+        seeds: How often each arm is trained: twice or more.
+        rates: A learning rate to try on dev queries; default .01 .03 .1 for a static model, else 1e-5 3e-5 1e-4.
+        equivalence_margin: Systems are equivalent where their means surely differ by less than this.
+        settings: Set any value, such as model.document_length=256.
+        store: The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
+        device: cpu, cuda, cuda:1, mps; default: the best available.
+        engine: Where the blocks of encode, search, mine and rerank are computed; `hardneg plugins list engines` shows them.
+        seed: What is drawn by.
+        progress: Whether to show bars, or what shows them.
+
+    Raises:
+        UsageError: a file cannot be of the form, or two rows have one name.
+        DataError: a file has a mistake, or no negatives of the dataset's training queries.
+    """
+
 
 def encode(
     dataset: Dataset,

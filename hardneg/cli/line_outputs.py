@@ -65,8 +65,8 @@ class ResultOutput:
         with outputs.laid_out():
             laid_at(self.output, result.path)
         facts = dict(result.facts)
-        if tuned := facts.pop("tuned", None):
-            say(f"tuned: {tuned}")
+        for sentence in self.line().sentences(result):
+            say(sentence)
         counts = [counted(facts.pop(name, 0), *nouns) for name, nouns in self.line.counts.items()]
         say(": ".join([str(self.output), *([", ".join(counts)] if counts else [])]))
         if counts:

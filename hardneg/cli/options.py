@@ -77,6 +77,8 @@ def checked_device(context: typer.Context, device: str | None) -> str | None:
 
 def option_of(argument: Argument, *default: Any) -> Any:
     """The option that an argument of lines is; default: where that does not stand apart, as in an annotation."""
+    if argument.operand:
+        return typer.Argument(metavar=argument.metavar, help=argument.help)
     return typer.Option(
         *default,
         flag(argument),
@@ -94,6 +96,8 @@ def option_of(argument: Argument, *default: Any) -> Any:
 
 def flag(argument: Argument) -> str:
     """What a command calls an argument."""
+    if argument.operand:
+        return argument.metavar
     return f"--{argument.flag or argument.name.replace('_', '-')}"
 
 

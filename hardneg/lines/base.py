@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from hardneg.records.errors import UsageError
 from hardneg.runtime.seeding import SEED
@@ -17,6 +17,7 @@ from hardneg.runtime.seeding import SEED
 if TYPE_CHECKING:
     from hardneg.api.adhoc_recipe import AdhocRecipe
     from hardneg.api.workplace import Workplace
+    from hardneg.recipe.plan import Plan
 
 REQUIRED: Any = ...
 """The default of an argument that must be given."""
@@ -32,6 +33,7 @@ class Argument:
     type: in the function's signature, as source has it; objects: what the function takes beside what a terminal gives.
     form: that, a type of typer's, or a dict, of NAME=VALUE given again and again. check: what a call gave, as the line
     takes it, or a HardnegError. flag: the name of the command's option, if another; same: others that it has too.
+    operand: the command takes it without an option's name.
     plugins: the kind of plugin that it names, whose options stand beside its name, and in the command as `--option`.
     metavar, panel, words: in the command's help, and what completes it; metrics: names of metrics do. least: the lowest
     number. shown_in: the command, the function, or both. of_dataset: a split; the function takes that of a dataset in
@@ -55,6 +57,7 @@ class Argument:
     objects: str = ""
     shown_in: tuple[str, ...] = ("command", "function")
     of_dataset: bool = False
+    operand: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,13 @@ class Arguments(SimpleNamespace):
         return {"stage": verb, **{at.partition(".")[2]: value for at, value in values.items() if value is not None}}
 
 
+class Plannable(Protocol):
+    """A recipe in memory."""
+
+    def plan(self, tell: Callable[[str], None] = ...) -> "Plan":
+        """Its steps; `tell` gets its notes."""
+
+
 @dataclass(frozen=True)
 class Job:
     """The work of one call.
@@ -103,7 +113,7 @@ class Job:
     in all but the first. reads: the files and folders of the user that are read beside the recipe's.
     """
 
-    recipe: "AdhocRecipe | None"
+    recipe: Plannable | None
     make: "Callable[[Any, Workplace], Any]"
     reads: Sequence[Path] = ()
 
@@ -160,6 +170,11 @@ class Line(ABC):
         if outcome is None:
             raise UsageError(f"{self.name}: of several processes the first one has the result; read it from the store")
         return outcome
+
+    def sentences(self, result: Any) -> Iterator[str]:
+        """What the command prints of a result beside its counts."""
+        if tuned := result.facts.get("tuned"):
+            yield f"tuned: {tuned}"
 
     @classmethod
     @cache

@@ -17,6 +17,7 @@ _TYPES = {
     "Any": "typing",
     "AnyQrels": "hardneg.api.qrels_argument",
     "AnyRun": "hardneg.api.run_argument",
+    "BenchResult": "hardneg.api.benching",
     "BuiltIndex": "hardneg.api.results",
     "Dataset": "hardneg.api.dataset_argument",
     "Evaluation": "hardneg.api.evaluation",

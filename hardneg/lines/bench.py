@@ -1,0 +1,131 @@
+"""`bench`: files of negatives, made by any program, judged by one training protocol."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from hardneg.lines.base import Argument, Arguments, Job, Line, Of
+from hardneg.lines.shared_arguments import DATASET, MODEL
+from hardneg.records.errors import UsageError
+
+if TYPE_CHECKING:
+    from hardneg.api.workplace import Workplace
+
+
+def _files(value: Any) -> dict[str, Path]:
+    """Files by the labels of their rows: of a dict its keys, else their names."""
+    from hardneg.api.argument_values import files_of
+    from hardneg.api.labels import run_labels
+
+    if isinstance(value, Mapping):
+        return {str(label): files_of("negatives", each)[0] for label, each in value.items()}
+    return {label: path for path, label in run_labels(files_of("negatives", value)).items()}
+
+
+def _count(name: str, value: Any) -> int:
+    from hardneg.api.argument_values import at_least_one
+
+    return at_least_one(name, value)
+
+
+def _seeds(value: Any) -> int:
+    if _count("seeds", value) < 2:
+        raise UsageError("{seeds}: the tests need at least 2", "seeds")
+    return int(value)
+
+
+def check_files(files: Collection[Path], form: str) -> None:
+    """Raises UsageError where files are not there, or cannot be of the form; all mistakes."""
+    from hardneg.formats.export.catalogue import check_form
+
+    problems = [f"negatives: no file {path}" for path in files if not path.is_file()]
+    for path in files:
+        try:
+            check_form(form, path)
+        except UsageError as error:
+            problems.append(str(error))
+    if problems:
+        raise UsageError("\n".join(dict.fromkeys(problems)))
+
+
+def _rates(value: Any) -> list[float]:
+    rates = [value] if isinstance(value, int | float | str) else [*value]
+    try:
+        numbers = [float(rate) for rate in rates]
+    except (TypeError, ValueError):
+        numbers = [float("nan")]
+    if not all(0 < rate < float("inf") for rate in numbers):
+        raise UsageError(f"{{rates}}: learning rates are numbers above 0, not {', '.join(map(str, rates))}", "rates")
+    return numbers
+
+
+class BenchLine(Line):
+    """Judge files of negatives, mined by any program: train with them, and compare with random and in-batch ones.
+
+    A small model is trained with each file, with random negatives, and with one more in-batch negative per query
+    instead; each learning rate is chosen on the dev queries, and the test is over queries and seeds. The report also
+    counts labelled and planted positives in the files, and shows how hard and how varied they are. The same file gives
+    the same figures.
+
+    Raises:
+        UsageError: a file cannot be of the form, or two rows have one name.
+        DataError: a file has a mistake, or no negatives of the dataset's training queries.
+
+    Example: hardneg bench mined.parquet --form triplet --collection beir:FOLDER --output judged
+    """
+
+    name = "bench"
+    returns = "BenchResult"
+    shows = ("settings", "store", "device")
+    arguments: ClassVar = (
+        Argument(
+            "negatives",
+            "Files of negatives of the training queries, one row each.",
+            "str | Path | Sequence[str | Path] | Mapping[str, str | Path]",
+            form=list[Path],
+            check=_files,
+            metavar="NEGATIVES",
+            operand=True,
+            objects="a dict of files by the names of their rows",
+        ),
+        replace(DATASET, same=("collection",)),
+        Argument(
+            "form",
+            "Their form: hardneg, triplet, n-tuple, labeled-list, dpr, flagembedding, tevatron-v1 or tevatron-v2.",
+            default="hardneg",
+        ),
+        replace(MODEL, help="The student that is trained: a folder or a hub id.", default="packaged:wordllama"),
+        Argument("steps", "Training steps.", "int", 400, int, partial(_count, "steps"), least=1),
+        Argument("batch_size", "Queries per step.", "int", 32, int, partial(_count, "batch_size"), least=1),
+        Argument("seeds", "How often each arm is trained: twice or more.", "int", 5, int, _seeds, least=2),
+        Argument(
+            "rates",
+            "A learning rate to try on dev queries; default .01 .03 .1 for a static model, else 1e-5 3e-5 1e-4.",
+            "float | Sequence[float]",
+            (),
+            list[float],
+            _rates,
+            flag="rate",
+        ),
+        Of("evaluate.equivalence_margin", more={"default": 0.015}),
+    )
+
+    def job(self, args: Arguments, workplace: "Workplace") -> Job:
+        """Plans the last of the recipes at first, so that mistakes are seen before any work."""
+        from hardneg.api.bench_recipe import BenchRecipe
+        from hardneg.api.benching import Bench
+        from hardneg.api.dataset_argument import named_dataset
+        from hardneg.api.model_argument import named_model
+
+        check_files(args.negatives.values(), args.form)
+        dataset, model = named_dataset(args.dataset, workplace.store), named_model(args.model, workplace.store)
+        options = {"max_steps": args.steps, "batch_size": args.batch_size}
+        numbers = (args.seeds, args.equivalence_margin, workplace.seed)
+        recipe = BenchRecipe(args.negatives, args.form, dataset, model, options, *numbers, workplace.settings)
+        return Job(recipe, Bench(recipe, args.rates).judged, [*args.negatives.values()])
+
+    def sentences(self, result: Any) -> Iterator[str]:
+        """The table."""
+        yield result.text

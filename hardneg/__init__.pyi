@@ -35,8 +35,7 @@ def bench(
     *,
     form: str = 'hardneg',
     model: Model = 'packaged:wordllama',
-    steps: int = 400,
-    batch_size: int = 32,
+    options: Mapping[str, Any] = {},
     seeds: int = 5,
     rates: float | Sequence[float] = (),
     equivalence_margin: float = 0.015,
@@ -49,18 +48,17 @@ def bench(
 ) -> BenchResult:
     """Judge files of negatives, mined by any program: train with them, and compare with random and in-batch ones.
 
-    A small model is trained with each file, with random negatives, and with one more in-batch negative per query
-    instead; each learning rate is chosen on the dev queries, and the test is over queries and seeds. The report also
-    counts labelled and planted positives in the files, and shows how hard and how varied they are. The same file gives
-    the same figures.
+    A small model is trained 400 steps of 32 queries with each file, with random negatives, and with one more in-batch
+    negative per query instead; each learning rate is chosen on the dev queries, and the test is over queries and seeds.
+    The report also counts labelled and planted positives in the files, and shows how hard and how varied they are. The
+    same file gives the same figures.
 
     Args:
         negatives: Files of negatives of the training queries, one row each. Or a dict of files by the names of their rows.
         dataset: beir:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
-        form: Their form: hardneg, triplet, n-tuple, labeled-list, dpr, flagembedding, tevatron-v1 or tevatron-v2.
+        form: Their form: triplet, n-tuple, labeled-list, tevatron-v1, tevatron-v2, dpr, flagembedding, hardneg.
         model: The student that is trained: a folder or a hub id. Or what a training returned, or a live `SentenceTransformer`, `SparseEncoder` or `MultiVectorEncoder`.
-        steps: Training steps.
-        batch_size: Queries per step.
+        options: A training option, such as max_steps=200 or self_mask=0.1.
         seeds: How often each arm is trained: twice or more.
         rates: A learning rate to try on dev queries; default .01 .03 .1 for a static model, else 1e-5 3e-5 1e-4.
         equivalence_margin: Systems are equivalent where their means surely differ by less than this.

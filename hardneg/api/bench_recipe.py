@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from hardneg.api.adhoc_recipe import planned_recipe, warn
+from hardneg.api.adhoc_recipe import planned_recipe, training_stage, warn
 from hardneg.records.errors import RecipeError, UsageError
 
 if TYPE_CHECKING:
@@ -66,9 +66,9 @@ class BenchRecipe:
         for label, path in self.files.items():
             reading = {"file": str(path), "form": self.form, "miner": {"name": "topk", "depth": _MOST}, "fill_to": 1}
             stages[self.negatives_of(label)] = {"stage": "mine", **reading}
-            training = {"stage": "train", "system": label, "negatives": self.negatives_of(label)}
-            stages[self.stages[label]] = {**training, **stages[self.stages[label]]}
-        of_split = {"split": "dev"} if self.tuning else {}
+            trained = {"stage": "train", "system": label, "negatives": self.negatives_of(label)}
+            stages[self.stages[label]] = {**trained, **stages[self.stages[label]]}
+        of_split, training = {"split": "dev"} if self.tuning else {}, training_stage({}, self.options)
         measured = {"baselines": [*BASELINES], "equivalence_margin": self.equivalence_margin, **of_split}
         negatives = {RANDOM: "random-negatives", **{label: self.negatives_of(label) for label in self.files}}
         hardness = {"hardness": {"negatives": negatives, "run": "start-train"}}
@@ -84,7 +84,7 @@ class BenchRecipe:
             "model": {"name": self.model},
             "seed": self.seed,
             "seeds": [*range(1, 2 if self.tuning else self.seeds + 1)],
-            "defaults": {"search": of_split, "train": {"options": dict(self.options)}},
+            "defaults": {"search": of_split, "train": {k: v for k, v in training.items() if k != "stage"}},
             "stages": stages,
             "outputs": {"model": RANDOM, "index": f"{RANDOM}-index"},
         }

@@ -13,6 +13,7 @@ from hardneg.cli.console import say, tell_left_out
 from hardneg.cli.options import OUTPUT_FILE, OVERWRITE, SET, STORE, WRITTEN
 from hardneg.cli.outputs import store_outputs
 from hardneg.cli.planned_work import PlannedWork, RunOptions, begun
+from hardneg.lines.shared_arguments import FORMS
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import NEGATIVES
 from hardneg.records.wording import counted
@@ -21,9 +22,9 @@ from hardneg.store.replaced_files import Target
 if TYPE_CHECKING:
     from hardneg.api.mined import MinedNegatives
 
-_FORMS = "triplet, n-tuple, labeled-list, tevatron-v1, tevatron-v2, dpr, flagembedding, hardneg."
+_FORMS = f"{', '.join(FORMS)}."
 _ANCE = "ance"
-_DONE = completion.words(*_FORMS.rstrip(".").split(", "))
+_DONE = completion.words(*FORMS)
 
 
 def _form(forms: str) -> Any:

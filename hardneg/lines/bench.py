@@ -2,12 +2,11 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hardneg.lines.base import Argument, Arguments, Job, Line, Of
-from hardneg.lines.shared_arguments import DATASET, MODEL
+from hardneg.lines.shared_arguments import DATASET, FORMS, MODEL, TRAIN_OPTIONS
 from hardneg.records.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,14 +23,10 @@ def _files(value: Any) -> dict[str, Path]:
     return {label: path for path, label in run_labels(files_of("negatives", value)).items()}
 
 
-def _count(name: str, value: Any) -> int:
-    from hardneg.api.argument_values import at_least_one
-
-    return at_least_one(name, value)
-
-
 def _seeds(value: Any) -> int:
-    if _count("seeds", value) < 2:
+    from hardneg.api.argument_values import whole_number
+
+    if whole_number("seeds", value) < 2:
         raise UsageError("{seeds}: the tests need at least 2", "seeds")
     return int(value)
 
@@ -64,16 +59,16 @@ def _rates(value: Any) -> list[float]:
 class BenchLine(Line):
     """Judge files of negatives, mined by any program: train with them, and compare with random and in-batch ones.
 
-    A small model is trained with each file, with random negatives, and with one more in-batch negative per query
-    instead; each learning rate is chosen on the dev queries, and the test is over queries and seeds. The report also
-    counts labelled and planted positives in the files, and shows how hard and how varied they are. The same file gives
-    the same figures.
+    A small model is trained 400 steps of 32 queries with each file, with random negatives, and with one more in-batch
+    negative per query instead; each learning rate is chosen on the dev queries, and the test is over queries and seeds.
+    The report also counts labelled and planted positives in the files, and shows how hard and how varied they are. The
+    same file gives the same figures.
 
     Raises:
         UsageError: a file cannot be of the form, or two rows have one name.
         DataError: a file has a mistake, or no negatives of the dataset's training queries.
 
-    Example: hardneg bench mined.parquet --form triplet --collection beir:FOLDER --output judged
+    Example: hardneg bench mined.parquet --form triplet --dataset beir:FOLDER --output judged
     """
 
     name = "bench"
@@ -90,15 +85,10 @@ class BenchLine(Line):
             operand=True,
             objects="a dict of files by the names of their rows",
         ),
-        replace(DATASET, same=("collection",)),
-        Argument(
-            "form",
-            "Their form: hardneg, triplet, n-tuple, labeled-list, dpr, flagembedding, tevatron-v1 or tevatron-v2.",
-            default="hardneg",
-        ),
+        DATASET,
+        Argument("form", f"Their form: {', '.join(FORMS)}.", default="hardneg", words=FORMS),
         replace(MODEL, help="The student that is trained: a folder or a hub id.", default="packaged:wordllama"),
-        Argument("steps", "Training steps.", "int", 400, int, partial(_count, "steps"), least=1),
-        Argument("batch_size", "Queries per step.", "int", 32, int, partial(_count, "batch_size"), least=1),
+        TRAIN_OPTIONS,
         Argument("seeds", "How often each arm is trained: twice or more.", "int", 5, int, _seeds, least=2),
         Argument(
             "rates",
@@ -120,8 +110,10 @@ class BenchLine(Line):
         from hardneg.api.model_argument import named_model
 
         check_files(args.negatives.values(), args.form)
+        if "learning_rate" in args.options:
+            raise UsageError("bench: each arm's learning rate is chosen: give {rates} to choose from", "rates")
         dataset, model = named_dataset(args.dataset, workplace.store), named_model(args.model, workplace.store)
-        options = {"max_steps": args.steps, "batch_size": args.batch_size}
+        options = {"max_steps": 400, "batch_size": 32, **args.options}
         numbers = (args.seeds, args.equivalence_margin, workplace.seed)
         recipe = BenchRecipe(args.negatives, args.form, dataset, model, options, *numbers, workplace.settings)
         return Job(recipe, Bench(recipe, args.rates).judged, [*args.negatives.values()])

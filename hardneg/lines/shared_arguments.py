@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from hardneg.lines.base import Argument, Of
 from hardneg.records.depths import MINED_DEPTH
@@ -62,6 +63,27 @@ VECTORS = (
 )
 """In place of a model's search: a folder of vectors, and files of those of the queries, as other programs made them."""
 
+
+FORMS = ("triplet", "n-tuple", "labeled-list", "tevatron-v1", "tevatron-v2", "dpr", "flagembedding", "hardneg")
+"""Of files of negatives; `formats.export.catalogue` reads and writes them."""
+
+
+def _options(value: Any) -> dict[str, Any]:
+    from hardneg.api.argument_values import mapping_of
+
+    return mapping_of("options", value)
+
+
+TRAIN_OPTIONS = Argument(
+    "options",
+    "A training option, such as max_steps=200 or self_mask=0.1.",
+    "Mapping[str, Any]",
+    {},
+    dict[str, Any],
+    _options,
+    flag="train-option",
+    metavar="KEY=VALUE",
+)
 LISTED = Of("search.depth", more={"default": MINED_DEPTH})
 """The lists to mine from."""
 

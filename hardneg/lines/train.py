@@ -4,19 +4,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hardneg.api.adhoc_recipe import MINED, TRAINED, training_stage
-from hardneg.lines.base import Argument, Arguments, Job, Line, Of
+from hardneg.lines.base import Arguments, Job, Line, Of
 from hardneg.lines.mine import mining_stages
-from hardneg.lines.shared_arguments import DATASET, LISTED, MODEL
+from hardneg.lines.shared_arguments import DATASET, LISTED, MODEL, TRAIN_OPTIONS
 
 if TYPE_CHECKING:
     from hardneg.api.results import TrainedModel
     from hardneg.api.workplace import Workplace
-
-
-def _options(value: Any) -> dict[str, Any]:
-    from hardneg.api.argument_values import mapping_of
-
-    return mapping_of("options", value)
 
 
 class TrainLine(Line):
@@ -36,16 +30,7 @@ class TrainLine(Line):
         MODEL,
         Of("mine.miner", more={"default": "topk"}),
         Of("train.loss", more={"default": "star"}),
-        Argument(
-            "options",
-            "A training option, such as max_steps=200 or self_mask=0.1.",
-            "Mapping[str, Any]",
-            {},
-            dict[str, Any],
-            _options,
-            flag="train-option",
-            metavar="KEY=VALUE",
-        ),
+        TRAIN_OPTIONS,
         Of("mine.split", of_dataset=True),
         LISTED,
     )

@@ -15,10 +15,12 @@ import hardneg as hn
 from hardneg.api.bench_recipe import BenchRecipe
 from hardneg.api.bench_rows import as_markdown
 from hardneg.cli.main import app
+from hardneg.formats.export.catalogue import NAMES
+from hardneg.lines.shared_arguments import FORMS
 from hardneg.recipe.load import load_recipe
 from hardneg.records.errors import HardnegError
 
-QUICK = {"steps": 3, "batch_size": 8, "seeds": 2, "rates": [0.1, 0.01], "device": "cpu"}
+QUICK = {"options": {"max_steps": 3, "batch_size": 8}, "seeds": 2, "rates": [0.1, 0.01], "device": "cpu"}
 
 
 def triplets(path: Path, collection: Path, shift: int) -> Path:
@@ -44,10 +46,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def problem(*arguments: str) -> str:
-    given = ["bench", *arguments, "--collection", "beir:data", "--model", "model", "--store", "store"]
+    given = ["bench", *arguments, "--dataset", "beir:data", "--model", "model", "--store", "store"]
     error = CliRunner().invoke(app, [*given, "--output", "judged"]).exception
     assert isinstance(error, HardnegError)
     return str(error)
+
+
+def test_all_forms_are_named() -> None:
+    assert set(FORMS) == set(NAMES)
 
 
 def test_mistakes_are_told_in_a_line_before_any_work(folder: Path) -> None:
@@ -57,6 +63,8 @@ def test_mistakes_are_told_in_a_line_before_any_work(folder: Path) -> None:
     assert problem("lost.jsonl", "--form", "triplet") == "negatives: no file lost.jsonl"
     assert problem("near.jsonl") == "near.jsonl: a file of form hardneg ends in .arrow"
     assert problem("near.jsonl", "--form", "pairs").startswith("no form is called 'pairs'; there are: triplet")
+    told = problem("near.jsonl", "--form", "triplet", "--train-option", "learning_rate=0.1")
+    assert told == "bench: each arm's learning rate is chosen: give --rate to choose from"
     assert problem("near.jsonl", "--form", "triplet", "--rate", "0").startswith("--rate: learning rates are numbers")
     with pytest.raises(HardnegError, match="negatives: 'random' is a row of its own; name the file otherwise"):
         hn.bench({"random": "near.jsonl"}, "beir:data", form="triplet", model="model", store="store")
@@ -72,10 +80,11 @@ def test_mistakes_are_told_in_a_line_before_any_work(folder: Path) -> None:
 def test_each_arm_has_its_rate_and_tuning_sees_dev_queries_alone(folder: Path) -> None:
     tiny_static(folder / "model")
     files = {"near": Path("near.jsonl")}
-    options = {"max_steps": 3, "batch_size": 8}
+    options = {"max_steps": 3, "batch_size": 8, "self_mask": 0.1}
     recipe = BenchRecipe(files, "triplet", "beir:data", "model", options, 3, 0.01, 42, rates={"near": 0.5})
     plan = recipe.plan()
     assert {name for name in plan.steps if name.startswith("file-1-seed")} == {f"file-1-seed-{n}" for n in (1, 2, 3)}
+    assert all(step.spec.self_mask == 0.1 for step in plan.steps.values() if step.verb == "train")
     rates = {name: plan.steps[f"{name}-seed-1"].spec.options.learning_rate for name in ("file-1", "random")}
     assert rates == {"file-1": 0.5, "random": 0.03}
     tuned = replace(recipe, rates=dict.fromkeys(recipe.stages, 0.5), tuning=True).plan()
@@ -114,8 +123,9 @@ def test_the_table_says_what_must_be_known() -> None:
 def test_the_same_file_gives_the_same_figures_from_the_store_and_in_a_fresh_one(folder: Path) -> None:
     tiny_static(folder / "model")
     triplets(folder / "far.jsonl", folder / "data", 25)
-    given = ["near.jsonl", "far.jsonl", "--form", "triplet", "--collection", "beir:data", "--model", "model"]
-    given += ["--steps", "3", "--batch-size", "8", "--seeds", "2", "--rate=0.1", "--rate=0.01", "--device", "cpu"]
+    given = ["near.jsonl", "far.jsonl", "--form", "triplet", "--dataset", "beir:data", "--model", "model"]
+    given += ["--train-option=max_steps=3", "--train-option=batch_size=8", "--seeds", "2", "--device", "cpu"]
+    given += ["--rate", "0.1", "--rate", "0.01"]
     texts, told = {}, ""
     for output, store in {"first": "store", "again": "store", "fresh": "another"}.items():
         done = CliRunner().invoke(app, ["bench", *given, "--store", store, "--output", output])

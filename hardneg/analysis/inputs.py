@@ -105,6 +105,10 @@ class AnalysisInputs(ABC):
     def copies(self, doc_ids: Sequence[str]) -> Sequence[str]:
         """These documents, and those with the same contents."""
 
+    def groups(self) -> Mapping[str, str]:
+        """The group of each document that has one, by its id; maybe none."""
+        return {}
+
     @abstractmethod
     def negatives(self, path: str) -> Path:
         """The file of mined negatives."""

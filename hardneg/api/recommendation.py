@@ -8,24 +8,26 @@ from typing import Any
 from hardneg.analysis.base import percent
 from hardneg.analysis.miner_sweep import MinerSweep, depth_of, let_in_share, planted_sentence, way_of
 from hardneg.api.adhoc_recipe import MINED, TRAINED
-from hardneg.api.recommended_recipe import ALONE, METRIC, TRAIN_RUN, RecommendRequest
+from hardneg.api.recommended_recipe import ALONE, GOALS, METRIC, TRAIN_RUN, RecommendRequest
+from hardneg.api.recommended_rule import ALONE_WORDS, RULE, Advice, Situation, named
 from hardneg.api.recommended_trials import Trials
 from hardneg.records.wording import counted
 from hardneg.report.table import Table
-
-_ALONE = "in-batch negatives alone"
 
 
 @dataclass(frozen=True)
 class Recommendation:
     """A miner of a sweep, chosen.
 
-    found: the sweep. trials: trainings with the best miner of each depth, and with in-batch negatives alone; None where
-    none was asked for.
+    measured: the sweep. trials: trainings with the best miner of each depth, and with in-batch negatives alone; None
+    where none was asked for: then the rule chooses. situation: what the rule goes by. goal: what is to be good; None is
+    answered for both, and the recipe is the one for the top.
     """
 
     measured: Mapping[str, Any]
     trials: Trials | None
+    situation: Situation
+    goal: str | None = None
 
     @property
     def steps(self) -> int | None:
@@ -34,14 +36,14 @@ class Recommendation:
 
     @property
     def alone(self) -> bool:
-        """Whether in-batch negatives alone are above all of them: then these are recommended."""
-        return self.trials is not None and self.trials.best == ALONE
+        """Whether in-batch negatives alone are recommended: by the rule, or above all others on the dev queries."""
+        return self.trials.best == ALONE if self.trials is not None else self._advice.alone
 
     @property
     def chosen_row(self) -> int:
         """Of the chosen miner in the sweep: by the rule, or the best on the dev queries, of equal ones the first."""
         if self.trials is None:
-            return int(self.measured["chosen"])
+            return self._advice.row
         tried, means = self._tried(), self.trials.means
         return max(tried, key=lambda position: means[tried[position]])
 
@@ -53,14 +55,22 @@ class Recommendation:
 
     def rule(self) -> str:
         """By what it was chosen, in one sentence."""
-        said = str(self.measured["rule"]["said"])
         if self.trials is None:
-            return said
+            return RULE
         return (
             "Of the best miner of each depth and in-batch negatives alone the one whose training of "
             f"{counted(self.trials.steps, 'step')} has the highest {METRIC} on the dev queries, of equal ones the "
-            f"first; in-batch negatives are the last, the miners in this order: {said}"
+            f"first; in-batch negatives are the last, the miners in this order: {self.measured['rule']['said']}"
         )
+
+    @property
+    def _advice(self) -> Advice:
+        return self.situation.advice(self.goal or GOALS[0])
+
+    def reasons(self) -> list[str]:
+        """What there is to go by, and by the rule for each goal, or for the one that was named, what to train with."""
+        goals = GOALS if self.goal is None else (self.goal,)
+        return [f"{'; '.join(self.situation.facts())}.", *(self.situation.sentence(goal) for goal in goals)]
 
     def sweep(self) -> dict[str, Any]:
         """The sweep, with what was chosen in the end as the choice, and by what."""
@@ -79,13 +89,14 @@ class Recommendation:
         if self.trials is not None:
             rows = {stage: self.measured["miners"][position] for position, stage in self._tried().items()}
             labels = {stage: (way_of(row), f"{depth_of(row):,}") for stage, row in rows.items()}
-            tables.append(self.trials.table({**labels, ALONE: (_ALONE, "")}))
+            tables.append(self.trials.table({**labels, ALONE: (ALONE_WORDS, "")}))
         return tables
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, as JSON holds it."""
         trials = None if self.trials is None else self.trials.to_dict()
-        return {**self.sweep(), "trials": trials, "in_batch_alone": self.alone}
+        chosen = {"trials": trials, "in_batch_alone": self.alone, "goal": self.goal}
+        return {**self.sweep(), **chosen, **self.situation.to_dict()}
 
     def recipe(self, request: RecommendRequest, tree: Mapping[str, Any], facts: Mapping[str, Any], output: Path) -> str:
         """The recipe that trains with it, as text."""
@@ -102,6 +113,7 @@ class Recommendation:
         yield " "
         yield planted_sentence(self.measured)
         yield f"The rule: {self.rule()}"
+        yield from self.reasons()
         usual = " a static model's rate and decay, and" if request.usual else ""
         yield f"Training has hardneg's defaults but for{usual} the options of training that were given."
         if tested == request.split:
@@ -112,20 +124,21 @@ class Recommendation:
         top = next(
             row for row in self.measured["miners"] if row["miner"] == {"name": "topk", "depth": self.measured["listed"]}
         )
-        said = "Of hard negatives the best" if self.alone else "Chosen"
-        sentence = f"{said}: {_in_words(self.row)}." + ("" if top == self.row else f" Beside it, {_in_words(top)}.")
-        kept = (
-            "" if self.measured["kept"] else " No miner keeps all conditions of the rule: this is the nearest to them."
+        said = (
+            "Chosen" if not self.alone else "Of hard negatives" if self.trials is None else "Of hard negatives the best"
         )
-        return sentence + (kept if self.trials is None else "")
+        sentence = f"{said}: {_in_words(self.row)}." + ("" if top == self.row else f" Beside it, {_in_words(top)}.")
+        swept = self.trials is None and not self.alone and self.chosen_row == self.measured["chosen"]
+        lacking = " No miner keeps all bounds of the sweep: this is the nearest to them."
+        return sentence + (lacking if swept and not self.measured["kept"] else "")
 
     def tried_in_words(self) -> Iterator[str]:
         """What the trainings came to, and which of them are told apart; nothing where there were none."""
         if self.trials is None:
             return
-        labels = {stage: _named(self.measured["miners"][number]) for number, stage in self._tried().items()}
-        yield from self.trials.sentences({**labels, ALONE: _ALONE})
-        yield f"The recipe has {_ALONE if self.alone else _named(self.row)}, which came out highest."
+        labels = {stage: named(self.measured["miners"][number]) for number, stage in self._tried().items()}
+        yield from self.trials.sentences({**labels, ALONE: ALONE_WORDS})
+        yield f"The recipe has {ALONE_WORDS if self.alone else named(self.row)}, which came out highest."
 
     def _tried(self) -> dict[int, str]:
         """The stage that trained with each miner, by the miner's position in the sweep."""
@@ -134,13 +147,9 @@ class Recommendation:
         }
 
 
-def _named(row: Mapping[str, Any]) -> str:
-    return f"{way_of(row)}, {depth_of(row)} a query"
-
-
 def _in_words(row: Mapping[str, Any]) -> str:
     hardness = "unknown" if row["hardness"] is None else f"{row['hardness']:+.4f}"
     return (
-        f"{_named(row)}: lets in {let_in_share(row)} of what is planted, {percent(row['planted'])} of its "
+        f"{named(row)}: lets in {let_in_share(row)} of what is planted, {percent(row['planted'])} of its "
         f"negatives are planted, hardness {hardness}, {percent(row['enough'])} of the queries have enough"
     )

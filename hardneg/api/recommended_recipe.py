@@ -3,11 +3,16 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from textwrap import wrap
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from hardneg.api.adhoc_recipe import ENCODED, MINED, SEARCHED, TRAINED, training_stage
 from hardneg.records.errors import UsageError
+from hardneg.records.wording import suggestion
 
+Goal = Literal["top", "recall"]
+"""What is to be good: the order of the first documents (MRR@10), or how many relevant ones are listed (R@100)."""
+
+GOALS: tuple[Goal, ...] = get_args(Goal)
 SWEEP, JUDGE, TRIALS = "sweep", "reranked", "trials"
 ALONE = "in-batch"
 METRIC = "mrr@10"
@@ -41,7 +46,8 @@ class RecommendRequest:
 
     split: the queries to choose by. depth: how far down their lists go. reranker: a second model that filters decide
     by, as a recipe names it. options: of training. temperature: of the losses. usual: options of training that the
-    model's kind takes where `options` does not say otherwise. bm25: whether a row of BM25 stands beside.
+    model's kind takes where `options` does not say otherwise. bm25: whether a row of BM25 stands beside. goal: what is
+    to be good; None is answered for each, and the recipe is the one for the first.
     """
 
     split: str
@@ -51,8 +57,12 @@ class RecommendRequest:
     temperature: float = 0.05
     usual: Mapping[str, Any] = field(default_factory=dict)
     bm25: bool = True
+    goal: str | None = None
 
     def __post_init__(self) -> None:
+        if self.goal is not None and self.goal not in GOALS:
+            message = f"no such goal{suggestion(self.goal, GOALS)}; there are {', '.join(GOALS)}"
+            raise UsageError(f"{{goal}}: {self.goal!r}: {message}", "goal")
         if self.split == _MEASURED:
             raise UsageError(
                 f"split {_MEASURED} is what systems are measured on in the end; choose by another, such as dev"
@@ -73,7 +83,10 @@ class RecommendRequest:
     def sweep(self) -> dict[str, Any]:
         """The stages that compare miners."""
         analysis = {"run": SEARCHED, "index": ENCODED, **({"scores": {JUDGE: JUDGE}} if self.reranker else {})}
-        analyses = {"miner-sweep": {**analysis, "depths": self.depths, "split": self.split}}
+        analyses = {
+            "miner-sweep": {**analysis, "depths": self.depths, "split": self.split},
+            "positive-ranks": {"run": SEARCHED, "index": ENCODED, "depth": min(self.depths), "split": self.split},
+        }
         return {
             ENCODED: {"stage": "encode"},
             **self._searched(SEARCHED, JUDGE, self.split, self.reranker is not None),

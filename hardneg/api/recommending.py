@@ -6,14 +6,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from hardneg.analysis.base import Analysis
 from hardneg.analysis.miner_sweep import MinerSweep
+from hardneg.analysis.positive_ranks import PositiveRanks
 from hardneg.api.argument_values import plugin_setting
 from hardneg.api.dataset_argument import Dataset, named_dataset, split_of
 from hardneg.api.model_argument import Model, named_model
 from hardneg.api.notebook import html_section
 from hardneg.api.output_files import writing
 from hardneg.api.recommendation import Recommendation
-from hardneg.api.recommended_recipe import METRIC, SWEEP, TRIALS, RecommendRequest
+from hardneg.api.recommended_recipe import METRIC, SWEEP, TRIALS, Goal, RecommendRequest
+from hardneg.api.recommended_rule import Situation
 from hardneg.api.recommended_trials import Trials, in_order
 from hardneg.api.results import ReadOnly
 from hardneg.api.workplace import Where, Workplace, taken
@@ -32,10 +35,12 @@ if TYPE_CHECKING:
 class TrialOptions(Where, total=False):
     """What `recommend` takes besides.
 
-    reranker: a second model, whose scores filters decide by too. train: train so many steps with the best of each
-    depth, and choose by the dev queries. train_options: of these trainings.
+    goal: what is to be good, `top` (the order of the first documents) or `recall`; the answer is for both by default,
+    and the recipe is the one for the top. reranker: a second model, whose scores filters decide by too. train: train so
+    many steps with the best of each depth, and choose by the dev queries. train_options: of these trainings.
     """
 
+    goal: Goal
     reranker: str | Mapping[str, Any]
     train: int
     train_options: Mapping[str, Any]
@@ -51,8 +56,8 @@ def recommend(
 ) -> "RecommendedNegatives":
     """Chooses the negatives for a collection.
 
-    Some known positives of dev queries are hidden, to count how many each miner wrongly takes. Of the miners, windows
-    and filters that let few of them in, the one with the hardest negatives is chosen.
+    The model's ranks of the positives of dev queries decide whether the first documents of its lists are taken, or
+    in-batch negatives alone are enough. Some positives are hidden, to count how many each miner wrongly takes.
 
     Args:
         dataset: a name, a folder, a `datasets.Dataset` or dicts.
@@ -64,7 +69,9 @@ def recommend(
     own = taken(arguments, TrialOptions)
     workplace, steps, second = Workplace.of(arguments), own.get("train"), own.get("reranker")
     setting = None if second is None else plugin_setting("reranker", second)
-    request = RecommendRequest(split_of(dataset, split, "dev"), depth, setting, own.get("train_options", {}))
+    request = RecommendRequest(
+        split_of(dataset, split, "dev"), depth, setting, own.get("train_options", {}), goal=own.get("goal")
+    )
     named = named_dataset(dataset, workplace.store), request.sweep(), named_model(model, workplace.store)
     recipe = workplace.recipe("recommend", *named)
     replace(recipe, stages=request.before(steps or 1)).check()
@@ -75,14 +82,24 @@ def recommend(
     if steps is not None:
         tried = trials_in(workplace.make(replace(recipe, stages=request.trials(sweep, steps)).plan()), steps)
     facts = ReadOnly(outcome.artifacts[DATASET].facts)
-    return RecommendedNegatives(Recommendation(sweep, tried), request, plan.recipe.tree, facts)
+    answer = Recommendation(sweep, tried, situation_in(outcome, request), request.goal)
+    return RecommendedNegatives(answer, request, plan.recipe.tree, facts)
 
 
-def sweep_in(outcome: "Outcome") -> dict[str, Any]:
-    """What the sweep of miners has measured."""
-    path = outcome.artifacts[SWEEP].path / f"{MinerSweep.name}.json"
-    sweep: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    return sweep
+def sweep_in(outcome: "Outcome", analysis: type[Analysis] = MinerSweep) -> dict[str, Any]:
+    """What the sweep of miners, or the other analysis of its stage, has measured."""
+    path = outcome.artifacts[SWEEP].path / f"{analysis.name}.json"
+    measured: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return measured
+
+
+def situation_in(outcome: "Outcome", request: RecommendRequest) -> Situation:
+    """What the rule goes by."""
+    from hardneg.training.options import StepOptions
+
+    batch = int(request.options.get("batch_size", StepOptions().batch_size))
+    documents = int(outcome.artifacts[DATASET].facts["documents"])
+    return Situation(sweep_in(outcome, PositiveRanks), sweep_in(outcome), documents, batch)
 
 
 def trials_in(outcome: "Outcome", steps: int) -> Trials:
@@ -135,10 +152,11 @@ class RecommendedNegatives:
             replace_text(file, self.recommendation.recipe(self.request, self.tree, self.facts, file))
 
     def __repr__(self) -> str:
-        return f"RecommendedNegatives({self.miner}; {self.recommendation.evidence()})"
+        answer = self.recommendation
+        return f"RecommendedNegatives({self.miner}; {' '.join([*answer.reasons(), answer.evidence()])})"
 
     def _repr_html_(self) -> str:
         answer = self.recommendation
         explained = MinerSweep.model_construct().explain(answer.sweep())
-        lines = [line for line in (" ".join(answer.tried_in_words()), answer.evidence()) if line]
+        lines = [line for line in (" ".join(answer.tried_in_words()), *answer.reasons(), answer.evidence()) if line]
         return html_section(Section("", answer.tables(), explained, lines=lines))

@@ -28,6 +28,9 @@ _MODEL = typer.Option(
 )
 _SPLIT = typer.Option("dev", help="The queries to choose on; never the test queries.")
 _DEPTH = typer.Option(TOP_DEPTH, min=10, help="How many documents to retrieve for each query: the largest depth tried.")
+_GOAL = typer.Option(
+    None, help="What is to be good: top (the first documents) or recall. Both are answered, the recipe is for the top."
+)
 _RERANKER = typer.Option(
     None,
     help="A second model, whose scores filters also use: cross-encoder:FOLDER or cross-encoder:HUB-ID.",
@@ -43,6 +46,7 @@ _OUTPUT = options.output("The recipe to write, NAME.yaml; figures of the same na
 def recommend(
     dataset: str = options.DATASET,
     model: str = _MODEL,
+    goal: str | None = _GOAL,
     reranker: str | None = _RERANKER,
     option: list[str] = options.key_values("An option of the reranker, such as length=256.", TUNING),
     split: str = _SPLIT,
@@ -59,15 +63,15 @@ def recommend(
 ) -> None:
     """Choose the negatives for a collection, show why, and write a recipe that trains with them.
 
-    Some known positives of dev queries are hidden, to count how many each miner wrongly takes. Of the miners, windows
-    and filters that let few of them in, the one with the hardest negatives is chosen.
+    The model's ranks of the positives of dev queries decide whether the first documents of its lists are taken, or
+    in-batch negatives alone are enough. Some positives are hidden, to count how many each miner wrongly takes.
 
     Example: hardneg recommend --dataset beir:FOLDER --model NAME --output recommended.yaml
     """
     if output.suffix != ".yaml":
         raise UsageError(f"{output}: is to be a recipe; give a name that ends in .yaml")
     second = None if reranker is None else {**plugin_setting("reranker", reranker), **plugin_options(option)}
-    request = RecommendRequest(split, depth, second, plugin_options(train_option, "--train-option"))
+    request = RecommendRequest(split, depth, second, plugin_options(train_option, "--train-option"), goal=goal)
     recipe = AdhocRecipe("recommend", dataset, request.sweep(), model, settings)
     if plan:
         return _show_plan(replace(recipe, stages=request.before(train)), store, as_json)
@@ -96,7 +100,7 @@ class Recommending:
         """Compares, chooses, writes the recipe and the figures, and tells of them."""
         from hardneg.analysis.miner_sweep import MinerSweep
         from hardneg.api.recommendation import Recommendation
-        from hardneg.api.recommending import fitted, sweep_in
+        from hardneg.api.recommending import fitted, situation_in, sweep_in
         from hardneg.fields import DATASET
 
         replace(self.recipe, stages=self.request.before(self.steps or 1)).check(tell_once)  # before any work
@@ -108,7 +112,7 @@ class Recommending:
             trials, outputs = None, work.outputs
             if self.steps is not None:
                 trials, outputs = self._trials(work, request.trials(sweep, self.steps), self.steps)
-            answer = Recommendation(sweep, trials)
+            answer = Recommendation(sweep, trials, situation_in(outcome, request), request.goal)
             with outputs.laid_out():
                 replace_text(self.output, answer.recipe(request, work.plan.recipe.tree, facts, self.output))
                 MinerSweep.model_construct().draw(answer.sweep(), figures)
@@ -139,5 +143,6 @@ def _tell(answer: "Recommendation", as_json: bool, output: Path) -> None:
     for table in trials:
         print_table(console, table)
         say(" ".join(answer.tried_in_words()))
-    say(answer.evidence())
+    for line in [*answer.reasons(), answer.evidence()]:
+        say(line)
     say(f"{output}: hardneg recipe run {output}")

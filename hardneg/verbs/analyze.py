@@ -218,6 +218,9 @@ class Artifacts(AnalysisInputs):
         rows = corpus.rows(doc_ids)
         return corpus.ids(corpus.copies(rows[rows >= 0]))
 
+    def groups(self) -> Mapping[str, str]:
+        return self._collection.groups("document")
+
     def negatives(self, path: str) -> Path:
         return self._input(path).folder / NEGATIVES
 

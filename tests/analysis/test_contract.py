@@ -35,6 +35,7 @@ MAPPINGS: dict[str, dict[str, Any]] = {
     "operations": {"stages": {"t": "trained", "i": "indexed"}, "totals": {"both": ["i"]}},
     "overlap": {**RUNS, "negatives": {"n": "negatives.arrow"}, "met": {"n": "a.trec"}},
     "overlap-curve": {"negatives": {"n": {0: "negatives.arrow"}}, "met": {"n": {0: "a.trec", 5: "b.trec"}}},
+    "positive-ranks": {"run": "a.trec", "index": "index", "model": "m"},
     "projection": {**INDEXES, "negatives": 3},
     "query-wins": {"run": "a.trec", "against": "b.trec"},
     "recall-at-depth": {**RUNS, "depths": [1, 3]},

@@ -26,7 +26,7 @@ _VECTORS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class PositiveStanding:
     """One query's best positive in its list.
 
     positive: the document. score: its score, -inf where the list lacks it. others: the first of the list that are
@@ -40,13 +40,15 @@ class Standing:
     listed: int
 
 
-def standing(ranking: RankedList, known: Sequence[str], aside: frozenset[str], depth: int) -> Standing:
+def standing(ranking: RankedList, known: Sequence[str], aside: frozenset[str], depth: int) -> PositiveStanding:
     """Where the best of the known positives stands among the documents that are not `aside`."""
     scores = np.nan_to_num(scores_of(known, ranking), nan=-np.inf)
     best = int(scores.argmax())
     rows = [row for row, doc_id in enumerate(ranking.doc_ids) if doc_id not in aside]
     above = int((ranking.scores[rows] > scores[best]).sum())
-    return Standing(known[best], float(scores[best]), [ranking.doc_ids[row] for row in rows[:depth]], above, len(rows))
+    return PositiveStanding(
+        known[best], float(scores[best]), [ranking.doc_ids[row] for row in rows[:depth]], above, len(rows)
+    )
 
 
 class PositiveRanks(Analysis):
@@ -71,7 +73,7 @@ class PositiveRanks(Analysis):
     model: Annotated[Name | None, Reference(("model",)), Option(metavar="NAME")] = Field(
         None, description="The model of that index."
     )
-    depth: int = Field(10, gt=0, description="How many of the first documents to compare with the positive.")
+    first: int = Field(10, gt=0, description="How many of the first documents to compare with the positive.")
     split: Annotated[Name, Option("-")] = "dev"
 
     def encoders(self) -> Mapping[str, str]:
@@ -87,7 +89,7 @@ class PositiveRanks(Analysis):
         known, standings = known_positives(inputs, self.split), []
         for (query_id, positives), ranking in zip(known.items(), inputs.lists("run", list(known)), strict=True):
             aside = frozenset(inputs.copies(positives)).union(inputs.relevant()[query_id])
-            standings.append(standing(ranking, positives, aside, self.depth))
+            standings.append(standing(ranking, positives, aside, self.first))
         if not standings:
             raise DataError(f"{inputs.location('run')}: no query has a known positive that is in the corpus")
         ranks = np.sort([each.above + 1 for each in standings])
@@ -96,16 +98,16 @@ class PositiveRanks(Analysis):
             "split": self.split,
             "queries": len(standings),
             "listed": max(each.listed for each in standings),
-            "depth": self.depth,
+            "first": self.first,
             "median_rank": float(np.median(ranks)),
-            "within": {str(cut): float((ranks <= cut).mean()) for cut in sorted({1, self.depth, 100})},
+            "within": {str(cut): float((ranks <= cut).mean()) for cut in sorted({1, self.first, 100})},
             "above": float(np.mean(first)) if first else None,
             "nearer": None if self.index is None else self._nearer(inputs, standings),
             "siblings": siblings_of(inputs, standings),
             "ranks": ranks.tolist(),
         }
 
-    def _nearer(self, inputs: AnalysisInputs, standings: Sequence[Standing]) -> float | None:
+    def _nearer(self, inputs: AnalysisInputs, standings: Sequence[PositiveStanding]) -> float | None:
         """Of the first documents, the share whose inner product with the positive is above the query's."""
         system, shares = inputs.system("index", "model"), []
         for each in standings:
@@ -116,7 +118,7 @@ class PositiveRanks(Analysis):
 
     def table(self, results: Any) -> Table:
         """One row: ranks, shares and counts."""
-        cuts, depth = results["within"], results["depth"]
+        cuts, depth = results["within"], results["first"]
         heads = ("queries", "median rank", *(f"in the first {cut}" for cut in cuts))
         siblings = "–" if results["siblings"] is None else f"{results['siblings']:.1f}"
         cells = [f"{results['queries']:,}", rank_in_words(results), *map(percent, cuts.values())]
@@ -126,7 +128,9 @@ class PositiveRanks(Analysis):
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """The share of queries whose positive is in the first documents, by how many these are."""
         ranks = np.array(results["ranks"])
-        points = [(float(rank), float((ranks <= rank).mean())) for rank in np.unique(ranks) if rank <= results["listed"]]
+        points = [
+            (float(rank), float((ranks <= rank).mean())) for rank in np.unique(ranks) if rank <= results["listed"]
+        ]
         with figure(paths, 1) as (axes,):
             lines(axes, {"positives": points})
             axes.set_xscale("log")
@@ -139,7 +143,7 @@ def rank_in_words(results: Any) -> str:
     return f"below {results['listed']:,}" if beyond else f"{results['median_rank']:g}"
 
 
-def siblings_of(inputs: AnalysisInputs, standings: Sequence[Standing]) -> float | None:
+def siblings_of(inputs: AnalysisInputs, standings: Sequence[PositiveStanding]) -> float | None:
     """Other documents of the positive's group, in the mean over positives that have one; None without groups."""
     groups = inputs.groups()
     sizes = Counter(groups.values())

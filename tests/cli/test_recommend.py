@@ -43,7 +43,7 @@ FOUND = {
     "planted": {"kind": "judged", "queries": 9, "planted": 12},
 }
 
-RANKS = {"queries": 9, "listed": 20, "depth": 10, "median_rank": 4.0, "within": {"1": 0.3, "10": 0.6, "100": 1.0}}
+RANKS = {"queries": 9, "listed": 20, "first": 10, "median_rank": 4.0, "within": {"1": 0.3, "10": 0.6, "100": 1.0}}
 RANKS |= {"above": 0.4, "nearer": 0.25, "siblings": None, "ranks": [1, 4, 12]}
 
 
@@ -331,7 +331,7 @@ def test_a_plan_is_shown_and_nothing_is_made(hardneg, model, tmp_path):
 def test_mistakes_are_told_before_any_work(hardneg, tmp_path):
     with pytest.raises(UsageError, match=r"best.txt: is to be a recipe; give a name that ends in .yaml"):
         hardneg("--output", "best.txt")
-    with pytest.raises(UsageError, match=r"\{goal\}: 'rcall': no such goal; did you mean 'recall'\?"):
+    with pytest.raises(UsageError, match=r"--goal: 'rcall': no such goal; did you mean 'recall'\?"):
         hardneg("--goal", "rcall")
     with pytest.raises(RecipeError) as told:
         hardneg("--train-option", "learning_rat=1", "--set", "model.nam=x", "--reranker", "cross-encodr:model")

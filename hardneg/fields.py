@@ -19,8 +19,7 @@ from pydantic import (
 
 from hardneg.datasets.held_out import Withheld
 from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
-from hardneg.encoders.open.prompts import PromptName
-from hardneg.encoders.spec import ModelSpec
+from hardneg.encoders.spec import ModelSpec, PromptName
 from hardneg.formats.segments import Segments
 from hardneg.records.errors import UsageError
 from hardneg.records.types import PluginSetting

@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from hardneg.encoders.open.model_files import check_files as check_model_files
     from hardneg.encoders.open.model_files import load_options as weight_options
     from hardneg.encoders.open.model_files import read_json
-    from hardneg.encoders.open.prompts import whole_prompts
-    from hardneg.encoders.open.resolved import ResolvedModel, load_encoder
+    from hardneg.encoders.open.resolved import load_encoder
     from hardneg.encoders.open.resolved import opening as opening_model
     from hardneg.encoders.open.resolved import resolve as resolve_model
+    from hardneg.encoders.open.resolved_model import ResolvedModel
     from hardneg.encoders.open.save import forget_last_call
     from hardneg.encoders.open.save import written_whole as writing_model
     from hardneg.encoders.open.soundness import positions as most_positions
     from hardneg.encoders.open.source import locate as locate_model
     from hardneg.encoders.protocol import EncoderFamily, Form, StoredRows, StoreWriter, TextEncoder, TextWindows
     from hardneg.encoders.representation import Representation
-    from hardneg.encoders.spec import FullSpec, ModelSpec, Side, spec_from
+    from hardneg.encoders.spec import FullSpec, ModelSpec, Side, spec_from, whole_prompts
     from hardneg.encoders.speed.fastest import takes_bf16
     from hardneg.encoders.speed.fastest import usual_budget as usual_tokens_per_batch
     from hardneg.encoders.speed.passes import one_ahead

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 from hardneg.records.errors import HardnegError, ModelError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hardneg.encoders.open.contract import Contract
-    from hardneg.encoders.open.resolved import ResolvedModel
     from hardneg.encoders.spec import ModelSpec
 
 
-def read(name: str) -> "ResolvedModel":
-    """A model whose files are on this machine; downloads nothing.
+def declared(name: str) -> "tuple[Path, str, Contract]":
+    """The folder, the family and the contract of a model whose files are on this machine; downloads nothing.
 
     Raises:
         ModelError: they are not.
@@ -23,7 +24,7 @@ def read(name: str) -> "ResolvedModel":
     if model.folder is None and (commit := model.location.commit) is not None:
         there = f"on the hub (commit {commit[:12]}), not on this machine"
         raise ModelError(f"model {name!r}: {there}: fetch it with `hf download {name}`")
-    return model
+    return model.path, getattr(model.family, "called", ""), model.contract
 
 
 def contract_lines(contract: "Contract") -> Iterator[tuple[str, str]]:
@@ -41,7 +42,7 @@ def contract_lines(contract: "Contract") -> Iterator[tuple[str, str]]:
     read_of = (tokens_read(length) for length in (contract.query_length, contract.document_length))
     yield "lengths", "{} tokens of a query, {} of a document".format(*read_of)
     cut = f", cut to {contract.truncate_dim}" if contract.truncate_dim else ""
-    yield "dimensions", f"{contract.dimension or 'not note'}{cut}"
+    yield "dimensions", f"{contract.dimension or 'not declared'}{cut}"
     yield "dtype", contract.dtype
     yield "chat template", "yes, the prompt as the system's words" if contract.chat else "no"
     for line in contract.odd:

@@ -14,7 +14,7 @@ from typing import Literal
 import typer
 
 from hardneg.cli.console import aligned, say_answer
-from hardneg.cli.contracts import contract_lines, read
+from hardneg.cli.contracts import contract_lines, declared
 from hardneg.cli.options import JSON, STORE, open_store
 from hardneg.cli.outputs import free_bytes
 from hardneg.cli.rates import forget_rates, measure_rates, measured_rates
@@ -75,9 +75,8 @@ def doctor(
 
 def _tell_model(name: str, as_json: bool) -> None:
     """How a model wants to be used, by its own files."""
-    model = read(name)
-    family, contract = getattr(model.family, "called", ""), model.contract
-    lines = [("files", str(model.path)), ("encoder", family), *contract_lines(contract)]
+    folder, family, contract = declared(name)
+    lines = [("files", str(folder)), ("encoder", family), *contract_lines(contract)]
     say_answer({"encoder": family, **asdict(contract)}, aligned(lines), as_json)
 
 

@@ -19,14 +19,14 @@ from hardneg.encoders.open.save import save_module
 from hardneg.encoders.open.soundness import positions
 from hardneg.encoders.protocol import StoredRows, StoreWriter, TextWindows
 from hardneg.encoders.representation import Representation
-from hardneg.encoders.spec import FullSpec, ModelSpec, Side
+from hardneg.encoders.spec import SIDES, FullSpec, ModelSpec, Side
 from hardneg.encoders.speed.fastest import Precision
 from hardneg.encoders.tokens.backend import TokenSource, backend_of
 from hardneg.encoders.tokens.expansion import expanded
 from hardneg.encoders.tokens.segmenting import SegmentedCorpus, SegmentTokens, tokenise_segments
 from hardneg.encoders.tokens.tokens import Tokens, has_chat_template, tokenise, tokenise_chats
 from hardneg.encoders.tokens.typed_tokens import typed
-from hardneg.encoders.towers import Cut, cut, has_twins, route, twins, with_own_queries
+from hardneg.encoders.towers import Cut, cut, evaluating, has_twins, route, twins, with_own_queries
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.segments import Segments
 from hardneg.records.errors import ModelError
@@ -138,6 +138,17 @@ class Encoder:
         if not self.spec.typed:
             return segmented
         return replace(segmented, tokens=typed(segmented.tokens, self.spec.document_token_type))
+
+    def check_fit(self) -> None:
+        """Encodes two words on each side.
+
+        Raises:
+            Exception: of any class, where the modules do not fit each other or the representation.
+        """
+        with evaluating(self.module), torch.inference_mode():
+            for side in SIDES:
+                encoded = self.embed(self.features(["a trial"], side), side)
+                self.representation.gathered([(np.zeros(1, np.int64), encoded)], 1, self.dimension)
 
     def embed(self, features: dict[str, Tensor], side: Side) -> Tensor:
         """Encodes texts with gradients, in the form of `Representation`; all after the transformer is float32."""

@@ -7,7 +7,8 @@ from hardneg.costs.estimated_seconds import EstimatedSeconds
 from hardneg.costs.machine import Machine, this_machine
 from hardneg.datasets.held_out import UNLABELLED
 from hardneg.encoders.open.configuration import BASE, USUAL, Shape
-from hardneg.encoders.open.resolved import ResolvedModel, resolve
+from hardneg.encoders.open.resolved import resolve
+from hardneg.encoders.open.resolved_model import ResolvedModel
 from hardneg.encoders.spec import SIDES, FullSpec, ModelSpec
 from hardneg.fields import DATASET
 from hardneg.recipe.plan import Plan, Step, cached

@@ -2,8 +2,10 @@
 
 import json
 import logging
+import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import ClassVar
 
 import pytest
@@ -14,8 +16,9 @@ from hardneg.encoders.families.dense.dense_family import Dense
 from hardneg.encoders.families.multi_vector.late_interaction import LateInteraction
 from hardneg.encoders.families.sparse.splade import Splade
 from hardneg.encoders.families.static.static_family import Static
-from hardneg.encoders.open import contract, source
+from hardneg.encoders.open import contract, resolved_model, source
 from hardneg.encoders.open import resolved as opened
+from hardneg.encoders.open.loading import read_modules
 from hardneg.encoders.open.resolved import load_encoder, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.errors import ModelError, PluginError
@@ -45,13 +48,11 @@ def counted(monkeypatch: pytest.MonkeyPatch, module: object, name: str, users: l
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_opening_a_model_looks_for_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    from hardneg.encoders.families.adapters import adapter_base
     from hardneg.encoders.families.adapters import adapter_source as adapters
-    from hardneg.encoders.open import folder_family
 
     folder = MAKERS[name][0](tmp_path / "model")
-    looked = counted(monkeypatch, source, "locate", [opened, adapter_base, adapters, source])
-    read = counted(monkeypatch, contract, "read_contract", [contract, folder_family])
+    looked = counted(monkeypatch, source, "locate", [opened, adapters, source])
+    read = counted(monkeypatch, contract, "read_contract", [contract, resolved_model])
     load_encoder(ModelSpec(str(folder)), "cpu", "fp32")
     assert looked == [str(folder)] and read == [folder] * (name not in ("static", "model2vec"))
     model = resolve(str(folder))
@@ -60,7 +61,6 @@ def test_opening_a_model_looks_for_it_once(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_an_adapter_alone_brings_one_look_for_its_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hardneg.encoders.families.adapters import adapter_base as bases
     from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
 
     base = tiny_encoder(tmp_path / "base")
@@ -69,7 +69,7 @@ def test_an_adapter_alone_brings_one_look_for_its_base(tmp_path: Path, monkeypat
     transformer = next((tmp_path / "saved").rglob("adapter_config.json")).parent
     alone = transformer.rename(tmp_path / "alone")
     (alone / "modules.json").unlink(missing_ok=True)
-    looked = counted(monkeypatch, source, "locate", [opened, bases])
+    looked = counted(monkeypatch, source, "locate", [opened, source])
     model = resolve(str(alone))
     assert looked == [str(alone), str(base.resolve())] and model.path == base.resolve()
     assert model.spec.adapter == AdapterSpec(str(alone))
@@ -82,6 +82,33 @@ def test_families_claim_their_folders(tmp_path: Path, name: str) -> None:
     assert resolve(str(folder)).family == family()
     claims = [each for each in (Static, Splade, LateInteraction) if each.claims(folder)]
     assert claims == [family] * (name != "dense")
+
+
+def test_the_walk_from_a_name_to_the_weights_is_short(tmp_path: Path) -> None:
+    """The stays in files of `encoders`, calls up to four deep, from `load_encoder` until weights are read."""
+    from hardneg import encoders
+
+    spec, room, walk = ModelSpec(str(tiny_encoder(tmp_path / "model"))), str(Path(encoders.__file__).parent), []
+    load_encoder(spec, "cpu")  # imports what is imported late
+
+    def depth(frame: FrameType | None) -> int:
+        return 0 if frame is None else frame.f_code.co_filename.startswith(room) + depth(frame.f_back)
+
+    def step(frame: FrameType, event: str, _: object) -> None:
+        here = frame if event == "call" else frame.f_back
+        path = here.f_code.co_filename if here is not None and event in ("call", "return") else ""
+        if path.startswith(room) and depth(here) <= 4 and walk[-1:] != [path]:
+            walk.append(path)
+        if event == "call" and frame.f_code is read_modules.__code__:
+            sys.setprofile(None)
+
+    sys.setprofile(step)
+    try:
+        load_encoder(spec, "cpu")
+    finally:
+        sys.setprofile(None)
+    steps = ["resolved", "spec", "resolved", "source", "resolved", "resolved_model", "resolved"]
+    assert [Path(path).stem for path in walk] == [*steps, "dense_family", "loading"]
 
 
 @dataclass(frozen=True)
@@ -126,8 +153,8 @@ def installed(monkeypatch: pytest.MonkeyPatch, **families: type | PluginError) -
             raise found
         return found
 
-    monkeypatch.setattr(opened, "plugin_names", lambda kind: sorted([*names(kind), *families]))
-    for module in (opened, registry):
+    monkeypatch.setattr(resolved_model, "plugin_names", lambda kind: sorted([*names(kind), *families]))
+    for module in (resolved_model, registry):
         monkeypatch.setattr(module, "load_plugin", loaded)
 
 

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.open.prompts import PromptName, prompt_problems, whole_prompts
 from hardneg.encoders.open.resolved import open_encoder, resolve
-from hardneg.encoders.spec import ModelSpec, spec_from
+from hardneg.encoders.spec import ModelSpec, PromptName, prompt_problems, spec_from, whole_prompts
 from hardneg.records.errors import ModelError
 from tests.tiny import tiny_encoder
 

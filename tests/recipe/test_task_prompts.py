@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from recipe.recipes import small_collection
 
-from hardneg.encoders.open.prompts import PromptName
+from hardneg.encoders.spec import PromptName
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.task_prompts import dataset_names, with_prompts_of
 from hardneg.records.errors import RecipeError

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardneg.doors.mteb.task_texts import TaskTexts
-from hardneg.encoders.open.prompts import TASK
-from hardneg.encoders.spec import SIDES, ModelSpec
+from hardneg.encoders.spec import SIDES, TASK, ModelSpec
 from hardneg.fields import DATASET
 from hardneg.recipe.load import Recipe, check_recipe
 from hardneg.recipe.settings import apply_settings
@@ -104,8 +103,8 @@ class TaskSystem:
 
 def _own_prompts(spec: ModelSpec) -> Mapping[str, str]:
     """All prompts in a model's folder, by name; none where it lies elsewhere."""
-    from hardneg.encoders.open.folder_family import FolderFamily
     from hardneg.encoders.open.resolved import resolve
+    from hardneg.encoders.open.resolved_model import FolderFamily
 
     model = resolve(spec)
     return model.contract.prompts if model.folder is not None and isinstance(model.family, FolderFamily) else {}

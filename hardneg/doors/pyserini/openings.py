@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hardneg.encoders.open.contract import SPEC_FILE, overrides
-from hardneg.encoders.open.folder_family import FolderFamily
 from hardneg.encoders.open.model_files import sides
 from hardneg.encoders.open.pyserini_lines import ROUNDED, ModelReference, Program, dense_encoder, quoted, sparse_encoder
-from hardneg.encoders.open.resolved import ResolvedModel
+from hardneg.encoders.open.resolved_model import FolderFamily, ResolvedModel
 from hardneg.encoders.open.source import HUB_ID
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.formats.segments import DELIMITER

@@ -9,8 +9,7 @@ from hardneg.encoders.families.adapters.adapter_base import network_config
 from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
 from hardneg.encoders.open.configuration import own_length, transformer_options
 from hardneg.encoders.open.model_files import check_files, json_object, module_folders, read_json, sides
-from hardneg.encoders.open.prompts import whole_prompts
-from hardneg.encoders.spec import SIDES, FullSpec, ModelSpec
+from hardneg.encoders.spec import SIDES, FullSpec, ModelSpec, whole_prompts
 from hardneg.records.errors import ModelError
 
 SPEC_FILE = "hardneg.json"
@@ -70,9 +69,10 @@ def read_contract(folder: Path) -> Contract:
 def _contract(folder: Path) -> Contract:
     config, trained = json_object(folder / CONFIG), (folder / "modules.json").exists()
     config = config if trained else {}
-    classes, folders = list(module_folders(folder).values()), sides(folder)
+    modules, folders = module_folders(folder), sides(folder)
+    network, options = network_config(folders["document"][0]), transformer_options(folders["document"][0])
     lengths = {side: own_length(folders[side][0], side, trained) for side in SIDES}
-    prompts, head = own_prompts(config, folder), _Head.of(folders["document"], folder)
+    prompts, head = own_prompts(config, folder), _Head.of(folders["document"], modules, network)
     declared, kept = own_similarity(config), _count(config.get("truncate_dim"), folder)
     cut = kept is not None and kept < (head.dimension or kept + 1)
     values: dict[str, Any] = {
@@ -83,7 +83,6 @@ def _contract(folder: Path) -> Contract:
     }
     checked = () if (folder / SPEC_FILE).is_file() else lengths.items()
     remarks = [f"{side}_length: {remark}" for side, (_, remark) in checked if remark]
-    own = network_config(folders["document"][0])
     return Contract(
         **values,
         prompts=prompts,
@@ -92,9 +91,9 @@ def _contract(folder: Path) -> Contract:
         normalised=head.normalised,
         dimension=head.dimension,
         truncate_dim=kept,
-        dtype=str(own.get("dtype") or own.get("torch_dtype") or "float32"),
-        chat="message" in (transformer_options(folders["document"][0]).get("modality_config") or ()) and trained,
-        odd=(*_oddities(config, prompts, classes), *_odd_similarity(declared, head, cut), *remarks),
+        dtype=str(network.get("dtype") or network.get("torch_dtype") or "float32"),
+        chat="message" in (options.get("modality_config") or ()) and trained,
+        odd=(*_oddities(config, prompts, list(modules.values())), *_odd_similarity(declared, head, cut), *remarks),
     )
 
 
@@ -147,9 +146,7 @@ class _Head:
     dimension: int | None
 
     @classmethod
-    def of(cls, folders: list[Path], folder: Path) -> "_Head":
-        names = module_folders(folder)
-        network = network_config(folders[0])
+    def of(cls, folders: list[Path], names: Mapping[Path, str], network: Mapping[str, Any]) -> "_Head":
         pooling, dimension = "", _count(network.get("hidden_size"), folders[0])
         for path in folders[1:]:
             content = json_object(path / "config.json")

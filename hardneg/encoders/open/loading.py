@@ -21,7 +21,7 @@ from hardneg.runtime.seeding import derive_seed
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from hardneg.encoders.open.resolved import ResolvedModel
+    from hardneg.encoders.open.resolved_model import ResolvedModel
     from hardneg.encoders.speed.fastest import Precision
 
 
@@ -113,7 +113,12 @@ def library_model(model_class: Any, folder: Path, dtype: torch.dtype) -> Any:
 
 
 def load_kwargs(folder: Path, dtype: torch.dtype) -> dict[str, Any]:
-    """The options of transformers for the weights in a model's folder, with their dtype."""
+    """The options of transformers for the weights in a model's folder, with their dtype.
+
+    Raises:
+        ModelError: the weights are more than tensors, or an activation is code of its own.
+    """
+    check_activations(folder)
     options = {class_name: load_options(network_folder(path)) for path, class_name in module_folders(folder).items()}
     return {"dtype": dtype, **next((options[class_name] for class_name in TRANSFORMERS if class_name in options), {})}
 
@@ -127,7 +132,6 @@ def load_module(model: "ResolvedModel", device: str | None, precision: "Precisio
         ModelError: the files are not those of one whole model, or it does not support what the spec sets.
     """
     spec, folder = model.full, model.path
-    check_activations(folder)
     modules = read_modules(folder, weights_dtype(spec, precision))
     check_sides(modules, spec.name)
     check_sound(modules, folder, spec)

@@ -4,10 +4,11 @@ import fnmatch
 import importlib.util
 import re
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+from hardneg.encoders.families.adapters.adapter_files import CONFIG, adapter_config, check_adapter
 from hardneg.encoders.open.model_files import PICKLES, SAFE, check_files, has_weights, module_folders, weights_in
 from hardneg.records.errors import ModelError
 from hardneg.records.types import Lookup
@@ -31,7 +32,7 @@ class Location:
     """The location of a model's files.
 
     folder: None where they are not on this machine. on_hub: whether `name` is a hub id and not a folder.
-    problem: why there is no such model; empty otherwise.
+    problem: why there is no such model; empty otherwise. adapter: whether the folder holds an adapter alone.
     """
 
     name: str
@@ -39,6 +40,12 @@ class Location:
     folder: Path | None = None
     on_hub: bool = False
     problem: str = ""
+    adapter: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        folder = self.folder
+        alone = folder is not None and (folder / CONFIG).is_file() and not (folder / "modules.json").is_file()
+        object.__setattr__(self, "adapter", alone)
 
     @property
     def path(self) -> Path:
@@ -132,7 +139,29 @@ def locate(name: str, revision: str | None = None, fetch: bool = False) -> Locat
         ModelError: only with `fetch`: there is no such model, or it cannot be downloaded.
     """
     location = _locate(name, revision)
-    return location.fetched() if fetch else location
+    return _with_bases(location.fetched()) if fetch else location
+
+
+def _with_bases(location: Location) -> Location:
+    """The same with the bases of the adapters within its folder on this machine."""
+    for path, class_name in {} if location.adapter else module_folders(location.path).items():
+        if class_name == "Transformer" and (path / CONFIG).is_file():
+            check_adapter(path)
+            adapted(path).fetched()
+    return location
+
+
+def adapted(folder: Path) -> Location:
+    """The location of the model that an adapter is for, by the name in its folder.
+
+    Raises:
+        ModelError: there is none.
+    """
+    config = adapter_config(folder)
+    name, revision = config.get("base_model_name_or_path"), config.get("revision")
+    if not isinstance(name, str) or not name.strip() or not isinstance(revision, str | None):
+        raise ModelError(f"model {folder}: only an adapter that names no base: set name: BASE, adapter: {folder}")
+    return locate(name, revision)
 
 
 def _locate(name: str, revision: str | None) -> Location:

@@ -4,10 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hardneg.encoders.families.adapters.adapter_files import CONFIG, adapter_config, check_adapter, settings_in
+from hardneg.encoders.families.adapters.adapter_files import CONFIG, settings_in
 from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
 from hardneg.encoders.open.model_files import json_object, module_folders
-from hardneg.encoders.open.source import Location, locate
+from hardneg.encoders.open.source import Location, adapted
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.errors import ModelError
 
@@ -20,7 +20,7 @@ def network_folder(folder: Path) -> Path:
     """
     if not (folder / CONFIG).is_file():
         return folder
-    base = _base(folder)
+    base = adapted(folder)
     if base.folder is None or not (base.folder / "config.json").is_file():
         raise ModelError(
             f"model {folder}: only an adapter, and its base {base.name!r} is not on this machine: put it there, "
@@ -35,25 +35,16 @@ def network_config(folder: Path) -> dict[str, Any]:
 
 
 def with_base(spec: ModelSpec, location: Location, fetch: bool = False) -> tuple[ModelSpec, Location]:
-    """A base with a trained adapter, and its location, where a folder holds an adapter alone; else both unchanged.
-
-    fetch: downloads the base, and those of adapters within the folder.
+    """The base of the adapter in a folder, as a spec with that adapter, and its location; fetch: downloads it.
 
     Source: `PeftModel.from_pretrained`: all but the adapter is the base's.
     """
-    folder = location.folder
-    if folder is None:
-        return spec, location
-    if (folder / CONFIG).is_file() and not (folder / "modules.json").is_file():
-        _refuse_settings(spec, folder)
-        base = _base(folder, fetch)
-        adapter = AdapterSpec(spec.name, spec.revision, save=spec.adapter.save if spec.adapter else "merged")
-        return replace(spec, name=base.name, revision=base.revision, adapter=adapter), base
-    for path, class_name in module_folders(folder).items() if fetch else ():
-        if class_name == "Transformer" and (path / CONFIG).is_file():
-            check_adapter(path)
-            _base(path, fetch)
-    return spec, location
+    folder = location.path
+    _refuse_settings(spec, folder)
+    base = adapted(folder)
+    base = base.fetched() if fetch else base
+    adapter = AdapterSpec(spec.name, spec.revision, save=spec.adapter.save if spec.adapter else "merged")
+    return replace(spec, name=base.name, revision=base.revision, adapter=adapter), base
 
 
 def adapter_of(spec: ModelSpec, folder: Path) -> AdapterSpec | None:
@@ -76,11 +67,3 @@ def _refuse_settings(spec: ModelSpec, folder: Path) -> None:
     own = spec.adapter
     if own is not None and own != AdapterSpec(save=own.save):
         raise ModelError(f"model {spec.name!r}: {folder} has an adapter already: set nothing of adapter but save")
-
-
-def _base(folder: Path, fetch: bool = False) -> Location:
-    config = adapter_config(folder)
-    name, revision = config.get("base_model_name_or_path"), config.get("revision")
-    if not isinstance(name, str) or not name.strip() or not isinstance(revision, str | None):
-        raise ModelError(f"model {folder}: only an adapter that names no base: set name: BASE, adapter: {folder}")
-    return locate(name, revision, fetch)

@@ -13,7 +13,7 @@ from hardneg.encoders.families.multi_vector.multi_vector_contract import (
 )
 from hardneg.encoders.open.configuration import Shape
 from hardneg.encoders.open.contract import Contract, filled_values, saved_values
-from hardneg.encoders.open.folder_family import FolderFamily
+from hardneg.encoders.open.resolved_model import FolderFamily
 from hardneg.encoders.protocol import Form
 from hardneg.encoders.spec import SHORTEST, SIDES, FullSpec, ModelSpec
 from hardneg.records.errors import ModelError
@@ -22,7 +22,7 @@ from hardneg.store.digest import digest
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
-    from hardneg.encoders.open.resolved import ResolvedModel
+    from hardneg.encoders.open.resolved_model import ResolvedModel
     from hardneg.encoders.speed.fastest import Precision
 
 _OF_ONE_VECTOR = ["pooling", "projection", "layer_norm", "activation", "truncate_dim", "twins"]

@@ -17,7 +17,6 @@ from hardneg.encoders.open.loading import (
     weights_dtype,
     with_prompts,
 )
-from hardneg.encoders.open.model_files import check_activations
 from hardneg.encoders.spec import SIDES, FullSpec
 from hardneg.encoders.towers import has_twins, route, transformers, twins
 from hardneg.records.errors import ModelError
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from hardneg.encoders.families.multi_vector.late_interaction import LateInteraction
-    from hardneg.encoders.open.resolved import ResolvedModel
+    from hardneg.encoders.open.resolved_model import ResolvedModel
     from hardneg.encoders.speed.fastest import Precision
 
 _SCORED = "MultiVectorMask"
@@ -48,7 +47,6 @@ def load_multi_vector(
     from sentence_transformers import MultiVectorEncoder
 
     spec, folder = model.full, model.path
-    check_activations(folder)
     interaction = read_late_interaction(folder)
     if interaction.form:  # sentence-transformers reads the older forms too
         modules = list(library_model(MultiVectorEncoder, folder, torch.float32).children())

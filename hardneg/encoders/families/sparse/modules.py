@@ -18,7 +18,7 @@ from hardneg.encoders.open.loading import (
     weights_dtype,
     with_prompts,
 )
-from hardneg.encoders.open.model_files import check_activations, module_folders, sides
+from hardneg.encoders.open.model_files import module_folders, sides
 from hardneg.encoders.open.soundness import check_encoder, check_missing, check_tokenizer, check_weights, differences
 from hardneg.encoders.spec import FullSpec
 from hardneg.encoders.towers import check_sides, has_twins, route, twins, with_own_queries
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
 
     from hardneg.encoders.families.sparse.splade import Splade
-    from hardneg.encoders.open.resolved import ResolvedModel
+    from hardneg.encoders.open.resolved_model import ResolvedModel
     from hardneg.encoders.speed.fastest import Precision
 
 _SCALE = 1 / 8  # so small that GELU is about linear; the norm after it removes the scale
@@ -49,7 +49,6 @@ def load_module(
     from sentence_transformers import SparseEncoder
 
     spec, folder, contract = model.full, model.path, model.contract
-    check_activations(folder)
     dtype = weights_dtype(spec, precision)
     own = saved_class(folder) == SparseEncoder.__name__
     whole, most = _own(folder, spec, dtype) if own else (_new(folder, spec, dtype), None)

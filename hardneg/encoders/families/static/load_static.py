@@ -16,7 +16,7 @@ from hardneg.records.errors import ModelError
 
 if TYPE_CHECKING:
     from hardneg.encoders.families.static.static_family import Static
-    from hardneg.encoders.open.resolved import ResolvedModel
+    from hardneg.encoders.open.resolved_model import ResolvedModel
 
 
 def open_static(model: "ResolvedModel", files: TableFiles, device: str | None) -> StaticEncoder:

@@ -14,8 +14,8 @@ from hardneg.encoders.families.static.static_files import (
 )
 from hardneg.encoders.open.configuration import Shape
 from hardneg.encoders.open.contract import Contract, filled
-from hardneg.encoders.open.folder_family import FolderFamily
 from hardneg.encoders.open.model_digest import digest_of, file_identity, model_content, module_contents
+from hardneg.encoders.open.resolved_model import FolderFamily
 from hardneg.encoders.protocol import Form
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.records.errors import ModelError, PluginError
@@ -24,7 +24,7 @@ from hardneg.store.identity import options_in_key
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
-    from hardneg.encoders.open.resolved import ResolvedModel
+    from hardneg.encoders.open.resolved_model import ResolvedModel
     from hardneg.encoders.speed.fastest import Precision
 
 _OF_TRANSFORMERS = ("adapter", "pooling", "query_token_type", "document_token_type", "dtype")
@@ -58,11 +58,6 @@ class Static(FolderFamily):
             raise PluginError(f"static: dimensions must be 1 or above, not {self.dimensions}")
         if self.sif is not None and not self.sif > 0:
             raise PluginError(f"static: sif must be above 0, not {self.sif}")
-
-    @classmethod
-    def claims(cls, folder: Path) -> bool:
-        """Whether a folder holds a table."""
-        return table_files(folder) is not None
 
     def contract(self, folder: Path) -> Contract:
         """The contract of the folder. Raises ModelError where it has no whole model."""

@@ -27,8 +27,6 @@ from hardneg.store.identity import FREE as FREE
 from hardneg.store.identity import LATER as LATER
 from hardneg.store.identity import options_in_key
 
-START = "start"
-DATASET = "dataset"
 SECTION = "section"
 """The artifact type of a reference to stages in a report: any whose verb has a section for it."""
 

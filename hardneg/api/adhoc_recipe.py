@@ -43,15 +43,9 @@ class AdhocRecipe:
         Raises:
             RecipeError: it has mistakes.
         """
-        from hardneg.recipe.load import check_recipe
-        from hardneg.recipe.settings import apply_settings
-        from hardneg.recipe.task_prompts import with_prompts_of
-
         model = {"name": "none" if self.model is None else self.model}
         tree = {"dataset": self.dataset, "model": model, "seed": self.seed, "stages": dict(self.stages)}
-        changed, problems = apply_settings(tree, self.settings)
-        changed = with_prompts_of(changed, problems)
-        checked = check_recipe(changed, Path(f"hardneg {self.command}"), earlier=problems)
+        checked = checked_tree(tree, self.settings, f"hardneg {self.command}")
         for note in checked.notes:
             tell(note)
         return checked
@@ -61,6 +55,25 @@ class AdhocRecipe:
         from hardneg.recipe.plan import make_plan
 
         return make_plan(self.check(tell))
+
+
+def checked_tree(
+    tree: Mapping[str, Any],
+    settings: Sequence[str],
+    title: str,
+    finish: Callable[[dict[str, Any]], dict[str, Any]] = lambda tree: tree,
+) -> "Recipe":
+    """The recipe of a tree under a title, with settings laid over it; `finish` changes what comes of these.
+
+    Raises:
+        RecipeError: it has mistakes.
+    """
+    from hardneg.recipe.load import check_recipe
+    from hardneg.recipe.settings import apply_settings
+    from hardneg.recipe.task_prompts import with_prompts_of
+
+    changed, problems = apply_settings(tree, settings)
+    return check_recipe(finish(with_prompts_of(changed, problems)), Path(title), earlier=problems)
 
 
 def planned_recipe(

@@ -14,10 +14,9 @@ from hardneg.api.results import StoredResult
 from hardneg.api.single_stage import make_dataset
 from hardneg.evaluation.metrics import means
 from hardneg.evaluation.metrics_json import read_metrics
-from hardneg.fields import DATASET
 from hardneg.formats.collection import StoredCollection
 from hardneg.mining.file_faults import FileFaults, file_faults
-from hardneg.records.layout import METRICS, QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN
+from hardneg.records.layout import DATASET, METRICS, QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN
 from hardneg.store.atomic_write import link_file, replace_text
 from hardneg.store.gc_roots import begun
 

@@ -1,8 +1,8 @@
 """Runs judged by files of judgements or by a dataset's, and by the answers to its questions."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -11,11 +11,11 @@ from hardneg.evaluation.levels import known_level, known_margin
 from hardneg.records.errors import UsageError
 
 if TYPE_CHECKING:
-    from hardneg.evaluation.equivalence import Design
     from hardneg.evaluation.metrics import Scores
     from hardneg.evaluation.metrics_json import Measured
     from hardneg.formats.collection import StoredCollection
     from hardneg.formats.qrels import Qrels
+    from hardneg.formats.runs import Run
 
 Note = Callable[[str], None]
 Starting = Callable[[], AbstractContextManager[None]]
@@ -64,12 +64,13 @@ class Judge:
         """Each run's scores by judgements and by answers, not yet compared, and what must be known beside them."""
         from hardneg.evaluation.metrics import answer_cutoffs
         from hardneg.evaluation.metrics_json import Measured
+        from hardneg.formats.runs import read_run
 
         cutoffs, notes = answer_cutoffs(names), list[str]()
         scored = self._by_answers(runs, cutoffs, notes.append)
         if by_judgements := [name for name in names if name not in cutoffs]:
             scoring = _Judging(self._judgements(), by_judgements, self.level, self._documents, notes.append)
-            judged = scoring.of(runs, starting)
+            judged = scoring.of(((label, read_run(path)) for label, path in runs.items()), starting)
             scored = {label: {**scores, **scored.get(label, {})} for label, scores in judged.items()}
         scores = {label: {name: scores[name] for name in names} for label, scores in scored.items()}
         return Measured(scores, notes=tuple(dict.fromkeys(notes)))
@@ -122,15 +123,13 @@ class _Judging:
     documents: int | None
     note: Note
 
-    def of(self, runs: Mapping[str, Path], starting: Starting) -> "dict[str, Scores]":
+    def of(self, runs: "Iterable[tuple[str, Run]]", starting: Starting) -> "dict[str, Scores]":
         """Each run's scores by metric and query."""
         from hardneg.evaluation.metrics import evaluate, warm_up
         from hardneg.evaluation.notes import judgement_notes, run_notes
-        from hardneg.formats.runs import read_run
 
         scores: dict[str, Scores] = {}
-        for label, path in runs.items():
-            run = read_run(path)
+        for label, run in runs:
             for line in run_notes(label, run, self.qrels, self.names, self.documents):
                 self.note(line)
             if not scores:
@@ -142,16 +141,30 @@ class _Judging:
         return scores
 
 
-def tested(measured: "Measured", baselines: Sequence[str], level: float, design: "Design") -> "Measured":
-    """With the paired tests of the runs against the baselines, or of each with each; p below `level` is marked."""
-    from dataclasses import replace
+def scored(runs: "Iterable[tuple[str, Run]]", qrels: Path, names: Sequence[str], level: int) -> "Measured":
+    """Each run's scores by a file of judgements, not yet compared; the runs come one at a time."""
+    from hardneg.evaluation.metrics_json import Measured
+    from hardneg.formats.qrels import read_qrels
 
+    notes = list[str]()
+    scores = _Judging(read_qrels(qrels), names, level, None, notes.append).of(runs, nullcontext)
+    return Measured(scores, notes=tuple(dict.fromkeys(notes)))
+
+
+def tested(
+    measured: "Measured", baselines: Sequence[str], level: float, margin: float, groups: Mapping[str, str] | None = None
+) -> "Measured":
+    """With the paired tests of the runs against the baselines, or of each with each; p below `level` is marked.
+
+    margin: within which runs are equal. groups: of queries, by id.
+    """
+    from hardneg.evaluation.equivalence import Design
     from hardneg.evaluation.significance import compare_all
 
     return replace(
         measured,
-        comparisons=compare_all(measured.results, baselines, design=design),
+        comparisons=compare_all(measured.results, baselines, design=Design(margin, groups)),
         significance_level=known_level(level),
-        equivalence_margin=known_margin(design.margin),
-        query_groups=design.groups,
+        equivalence_margin=known_margin(margin),
+        query_groups=groups,
     )

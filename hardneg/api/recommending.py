@@ -21,9 +21,8 @@ from hardneg.api.recommended_trials import Trials, in_order
 from hardneg.api.results import ReadOnly
 from hardneg.api.workplace import Where, Workplace, taken
 from hardneg.evaluation.metrics_json import read_metrics
-from hardneg.fields import DATASET
 from hardneg.records.depths import TOP_DEPTH
-from hardneg.records.layout import METRICS
+from hardneg.records.layout import DATASET, METRICS
 from hardneg.report.table import Section
 from hardneg.store.atomic_write import replace_text
 

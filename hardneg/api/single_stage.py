@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def make_dataset(plan: "Plan", workplace: Workplace) -> Artifact:
     """The stored collection of a plan, read now unless the store has it."""
-    from hardneg.fields import DATASET
+    from hardneg.records.layout import DATASET
 
     return workplace.make(plan, DATASET).artifacts[DATASET]
 
@@ -35,7 +35,7 @@ def make_from(
     Raises:
         DataError: a run has a mistake, or none of its queries is in the split.
     """
-    from hardneg.fields import DATASET
+    from hardneg.records.layout import DATASET
     from hardneg.verbs.shared.context import ArtifactInput
 
     step, facts = plan.steps[stage], dict[str, Any]()

@@ -3,7 +3,7 @@
 import json
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ from hardneg.store.speed_trials import cache_folder
 if TYPE_CHECKING:
     from hardneg.recipe.execute import Options, Outcome
     from hardneg.recipe.plan import Plan, Step
+    from hardneg.records.types import Encoded
     from hardneg.registry.protocols import Searcher
     from hardneg.verbs.shared.engine import Engine
 
@@ -123,24 +124,36 @@ class Workplace:
 
     def make(self, plan: "Plan", until: str | None = None, force: Sequence[str] = ()) -> "Outcome":
         """The artifacts of all steps of a plan, or of those up to one; what the store has is taken."""
+        with begun(self.store, "python", self.store.root, list(plan.keys.values())):
+            return self.execute(plan, until, force)
+
+    def execute(self, plan: "Plan", until: str | None = None, force: Sequence[str] = ()) -> "Outcome":
+        """The same; of what was made before a failure `gc` keeps nothing."""
         from hardneg.recipe.execute import Watcher, execute
 
         def begins(step: "Step") -> None:
             _log.info("%s: %s", step.name, step.verb)
 
-        with begun(self.store, "python", self.store.root, list(plan.keys.values())):
-            return execute(plan, self.store, self.options(until, force), Watcher(begins, progress=self.progress))
+        return execute(plan, self.store, self.options(until, force), Watcher(begins, progress=self.progress))
 
     def open_index(self, step: "Step", outcome: "Outcome") -> "Searcher":
         """Open the index of a step that `make` has executed."""
-        from hardneg.fields import DATASET
         from hardneg.formats.collection import StoredCollection
+        from hardneg.records.layout import DATASET
         from hardneg.verbs.shared.context import ArtifactInput
         from hardneg.verbs.shared.inputs import open_searcher
 
         index, collection = outcome.artifacts[step.name], StoredCollection.open(outcome.artifacts[DATASET].path)
         source = ArtifactInput(step.name, index.key, index.path, step.spec, facts=index.facts, plugins=step.plugins)
         return open_searcher(source, collection, self.device, self.progress)
+
+    def query_encoder(self, plan: "Plan") -> "Callable[[Sequence[str]], Encoded]":
+        """Load the model of a plan, and return what encodes queries with it, in float32."""
+        from hardneg.encoders.inference import EncodeOptions
+        from hardneg.encoders.open.resolved import load_encoder
+
+        encoder, options = load_encoder(plan.recipe.model, self.device, "fp32"), EncodeOptions(precision="fp32")
+        return lambda texts: encoder.encode(texts, "query", options, self.progress)
 
     def recipe(self, verb: str, dataset: str, stages: Mapping[str, Any], model: str | None = None) -> AdhocRecipe:
         """The recipe in memory of a verb."""

@@ -88,10 +88,10 @@ def check(
 
     Example: hardneg data check beir:scifact
     """
-    from hardneg.fields import DATASET as STAGE
     from hardneg.formats.collection_check import check as problems_of
     from hardneg.formats.problems import Contents
     from hardneg.formats.source_files import parts_of
+    from hardneg.records.layout import DATASET as STAGE
 
     recipe = AdhocRecipe("data check", dataset, settings=settings).check(tell_once)
     loader = recipe.plugins[STAGE, "loader"]

@@ -152,7 +152,7 @@ def _packages(plan: "Plan") -> list[str]:
 def _tell(overview: Planned, until: str | None) -> None:
     from hardneg.cli.contracts import override_lines
     from hardneg.cli.plan_tables import plan_table
-    from hardneg.fields import START
+    from hardneg.records.layout import START
 
     plan_table(overview.rows, overview.machine, overview.price, overview.plan.recipe.copies)
     for line in overview.too_large:

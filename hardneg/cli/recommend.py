@@ -101,7 +101,7 @@ class Recommending:
         from hardneg.analysis.miner_sweep import MinerSweep
         from hardneg.api.recommendation import Recommendation
         from hardneg.api.recommending import fitted, situation_in, sweep_in
-        from hardneg.fields import DATASET
+        from hardneg.records.layout import DATASET
 
         replace(self.recipe, stages=self.request.before(self.steps or 1)).check(tell_once)  # before any work
         figures = [self.output.with_suffix(form) for form in (".png", ".svg")]

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from hardneg.formats.text_lines import one_word
 from hardneg.records.errors import DataError, MissingDependency
 from hardneg.records.types import Lookup
+from hardneg.records.wording import first_line
 from hardneg.store.digest import file_digest, tree_digest
 
 _SPLIT_NAMES = {"validation": "dev", "valid": "dev", "val": "dev"}
@@ -231,11 +232,6 @@ def whole_splits(title: str, paths: list[str], config: str | None) -> dict[str, 
         reason = f"the converted branch holds a part alone ({wanted}/{cut[0]}), as it does of large tables"
         raise DataError(f"{title}: {reason}; take a repository in Parquet or JSON Lines, or the original files")
     return splits
-
-
-def first_line(error: Exception) -> str:
-    """The first line of what an error says."""
-    return (str(error).strip() or type(error).__name__).split("\n")[0]
 
 
 def look_up(tables: Iterable[HubTable]) -> Lookup:

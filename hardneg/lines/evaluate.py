@@ -113,7 +113,6 @@ class RunsToScore:
     def tested(self, measured: "Measured") -> "Measured":
         """The scores with the tests of their differences."""
         from hardneg.api.judging import tested
-        from hardneg.evaluation.equivalence import Design
         from hardneg.formats.groups import read_query_groups
 
         args, groups = self.args, None
@@ -121,8 +120,7 @@ class RunsToScore:
             groups = self.judge.query_groups()
         if args.query_groups is not None:
             groups = read_query_groups(Path(args.query_groups))
-        design = Design(args.equivalence_margin, groups)
-        return tested(measured, self.baselines, args.significance_level, design)
+        return tested(measured, self.baselines, args.significance_level, args.equivalence_margin, groups)
 
     def evaluation(self) -> "Evaluation":
         """What the function returns; what must be known beside it goes to the log."""

@@ -103,7 +103,7 @@ class _Mined:
 
     def _by_model(self, plan: "Plan", workplace: "Workplace") -> "MinedNegatives | None":
         from hardneg.api.mined_scores import ModelScores
-        from hardneg.fields import DATASET
+        from hardneg.records.layout import DATASET
         from hardneg.runtime.distributed import world
 
         outcome = workplace.make(plan)

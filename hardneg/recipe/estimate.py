@@ -10,8 +10,8 @@ from hardneg.encoders.open.configuration import BASE, USUAL, Shape
 from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.open.resolved_model import ResolvedModel
 from hardneg.encoders.spec import SIDES, FullSpec, ModelSpec
-from hardneg.fields import DATASET
 from hardneg.recipe.plan import Plan, Step, cached
+from hardneg.records.layout import DATASET
 from hardneg.registry.plugins import plugin_errors
 from hardneg.registry.protocols import HintsQueries
 from hardneg.store.artifacts import Store

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.encoders.speed.devices import check_device
-from hardneg.fields import DATASET, START, Trait
+from hardneg.fields import Trait
 from hardneg.recipe.packages import check_packages
 from hardneg.recipe.plan import Plan, Step, cached
 from hardneg.recipe.usage import usage
 from hardneg.records.errors import ArtifactError, DataError, HardnegError, ModelError, NotOurs, RecipeError, UsageError
+from hardneg.records.layout import DATASET, START
 from hardneg.registry.plugins import plugin_errors
 from hardneg.runtime.distributed import from_first, world
 from hardneg.runtime.progress import Progress, Silent

@@ -9,10 +9,10 @@ import yaml
 
 from hardneg.encoders.open.save import read_spec
 from hardneg.encoders.spec import ModelSpec
-from hardneg.fields import START, Trait
+from hardneg.fields import Trait
 from hardneg.recipe.load import Recipe, check_recipe
 from hardneg.records.errors import DataError
-from hardneg.records.layout import INDEX_FOLDER, LOCK, MODEL_FOLDER
+from hardneg.records.layout import INDEX_FOLDER, LOCK, MODEL_FOLDER, START
 from hardneg.store.artifacts import Artifact, Store
 
 

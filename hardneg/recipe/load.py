@@ -10,12 +10,13 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import ModelSpec
-from hardneg.fields import DATASET, START, Cut, Model, Name, parse_dataset
+from hardneg.fields import Cut, Model, Name, parse_dataset
 from hardneg.recipe.language import SHORT_FORMS, expand, parts, unknown_options
 from hardneg.recipe.references import reference_problems
 from hardneg.recipe.seed_copies import Seeds, over_seeds, seed_problems
 from hardneg.recipe.yaml_load import NAME, NAME_RULE
 from hardneg.records.errors import PluginError, RecipeError
+from hardneg.records.layout import DATASET, START
 from hardneg.records.wording import complaint, mistakes, not_numbers, suggestion
 from hardneg.registry.plugins import configure, load_plugin, no_such_option, not_installed, plugin_errors, plugin_names
 from hardneg.runtime.seeding import SEED

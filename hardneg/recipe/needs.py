@@ -7,12 +7,13 @@ from pathlib import Path
 
 from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import ModelSpec
-from hardneg.fields import DATASET, START, input_files
+from hardneg.fields import input_files
 from hardneg.recipe.estimate import networks
 from hardneg.recipe.packages import absent, extras
 from hardneg.recipe.plan import Plan
 from hardneg.recipe.run_folder import maker
 from hardneg.records.errors import DataError, HardnegError, MissingDependency, ModelError
+from hardneg.records.layout import DATASET, START
 from hardneg.records.types import Lookup
 from hardneg.registry.protocols import LooksUp
 

@@ -5,7 +5,8 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from hardneg.fields import START, Reference, marked_fields
+from hardneg.fields import Reference, marked_fields
+from hardneg.records.layout import START
 from hardneg.records.wording import suggestion
 from hardneg.verbs.shared.stage_spec import RecipeView, StageSpec
 

@@ -1,4 +1,8 @@
-"""The names of files and folders in the artifacts that stages make and read."""
+"""The names of files and folders in the artifacts that stages make and read, and of the stages of every recipe."""
+
+DATASET = "dataset"
+START = "start"
+"""The stage that every recipe has, and the model it begins with, as stages name them."""
 
 RUN = "run.trec.gz"
 QUERIES = "queries.arrow"

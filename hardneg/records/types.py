@@ -3,6 +3,7 @@
 A plugin needs nothing of hardneg but this module.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from hardneg.records.encoded import Encoded as Encoded
     from hardneg.records.encoded import SparseRows as SparseRows
     from hardneg.records.encoded import TokenVectors as TokenVectors
+
+
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+"""The id of a repository on the hub."""
 
 
 def __getattr__(name: str) -> Any:

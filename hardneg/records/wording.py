@@ -101,6 +101,11 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
+def first_line(error: Exception) -> str:
+    """The first line of an error's message, or the name of its class."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 def joined(names: Sequence[str]) -> str:
     """Join names with commas, and `and` before the last."""
     return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)

@@ -9,7 +9,8 @@ from pydantic import Field
 
 from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import Attention, ModelSpec
-from hardneg.fields import FREE, LATER, START, Name, Option, OwnCut, Reference, Trait
+from hardneg.fields import FREE, LATER, Name, Option, OwnCut, Reference, Trait
+from hardneg.records.layout import START
 from hardneg.records.wording import counted
 from hardneg.runtime.distributed import world
 from hardneg.store.artifacts import SCRATCH

@@ -15,12 +15,12 @@ from hardneg.cli.main import app
 from hardneg.doors.trainer.refresh_recipe import mine_with
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import ModelSpec
-from hardneg.fields import DATASET
 from hardneg.formats.negatives import NegativesFile, read_negatives
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.records.errors import RecipeError, UsageError
+from hardneg.records.layout import DATASET
 from hardneg.registry.plugins import list_plugins, load_plugin
 from hardneg.store.artifacts import Artifact, Store
 from hardneg.trainer import RefreshedNegatives

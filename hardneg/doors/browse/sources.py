@@ -4,12 +4,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from hardneg.fields import DATASET
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.runs import stream_run
 from hardneg.recipe.run_folder import artifacts_of
 from hardneg.records.errors import UsageError
-from hardneg.records.layout import DROPPED, LOCK, NEGATIVES, QUERIES, RUN
+from hardneg.records.layout import DATASET, DROPPED, LOCK, NEGATIVES, QUERIES, RUN
 from hardneg.records.types import SCORES
 from hardneg.store.artifacts import Artifact, Store
 from hardneg.training.history import HISTORY

@@ -9,9 +9,9 @@ import yaml
 import hardneg
 from hardneg.doors.hub.privacy import without_paths
 from hardneg.doors.hub.recorded_run import MeasuredModel, RecordedRun
-from hardneg.encoders.open.source import first_line
 from hardneg.records.errors import DataError
 from hardneg.records.layout import LOCK
+from hardneg.records.wording import first_line
 
 if TYPE_CHECKING:
     from huggingface_hub import CardData, EvalResult, ModelCard

@@ -14,14 +14,13 @@ from hardneg.doors.hub.pushable_files import check_listed
 from hardneg.doors.hub.pushed_folder import PushedFolder
 from hardneg.doors.hub.recorded_run import RecordedRun
 from hardneg.doors.hub.upload import CARD, HubFile, Upload, in_order
-from hardneg.fields import DATASET
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.export.catalogue import OWN, Source, write_form
 from hardneg.formats.export.export_rows import WriteOptions
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.vectors.mmap import map_batches
 from hardneg.records.errors import ArtifactError, DataError, MissingDependency, UsageError
-from hardneg.records.layout import LOCK, NEGATIVES
+from hardneg.records.layout import DATASET, LOCK, NEGATIVES
 
 _SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"))
 _SPLIT = re.compile(r"\w+(\.\w+)*")  # as `datasets` has it

@@ -13,8 +13,8 @@ from typing import Any
 from hardneg.doors.hub.hub_errors import TOKEN
 from hardneg.doors.hub.ids import id_texts, local_path_in
 from hardneg.doors.hub.upload import HubFile
-from hardneg.encoders.open.source import HUB_ID
 from hardneg.records.errors import DataError
+from hardneg.records.types import HUB_ID
 
 NAMELESS = "folder"
 _PATH = re.compile(r"(?<![\w.:/~-])(?:~\w*|[A-Za-z]:)?(?:[/\\][^\s/\\:;,\"'`)\]]+){2,}[/\\]?")

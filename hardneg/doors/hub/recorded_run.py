@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from hardneg.api.evaluation import Evaluation
 from hardneg.doors.hub.privacy import dataset_name, without_paths
 from hardneg.doors.hub.pushable_files import listed_files
 from hardneg.doors.hub.upload import HubFile
-from hardneg.evaluation.intervals import interval_of
-from hardneg.evaluation.metrics import Scores, means
 from hardneg.evaluation.metrics_json import Measured, read_metrics
-from hardneg.fields import DATASET, START
 from hardneg.recipe.load import Recipe, check_recipe
 from hardneg.records.errors import DataError, HardnegError
-from hardneg.records.layout import LOCK, METRICS
+from hardneg.records.layout import DATASET, LOCK, METRICS, START
 from hardneg.store.artifacts import Artifact, Store
 from hardneg.verbs.evaluate import Evaluate
 
@@ -172,7 +170,7 @@ class RecordedRun:
 
     def systems(self) -> dict[str, dict[str, float]]:
         """All means, by system and metric."""
-        return {system: means(scores) for system, scores in self._metrics.results.items()} if self._metrics else {}
+        return Evaluation(self._metrics).metrics if self._metrics else {}
 
     def _searched_with(self, run: str) -> str | None:
         spec: Any = self._stages.get(run)
@@ -190,8 +188,8 @@ class RecordedRun:
         return self.recipe.stages if self.recipe else {}
 
 
-def _row(system: str, split: str, scores: Scores) -> MeasuredModel:
-    estimates = {metric: interval_of(values) for metric, values in scores.items()}
-    intervals = {metric: (item.low, item.high) for metric, item in estimates.items() if item}
+def _row(system: str, split: str, scores: dict[str, dict[str, float]]) -> MeasuredModel:
+    figures = Evaluation(Measured({system: scores})).to_dict()
+    intervals = {metric: (ends[0], ends[1]) for metric, ends in figures["intervals"][system].items() if ends}
     queries = max((len(values) for values in scores.values()), default=0)
-    return MeasuredModel(system, split, queries, means(scores), intervals)
+    return MeasuredModel(system, split, queries, figures["metrics"][system], intervals)

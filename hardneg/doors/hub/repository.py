@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from hardneg.doors.hub.hub_errors import explained
 from hardneg.doors.hub.upload import HubFile, Upload
-from hardneg.encoders.open.source import HUB_ID
 from hardneg.records.errors import HubError, UsageError
+from hardneg.records.types import HUB_ID
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

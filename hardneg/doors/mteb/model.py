@@ -13,7 +13,7 @@ from hardneg.doors.mteb.system import TaskSystem
 from hardneg.doors.mteb.task_texts import TaskTexts, task_texts
 from hardneg.recipe.plan import Plan, make_plan
 from hardneg.records.errors import MissingDependency, ModelError, UsageError
-from hardneg.records.types import Encoded, Hits, PluginSetting
+from hardneg.records.types import Hits, PluginSetting
 from hardneg.store.gc_roots import begun
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class TaskSearcher:
 
         searcher = self.workplace.open_index(indexed.plan.steps[self.system.last], indexed.outcome)
         top_k, top_ranked = request
-        encode = self._encoding(indexed.plan)
+        encode: Any = list if self.system.model is None else self.workplace.query_encoder(indexed.plan)
         for start in range(0, len(texts), _AT_ONCE):
             wanted = encode(list(texts[start : start + _AT_ONCE]))
             if top_ranked is None:
@@ -167,17 +167,3 @@ class TaskSearcher:
                     yield start, rank_by_texts(searcher, wanted, candidates, len(indexed.doc_ids))
                 else:
                     yield start, rank_candidates(searcher, wanted, candidates, top_k)
-
-    def _encoding(self, plan: Plan) -> Any:
-        """The function that encodes queries for the index."""
-        if self.system.model is None:
-            return list
-        from hardneg.encoders.inference import EncodeOptions
-        from hardneg.encoders.open.resolved import load_encoder
-
-        encoder = load_encoder(plan.recipe.model, self.workplace.device, "fp32")
-
-        def encode(texts: Sequence[str]) -> Encoded:
-            return encoder.encode(texts, "query", EncodeOptions(precision="fp32"), self.workplace.progress)
-
-        return encode

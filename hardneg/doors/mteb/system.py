@@ -6,12 +6,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hardneg.api.adhoc_recipe import checked_tree
 from hardneg.doors.mteb.task_texts import TaskTexts
 from hardneg.encoders.spec import SIDES, TASK, ModelSpec
-from hardneg.fields import DATASET
-from hardneg.recipe.load import Recipe, check_recipe
-from hardneg.recipe.settings import apply_settings
-from hardneg.recipe.task_prompts import with_prompts_of
+from hardneg.recipe.load import Recipe
+from hardneg.records.layout import DATASET
 from hardneg.records.types import PluginSetting
 from hardneg.registry.plugins import load_plugin
 
@@ -73,13 +72,14 @@ class TaskSystem:
         return replace(checked, stages=stages, plugins={**checked.plugins, (DATASET, "loader"): texts})
 
     def _checked(self, tree: Mapping[str, Any], task: "TaskMetadata | None" = None) -> Recipe:
-        changed, problems = apply_settings({**tree, "stages": self._stages}, self.settings)
-        changed = with_prompts_of(changed, problems)
-        model = changed["model"]
-        takes_task = isinstance(model, Mapping) and any(TASK in str(model.get(f"{side}_prompt", "")) for side in SIDES)
-        if takes_task and "task" not in model:
-            changed = {**changed, "model": {**model, "task": instruction(task) if task is not None else _NONE}}
-        return check_recipe(changed, Path("mteb"), earlier=problems)
+        def with_task(changed: dict[str, Any]) -> dict[str, Any]:
+            model = changed["model"]
+            templates = isinstance(model, Mapping) and any(TASK in str(model.get(f"{side}_prompt")) for side in SIDES)
+            if not templates or "task" in model:
+                return changed
+            return {**changed, "model": {**model, "task": instruction(task) if task is not None else _NONE}}
+
+        return checked_tree({**tree, "stages": self._stages}, self.settings, "mteb", with_task)
 
     @property
     def _stages(self) -> dict[str, Any]:

@@ -10,14 +10,13 @@ from hardneg.doors.mteb.model import TaskSearcher
 from hardneg.doors.mteb.task_runs import judgements, read_predictions, task_qrels, task_run
 from hardneg.doors.mteb.tasks import is_mean, load_data
 from hardneg.evaluation.levels import LEVEL, MARGIN
-from hardneg.formats.qrels import read_qrels, write_qrels
+from hardneg.formats.qrels import write_qrels
 from hardneg.formats.runs import Run, write_run
 from hardneg.records.errors import DataError, UsageError
 from hardneg.records.layout import METRICS
 from hardneg.store.atomic_write import replace_text
 
 if TYPE_CHECKING:
-    from hardneg.evaluation.metrics import Scores
     from hardneg.evaluation.metrics_json import Measured
     from hardneg.evaluation.task_ranks import OverTasks
 
@@ -127,39 +126,28 @@ class TaskComparison:
         return self.output / "predictions" / result.relative_to(self.output / "results").parent
 
     def _split(self, task: Any, location: tuple[Path, str, str]) -> "Measured":
-        from hardneg.evaluation.equivalence import Design
-        from hardneg.evaluation.metrics import evaluate
-        from hardneg.evaluation.metrics_json import Measured, write_metrics
-        from hardneg.evaluation.notes import judgement_notes, run_notes
-        from hardneg.evaluation.significance import compare_all
+        from hardneg.api.judging import scored, tested
+        from hardneg.evaluation.metrics_json import write_metrics
 
         folder, subset, split = location
         folder.mkdir(parents=True, exist_ok=True)
         if task.data_loaded:
             write_qrels(folder / _QRELS, judgements(task_qrels(task, subset, split)))
-        qrels, results, notes = read_qrels(folder / _QRELS), dict[str, "Scores"](), list[str]()
-        for row in self.rows:
-            run = self._run(task, row, (subset, split))
-            file_name = row.label.replace("/", "__").replace(":", "_")
-            write_run(folder / f"{file_name}.trec.gz", run.items())
-            results[row.label] = evaluate(run, qrels, self.metrics, self.level)
-            notes += run_notes(row.label, run, qrels, self.metrics)
-        notes += judgement_notes(qrels, self.metrics, self.level)
-        design = Design(self.equivalence_margin)
-        tests = compare_all(results, self.baselines, design=design) if len(results) > 1 else []
-        measured = Measured(
-            results,
-            tests,
-            significance_level=self.significance_level,
-            notes=notes,
-            equivalence_margin=self.equivalence_margin,
-        )
+        runs = ((row.label, self._written(task, row, location)) for row in self.rows)
+        measured = scored(runs, folder / _QRELS, self.metrics, self.level)
+        measured = tested(measured, self.baselines, self.significance_level, self.equivalence_margin)
         write_metrics(folder / METRICS, measured)
         return measured
 
-    def _run(self, task: Any, row: Compared, subset_split: tuple[str, str]) -> Run:
+    def _written(self, task: Any, row: Compared, location: tuple[Path, str, str]) -> Run:
+        """The run of a row, which is in a file too."""
+        folder, *subset_split = location
+        run, file_name = self._run(task, row, *subset_split), row.label.replace("/", "__").replace(":", "_")
+        write_run(folder / f"{file_name}.trec.gz", run.items())
+        return run
+
+    def _run(self, task: Any, row: Compared, subset: str, split: str) -> Run:
         path = (row.folder or self._predictions(row.searcher)) / task.prediction_file_name
-        subset, split = subset_split
         noted = read_predictions(path).get(subset, {})
         if split not in noted:
             raise DataError(f"{path}: has nothing of subset {subset}, split {split}: evaluate the model on that first")

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from hardneg.api.dataset_argument import named_dataset
 from hardneg.api.workplace import Workplace, usual_store
-from hardneg.doors.trainer.refresh_recipe import ENCODED, RefreshRecipe, execute_plan, saved
+from hardneg.doors.trainer.refresh_recipe import ENCODED, RefreshRecipe, saved
 from hardneg.encoders.representation import list_products
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.hash_index import ranges
@@ -81,7 +81,8 @@ class AdoreLoss(nn.Module):
         folder, device = Path(arguments.output_dir) / FOLDER, str(arguments.device)
         workplace = Workplace(usual_store(folder / "store"), device)
         recipe = RefreshRecipe(named_dataset(dataset, workplace.store), split=split)
-        artifacts = execute_plan(recipe.plan(str(saved(model, folder / "model")), device, seed=0), workplace, ENCODED)
+        plan = recipe.plan(str(saved(model, folder / "model")), device, seed=0)
+        artifacts = workplace.execute(plan, ENCODED).artifacts
         barrier()  # one that finds all in the store may be done before another has read the model
         if world().first:
             shutil.rmtree(folder / "model", ignore_errors=True)

@@ -121,18 +121,9 @@ def mine_with(recipe: RefreshRecipe, plan: "Plan", workplace: Workplace) -> Mine
                 refresh = MinedRefresh(negatives, facts, (scored.key, negatives.key))
         barrier()
         return refresh
-    mined = execute_plan(plan, workplace)[MINED]
+    mined = workplace.execute(plan).artifacts[MINED]
     keys = [step.key for step in plan.dependents(RERANKED if recipe.reranks else ENCODED)]
     return MinedRefresh(mined, mined.facts, keys) if world().first else None
-
-
-def execute_plan(plan: "Plan", workplace: Workplace, until: str | None = None) -> "dict[str, Artifact]":
-    """The artifacts of all steps, or of those up to one; nothing of the store is kept for them later."""
-    from hardneg.recipe.execute import Watcher, execute
-
-    return dict(
-        execute(plan, workplace.store, workplace.options(until), Watcher(progress=workplace.progress)).artifacts
-    )
 
 
 @contextmanager

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from hardneg.encoders.open.configuration import tokens_read
 from hardneg.encoders.open.pyserini_lines import ModelReference, dense_encoder, sparse_encoder
-from hardneg.encoders.open.source import HUB_ID, ON_HUB
+from hardneg.encoders.open.source import ON_HUB
+from hardneg.records.types import HUB_ID
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder

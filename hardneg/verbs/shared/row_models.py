@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from hardneg.fields import DATASET, START
+from hardneg.records.layout import DATASET, START
 from hardneg.verbs.shared.seeded import BySeed
 from hardneg.verbs.shared.stage_spec import StageSpec
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from hardneg.fields import DATASET
+from hardneg.records.layout import DATASET
 from hardneg.verbs.shared.context import ArtifactInput
 from hardneg.verbs.shared.stage_spec import StageSpec
 

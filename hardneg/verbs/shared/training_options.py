@@ -15,7 +15,6 @@ from hardneg.fields import (
     FREE,
     LATER,
     MEASURED,
-    START,
     Dimensions,
     InputFile,
     LossSetting,
@@ -29,7 +28,7 @@ from hardneg.fields import (
     without_problems,
 )
 from hardneg.formats.segments import Segments
-from hardneg.records.layout import MODEL_FOLDER
+from hardneg.records.layout import MODEL_FOLDER, START
 from hardneg.records.types import PluginSetting
 from hardneg.registry.plugins import configure, load_plugin, needs_of, plugin_names
 from hardneg.store.artifacts import KEPT

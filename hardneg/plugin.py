@@ -99,7 +99,7 @@ if TYPE_CHECKING:
         TrainingError,
         UsageError,
     )
-    from hardneg.records.layout import ANSWERS, DROPPED, METRICS, MODEL_FOLDER, NEGATIVES, QUERIES, RUN
+    from hardneg.records.layout import ANSWERS, DROPPED, HISTORY, METRICS, MODEL_FOLDER, NEGATIVES, QUERIES, RUN
     from hardneg.records.types import (
         Answers,
         BuildCost,
@@ -164,7 +164,6 @@ if TYPE_CHECKING:
     from hardneg.store.speed_trials import TRIAL, cache_folder
     from hardneg.training.batches import own_share
     from hardneg.training.examples import Examples, SampledBatch, TrainingData
-    from hardneg.training.history import HISTORY
     from hardneg.training.loop import learn
     from hardneg.training.method import ExampleTraining
     from hardneg.training.option_groups import again as option_again

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.formats.doc_ids import DOC_IDS
 from hardneg.formats.hash_index import hash_texts
 from hardneg.formats.vectors.flat_vectors import TOKEN_OFFSETS, FlatVectors, FlatWriter
 from hardneg.formats.vectors.remote import is_url
@@ -14,6 +13,7 @@ from hardneg.formats.vectors.shard_folder import Closed, close_folder, close_sha
 from hardneg.formats.vectors.shards import Shard, Shards, shard_name
 from hardneg.formats.vectors.sparse_store import SHAPE
 from hardneg.records.errors import ArtifactError, DataError, UsageError
+from hardneg.records.layout import DOC_IDS
 from hardneg.records.wording import counted
 from hardneg.runtime.progress import Progress
 from hardneg.store.atomic_write import link_file

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from hardneg.formats.vectors.flat_vectors import TOKEN_OFFSETS, FlatVectors
-from hardneg.formats.vectors.shards import SHARDS
 from hardneg.formats.vectors.sparse_store import SHAPE, SparseStore
 from hardneg.formats.vectors.token_store import TokenStore
 from hardneg.indexes.backends.flat import FlatSearcher
 from hardneg.indexes.backends.sparse import SparseSearcher
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.kernels.maxsim.exact_maxsim import MultiVectorSearcher
+from hardneg.records.layout import SHARDS
 from hardneg.registry.protocols import StoredSearcher
 from hardneg.runtime.progress import Progress
 

@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.resolved import load_encoder
-from hardneg.formats.doc_ids import DOC_IDS, DocIds
+from hardneg.formats.doc_ids import DocIds
 from hardneg.formats.segments import DELIMITER
-from hardneg.formats.vectors.shards import SHARDS
 from hardneg.indexes.dense import DenseIndex
 from hardneg.indexes.kernels.exact.exact import ExactOptions, ExactSearcher
 from hardneg.indexes.kernels.max_passage import pooled
 from hardneg.indexes.open_store import form_in, open_store
 from hardneg.recipe.laid_indexes import LaidIndex
+from hardneg.records.layout import DOC_IDS, SHARDS
 from hardneg.records.types import Encoded, Hits
 from hardneg.registry.protocols import Searcher
 

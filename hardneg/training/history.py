@@ -12,8 +12,6 @@ from hardneg.store.atomic_write import replace_text
 
 Record = dict[str, Any]
 
-HISTORY = "history.jsonl"
-"""The file's name in a training folder."""
 
 _log = logging.getLogger(__name__)
 

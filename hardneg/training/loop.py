@@ -15,6 +15,7 @@ from torch import nn
 from hardneg.encoders.speed.compiling import set_compiled
 from hardneg.encoders.speed.fastest import takes_bf16
 from hardneg.records.errors import TrainingError, UsageError
+from hardneg.records.layout import HISTORY
 from hardneg.records.wording import counted
 from hardneg.runtime.distributed import barrier, from_first, world
 from hardneg.runtime.float32_products import float32_products
@@ -26,7 +27,7 @@ from hardneg.store.identity import options_in_key
 from hardneg.store.speed_trials import noted
 from hardneg.training.activations import compute_twice, transformers_of
 from hardneg.training.checkpoint import CheckpointClock, Checkpoints, Elapsed, KeptModels, TrainState, weights_digest
-from hardneg.training.history import HISTORY, History, Record
+from hardneg.training.history import History, Record
 from hardneg.training.method import Network, Objective, TrainingMethod
 from hardneg.training.optimizers import layer_groups, make_optimizer, schedule_factor
 from hardneg.training.options import LearningOptions

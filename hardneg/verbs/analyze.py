@@ -20,13 +20,13 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.formats.qrels import Qrels, positives
 from hardneg.formats.runs import Run, lists_in_order, read_run, stream_run
 from hardneg.records.errors import PluginError
-from hardneg.records.layout import DROPPED, METRICS, NEGATIVES, RUN
+from hardneg.records.layout import DROPPED, HISTORY, METRICS, NEGATIVES, RUN
 from hardneg.records.types import RankedList
 from hardneg.records.wording import joined
 from hardneg.registry.plugins import load_plugin, no_such_option
 from hardneg.report.table import Section
 from hardneg.runtime.seeding import SEED
-from hardneg.training.history import HISTORY, History
+from hardneg.training.history import History
 from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
 from hardneg.verbs.shared.inputs import open_encoder, open_searcher
 from hardneg.verbs.shared.stage_spec import BLOCK_BYTES, RecipeView, Row, Sizes, StageSpec

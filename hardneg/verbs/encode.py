@@ -237,7 +237,8 @@ class EncodedBlocks:
 def _finished(context: StageContext[Encode], encoder: "TextEncoder", rows: "StoredRows") -> dict[str, int]:
     """Leaves the index alone in its folder, and tells of it."""
     from hardneg.encoders.tokens.segmenting import SegmentedCorpus
-    from hardneg.formats.vectors.shards import SHARDS, index_bytes
+    from hardneg.formats.vectors.shards import index_bytes
+    from hardneg.records.layout import SHARDS
 
     if world().first:
         shards = [path.name for path in context.folder.glob("shard-*") if path.is_dir()]

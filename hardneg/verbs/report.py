@@ -8,9 +8,9 @@ from pydantic import Field
 
 from hardneg.fields import LATER, SECTION, Name, Reference
 from hardneg.formats.collection import StoredCollection
-from hardneg.records.layout import METRICS, QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN, RUN
+from hardneg.records.layout import HISTORY, METRICS, QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN, RUN
 from hardneg.records.wording import counted, suggestion
-from hardneg.training.history import HISTORY, History, Record
+from hardneg.training.history import History, Record
 from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
 from hardneg.verbs.shared.row_models import began_from, row_of
 from hardneg.verbs.shared.seeded import BySeed, SeededStages, by_label

@@ -11,9 +11,10 @@ from hardneg.encoders.corpus.block_stores import OneFolder, ShardFolders
 from hardneg.encoders.corpus.sharding import Sharding, ShardWork
 from hardneg.encoders.corpus.stream import encoded_blocks
 from hardneg.formats.vectors import shard_folder
-from hardneg.formats.vectors.shards import SHARD, SHARDS
+from hardneg.formats.vectors.shards import SHARD
 from hardneg.indexes.open_store import open_store
 from hardneg.records.errors import ArtifactError, PartDone
+from hardneg.records.layout import SHARDS
 from hardneg.runtime.distributed import World
 from hardneg.runtime.progress import Silent
 from tests.nfs_locks import as_nfs

@@ -19,9 +19,10 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.segments import Segments
 from hardneg.formats.vectors.flat_vectors import FlatWriter
-from hardneg.formats.vectors.shards import BEGUN_CUT, SHARDS
+from hardneg.formats.vectors.shards import BEGUN_CUT
 from hardneg.indexes.open_store import open_store
 from hardneg.records.errors import ArtifactError, PartDone, UsageError
+from hardneg.records.layout import SHARDS
 from hardneg.records.types import Document
 from hardneg.runtime.distributed import World
 from hardneg.runtime.progress import Silent

@@ -16,7 +16,7 @@ from hardneg.formats.merging import merge_flat, merge_in_shards
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.formats.vectors.shard_cache import ShardCache
 from hardneg.formats.vectors.shard_folder import Closed, far_shards, shard_problem
-from hardneg.formats.vectors.shards import SHARDS, Shards
+from hardneg.formats.vectors.shards import Shards
 from hardneg.indexes import shard_search
 from hardneg.indexes.backends.flat import Flat
 from hardneg.indexes.dense import DenseIndex
@@ -27,6 +27,7 @@ from hardneg.indexes.kernels.maxsim import exact_maxsim as multi_vector_exact
 from hardneg.indexes.open_store import form_in, open_store
 from hardneg.indexes.shard_search import KeptLists, ShardedSearcher, shard_by_shard
 from hardneg.records.errors import ArtifactError
+from hardneg.records.layout import SHARDS
 from hardneg.records.types import Hits
 from hardneg.runtime.progress import Silent
 from hardneg.testing.forms import FORMS, drawn_documents, drawn_queries, write_encoded

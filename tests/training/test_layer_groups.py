@@ -10,8 +10,9 @@ from toy import BagEncoder, options, toy_data
 from hardneg.encoders.encoder import Encoder, split
 from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.star import Star
+from hardneg.records.layout import HISTORY
 from hardneg.runtime.progress import Silent
-from hardneg.training.history import HISTORY, History
+from hardneg.training.history import History
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.optimizers import gradient_norms, layer_groups
 

@@ -14,11 +14,12 @@ from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.records.errors import DataError, RecipeError, UsageError
+from hardneg.records.layout import HISTORY
 from hardneg.runtime.distributed import join, leave
 from hardneg.runtime.progress import Silent
 from hardneg.store.artifacts import SCRATCH, Store
 from hardneg.training.examples import Examples
-from hardneg.training.history import HISTORY, History
+from hardneg.training.history import History
 from hardneg.verbs.shared.batch_order import ordered
 from hardneg.verbs.shared.context import ArtifactInput, StageContext
 from hardneg.verbs.shared.training_common import training_data

@@ -8,10 +8,9 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.formats.runs import stream_run
 from hardneg.recipe.run_folder import artifacts_of
 from hardneg.records.errors import UsageError
-from hardneg.records.layout import DATASET, DROPPED, LOCK, NEGATIVES, QUERIES, RUN
+from hardneg.records.layout import DATASET, DROPPED, HISTORY, LOCK, NEGATIVES, QUERIES, RUN
 from hardneg.records.types import SCORES
 from hardneg.store.artifacts import Artifact, Store
-from hardneg.training.history import HISTORY
 
 MARKS = ".marks.qrels"
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from pyarrow import ArrowException, parquet
 
 from hardneg.doors.hub.upload import HubFile
-from hardneg.formats.doc_ids import DOC_IDS
 from hardneg.records.errors import DataError
+from hardneg.records.layout import DOC_IDS
 
 _RUN = ".trec.gz"
 _TABLE = ".parquet"

@@ -8,12 +8,10 @@ from hardneg.doors.hub.pushable_files import listed_files, some_files
 from hardneg.doors.hub.pushed_folder import PushedFolder
 from hardneg.doors.hub.recorded_run import RecordedRun
 from hardneg.doors.hub.upload import CARD, HubFile, Upload, in_order
-from hardneg.formats.doc_ids import DOC_IDS
-from hardneg.formats.vectors.shards import SHARDS, Shards
-from hardneg.formats.vectors.term_list import TERMS
+from hardneg.formats.vectors.shards import Shards
 from hardneg.indexes.open_store import form_in
 from hardneg.records.errors import UsageError
-from hardneg.records.layout import INDEX_FOLDER, LOCK
+from hardneg.records.layout import DOC_IDS, INDEX_FOLDER, LOCK, SHARDS, TERMS
 
 _OWN = ("index", DOC_IDS, "sparse.json", TERMS, "codebooks.safetensors", SHARDS)
 _ARRAYS = ("offsets", "terms", "weights", "nearest", "codes", "lists", "lists_offsets")

@@ -8,9 +8,8 @@ from hardneg.doors.hub.pushable_files import listed_files, model_files
 from hardneg.doors.hub.pushed_folder import PushedFolder
 from hardneg.doors.hub.recorded_run import RecordedRun
 from hardneg.doors.hub.upload import CARD, HubFile, Upload, in_order
-from hardneg.encoders.open.contract import SPEC_FILE
 from hardneg.records.errors import ModelError, UsageError
-from hardneg.records.layout import LOCK, MODEL_FOLDER
+from hardneg.records.layout import LOCK, MODEL_FOLDER, SPEC_FILE
 
 _RERANKER = """\
 ---

@@ -5,16 +5,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hardneg.encoders.open.contract import SPEC_FILE, overrides
+from hardneg.encoders.open.contract import overrides
 from hardneg.encoders.open.model_files import sides
 from hardneg.encoders.open.pyserini_lines import ROUNDED, ModelReference, Program, dense_encoder, quoted, sparse_encoder
 from hardneg.encoders.open.resolved_model import FolderFamily, ResolvedModel
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.formats.segments import DELIMITER
-from hardneg.formats.vectors.shards import SHARDS
-from hardneg.formats.vectors.term_list import TERMS
 from hardneg.indexes.open_store import form_in
 from hardneg.records.errors import ArtifactError
+from hardneg.records.layout import SHARDS, SPEC_FILE, TERMS
 from hardneg.records.types import HUB_ID
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from hardneg.encoders.open.configuration import own_length, transformer_options
 from hardneg.encoders.open.model_files import check_files, json_object, module_folders, read_json, sides
 from hardneg.encoders.spec import SIDES, FullSpec, ModelSpec, whole_prompts
 from hardneg.records.errors import ModelError
+from hardneg.records.layout import SPEC_FILE
 
-SPEC_FILE = "hardneg.json"
 OWN = ("similarity", "query_prompt", "document_prompt", "query_length", "document_length")
 """Fields of a spec for which a model has values of its own."""
 

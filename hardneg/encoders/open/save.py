@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hardneg.encoders.families.adapters.adapter_source import noted, saved_adapter, with_saved_adapter
-from hardneg.encoders.open.contract import OWN, SPEC_FILE, saved_values
+from hardneg.encoders.open.contract import OWN, saved_values
 from hardneg.encoders.open.loading import assembled, with_prompts
 from hardneg.encoders.open.model_files import read_json
 from hardneg.encoders.open.resolved import quiet
@@ -18,6 +18,7 @@ from hardneg.encoders.spec import SIDES, FullSpec, ModelSpec
 from hardneg.encoders.tokens.typed_tokens import with_token_type
 from hardneg.encoders.towers import evaluating, route, transformers, twins
 from hardneg.records.errors import ModelError
+from hardneg.records.layout import SPEC_FILE
 from hardneg.store.atomic_write import replacing_folder, system_errors
 
 if TYPE_CHECKING:

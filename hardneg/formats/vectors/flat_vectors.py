@@ -15,11 +15,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.formats.doc_ids import DOC_IDS, DocIds
+from hardneg.formats.doc_ids import DocIds
 from hardneg.formats.vectors.journal import BlockWriter, Journal, first_missing
 from hardneg.formats.vectors.number_file import NumberFile
 from hardneg.formats.vectors.shards import Pieces, Shard, Shards
 from hardneg.records.errors import ArtifactError, UsageError
+from hardneg.records.layout import DOC_IDS
 
 # magic, dimension, rows, two unused fields, is_trained, metric (0: inner product), number of floats
 _HEADER = struct.Struct("<4siqqqBiQ")

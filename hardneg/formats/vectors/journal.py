@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
-from hardneg.formats.doc_ids import DOC_IDS, write_doc_ids
+from hardneg.formats.doc_ids import write_doc_ids
 from hardneg.records.errors import ArtifactError
+from hardneg.records.layout import DOC_IDS
 from hardneg.store.atomic_write import replace_text
 
 _SIZES = "sizes.json"

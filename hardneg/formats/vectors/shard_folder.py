@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.formats.doc_ids import DOC_IDS
 from hardneg.formats.vectors.flat_vectors import TOKEN_OFFSETS
 from hardneg.formats.vectors.number_file import NumberFile, writing_numbers
 from hardneg.formats.vectors.remote import fetch_file, file_size, is_url, joined, put_file, read_json
 from hardneg.formats.vectors.shards import SHARD, Shard, Shards
 from hardneg.formats.vectors.sparse_store import SHAPE
-from hardneg.formats.vectors.term_list import TERMS
 from hardneg.records.errors import ArtifactError
+from hardneg.records.layout import DOC_IDS, TERMS
 from hardneg.store.artifacts import write_json
 from hardneg.store.atomic_write import replace_text, replacing
 from hardneg.store.digest import digest, file_digest

@@ -14,15 +14,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.formats.doc_ids import DOC_IDS
 from hardneg.formats.vectors.remote import is_url
 from hardneg.formats.vectors.shard_cache import ShardCache
 from hardneg.records.errors import ArtifactError
+from hardneg.records.layout import DOC_IDS, SHARDS
 from hardneg.store.artifacts import MANIFEST
 from hardneg.store.atomic_write import link_file, replace_text
 
-SHARDS = "shards.json"
-"""In an index folder: its shards. Where there is none, the folder is one shard itself."""
 SHARD = "shard.json"
 """In a shard, written last: its files with size and digest."""
 

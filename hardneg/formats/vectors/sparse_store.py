@@ -14,14 +14,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.formats.doc_ids import DOC_IDS, DocIds
+from hardneg.formats.doc_ids import DocIds
 from hardneg.formats.hash_index import ranges
 from hardneg.formats.vectors.journal import BlockWriter, Journal, first_missing
 from hardneg.formats.vectors.number_file import NumberFile, NumberLine, writing_numbers
 from hardneg.formats.vectors.shards import Pieces, Shard, Shards
 from hardneg.formats.vectors.sparse_rows import fault
-from hardneg.formats.vectors.term_list import TERMS, read_terms, write_terms
+from hardneg.formats.vectors.term_list import read_terms, write_terms
 from hardneg.records.errors import ArtifactError, UsageError
+from hardneg.records.layout import DOC_IDS, TERMS
 from hardneg.records.types import SparseRows
 from hardneg.store.atomic_write import replace_text, replacing
 

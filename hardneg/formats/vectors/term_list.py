@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hardneg.records.errors import ArtifactError, DataError
+from hardneg.records.layout import TERMS
 from hardneg.store.atomic_write import replace_text
-
-TERMS = "terms.txt"
 
 
 def write_terms(folder: Path, terms: Sequence[str]) -> None:

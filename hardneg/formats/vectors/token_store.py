@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.formats.doc_ids import DOC_IDS
 from hardneg.formats.hash_index import ranges
 from hardneg.formats.vectors.flat_vectors import TOKEN_OFFSETS, FlatVectors, FlatWriter
 from hardneg.formats.vectors.journal import BlockWriter
 from hardneg.formats.vectors.number_file import NumberFile, writing_numbers
 from hardneg.records.errors import ArtifactError, UsageError
+from hardneg.records.layout import DOC_IDS
 from hardneg.records.types import TokenVectors
 
 _DTYPE = "<i8"

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.formats.doc_ids import DOC_IDS, DocIds
+from hardneg.formats.doc_ids import DocIds
 from hardneg.formats.vectors.sparse_store import SparseStore
 from hardneg.formats.vectors.term_list import read_terms, write_terms
 from hardneg.indexes.kernels.checks import in_order, no_hits
@@ -21,6 +21,7 @@ from hardneg.indexes.kernels.lucene.frequencies import APART, BEHIND_TERM, MOST,
 from hardneg.indexes.kernels.lucene.lucene_search import HELD, fill, open_lucene, ranked, threads
 from hardneg.indexes.kernels.sparse_products import check_weights
 from hardneg.records.errors import ArtifactError, UsageError
+from hardneg.records.layout import DOC_IDS
 from hardneg.records.types import Encoded, Hits, SparseRows
 from hardneg.records.wording import counted
 from hardneg.registry.protocols import RowLookup

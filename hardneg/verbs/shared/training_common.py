@@ -13,13 +13,12 @@ from hardneg.formats.negatives import read_negatives, with_positives
 from hardneg.formats.qrels import positives
 from hardneg.formats.queries import Queries
 from hardneg.formats.runs import Run, lists_in_order
-from hardneg.records.layout import MODEL_FOLDER, NEGATIVES, RUN
+from hardneg.records.layout import HISTORY, MODEL_FOLDER, NEGATIVES, RUN
 from hardneg.records.types import RankedList
 from hardneg.records.wording import counted
 from hardneg.registry.protocols import Loss
 from hardneg.store.artifacts import KEPT, SCRATCH
 from hardneg.training.examples import TrainingData
-from hardneg.training.history import HISTORY
 from hardneg.training.options import LearningOptions
 from hardneg.verbs.shared.context import ArtifactInput, StageContext
 from hardneg.verbs.shared.inputs import own_queries

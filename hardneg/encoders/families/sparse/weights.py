@@ -16,7 +16,7 @@ from hardneg.encoders.spec import Side
 from hardneg.encoders.towers import forward
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.vectors.sparse_store import FILES, SparseWriter, is_complete
-from hardneg.formats.vectors.term_list import TERMS
+from hardneg.records.layout import TERMS
 from hardneg.records.types import SparseRows
 from hardneg.runtime.distributed import World
 from hardneg.runtime.progress import Progress

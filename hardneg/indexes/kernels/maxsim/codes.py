@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.formats.doc_ids import DOC_IDS, DocIds
+from hardneg.formats.doc_ids import DocIds
 from hardneg.formats.hash_index import ranges
 from hardneg.formats.vectors.flat_vectors import TOKEN_OFFSETS
 from hardneg.formats.vectors.number_file import NumberFile, writing_numbers
 from hardneg.formats.vectors.token_store import TokenStore, offsets_fault
 from hardneg.records.errors import ArtifactError
+from hardneg.records.layout import DOC_IDS
 from hardneg.records.types import TokenVectors
 from hardneg.store.atomic_write import flush, link_file, replacing
 

@@ -133,20 +133,15 @@ class TaskComparison:
         folder.mkdir(parents=True, exist_ok=True)
         if task.data_loaded:
             write_qrels(folder / _QRELS, judgements(task_qrels(task, subset, split)))
-        runs = ((row.label, self._written(task, row, location)) for row in self.rows)
+        runs = ((row.label, self._run(task, row, location)) for row in self.rows)
         measured = scored(runs, folder / _QRELS, self.metrics, self.level)
         measured = tested(measured, self.baselines, self.significance_level, self.equivalence_margin)
         write_metrics(folder / METRICS, measured)
         return measured
 
-    def _written(self, task: Any, row: Compared, location: tuple[Path, str, str]) -> Run:
-        """The run of a row, which is in a file too."""
-        folder, *subset_split = location
-        run, file_name = self._run(task, row, *subset_split), row.label.replace("/", "__").replace(":", "_")
-        write_run(folder / f"{file_name}.trec.gz", run.items())
-        return run
-
-    def _run(self, task: Any, row: Compared, subset: str, split: str) -> Run:
+    def _run(self, task: Any, row: Compared, location: tuple[Path, str, str]) -> Run:
+        """The lists of a row, which are left in the folder too."""
+        folder, subset, split = location
         path = (row.folder or self._predictions(row.searcher)) / task.prediction_file_name
         noted = read_predictions(path).get(subset, {})
         if split not in noted:
@@ -159,6 +154,7 @@ class TaskComparison:
             raise DataError(f"{path}: split {split}: {error}") from error
         if not run:
             raise DataError(f"{path}: split {split}: holds no query's documents: evaluate the model on it first")
+        write_run(folder / f"{row.label.replace('/', '__').replace(':', '_')}.trec.gz", run.items())
         return run
 
 

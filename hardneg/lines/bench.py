@@ -108,14 +108,25 @@ class BenchLine(Line):
         from hardneg.api.benching import Bench
         from hardneg.api.dataset_argument import named_dataset
         from hardneg.api.model_argument import named_model
+        from hardneg.recipe.settings import replaced
 
         check_files(args.negatives.values(), args.form)
         if "learning_rate" in args.options:
             raise UsageError("bench: each arm's learning rate is chosen: give {rates} to choose from", "rates")
         dataset, model = named_dataset(args.dataset, workplace.store), named_model(args.model, workplace.store)
-        options = {"max_steps": 400, "batch_size": 32, **args.options}
-        numbers = (args.seeds, args.equivalence_margin, workplace.seed)
-        recipe = BenchRecipe(args.negatives, args.form, dataset, model, options, *numbers, workplace.settings)
+        usual = {"max_steps": 400, "batch_size": 32}
+        options = {name: value for name, value in usual.items() if name not in replaced(args.options)} | args.options
+        recipe = BenchRecipe(
+            args.negatives,
+            args.form,
+            dataset,
+            model,
+            options,
+            args.seeds,
+            args.equivalence_margin,
+            workplace.seed,
+            workplace.settings,
+        )
         return Job(recipe, Bench(recipe, args.rates).judged, [*args.negatives.values()])
 
     def sentences(self, result: Any) -> Iterator[str]:

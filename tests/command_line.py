@@ -6,14 +6,14 @@ from typer.testing import CliRunner
 from hardneg.cli.main import app
 
 
-def call(*words: object) -> Result:
-    """How a command ended, whatever it raised; its lines may have 200 characters."""
-    return CliRunner().invoke(app, [*map(str, words)], env={"COLUMNS": "200"})
+def call(line: str, *words: object) -> Result:
+    """How a command ended, whatever it raised; `line` is split at its spaces, and each of `words` is one."""
+    return CliRunner().invoke(app, [*line.split(), *map(str, words)], env={"COLUMNS": "200"})
 
 
-def hardneg(*words: object) -> Result:
+def hardneg(line: str, *words: object) -> Result:
     """How a command ended that is to end well: what it raises is raised here."""
-    result = call(*words)
+    result = call(line, *words)
     if result.exception and not isinstance(result.exception, SystemExit):
         raise result.exception
     assert result.exit_code == 0, result.output

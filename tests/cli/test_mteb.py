@@ -10,12 +10,11 @@ from pathlib import Path
 import forked
 import numpy as np
 import pytest
+from command_line import call
 from made_tasks import animals, write_beir_folder
 from numpy.typing import NDArray
 from tiny import tiny_static
-from typer.testing import CliRunner
 
-from hardneg.cli.main import app
 from hardneg.encoders.corpus import stream
 from hardneg.evaluation.metrics_json import read_metrics
 from hardneg.formats.vectors.flat_vectors import FlatWriter
@@ -31,12 +30,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def evaluated(made: Path, output: Path, *words: str, models: tuple[str, ...] = ("one",), code: int = 0) -> str:
-    named = [word for model in models for word in ("--model", str(made / model))]
-    line = ["evaluate", "--mteb", f"beir:{made / 'animals'}", *named, "--store", str(made / "store")]
-    found = CliRunner().invoke(app, [*line, "--output", str(output), *words])
-    assert getattr(found.exception, "exit_code", found.exit_code) == code, f"{found.output}{found.exception!r}"
-    return found.output + (str(found.exception) if code else "")
+def evaluated(made: Path, output: Path, *words: object, models: tuple[str, ...] = ("one",), code: int = 0) -> str:
+    named = [word for model in models for word in ("--model", made / model)]
+    line = ["evaluate", "--mteb", f"beir:{made / 'animals'}", *named, "--store", made / "store"]
+    done = call(*line, "--output", output, *words)
+    assert getattr(done.exception, "exit_code", done.exit_code) == code, f"{done.output}{done.exception!r}"
+    return done.output + (str(done.exception) if code else "")
 
 
 def test_models_are_compared_on_a_folder(made: Path, tmp_path: Path) -> None:
@@ -63,12 +62,8 @@ def test_two_tasks_have_ranks_and_tests_over_tasks(made: Path, tmp_path: Path) -
     assert [(each["n"], each["verdict"]) for each in content["comparisons"]] == [(2, "undecided")]
     assert {(each["best"], each["worst"]) for each in content["ranks"]} == {(1, 2)}
     assert read_metrics(tmp_path / "out" / "beir-copy" / "test" / "metrics.json").equivalence_margin == 0.02
-    assert (
-        json.loads(evaluated(made, tmp_path / "out", *more, "--json", models=("one", "two")).splitlines()[-1])[
-            "over tasks"
-        ]["ranks"]
-        == content["ranks"]
-    )
+    told = evaluated(made, tmp_path / "out", *more, "--json", models=("one", "two"))
+    assert json.loads(told.splitlines()[-1])["over tasks"]["ranks"] == content["ranks"]
 
 
 def test_what_is_done_is_not_done_again(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,9 +76,7 @@ def test_what_is_done_is_not_done_again(made: Path, tmp_path: Path, monkeypatch:
 
 @pytest.mark.parametrize("broken", ["predictions/local__one/*/*_predictions.json", "results/local__one/*/beir-*.json"])
 @pytest.mark.parametrize("whole", [False, True])
-def test_a_file_that_was_cut_off_or_exchanged_is_made_again(
-    broken: str, whole: bool, made: Path, tmp_path: Path
-) -> None:
+def test_a_file_that_was_cut_off_or_exchanged_is_made_again(broken: str, whole: bool, made: Path, tmp_path: Path):
     first = evaluated(made, tmp_path / "out", "--json")
     (path,) = sorted((tmp_path / "out").glob(broken))
     path.write_bytes(b"[]" if whole else path.read_bytes()[:-9])
@@ -138,22 +131,20 @@ def test_predictions_that_are_none_are_told_by_their_file(made: Path, tmp_path: 
     path = tmp_path / "given" / "beir-animals_predictions.json"
     path.parent.mkdir()
     path.write_text(f'{{"default": {{"test": {lists}}}}}')
-    assert f"{path}: split test: {told}" in evaluated(
-        made, tmp_path / "out", "--predictions", str(path.parent), models=(), code=4
-    )
+    given = ("--predictions", path.parent)
+    assert f"{path}: split test: {told}" in evaluated(made, tmp_path / "out", *given, models=(), code=4)
 
 
 def test_a_corpus_without_documents_is_told(made: Path, tmp_path: Path) -> None:
     empty = shutil.copytree(made / "animals", tmp_path / "empty")
     (empty / "corpus.jsonl").write_text("")
-    line = ["evaluate", "--mteb", f"beir:{empty}", "--model", str(made / "one"), "--store", str(tmp_path / "store")]
-    found = CliRunner().invoke(app, [*line, "--output", str(tmp_path / "out")])
-    assert "task beir-empty: the corpus has no documents" in str(found.exception)
+    line = ["evaluate", "--mteb", f"beir:{empty}", "--model", made / "one", "--store", tmp_path / "store"]
+    told = str(call(*line, "--output", tmp_path / "out").exception)
+    assert "task beir-empty: the corpus has no documents" in told
 
 
 def test_a_run_or_a_task_is_asked_for() -> None:
-    found = CliRunner().invoke(app, ["evaluate"])
-    assert "give --run FILE for each run, or --mteb TASK" in str(found.exception)
+    assert "give --run FILE for each run, or --mteb TASK" in str(call("evaluate").exception)
 
 
 KILLED = """
@@ -193,9 +184,9 @@ def test_encoding_goes_on_after_a_kill(
 
     monkeypatch.setattr(FlatWriter, "write_block", noted)
     monkeypatch.setattr(stream, "BLOCK", 20)
-    assert CliRunner().invoke(app, line).exit_code == 0
+    assert call(*line).exit_code == 0
     assert written == [2]
-    whole = [*line[:-3], str(tmp_path / "another"), "--output", str(tmp_path / "whole")]
-    assert CliRunner().invoke(app, whole).exit_code == 0
+    whole = [*line[:-3], tmp_path / "another", "--output", tmp_path / "whole"]
+    assert call(*whole).exit_code == 0
     place = Path("beir-animals/test/metrics.json")
     assert (tmp_path / "out" / place).read_bytes() == (tmp_path / "whole" / place).read_bytes()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import typer
 from cli.commands import every_command
-from typer.testing import CliRunner
+from command_line import call
 
 from hardneg.cli.main import app
 
@@ -97,21 +97,21 @@ def test_an_option_takes_the_same_in_all_commands():
 
 
 def test_a_short_name_belongs_to_one_option():
-    assert {(short, opts[0]) for _, opts, _ in options() for short in opts[1:]} == {
-        ("-o", "--output"),
-        ("-p", "--preset"),
-        ("--metric", "--metrics"),
-        ("--metrics", "--metric"),
-    }
+    shorts = {(short, opts[0]) for _, opts, _ in options() for short in opts[1:]}
+    metrics = {("--metric", "--metrics"), ("--metrics", "--metric")}
+    assert shorts == {("-o", "--output"), ("-p", "--preset"), *metrics}
 
 
 @pytest.mark.parametrize(
-    "words", [("evaluate",), ("report",), ("fuse",), ("analyze", "query-wins"), ("analyze", "unjudged")]
+    "line",
+    [
+        "evaluate --qrels q --run a",
+        "report --qrels q --run a --output x",
+        "fuse --qrels q --run a --run b --output x",
+        "analyze query-wins --qrels q --run a --baseline b",
+        "analyze unjudged --qrels q --run a",
+    ],
 )
-def test_metric_and_metrics_are_the_same_word_everywhere(words, tmp_path):
-    given = ["--qrels", "q", "--run", "a"]
-    given += {"report": ["--output", "x"], "fuse": ["--run", "b", "--output", "x"]}.get(words[0], [])
-    given += ["--baseline", "b"] if words[-1] == "query-wins" else []
+def test_metric_and_metrics_are_the_same_word_everywhere(line, workplace):
     for name in ("--metric", "--metrics"):
-        result = CliRunner().invoke(app, [*words, *given, name, "ndcg@10"])
-        assert "No such option" not in result.stderr
+        assert "No such option" not in call(line, name, "ndcg@10").stderr

@@ -6,10 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_line import call, hardneg
 from recipe.recipes import small_collection
-from typer.testing import CliRunner
 
-from hardneg.cli.main import app
 from hardneg.formats.runs import read_run
 from hardneg.records.errors import DataError, UsageError
 
@@ -17,14 +16,12 @@ HEADER = "query-id\tcorpus-id\tscore\n"
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
-    monkeypatch.chdir(tmp_path)
-    return small_collection(tmp_path / "data")
+def folder(workplace: Path) -> Path:
+    return small_collection(workplace / "data")
 
 
-def refused(*arguments: str) -> str:
-    result = CliRunner().invoke(app, list(arguments))
+def refused(*arguments: object) -> str:
+    result = call(*arguments)
     assert isinstance(result.exception, DataError) and result.exception.exit_code == 4, result.output
     assert "\n" not in str(result.exception)
     return str(result.exception)
@@ -32,11 +29,10 @@ def refused(*arguments: str) -> str:
 
 def test_encode_and_index_an_empty_corpus(folder: Path, tiny_model: Path) -> None:
     (folder / "corpus.jsonl").write_text("")
-    model = ["--model", str(tiny_model), "--device", "cpu"]
-    told = refused("encode", "--dataset", f"beir:{folder}", *model, "--output", "out")
-    assert "the corpus has no documents" in told and not Path("out").exists()
-    told = refused("index", "build", "--dataset", f"beir:{folder}", "--output", "out")
-    assert "the corpus has no documents" in told and not Path("out").exists()
+    model = ["--model", tiny_model, "--device", "cpu"]
+    for words in (["encode", *model], ["index", "build"]):
+        told = refused(*words, "--dataset", f"beir:{folder}", "--output", "out")
+        assert "the corpus has no documents" in told and not Path("out").exists()
 
 
 @pytest.mark.parametrize("qrels", ["", HEADER, "q999 0 d1 1\n"])
@@ -68,7 +64,7 @@ def test_evaluate_an_empty_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", [["mine", "--output", "n.jsonl"], ["encode", "--output", "out"]])
 def test_a_model_without_a_name(folder: Path, command: list[str]) -> None:
     """An unset variable of a shell."""
-    result = CliRunner().invoke(app, [*command, "--dataset", f"beir:{folder}", "--model", ""])
+    result = call(*command, "--dataset", f"beir:{folder}", "--model", "")
     assert isinstance(result.exception, UsageError) and "must be a name" in str(result.exception), result.output
 
 
@@ -80,9 +76,8 @@ def test_mine_from_a_run_of_other_documents(folder: Path) -> None:
 
 @pytest.mark.parametrize("depth", [10**12, 10**20])
 def test_a_list_is_as_long_as_the_corpus_at_most(folder: Path, tiny_model: Path, depth: int) -> None:
-    words = ["--model", str(tiny_model), "--device", "cpu", "--depth", str(depth), "--output", "run.trec.gz"]
-    result = CliRunner().invoke(app, ["search", "--dataset", f"beir:{folder}", *words])
-    assert result.exit_code == 0, result.exception
+    words = ["--model", tiny_model, "--device", "cpu", "--depth", depth, "--output", "run.trec.gz"]
+    hardneg("search", "--dataset", f"beir:{folder}", *words)
     documents = len((folder / "corpus.jsonl").read_text().splitlines())
     assert {len(ranked.doc_ids) for ranked in read_run(Path("run.trec.gz")).values()} == {documents}
 

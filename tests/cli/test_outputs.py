@@ -64,7 +64,7 @@ def refused(place: Path, line: str, kind: type[HardnegError] = UsageError) -> st
     """The message; the folder is as it was, and the store has made nothing."""
     before = content(place)
     with pytest.raises(kind) as caught:
-        hardneg(*line.split())
+        hardneg(line)
     assert content(place) == before
     assert not list((place.parent / "store").glob("*/manifest.json"))
     return str(caught.value)
@@ -165,7 +165,7 @@ def test_no_way_leads_around_what_stood_there_before(place: Path) -> None:
 
 def test_overwrite_replaces_it(place: Path) -> None:
     (place / "best.trec.gz").write_text("of the user's")
-    hardneg(*FUSE.split(), "best.trec.gz", OVER)
+    hardneg(FUSE, "best.trec.gz", OVER)
     assert gzip.decompress((place / "best.trec.gz").read_bytes()).startswith(b"q0 Q0 d1")
 
 
@@ -180,32 +180,31 @@ def test_overwrite_replaces_it(place: Path) -> None:
     ],
 )
 def test_a_command_replaces_its_own_result_until_it_is_changed(place: Path, line: str, output: str) -> None:
-    arguments = line.split()
-    hardneg(*arguments)
-    hardneg(*arguments)
+    hardneg(line)
+    hardneg(line)
     path = place / output
     path.chmod(0o644)
     shutil.copy(path, place / "copy")
     (place / "copy").write_bytes(path.read_bytes() + b"\n")
     (place / "copy").replace(path)
     with pytest.raises(UsageError, match="already there"):
-        hardneg(*arguments)
-    hardneg(*arguments, OVER)
-    hardneg(*arguments)
+        hardneg(line)
+    hardneg(line, OVER)
+    hardneg(line)
 
 
 def test_a_command_does_not_replace_the_result_of_another(place: Path) -> None:
-    hardneg(*ENCODE.split(), "index")
+    hardneg(ENCODE, "index")
     with pytest.raises(UsageError, match="not written by `hardneg index import`"):
-        hardneg(*IMPORT.split(), "index")
+        hardneg(IMPORT, "index")
     (place / "index" / "notes.txt").touch()
     with pytest.raises(UsageError, match=r"notes\.txt: already there"):
-        hardneg(*ENCODE.split(), "index")
+        hardneg(ENCODE, "index")
 
 
 def test_a_command_that_failed_leaves_what_it_knew(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = [*FUSE.split(), "best.trec.gz"]
-    hardneg(*arguments)
+    line = f"{FUSE} best.trec.gz"
+    hardneg(line)
     known = record(Store(place.parent / "store"), place / "best.trec.gz")
 
     def fail(*_: object, **__: object) -> None:
@@ -213,7 +212,7 @@ def test_a_command_that_failed_leaves_what_it_knew(place: Path, monkeypatch: pyt
 
     with monkeypatch.context() as patch, pytest.raises(ArtifactError, match="the disk is full"):
         patch.setattr("hardneg.cli.line_outputs.laid_at", fail)
-        hardneg(*arguments)
+        hardneg(line)
     assert record(Store(place.parent / "store"), place / "best.trec.gz") == known
 
 

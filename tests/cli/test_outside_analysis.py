@@ -60,9 +60,7 @@ def test_it_stands_in_a_recipe_and_in_a_report(outside, tiny_model):
     plan = make_plan(load_recipe(write_recipe(outside / "small.yaml", tree)))
     assert plan.steps["behind"].inputs["analysis.list-lengths.runs.start"] == "start-test"
     tree["stages"]["behind"]["analysis"] = {"list-lengths": {**asked["list-lengths"], "deep": 3}}
-    with pytest.raises(
-        RecipeError, match=r"behind\.analysis\.list-lengths\.deep: no such option; did you mean 'depth'"
-    ):
+    with pytest.raises(RecipeError, match=r"analysis\.list-lengths\.deep: no such option; did you mean 'depth'"):
         load_recipe(write_recipe(outside / "small.yaml", tree))
     source = ArtifactInput("start-test", "", outside / "made")
     found, section = made(context(outside / "out", asked, {"list-lengths.runs.start": source}))

@@ -3,14 +3,13 @@
 import json
 from pathlib import Path
 
+import command_line
 import numpy as np
 import pytest
 from pyarrow import parquet
 from recipe.recipes import small_collection
-from typer.testing import CliRunner
 
 from hardneg.api.workplace import Workplace
-from hardneg.cli.main import app
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import read_run
 from hardneg.lines.search import SearchLine
@@ -34,19 +33,16 @@ def hardneg(place, monkeypatch):
     monkeypatch.setenv("HARDNEG_STORE", str(place / "store"))
 
     def run(*arguments):
-        result = CliRunner().invoke(app, list(map(str, arguments)), env={"COLUMNS": "200"})
-        if result.exception and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        assert result.exit_code == 0, result.output
+        result = command_line.hardneg(*arguments)
         run.err = result.stderr
         return result.stdout
 
     return run
 
 
-MODEL = ["--dataset", "beir:data", "--model", "model", "--device", "cpu"]
-LENGTHS = ["--set", "model.query_length=16", "--set", "model.document_length=24"]
-MINE = ["mine", *MODEL, *LENGTHS, "--option", "miner.depth=10", "--depth", "20"]
+MODEL = "--dataset beir:data --model model --device cpu"
+LENGTHS = "--set model.query_length=16 --set model.document_length=24"
+MINE = f"mine {MODEL} {LENGTHS} --option miner.depth=10 --depth 20"
 
 
 def lines(path):
@@ -54,151 +50,128 @@ def lines(path):
 
 
 def test_mine_writes_what_training_programs_read_and_the_store_remembers(hardneg):
-    out = hardneg(*MINE, "--form", "n-tuple", "--count", "4", "--output", "n.parquet")
+    out = hardneg(f"{MINE} --form n-tuple --count 4 --output n.parquet")
     assert out.splitlines()[0] == "36 queries, 360 negatives mined"
     assert "candidates left out: positive " in out and "n.parquet: 36 rows, form n-tuple" in out
     table = parquet.read_table("n.parquet")
     assert table.column_names == ["anchor", "positive", *(f"negative_{i}" for i in range(1, 5))]
     assert table["anchor"][0].as_py() == "old river" and table["positive"][0].as_py().startswith("the old river")
-    out = hardneg(*MINE, "--form", "tevatron-v2", "--output", "v2.jsonl", "--corpus-output", "corpus.jsonl")
+    out = hardneg(f"{MINE} --form tevatron-v2 --output v2.jsonl --corpus-output corpus.jsonl")
     assert hardneg.err.count("in the store") == 4
     assert len(lines("corpus.jsonl")) == 60 and len(lines("v2.jsonl")[0]["negative_document_ids"]) == 8
     with pytest.raises(HardnegError, match=r"there is no row to write: .*fewer than 11 negatives \(36\)"):
-        hardneg(*MINE, "--count", "11", "--output", "none.jsonl")
+        hardneg(f"{MINE} --count 11 --output none.jsonl")
     assert not Path("none.jsonl").exists()
 
 
 def test_scores_of_positives_that_the_search_did_not_reach_are_the_models(hardneg):
-    scored = [*MINE, "--form", "triplet", "--count", "1", "--scores", "--output"]
-    hardneg(*scored, "deep.jsonl", "--depth", "60")
-    hardneg(*scored, "flat.jsonl", "--depth", "2", "--option", "miner.depth=1")
+    scored = f"{MINE} --form triplet --count 1 --scores --output"
+    hardneg(f"{scored} deep.jsonl --depth 60")
+    hardneg(f"{scored} flat.jsonl --depth 2 --option miner.depth=1")
     deep, flat = ({row["anchor"]: row["scores"][0] for row in lines(name)} for name in ("deep.jsonl", "flat.jsonl"))
     assert len(deep) == len(flat) == 36
     np.testing.assert_allclose([deep[name] for name in flat], list(flat.values()), atol=1e-5)
 
 
 def test_mine_from_anyones_run(hardneg, place):
-    rows = [
-        "q3 Q0 d3 1 9 x",
-        "q3 Q0 d40 2 8 x",
-        "q3 Q0 gone 3 7 x",
-        "q0 Q0 d41 1 2 x",
-        "q0 Q0 d42 2 2 x",
-        "q59 Q0 d1 1 1 x",
-    ]
-    (place / "run.txt").write_text("\n".join(rows) + "\n")
-    command = ["mine", "--dataset", "beir:data", "--run", "run.txt", "--form", "tevatron-v1", "--output", "run.jsonl"]
-    out = hardneg(*command)
+    rows = ["q3 Q0 d3 1 9 x", "q3 Q0 d40 2 8 x", "q3 Q0 gone 3 7 x", "q0 Q0 d41 1 2 x", "q0 Q0 d42 2 2 x"]
+    (place / "run.txt").write_text("\n".join([*rows, "q59 Q0 d1 1 1 x"]) + "\n")
+    command = "mine --dataset beir:data --run run.txt --form tevatron-v1 --output run.jsonl"
+    out = hardneg(command)
     found = {row["query_id"]: [item["docid"] for item in row["negative_passages"]] for row in lines("run.jsonl")}
     assert found == {"q0": ["d42", "d41"], "q3": ["d40"]}  # as trec_eval orders ties
-    for told in (
-        "left out: positive 1",
-        "run queries that are not in the split: 1",
-        "documents that are not in the corpus: 1",
-    ):
-        assert told in out, out
-    out = hardneg(*command[:-1], "scored.jsonl", "--form", "triplet", "--scores")
+    assert "left out: positive 1" in out, out
+    for what in ("run queries that are not in the split", "documents that are not in the corpus"):
+        assert f"{what}: 1" in out, out
+    out = hardneg(f"{command} --output scored.jsonl --form triplet --scores")
     assert "rows left out: a document has no score: 2" in out
     assert lines("scored.jsonl")[0]["scores"] == [9, 8]
     (place / "run.txt").write_text("q59 Q0 d1 1 1 x\n")
     with pytest.raises(DataError, match="none of its queries is in split train"):
-        hardneg(*command)
+        hardneg(command)
 
 
 def test_a_run_is_filtered_by_the_scores_of_another(hardneg, place):
     (place / "dense.txt").write_text("q3 Q0 d3 1 9 x\nq3 Q0 d40 2 8 x\nq3 Q0 d41 3 7 x\n")
     (place / "ce.txt").write_text("q3 Q0 d40 1 0.9 x\nq3 Q0 d3 2 0.8 x\nq3 Q0 d41 3 0.01 x\nq3 Q0 gone 3 0 x\n")
-    command = ["mine", "--dataset", "beir:data", "--run", "dense.txt", "--output", "negatives.arrow"]
-    filtered = [*command, "--form", "hardneg", "--miner", "denoised", "--filter-by", "ce.txt"]
-    out = hardneg(*filtered, "--dropped", "dropped.arrow")
+    command = "mine --dataset beir:data --run dense.txt --output negatives.arrow"
+    filtered = f"{command} --form hardneg --miner denoised --filter-by ce.txt"
+    out = hardneg(f"{filtered} --dropped dropped.arrow")
     assert "left out: positive 1, score 1" in out and "scores: run documents that are not in the corpus: 1" in out
     (row,) = [item for item in read_negatives(place / "negatives.arrow") if item.negatives]
     assert (row.query_id, row.negatives) == ("q3", ["d41"]) and row.scores.tolist() == [7]
-    assert "rank 2 d40" in hardneg("analyze", "denoising", "dropped.arrow")
+    assert "rank 2 d40" in hardneg("analyze denoising dropped.arrow")
     with pytest.raises(UsageError, match="this miner does not tell what it drops"):
-        hardneg(*command, "--form", "hardneg", "--dropped", "dropped.arrow")
+        hardneg(f"{command} --form hardneg --dropped dropped.arrow")
     with pytest.raises(UsageError, match="--filter-by goes with --run"):
-        hardneg(*MINE, "--output", "x.jsonl", "--filter-by", "ce.txt")
+        hardneg(f"{MINE} --output x.jsonl --filter-by ce.txt")
 
 
 def test_export_turns_one_form_into_another(hardneg):
-    hardneg(*MINE, "--form", "hardneg", "--count", "5", "--output", "own.arrow")
-    export = ["export", "--dataset", "beir:data", "--negatives"]
-    hardneg(*export, "own.arrow", "--form", "dpr", "--output", "a.json")
-    hardneg(*export, "a.json", "--from", "dpr", "--form", "flagembedding", "--output", "b.jsonl")
-    out = hardneg(*export, "b.jsonl", "--from", "flagembedding", "--form", "tevatron-v1", "--output", "c.jsonl")
+    hardneg(f"{MINE} --form hardneg --count 5 --output own.arrow")
+    export = "export --dataset beir:data --negatives"
+    hardneg(f"{export} own.arrow --form dpr --output a.json")
+    hardneg(f"{export} a.json --from dpr --form flagembedding --output b.jsonl")
+    out = hardneg(f"{export} b.jsonl --from flagembedding --form tevatron-v1 --output c.jsonl")
     assert "left out" not in out
-    hardneg(*export, "own.arrow", "--form", "tevatron-v1", "--output", "d.jsonl")
+    hardneg(f"{export} own.arrow --form tevatron-v1 --output d.jsonl")
     assert lines("c.jsonl") == lines("d.jsonl")
     assert json.loads(Path("a.json").read_text())[0]["hard_negative_ctxs"][0]["score"] > 0
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "message"),
+    ("words", "error", "message"),
     [
-        (["--output", "x.csv"], UsageError, "ends in .parquet or .jsonl"),
-        (["--output", "x.jsonl", "--form", "tuple"], UsageError, "there are: triplet"),
-        (["--output", "x.jsonl", "--form", "tevatron-v2"], UsageError, "--corpus-output FILE"),
-        (["--output", "x.jsonl", "--run", "run.txt"], UsageError, "one of them"),
-        (["--output", "x.jsonl", "--miner", "topkk"], RecipeError, "did you mean 'topk'"),
-        (["--output", "x.jsonl", "--option", "depht=3"], RecipeError, "depht"),
-        (["--output", "x.jsonl", "--option", "depth"], UsageError, "KEY=VALUE"),
-        (["--output", "x.jsonl", "--split", "nothing"], DataError, "no split 'nothing'"),
+        ("--output x.csv", UsageError, "ends in .parquet or .jsonl"),
+        ("--output x.jsonl --form tuple", UsageError, "there are: triplet"),
+        ("--output x.jsonl --form tevatron-v2", UsageError, "--corpus-output FILE"),
+        ("--output x.jsonl --run run.txt", UsageError, "one of them"),
+        ("--output x.jsonl --miner topkk", RecipeError, "did you mean 'topk'"),
+        ("--output x.jsonl --option depht=3", RecipeError, "depht"),
+        ("--output x.jsonl --option depth", UsageError, "KEY=VALUE"),
+        ("--output x.jsonl --split nothing", DataError, "no split 'nothing'"),
     ],
 )
-def test_wrong_uses_of_mine(hardneg, arguments, error, message):
+def test_wrong_uses_of_mine(hardneg, words, error, message):
     with pytest.raises(error) as caught:
-        hardneg(*MINE, *arguments)
+        hardneg(f"{MINE} {words}")
     assert message in str(caught.value)
     assert not Path("x.jsonl").exists()
 
 
 def test_encode_and_search_write_what_others_open(hardneg, place):
-    assert hardneg("encode", *MODEL, *LENGTHS, "--output", "index") == "index\n"
+    assert hardneg(f"encode {MODEL} {LENGTHS} --output index") == "index\n"
     assert sorted(path.name for path in Path("index").iterdir()) == ["docid", "index"]
-    hardneg("encode", *MODEL, *LENGTHS, "--output", "index")
-    hardneg("search", *MODEL, *LENGTHS, "--depth", "7", "--output", "test.trec.gz")
+    hardneg(f"encode {MODEL} {LENGTHS} --output index")
+    hardneg(f"search {MODEL} {LENGTHS} --depth 7 --output test.trec.gz")
     run = read_run(Path("test.trec.gz"))
     assert len(list(run)) == 14 and {len(doc_ids) for doc_ids in doc_lists(run)} == {7}
     (place / "full").mkdir()
     (place / "full" / "thesis.txt").touch()
     for command, output in [("encode", "full"), ("search", "full"), ("search", "x.txt"), ("encode", "run.txt")]:
         with pytest.raises(UsageError):
-            hardneg(command, *MODEL, "--output", output)
+            hardneg(f"{command} {MODEL} --output {output}")
     with pytest.raises(UsageError, match="one of them"):
-        hardneg("search", "--dataset", "beir:data", "--output", "x.trec.gz")
+        hardneg("search --dataset beir:data --output x.trec.gz")
 
 
 def test_search_ranks_the_candidates_of_an_index_over_texts(hardneg, place):
     asked = {"dataset": "beir:data", "model": "model", "candidates": "bm25", "depth": 9}
     job = SearchLine().job(SearchLine.checked(asked), Workplace(Store(place / "store")))
     steps = job.recipe.plan().steps
-    assert {path: steps[step].verb for path, step in steps["run"].inputs.items() if step != "start"} == {
-        "index": "encode",
-        "candidates": "search",
-        "dataset": "dataset",
-    }
+    verbs = {path: steps[step].verb for path, step in steps["run"].inputs.items() if step != "start"}
+    assert verbs == {"index": "encode", "candidates": "search", "dataset": "dataset"}
     assert steps[steps["candidates"].inputs["index"]].spec.backend.name == "bm25"
     assert steps["candidates"].spec.depth == steps["run"].spec.depth == 9
+    line = "search --dataset beir:data --backend bm25 --candidates bm25 --output x.trec.gz"
     with pytest.raises(UsageError, match="ranked by a model"):
-        hardneg(
-            "search", "--dataset", "beir:data", "--backend", "bm25", "--candidates", "bm25", "--output", "x.trec.gz"
-        )
+        hardneg(line)
 
 
 def test_train_gives_a_sentence_transformer(hardneg):
-    steps = [
-        "--train-option",
-        "max_steps=2",
-        "--train-option",
-        "batch_size=4",
-        "--option",
-        "miner.depth=5",
-        "--depth",
-        "10",
-    ]
+    steps = "--train-option max_steps=2 --train-option batch_size=4 --option miner.depth=5 --depth 10"
     for _ in range(2):
-        hardneg("train", *MODEL, *LENGTHS, *steps, "--output", "trained")
+        hardneg(f"train {MODEL} {LENGTHS} {steps} --output trained")
     from sentence_transformers import SentenceTransformer
 
     assert SentenceTransformer("trained", device="cpu").encode(["old river"]).shape == (1, 32)
@@ -207,13 +180,13 @@ def test_train_gives_a_sentence_transformer(hardneg):
 def test_index_import(hardneg, place):
     np.save("v.npy", np.eye(3, dtype=np.float32))
     (place / "ids.txt").write_text("a\nb\nc\n")
-    command = ["index", "import", "--vectors", "v.npy", "--ids", "ids.txt", "--output", "imported"]
+    command = "index import --vectors v.npy --ids ids.txt --output imported"
     (place / "ids.txt").write_text("a\nb\na\n")
     with pytest.raises(DataError, match=r"ids\.txt:3: id 'a' stands in line 1"):
-        hardneg(*command)
+        hardneg(command)
     assert not (place / "imported").exists() and not (place / "imported.partial").exists()
     (place / "ids.txt").write_text("a\nb\nc\n")
-    assert hardneg(*command) == "imported: 3 vectors of dimension 3\n"
+    assert hardneg(command) == "imported: 3 vectors of dimension 3\n"
     assert not list(place.glob(".imported*"))
     with pytest.raises(DataError, match=r"v\.npy: a \.npy array has no ids: give a file of them too"):
-        hardneg("index", "import", "--vectors", "v.npy", "--output", "other")
+        hardneg("index import --vectors v.npy --output other")

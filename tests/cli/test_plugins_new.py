@@ -13,20 +13,9 @@ from hardneg.cli.plugins import app, write_package
 from hardneg.records.errors import UsageError
 
 pytest_plugins = ["pytester"]
-KINDS = {
-    "dataset": "datasets",
-    "encoder": "encoders",
-    "miner": "miners",
-    "filter": "filters",
-    "loss": "losses",
-    "regularizer": "regularizers",
-    "batches": "batches",
-    "index": "indexes",
-    "reranker": "rerankers",
-    "stage": "stages",
-    "analysis": "analyses",
-    "engine": "engines",
-}
+ONE_S = ("dataset", "encoder", "miner", "filter", "regularizer", "reranker", "stage", "engine")
+KINDS = {name: f"{name}s" for name in ONE_S}
+KINDS |= {"loss": "losses", "batches": "batches", "index": "indexes", "analysis": "analyses"}
 
 
 def test_what_is_written_passes_its_own_tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import json
 import sys
 
 import pytest
+from command_line import hardneg
 from rich.text import Text
 from typer.testing import CliRunner
 
@@ -67,8 +68,7 @@ def files(tmp_path):
 
 
 def test_a_dataset_is_shown_escaped(files):
-    result = CliRunner().invoke(app, ["data", "show", f"beir:{files}", "--store", str(files / "store")])
-    assert result.exit_code == 0, result.output
+    result = hardneg("data", "show", f"beir:{files}", "--store", files / "store")
     assert r"\x1b[31mred\x1b[0m and \u202eturned" in result.stdout and r"what\x07 is" in result.stdout
     assert "\x1b" not in result.output and "\u202e" not in result.output
 

@@ -5,10 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from command_line import call
 
 from hardneg.cli import run_progress
-from hardneg.cli.main import app
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.yaml_load import find_recipe, shipped_recipes
@@ -37,7 +36,7 @@ def test_the_next_commands_are_right(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     for what in ("one thing changed", "a collection of your own"):
         _, *words = shlex.split(commands[what].replace("path/to/folder", str(tmp_path)))
         words = words[: words.index("--output")] if "--output" in words else words
-        planned = CliRunner().invoke(app, ["recipe", "plan", *words[2:], "--store", str(tmp_path)])
+        planned = call("recipe", "plan", *words[2:], "--store", tmp_path)
         assert "star" in planned.output and "Error" not in planned.output, planned.output
 
 

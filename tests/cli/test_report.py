@@ -1,10 +1,9 @@
 """`hardneg report` on run files."""
 
 import pytest
+from command_line import call, hardneg
 from recipe.recipes import small_collection
-from typer.testing import CliRunner
 
-from hardneg.cli.main import app
 from hardneg.records.errors import UsageError
 
 QRELS = "q1 0 a 2\nq1 0 b 1\nq2 0 a 1\nq3 0 c 1\n"
@@ -13,20 +12,16 @@ SECOND = "q1 Q0 a 1 2.0 y\nq2 Q0 a 1 1.0 y\nq3 Q0 c 1 1.0 y\n"
 
 
 @pytest.fixture
-def report(tmp_path, monkeypatch):
+def report(workplace):
     """Runs the command on two runs and gives the two pages."""
-    monkeypatch.chdir(tmp_path)
     for name, text in {"qrels.txt": QRELS, "first.trec": FIRST, "second.trec": SECOND}.items():
-        (tmp_path / name).write_text(text)
+        (workplace / name).write_text(text)
 
     def run(*words):
         command = ["report", "--qrels", "qrels.txt", "--run", "first.trec", "--run", "second.trec", "--output", "out"]
-        result = CliRunner().invoke(app, [*command, *words])
-        if isinstance(result.exception, UsageError):
-            raise result.exception
-        assert result.exit_code == 0, result.output
-        assert result.stdout.split() == ["out/report.md", "out/report.html", "out/queries.tsv"]
-        return tuple((tmp_path / name).read_text() for name in result.stdout.split())
+        names = hardneg(*command, *words).stdout.split()
+        assert names == ["out/report.md", "out/report.html", "out/queries.tsv"]
+        return tuple((workplace / name).read_text() for name in names)
 
     return run
 
@@ -61,25 +56,15 @@ def test_each_query_has_its_difference_and_its_passages(report):
     assert told.format("a", 2, 2, 1) in html and told.format("z", "–", 1, "–") in html
 
 
-def test_a_dataset_gives_the_texts_and_the_judgements(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
-    small_collection(tmp_path / "data")
-    (tmp_path / "run.trec").write_text("q46 Q0 d5 1 2.0 x\nq46 Q0 d46 2 1.0 x\n")
-    command = ["report", "--dataset", "beir:data", "--run", "run.trec", "--metrics", "mrr@10", "--output", "out"]
-    result = CliRunner().invoke(app, command)
-    assert result.exit_code == 0, (result.output, result.exception)
-    page = (tmp_path / "out/report.html").read_text()
+def test_a_dataset_gives_the_texts_and_the_judgements(workplace):
+    small_collection(workplace / "data")
+    (workplace / "run.trec").write_text("q46 Q0 d5 1 2.0 x\nq46 Q0 d46 2 1.0 x\n")
+    command = ["report", "--dataset", "beir:data", "--run", "run.trec", "--metrics", "mrr@10", "--output"]
+    hardneg(*command, "out")
+    page = (workplace / "out/report.html").read_text()
     assert "<summary>heavy copper</summary>" in page and "the bright river was seen again near" in page
-    assert (tmp_path / "out/queries.tsv").read_text().splitlines()[0] == "query_id\tmrr@10 run.trec\ttext"
+    assert (workplace / "out/queries.tsv").read_text().splitlines()[0] == "query_id\tmrr@10 run.trec\ttext"
     assert "14 queries of split test of beir:data" in page
     assert "judged queries are not in the run and score 0" in page
-
-
-def test_a_report_does_not_replace_the_dataset_it_reads(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    small_collection(tmp_path / "data")
-    (tmp_path / "run.trec").write_text("q46 Q0 d5 1 2.0 x\n")
-    with pytest.raises(UsageError, match="which is read here"):
-        command = ["report", "--dataset", "beir:data", "--run", "run.trec", "--output", "data"]
-        raise CliRunner().invoke(app, command).exception
+    refused = call(*command, "data").exception
+    assert isinstance(refused, UsageError) and "which is read here" in str(refused)

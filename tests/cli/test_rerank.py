@@ -6,12 +6,11 @@ import sqlite3
 import sys
 from pathlib import Path
 
+import command_line
 import forked
 import pytest
 from recipe.recipes import small_collection
-from typer.testing import CliRunner
 
-from hardneg.cli.main import app
 from hardneg.formats.runs import read_run
 from hardneg.records.errors import DataError, RecipeError, UsageError
 from tests.run_lists import doc_lists, score_lists
@@ -20,24 +19,14 @@ RUN = ["q46 Q0 d46 1 9 x", "q46 Q0 d1 2 8 x", "q46 Q0 gone 3 7 x", "q47 Q0 d2 1 
 
 
 @pytest.fixture
-def hardneg(tmp_path, tiny_reranker, monkeypatch):
+def hardneg(workplace, tiny_reranker, monkeypatch):
     """Runs a command in a folder with a collection, a model and a run; gives what it printed."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    small_collection(tmp_path / "data")
-    (tmp_path / "model").symlink_to(tiny_reranker)
-    (tmp_path / "run.txt").write_text("\n".join(RUN) + "\n")
-
-    def run(*arguments):
-        given = ["rerank", "--dataset", "beir:data", "--run", "run.txt", "--device", "cpu", *map(str, arguments)]
-        result = CliRunner().invoke(app, given, env={"COLUMNS": "200"})
-        if result.exception and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        assert result.exit_code == 0, result.output
-        return result.stdout
-
-    return run
+    monkeypatch.setenv("XDG_CACHE_HOME", str(workplace / "cache"))
+    small_collection(workplace / "data")
+    (workplace / "model").symlink_to(tiny_reranker)
+    (workplace / "run.txt").write_text("\n".join(RUN) + "\n")
+    given = ["rerank", "--dataset", "beir:data", "--run", "run.txt", "--device", "cpu"]
+    return lambda *arguments: command_line.hardneg(*given, *arguments).stdout
 
 
 def test_anyones_run_is_reranked(hardneg, tmp_path):

@@ -23,16 +23,8 @@ from hardneg.runtime.distributed import World, _interface, world
 def test_two_processes_encode_and_search_the_same_bytes(tmp_path: Path, tiny_model: Path) -> None:
     large_collection(tmp_path / "data")
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
-    line = [
-        "--dataset",
-        "beir:data",
-        "--model",
-        str(tiny_model),
-        "--set",
-        "model.document_length=24",
-        "--device",
-        "cpu",
-    ]
+    line = ["--dataset", "beir:data", "--model", str(tiny_model), "--set", "model.document_length=24"]
+    line += ["--device", "cpu"]
     for count in "12":
         command = [sys.executable, "-m", "hardneg", "search", *line, "--split", "train", "--depth", "20"]
         own = ["--store", f"store{count}", "--output", f"{count}.trec.gz", "--num-processes", count]
@@ -99,11 +91,8 @@ def test_strangers_who_say_nothing_keep_nobody_waiting(monkeypatch: pytest.Monke
 @pytest.fixture
 def two_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     """This is the first of two processes, alone on its machine; the other one agrees to all."""
-    for name, change in {
-        "world": lambda: World(0, 2, 0, 1),
-        "barrier": lambda: None,
-        "from_first": lambda value: 7,
-    }.items():
+    agreed = {"world": lambda: World(0, 2, 0, 1), "barrier": lambda: None, "from_first": lambda value: 7}
+    for name, change in agreed.items():
         monkeypatch.setattr(launch, name, change)
 
 

@@ -1,23 +1,22 @@
 """A misspelt name is answered with the nearest one, under the option or the path where it stands."""
 
 import pytest
-from typer.testing import CliRunner
+from command_line import call, hardneg
 
-from hardneg.cli.main import app
 from hardneg.recipe.settings import apply_settings
 from hardneg.recipe.yaml_load import find_recipe, shipped_recipes
 from hardneg.records.errors import UsageError
 
 
-def refused(*arguments):
-    result = CliRunner().invoke(app, list(arguments))
+def refused(line):
+    result = call(line)
     assert isinstance(result.exception, UsageError), result.output
     assert result.stdout == ""
     return str(result.exception)
 
 
 def test_a_misspelt_recipe_gets_the_nearest_three():
-    told = refused("recipe", "run", "star-pasage", "--device", "cpu")
+    told = refused("recipe run star-pasage --device cpu")
     assert "did you mean 'star-passage'?; the nearest are: star-passage, " in told
     near = told.partition("the nearest are: ")[2].partition(";")[0].split(", ")
     assert len(near) == 3 and {*near} <= {*shipped_recipes()}
@@ -30,23 +29,22 @@ def test_part_of_a_name_finds_those_that_begin_or_end_with_it():
 
 @pytest.mark.parametrize("command", ["plan", "run"])
 def test_a_misspelt_stage_is_told_under_its_option(command):
-    assert "--until strr: no step 'strr'; did you mean 'star'" in refused(
-        "recipe", command, "star-passage", "--until", "strr"
-    )
+    told = refused(f"recipe {command} star-passage --until strr")
+    assert "--until strr: no step 'strr'; did you mean 'star'" in told
 
 
 def test_all_misspelt_stages_of_a_run_are_told_at_once():
-    told = refused("recipe", "run", "star-passage", "--until", "star-tst", "--force", "bm52", "--force", "star")
+    told = refused("recipe run star-passage --until star-tst --force bm52 --force star")
     assert "--until star-tst: no step 'star-tst'; did you mean 'star-test'" in told
     assert "--force bm52: no step 'bm52'; did you mean 'bm25'" in told and "--force star:" not in told
 
 
 def test_a_misspelt_preset_gets_the_nearest():
-    assert "no preset 'papr'; did you mean 'paper'" in refused("recipe", "plan", "star-passage", "--preset", "papr")
+    assert "no preset 'papr'; did you mean 'paper'" in refused("recipe plan star-passage --preset papr")
 
 
 def test_a_misspelt_stage_of_a_setting_gets_the_nearest():
-    told = refused("recipe", "plan", "star-passage", "--set", "stages.stra.options.epochs=2")
+    told = refused("recipe plan star-passage --set stages.stra.options.epochs=2")
     assert "set stages.stra.options.epochs: no stage 'stra'; did you mean 'star'" in told
     assert "stages.stra.stage: missing" not in told
 
@@ -61,22 +59,21 @@ def test_a_stage_may_be_added_piece_by_piece():
 
 @pytest.mark.parametrize("kind", ["loss", "losses"])
 def test_a_kind_of_plugin_is_named_in_singular_or_plural(kind, tmp_path):
-    for arguments in (["list", kind], ["show", kind, "nll"], ["new", kind, "mine", "-o", str(tmp_path / kind)]):
-        result = CliRunner().invoke(app, ["plugins", *arguments])
-        assert result.exit_code == 0, result.output
+    for words in (f"list {kind}", f"show {kind} nll", f"new {kind} mine -o {tmp_path / kind}"):
+        hardneg(f"plugins {words}")
 
 
 def test_a_misspelt_kind_gets_the_nearest():
-    for arguments in (["list", "los"], ["show", "los", "nll"], ["new", "los", "x"]):
-        assert "did you mean 'loss'" in refused("plugins", *arguments)
+    for words in ("list los", "show los nll", "new los x"):
+        assert "did you mean 'loss'" in refused(f"plugins {words}")
 
 
 def test_a_word_of_python_is_refused_as_such():
-    told = refused("plugins", "new", "loss", "class")
+    told = refused("plugins new loss class")
     assert "a word of Python's own" in told and "'my-loss'" in told
-    assert "lower-case letters" in refused("plugins", "new", "loss", "My_Loss")
+    assert "lower-case letters" in refused("plugins new loss My_Loss")
 
 
 def test_a_name_that_another_package_has_is_refused(tmp_path):
-    told = refused("plugins", "new", "stage", "search", "-o", str(tmp_path / "new"))
+    told = refused(f"plugins new stage search -o {tmp_path / 'new'}")
     assert "'search': hardneg has a stage of that name; take another" in told

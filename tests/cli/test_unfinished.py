@@ -4,40 +4,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import call as run
 from recipe.recipes import small_collection, small_tree, write_recipe
-from typer.testing import CliRunner
 
 import hardneg.training.loop
-from hardneg.cli.main import app
 from hardneg.store.artifacts import Store
 
-STEPS = [
-    "--train-option",
-    "max_steps=2",
-    "--train-option",
-    "batch_size=4",
-    "--option",
-    "miner.depth=5",
-    "--depth",
-    "10",
-]
+STEPS = "--train-option max_steps=2 --train-option batch_size=4 --option miner.depth=5 --depth 10"
 COMMANDS = {
-    "train": ["train", "--dataset", "beir:data", "--model", "model", *STEPS, "--output", "out"],
-    "recipe run": ["recipe", "run", "small.yaml", "--until", "star", "--output", "out"],
+    "train": f"train --dataset beir:data --model model {STEPS} --output out --device cpu",
+    "recipe run": "recipe run small.yaml --until star --output out --device cpu",
 }
 
 
 @pytest.fixture
-def place(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
-    (tmp_path / "model").symlink_to(tiny_model)
-    write_recipe(tmp_path / "small.yaml", small_tree(small_collection(tmp_path / "data"), Path("model")))
-    return tmp_path
-
-
-def run(*arguments: str) -> Any:
-    return CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
+def place(workplace: Path, tiny_model: Path) -> Path:
+    (workplace / "model").symlink_to(tiny_model)
+    write_recipe(workplace / "small.yaml", small_tree(small_collection(workplace / "data"), Path("model")))
+    return workplace
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -51,18 +35,18 @@ def test_nothing_that_a_command_has_made_is_garbage(name: str, place: Path, monk
         return update(*arguments, **options)
 
     monkeypatch.setattr(hardneg.training.loop, "update", cleaned)
-    command = [*COMMANDS[name], "--device", "cpu"]
-    assert run(*command).exit_code == 130
+    command = COMMANDS[name]
+    assert run(command).exit_code == 130
     assert f"running: hardneg {name} to {place / 'out'}, begun" in seen[0] and "0 folders" in seen[0]
     made = {path.name for path in Store(place / "store").root.iterdir()}
     assert sum(name.endswith(".partial") for name in made) == 1
     told = run("artifacts", "gc", "--delete").output
     assert f"unfinished: hardneg {name} to {place / 'out'}, begun" in told and "0 folders" in told
-    done = run(*command)
+    done = run(command)
     assert done.exit_code == 0, done.output
     assert done.stderr.count("in the store") == 4
     assert "unfinished" not in (told := run("artifacts", "gc").output) and "0 folders" in told
-    assert run(*command).exit_code == 0
+    assert run(command).exit_code == 0
 
 
 def test_stopped_runs_are_forgotten_when_that_is_asked_for(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +54,7 @@ def test_stopped_runs_are_forgotten_when_that_is_asked_for(place: Path, monkeypa
         raise SystemExit(130)
 
     monkeypatch.setattr(hardneg.training.loop, "update", stop)
-    assert run(*COMMANDS["train"], "--device", "cpu").exit_code == 130
+    assert run(COMMANDS["train"]).exit_code == 130
     told = run("artifacts", "gc", "--forget-unfinished").output
     assert "to forget with --delete" in told and "5 folders" in told
     told = run("artifacts", "gc", "--forget-unfinished", "--delete").output

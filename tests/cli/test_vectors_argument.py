@@ -1,22 +1,20 @@
 """Vectors of any origin, on the command line: imported, searched for and mined from, without a model."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from command_line import hardneg
 from recipe.recipes import small_collection
-from typer.testing import CliRunner
 
-from hardneg.cli.main import app
 from hardneg.formats.runs import read_run
 from hardneg.records.errors import ArtifactError, DataError, UsageError
 from tests.run_lists import doc_lists, score_lists
 
-Hardneg = Callable[..., str]
+pytestmark = pytest.mark.usefixtures("vectors")
 DOCUMENTS = np.random.default_rng(3).standard_normal((60, 4)).astype(np.float32)
 QUERIES = DOCUMENTS + np.float32(0.01)
 
@@ -27,29 +25,18 @@ def parquet(path: Path, prefix: str, vectors: np.ndarray) -> None:
 
 
 @pytest.fixture
-def hardneg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hardneg:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
-    parquet(tmp_path / "documents.parquet", "d", DOCUMENTS)
-    parquet(tmp_path / "queries.parquet", "q", QUERIES)
-
-    def run(*arguments: str) -> str:
-        result = CliRunner().invoke(app, [*arguments], env={"COLUMNS": "200"})
-        if result.exception and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        assert result.exit_code == 0, result.output
-        return result.stdout
-
-    return run
+def vectors(workplace: Path) -> None:
+    parquet(workplace / "documents.parquet", "d", DOCUMENTS)
+    parquet(workplace / "queries.parquet", "q", QUERIES)
 
 
-IMPORT = ["index", "import", "--vectors", "documents.parquet", "--output", "index"]
-GIVEN = ["--index", "index", "--query-vectors", "queries.parquet", "--device", "cpu"]
+IMPORT = "index import --vectors documents.parquet --output index"
+GIVEN = "--index index --query-vectors queries.parquet --device cpu"
 
 
-def test_queries_are_searched_for_by_their_vectors(hardneg: Hardneg) -> None:
-    assert "index: 60 vectors of dimension 4" in hardneg(*IMPORT)
-    assert "run.trec.gz: 60 queries" in hardneg("search", *GIVEN, "--depth", "3", "--output", "run.trec.gz")
+def test_queries_are_searched_for_by_their_vectors() -> None:
+    assert "index: 60 vectors of dimension 4" in hardneg(IMPORT).stdout
+    assert "run.trec.gz: 60 queries" in hardneg(f"search {GIVEN} --depth 3 --output run.trec.gz").stdout
     run = read_run(Path("run.trec.gz"))
     scores = QUERIES @ DOCUMENTS.T
     assert list(run) == [f"q{row}" for row in range(60)]
@@ -59,52 +46,50 @@ def test_queries_are_searched_for_by_their_vectors(hardneg: Hardneg) -> None:
         np.testing.assert_allclose(found, scores[row, best], rtol=1e-4)
     np.save("q.npy", QUERIES)
     Path("ids.txt").write_text("".join(f"q{row}\n" for row in range(60)))
-    apart = ["--index", "index", "--query-vectors", "q.npy", "--query-ids", "ids.txt", "--depth", "3"]
-    hardneg("search", *apart, "--output", "same.trec.gz")
+    apart = "--index index --query-vectors q.npy --query-ids ids.txt --depth 3"
+    hardneg(f"search {apart} --output same.trec.gz")
     assert Path("same.trec.gz").read_bytes() == Path("run.trec.gz").read_bytes()
 
 
-def test_negatives_are_mined_by_them(hardneg: Hardneg) -> None:
+def test_negatives_are_mined_by_them() -> None:
     small_collection(Path("data"))
-    hardneg(*IMPORT)
-    mine = ["mine", "--dataset", "beir:data", "--option", "miner.depth=5", "--form", "tevatron-v2", "--count", "4"]
-    mine += ["--corpus-output", "corpus.jsonl"]
-    out = hardneg(*mine, *GIVEN, "--depth", "6", "--output", "mined.jsonl")
+    hardneg(IMPORT)
+    mine = "mine --dataset beir:data --option miner.depth=5 --form tevatron-v2 --count 4 --corpus-output corpus.jsonl"
+    out = hardneg(f"{mine} {GIVEN} --depth 6 --output mined.jsonl").stdout
     assert "36 queries, 180 negatives mined" in out and "run queries that are not in the split: 24" in out
     scores = QUERIES @ DOCUMENTS.T
     for row in map(json.loads, Path("mined.jsonl").read_text().splitlines()):
         place = int(row["query_id"][1:])
         best = [f"d{found}" for found in np.argsort(-scores[place]) if found != place]
         assert row["positive_document_ids"] == [f"d{place}"] and row["negative_document_ids"] == best[:4]
-    hardneg("search", *GIVEN, "--depth", "6", "--output", "run.trec.gz")
-    hardneg(*mine, "--run", "run.trec.gz", "--output", "other.jsonl")
+    hardneg(f"search {GIVEN} --depth 6 --output run.trec.gz")
+    hardneg(f"{mine} --run run.trec.gz --output other.jsonl")
     assert Path("other.jsonl").read_bytes() == Path("mined.jsonl").read_bytes()
 
 
+FOLDER = "s3://b/x: an index is opened from a folder: fetch it, and name that; its shards alone may be at URLs"
+
+
 @pytest.mark.parametrize(
-    ("arguments", "kind", "message"),
+    ("words", "kind", "message"),
     [
-        (["search", *GIVEN, "--model", "x"], UsageError, "are all that is read: leave the others out"),
-        (["search", "--index", "index"], UsageError, "search: vectors of queries are searched for in an index: give"),
-        (["search", "--query-vectors", "queries.parquet"], UsageError, "give --index too"),
-        (["search"], UsageError, "search: give --dataset, and --model or --backend"),
-        (["search", *GIVEN[:2], "--query-vectors", "wide.parquet"], UsageError, "dimension 5, and index has 4"),
-        (["search", *GIVEN[:2], "--query-vectors", "none.parquet"], DataError, "none.parquet: no such file"),
-        (["search", "--index", "none", *GIVEN[2:]], ArtifactError, "none: no dense index"),
-        (
-            ["search", "--index", "s3://b/x", *GIVEN[2:]],
-            ArtifactError,
-            "s3://b/x: an index is opened from a folder: fetch it, and name that; its shards alone may be at URLs",
-        ),
-        (["mine", "--dataset", "beir:data", *GIVEN, "--run", "x"], UsageError, "--query-vectors, one of them"),
-        (["mine", "--dataset", "beir:data", "--query-vectors", "x"], UsageError, "mine: vectors of queries are"),
+        ("search GIVEN --model x", UsageError, "are all that is read: leave the others out"),
+        ("search --index index", UsageError, "search: vectors of queries are searched for in an index: give"),
+        ("search --query-vectors queries.parquet", UsageError, "give --index too"),
+        ("search", UsageError, "search: give --dataset, and --model or --backend"),
+        ("search --index index --query-vectors wide.parquet", UsageError, "dimension 5, and index has 4"),
+        ("search --index index --query-vectors none.parquet", DataError, "none.parquet: no such file"),
+        ("search --index none --query-vectors queries.parquet", ArtifactError, "none: no dense index"),
+        ("search --index s3://b/x --query-vectors queries.parquet", ArtifactError, FOLDER),
+        ("mine --dataset beir:data GIVEN --run x", UsageError, "--query-vectors, one of them"),
+        ("mine --dataset beir:data --query-vectors x", UsageError, "mine: vectors of queries are"),
     ],
 )
-def test_mistakes(hardneg: Hardneg, arguments: list[str], kind: type[Exception], message: str) -> None:
-    hardneg(*IMPORT)
+def test_mistakes(words: str, kind: type[Exception], message: str) -> None:
+    hardneg(IMPORT)
     parquet(Path("wide.parquet"), "q", np.ones((2, 5), np.float32))
-    output = "mined.jsonl" if arguments[0] == "mine" else "run.trec.gz"
+    output = "mined.jsonl" if words.startswith("mine") else "run.trec.gz"
     with pytest.raises(kind) as caught:
-        hardneg(*arguments, "--output", output)
+        hardneg(words.replace("GIVEN", GIVEN), "--output", output)
     assert message in str(caught.value) and "\n" not in str(caught.value)
     assert not Path(output).exists()

@@ -84,11 +84,8 @@ def dpr_folder(folder: Path, beir: Path) -> None:
     (folder / "psgs_w100.tsv").write_text("\n".join(lines) + "\n")
     for split in ("train", "dev"):
         rows = [
-            {
-                "question": asked[row["query-id"]],
-                "answers": [texts[row["corpus-id"]].split()[2]],
-                "positive_ctxs": [{"passage_id": row["corpus-id"]}],
-            }
+            {"question": asked[row["query-id"]], "answers": [texts[row["corpus-id"]].split()[2]]}
+            | {"positive_ctxs": [{"passage_id": row["corpus-id"]}]}
             for row in qrels[split]
         ]
         (folder / f"biencoder-nq-{split}.json").write_text(json.dumps(rows))

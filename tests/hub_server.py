@@ -71,16 +71,9 @@ class Hub:
     def environment(self, cache: Path) -> dict[str, str]:
         """What a process needs that is to ask this hub, with caches of its own."""
         own = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "TRANSFORMERS_OFFLINE"))}
-        return own | {
-            "HF_ENDPOINT": self.address,
-            "HF_HOME": str(cache / "hf"),
-            "XDG_CACHE_HOME": str(cache),
-            "HARDNEG_STORE": str(cache / "store"),
-            "HF_HUB_DISABLE_TELEMETRY": "1",
-            "HF_HUB_DISABLE_XET": "1",
-            "NO_PROXY": "127.0.0.1",
-            "OMP_NUM_THREADS": "1",
-        }
+        folders = {"HF_HOME": str(cache / "hf"), "XDG_CACHE_HOME": str(cache), "HARDNEG_STORE": str(cache / "store")}
+        switches = dict.fromkeys(("HF_HUB_DISABLE_TELEMETRY", "HF_HUB_DISABLE_XET", "OMP_NUM_THREADS"), "1")
+        return own | folders | switches | {"HF_ENDPOINT": self.address, "NO_PROXY": "127.0.0.1"}
 
 
 @contextmanager
@@ -190,13 +183,9 @@ class _Answers(BaseHTTPRequestHandler):
         if asked.startswith("bytes="):
             start, _, last = asked.removeprefix("bytes=").partition("-")
             first, end = (int(start), int(last) + 1 if last else size) if start else (max(0, size - int(last)), size)
-        headers = {
-            "ETag": f'"{hashlib.sha256(data).hexdigest()}"',
-            "X-Repo-Commit": commit,
-            "X-Linked-Size": str(size),
-            "X-Linked-ETag": f'"{hashlib.sha256(data).hexdigest()}"',
-            "Accept-Ranges": "bytes",
-        }
+        digest = f'"{hashlib.sha256(data).hexdigest()}"'
+        headers = {"ETag": digest, "X-Linked-ETag": digest, "X-Linked-Size": str(size)}
+        headers |= {"X-Repo-Commit": commit, "Accept-Ranges": "bytes"}
         if asked:
             headers["Content-Range"] = f"bytes {first}-{min(end, size) - 1}/{size}"
         self._send(206 if asked else 200, data[first:end], headers)
@@ -219,19 +208,10 @@ class _Answers(BaseHTTPRequestHandler):
 
 def _information(name: str, repository: Repository, branch: str) -> dict[str, Any]:
     files = [{"rfilename": path, "size": len(data)} for path, data in repository.branches[branch].items()]
-    return {
-        "_id": name,
-        "id": name,
-        "sha": repository.commit(branch),
-        "private": repository.private,
-        "gated": "auto" if repository.gated else False,
-        "tags": [],
-        "downloads": 0,
-        "likes": 0,
-        "lastModified": "2024-01-01T00:00:00.000Z",
-        "createdAt": "2024-01-01T00:00:00.000Z",
-        "siblings": files,
-    }
+    gated, made = "auto" if repository.gated else False, "2024-01-01T00:00:00.000Z"
+    about = {"sha": repository.commit(branch), "private": repository.private, "gated": gated, "siblings": files}
+    counts = {"tags": [], "downloads": 0, "likes": 0, "lastModified": made, "createdAt": made}
+    return {"_id": name, "id": name, **about, **counts}
 
 
 def _tree(files: Files, under: str) -> list[dict[str, Any]]:
@@ -247,15 +227,8 @@ def _entries(files: Files, path: str) -> list[dict[str, Any]]:
     if path in files:
         data = files[path]
         large = {"oid": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 130}
-        return [
-            {
-                "type": "file",
-                "path": path,
-                "size": len(data),
-                "oid": git_name(data),
-                **({"lfs": large} if path.endswith(LARGE) else {}),
-            }
-        ]
+        found = {"type": "file", "path": path, "size": len(data), "oid": git_name(data)}
+        return [found | ({"lfs": large} if path.endswith(LARGE) else {})]
     if any(other.startswith(f"{path}/") for other in files):
         return [{"type": "directory", "path": path, "size": 0, "oid": hashlib.sha1(path.encode()).hexdigest()}]
     return []

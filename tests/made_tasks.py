@@ -30,16 +30,9 @@ class MadeTask(AbsTaskRetrieval):
 def made_task(corpus: Rows, queries: Rows, qrels: Mapping[str, Mapping[str, int]], **told: Any) -> MadeTask:
     """A task of one split `test`; told: fields of mteb's metadata, `top_ranked`, and names of `subsets`, all alike."""
     top_ranked, subsets = told.pop("top_ranked", None), told.pop("subsets", ())
-    fields = {
-        "name": "MadeTask",
-        "description": "made in a test",
-        "dataset": {"path": "made/task", "revision": "1"},
-        "type": "Retrieval",
-        "category": "t2t",
-        "eval_splits": ["test"],
-        "eval_langs": {name: ["eng-Latn"] for name in subsets} or ["eng-Latn"],
-        "main_score": "ndcg_at_10",
-    }
+    fields = {"name": "MadeTask", "description": "made in a test", "dataset": {"path": "made/task", "revision": "1"}}
+    fields |= {"type": "Retrieval", "category": "t2t", "eval_splits": ["test"], "main_score": "ndcg_at_10"}
+    fields["eval_langs"] = {name: ["eng-Latn"] for name in subsets} or ["eng-Latn"]
     data = {"corpus": Dataset.from_list(list(corpus)), "queries": Dataset.from_list(list(queries))}
     whole = {**data, "relevant_docs": dict(qrels), "top_ranked": top_ranked}
     made = {name: whole for name in subsets or ["default"]}

@@ -14,6 +14,12 @@ def falling(lists: Mapping[str, Sequence[str]]) -> Run:
     return {query_id: RankedList(list(ids), np.arange(len(ids), 0, -1, np.float32)) for query_id, ids in lists.items()}
 
 
+def ranked(scores: Mapping[str, float] | None = None, **by_name: float) -> RankedList:
+    """A list of these documents with their scores, in this order."""
+    scores = by_name if scores is None else scores
+    return RankedList(list(scores), np.array(list(scores.values()), np.float32))
+
+
 def doc_lists(run: Run) -> list[list[str]]:
     """The documents of each query, in the run's order."""
     return [list(ranked.doc_ids) for ranked in run.values()]

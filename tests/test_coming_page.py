@@ -48,9 +48,8 @@ def test_both_directions_in_one_softmax_are_the_joint_partition() -> None:
         mode: losses.MultipleNegativesRankingLoss(None, directions=directions, partition_mode=mode)
         for mode in ("joint", "per_direction")
     }
-    values = {
-        mode: loss.compute_loss_from_embeddings([queries, documents], None).item() for mode, loss in theirs.items()
-    }
+    values = {mode: loss.compute_loss_from_embeddings([queries, documents], None) for mode, loss in theirs.items()}
+    values = {mode: value.item() for mode, value in values.items()}
     assert ours.item() == pytest.approx(values["joint"], rel=1e-5) != pytest.approx(values["per_direction"], rel=1e-2)
     [(_, row)] = [row for row in table("Losses") if "directions=" in row[0]]
     assert "`temperature: 0.05`, `directions: [query-document, document-query]`" in row
@@ -73,10 +72,7 @@ def test_the_program_of_the_evaluator_runs(tmp_path, monkeypatch) -> None:
     tiny_static(tmp_path / "trained")
     tiny_static(tmp_path / "other", seed=1)
     [program] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    space = {
-        "corpus": {"d1": "river engine", "d2": "violin tensor"},
-        "queries": {"q1": "river", "q2": "tensor"},
-        "relevant_docs": {"q1": ["d1"], "q2": ["d2"]},
-    }
+    space = {"corpus": {"d1": "river engine", "d2": "violin tensor"}, "queries": {"q1": "river", "q2": "tensor"}}
+    space["relevant_docs"] = {"q1": ["d1"], "q2": ["d2"]}
     exec(program.replace("sentence-transformers/all-MiniLM-L6-v2", "other"), space)
     assert space["result"].metrics["after"]["recall@100"] == 1.0

@@ -84,17 +84,10 @@ def test_all_links_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_files_that_are_named_are_there(page: Path) -> None:
-    found = re.findall(
-        r"`((?:hardneg|tests|benchmarks|plugins|recipes|docs)/[\w./-]+)`", page.read_text(encoding="utf-8")
-    )
-    assert [
-        name
-        for name in found
-        if "NAME" not in name
-        and "alternate" not in name
-        and not (ROOT / name).exists()
-        and not (page.parent / name).exists()
-    ] == []
+    names = r"`((?:hardneg|tests|benchmarks|plugins|recipes|docs)/[\w./-]+)`"
+    found = re.findall(names, page.read_text(encoding="utf-8"))
+    own = [name for name in found if "NAME" not in name and "alternate" not in name]
+    assert [name for name in own if not (ROOT / name).exists() and not (page.parent / name).exists()] == []
 
 
 def commands() -> Iterator[tuple[str, str]]:
@@ -122,9 +115,8 @@ def test_the_command_exists_with_its_options(page: str, line: str) -> None:
     words = next((words for count in (3, 2, 1) if (words := tuple(arguments[:count])) in COMMANDS), None)
     if words is None:
         own = (ROOT / page).parent / "pyproject.toml"  # a package's own analysis need not be installed
-        brought = (
-            arguments[0] == "analyze" and own.exists() and f"\n{arguments[1]} = " in own.read_text(encoding="utf-8")
-        )
+        own_points = own.read_text(encoding="utf-8") if own.exists() else ""
+        brought = arguments[0] == "analyze" and f"\n{arguments[1]} = " in own_points
         assert arguments[0].startswith("--") or brought, line
         return
     context = COMMANDS[words].make_context(" ".join(words), arguments[len(words) :])
@@ -177,9 +169,8 @@ def test_the_site_has_every_page() -> None:
 
 def test_the_architecture_names_every_part() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    named_parts = {
-        part for line in text.splitlines() if line.startswith("| ") for part in re.findall(r"`([\w/]+)`", line)
-    }
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    named_parts = {part for line in rows for part in re.findall(r"`([\w/]+)`", line)}
     parts = {path.name + "/" for path in (ROOT / "hardneg").iterdir() if (path / "__init__.py").exists()}
     parts |= {path.stem for path in (ROOT / "hardneg").glob("*.py") if not path.stem.startswith("__")}
     parts |= {path.stem for path in (ROOT / "hardneg" / "recipe").glob("*.py") if path.stem != "__init__"}

@@ -63,9 +63,8 @@ def no_card() -> None:
 
 def test_without_a_card_the_build_for_cpus(tmp_path: Path, index: str) -> None:
     asked, said = install(tmp_path, TORCH_CPU_INDEX=index)
-    assert asked == [
-        f"install --quiet --disable-pip-version-check --index-url {index} --no-deps -c constraints.txt torch"
-    ]
+    words = f"install --quiet --disable-pip-version-check --index-url {index} --no-deps -c constraints.txt torch"
+    assert asked == [words]
     assert "build for CPUs" in said
 
 

@@ -1,14 +1,17 @@
-"""`import hardneg` is light, and gives each public name when it is asked for."""
+"""`import hardneg` is light and gives each public name when asked; `hardneg.plugin` has all a package may import."""
 
 import ast
+import re
 import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+from environments import ROOT
 
 import hardneg
+from hardneg import plugin
 
 
 def imported_by(program: str) -> set[str]:
@@ -23,6 +26,8 @@ def test_the_package_imports_nothing_but_the_lightest() -> None:
     assert {name for name in found if name.startswith("hardneg")} == {"hardneg"}
     assert {name.partition(".")[0] for name in found} - set(sys.stdlib_module_names) == {"hardneg"}
     assert len(found) < 50
+    found = imported_by("import hardneg.plugin")
+    assert {name for name in found if name.startswith("hardneg.")} == {"hardneg.plugin"}
 
 
 def test_each_public_name_is_where_the_table_says() -> None:
@@ -41,6 +46,8 @@ def test_type_checkers_see_the_same_names() -> None:
 def test_a_name_that_is_not_there_is_no_attribute() -> None:
     with pytest.raises(AttributeError, match="no attribute 'mines'"):
         hardneg.mines  # noqa: B018
+    with pytest.raises(AttributeError, match="no attribute 'StoredNothing'"):
+        plugin.StoredNothing  # noqa: B018
 
 
 def test_short_paths_lead_to_their_doors() -> None:
@@ -52,3 +59,44 @@ def test_short_paths_lead_to_their_doors() -> None:
     assert (Loss, Negatives) == (AdoreLoss, RefreshedNegatives)
     done = subprocess.run([sys.executable, "-m", "hardneg.pyserini", "--help"], capture_output=True, text=True)
     assert done.returncode == 0 and "hardneg pyserini" in done.stdout
+
+
+def test_the_version_is_the_same_wherever_it_stands():
+    assert f"\nversion: {hardneg.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"\n## {hardneg.__version__}\n" in changes and len(changes.encode()) < 10_000
+    pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").rglob("*.md"))
+    assert {*re.findall(r"hardneg-([\d.]+)-py3", pages)} == {hardneg.__version__}
+
+
+def imported_in(path: Path) -> set[str]:
+    """The modules of hardneg that a file imports."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    named = {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+    named |= {each.name for node in nodes if isinstance(node, ast.Import) for each in node.names}
+    return {name for name in named if name.partition(".")[0] == "hardneg"}
+
+
+def test_packages_of_plugins_import_hardneg_plugin_alone() -> None:
+    files = [*ROOT.glob("plugins/*/src/**/*.py")]
+    assert len(files) > 40
+    allowed = {"hardneg.plugin", "hardneg.testing"}
+    assert {str(path): found for path in files if (found := imported_in(path) - allowed)} == {}
+
+
+def test_templates_of_new_packages_import_hardneg_plugin_alone() -> None:
+    files = [*ROOT.glob("hardneg/cli/templates/*.py.template")]
+    lines = [line for path in files for line in path.read_text(encoding="utf-8").splitlines() if " hardneg." in line]
+    imports = [line.split()[1] for line in lines if line.split()[0] in ("from", "import")]
+    assert len(imports) > 20
+    assert {name for name in imports if not name.startswith(("hardneg.plugin", "hardneg.testing"))} == set()
+
+
+@pytest.mark.parametrize("name", plugin.__all__)
+def test_each_name_of_plugin_is_where_its_import_says(name: str) -> None:
+    assert getattr(plugin, name) is not None
+
+
+def test_the_list_of_plugin_is_that_of_the_imports() -> None:
+    assert sorted(plugin.__all__) == sorted(plugin._homes()) and len({*plugin.__all__}) == len(plugin.__all__)
+    assert {*plugin.__all__} <= {*dir(plugin)}

@@ -38,7 +38,7 @@ def checked(block: str, known: dict[str, object], capsys: pytest.CaptureFixture[
     return count
 
 
-def test_what_is_compared() -> None:
+def test_what_is_compared():
     page = "```python\none = 1\none + 1  # 2\n```\n\n```\nnot code\n```\n"
     assert blocks(page) == ["one = 1\none + 1  # 2\n"]
     assert expected("one + 1  # 2") == "2"
@@ -46,9 +46,7 @@ def test_what_is_compared() -> None:
 
 
 @pytest.mark.slow
-def test_the_examples_of_the_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_examples_of_the_page(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
     found, known = blocks(PAGE.read_text(encoding="utf-8")), dict[str, object]()

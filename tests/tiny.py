@@ -197,3 +197,12 @@ def tiny_multi_vector(
     modules = [first, *([head] if head is not None else []), *rest]
     MultiVectorEncoder(modules=modules, prompts=prompts, device="cpu").save(str(folder), create_model_card=False)
     return folder
+
+
+BY_FAMILY = {
+    "dense": tiny_encoder,
+    "static": tiny_static,
+    "sparse": tiny_sparse_encoder,
+    "multi-vector": tiny_multi_vector,
+}
+"""Who writes a model of each family of encoders."""

@@ -2,15 +2,10 @@ from hardneg.analysis.costs import costs, time_unit
 
 
 def test_a_method_is_the_sum_of_its_stages_and_is_compared_with_the_first():
-    found = costs(
-        {
-            "ANCE": {"ance": {"seconds": 640.0, "steps": 100, "device": "cuda", "peak_memory": 7}},
-            "STAR+ADORE": {
-                "star": {"seconds": 30.0, "steps": 10, "device": "cuda", "peak_memory": 5, "peak_gpu_memory": 9},
-                "adore": {"seconds": 10.0, "steps": 20, "device": "cuda", "peak_memory": 6},
-            },
-        }
-    )
+    star = {"seconds": 30.0, "steps": 10, "device": "cuda", "peak_memory": 5, "peak_gpu_memory": 9}
+    adore = {"seconds": 10.0, "steps": 20, "device": "cuda", "peak_memory": 6}
+    ance = {"seconds": 640.0, "steps": 100, "device": "cuda", "peak_memory": 7}
+    found = costs({"ANCE": {"ance": ance}, "STAR+ADORE": {"star": star, "adore": adore}})
     assert [tuple(row[name] for name in ("method", "seconds", "steps", "speedup")) for row in found] == [
         ("ANCE", 640, 100, 1),
         ("STAR+ADORE", 40, 30, 16),

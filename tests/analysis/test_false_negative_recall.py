@@ -3,11 +3,8 @@ import pytest
 
 from hardneg.analysis.denoising import Denoising
 from hardneg.analysis.false_negative_recall import FalseNegativeRecall, false_negative_recall
-from hardneg.records.types import Candidates, RankedList
-
-
-def ranked(scores):
-    return RankedList(list(scores), np.array(list(scores.values()), np.float32))
+from hardneg.records.types import Candidates
+from tests.run_lists import ranked
 
 
 def query(dense, scores, positives, copies=(), name="q"):

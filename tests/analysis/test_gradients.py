@@ -10,12 +10,9 @@ HISTORY = [
 
 def test_the_loss_and_the_norms_of_each_group_are_averaged_over_the_steps_that_have_them():
     found = gradients(HISTORY)
-    assert {name: (each["mean"], each["largest"], each["steps"]) for name, each in found.items()} == {
-        "loss": (3.0, 4.0, 2),
-        "bottom": (0.5, 1.0, 2),
-        "middle": (2.5, 3.0, 2),
-        "top": (3.0, 5.0, 2),
-    }
+    numbers = {name: (each["mean"], each["largest"], each["steps"]) for name, each in found.items()}
+    layers = {"bottom": (0.5, 1.0, 2), "middle": (2.5, 3.0, 2), "top": (3.0, 5.0, 2)}
+    assert numbers == {"loss": (3.0, 4.0, 2), **layers}
     assert found["bottom"]["curve"] == [(1.0, 1.0), (2.0, 0.0)]
 
 

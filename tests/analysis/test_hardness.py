@@ -23,12 +23,8 @@ def test_ranks_leave_positives_out_and_scores_compare_with_the_best_one(tmp_path
     """q1's positives are at ranks 1 and 3: d10 is the tenth of the others, d11 the eleventh, and d50 the fiftieth."""
     listed = ["d1", "p", *(f"d{number}" for number in range(2, 301))]
     listed.insert(0, "other")  # relevant to q1, not mined with
-    rows = [
-        ("q1", ["p"], ["d1", "d10", "d11", "d50", "d51", "d200", "d201", "gone"]),
-        ("q2", ["p"], ["d1"]),
-        ("q3", ["p"], []),
-        ("q4", ["p"], ["d1"]),
-    ]
+    far = ["d1", "d10", "d11", "d50", "d51", "d200", "d201", "gone"]
+    rows = [("q1", ["p"], far), ("q2", ["p"], ["d1"]), ("q3", ["p"], []), ("q4", ["p"], ["d1"])]
     lists = [("q1", ranked(*listed)), ("q2", ranked("d1", "p")), ("q3", ranked("d1")), ("elsewhere", ranked("d1"))]
     found = hardness(mined(tmp_path / "n.arrow", *rows), lists, {"q1": ["p", "other"], "q9": ["d50", "d10"]})
     assert found.by_rank.tolist() == [3, 2, 2, 3]  # d1 twice and d10; d11, d50; d51, d200; d201, gone, and q4's

@@ -9,12 +9,7 @@ from hardneg.analysis.miner_sweep import MinerSweep
 from hardneg.analysis.planted import HALVES, JUDGED, PlantedQuery, half, known_one, planted_lists, with_document
 from hardneg.analysis.swept_miners import ChoiceRule, MinerEvidence, SweptMiner, choice, evidence, swept
 from hardneg.records.errors import DataError
-from hardneg.records.types import RankedList
-
-
-def ranked(**scores):
-    return RankedList(list(scores), np.array(list(scores.values()), np.float32))
-
+from tests.run_lists import ranked
 
 # q1: p is known, h planted, c a copy of p; true negatives are a, b, d. q2: its positive p stands behind all.
 ONE = PlantedQuery(ranked(h=1.0, p=0.8, c=0.8, a=0.7, b=0.5, d=0.3), ["p"], frozenset("h"), frozenset("c"))
@@ -60,12 +55,8 @@ def test_nothing_is_no_share():
 
 def test_all_ways_and_depths_are_tried_within_the_deepest():
     found = list(swept([10, 50], [5, 45], {"pos-margin": [0.1]}, ["", "ce"]))
-    assert [(miner.name, miner.skip, miner.depth) for miner in found[:4]] == [
-        ("topk", 0, 10),
-        ("topk", 0, 50),
-        ("window", 5, 15),
-        ("pos-margin", 0, 10),
-    ]
+    miners = [(miner.name, miner.skip, miner.depth) for miner in found[:4]]
+    assert miners == [("topk", 0, 10), ("topk", 0, 50), ("window", 5, 15), ("pos-margin", 0, 10)]
     assert [(miner.by, miner.depth) for miner in found[3:]] == [("", 10), ("", 50), ("ce", 10), ("ce", 50)]
     assert found[2].setting(50) == {"name": "window", "skip": 5, "depth": 15}
     assert found[4].setting(90) == {"name": "pos-margin", "margin": 0.1, "depth": 90, "count": 50}

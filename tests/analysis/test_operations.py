@@ -5,37 +5,17 @@ import pytest
 from hardneg.analysis.operations import Operations, operations, totals
 from hardneg.records.errors import UsageError
 
+SEARCHED = {"queries": 50, "seconds": 1.0, "depth": 10}
+SEARCHED |= {"seconds of search: encode queries": 0.1, "seconds of search: search": 0.5}
+TRAINED = {"steps": 10, "seconds": 40.0, "seconds of inference: encode": 8.0}
+REFRESHED = {**TRAINED, "waiting's part of the time": 0.25, "refreshes made": 2}
+REFRESHED |= {"documents encoded": 4000, "queries searched": 100}
+REFRESHED |= {f"seconds of inference: {name}": seconds for name, seconds in (("queries", 1.0), ("search", 0.5))}
 STAGES = {
     "encoding": ("index", {"passages": 2000, "seconds": 9.0}),
-    "search": (
-        "run",
-        {
-            "queries": 50,
-            "seconds": 1.0,
-            "depth": 10,
-            "seconds of search: encode queries": 0.1,
-            "seconds of search: search": 0.5,
-        },
-    ),
-    "training": (
-        "model",
-        {"steps": 10, "seconds": 40.0, "refreshes made": 4, "seconds of inference: encode": 8.0, "mean lag": 2.0},
-    ),
-    "refreshed": (
-        "model",
-        {
-            "steps": 10,
-            "seconds": 40.0,
-            "waiting's part of the time": 0.25,
-            "refreshes made": 2,
-            "documents encoded": 4000,
-            "queries searched": 100,
-            "seconds of inference: encode": 8.0,
-            "seconds of inference: queries": 1.0,
-            "seconds of inference: search": 0.5,
-            "seconds of inference: write": 0.5,
-        },
-    ),
+    "search": ("run", SEARCHED),
+    "training": ("model", {**TRAINED, "refreshes made": 4, "mean lag": 2.0}),
+    "refreshed": ("model", {**REFRESHED, "seconds of inference: write": 0.5}),
     "mining": ("negatives", {"queries": 50}),
     "empty": ("run", {"queries": 0, "seconds": 1.0}),
 }

@@ -28,10 +28,8 @@ def curve(tmp_path, depth=2):
     fixed = mined(tmp_path / "fixed.arrow", q1=["a", "b"], q2=["d", "x"])
     fresh = mined(tmp_path / "fresh.arrow", q1=["b", "c"], q2=["e"])
     met = {0: "start", 10: "later", 20: "last"}
-    given = {
-        "negatives": {"BM25 Neg": {0: fixed}, "ANCE": {0: fixed, 10: fresh}},
-        "met": {"BM25 Neg": met, "ANCE": met},
-    }
+    kept = {"BM25 Neg": {0: fixed}, "ANCE": {0: fixed, 10: fresh}}
+    given = {"negatives": kept, "met": {"BM25 Neg": met, "ANCE": met}}
     analysis = OverlapCurve.model_validate({**given, "depth": depth})
     return analysis, analysis.measure(Memory(analysis, RUNS))
 

@@ -36,9 +36,8 @@ def test_the_seed_decides_and_few_points_are_taken_as_they_are():
         project([tiny, sides[0]], 0)
 
 
-DOCUMENTS = {
-    name: np.array(at, np.float32) for name, at in {"r": (1, 0), "a": (0, 2), "b": (3, 3), "c": (4, 0)}.items()
-}
+PLACES = {"r": (1, 0), "a": (0, 2), "b": (3, 3), "c": (4, 0)}
+DOCUMENTS = {name: np.array(place, np.float32) for name, place in PLACES.items()}
 QUERIES = {"q1": "one", "q2": "two", "q3": "three", "q4": "four", "q5": "five"}
 QRELS = {"q1": {"r": 1}, "q2": {"c": 1}, "q3": {"a": 1, "x": 0}}
 

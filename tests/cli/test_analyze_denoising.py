@@ -1,18 +1,14 @@
-import numpy as np
 import pytest
 from cli.analyze_command import call, printed
 
 from hardneg.formats.negatives import recorded, write_negatives
 from hardneg.formats.runs import write_run
 from hardneg.mining.miners.thresholds import Denoised
-from hardneg.records.types import Candidates, RankedList
+from hardneg.records.types import Candidates
+from tests.run_lists import ranked
 
 DENSE = ["p", "h", "a", "b"]
 SCORES = {"p": 0.9, "h": 0.8, "a": 0.3, "b": 0.05}
-
-
-def ranked(scores):
-    return RankedList(list(scores), np.array(list(scores.values()), np.float32))
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,8 @@ STAGES = ("encode", "index", "search", "mine", "train", "evaluate", "report")
 
 def test_the_page_from_a_beir_folder_to_a_report(workplace, tiny_model):
     small_collection(workplace / "scifact")
-    commands = [
-        line for block in re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL) for line in block.split("\n")
-    ]
+    blocks = re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    commands = [line for block in blocks for line in block.split("\n")]
     lines = [line.replace("packaged:all-MiniLM-L6-v2", str(tiny_model)) for line in commands if line]
     lines = [line.replace("max_steps=100", "max_steps=2") for line in lines]
     assert {shlex.split(line)[1] for line in lines} == set(STAGES)

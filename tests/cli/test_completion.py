@@ -46,9 +46,8 @@ def test_presets_and_stages_are_those_of_the_recipe_on_the_line():
 def test_settings_are_the_keys_of_the_recipe_level_by_level():
     assert "stages." in complete("hardneg recipe run star-passage --set ")
     assert "stages.star.options." in complete("hardneg recipe run star-passage --set stages.star.o")
-    assert complete("hardneg recipe run star-passage --set stages.star.options.max") == [
-        "stages.star.options.max_steps="
-    ]
+    keys = complete("hardneg recipe run star-passage --set stages.star.options.max")
+    assert keys == ["stages.star.options.max_steps="]
 
 
 def test_a_recipe_file_is_read_as_one_that_is_shipped(tmp_path):

@@ -32,18 +32,14 @@ def recipe(tmp_path: Path, model: str) -> Path:
 def test_the_whole_contract_in_lines(folder: Path):
     lines = dict(line.split("  ", 1) for line in hardneg("doctor", "--model", str(folder)).stdout.splitlines())
     found = {word: value.strip() for word, value in lines.items()}
+    names = {"files": str(folder), "encoder": "dense", "query prompt": "'find: '", "document prompt": "none"}
+    vectors = {"similarity": "cosine", "normalised": "yes", "pooling": "mean", "dtype": "float32"}
     assert found == {
-        "files": str(folder),
-        "encoder": "dense",
-        "query prompt": "'find: '",
-        "document prompt": "none",
+        **names,
+        **vectors,
         "prompt sts": "'same: ', kept and not used",
-        "similarity": "cosine",
-        "normalised": "yes",
-        "pooling": "mean",
         "lengths": "256 tokens of a query, 256 of a document",
         "dimensions": "32, cut to 8",
-        "dtype": "float32",
         "chat template": "no",
         "odd": "default_prompt_name 'sts' is used neither for queries nor for documents",
     }

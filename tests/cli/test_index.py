@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from command_line import call
 
-from hardneg.formats.vectors.flat_vectors import FlatWriter
 from hardneg.formats.vectors.token_store import TokenWriter
 from hardneg.records.errors import HardnegError, PluginError, UsageError
 from hardneg.records.types import TokenVectors
+from hardneg.testing.forms import write_encoded
 from tests.sparse_lists import write
 
 faiss = pytest.importorskip("faiss")
@@ -17,11 +17,7 @@ faiss = pytest.importorskip("faiss")
 
 @pytest.fixture
 def flat(tmp_path: Path) -> Path:
-    with FlatWriter(tmp_path / "flat", 8, 50) as writer:
-        writer.write_block(0, 0, np.random.default_rng(1).standard_normal((50, 8)).astype(np.float32))
-        writer.write_doc_ids(f"d{i}" for i in range(50))
-        writer.close()
-    return tmp_path / "flat"
+    return write_encoded(tmp_path / "flat", np.random.default_rng(1).standard_normal((50, 8)).astype(np.float32))
 
 
 def _build(*arguments: object) -> tuple[str, BaseException | None]:

@@ -4,18 +4,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tiny import tiny_encoder, tiny_multi_vector, tiny_sparse_encoder, tiny_static
+from tiny import BY_FAMILY
 
-MAKERS: dict[str, Callable[[Path], Path]] = {
-    "dense": tiny_encoder,
-    "static": tiny_static,
-    "sparse": tiny_sparse_encoder,
-    "multi-vector": tiny_multi_vector,
-}
 FEW, MANY, QUERIES = 2_000, 20_000, 50
 MOST = 120 << 20
 """Bytes between the two: a block of documents, what was mapped of the store, and noise."""
@@ -49,9 +42,9 @@ def peak(model: Path, data: Path, folder: Path) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize("kind", BY_FAMILY)
 def test_memory_does_not_grow_with_the_corpus(tmp_path: Path, kind: str) -> None:
-    model = MAKERS[kind](tmp_path / "model")
+    model = BY_FAMILY[kind](tmp_path / "model")
     found = []
     for documents in (FEW, MANY):
         place = tmp_path / str(documents)

@@ -38,7 +38,7 @@ def evaluated(made: Path, output: Path, *words: object, models: tuple[str, ...] 
     return done.output + (str(done.exception) if code else "")
 
 
-def test_models_are_compared_on_a_folder(made: Path, tmp_path: Path) -> None:
+def test_models_are_compared_on_a_folder(made, tmp_path):
     told = evaluated(made, tmp_path / "out", "--baseline", str(made / "two"), "--metrics", "ndcg@10")
     place = tmp_path / "out" / "beir-animals" / "test"
     measured = read_metrics(place / "metrics.json")
@@ -52,7 +52,7 @@ def test_models_are_compared_on_a_folder(made: Path, tmp_path: Path) -> None:
     assert means == pytest.approx(main, abs=1e-5)
 
 
-def test_two_tasks_have_ranks_and_tests_over_tasks(made: Path, tmp_path: Path) -> None:
+def test_two_tasks_have_ranks_and_tests_over_tasks(made, tmp_path):
     shutil.copytree(made / "animals", tmp_path / "copy")
     more = ("--mteb", f"beir:{tmp_path / 'copy'}", "--metrics", "mrr@10", "--equivalence-margin", "0.02")
     told = evaluated(made, tmp_path / "out", *more, models=("one", "two"))
@@ -66,7 +66,7 @@ def test_two_tasks_have_ranks_and_tests_over_tasks(made: Path, tmp_path: Path) -
     assert json.loads(told.splitlines()[-1])["over tasks"]["ranks"] == content["ranks"]
 
 
-def test_what_is_done_is_not_done_again(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_done_is_not_done_again(made, tmp_path, monkeypatch):
     from hardneg.doors.mteb.model import TaskSearcher
 
     first = evaluated(made, tmp_path / "out", "--json")
@@ -76,14 +76,14 @@ def test_what_is_done_is_not_done_again(made: Path, tmp_path: Path, monkeypatch:
 
 @pytest.mark.parametrize("broken", ["predictions/local__one/*/*_predictions.json", "results/local__one/*/beir-*.json"])
 @pytest.mark.parametrize("whole", [False, True])
-def test_a_file_that_was_cut_off_or_exchanged_is_made_again(broken: str, whole: bool, made: Path, tmp_path: Path):
+def test_a_file_that_was_cut_off_or_exchanged_is_made_again(broken, whole, made, tmp_path):
     first = evaluated(made, tmp_path / "out", "--json")
     (path,) = sorted((tmp_path / "out").glob(broken))
     path.write_bytes(b"[]" if whole else path.read_bytes()[:-9])
     assert evaluated(made, tmp_path / "out", "--json").splitlines()[-1] == first.splitlines()[-1]
 
 
-def test_another_content_is_evaluated_again(made: Path, tmp_path: Path) -> None:
+def test_another_content_is_evaluated_again(made, tmp_path):
     own = tmp_path / "made"
     shutil.copytree(made, own)
     first = evaluated(own, tmp_path / "out", "--json")
@@ -92,7 +92,7 @@ def test_another_content_is_evaluated_again(made: Path, tmp_path: Path) -> None:
     assert evaluated(own, tmp_path / "out", "--json").splitlines()[-1] != first.splitlines()[-1]
 
 
-def test_predictions_of_others_are_compared(made: Path, tmp_path: Path) -> None:
+def test_predictions_of_others_are_compared(made, tmp_path):
     evaluated(made, tmp_path / "out", "--json")
     (folder,) = (tmp_path / "out" / "predictions").glob("local__one/*")
     shutil.copytree(folder, tmp_path / "copy")
@@ -103,7 +103,7 @@ def test_predictions_of_others_are_compared(made: Path, tmp_path: Path) -> None:
     assert rows["local__one"] == rows["copy"] != rows["two"]
 
 
-def test_mistakes_have_one_line(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mistakes_have_one_line(made, tmp_path, monkeypatch):
     out = tmp_path / "out"
     told = evaluated(made, out, "--mteb", "SciFakt", "--mteb", "Banking77Classification", code=2)
     assert "mteb has no task 'SciFakt'; did you mean 'SciFact'?" in told
@@ -127,7 +127,7 @@ def test_mistakes_have_one_line(made: Path, tmp_path: Path, monkeypatch: pytest.
         ("{}", "holds no query's documents: evaluate the model on it first"),
     ],
 )
-def test_predictions_that_are_none_are_told_by_their_file(made: Path, tmp_path: Path, lists: str, told: str) -> None:
+def test_predictions_that_are_none_are_told_by_their_file(made, tmp_path, lists, told):
     path = tmp_path / "given" / "beir-animals_predictions.json"
     path.parent.mkdir()
     path.write_text(f'{{"default": {{"test": {lists}}}}}')
@@ -135,7 +135,7 @@ def test_predictions_that_are_none_are_told_by_their_file(made: Path, tmp_path: 
     assert f"{path}: split test: {told}" in evaluated(made, tmp_path / "out", *given, models=(), code=4)
 
 
-def test_a_corpus_without_documents_is_told(made: Path, tmp_path: Path) -> None:
+def test_a_corpus_without_documents_is_told(made, tmp_path):
     empty = shutil.copytree(made / "animals", tmp_path / "empty")
     (empty / "corpus.jsonl").write_text("")
     line = ["evaluate", "--mteb", f"beir:{empty}", "--model", made / "one", "--store", tmp_path / "store"]
@@ -143,7 +143,7 @@ def test_a_corpus_without_documents_is_told(made: Path, tmp_path: Path) -> None:
     assert "task beir-empty: the corpus has no documents" in told
 
 
-def test_a_run_or_a_task_is_asked_for() -> None:
+def test_a_run_or_a_task_is_asked_for():
     assert "give --run FILE for each run, or --mteb TASK" in str(call("evaluate").exception)
 
 
@@ -166,9 +166,7 @@ app(sys.argv[1:])
 
 
 @pytest.mark.slow
-def test_encoding_goes_on_after_a_kill(
-    made: Path, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_encoding_goes_on_after_a_kill(made, tiny_model, tmp_path, monkeypatch):
     """60 documents in blocks of 20: two are on disk when the process is killed."""
     line = ["evaluate", "--mteb", f"beir:{made / 'animals'}", "--model", str(tiny_model), "--device", "cpu"]
     line += ["--store", str(tmp_path / "store"), "--output", str(tmp_path / "out")]

@@ -1,6 +1,8 @@
-"""Each option has one name and one type in all commands."""
+"""Each option has one name and one type in all commands, and each help an example that parses."""
 
 import inspect
+import re
+import shlex
 import types
 import typing
 from pathlib import Path
@@ -8,7 +10,7 @@ from pathlib import Path
 import pytest
 import typer
 from cli.commands import every_command
-from command_line import call
+from command_line import call, hardneg
 
 from hardneg.cli.main import app
 
@@ -115,3 +117,25 @@ def test_a_short_name_belongs_to_one_option():
 def test_metric_and_metrics_are_the_same_word_everywhere(line, workplace):
     for name in ("--metric", "--metrics"):
         assert "No such option" not in call(line, name, "ndcg@10").stderr
+
+
+COMMANDS = every_command()
+
+
+def examples(words):
+    lines = inspect.getdoc(inspect.unwrap(COMMANDS[words].callback))
+    return [shlex.split(example) for example in re.findall(r"^Example: (.+)$", lines, re.MULTILINE)]
+
+
+def test_all_commands_are_seen():
+    assert len(COMMANDS) >= 36 and ("recipe", "run") in COMMANDS and ("analyze", "query-wins") in COMMANDS
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_each_help_has_an_example_that_parses(words):
+    found = examples(words)
+    assert found and f"Example: hardneg {' '.join(words)}" in hardneg(*words, "--help").output
+    for program, *arguments in found:
+        assert program == "hardneg" and tuple(arguments[: len(words)]) == words
+        context = COMMANDS[words].make_context(" ".join(words), arguments[len(words) :])
+        assert context.params  # read, callbacks included, and not run

@@ -3,7 +3,7 @@
 import gzip
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -94,7 +94,7 @@ def refused(place: Path, line: str, kind: type[HardnegError] = UsageError) -> st
         f"{RECIPE} .",
     ],
 )
-def test_what_a_command_reads_is_never_replaced(place: Path, line: str, more: str) -> None:
+def test_what_a_command_reads_is_never_replaced(place, line, more):
     for name in ("a.jsonl", "report.html"):
         (place / name).write_text("of the user's")
     (place / "in").mkdir()
@@ -127,7 +127,7 @@ def test_what_a_command_reads_is_never_replaced(place: Path, line: str, more: st
         (f"{RECIPE} project", "project/model/weights"),
     ],
 )
-def test_what_stood_there_before_is_not_replaced(place: Path, line: str, name: str) -> None:
+def test_what_stood_there_before_is_not_replaced(place, line, name):
     (place / name).parent.mkdir(parents=True, exist_ok=True)
     (place / name).write_text("of the user's")
     message = refused(place, line)
@@ -144,26 +144,24 @@ def test_what_stood_there_before_is_not_replaced(place: Path, line: str, name: s
         (lambda place: None, "new/../out", "new does not exist"),
     ],
 )
-def test_a_run_folder_with_things_of_another_kind(
-    place: Path, make: Callable[[Path], None], output: str, told: str
-) -> None:
+def test_a_run_folder_with_things_of_another_kind(place, make, output, told):
     (place / "out").mkdir()
     make(place)
     assert told in refused(place, f"{RECIPE} {output} {OVER}")
 
 
-def test_one_file_is_not_two_outputs(place: Path) -> None:
+def test_one_file_is_not_two_outputs(place):
     line = "mine --dataset beir:data --run a.run --form tevatron-v2 --output x.jsonl --corpus-output data/../x.jsonl"
     assert "is used for two outputs" in refused(place, line)
 
 
-def test_no_way_leads_around_what_stood_there_before(place: Path) -> None:
+def test_no_way_leads_around_what_stood_there_before(place):
     (place / "trained").mkdir()
     (place / "trained" / "weights").write_text("of the user's")
     assert "new does not exist" in refused(place, f"{ENCODE} new/../trained")
 
 
-def test_overwrite_replaces_it(place: Path) -> None:
+def test_overwrite_replaces_it(place):
     (place / "best.trec.gz").write_text("of the user's")
     hardneg(FUSE, "best.trec.gz", OVER)
     assert gzip.decompress((place / "best.trec.gz").read_bytes()).startswith(b"q0 Q0 d1")
@@ -179,7 +177,7 @@ def test_overwrite_replaces_it(place: Path) -> None:
         (f"{REPORT} report", "report/report.md"),
     ],
 )
-def test_a_command_replaces_its_own_result_until_it_is_changed(place: Path, line: str, output: str) -> None:
+def test_a_command_replaces_its_own_result_until_it_is_changed(place, line, output):
     hardneg(line)
     hardneg(line)
     path = place / output
@@ -193,7 +191,7 @@ def test_a_command_replaces_its_own_result_until_it_is_changed(place: Path, line
     hardneg(line)
 
 
-def test_a_command_does_not_replace_the_result_of_another(place: Path) -> None:
+def test_a_command_does_not_replace_the_result_of_another(place):
     hardneg(ENCODE, "index")
     with pytest.raises(UsageError, match="not written by `hardneg index import`"):
         hardneg(IMPORT, "index")
@@ -202,7 +200,7 @@ def test_a_command_does_not_replace_the_result_of_another(place: Path) -> None:
         hardneg(ENCODE, "index")
 
 
-def test_a_command_that_failed_leaves_what_it_knew(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_failed_leaves_what_it_knew(place, monkeypatch):
     line = f"{FUSE} best.trec.gz"
     hardneg(line)
     known = record(Store(place.parent / "store"), place / "best.trec.gz")
@@ -241,13 +239,13 @@ def closed(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         f"{RECIPE} {'x' * 300}",
     ],
 )
-def test_a_place_that_cannot_be_written_is_told_before_any_work(place: Path, closed: Path, line: str) -> None:
+def test_a_place_that_cannot_be_written_is_told_before_any_work(place, closed, line):
     message = refused(place, line, ArtifactError)
     assert "give another --output" in message and "\n" not in message
 
 
 @pytest.mark.parametrize("names", [WHOLE, ("runs/", "metrics.json")])
-def test_the_root_folder_is_no_output(tmp_path: Path, names: tuple[str, ...]) -> None:
+def test_the_root_folder_is_no_output(tmp_path, names):
     for overwrite in (False, True):
         target = Target(Path("/"), folder=True, names=names)
         with pytest.raises(UsageError, match=r"^/: is the root folder; give a folder of its own$"):

@@ -5,12 +5,10 @@ from string import Template
 import numpy as np
 import pytest
 from cli.analyze_command import call, printed
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipe.recipes import plan_in, recipe_in, small_collection, small_tree
 
 from hardneg.cli.plugins import write_package
 from hardneg.formats.runs import write_run
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import make_plan
 from hardneg.records.errors import RecipeError
 from hardneg.records.types import RankedList
 from hardneg.registry.plugins import list_plugins
@@ -57,11 +55,11 @@ def test_it_stands_in_a_recipe_and_in_a_report(outside, tiny_model):
     tree = small_tree(small_collection(outside / "data"), tiny_model)
     asked = {"list-lengths": {"runs": {"start": "start-test"}}}
     tree["stages"]["behind"] = {"stage": "analyze", "analysis": asked}
-    plan = make_plan(load_recipe(write_recipe(outside / "small.yaml", tree)))
+    plan = plan_in(outside, tree)
     assert plan.steps["behind"].inputs["analysis.list-lengths.runs.start"] == "start-test"
     tree["stages"]["behind"]["analysis"] = {"list-lengths": {**asked["list-lengths"], "deep": 3}}
     with pytest.raises(RecipeError, match=r"analysis\.list-lengths\.deep: no such option; did you mean 'depth'"):
-        load_recipe(write_recipe(outside / "small.yaml", tree))
+        recipe_in(outside, tree)
     source = ArtifactInput("start-test", "", outside / "made")
     found, section = made(context(outside / "out", asked, {"list-lengths.runs.start": source}))
     assert found == {"start": 3.0} and section.title == "Behind: length of lists"

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy  # noqa: F401  pytester unloads what a test loads first, and numpy loads once only
 import pytest
@@ -18,7 +17,7 @@ KINDS = {name: f"{name}s" for name in ONE_S}
 KINDS |= {"loss": "losses", "batches": "batches", "index": "indexes", "analysis": "analyses"}
 
 
-def test_what_is_written_passes_its_own_tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_written_passes_its_own_tests(pytester, monkeypatch):
     for kind, plural in KINDS.items():
         folder = pytester.path / kind
         done = CliRunner().invoke(app, ["new", kind, f"my-{kind}", "--output", str(folder)])
@@ -35,14 +34,14 @@ def test_what_is_written_passes_its_own_tests(pytester: pytest.Pytester, monkeyp
     assert set(outcomes) == {"passed"} and outcomes["passed"] > 45, result.stdout.str()
 
 
-def test_what_is_written_is_in_good_style(tmp_path: Path) -> None:
+def test_what_is_written_is_in_good_style(tmp_path):
     for kind in KINDS:
         write_package(kind, "own", tmp_path / kind)
     rules = ["--isolated", "--line-length=120", "--select=E,F,B,UP,SIM,PIE,RUF", "--ignore=RUF001,RUF002,RUF003"]
     subprocess.run([sys.executable, "-m", "ruff", "check", *rules, str(tmp_path)], check=True)
 
 
-def test_mistakes_are_told(tmp_path: Path) -> None:
+def test_mistakes_are_told(tmp_path):
     with pytest.raises(UsageError, match="did you mean 'miner'"):
         write_package("minre", "own", tmp_path / "new")
     for name in ("Own", "my_own", "1st", "class", "own-", "../own"):

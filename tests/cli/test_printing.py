@@ -1,6 +1,7 @@
-"""What could steer a terminal is printed as an escape, wherever it comes from; JSON reads as it was written."""
+"""What could steer a terminal is printed as an escape, JSON as it was written, and tables as wide as a terminal."""
 
 import json
+import os
 import sys
 
 import pytest
@@ -8,8 +9,9 @@ from command_line import hardneg
 from rich.text import Text
 from typer.testing import CliRunner
 
-from hardneg.cli.console import Bars, say, say_json, stderr_console, stdout_console, table, visible
+from hardneg.cli.console import Bars, print_table, say, say_json, stderr_console, stdout_console, table, visible
 from hardneg.cli.main import app, main
+from hardneg.report.table import Table
 
 BAD = "\x1b]0;title\x07\x9b31m\u202egpj.exe\r\x00\udc80"
 GOOD = r"\x1b]0;title\x07\x9b31m\u202egpj.exe\r\x00\udc80"
@@ -79,3 +81,39 @@ def test_wins_are_shown_escaped(files):
     result = CliRunner().invoke(app, ["analyze", "query-wins", *map(str, given)], env={"COLUMNS": None})
     assert result.exit_code == 0, result.output
     assert r"\x1b[31mred" in result.stdout and "\x1b" not in result.output
+
+
+RECIPE = "rocketqa-passage"
+
+
+def plan(**env):
+    result = CliRunner().invoke(
+        app, ["recipe", "plan", RECIPE], env={"COLUMNS": None, "XDG_CACHE_HOME": os.devnull, **env}
+    )
+    assert result.exit_code == 0, result.output
+    return result.stdout.splitlines()
+
+
+def test_what_is_piped_is_one_whole_line_a_step():
+    lines = plan()
+    step = next(line for line in lines if line.startswith("cross-encoder-lists"))
+    assert "train-reranker" in step and "steps" in step and step.endswith(("s", "min", "h"))
+
+
+def test_a_narrow_terminal_gets_one_line_a_step():
+    lines = plan(COLUMNS="80")
+    assert len(lines) == len(plan()) and max(map(len, lines[1:-1])) <= 80
+    assert any(line.startswith("cross-encoder-lists  train-") and "…" in line for line in lines)
+
+
+@pytest.mark.parametrize(("columns", "width"), [(None, 1000), ("120", 120)])
+def test_columns_decide_where_they_are_given(monkeypatch, columns, width):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns:
+        monkeypatch.setenv("COLUMNS", columns)
+    assert stdout_console().width == width
+
+
+def test_brackets_are_printed_as_they_stand(capsys):
+    print_table(stdout_console(), Table(["run", "[bold]"], [["[red]a", "[1]"]]))
+    assert capsys.readouterr().out.split() == ["run", "[bold]", "[red]a", "[1]"]

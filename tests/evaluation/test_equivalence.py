@@ -78,9 +78,8 @@ def test_over_seeds_the_error_is_that_of_both_levels() -> None:
 
 def test_a_file_says_the_margin_and_the_words() -> None:
     results = {"a": {"m": {"q": 0.5, "r": 0.5}}, "b": {"m": {"q": 0.5, "r": 0.5}}}
-    measured = Measured(
-        results, compare_all(results, design=Design(0.02)), significance_level=0.97, equivalence_margin=0.02
-    )
+    tests = compare_all(results, design=Design(0.02))
+    measured = Measured(results, tests, significance_level=0.97, equivalence_margin=0.02)
     content = to_json(measured)
     assert content["equivalence_margin"] == 0.02
     assert [each["verdict"] for each in content["comparisons"]] == ["equivalent"]

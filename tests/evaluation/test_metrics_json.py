@@ -1,5 +1,4 @@
 import json
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,7 @@ RESULTS = {
 }
 
 
-def test_round_trip(tmp_path: Path) -> None:
+def test_round_trip(tmp_path):
     path = tmp_path / "metrics.json"
     comparisons = compare_all(RESULTS)
     write_metrics(path, Measured(RESULTS, comparisons))
@@ -21,21 +20,21 @@ def test_round_trip(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["metrics.json"]
 
 
-def test_marks_are_kept(tmp_path: Path) -> None:
+def test_marks_are_kept(tmp_path):
     measured = Measured(RESULTS, [], {"*": ["bm25"]})
     write_metrics(tmp_path / "m.json", measured)
     assert read_metrics(tmp_path / "m.json") == measured
     assert "marks" not in to_json(Measured(RESULTS))
 
 
-def test_one_query_has_no_interval(tmp_path: Path) -> None:
+def test_one_query_has_no_interval(tmp_path):
     results = {"a": {"mrr": {"q": 0.5}}, "b": {"mrr": {"q": 0.25}}}
     write_metrics(tmp_path / "m.json", Measured(results, compare_all(results)))
     assert json.loads((tmp_path / "m.json").read_text())["intervals"] == {"a": {"mrr": None}, "b": {"mrr": None}}
     assert read_metrics(tmp_path / "m.json") == Measured(results, compare_all(results))
 
 
-def test_content() -> None:
+def test_content():
     content = to_json(Measured(RESULTS))
     assert content["metrics"]["bm25"] == {"ndcg@10": 0.75, "mrr": 0.25}
     assert content["intervals"]["bm25"]["mrr"] == [0.25, 0.25]
@@ -43,7 +42,7 @@ def test_content() -> None:
     assert content["comparisons"] == []
 
 
-def test_the_order_of_queries_does_not_change_the_bytes(tmp_path: Path) -> None:
+def test_the_order_of_queries_does_not_change_the_bytes(tmp_path):
     turned = {
         system: {metric: dict(reversed(values.items())) for metric, values in scores.items()}
         for system, scores in RESULTS.items()
@@ -54,13 +53,13 @@ def test_the_order_of_queries_does_not_change_the_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"metrics": {}}', '{"per_query": {"s": {"mrr": {"q": "high"}}}}'])
-def test_foreign_files(tmp_path: Path, text: str) -> None:
+def test_foreign_files(tmp_path, text):
     path = tmp_path / "metrics.json"
     path.write_text(text)
     with pytest.raises(ArtifactError, match="not a metrics file"):
         read_metrics(path)
 
 
-def test_missing_file(tmp_path: Path) -> None:
+def test_missing_file(tmp_path):
     with pytest.raises(ArtifactError, match=r"metrics\.json"):
         read_metrics(tmp_path / "metrics.json")

@@ -20,7 +20,7 @@ from hardneg.records.errors import UsageError
 DIFFERENCES = np.array([0.1, 0.2, 0.3, -0.1])
 
 
-def test_the_interval_of_a_share_by_hand() -> None:
+def test_the_interval_of_a_share_by_hand():
     # no case among 3: the share p at which (1 - p)^3 is .025; all: the same from the other side
     none, all_of_them = share_interval(0.0, 3), share_interval(1.0, 3)
     assert none and all_of_them
@@ -31,22 +31,22 @@ def test_the_interval_of_a_share_by_hand() -> None:
     assert share_interval(0.5, 0) is None
 
 
-def test_t_test_by_hand() -> None:
+def test_t_test_by_hand():
     # mean 0.125, variance 0.0875 / 3; Student's distribution with 3 degrees of freedom has a closed form
     x = 0.125 / math.sqrt(0.0875 / 12) / math.sqrt(3)
     assert paired_t_test(DIFFERENCES) == pytest.approx(1 - 2 / math.pi * (x / (1 + x * x) + math.atan(x)))
 
 
-def test_exact_randomisation_by_hand() -> None:
+def test_exact_randomisation_by_hand():
     # 0.2 and 0.3 of one sign, and not both 0.1 of the other: 6 of the 16 sign patterns reach 0.5
     assert randomisation_test(DIFFERENCES) == 6 / 16
 
 
-def test_zero_differences_do_not_change_the_exact_p() -> None:
+def test_zero_differences_do_not_change_the_exact_p():
     assert randomisation_test(np.concatenate([DIFFERENCES, np.zeros(50)])) == 6 / 16
 
 
-def test_drawn_randomisation_is_seeded_and_near_the_exact_p() -> None:
+def test_drawn_randomisation_is_seeded_and_near_the_exact_p():
     drawn = Randomisation(samples=15, seed=3)
     assert randomisation_test(DIFFERENCES, drawn) == randomisation_test(DIFFERENCES, drawn)
     values = np.linspace(-0.2, 0.5, 16)
@@ -55,11 +55,11 @@ def test_drawn_randomisation_is_seeded_and_near_the_exact_p() -> None:
     assert near == pytest.approx(exact, abs=0.005)
 
 
-def test_drawn_p_is_never_zero() -> None:
+def test_drawn_p_is_never_zero():
     assert randomisation_test(np.full(200, 0.5), Randomisation(samples=99)) == 1 / 100
 
 
-def test_blocks_do_not_change_the_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_do_not_change_the_draws(monkeypatch):
     values = np.linspace(-0.2, 0.5, 30)
     whole = randomisation_test(values, Randomisation(samples=1000))
     monkeypatch.setattr("hardneg.evaluation.significance._BLOCK_VALUES", 800)
@@ -68,25 +68,25 @@ def test_blocks_do_not_change_the_draws(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("values", [np.zeros(0), np.zeros(5), np.array([0.4])])
-def test_nothing_to_tell_is_p_one(values: np.ndarray) -> None:
+def test_nothing_to_tell_is_p_one(values):
     assert paired_t_test(values) == 1.0
     assert randomisation_test(values) == 1.0
 
 
-def test_equal_differences_are_as_likely_as_equal_signs() -> None:
+def test_equal_differences_are_as_likely_as_equal_signs():
     assert paired_t_test(np.full(2, 0.5)) == 0.5
     assert paired_t_test(np.full(4, -0.5)) == 0.125
     assert paired_t_test(np.array([0.6 - 0.3, 0.5 - 0.2])) == 0.5  # 0.3 and 0.3, but for rounding
 
 
-def test_holm_by_hand() -> None:
+def test_holm_by_hand():
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert holm([0.6, 0.5]) == [1.0, 1.0]
     assert holm([]) == []
 
 
 @given(st.lists(st.floats(0, 1), max_size=8))
-def test_holm_only_raises_and_keeps_the_order(p_values: list[float]) -> None:
+def test_holm_only_raises_and_keeps_the_order(p_values):
     corrected = holm(p_values)
     assert all(p <= q <= 1 for p, q in zip(p_values, corrected, strict=True))
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
@@ -94,13 +94,13 @@ def test_holm_only_raises_and_keeps_the_order(p_values: list[float]) -> None:
 
 
 @given(st.lists(st.floats(-1, 1), min_size=2, max_size=7))
-def test_randomisation_is_two_sided(values: list[float]) -> None:
+def test_randomisation_is_two_sided(values):
     p = randomisation_test(np.array(values))
     assert 0 < p <= 1
     assert randomisation_test(-np.array(values)) == p
 
 
-def test_interval_by_hand() -> None:
+def test_interval_by_hand():
     interval = mean_interval(DIFFERENCES)
     assert interval is not None
     half = 3.182446 * math.sqrt(0.0875 / 12)
@@ -115,7 +115,7 @@ SCORES = {
 }
 
 
-def test_compare_pairs_by_query_id() -> None:
+def test_compare_pairs_by_query_id():
     dense, same = compare(SCORES, "ndcg@10", ["bm25"])
     assert (dense.system, dense.baseline, dense.metric, dense.n) == ("dense", "bm25", "ndcg@10", 4)
     assert dense.difference == pytest.approx(0.125)
@@ -126,7 +126,7 @@ def test_compare_pairs_by_query_id() -> None:
     assert not dense.significant()
 
 
-def test_pairs() -> None:
+def test_pairs():
     def pairs(baselines: list[str]) -> list[tuple[str, str]]:
         return [(c.system, c.baseline) for c in compare(SCORES, "m", baselines)]
 
@@ -135,14 +135,14 @@ def test_pairs() -> None:
     assert compare({"alone": {"q1": 0.5}}, "m") == []
 
 
-def test_one_query() -> None:
+def test_one_query():
     (comparison,) = compare({"a": {"q": 0.1}, "b": {"q": 0.4}}, "m")
     assert comparison.n == 1
     assert comparison.interval is None
     assert comparison.t_p == comparison.randomisation_p == comparison.t_holm == 1.0
 
 
-def test_what_cannot_be_compared() -> None:
+def test_what_cannot_be_compared():
     with pytest.raises(UsageError, match="baseline nobody is not among the systems: bm25, dense, same"):
         compare(SCORES, "m", ["nobody"])
     with pytest.raises(UsageError, match=r"b and a were scored on different queries \(2 and 1\)"):
@@ -151,7 +151,7 @@ def test_what_cannot_be_compared() -> None:
         compare({"a": {}, "b": {}}, "m")
 
 
-def test_each_metric_is_a_family() -> None:
+def test_each_metric_is_a_family():
     results = {name: {"ndcg": scores, "mrr": scores} for name, scores in SCORES.items()}
     comparisons = compare_all(results, ["bm25"])
     assert [(c.metric, c.system) for c in comparisons] == [
@@ -164,15 +164,13 @@ def test_each_metric_is_a_family() -> None:
     ("t_holm", "randomisation_holm", "expected"),
     [(0.004, 0.004, True), (0.004, 0.02, False), (0.02, 0.004, False), (0.01, 0.004, False), (0.004, 0.01, False)],
 )
-def test_a_difference_counts_where_both_tests_are_below_the_level(
-    t_holm: float, randomisation_holm: float, expected: bool
-) -> None:
+def test_a_difference_counts_where_both_tests_are_below_the_level(t_holm, randomisation_holm, expected):
     found = Comparison("a", "b", "m", 0.1, None, 9, 0.001, t_holm, 0.001, randomisation_holm)
     assert found.significant(0.01) == expected
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
-def test_sums_that_are_equal_but_for_rounding_are_as_far_from_zero(scale: float) -> None:
+def test_sums_that_are_equal_but_for_rounding_are_as_far_from_zero(scale):
     """Signs of .3, .1, .1 and .1 give .6 twice, .4 six times, .2 six times and 0 twice: .2 or more in 14 of 16."""
     for differences in ([0.3, 0.1, -0.1, -0.1], [0.1, -0.3, 0.1, 0.3 - 0.2], [-0.1, 0.3, -0.1, 0.1]):
         values = np.array(differences) * scale

@@ -52,12 +52,9 @@ def setting(name: str) -> dict[str, Any]:
 def tree(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> dict[str, Any]:
     tree = small_tree(small_collection(tmp_path_factory.mktemp("every") / "data"), tiny_model)
     runs = {"dense": "start-train", "again": "start-train"}
-    refreshed = {
-        "stage": "train-refreshed",
-        "loss": "infonce",
-        "refresh": {"policy": "never", "depth": 15, "negatives": 3},
-        "options": {"batch_size": 4, "max_steps": 1, "precision": "fp32"},
-    }
+    refreshed = {"stage": "train-refreshed", "loss": "infonce"}
+    refreshed["refresh"] = {"policy": "never", "depth": 15, "negatives": 3}
+    refreshed["options"] = {"batch_size": 4, "max_steps": 1, "precision": "fp32"}
     stages = {name: tree["stages"][name] for name in ("start-index", "start-train")}
     return {**tree, "stages": {**stages, "mined": {"stage": "mine", "runs": runs}, "ance": refreshed}, "presets": {}}
 
@@ -87,17 +84,17 @@ def check(rows: NegativesFile) -> None:
         assert f"d{item.query_id[1:]}" not in item.negatives
 
 
-def test_there_are_those_of_hardneg_at_least() -> None:
+def test_there_are_those_of_hardneg_at_least():
     assert {"topk", "pos-percent", "simans", "union", "mixed"} <= {*MINERS} and len(MINERS) >= 11
 
 
 @pytest.mark.parametrize("name", MINERS)
-def test_the_verb_mine(name: str, tree: dict[str, Any], store: Store, tmp_path: Path) -> None:
+def test_the_verb_mine(name, tree, store, tmp_path):
     check(read_negatives(make(tmp_path, tree, store, "mined", miner=setting(name)).path / "negatives.arrow"))
 
 
 @pytest.mark.parametrize("name", MINERS)
-def test_train_refreshed(name: str, tree: dict[str, Any], store: Store, tmp_path: Path, encoder: Encoder) -> None:
+def test_train_refreshed(name, tree, store, tmp_path, encoder):
     """As its recipe says it, by what mines in it; positives that the search has missed have scores all the same."""
     stages = {"ance": {**tree["stages"]["ance"], "miner": setting(name)}}
     path = write_recipe(tmp_path / "every.yaml", {**tree, "stages": stages})
@@ -119,7 +116,7 @@ def test_train_refreshed(name: str, tree: dict[str, Any], store: Store, tmp_path
 
 
 @pytest.mark.parametrize("name", MINERS)
-def test_the_trainer(name: str, tree: dict[str, Any], store: Store, tmp_path: Path, tiny_model: Path) -> None:
+def test_the_trainer(name, tree, store, tmp_path, tiny_model):
     arguments = SimpleNamespace(output_dir=tmp_path, device="cpu", seed=7)
     given: Any = {"depth": 15, "short": "repeat", "store": store.root, "miner": setting(name)}
     negatives = RefreshedNegatives(tree["dataset"], arguments, **given)
@@ -132,9 +129,7 @@ def test_the_trainer(name: str, tree: dict[str, Any], store: Store, tmp_path: Pa
     check(read_negatives(made.mined.path / "negatives.arrow"))
 
 
-def test_filters_go_before_the_miner_in_all_three(
-    tree: dict[str, Any], store: Store, tmp_path: Path, tiny_model: Path
-) -> None:
+def test_filters_go_before_the_miner_in_all_three(tree, store, tmp_path, tiny_model):
     """Judgements that name what the miner would take first; keys count what they say, and not where they lie."""
     first = read_negatives(make(tmp_path, tree, store, "mined", miner=setting("topk")).path / "negatives.arrow")
     marks = tmp_path / "marks.qrels"
@@ -159,7 +154,7 @@ def test_filters_go_before_the_miner_in_all_three(
     assert recipe.plan(str(tiny_model), "cpu", 7).keys["negatives"] != without["negatives"]
 
 
-def test_the_function_and_the_command_take_filters(tree: dict[str, Any], tmp_path: Path) -> None:
+def test_the_function_and_the_command_take_filters(tree, tmp_path):
     marks, run, written = tmp_path / "marks.qrels", tmp_path / "run.trec", tmp_path / "mined.arrow"
     marks.write_text("q0 0 d1 1\n")
     run.write_text("".join(f"q0 Q0 d{rank} {rank + 1} {9 - rank} x\n" for rank in range(5)))

@@ -22,6 +22,7 @@ from hardneg.records.errors import DataError, PluginError
 from hardneg.records.types import Candidates, Document, RankedList
 from hardneg.runtime.progress import Silent
 from hardneg.testing import FilterTests
+from tests.run_lists import ranked
 
 
 class TestAnswerFilter(FilterTests):
@@ -46,10 +47,6 @@ class TestDocumentsFilter(FilterTests):
     def make(self, folder: Path) -> DocumentsFilter:
         (folder / "ids.txt").write_text("d0\nd1\nd2\n")
         return DocumentsFilter(file=str(folder / "ids.txt"))
-
-
-def ranked(**scores: float) -> RankedList:
-    return RankedList(list(scores), np.array(list(scores.values()), np.float32))
 
 
 @pytest.mark.parametrize(
@@ -103,13 +100,8 @@ def test_near_copies_by_runs_of_words() -> None:
     texts: Any = Documents()
     query = Candidates("q", ["p"], {"run": ranked(same=5, near=4, far=3, short=2)}, [])
     found = {share: [*next(NearCopyFilter(share, 2).reasons([query], texts))] for share in (1.0, 6 / 7, 0.9, 0.2, 0.21)}
-    assert found == {
-        1.0: ["same"],
-        6 / 7: ["same", "near"],
-        0.9: ["same"],
-        0.2: ["same", "near", "far"],
-        0.21: ["same", "near"],
-    }
+    two = ["same", "near"]
+    assert found == {1.0: ["same"], 6 / 7: two, 0.9: ["same"], 0.2: [*two, "far"], 0.21: two}
     nothing_known = Candidates("q", [], {"run": ranked(same=5)}, [])
     assert list(NearCopyFilter().reasons([nothing_known], texts)) == [{}]
 

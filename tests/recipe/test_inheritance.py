@@ -34,7 +34,7 @@ def write(folder: Path, name: str, **tree: object) -> Path:
     return path
 
 
-def test_a_recipe_says_what_it_changes(tmp_path: Path):
+def test_a_recipe_says_what_it_changes(tmp_path):
     write(tmp_path, "a", seed=1, stages={"x": {"k": 1}, "y": {"k": 2}})
     write(tmp_path, "b", stages={"x": {"l": 3}, "z": {}})
     path = write(tmp_path, "c", extends=["a.yaml", "b.yaml"], stages={"y": None, "x": {"k": 9}})
@@ -42,14 +42,14 @@ def test_a_recipe_says_what_it_changes(tmp_path: Path):
     assert without_removed(read_whole_tree(path)) == {"seed": 1, "stages": {"x": {"k": 9, "l": 3}, "z": {}}}
 
 
-def test_presets_are_merged_with_the_nulls_that_they_hold(tmp_path: Path):
+def test_presets_are_merged_with_the_nulls_that_they_hold(tmp_path):
     write(tmp_path, "a", stages={"x": {"k": 1}, "y": {}}, presets={"demo": {}, "paper": {"stages": {"y": None}}})
     path = write(tmp_path, "b", extends="a.yaml", presets={"paper": {"stages": {"x": {"k": None, "l": 2}}}})
     tree, _, problems = apply_preset(read_whole_tree(path), "paper")
     assert (without_removed(tree), problems) == ({"stages": {"x": {"l": 2}}}, [])
 
 
-def test_a_null_in_a_preset_takes_away_what_the_preset_before_it_added(tmp_path: Path):
+def test_a_null_in_a_preset_takes_away_what_the_preset_before_it_added(tmp_path):
     """Also where the recipe without its preset has nothing of it."""
     write(tmp_path, "a", presets={"paper": {"stages": {"x": {"loss": {"name": "ranknet", "pairs": "own"}}}}})
     loss = {"name": "infonce", "pairs": None, "negatives": "all"}
@@ -59,7 +59,7 @@ def test_a_null_in_a_preset_takes_away_what_the_preset_before_it_added(tmp_path:
     assert not problems
 
 
-def test_a_preset_of_a_shipped_recipe_may_be_extended(tmp_path: Path):
+def test_a_preset_of_a_shipped_recipe_may_be_extended(tmp_path):
     star = read_whole_tree(write(tmp_path, "mine", extends="star-passage:small", stages={"star": {"seed": 7}}))
     small, _, _ = apply_preset(read_whole_tree(find_recipe("star-passage")), "small")
     small["stages"]["star"]["seed"] = 7
@@ -69,12 +69,12 @@ def test_a_preset_of_a_shipped_recipe_may_be_extended(tmp_path: Path):
         read_whole_tree(write(tmp_path, "mine", extends="star-passage:smal"))
 
 
-def test_a_shipped_recipe_may_be_extended(tmp_path: Path):
+def test_a_shipped_recipe_may_be_extended(tmp_path):
     tree = read_whole_tree(write(tmp_path, "mine", extends="star-passage", seed=7))
     assert tree["seed"] == 7 and "star" in tree["stages"] and "paper" in tree["presets"]
 
 
-def test_what_several_extend_is_laid_once_and_before_them(tmp_path: Path):
+def test_what_several_extend_is_laid_once_and_before_them(tmp_path):
     write(tmp_path, "base", seed=1, title="base", stages={"x": {"k": 1}}, presets={"paper": {"seed": 9}})
     write(tmp_path, "a", extends="base.yaml", seed=2, stages={"a": {}}, presets={"paper": {"title": "a"}})
     write(tmp_path, "b", extends="base.yaml", stages={"b": {}})
@@ -86,7 +86,7 @@ def test_what_several_extend_is_laid_once_and_before_them(tmp_path: Path):
     assert (turned["seed"], list(turned["stages"])) == (2, ["x", "b", "a"])
 
 
-def test_what_has_no_such_preset_is_laid_once_beside_a_preset_of_what_extends_it(tmp_path: Path):
+def test_what_has_no_such_preset_is_laid_once_beside_a_preset_of_what_extends_it(tmp_path):
     """star-passage has the preset `small`, and bm25-passage, which it extends, has not."""
     write(tmp_path, "mine", extends="bm25-passage", seed=5)
     path = write(tmp_path, "both", extends=["mine.yaml", "star-passage:small"])
@@ -94,7 +94,7 @@ def test_what_has_no_such_preset_is_laid_once_beside_a_preset_of_what_extends_it
     assert (whole["seed"], "small" in whole["presets"], "star" in whole["stages"]) == (5, False, True)
 
 
-def test_a_recipe_and_a_preset_of_it_are_two(tmp_path: Path):
+def test_a_recipe_and_a_preset_of_it_are_two(tmp_path):
     path = write(tmp_path, "mine", extends=["star-passage", "star-passage:small"])
     assert set(read_whole_tree(path)["presets"]) == {"demo", "small", "paper"}
     assert "start-dev" in read_whole_tree(path)["stages"]
@@ -111,18 +111,18 @@ def test_a_recipe_and_a_preset_of_it_are_two(tmp_path: Path):
         ([["a"]], "must be a recipe's name"),
     ],
 )
-def test_mistakes_are_one_line(tmp_path: Path, extends: object, told: str):
+def test_mistakes_are_one_line(tmp_path, extends, told):
     with pytest.raises(RecipeError, match=told):
         read_whole_tree(write(tmp_path, "a", extends=extends))
 
 
-def test_the_whole_is_shown(tmp_path: Path):
+def test_the_whole_is_shown(tmp_path):
     path = write(tmp_path, "mine", extends="star-passage", seed=7)
     shown = CliRunner().invoke(app, ["recipe", "show", str(path), "--whole"])
     assert yaml.safe_load(shown.output)["seed"] == 7
 
 
-def test_the_whole_shows_no_null_that_has_nothing_left_to_remove(tmp_path: Path):
+def test_the_whole_shows_no_null_that_has_nothing_left_to_remove(tmp_path):
     stages = {"x": {"stage": "mine", "k": 1, "l": 2}, "y": {}, "z": {"system": "Z"}, "z-test": {}}
     write(tmp_path, "a", defaults={"mine": {"k": 3}}, stages=stages, sizes={"documents": 9})
     removed = {"x": {"k": None, "l": None}, "y": None, "z-test": None}
@@ -136,14 +136,14 @@ def test_the_whole_shows_no_null_that_has_nothing_left_to_remove(tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", [name for name, tree in shipped_trees().items() if has_nulls(tree)])
-def test_the_whole_of_a_shipped_recipe_comes_to_the_same(tmp_path: Path, name: str):
+def test_the_whole_of_a_shipped_recipe_comes_to_the_same(tmp_path, name):
     path = tmp_path / f"{name}.yaml"
     path.write_text(as_yaml(shown(read_whole_tree(find_recipe(name)))))
     for preset in read_whole_tree(path)["presets"]:
         assert expand(path, preset, (), False).tree == expand(find_recipe(name), preset, (), False).tree
 
 
-def test_a_dataset_of_another_name_has_none_of_the_options_before_it(tmp_path: Path):
+def test_a_dataset_of_another_name_has_none_of_the_options_before_it(tmp_path):
     paper = {"dataset": {"name": "hf", "source": "a/b", "revision": "c"}}
     write(tmp_path, "a", dataset={"name": "pydocs", "withheld": {"unlabelled": 0.5}}, presets={"paper": paper})
     other = write(tmp_path, "b", extends="a.yaml", presets={"paper": {"dataset": {"name": "dpr", "source": "d"}}})
@@ -154,7 +154,7 @@ def test_a_dataset_of_another_name_has_none_of_the_options_before_it(tmp_path: P
     assert tree["dataset"] == paper["dataset"] | {"withheld": {"unlabelled": 0.1}}
 
 
-def test_a_preset_may_extend_others_than_the_recipe_does(tmp_path: Path):
+def test_a_preset_may_extend_others_than_the_recipe_does(tmp_path):
     """So that a paper's setting need not delete what the demo has."""
     write(tmp_path, "demo", stages={"x": {}, "start": {}})
     write(tmp_path, "big", stages={"x": {"k": 2}}, presets={"paper": {"seed": 9}})
@@ -185,9 +185,7 @@ def test_a_preset_may_extend_others_than_the_recipe_does(tmp_path: Path):
         ({"warmup_steps": 5}, {"warmup_ratio": 0.1}, {"warmup_ratio": 0.1}),
     ],
 )
-def test_how_long_a_training_is_replaces_how_long_it_was(
-    tmp_path: Path, before: dict[str, float], later: dict[str, float], comes_to: dict[str, float]
-):
+def test_how_long_a_training_is_replaces_how_long_it_was(tmp_path, before, later, comes_to):
     write(tmp_path, "a", stages={"t": before}, presets={"demo": {}})
     extended = write(tmp_path, "b", extends="a.yaml", stages={"t": later})
     assert without_removed(read_whole_tree(extended))["stages"]["t"] == comes_to

@@ -47,7 +47,7 @@ EXAMPLES = re.findall(r"```yaml\n([^`]*)```\n\ncomes to\n\n```yaml\n([^`]*)```",
 
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
-def test_the_examples_of_the_page_come_to_what_it_says(tmp_path: Path, number: int):
+def test_the_examples_of_the_page_come_to_what_it_says(tmp_path, number):
     short, plain = EXAMPLES[number]
     assert stages(tmp_path, short) == written(plain)["stages"]
 
@@ -56,10 +56,8 @@ def test_the_page_has_an_example_of_each_short_form():
     assert len(EXAMPLES) == 4 and all(any(f"{key}:" in short for short, _ in EXAMPLES) for key in SHORT_FORMS)
 
 
-def test_defaults_are_laid_under_each_stage_of_the_verb(tmp_path: Path):
-    found = stages(
-        tmp_path,
-        """
+def test_defaults_are_laid_under_each_stage_of_the_verb(tmp_path):
+    text = """
 defaults:
   search: {depth: 50}
   train: {validation: {split: dev, depth: 10}, options: {optimizer: lamb, max_steps: 5}}
@@ -69,23 +67,19 @@ stages:
   t: {stage: train, loss: nll, options: {max_steps: 9}}
   u: {stage: train, loss: nll, validation: null, options: {optimizer: null}}
   e: {stage: encode}
-""",
-    )
-    assert found == written(
-        """
+"""
+    plain = """
 a: {stage: search, index: i, depth: 50}
 b: {stage: search, index: i, depth: 7}
 t: {stage: train, loss: nll, validation: {split: dev, depth: 10}, options: {optimizer: lamb, max_steps: 9}}
 u: {stage: train, loss: nll, options: {max_steps: 5}}
 e: {stage: encode}
 """
-    )
+    assert stages(tmp_path, text) == written(plain)
 
 
-def test_a_plugin_of_another_name_takes_none_of_the_defaults_options(tmp_path: Path):
-    found = stages(
-        tmp_path,
-        """
+def test_a_plugin_of_another_name_takes_none_of_the_defaults_options(tmp_path):
+    text = """
 defaults: {train-queries: {loss: {name: lambda, cut: 200, temperature: 0.05}}, train: {loss: {temperature: 0.05}}}
 stages:
   a: {stage: train-queries, index: i}
@@ -93,8 +87,8 @@ stages:
   c: {stage: train-queries, index: i, loss: {cut: 10}}
   d: {stage: train, loss: {name: nll}}
   e: {stage: train, loss: hardest}
-""",
-    )
+"""
+    found = stages(tmp_path, text)
     assert [found[name]["loss"] for name in "abcde"] == [
         {"name": "lambda", "cut": 200, "temperature": 0.05},
         {"name": "ranknet"},
@@ -104,7 +98,7 @@ stages:
     ]
 
 
-def test_presets_and_settings_change_defaults_and_stages_go_before_them(tmp_path: Path):
+def test_presets_and_settings_change_defaults_and_stages_go_before_them(tmp_path):
     text = """
 defaults: {train: {options: {max_steps: 5, batch_size: 2}}}
 stages: {t: {stage: train, loss: nll, options: {batch_size: 3}}}
@@ -119,7 +113,7 @@ presets:
     assert stages(tmp_path, text, "large", more)["t"]["options"] == {"max_steps": 7, "batch_size": 1}
 
 
-def test_a_null_that_removes_nothing_is_a_value(tmp_path: Path):
+def test_a_null_that_removes_nothing_is_a_value(tmp_path):
     found = stages(tmp_path, "stages: {t: {stage: train, loss: nll, options: {clip_norm: null}}}")
     assert found["t"]["options"] == {"clip_norm": None}
 
@@ -133,16 +127,13 @@ LINE = "stages: {i: {stage: encode}, t: {stage: search, index: i}}\n"
         ("{serch: {depth: 3}}", "defaults.serch: no stage 'serch'; did you mean 'search'"),
         ("{search: {dept: 3}}", "defaults.search.dept: no such option; did you mean 'depth'; it has: "),
         ("{search: {depth: many}}", "defaults.search.depth: must be a whole number (got 'many')"),
-        (
-            "{train: {options: {optimzer: lamb}}}",
-            "defaults.train.options.optimzer: no such option; did you mean 'optimizer'",
-        ),
+        ("{train: {options: {optimzer: lamb}}}", "defaults.train.options.optimzer: no such option; did you mean 'opt"),
         ("{search: deep}", "defaults.search: must be a mapping of options"),
         ("{search: {stage: mine}}", "defaults.search.stage: leave it out; the defaults are those of stage 'search'"),
         ("3", "defaults: must map a verb to options of its stages"),
     ],
 )
-def test_a_mistake_in_a_default_is_told_with_its_own_path(tmp_path: Path, defaults: str, told: str):
+def test_a_mistake_in_a_default_is_told_with_its_own_path(tmp_path, defaults, told):
     (only,) = problems(tmp_path, f"defaults: {defaults}\n{LINE}")
     assert only.replace("?", "").startswith(told.replace("?", "")), only
 
@@ -164,9 +155,7 @@ stages: {i: {stage: encode}, n: {stage: train, loss: nll, options: {negatives_pe
         ("", "{stage: train, loss: nll, system: M}", ""),
     ],
 )
-def test_a_recipe_without_short_forms_is_told_what_its_stages_take_from_those_of_another(
-    tmp_path: Path, top: str, stage: str, told: str
-):
+def test_a_recipe_without_short_forms_is_told_what_its_stages_take_from_those_of_another(tmp_path, top, stage, told):
     (tmp_path / "base.yaml").write_text(HEAD + BASE)
     path = tmp_path / "child.yaml"
     path.write_text(f"extends: base.yaml\n{top}stages: {{m: {stage}}}\n")
@@ -174,31 +163,29 @@ def test_a_recipe_without_short_forms_is_told_what_its_stages_take_from_those_of
     assert [note[: len(line)] for note in expand(path, None, ()).notes] == ([line] if told else [])
 
 
-def test_a_plugins_option_that_a_default_has_is_told_with_the_defaults_path(tmp_path: Path):
+def test_a_plugins_option_that_a_default_has_is_told_with_the_defaults_path(tmp_path):
     (tmp_path / "base.yaml").write_text(HEAD + BASE)
     path = tmp_path / "child.yaml"
-    path.write_text(
-        "extends: base.yaml\n"
-        "stages: {m: {stage: train, loss: {name: triplet, margin: 0.1}, options: {negatives_per_query: 0}}}\n"
-    )
+    stage = "{stage: train, loss: {name: triplet, margin: 0.1}, options: {negatives_per_query: 0}}"
+    path.write_text(f"extends: base.yaml\nstages: {{m: {stage}}}\n")
     with pytest.raises(RecipeError, match=r"defaults\.train\.loss: temperature: triplet has no such option"):
         load_recipe(path)
 
 
-def test_an_unknown_key_at_the_top_is_told_with_the_short_forms(tmp_path: Path):
+def test_an_unknown_key_at_the_top_is_told_with_the_short_forms(tmp_path):
     (only,) = problems(tmp_path, f"fr: {{k: [a]}}\n{LINE}")
     assert only.startswith("fr: no such option; did you mean 'for'?; it has: title, ")
     assert only.endswith("extends, presets, defaults, for")
 
 
-def test_a_mistake_of_several_stages_in_one_default_is_told_once(tmp_path: Path):
+def test_a_mistake_of_several_stages_in_one_default_is_told_once(tmp_path):
     searches = "{i: {stage: encode}, a: {stage: search, index: i}, b: {stage: search, index: i}}"
     text = f"defaults: {{search: {{dept: 3}}}}\nstages: {searches}"
     (only,) = problems(tmp_path, text)
     assert only.startswith("defaults.search.dept: no such option")
 
 
-def test_a_default_for_a_verb_that_a_recipe_has_no_stage_of_waits_for_those_that_extend_it(tmp_path: Path):
+def test_a_default_for_a_verb_that_a_recipe_has_no_stage_of_waits_for_those_that_extend_it(tmp_path):
     (tmp_path / "base.yaml").write_text(HEAD + "defaults: {train: {options: {max_steps: 3}}}\n" + LINE)
     load_recipe(tmp_path / "base.yaml")
     path = tmp_path / "child.yaml"
@@ -206,20 +193,17 @@ def test_a_default_for_a_verb_that_a_recipe_has_no_stage_of_waits_for_those_that
     assert load_recipe(path).tree["stages"]["m"]["options"] == {"negatives_per_query": 0, "max_steps": 3}
 
 
-def test_a_system_is_an_index_a_search_and_two_rows(tmp_path: Path):
-    found = stages(
-        tmp_path,
-        """
+def test_a_system_is_an_index_a_search_and_two_rows(tmp_path):
+    text = """
 stages:
   star: {stage: train, loss: star, system: STAR}
   scores: {stage: evaluate, runs: {BM25: bm25}}
   report: {stage: report, evaluation: scores}
   bm25: {stage: search, index: bm25-index}
-""",
-    )
+"""
+    found = stages(tmp_path, text)
     assert list(found) == ["star", "star-index", "star-test", "scores", "report", "bm25"]
-    assert found == written(
-        """
+    plain = """
 star: {stage: train, loss: star}
 star-index: {stage: encode, model: star}
 star-test: {stage: search, index: star-index}
@@ -227,11 +211,11 @@ scores: {stage: evaluate, runs: {BM25: bm25, STAR: star-test}}
 report: {stage: report, evaluation: scores, training: {STAR: star}}
 bm25: {stage: search, index: bm25-index}
 """
-    )
+    assert found == written(plain)
     assert list(found["scores"]["runs"]) == ["STAR", "BM25"]
 
 
-def test_rows_stand_in_the_order_in_which_a_recipe_and_its_parents_have_them(tmp_path: Path):
+def test_rows_stand_in_the_order_in_which_a_recipe_and_its_parents_have_them(tmp_path):
     (tmp_path / "base.yaml").write_text(
         """
 stages:
@@ -250,10 +234,8 @@ presets:
     assert list(paper["dev-scores"]["runs"]) == ["BM25", "A", "B"]
 
 
-def test_a_system_may_say_its_searches_and_where_its_rows_are(tmp_path: Path):
-    found = stages(
-        tmp_path,
-        """
+def test_a_system_may_say_its_searches_and_where_its_rows_are(tmp_path):
+    text = """
 defaults:
   system: {searches: {rerank: {candidates: bm25, row: "{name} (rerank)"}, dev: {split: dev, evaluation: dev-scores}}}
   search: {depth: 9}
@@ -278,10 +260,8 @@ stages:
   scores: {stage: evaluate, runs: {A (rerank): null, Q: other}}
   dev-scores: {stage: evaluate, split: dev}
   report: {stage: report, evaluation: scores}
-""",
-    )
-    assert found == written(
-        """
+"""
+    plain = """
 a: {stage: train, loss: nll}
 a-index: {stage: encode, model: a}
 a-test: {stage: search, index: a-index, depth: 9}
@@ -299,10 +279,10 @@ scores: {stage: evaluate, runs: {Q: other, A: a-test, C: c-test}}
 dev-scores: {stage: evaluate, split: dev, runs: {A: a-dev, B: b-dev}}
 report: {stage: report, evaluation: scores, training: {A: a, Q: q, C: c}}
 """
-    )
+    assert stages(tmp_path, text) == written(plain)
 
 
-def test_a_preset_removes_what_a_system_stands_for(tmp_path: Path):
+def test_a_preset_removes_what_a_system_stands_for(tmp_path):
     text = """
 stages: {a: {stage: train, loss: nll, system: A}, scores: {stage: evaluate, runs: {}}}
 presets: {other: {stages: {a-test: null, a-index: {precision: fp32}}}, none: {stages: {a: {system: null}}}}
@@ -314,6 +294,9 @@ presets: {other: {stages: {a-test: null, a-index: {precision: fp32}}}, none: {st
     assert set(stages(tmp_path, text, "none")) == {"a", "scores"}
 
 
+TWICE = "stages.a.system: 'A' in 'scores' is a row of stages.a.system already"
+
+
 @pytest.mark.parametrize(
     ("system", "told"),
     [
@@ -322,15 +305,12 @@ presets: {other: {stages: {a-test: null, a-index: {precision: fp32}}}, none: {st
         ("{name: A, serches: {}}", "stages.a.system.serches: no such option; did you mean 'searches'?; it has: "),
         ("{name: A, searches: {test: deep}}", "stages.a.system.searches.test: must be a mapping of names to values"),
         ("{name: A, evaluation: scoers}", "stages.a.system: no stage 'scoers'; did you mean 'scores'?, for 'A'"),
-        ("{name: B}", "stages.b.system: 'B' in 'scores' is a row of stages.a.system already; name one otherwise"),
-        (
-            "{name: A, searches: {dev: {split: dev}}}",
-            "stages.a.system: 'A' in 'scores' is a row of stages.a.system already; give the search a `row` of its own",
-        ),
+        ("{name: B}", f"{TWICE.replace('a.s', 'b.s', 1).replace('A', 'B')}; name one otherwise"),
+        ("{name: A, searches: {dev: {split: dev}}}", f"{TWICE}; give the search a `row` of its own"),
         ("{name: A, searches: {test: {dept: 3}}}", "stages.a-test.dept: no such option; did you mean 'depth'"),
     ],
 )
-def test_a_mistake_in_a_system_is_told_with_its_path(tmp_path: Path, system: str, told: str):
+def test_a_mistake_in_a_system_is_told_with_its_path(tmp_path, system, told):
     text = f"""
 stages:
   a: {{stage: train, loss: {{name: nll}}, options: {{negatives_per_query: 0}}, system: {system}}}
@@ -364,9 +344,8 @@ stages:
 """
 
 
-def test_a_key_with_names_stands_for_one_of_each(tmp_path: Path):
-    assert stages(tmp_path, GRID) == written(
-        """
+def test_a_key_with_names_stands_for_one_of_each(tmp_path):
+    plain = """
 pq6: {stage: index, vectors: i, backend: {name: pq, subvectors: 6}}
 opq48: {stage: index, vectors: i, backend: opq-pq}
 adore-pq6: {stage: train-queries, index: pq6, loss: lambda}
@@ -376,24 +355,22 @@ adore-opq48: {stage: train-queries, index: opq48, loss: lambda}
 cells: {stage: evaluate, runs: {6 → it: pq6-it, OPQ 48 → it: opq48-it, other: o}}
 "{}": {stage: encode}
 """
-    )
+    assert stages(tmp_path, GRID) == written(plain)
 
 
-def test_keys_within_keys_make_a_matrix(tmp_path: Path):
-    found = stages(
-        tmp_path,
-        """
+def test_keys_within_keys_make_a_matrix(tmp_path):
+    text = """
 stages:
   table:
     for: {row: [24, flat], column: [24, flat]}
     stage: analyze
     rows: {"{row}": {"{column}": "{row} → {column}"}, flat: {flat: null}}
-""",
-    )
+"""
+    found = stages(tmp_path, text)
     assert found["table"]["rows"] == {"24": {"24": "24 → 24", "flat": "24 → flat"}, "flat": {"24": "flat → 24"}}
 
 
-def test_what_is_written_is_laid_over_what_a_for_gives(tmp_path: Path):
+def test_what_is_written_is_laid_over_what_a_for_gives(tmp_path):
     text = """
 for: {n: [1, 2, 3]}
 stages:
@@ -411,7 +388,7 @@ presets: {deep: {stages: {"s{n}": {depth: 100}, s1: null}}, fewer: {for: {n: [7]
     assert stages(tmp_path, text, "fewer", ("for.n=[8, 9]", "stages.s{n}.depth=5"))["s9"]["depth"] == 5
 
 
-def test_a_system_may_stand_in_a_for(tmp_path: Path):
+def test_a_system_may_stand_in_a_for(tmp_path):
     text = """
 stages:
   t{n}: {for: {n: [1, 2]}, stage: train, loss: nll, system: "of {n}"}
@@ -422,10 +399,9 @@ stages:
     assert found["scores"]["runs"] == {"of 1": "t1-test", "of 2": "t2-test"}
 
 
-def test_braces_are_text_where_no_for_is(tmp_path: Path):
-    assert stages(tmp_path, 'stages: {"a{b}": {stage: encode, model: "{x"}}') == {
-        "a{b}": {"stage": "encode", "model": "{x"}
-    }
+def test_braces_are_text_where_no_for_is(tmp_path):
+    text = 'stages: {"a{b}": {stage: encode, model: "{x"}}'
+    assert stages(tmp_path, text) == {"a{b}": {"stage": "encode", "model": "{x"}}
 
 
 ENCODE = "{stage: encode}"
@@ -435,11 +411,7 @@ ENCODE = "{stage: encode}"
     ("grid", "stage", "told"),
     [
         ("{n: [1]}", "s{m}: {stage: encode}", "stages.s{m}: {m} is unknown"),
-        (
-            "{name: [1]}",
-            "s{name}: {stage: encode, model: '{nmae}'}",
-            "stages.s{name}.model: {nmae} is unknown; did you",
-        ),
+        ("{name: [1]}", "s{name}: {stage: encode, model: '{nmae}'}", "stages.s{name}.model: {nmae} is unknown; did"),
         ("{n: [1]}", "s: {stage: encode, model: '{n}'}", "stages.s.model: {n} is unknown; fixed by a key here: none"),
         ("{n: {a: {x: 1}}}", "s{n}: {stage: encode, model: '{n.y}'}", "stages.s{n}.model: {n.y}: 'a' has no 'y'"),
         ("{n: {a: {x: [1]}}}", "s{n.x}: {stage: encode}", "stages.s{n.x}: {n.x} is no word or number"),
@@ -452,13 +424,13 @@ ENCODE = "{stage: encode}"
         ("{n: [1, 2]}", "s{n}: {stage: serch}", "stages.s1.stage: no stage 'serch'; did you mean 'search'?; one of: "),
     ],
 )
-def test_a_mistake_in_a_grid_is_told_with_the_path_that_was_written(tmp_path: Path, grid: str, stage: str, told: str):
+def test_a_mistake_in_a_grid_is_told_with_the_path_that_was_written(tmp_path, grid, stage, told):
     found = problems(tmp_path, f"for: {grid}\nstages:\n  {stage}\n")
     assert found[0].startswith(told), found
     assert "serch" not in stage or found[0].endswith("(from stages.s{n})")
 
 
-def test_a_grid_is_bounded(tmp_path: Path):
+def test_a_grid_is_bounded(tmp_path):
     words = "[" + ", ".join(map(str, range(300))) + "]"
     many = problems(tmp_path, f"for: {{a: {words}, b: {words}}}\nstages: {{'{{a}}-{{b}}': {ENCODE}}}\n")
     assert many[0].endswith("over 50000 values come out of `for` in all")
@@ -466,7 +438,7 @@ def test_a_grid_is_bounded(tmp_path: Path):
     assert long[0].endswith("comes to a text of over 1000 characters")
 
 
-def test_what_show_prints_is_the_same_recipe(tmp_path: Path):
+def test_what_show_prints_is_the_same_recipe(tmp_path):
     for preset in ("demo", "paper"):
         shown = CliRunner().invoke(app, ["recipe", "show", "adore-pq", "--expanded", "--preset", preset])
         assert "for:" not in shown.output and "defaults:" not in shown.output

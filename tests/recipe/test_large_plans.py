@@ -26,17 +26,9 @@ from hardneg.verbs.shared.sizes import Sizes, encoding
 
 BILLION = 1_000_000_000
 MODEL = FullSpec("tested", similarity="dot", query_length=50, document_length=100)
-GPU = Rates(
-    "a GPU",
-    gpu=True,
-    encode=(Pace(768, 12, 60, 1_000_000),),
-    search=Rate(1e14, "measured"),
-    tokenise=Rate(1e9, "measured"),
-    read=Rate(1e12, "measured"),
-    write=Rate(1e9, "measured"),
-    between=Rate(1e9, "stated"),
-    capacity=80e9,
-)
+PACES = {"search": Rate(1e14, "measured"), "tokenise": Rate(1e9, "measured"), "read": Rate(1e12, "measured")}
+PACES |= {"write": Rate(1e9, "measured"), "between": Rate(1e9, "stated")}
+GPU = Rates("a GPU", gpu=True, encode=(Pace(768, 12, 60, 1_000_000),), capacity=80e9, **PACES)
 
 
 def sizes(documents: int, machine: Machine, index: object = None) -> Sizes:

@@ -1,5 +1,5 @@
 import pytest
-from recipe.recipes import small_tree, write_recipe
+from recipe.recipes import recipe_in, small_tree, write_recipe
 
 from hardneg.datasets.held_out import Withheld
 from hardneg.formats.segments import Segments
@@ -19,7 +19,7 @@ def problems_of(tmp_path, tree, **options):
 
 
 def test_a_recipe_has_its_defaults_filled_in(tmp_path, tree):
-    recipe = load_recipe(write_recipe(tmp_path / "r.yaml", tree))
+    recipe = recipe_in(tmp_path, tree)
     assert next(iter(recipe.stages)) == "dataset"
     assert recipe.stages["static"].seed == 42 and recipe.stages["static"].split == "train"
     assert recipe.outputs == {"model": "star", "index": "star-index"}
@@ -80,7 +80,7 @@ def test_an_index_of_vectors_needs_them(tmp_path, tree):
 
 def test_a_loss_that_is_made_for_another_similarity(tmp_path, tree):
     tree["stages"]["star"]["loss"] = "triplet"
-    load_recipe(write_recipe(tmp_path / "cosines.yaml", tree))
+    recipe_in(tmp_path, tree)
     tree["model"] = {"name": "packaged:all-MiniLM-L6-v2", "similarity": "dot"}
     assert problems_of(tmp_path, tree) == (
         "stages.star.loss: triplet is made for similarity cosine, and the model's is dot; say model.similarity: "
@@ -93,12 +93,10 @@ def test_a_loss_that_needs_what_the_stage_lacks(tmp_path, tree, monkeypatch):
     tree["stages"]["star"]["loss"] = {"name": "lambda", "cut": 10}
     assert problems_of(tmp_path, tree) == (f"{told}, or take another loss",)
     monkeypatch.setattr("hardneg.losses.lambda_rank.LambdaLoss.needs", ("ranks", "weights"))
-    assert (
-        "needs ranks, weights, which this stage's batches lack; no stage gives that: take"
-        in problems_of(tmp_path, tree)[0]
-    )
+    told = "needs ranks, weights, which this stage's batches lack; no stage gives that: take"
+    assert told in problems_of(tmp_path, tree)[0]
     monkeypatch.delattr("hardneg.losses.lambda_rank.LambdaLoss.needs")
-    load_recipe(write_recipe(tmp_path / "silent.yaml", tree))
+    recipe_in(tmp_path, tree)
 
 
 def test_a_circle_is_told(tmp_path, tree):
@@ -120,7 +118,7 @@ def test_segments_of_a_recipe_are_those_of_its_stages(tmp_path, tree):
     tree["segments"] = {"length": 64}
     tree["stages"]["star-index"]["segments"] = False
     tree["stages"]["adore"] = {"stage": "train-queries", "index": "star-index", "loss": {"name": "lambda", "cut": 10}}
-    stages = load_recipe(write_recipe(tmp_path / "r.yaml", tree)).stages
+    stages = recipe_in(tmp_path, tree).stages
     assert stages["start-index"].segments == stages["star"].segments == Segments(64, None, 4)
     assert stages["star-index"].segments is stages["adore"].segments is None
 
@@ -170,7 +168,7 @@ def test_the_run_that_a_training_is_judged_by_is_of_the_split_that_is_named(tmp_
     told = "'start-test' is of split test, and validation.split is dev; name a run of the same split"
     assert problems_of(tmp_path, tree) == (f"stages.star.validation_run: {told}",)
     tree["stages"]["star"]["validation"] = {"split": "test"}
-    assert load_recipe(write_recipe(tmp_path / "r.yaml", tree)).stages["star"].validation_run == "start-test"
+    assert recipe_in(tmp_path, tree).stages["star"].validation_run == "start-test"
 
 
 def test_yes_and_no_are_no_numbers(tmp_path, tree):

@@ -24,17 +24,10 @@ PAPER = with_a_paper_preset()
 BM25_ALONE = ("bm25-passage", "bm25-document", "ance-bm25-passage")
 PASSAGES_MODELS = ("star", "inbatch-neg", "rand-neg", "bm25-neg", "ance-bm25-neg")
 """Recipes for passages whose models others for documents begin with."""
-MODELS = {
-    "FacebookAI/roberta-base": "safe",
-    "Luyu/co-condenser-marco": "safe",
-    "albert/albert-base-v2": "safe",
-    "cross-encoder/ms-marco-MiniLM-L6-v2": "reranker",
-    "distilbert/distilbert-base-uncased": "safe",
-    "google-bert/bert-base-uncased": "safe",
-    "google/electra-large-discriminator": "old",
-    "nghuyong/ernie-2.0-base-en": "old",
-    "nghuyong/ernie-2.0-large-en": "old",
-}
+MODELS = dict.fromkeys(("FacebookAI/roberta-base", "Luyu/co-condenser-marco", "albert/albert-base-v2"), "safe")
+MODELS |= dict.fromkeys(("distilbert/distilbert-base-uncased", "google-bert/bert-base-uncased"), "safe")
+MODELS |= {"cross-encoder/ms-marco-MiniLM-L6-v2": "reranker", "google/electra-large-discriminator": "old"}
+MODELS |= {"nghuyong/ernie-2.0-base-en": "old", "nghuyong/ernie-2.0-large-en": "old"}
 CHECK = """
 import json, sys
 from dataclasses import asdict

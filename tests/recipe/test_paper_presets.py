@@ -1,7 +1,6 @@
 """What the `paper` presets measure and train, against the papers: levels, splits, batches, teachers, what is kept."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ def paper(name: str) -> Recipe:
     return load_recipe(find_recipe(name), "paper")
 
 
-def test_star_trec_dl_measures_bm25_as_its_paper_does(test_data: Path) -> None:
+def test_star_trec_dl_measures_bm25_as_its_paper_does(test_data):
     scores: Any = paper("star-adore-trec-dl").stages["dl-scores"]
     run = read_run(test_data / "trec-dl/runs/rankllm.bm25.dl19.top100.trec.gz")
     qrels = read_qrels(test_data / "trec-dl/qrels/qrels.dl19-passage.txt")
@@ -30,7 +29,7 @@ def test_star_trec_dl_measures_bm25_as_its_paper_does(test_data: Path) -> None:
     assert {name: round(value, 3) for name, value in found.items()} == {"ndcg@10": 0.506, "recall@100": 0.453}
 
 
-def test_ance_coverage_measures_ance_as_its_paper_does(test_data: Path) -> None:
+def test_ance_coverage_measures_ance_as_its_paper_does(test_data):
     """The published run is of the released model: .662 where the paper's table has .661."""
     coverage: Any = paper("ance-coverage").stages["coverage"]
     run = read_run(test_data / "trec-dl/runs/colbertprf.ANCE.dl19.trec.gz")
@@ -41,13 +40,13 @@ def test_ance_coverage_measures_ance_as_its_paper_does(test_data: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["ance-coverage", "ance-table1", "adore-ance-passage"])
-def test_ance_reranks_bm25s_first_hundred(name: str) -> None:
+def test_ance_reranks_bm25s_first_hundred(name):
     stages: Mapping[str, Any] = paper(name).stages
     reranked = [spec for spec in stages.values() if spec.stage == "search" and spec.candidates]
     assert reranked and all(stages[spec.candidates].depth == 100 for spec in reranked)
 
 
-def test_ance_coverage_looks_a_thousand_deep() -> None:
+def test_ance_coverage_looks_a_thousand_deep():
     stages: Mapping[str, Any] = paper("ance-coverage").stages
     (asked,) = stages["coverage"].analysis
     assert {stages[run].depth for run in asked.runs.values()} == {1000}
@@ -56,17 +55,17 @@ def test_ance_coverage_looks_a_thousand_deep() -> None:
 
 
 @pytest.mark.parametrize("name", ["star-inbatch-passage"])
-def test_in_batch_neg_beside_star_is_the_papers(name: str) -> None:
+def test_in_batch_neg_beside_star_is_the_papers(name):
     beside = make_plan(paper(name), []).keys["inbatch-neg"]
     assert beside == make_plan(paper("inbatch-neg-passage"), []).keys["inbatch-neg"]
 
 
-def test_rows_of_splade_warm_up_alike() -> None:
+def test_rows_of_splade_warm_up_alike():
     stages: Mapping[str, Any] = paper("star-splade").stages
     assert {stages[name].options.warmup_steps for name in ("warm-up", "star", "inbatch-neg")} == {6000}
 
 
-def test_in_batch_negatives_on_questions_are_those_of_one_gpu_of_two() -> None:
+def test_in_batch_negatives_on_questions_are_those_of_one_gpu_of_two():
     """512 queries on each of two GPUs: the in-batch row has as many queries a step, and half of the documents."""
     stages: Mapping[str, Any] = paper("rocketqa-nq-table7").stages
     in_batch, cross_batch = stages["in-batch"].options, stages["rocketqa-1"].options
@@ -75,7 +74,7 @@ def test_in_batch_negatives_on_questions_are_those_of_one_gpu_of_two() -> None:
     assert in_batch.total_steps(58_880) == cross_batch.total_steps(58_880) == 58_880 * 30 // 1024
 
 
-def test_ances_overlap_is_of_one_training_that_waits_for_its_negatives() -> None:
+def test_ances_overlap_is_of_one_training_that_waits_for_its_negatives():
     """So that a training to step 40,000 goes through the models of those to 10,000, 20,000 and 30,000."""
     stages: Mapping[str, Any] = paper("ance-overlap").stages
     steps = {"early": 10_000, "middle": 20_000, "late": 30_000, "end": 40_000}
@@ -89,7 +88,7 @@ PAPERS = with_a_paper_preset()
 PRETRAINED_FOR_RETRIEVAL = {"Luyu/co-condenser-marco"}
 
 
-def test_no_paper_preset_encodes_with_a_model_that_cannot_rank_yet() -> None:
+def test_no_paper_preset_encodes_with_a_model_that_cannot_rank_yet():
     for name in PAPERS:
         tree = expand(find_recipe(name), "paper", [], checked=False).tree
         if tree["model"]["name"] in PRETRAINED_FOR_RETRIEVAL or tree["model"]["name"].startswith("runs/"):
@@ -102,7 +101,7 @@ def test_no_paper_preset_encodes_with_a_model_that_cannot_rank_yet() -> None:
 BASELINES = {"inbatch-neg": "In-Batch Neg", "rand-neg": "Rand Neg", "bm25-neg": "BM25 Neg"}
 
 
-def test_baselines_on_documents_are_the_passages_models_and_adore_alone_is_trained() -> None:
+def test_baselines_on_documents_are_the_passages_models_and_adore_alone_is_trained():
     """STAR/ADORE, section 7.3: "trained on passage task ... directly evaluated on the document task"."""
     recipe = paper("adore-baselines-document")
     stages: Mapping[str, Any] = recipe.stages
@@ -127,7 +126,7 @@ def test_baselines_on_documents_are_the_passages_models_and_adore_alone_is_train
         ("adore-baselines-document", {"BM25", *BASELINES.values(), *(f"ADORE+{row}" for row in BASELINES.values())}),
     ],
 )
-def test_table_2_on_documents_has_both_columns(name: str, rows: set[str]) -> None:
+def test_table_2_on_documents_has_both_columns(name, rows):
     recipe = paper(name)
     stages: Mapping[str, Any] = recipe.stages
     dev, trec = stages["scores"], stages["dl-scores"]
@@ -140,12 +139,12 @@ def test_table_2_on_documents_has_both_columns(name: str, rows: set[str]) -> Non
     assert (of_dev, of_trec) == ({"k1": 3.44, "b": 0.87}, {"k1": 0.9, "b": 0.4})
 
 
-def test_figure_6_is_of_the_papers_query() -> None:
+def test_figure_6_is_of_the_papers_query():
     figure: Any = paper("adore-baselines-document").stages["figure6"]
     assert [each.query for each in figure.analysis] == [("1129237",)]
 
 
-def test_table_5_has_ndcg_on_trec_dl() -> None:
+def test_table_5_has_ndcg_on_trec_dl():
     """What ADORE trained on each index finds without compression; the paper has .661 for none and .656 for PQ 96."""
     stages: Mapping[str, Any] = paper("adore-pq").stages
     cells, (matrix,) = stages["dl-cells"], stages["table5-test"].analysis
@@ -159,14 +158,14 @@ def test_table_5_has_ndcg_on_trec_dl() -> None:
     assert stages["report"].analyses["Table 5, test"] == "table5-test"
 
 
-def test_tas_b_learns_from_the_cross_encoders_logits() -> None:
+def test_tas_b_learns_from_the_cross_encoders_logits():
     recipe = paper("tas-b")
     teacher: Any = recipe.plugins["teacher", "plugin"]
     losses: list[Any] = [recipe.plugins[name, "loss"] for name in ("margins", "topics", "tas-b")]
     assert teacher.activation == "none" and not any(loss.probabilities for loss in losses)
 
 
-def test_colbert_marks_queries_and_documents() -> None:
+def test_colbert_marks_queries_and_documents():
     model = paper("star-colbert").model
     assert (model.query_prompt, model.document_prompt) == ("[Q] ", "[D] ")
 
@@ -182,7 +181,7 @@ def test_colbert_marks_queries_and_documents() -> None:
         ("adore-ance-document", "dev-scores", "scores"),
     ],
 )
-def test_table_2_is_tested_at_the_papers_levels(name: str, dev: str, trec: str) -> None:
+def test_table_2_is_tested_at_the_papers_levels(name, dev, trec):
     """Its caption: "p-value threshold of 0.01 on dev dataset and 0.05 on TREC test dataset"."""
     stages: Mapping[str, Any] = paper(name).stages
     assert (stages[dev].significance_level, stages[trec].significance_level) == (0.01, 0.05)

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.slow
 ALIKE = "its stages run in recipes for passages, and test_paper_settings compares their options"
 DOSES = ["batches", "corpus", "depth", "false-negatives", "metrics", "refresh", "start", "temperature"]
 IN_A_TABLE = "its stages are those of star-adore-table2 or ance-table1, by their keys (test_shipped)"
+LONG = ("adore-ance", "ance-baselines", "ance-maxp", "ance-rates", "ance-table1")
 NOT_IN_SMALL = {
     "adore-pq": "256 centroids take as many passages",
     **dict.fromkeys([f"adore-{name}-passage" for name in ("inbatch-neg", "rand-neg", "bm25-neg", "star")], IN_A_TABLE),
@@ -30,17 +31,10 @@ NOT_IN_SMALL = {
     **dict.fromkeys([f"ance-warm-{name}-neg-passage" for name in ("rand", "nce", "bm25-rand")], IN_A_TABLE),
     **dict.fromkeys([f"dose-{name}" for name in DOSES], "its verbs are those of dose-siblings, in many more stages"),
     "ance-passage": IN_A_TABLE,
-    "adore-ance-document": ALIKE,
-    "ance-baselines-document": ALIKE,
-    "ance-maxp-document": ALIKE,
-    "ance-rates-document": ALIKE,
-    "ance-table1-document": ALIKE,
-    "cort-dl20": ALIKE,
-    "drift-document": ALIKE,
-    "cort-electra-dl20": "the server's models are all of BERT's kind",
-    "cort-electra-passage": "the server's models are all of BERT's kind",
-    "rocketqa-nq": "a random cross-encoder finds no negative that is surely one",
-    "rocketqa-nq-table7": "a random cross-encoder finds no negative that is surely one",
+    **dict.fromkeys([f"{name}-document" for name in LONG], ALIKE),
+    **dict.fromkeys(["cort-dl20", "drift-document"], ALIKE),
+    **dict.fromkeys(["cort-electra-dl20", "cort-electra-passage"], "the server's models are all of BERT's kind"),
+    **dict.fromkeys(["rocketqa-nq", "rocketqa-nq-table7"], "a random cross-encoder finds no sure negative"),
 }
 NAMES = sorted({path.stem for path in (Path(__file__).parents[2] / "recipes").glob("*.yaml")} - set(NOT_IN_SMALL))
 LOOP = """
@@ -64,18 +58,8 @@ for line in sys.stdin:
 REAL = "star-static"
 """The recipe that keeps the packaged models; that the others name them is seen where they are planned."""
 SMALL = {"packaged:wordllama": tiny_static, "packaged:all-MiniLM-L6-v2": tiny_encoder}
-FEW = {
-    "max_steps": 2,
-    "epochs": None,
-    "stop_at": None,
-    "keep_every": None,
-    "batch_size": 4,
-    "accumulate": 1,
-    "warmup_steps": 0,
-    "checkpoint_every": 2,
-    "evaluate_every": 2,
-    "gradient_checkpointing": False,
-}
+FEW = {"max_steps": 2, "batch_size": 4, "accumulate": 1, "warmup_steps": 0, "checkpoint_every": 2, "evaluate_every": 2}
+FEW |= {"epochs": None, "stop_at": None, "keep_every": None, "gradient_checkpointing": False}
 
 
 def cut(name: str, place: Path) -> Path:

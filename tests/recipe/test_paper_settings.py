@@ -49,9 +49,7 @@ def found_in(group: Group, setting: Setting, recipes: Mapping[str, Recipe]) -> I
 
 
 @pytest.mark.parametrize(("group", "setting"), [pytest.param(*each, id=each[1].title) for each in SETTINGS])
-def test_a_preset_has_what_was_published_or_its_page_tells_otherwise(
-    group: Group, setting: Setting, recipes: Mapping[str, Recipe]
-) -> None:
+def test_a_preset_has_what_was_published_or_its_page_tells_otherwise(group, setting, recipes):
     row = told(setting.page).get(setting.title)
     found = list(found_in(group, setting, recipes))
     assert found or not group.is_asked(recipes), "no stage is like this"
@@ -69,11 +67,11 @@ def test_a_preset_has_what_was_published_or_its_page_tells_otherwise(
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_what_a_page_tells_of_is_compared(page: str) -> None:
+def test_what_a_page_tells_of_is_compared(page):
     assert set(told(page)) <= {setting.title for _, setting in SETTINGS if setting.page == page}
 
 
-def test_everything_that_is_trained_or_measured_is_compared(recipes: Mapping[str, Recipe]) -> None:
+def test_everything_that_is_trained_or_measured_is_compared(recipes):
     known = [group for group in GROUPS if group.settings]
     left_out = [
         f"{name}/{stage}"
@@ -86,13 +84,13 @@ def test_everything_that_is_trained_or_measured_is_compared(recipes: Mapping[str
     assert not left_out
 
 
-def test_places_name_their_source() -> None:
+def test_places_name_their_source():
     places = [place for _, setting in SETTINGS for place in setting.places]
     assert len(places) > 400
     assert not [place for place in places if place.split()[0] not in SOURCES or len(place.split()) < 2]
 
 
-def test_titles_are_named_once() -> None:
+def test_titles_are_named_once():
     titles = [(setting.page, setting.title) for _, setting in SETTINGS]
     assert len(titles) == len(set(titles))
 
@@ -103,10 +101,10 @@ PARTS = [(60, "60,000"), (1, "0.1"), (6, "16"), (2e-6, "2e-60"), ("own", "unknow
 
 
 @pytest.mark.parametrize(("value", "cell"), WHOLE)
-def test_values_are_found_in_cells(value: Any, cell: str) -> None:
+def test_values_are_found_in_cells(value, cell):
     assert stands_in(value, cell)
 
 
 @pytest.mark.parametrize(("value", "cell"), PARTS)
-def test_parts_of_values_are_not(value: Any, cell: str) -> None:
+def test_parts_of_values_are_not(value, cell):
     assert not stands_in(value, cell)

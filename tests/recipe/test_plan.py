@@ -3,7 +3,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipe.recipes import plan_in, recipe_in, small_collection, small_tree, write_recipe
 from tiny import tiny_encoder
 
 from hardneg.costs.machine import Machine
@@ -34,7 +34,7 @@ def tree(tmp_path):
 
 
 def keys(tmp_path, tree, settings=()):
-    plan = make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", tree), settings=settings))
+    plan = plan_in(tmp_path, tree, *settings)
     return {name: step.key for name, step in plan.steps.items()}
 
 
@@ -90,7 +90,7 @@ def test_moving_the_sources_changes_nothing(tmp_path, tree):
 
 
 def test_until_keeps_what_a_step_needs(tmp_path, tree):
-    plan = make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", tree)))
+    plan = plan_in(tmp_path, tree)
     assert [step.name for step in plan.until("static")] == ["dataset", "start-index", "start-train", "static"]
     with pytest.raises(UsageError, match="did you mean 'static'"):
         plan.until("statik")
@@ -98,7 +98,7 @@ def test_until_keeps_what_a_step_needs(tmp_path, tree):
 
 def test_why_names_the_difference(tmp_path, tree):
     store = Store(tmp_path / "store")
-    old = make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", tree))).steps["static"]
+    old = plan_in(tmp_path, tree).steps["static"]
     assert explain(old, store)[1:] == ["no artifact of stage mine is there to compare with"]
     store.workspace(old.key)
     store.commit(old.key, "negatives", {}, {**old.origin, "name": "static"})
@@ -109,7 +109,7 @@ def test_why_names_the_difference(tmp_path, tree):
 
 def test_a_plan_can_be_looked_at_without_the_sources(tmp_path, tree):
     tree["model"]["name"] = "somebody/elsewhere"
-    recipe = load_recipe(write_recipe(tmp_path / "r.yaml", tree))
+    recipe = recipe_in(tmp_path, tree)
     with pytest.raises(HardnegError):
         make_plan(recipe)
     problems = []
@@ -136,7 +136,7 @@ def test_where_nothing_tells_the_queries_they_are_a_tenth():
 
 def test_a_plan_asks_the_loader_for_its_queries(tmp_path, tree):
     def rows(*settings):
-        plan = make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", tree), settings=settings), [])
+        plan = make_plan(recipe_in(tmp_path, tree, *settings), [])
         return {row.step.name: row.items for row in estimate(plan, Store(tmp_path / "store"))}
 
     pydocs = ["dataset=pydocs", "dataset.max_passages=1000"]
@@ -153,16 +153,13 @@ def test_a_plan_knows_the_networks_of_rerankers(tmp_path, tree):
         "judged": {"stage": "rerank", "reranker": "judge", "run": "start-test"},
         "plain": {"stage": "rerank", "plugin": {**reranker, "source": tree["model"]["name"]}, "run": "start-test"},
     }
-    plan = make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", tree)), [])
+    plan = make_plan(recipe_in(tmp_path, tree), [])
     found = plan_sizes(plan, Store(tmp_path / "store"), Machine())
     shapes = {name: resolve(spec).shape for name, spec in networks(plan)}
     large = Shape(1024, 24, 1_340_000_000)
     named = ("judge", "judged", "plain")
-    assert {name: step_sizes(found, plan, plan.steps[name], shapes).network for name in named} == {
-        "judge": large,
-        "judged": large,
-        "plain": found.shape,
-    }
+    by_name = {name: step_sizes(found, plan, plan.steps[name], shapes).network for name in named}
+    assert by_name == {"judge": large, "judged": large, "plain": found.shape}
     rows = {row.step.name: row for row in estimate(plan, Store(tmp_path / "store"))}
     assert rows["judge"].disk == 4 * large.weights
     ratio = (rows["judged"].seconds - 5) / (rows["plain"].seconds - 5)
@@ -175,23 +172,18 @@ def test_a_plan_knows_what_is_withheld(tmp_path, tree):
     tree["stages"]["unlabelled"] = {"stage": "search", "index": "start-index", "split": "unlabelled"}
 
     def items(store):
-        plan = make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", tree)))
+        plan = plan_in(tmp_path, tree)
         rows = {row.step.name: row.items for row in estimate(plan, store)}
         return {name: rows[name] for name in ("dataset", "start-train", "unlabelled", "start-test")}, plan
 
     store = Store(tmp_path / "store")
     said, plan = items(store)
     assert said == {"dataset": 1000, "start-train": 27, "unlabelled": 9, "start-test": 14}
-    splits = (
-        execute(plan, store, Options(until="dataset", device="cpu"), Watcher()).artifacts["dataset"].facts["splits"]
-    )
+    made = execute(plan, store, Options(until="dataset", device="cpu"), Watcher()).artifacts["dataset"]
+    splits = made.facts["splits"]
     moved = splits["unlabelled"]["queries"]
-    assert moved and items(store)[0] == {
-        "dataset": 60,
-        "start-train": 36 - moved,
-        "unlabelled": moved,
-        "start-test": 14,
-    }
+    sizes = {"dataset": 60, "start-train": 36 - moved, "unlabelled": moved, "start-test": 14}
+    assert moved and items(store)[0] == sizes
     del tree["sizes"]
     assert items(Store(tmp_path / "none"))[0]["unlabelled"] == 9
 

@@ -12,7 +12,7 @@ from typing import Any
 import forked
 import numpy as np
 import pytest
-from recipe.recipes import small_collection, write_recipe
+from recipe.recipes import artifacts_of, small_collection, write_recipe
 
 from hardneg.formats.negatives import drop_batches, read_negatives
 from hardneg.formats.runs import stream_run
@@ -63,7 +63,7 @@ def tree_of(collection: Path, model: Path) -> dict[str, Any]:
 
 def made_of(recipe: Path, until: str | None = None) -> tuple[Plan, dict[str, Artifact]]:
     plan = make_plan(load_recipe(recipe))
-    return plan, dict(execute(plan, Store(recipe.parent / "store"), Options(until, device="cpu"), Watcher()).artifacts)
+    return plan, dict(artifacts_of(plan, recipe.parent / "store", until=until))
 
 
 @pytest.fixture(scope="module")
@@ -88,10 +88,8 @@ def test_all_four_steps(line: tuple[Path, Plan, dict[str, Artifact]]) -> None:
     _, plan, made = line
     assert set(made) == set(plan.steps) and set(plan.steps) >= {"cross-encoder", "behind", "report"}
     below = plan.steps["denoised-negatives"].plugins["miner"].below
-    scores = {
-        query_id: dict(zip(ranked.doc_ids, ranked.scores, strict=True))
-        for query_id, ranked in stream_run(made["train-scores"].path / RUN)
-    }
+    lists = stream_run(made["train-scores"].path / RUN)
+    scores = {query_id: dict(zip(one.doc_ids, one.scores, strict=True)) for query_id, one in lists}
     dropped = 0
     for batch in drop_batches(made["denoised-negatives"].path / DROPPED):
         for row in batch.to_pylist():
@@ -105,9 +103,8 @@ def test_all_four_steps(line: tuple[Path, Plan, dict[str, Artifact]]) -> None:
     assert 0 < len(labels) == made["pseudo-labels"].facts["queries"] <= 15
     card = (made["rocketqa-4"].path / "model" / "README.md").read_text()
     assert f"{len(labels)} more queries from pseudo-labels" in card
-    weights = {
-        (made[name].path / WEIGHTS).read_bytes() for name in ("rocketqa-1", "rocketqa-3", "rocketqa-4", "student")
-    }
+    names = ("rocketqa-1", "rocketqa-3", "rocketqa-4", "student")
+    weights = {(made[name].path / WEIGHTS).read_bytes() for name in names}
     assert len(weights) == 4
     measured = json.loads((made["scores"].path / "metrics.json").read_text())
     assert {"Step 1", "Step 1, cross-encoder", "Step 3", "Step 4"} <= set(measured["metrics"])

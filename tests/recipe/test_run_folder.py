@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipe.recipes import recipe_in, small_collection, small_part, small_tree
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import ModelSpec
@@ -23,7 +23,7 @@ CHAINED = {
 
 
 @pytest.mark.parametrize(("name", "before"), CHAINED.items())
-def test_documents_go_on_from_passages(name: str, before: str) -> None:
+def test_documents_go_on_from_passages(name, before):
     model = load_recipe(find_recipe(name), "paper").model
     assert maker(model.name) == f"hardneg recipe run {before} --preset paper"
     passages = load_recipe(find_recipe(before), "paper").model
@@ -32,7 +32,7 @@ def test_documents_go_on_from_passages(name: str, before: str) -> None:
     assert load_recipe(find_recipe(name)).model.name.startswith("packaged:")
 
 
-def test_only_run_folders_of_shipped_recipes_have_a_maker() -> None:
+def test_only_run_folders_of_shipped_recipes_have_a_maker():
     for place in ("runs/star-passage-papers/model", "runs/star-passage/model", "star-passage-paper/model", "runs"):
         assert maker(place) is None
     assert maker("runs/star-passage-demo/checkpoints/star/step-50") == "hardneg recipe run star-passage --preset demo"
@@ -43,10 +43,10 @@ def recipe(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.chdir(tmp_path)
     tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
     tree["model"]["name"] = "runs/star-passage-paper/model"
-    return load_recipe(write_recipe(tmp_path / "r.yaml", tree))
+    return recipe_in(tmp_path, tree)
 
 
-def test_a_recipe_that_has_not_run_is_told_with_its_command(recipe: Recipe) -> None:
+def test_a_recipe_that_has_not_run_is_told_with_its_command(recipe):
     told = "not there yet: make it with `hardneg recipe run star-passage --preset paper`"
     with pytest.raises(ModelError, match=told):
         make_plan(recipe)
@@ -55,18 +55,9 @@ def test_a_recipe_that_has_not_run_is_told_with_its_command(recipe: Recipe) -> N
     assert len(problems) == 1 and told in str(problems[0])
 
 
-def test_its_model_is_taken_with_the_head_that_it_was_saved_with(
-    recipe: Recipe, tmp_path: Path, tiny_model: Path
-) -> None:
-    head = ModelSpec(
-        str(tiny_model),
-        pooling="cls",
-        projection=8,
-        layer_norm=True,
-        similarity="dot",
-        query_length=16,
-        document_length=24,
-    )
+def test_its_model_is_taken_with_the_head_that_it_was_saved_with(recipe, tmp_path, tiny_model):
+    own = {"pooling": "cls", "projection": 8, "layer_norm": True, "similarity": "dot"}
+    head = ModelSpec(str(tiny_model), **own, query_length=16, document_length=24)
     saved = Encoder.load(head, "cpu")
     saved.save(tmp_path / recipe.model.name)
     again = Encoder.load(ModelSpec(recipe.model.name, similarity="dot", query_length=16, document_length=24), "cpu")
@@ -75,30 +66,27 @@ def test_its_model_is_taken_with_the_head_that_it_was_saved_with(
     assert make_plan(recipe).start
 
 
-def test_each_report_of_a_recipe_has_its_pages_and_metrics(tmp_path: Path, tiny_model: Path) -> None:
-    tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
-    tree["stages"] = {
-        "start-index": {"stage": "encode"},
-        "start-test": {"stage": "search", "index": "start-index"},
-        "deep": {"stage": "evaluate", "runs": {"start": "start-test"}, "metrics": ["recall@10"]},
+def test_each_report_of_a_recipe_has_its_pages_and_metrics(tmp_path, tiny_model):
+    scores = {"stage": "evaluate", "runs": {"start": "start-test"}}
+    stages = {
+        "deep": {**scores, "metrics": ["recall@10"]},
         "deep-report": {"stage": "report", "evaluation": "deep"},
-        "beside": {"stage": "evaluate", "runs": {"start": "start-test"}, "metrics": ["map"]},
-        "scores": {"stage": "evaluate", "runs": {"start": "start-test"}, "metrics": ["mrr@10"]},
+        "beside": {**scores, "metrics": ["map"]},
+        "scores": {**scores, "metrics": ["mrr@10"]},
         "report": {"stage": "report", "evaluation": "scores"},
     }
-    stages = load_recipe(write_recipe(tmp_path / "r.yaml", tree)).view("")
+    tree = small_part(small_collection(tmp_path / "data"), tiny_model, "start-index", "start-test", **stages)
+    stages = recipe_in(tmp_path, tree).view("")
     published = {name: dict(spec.publishes(stages.at(name))) for name, spec in stages.stages.items()}
     assert published["scores"] == {"metrics.json": "metrics.json"}
     assert published["report"] == {name: name for name in ("report.html", "report.md", "queries.tsv")}
     assert published["deep"] == {"metrics-deep.json": "metrics.json"}
     assert published["beside"] == {"metrics-beside.json": "metrics.json"}
-    assert published["deep-report"] == {
-        "deep-report.html": "report.html",
-        "deep-report.md": "report.md",
-        "deep-report-queries.tsv": "queries.tsv",
-    }
+    names = ("report.html", "report.md", "queries.tsv")
+    own = dict(zip(("deep-report.html", "deep-report.md", "deep-report-queries.tsv"), names, strict=True))
+    assert published["deep-report"] == own
     del tree["stages"]["report"]
-    stages = load_recipe(write_recipe(tmp_path / "r.yaml", tree)).view("")
+    stages = recipe_in(tmp_path, tree).view("")
     published = {name: dict(spec.publishes(stages.at(name))) for name, spec in stages.stages.items()}
     assert published["deep"] == {"metrics.json": "metrics.json"}
     assert "report.html" in published["deep-report"] and "metrics-scores.json" in published["scores"]

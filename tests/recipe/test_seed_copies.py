@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipe.recipes import recipe_in, small_collection, small_tree
 from tiny import tiny_encoder
 
 from hardneg.cli.plan_tables import plan_table
@@ -11,7 +11,6 @@ from hardneg.cli.recipe_plan import Planned, _content
 from hardneg.costs.machine import Machine
 from hardneg.recipe.estimate import estimate
 from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.records.errors import RecipeError, UsageError
 from hardneg.store.artifacts import Store
@@ -26,7 +25,7 @@ def tree(tmp_path):
 
 
 def recipe(tmp_path, tree, *settings):
-    return load_recipe(write_recipe(tmp_path / "r.yaml", tree), settings=settings)
+    return recipe_in(tmp_path, tree, *settings)
 
 
 def keys(tmp_path, tree, *settings):
@@ -46,10 +45,8 @@ def test_trainings_and_what_depends_on_them_are_made_once_a_seed(tmp_path, tree)
     assert found.stages["star-seed-3"].options.seed == 3 and found.stages["star-seed-5"].options.seed == 5
     assert found.stages["star-test-seed-5"].index == "star-index-seed-5"
     assert found.stages["static"].seed == 42
-    assert found.stages["scores"].runs == {
-        "start": "start-test",
-        "STAR": {3: "star-test-seed-3", 5: "star-test-seed-5"},
-    }
+    copies = {3: "star-test-seed-3", 5: "star-test-seed-5"}
+    assert found.stages["scores"].runs == {"start": "start-test", "STAR": copies}
     assert found.stages["report"].training == {"STAR": {3: "star-seed-3", 5: "star-seed-5"}}
     assert found.outputs == {"model": "star-seed-3", "index": "star-index-seed-3"}
     assert found.plugins["star-seed-5", "loss"] == found.plugins["star-seed-3", "loss"]
@@ -70,11 +67,8 @@ def test_one_seed_alone_is_that_seed_by_hand(tmp_path, tree):
 
 def test_another_seed_adds_its_own_steps_and_makes_the_tables_again(tmp_path, tree):
     two, three = keys(tmp_path, tree, "seeds=[1,2]"), keys(tmp_path, tree, "seeds=[1,2,3]")
-    assert {name for name in three if three[name] != two.get(name)} == {
-        *(f"{name}-seed-3" for name in SEEDED),
-        "scores",
-        "report",
-    }
+    changed = {name for name in three if three[name] != two.get(name)}
+    assert changed == {*(f"{name}-seed-3" for name in SEEDED), "scores", "report"}
 
 
 def test_a_recipe_may_say_which_stages_have_the_seeds(tmp_path, tree):
@@ -98,11 +92,8 @@ def test_names_of_stages_stand_for_all_their_seeds(tmp_path, tree):
     plan = make_plan(recipe(tmp_path, tree, "seeds=[1,2]"))
     assert [step.name for step in plan.until("star")][-2:] == ["star-seed-1", "star-seed-2"]
     assert len(plan.until("star-test-seed-2")) == len(plan.until("star-test")) - 3
-    assert {step.name for step in plan.dependents("star-index")} == {
-        *(f"star-{end}-seed-{seed}" for end in ("index", "test") for seed in (1, 2)),
-        "scores",
-        "report",
-    }
+    copies = {f"star-{end}-seed-{seed}" for end in ("index", "test") for seed in (1, 2)}
+    assert {step.name for step in plan.dependents("star-index")} == {*copies, "scores", "report"}
     with pytest.raises(UsageError, match="did you mean 'star'"):
         plan.until("starr")
 
@@ -134,10 +125,8 @@ def test_mistakes_are_told_in_a_line_each(tmp_path, tree):
     ]
     assert problems(tmp_path, tree, "seeds=3") == ["seeds: must be a list of seeds, such as [1, 2, 3] (got 3)"]
     tree["stages"]["star-seed-1"] = {"stage": "encode"}
-    assert problems(tmp_path, tree, "seeds=[1,2]") == [
-        "stages.star: with a seed it is called 'star-seed-1', and a stage of that name is there already: "
-        "name it otherwise"
-    ]
+    told = "with a seed it is called 'star-seed-1', and a stage of that name is there already: name it otherwise"
+    assert problems(tmp_path, tree, "seeds=[1,2]") == [f"stages.star: {told}"]
     tree["stages"] = {"one": {"stage": "encode"}}
     assert problems(tmp_path, tree, "seeds=[1,2]") == ["seeds: no stage of this recipe trains: leave it out"]
 
@@ -163,19 +152,11 @@ def test_a_run_takes_what_other_seeds_have_made_and_makes_the_rest(tmp_path, tre
     assert out["seeds=[1,2,3]"].ran == ("star-seed-3", "star-index-seed-3", "star-test-seed-3", "scores", "report")
     made = out["seeds=[1,2,3]"].artifacts
     per_query = json.loads((made["scores"].path / "metrics.json").read_text())["per_query"]
-    single = {
-        seed: json.loads(
-            (
-                execute(
-                    make_plan(recipe(tmp_path, tree, f"stages.star.options.seed={seed}")), store, Options(), Watcher()
-                )
-                .artifacts["scores"]
-                .path
-                / "metrics.json"
-            ).read_text()
-        )["per_query"]["STAR"]["mrr@10"]
-        for seed in (1, 2, 3)
-    }
+    single = {}
+    for seed in (1, 2, 3):
+        plan = make_plan(recipe(tmp_path, tree, f"stages.star.options.seed={seed}"))
+        scores = execute(plan, store, Options(), Watcher()).artifacts["scores"].path
+        single[seed] = json.loads((scores / "metrics.json").read_text())["per_query"]["STAR"]["mrr@10"]
     for query_id, value in per_query["STAR"]["mrr@10"].items():
         assert value == pytest.approx(sum(scores[query_id] for scores in single.values()) / 3)
     assert "STAR (mean of 3 seeds)" in (made["report"].path / "report.md").read_text()

@@ -23,19 +23,17 @@ MADE = {"test": "run.trec.gz", "ranked": "run.trec.gz", "small-test": "run.trec.
 
 
 def tree(data: Path, model: Path, **index: object) -> dict[str, object]:
-    return {
-        "dataset": f"beir:{data}",
-        "model": {"name": str(model)},
-        "stages": {
-            "index": {"stage": "encode", **index},
-            "small": {"stage": "index", "backend": {"name": "sq8"}, "vectors": "index"},
-            "test": {"stage": "search", "index": "index", "split": "test", "depth": 20},
-            "train": {"stage": "search", "index": "index", "split": "train", "depth": 20, "positives": True},
-            "ranked": {"stage": "search", "index": "index", "candidates": "test", "depth": 10},
-            "small-test": {"stage": "search", "index": "small", "split": "test", "depth": 20},
-            "mined": {"stage": "mine", "runs": {"dense": "train"}, "miner": {"name": "topk", "depth": 10}},
-        },
+    search = {"stage": "search", "index": "index", "depth": 20}
+    stages = {
+        "index": {"stage": "encode", **index},
+        "small": {"stage": "index", "backend": {"name": "sq8"}, "vectors": "index"},
+        "test": {**search, "split": "test"},
+        "train": {**search, "split": "train", "positives": True},
+        "ranked": {"stage": "search", "index": "index", "candidates": "test", "depth": 10},
+        "small-test": {**search, "index": "small", "split": "test"},
+        "mined": {"stage": "mine", "runs": {"dense": "train"}, "miner": {"name": "topk", "depth": 10}},
     }
+    return {"dataset": f"beir:{data}", "model": {"name": str(model)}, "stages": stages}
 
 
 def run(recipe: Path, store: Path) -> dict[str, Path]:

@@ -52,9 +52,8 @@ def test_a_preset_lays_itself_over():
 
 def test_settings_reach_into_short_forms():
     tree = {"dataset": "beir:x/y", "model": "packaged:M", "stages": {"s": {"loss": "star"}}}
-    changed, problems = apply_settings(
-        tree, ["stages.s.loss.alpha=0.5", "model.query_length=9", "dataset.source=z", "bad"]
-    )
+    settings = ["stages.s.loss.alpha=0.5", "model.query_length=9", "dataset.source=z", "bad"]
+    changed, problems = apply_settings(tree, settings)
     assert changed["stages"]["s"]["loss"] == {"name": "star", "alpha": 0.5}
     assert changed["model"] == {"name": "packaged:M", "query_length": 9}
     assert changed["dataset"] == {"name": "beir", "source": "z"}

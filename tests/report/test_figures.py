@@ -1,7 +1,6 @@
 """The figures that stand first in a report."""
 
 import re
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -38,13 +37,13 @@ def drawn(section: Section | None) -> list[ElementTree.Element]:
     return [ElementTree.fromstring(graphic.svg) for graphic in section.graphics]
 
 
-def test_counts_are_those_of_queries_and_rounding_is_no_gain() -> None:
+def test_counts_are_those_of_queries_and_rounding_is_no_gain():
     found = QueryGains.of(ByQuery.of(Measured(RESULTS, TESTS)), "best", "start")
     assert found.differences == [1.0, 0.5, 0.0, -0.25]
     assert (found.gains, found.equal, found.losses) == ([1.0, 0.5], 1, [-0.25])
 
 
-def test_gains_and_losses_stand_in_a_table_beside_the_figures_and_lead_to_the_queries() -> None:
+def test_gains_and_losses_stand_in_a_table_beside_the_figures_and_lead_to_the_queries():
     section = gains_section(Measured(RESULTS, TESTS))
     assert section is not None and section.see == "Queries"
     rows = [[cell.text for cell in row] for row in section.tables[0].rows]
@@ -58,7 +57,7 @@ def test_gains_and_losses_stand_in_a_table_beside_the_figures_and_lead_to_the_qu
     assert gains_section(Measured({"start": RESULTS["start"]})) is None
 
 
-def test_many_queries_are_drawn_as_means_of_neighbours() -> None:
+def test_many_queries_are_drawn_as_means_of_neighbours():
     scores = {f"q{place}": place / 2000 for place in range(2001)}
     measured = Measured({"low": {"mrr": dict.fromkeys(scores, 0.0)}, "high": {"mrr": scores}})
     section = gains_section(measured)
@@ -66,7 +65,7 @@ def test_many_queries_are_drawn_as_means_of_neighbours() -> None:
     assert len(section.graphics[0].svg) < 60_000
 
 
-def test_the_main_comparison_shows_means_differences_and_the_same_as_a_table() -> None:
+def test_the_main_comparison_shows_means_differences_and_the_same_as_a_table():
     systems = {"start": MeanScore(0.425, Interval(0.1, 0.7)), "best": MeanScore(0.7375), "other": MeanScore(0.55)}
     report = ReportContent("", {name: {"mrr": found} for name, found in systems.items()}, 4, TESTS)
     section = comparison_section(report)
@@ -83,7 +82,7 @@ def test_the_main_comparison_shows_means_differences_and_the_same_as_a_table() -
     assert comparison_section(ReportContent("", {"start": {"mrr": MeanScore(0.5)}}, 4)) is None
 
 
-def test_with_seeds_there_are_both_intervals_and_each_seeds_mean() -> None:
+def test_with_seeds_there_are_both_intervals_and_each_seeds_mean():
     by_seed = {"best": {seed: {"mrr": {"q1": 0.5 + seed / 10, "q2": 0.1}} for seed in (1, 2)}}
     wide = Interval(-0.2, 0.4)
     over = TwoLevel("best", "start", "mrr", 0.1, 0.1, 0.1, 0.1, 3.0, wide, 0.5, 0.5, wide, 0.5, 0.5, 0.6, (2, 1), False)
@@ -104,14 +103,12 @@ COSTS = {
 }
 
 
-def test_costs_stand_in_a_table_and_are_drawn_where_they_tell_systems_apart() -> None:
+def test_costs_stand_in_a_table_and_are_drawn_where_they_tell_systems_apart():
     section = costs_section(COSTS, {"start": 0.4, "best": 0.5, "unknown": 0.3}, "mrr")
     assert section is not None
     heads = [(cell.text, cell.note) for cell in section.tables[0].columns]
-    assert heads[2:] == [
-        ("training", "minutes"), ("encoding, indexing", "minutes"), ("size of the index", "MB"),
-        ("search", "ms a query"), ("all steps", "minutes"),
-    ]  # fmt: skip
+    named = [("training", "minutes"), ("encoding, indexing", "minutes"), ("size of the index", "MB")]
+    assert heads[2:] == [*named, ("search", "ms a query"), ("all steps", "minutes")]
     assert section.tables[0].rows == [
         ["start", "0.4000", "–", "1", "3", "5", "2"],
         ["best", "0.5000", "5", "1", "3", "5", "10"],
@@ -124,7 +121,7 @@ def test_costs_stand_in_a_table_and_are_drawn_where_they_tell_systems_apart() ->
     assert costs_section({"start": SystemCosts()}, {"start": 0.4}, "mrr") is None
 
 
-def test_names_beside_dots_keep_their_order_and_do_not_touch() -> None:
+def test_names_beside_dots_keep_their_order_and_do_not_touch():
     found = spread([50.0, 20.0, 52.0, 51.0], 15.0, (10.0, 90.0))
     assert found == [50.0, 20.0, 80.0, 65.0]
     assert spread([88.0, 89.0], 15.0, (10.0, 90.0)) == [75.0, 90.0]
@@ -140,13 +137,11 @@ def whole(name: str) -> ReportContent:
     )
 
 
-def test_what_is_looked_at_first_stands_first(tmp_path: Path) -> None:
+def test_what_is_looked_at_first_stands_first(tmp_path):
     measured = Measured({"best": RESULTS["best"], "start": RESULTS["start"]}, TESTS[:1])
     page, text = (path.read_text() for path in write_report(tmp_path, whole("best"), measured, Passages({}))[1::-1])
-    order = [
-        "Main comparison", "Gains and losses by query", "Effectiveness", "Paired tests", "Cost beside quality",
-        "Queries", "How it was made",
-    ]  # fmt: skip
+    order = ["Main comparison", "Gains and losses by query", "Effectiveness", "Paired tests", "Cost beside quality"]
+    order += ["Queries", "How it was made"]
     assert re.findall(r"<h2 id=\"[a-z-]+\">(.*?)</h2>", page) == order
     assert re.findall(r"^## (.*)$", text, flags=re.MULTILINE) == order
     assert "best against the baseline start, on 4 queries, by mrr: best (+0.1000) is better" in page
@@ -154,7 +149,7 @@ def test_what_is_looked_at_first_stands_first(tmp_path: Path) -> None:
     assert "see more of what was found: hardneg browse ." in page and "hardneg browse ." in text
 
 
-def test_each_figure_is_named_and_told_and_its_text_can_be_selected(tmp_path: Path) -> None:
+def test_each_figure_is_named_and_told_and_its_text_can_be_selected(tmp_path):
     measured = Measured(RESULTS, TESTS)
     page = write_report(tmp_path, whole("best"), measured, Passages({}))[1].read_text()
     tree = ElementTree.fromstring(page[page.index("<main>") : page.index("</main>") + 7])
@@ -170,7 +165,7 @@ def test_each_figure_is_named_and_told_and_its_text_can_be_selected(tmp_path: Pa
     assert not re.search(r"#[0-9a-f]{6}", page[page.index("<main>") :])
 
 
-def test_names_in_figures_are_escaped() -> None:
+def test_names_in_figures_are_escaped():
     page = html(whole(ODD))
     assert "<script>" not in page and "\u202e" not in page and "\x00" not in page
     ElementTree.fromstring(page[page.index("<main>") : page.index("</main>") + 7])
@@ -178,9 +173,9 @@ def test_names_in_figures_are_escaped() -> None:
 
 
 @pytest.mark.parametrize(("name", "most", "short"), [("short", 8, "short"), ("abcdefghij", 8, "abcd…hij")])
-def test_long_names_keep_both_ends(name: str, most: int, short: str) -> None:
+def test_long_names_keep_both_ends(name, most, short):
     assert fitted(name, most) == short and len(short) <= most
 
 
-def test_sections_that_say_nothing_are_left_out() -> None:
+def test_sections_that_say_nothing_are_left_out():
     assert sections(ReportContent("", {}, 0)) == []

@@ -23,12 +23,11 @@ def comparison(system: str, baseline: str, p: float) -> Comparison:
 
 
 def report(**changes: object) -> ReportContent:
+    systems = {"bm25": {"ndcg@10": MeanScore(0.5, Interval(0.4, 0.6)), "mrr": MeanScore(0.7)}}
+    systems["dense"] = {"ndcg@10": MeanScore(0.6, Interval(0.5, 0.7))}
     fields: dict[str, object] = {
         "title": "Two systems",
-        "systems": {
-            "bm25": {"ndcg@10": MeanScore(0.5, Interval(0.4, 0.6)), "mrr": MeanScore(0.7)},
-            "dense": {"ndcg@10": MeanScore(0.6, Interval(0.5, 0.7))},
-        },
+        "systems": systems,
         "queries": 43,
         "comparisons": [comparison("dense", "bm25", 0.002)],
         "histories": {"dense": HISTORY},
@@ -135,14 +134,10 @@ ODD = "<script>alert('x')</script> & $x_1$ \"q\" | *b*"
 
 @pytest.mark.parametrize("name", [ODD, "_hidden", "数据"])
 def test_whatever_is_given_is_escaped(name: str) -> None:
-    odd = report(
-        title=name,
-        systems={name: {name: MeanScore(0.5)}, "b": {name: MeanScore(0.4)}},
-        comparisons=[Comparison(name, "b", name, 0.1, None, 1, 1.0, 1.0, 1.0, 1.0)],
-        histories={name: HISTORY},
-        settings={name: name},
-        notes=[name],
-    )
+    systems = {name: {name: MeanScore(0.5)}, "b": {name: MeanScore(0.4)}}
+    tests = [Comparison(name, "b", name, 0.1, None, 1, 1.0, 1.0, 1.0, 1.0)]
+    more = {"histories": {name: HISTORY}, "settings": {name: name}, "notes": [name]}
+    odd = report(title=name, systems=systems, comparisons=tests, **more)
     page = html(odd)
     assert "<script" not in page
     ElementTree.fromstring(page[page.index("<main>") : page.index("</body>")])

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from hardneg.cli.console import measured_tables, stdout_console
 from hardneg.evaluation.equivalence import Design
@@ -48,9 +47,7 @@ def test_a_difference_within_the_seeds_noise_is_told_as_such_where_queries_alone
     assert any(line.startswith("Rows of several seeds") for line in legend(page))
 
 
-def test_seeds_stand_in_every_form_of_the_report_alike(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
+def test_seeds_stand_in_every_form_of_the_report_alike(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     measured = seeded({"noisy": [0.1, -0.08, 0.05], "steady": [0.1, 0.101, 0.099]})
     page = ReportContent.of("", measured)
@@ -64,9 +61,7 @@ def test_seeds_stand_in_every_form_of_the_report_alike(
         assert "within the seeds' noise" in text and "over seeds" in text
 
 
-def test_no_test_by_query_stands_beside_the_one_over_queries_and_seeds(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
+def test_no_test_by_query_stands_beside_the_one_over_queries_and_seeds(capsys, monkeypatch):
     """By query alone the noisy system is better; the comparison of two models trained once has no other test."""
     monkeypatch.setenv("COLUMNS", "200")
     measured = seeded({"noisy": [0.1, -0.08, 0.05], "steady": [0.1, 0.101, 0.099]})

@@ -2,7 +2,11 @@
 
 import json
 
+import pytest
+from recipe.recipes import recipe_in, small_collection, small_tree
+
 from hardneg.analysis.base import sections
+from hardneg.records.errors import RecipeError
 from hardneg.runtime.progress import Silent
 from hardneg.verbs.analyze import Analyze
 from hardneg.verbs.shared.context import ArtifactInput, StageContext
@@ -26,3 +30,20 @@ def made(asked):
     (section,) = sections("Behind", asked.spec.analysis, asked.folder)
     assert section.svg.count("<svg") == 1
     return json.loads((asked.folder / f"{name}.json").read_text()), section
+
+
+def content(stored, folder, spec, **inputs):
+    """`made` of the only analysis of a spec; inputs: the folder in `stored` of each reference, `runs__BM25`."""
+    (name,) = spec
+    given = {f"{name}.{path.replace('__', '.')}": ArtifactInput(of, "", stored / of) for path, of in inputs.items()}
+    return made(context(folder, spec, given, stored / "stored"))
+
+
+def refused(folder, model, analysis):
+    """What is said of a recipe with this analysis before anything runs."""
+    tree = small_tree(small_collection(folder / "data"), model)
+    tree["stages"]["behind"] = {"stage": "analyze", "analysis": analysis}
+    tree["stages"]["bm25-index"] = {"stage": "index", "backend": "bm25"}
+    with pytest.raises(RecipeError) as caught:
+        recipe_in(folder, tree)
+    return str(caught.value)

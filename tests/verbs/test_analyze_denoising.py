@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipe.recipes import plan_in, small_collection, small_tree
 
 from hardneg.datasets.beir import Beir
 from hardneg.datasets.held_out import Withheld, WithheldCollection
@@ -10,13 +10,11 @@ from hardneg.formats.collection import StoredCollection, write_collection
 from hardneg.formats.negatives import recorded, write_negatives
 from hardneg.formats.runs import write_run
 from hardneg.mining.miners.thresholds import Denoised
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import make_plan
-from hardneg.records.errors import ArtifactError, RecipeError
+from hardneg.records.errors import ArtifactError
 from hardneg.records.types import Candidates, RankedList
 from hardneg.runtime.progress import Silent
 from hardneg.verbs.shared.context import ArtifactInput
-from tests.verbs.analyzed import analyze, context, made
+from tests.verbs.analyzed import analyze, content, context, made, refused
 
 DENSE = {f"q{number}": ["d0", "d1", "d2", "d3", "d4", "d5"] for number in range(4)}
 SCORES = {"d0": 0.9, "d1": 0.8, "d2": 0.7, "d3": 0.05, "d4": 0.02, "d5": 0.01}
@@ -34,22 +32,14 @@ def stored(tmp_path_factory):
     for name, scores in (("dense", range(6, 0, -1)), ("ce", SCORES.values())):
         (folder / name).mkdir()
         values = np.array(list(scores), np.float32)
-        write_run(
-            folder / name / "run.trec.gz", [(query_id, RankedList(ids, values)) for query_id, ids in DENSE.items()]
-        )
+        entries = [(query_id, RankedList(ids, values)) for query_id, ids in DENSE.items()]
+        write_run(folder / name / "run.trec.gz", entries)
     (folder / "mined").mkdir()
     hits = {"dense": RankedList(list(SCORES), np.arange(6, 0, -1, dtype=np.float32))}
     hits["scores"] = RankedList(list(SCORES), np.array(list(SCORES.values()), np.float32))
     mined = Denoised(count=1).mine([Candidates(query_id, ["d0"], hits, []) for query_id in DENSE], seed=0)
     write_negatives(folder / "mined" / "negatives.arrow", recorded(mined, folder / "mined" / "dropped.arrow"))
     return folder
-
-
-def content(stored, folder, spec, **inputs):
-    """What the only analysis of a spec says, and its section of the report."""
-    ((name, _),) = spec.items()
-    given = {f"{name}.{path.replace('__', '.')}": ArtifactInput(of, "", stored / of) for path, of in inputs.items()}
-    return made(context(folder, spec, given, stored / "stored"))
 
 
 def test_what_was_dropped_is_shown_by_rank_and_by_examples_with_texts(stored, tmp_path):
@@ -91,10 +81,8 @@ def test_hidden_positives_are_those_that_the_dataset_withholds(stored, tmp_path)
     strict = by_ce["filters"]["denoised"][0]
     assert (strict["recall"], strict["precision"], strict["kept"]) == (found_hidden / count, 1.0, 1.0)
     assert section.title == "Behind: hidden positives"
-    assert (
-        section.tables[0].rows[0][:2] == ["denoised by CE", "0.1"]
-        and f"{count} hidden positives among" in section.explained
-    )
+    assert section.tables[0].rows[0][:2] == ["denoised by CE", "0.1"]
+    assert f"{count} hidden positives among" in section.explained
 
 
 def test_the_runs_own_scores_decide_where_no_others_are_named(stored, tmp_path):
@@ -109,32 +97,20 @@ def test_the_runs_own_scores_decide_where_no_others_are_named(stored, tmp_path):
     [
         ({"denoising": {"negatives": {"a": "start-test"}}}, "makes run, but negatives is needed"),
         ({"denoising": {"negatives": {}}}, "must have at least 1"),
-        (
-            {"false-negative-recall": {"run": "start-train", "thresholds": {"denoise": [0.1]}}},
-            "no filter 'denoise'; did you mean",
-        ),
-        ({"false-negative-recall": {"run": "start-train", "thresholds": {"denoised": []}}}, "must have at least 1"),
+        ({"false-negative-recall": {"run": "x", "thresholds": {"denoise": [0.1]}}}, "no filter 'denoise'; did you"),
+        ({"false-negative-recall": {"run": "x", "thresholds": {"denoised": []}}}, "must have at least 1"),
     ],
 )
 def test_mistakes_are_told_before_anything_runs(tmp_path, tiny_model, spec, told):
-    tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
-    tree["stages"]["behind"] = {"stage": "analyze", "analysis": spec}
-    with pytest.raises(RecipeError, match=told):
-        load_recipe(write_recipe(tmp_path / "small.yaml", tree))
+    assert told in refused(tmp_path, tiny_model, spec)
 
 
 def test_stages_are_inputs_by_their_path_and_count_by_their_keys(tmp_path, tiny_model):
     tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
-    parts = {
-        "denoising": {"negatives": {"topk": "static"}},
-        "false-negative-recall": {
-            "run": "start-train",
-            "scores": {"same": "start-train"},
-            "thresholds": {"denoised": [0.5]},
-        },
-    }
+    recall = {"run": "start-train", "scores": {"same": "start-train"}, "thresholds": {"denoised": [0.5]}}
+    parts = {"denoising": {"negatives": {"topk": "static"}}, "false-negative-recall": recall}
     tree["stages"]["behind"] = {"stage": "analyze", "analysis": parts}
-    plan = make_plan(load_recipe(write_recipe(tmp_path / "small.yaml", tree)))
+    plan = plan_in(tmp_path, tree)
     inputs = plan.steps["behind"].inputs
     of = "analysis.false-negative-recall"
     wanted = {f"{of}.run": "start-train", f"{of}.scores.same": "start-train"}
@@ -142,27 +118,17 @@ def test_stages_are_inputs_by_their_path_and_count_by_their_keys(tmp_path, tiny_
     assert {path: inputs[path] for path in wanted} == wanted
     identity = dict(analyze(parts).identity()["analyses"])
     assert identity["denoising"] == {"version": 1, "examples": 5, "references": ["negatives.topk"]}
-    assert identity["false-negative-recall"] == {
-        "version": 1, "thresholds": [["denoised", [0.5]]], "depth": 50, "split": "train",
-        "references": ["run", "scores.same"],
-    }  # fmt: skip
+    told = {"version": 1, "thresholds": [["denoised", [0.5]]], "depth": 50, "split": "train"}
+    assert identity["false-negative-recall"] == {**told, "references": ["run", "scores.same"]}
     assert not list(analyze({"scores": {"runs": {"r": "start-test"}}}).missing({}))
 
 
 @pytest.mark.parametrize(
     ("withheld", "split", "told"),
     [
-        ({}, "train", "analysis.false-negative-recall: this dataset withholds no judgements: give it `withheld`"),
-        (
-            {"judgements": 3, "hidden": {}},
-            "train",
-            "analysis.false-negative-recall: no positive is hidden of a query that keeps another: raise",
-        ),
-        (
-            {"judgements": 3, "hidden": {"train": 1}},
-            "unlabelled",
-            "analysis.false-negative-recall.split: no positives of split unlabelled are",
-        ),
+        ({}, "train", ": this dataset withholds no judgements: give it `withheld`"),
+        ({"judgements": 3, "hidden": {}}, "train", ": no positive is hidden of a query that keeps another: raise"),
+        ({"judgements": 3, "hidden": {"train": 1}}, "unlabelled", ".split: no positives of split unlabelled are"),
         ({"judgements": 3, "hidden": {"train": 1}}, "train", ""),
         ({"judgements": 3}, "train", ""),
     ],
@@ -170,7 +136,7 @@ def test_stages_are_inputs_by_their_path_and_count_by_their_keys(tmp_path, tiny_
 def test_hidden_positives_must_be_there_of_the_split_before_anything_trains(withheld, split, told):
     spec = analyze({"false-negative-recall": {"run": "r", "split": split}})
     found = list(spec.missing({"splits": {}, "withheld": withheld}))
-    assert len(found) == bool(told) and "".join(found).startswith(told)
+    assert not found if not told else found[0].startswith(f"analysis.false-negative-recall{told}") and len(found) == 1
 
 
 def test_a_split_without_known_positives_is_a_report_all_the_same(stored, tmp_path):

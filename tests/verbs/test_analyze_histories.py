@@ -33,10 +33,8 @@ def test_refreshes_are_read_from_training_histories_and_shown_in_the_report(tmp_
     histories = {"refreshes.trainings.a": refreshed, "refreshes.trainings.b": NORMS}
     found, section = made(work(tmp_path, {"refreshes": {"trainings": {"a": "x", "b": "y"}}}, histories))
     assert found["a"]["refreshes"] == [[2, 0]] and found["b"]["refreshes"] == []
-    assert section.tables[0].rows == [
-        ["a", "2", "1", "2.0", "2.0", "–", "1.0000"],
-        ["b", "3", "0", "–", "–", "–", "1.0000"],
-    ]
+    rows = [["a", "2", "1", "2.0", "2.0", "–", "1.0000"], ["b", "3", "0", "–", "–", "–", "1.0000"]]
+    assert section.tables[0].rows == rows
 
 
 def test_a_training_without_norms_is_told(tmp_path):

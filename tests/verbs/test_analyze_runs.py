@@ -1,19 +1,13 @@
 import numpy as np
 import pytest
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipe.recipes import plan_in, recipe_in, small_collection, small_tree, stored_collection
 
-from hardneg.datasets.beir import Beir
-from hardneg.formats.collection import write_collection
 from hardneg.formats.negatives import write_negatives
 from hardneg.formats.runs import write_run
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import make_plan
 from hardneg.records.errors import DataError, RecipeError
 from hardneg.records.types import Negatives, RankedList
-from hardneg.runtime.progress import Silent
-from hardneg.verbs.shared.context import ArtifactInput
 from tests.run_lists import falling
-from tests.verbs.analyzed import context, made
+from tests.verbs.analyzed import content, refused
 
 SPARSE = {"q46": ["d46", "d1"], "q47": ["d1", "d47"], "q48": ["d2"]}
 DENSE = {"q46": ["d1", "d46"], "q47": ["d47", "d3"], "q48": ["d2"]}
@@ -22,7 +16,7 @@ DENSE = {"q46": ["d1", "d46"], "q47": ["d47", "d3"], "q48": ["d2"]}
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
     folder = tmp_path_factory.mktemp("stored")
-    write_collection(Beir(str(small_collection(folder / "data"))).load(), folder / "stored", Silent())
+    stored_collection(folder)
     for name, lists in (("sparse", SPARSE), ("dense", DENSE)):
         (folder / name).mkdir()
         write_run(folder / name / "run.trec.gz", falling(lists).items())
@@ -30,13 +24,6 @@ def stored(tmp_path_factory):
     mined = Negatives("q46", ["d46"], ["d1", "d2"], np.zeros(2, np.float32))
     write_negatives(folder / "mined" / "negatives.arrow", [mined])
     return folder
-
-
-def content(stored, folder, spec, **inputs):
-    """What the only analysis of a spec says, and its section of the report."""
-    ((name, _),) = spec.items()
-    given = {f"{name}.{path.replace('__', '.')}": ArtifactInput(of, "", stored / of) for path, of in inputs.items()}
-    return made(context(folder, spec, given, stored / "stored"))
 
 
 def test_what_nobody_judged_is_counted_by_the_judgements_of_the_split(stored, tmp_path):
@@ -57,10 +44,8 @@ def test_overlap_of_runs_and_of_negatives_with_those_met_in_testing(stored, tmp_
     shared = {"overlap": pytest.approx(1 / 3), "queries": 3, "left_out": {}, "per_query": shares}
     assert found["runs"] == [{"run": "a", "against": "b", **shared}]
     assert found["negatives"] == [{"training": "t", "overlap": 0.5, "queries": 1, "left_out": {}}]
-    assert section.tables[0].rows == [
-        ["a", "b", "33.3%", "3", "0"],
-        ["t", "negatives met in testing", "50.0%", "1", "0"],
-    ]
+    rows = [["a", "b", "33.3%", "3", "0"], ["t", "negatives met in testing", "50.0%", "1", "0"]]
+    assert section.tables[0].rows == rows
 
 
 def test_wins_come_with_the_texts_of_queries_and_documents(stored, tmp_path):
@@ -97,10 +82,7 @@ def test_tails_of_scores_and_a_run_that_is_too_short(stored, tmp_path):
     ],
 )
 def test_mistakes_are_told_before_anything_runs(tmp_path, tiny_model, spec, told):
-    tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
-    tree["stages"]["behind"] = {"stage": "analyze", "analysis": spec}
-    with pytest.raises(RecipeError, match=told):
-        load_recipe(write_recipe(tmp_path / "small.yaml", tree))
+    assert told in refused(tmp_path, tiny_model, spec)
 
 
 def test_stages_are_inputs_by_their_path(tmp_path, tiny_model):
@@ -108,7 +90,7 @@ def test_stages_are_inputs_by_their_path(tmp_path, tiny_model):
     part = {"negatives": {"STAR": "static"}, "met": {"STAR": "start-train"}}
     tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
     tree["stages"]["behind"] = {"stage": "analyze", "analysis": {"overlap": part, "query-wins": wins}, "split": "test"}
-    inputs = make_plan(load_recipe(write_recipe(tmp_path / "small.yaml", tree))).steps["behind"].inputs
+    inputs = plan_in(tmp_path, tree).steps["behind"].inputs
     wanted = {"overlap.negatives.STAR": "static", "overlap.met.STAR": "start-train", "query-wins.run": "star-test"}
     assert {path: inputs[f"analysis.{path}"] for path in wanted} == wanted
 
@@ -128,5 +110,5 @@ def test_what_is_no_analysis_is_told(tmp_path, tiny_model, given, told):
     tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
     tree["stages"]["behind"] = {"stage": "analyze", "analysis": given}
     with pytest.raises(RecipeError) as failed:
-        load_recipe(write_recipe(tmp_path / "small.yaml", tree))
+        recipe_in(tmp_path, tree)
     assert told in str(failed.value)

@@ -4,15 +4,11 @@ import json
 
 import pytest
 from recipe.questions import questions
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipe.recipes import artifacts_of, plan_in, small_collection, small_tree
 
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import stream_run
-from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import make_plan
 from hardneg.records.errors import DataError, RecipeError
-from hardneg.store.artifacts import Store
 
 METRICS = ["answer@1", "mrr@10", "answer@5", "answer@20"]
 
@@ -35,8 +31,8 @@ def tree_of(collection, model):
 
 
 def made(folder, tree, settings=()):
-    plan = make_plan(load_recipe(write_recipe(folder / "answers.yaml", tree), settings=settings))
-    return plan, execute(plan, Store(folder / "store"), Options(device="cpu"), Watcher()).artifacts
+    plan = plan_in(folder, tree, *settings)
+    return plan, artifacts_of(plan, folder / "store")
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +115,7 @@ def test_options_count_where_they_are_not_the_default(finished, tmp_path):
     _, tree, _ = finished
 
     def keys(*settings):
-        return make_plan(load_recipe(write_recipe(tmp_path / "a.yaml", tree), settings=settings)).keys
+        return plan_in(tmp_path, tree, *settings).keys
 
     assert keys("stages.static.answer_match=string") == keys()
     assert keys("stages.static.without_answers=false")["static"] != keys()["static"]

@@ -6,18 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from processes import codes, launch
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipe.recipes import artifacts_of, plan_in, small_collection, small_part
 
 from hardneg.batches.topic_balanced import TopicBalanced
 from hardneg.formats.collection import StoredCollection
-from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import make_plan
 from hardneg.records.errors import DataError, RecipeError, UsageError
 from hardneg.records.layout import HISTORY
 from hardneg.runtime.distributed import join, leave
 from hardneg.runtime.progress import Silent
-from hardneg.store.artifacts import SCRATCH, Store
+from hardneg.store.artifacts import SCRATCH
 from hardneg.training.examples import Examples
 from hardneg.training.history import History
 from hardneg.verbs.shared.batch_order import ordered
@@ -29,18 +26,9 @@ TOPICS = {"batches": {"name": "topic-balanced", "clusters": 3}, "batches_from": 
 
 
 def tree_of(collection, model, **said):
-    tree = small_tree(collection, model)
-    tree["stages"] = {name: tree["stages"][name] for name in ("start-index", "start-train", "static", "star")}
+    tree = small_part(collection, model, "start-index", "start-train", "static", "star")
     tree["stages"]["star"] |= said
     return tree
-
-
-def planned(folder, tree, *settings):
-    return make_plan(load_recipe(write_recipe(folder / "batches.yaml", tree), settings=settings))
-
-
-def made(folder, plan, until=None):
-    return execute(plan, Store(folder / "store"), Options(until=until, device="cpu"), Watcher()).artifacts
 
 
 @pytest.fixture(scope="module")
@@ -50,11 +38,11 @@ def small(tmp_path_factory):
 
 def test_what_it_says_is_in_the_key_and_saying_nothing_is_not(small, tmp_path, tiny_model):
     keys = [
-        planned(tmp_path, tree_of(small, tiny_model, **said)).keys["star"]
+        plan_in(tmp_path, tree_of(small, tiny_model, **said)).keys["star"]
         for said in ({}, {"batches": "shuffled"}, TOPICS, {**TOPICS, "batches": "topic-balanced"})
     ]
     assert keys[0] == keys[1] and len(set(keys)) == 3
-    plan = planned(tmp_path, tree_of(small, tiny_model, **TOPICS))
+    plan = plan_in(tmp_path, tree_of(small, tiny_model, **TOPICS))
     assert plan.steps["star"].inputs["batches_from"] == "start-index"
     assert plan.steps["star"].inputs["batches_from.model"] == "start"
 
@@ -62,24 +50,12 @@ def test_what_it_says_is_in_the_key_and_saying_nothing_is_not(small, tmp_path, t
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        (
-            {"batches": "topic-balanced"},
-            r"batches_from: missing; topic-balanced is made by vectors: name an encode stage",
-        ),
-        (
-            {**TOPICS, "batches_from": "start-train"},
-            r"batches_from: 'start-train' has no vectors; name an encode stage",
-        ),
+        ({"batches": "topic-balanced"}, r"batches_from: missing; topic-balanced is made by vectors: name an encode"),
+        ({**TOPICS, "batches_from": "start-train"}, r"batches_from: 'start-train' has no vectors; name an encode"),
         ({"batches": "hardest-together", "batches_from": "start-index"}, r"'start-index' has no run; name a run of"),
         ({"batches": "one-source", "batches_from": "start-train"}, r"batches one-source are made by the queries alone"),
-        (
-            {"batches_from": "start-train"},
-            r"batches_from: batches shuffled are made by the queries alone; leave it out",
-        ),
-        (
-            {**TOPICS, "options": {"iterate_negatives": True}},
-            r"batches: options.iterate_negatives has a query's examples",
-        ),
+        ({"batches_from": "start-train"}, r"batches_from: batches shuffled are made by the queries alone; leave it"),
+        ({**TOPICS, "options": {"iterate_negatives": True}}, r"batches: options.iterate_negatives has a query's ex"),
         ({"batches": "topic-balance", "batches_from": "start-index"}, r"batches: .*did you mean 'topic-balanced'"),
         ({"batches_sources": "s.tsv"}, r"batches_sources: batches shuffled have no use for sources; leave it out"),
         ({"options": {"negatives_drawn": "margin_bins"}}, r"negatives_drawn: margin_bins are of the scores of a"),
@@ -90,21 +66,21 @@ def test_what_it_says_is_in_the_key_and_saying_nothing_is_not(small, tmp_path, t
 )
 def test_mistakes_are_told_before_anything_runs(small, tmp_path, tiny_model, said, told):
     with pytest.raises(RecipeError, match=told):
-        planned(tmp_path, tree_of(small, tiny_model, **said))
+        plan_in(tmp_path, tree_of(small, tiny_model, **said))
 
 
 def test_a_wrong_option_is_told_alone(small, tmp_path, tiny_model):
     wrong = {"batches": {"name": "topic-balanced", "clusters": 0}, "batches_from": "start-index"}
     with pytest.raises(RecipeError) as told:
-        planned(tmp_path, tree_of(small, tiny_model, **wrong))
+        plan_in(tmp_path, tree_of(small, tiny_model, **wrong))
     assert "1 problem" in str(told.value) and "clusters must be 1 or above, not 0" in str(told.value)
 
 
 def test_more_clusters_than_queries_are_told_once_the_collection_is_read(small, tmp_path, tiny_model):
-    plan = planned(tmp_path, tree_of(small, tiny_model, **TOPICS), "stages.star.batches.clusters=500")
+    plan = plan_in(tmp_path, tree_of(small, tiny_model, **TOPICS), "stages.star.batches.clusters=500")
     told = r"stages\.star\.batches: topic-balanced: 500 clusters of 36 queries cannot be: give 1 to 36"
     with pytest.raises(RecipeError, match=told):
-        made(tmp_path, plan)
+        artifacts_of(plan, tmp_path / "store")
 
 
 def test_trainings_with_each_order(small, tmp_path, tiny_model):
@@ -118,7 +94,7 @@ def test_trainings_with_each_order(small, tmp_path, tiny_model):
     star = tree["stages"].pop("star")
     star["options"] |= {"max_steps": 2}
     tree["stages"] |= {name: {**star, **said} for name, said in stages.items()}
-    artifacts = made(tmp_path, planned(tmp_path, tree))
+    artifacts = artifacts_of(plan_in(tmp_path, tree), tmp_path / "store")
     weights = {(artifacts[name].path / "model" / "model.safetensors").read_bytes() for name in stages}
     assert len(weights) == 4
     assert not any((artifacts[name].path / SCRATCH).exists() for name in stages)
@@ -134,7 +110,7 @@ def test_two_teachers_topics_and_margin_bins_go_together(small, tmp_path, tiny_m
         "loss": {"name": "margin-mse", "in_batch": 0.75},
         "options": {"max_steps": 2, "batch_size": 8, "negatives_drawn": "margin_bins"},
     }
-    artifact = made(tmp_path, planned(tmp_path, tree))["star"]
+    artifact = artifacts_of(plan_in(tmp_path, tree), tmp_path / "store")["star"]
     losses = [record["loss"] for record in History(artifact.path / HISTORY).read()]
     assert len(losses) == 2 and all(0 <= loss < 1 for loss in losses)
 
@@ -142,7 +118,7 @@ def test_two_teachers_topics_and_margin_bins_go_together(small, tmp_path, tiny_m
 def test_ids_without_a_source_end_the_run_in_one_line(small, tmp_path, tiny_model):
     tree = tree_of(small, tiny_model, batches="one-source")
     with pytest.raises(UsageError, match=r"one-source: 36 of 36 query ids have no '/'"):
-        made(tmp_path, planned(tmp_path, tree))
+        artifacts_of(plan_in(tmp_path, tree), tmp_path / "store")
 
 
 def test_a_file_says_the_sources_and_counts_by_its_content(small, tmp_path, tiny_model):
@@ -153,15 +129,13 @@ def test_a_file_says_the_sources_and_counts_by_its_content(small, tmp_path, tiny
     by_parity = ["even", "odd"] * 18
     trees = [said(tmp_path / "a.tsv", by_parity), said(tmp_path / "b.tsv", by_parity)]
     trees += [said(tmp_path / "c.tsv", ["one"] * 36), tree_of(small, tiny_model, batches="one-source")]
-    keys = [planned(tmp_path, tree).keys["star"] for tree in trees]
+    keys = [plan_in(tmp_path, tree).keys["star"] for tree in trees]
     assert keys[0] == keys[1] and len(set(keys)) == 3
-    with pytest.raises(
-        DataError,
-        match=r"star\.batches_sources: no file no/such\.tsv: set stages\.star\.batches_sources=FILE, a query's id",
-    ):
-        planned(tmp_path, trees[0], "stages.star.batches_sources=no/such.tsv")
+    told = r"star\.batches_sources: no file no/such\.tsv: set stages\.star\.batches_sources=FILE, a query's id"
+    with pytest.raises(DataError, match=told):
+        plan_in(tmp_path, trees[0], "stages.star.batches_sources=no/such.tsv")
     trees[0]["stages"]["star"]["options"] |= {"max_steps": 2}
-    artifact = made(tmp_path, planned(tmp_path, trees[0]))["star"]
+    artifact = artifacts_of(plan_in(tmp_path, trees[0]), tmp_path / "store")["star"]
     assert len(list(History(artifact.path / HISTORY).read())) == 2
 
 
@@ -196,7 +170,9 @@ def main(folder: str, collection: str, model: str) -> None:
 
 @pytest.mark.slow
 def test_one_and_two_processes_and_one_that_goes_on_have_the_same_batches(small, tmp_path, tiny_model):
-    dataset = made(tmp_path, planned(tmp_path, tree_of(small, tiny_model)), until="dataset")["dataset"].path
+    dataset = artifacts_of(plan_in(tmp_path, tree_of(small, tiny_model)), tmp_path / "store", until="dataset")[
+        "dataset"
+    ].path
     for number in (1, 2):
         folder = tmp_path / f"work-{number}"
         folder.mkdir()

@@ -4,12 +4,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import pytest
-from recipe.recipes import large_collection, small_collection, small_tree, write_recipe
+from recipe.recipes import large_collection, plan_in, small_collection, small_part
 
 from hardneg.encoders.corpus import stream
 from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import make_plan
 from hardneg.store.artifacts import MANIFEST, Store
 from hardneg.verbs import mine, rerank
 from tests.tiny import tiny_static
@@ -39,11 +37,10 @@ class Backwards:
 
 
 def tree(collection, model, miner):
-    made = small_tree(collection, model)
-    kept = {name: made["stages"][name] for name in ("start-index", "start-train", "start-test")}
-    mining = {"stage": "mine", "runs": {"dense": "start-train"}, "miner": miner}
-    ranked = {**kept["start-train"], "candidates": "start-train", "depth": 5}
-    return {**made, "stages": {**kept, "ranked": ranked, "mined": mining}}
+    made = small_part(collection, model, "start-index", "start-train", "start-test")
+    made["stages"]["ranked"] = {**made["stages"]["start-train"], "candidates": "start-train", "depth": 5}
+    made["stages"]["mined"] = {"stage": "mine", "runs": {"dense": "start-train"}, "miner": miner}
+    return made
 
 
 def compared(plan, folder):
@@ -78,11 +75,10 @@ def test_small_blocks(tmp_path, tiny_model, tiny_reranker, monkeypatch):
     again = {"stage": "rerank", "plugin": plugin, "run": "start-train", "split": "train", "depth": 3}
     made["stages"] |= {"again": {**again, "positives": True, "precision": "fp32", "keep_scores": False}}
     made["stages"]["start-train"]["depth"] = 4
-    plan = make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", made)))
+    plan = plan_in(tmp_path, made)
     found = compared(plan, tmp_path)
-    assert Backwards.counts == {
-        "start-index": 1, "start-train": 1, "start-test": 1, "ranked": 1, "mined": 8, "again": 9
-    }  # fmt: skip
+    ones = dict.fromkeys(("start-index", "start-train", "start-test", "ranked"), 1)
+    assert Backwards.counts == {**ones, "mined": 8, "again": 9}
     assert found["mined"].facts["dropped as positive"] > 0 and "dropped.arrow" in found["mined"].files
     assert found["again"].facts["positives that the run lacks"] > 0
 
@@ -92,7 +88,7 @@ def test_queries_of_a_file(tmp_path, tiny_model):
     made = tree(small_collection(tmp_path / "data"), tiny_model, "topk")
     searched = {"stage": "search", "index": "start-index", "queries": str(tmp_path / "own.tsv")}
     made["stages"] = {"start-index": made["stages"]["start-index"], "own": searched}
-    found = compared(make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", made))), tmp_path)
+    found = compared(plan_in(tmp_path, made), tmp_path)
     assert sorted(found["own"].files) == ["queries.arrow", "run.trec.gz"]
 
 
@@ -100,12 +96,12 @@ def test_blocks_of_shards(tmp_path, monkeypatch):
     monkeypatch.setattr(stream, "BLOCK", 10)
     made = tree(small_collection(tmp_path / "data"), tiny_static(tmp_path / "model"), "topk")
     made["stages"]["start-index"]["shards"] = 2
-    found = compared(make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", made))), tmp_path)
+    found = compared(plan_in(tmp_path, made), tmp_path)
     assert Backwards.counts["start-index"] > 2 and "shard-00001/index" in found["start-index"].files
 
 
 @pytest.mark.slow
 def test_several_blocks_of_passages_and_windows_of_queries(tmp_path):
     made = tree(large_collection(tmp_path / "data"), tiny_static(tmp_path / "model"), "topk")
-    compared(make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", made))), tmp_path)
+    compared(plan_in(tmp_path, made), tmp_path)
     assert Backwards.counts == {"start-index": 3, "start-train": 2, "start-test": 1, "ranked": 2, "mined": 5}

@@ -1,12 +1,14 @@
-"""Every built-in verb keeps the contract of verbs."""
+"""Every built-in verb keeps the contract of verbs, and the built-in engine that of engines."""
 
 from types import MappingProxyType
 
 from hardneg.registry.plugins import load_plugin, plugin_names
-from hardneg.testing import StageTests
+from hardneg.testing import EngineTests, StageTests
 from hardneg.verbs.dataset import ReadDataset
+from hardneg.verbs.shared.local_engine import Local
 
 _VECTORS, _RUN, _OTHER = "some-index", "some-run", "other-run"
+_RERANKER = {"name": "cross-encoder", "source": "somebody/some-model"}
 _MAPPINGS = {
     "analyze": {"analysis": {"sizes": {"indexes": {"a": _VECTORS}}}},
     "average": {"models": {"one": "some-model", "two": "other-model"}},
@@ -24,11 +26,7 @@ _MAPPINGS = {
     "train": {"negatives": "some-negatives", "loss": "star", "options": {"max_steps": 9}},
     "train-queries": {"index": _VECTORS, "loss": {"name": "lambda", "cut": 9}, "options": {"max_steps": 9}},
     "train-refreshed": {"loss": "nll", "refresh": {"every": 3}, "options": {"max_steps": 9}},
-    "train-reranker": {
-        "reranker": {"name": "cross-encoder", "source": "somebody/some-model"},
-        "negatives": "some-negatives",
-        "options": {"max_steps": 9},
-    },
+    "train-reranker": {"reranker": _RERANKER, "negatives": "some-negatives", "options": {"max_steps": 9}},
 }
 
 
@@ -46,7 +44,9 @@ class TestDataset(StageTests):
 
 
 def test_no_verb_of_ours_is_left_out() -> None:
-    own = {
-        name for name in plugin_names("stages") if load_plugin("stages", name).__module__.startswith("hardneg.verbs.")
-    }
-    assert own == _MAPPINGS.keys()
+    modules = {name: load_plugin("stages", name).__module__ for name in plugin_names("stages")}
+    assert {name for name, module in modules.items() if module.startswith("hardneg.verbs.")} == _MAPPINGS.keys()
+
+
+class TestLocal(EngineTests):
+    plugin = Local()

@@ -3,15 +3,11 @@
 from types import SimpleNamespace
 
 import pytest
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipe.recipes import artifacts_of, plan_in, small_collection, small_part
 
 from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import ModelSpec
-from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import make_plan
 from hardneg.records.errors import RecipeError
-from hardneg.store.artifacts import Store
 from hardneg.training.history import History
 from hardneg.verbs.shared import training_options
 from hardneg.verbs.train import Train
@@ -20,13 +16,7 @@ TRAIN = {"stage": "train", "loss": "star", "negatives": "some-negatives"}
 
 
 def tree_of(collection, model):
-    tree = small_tree(collection, model)
-    tree["stages"] = {name: tree["stages"][name] for name in ("start-index", "start-train", "static", "star")}
-    return tree
-
-
-def planned(folder, tree, *settings):
-    return make_plan(load_recipe(write_recipe(folder / "dims.yaml", tree), settings=settings))
+    return small_part(collection, model, "start-index", "start-train", "static", "star")
 
 
 def test_dims_are_a_list_or_have_weights():
@@ -49,19 +39,15 @@ def test_dims_that_make_no_sense(dims, told):
 
 def test_keys_and_mistakes(tmp_path, tiny_model):
     tree = tree_of(small_collection(tmp_path / "data"), tiny_model)
-    key = planned(tmp_path, tree).keys["star"]
-    keys = {planned(tmp_path, tree, f"stages.star.dims={dims}").keys["star"] for dims in ("[32, 8]", "{32: 1, 8: 2}")}
+    key = plan_in(tmp_path, tree).keys["star"]
+    keys = {plan_in(tmp_path, tree, f"stages.star.dims={dims}").keys["star"] for dims in ("[32, 8]", "{32: 1, 8: 2}")}
     assert len(keys | {key}) == 3
-    with pytest.raises(
-        RecipeError, match=r"stages\.star\.dims: 48 is more than the 16 dimensions of the recipe's model"
-    ):
-        planned(tmp_path, tree, "stages.star.dims=[48, 16]", "model.truncate_dim=16")
+    with pytest.raises(RecipeError, match=r"\.star\.dims: 48 is more than the 16 dimensions of the recipe's model"):
+        plan_in(tmp_path, tree, "stages.star.dims=[48, 16]", "model.truncate_dim=16")
     with pytest.raises(RecipeError, match="64 is more than the 32 dimensions of the recipe's model"):
-        planned(tmp_path, tree, "stages.star.dims=[64, 16]")
-    with pytest.raises(
-        RecipeError, match=r"flops is a penalty on weights of terms, and the recipe's model makes one vec"
-    ):
-        planned(tmp_path, tree, "stages.star.regularizer=flops")
+        plan_in(tmp_path, tree, "stages.star.dims=[64, 16]")
+    with pytest.raises(RecipeError, match="flops is a penalty on weights of terms, and the recipe's model makes one"):
+        plan_in(tmp_path, tree, "stages.star.regularizer=flops")
 
 
 def model_of(family):
@@ -82,11 +68,11 @@ def test_what_the_model_does_not_make(tmp_path, tiny_model, monkeypatch, form, s
     trained = model_of(SimpleNamespace(form=form, trainable=True))
     monkeypatch.setattr(training_options, "resolve", lambda spec: trained)
     with pytest.raises(RecipeError, match=told):
-        planned(tmp_path, tree, *(f"stages.star.{setting}" for setting in settings))
+        plan_in(tmp_path, tree, *(f"stages.star.{setting}" for setting in settings))
     untrained = model_of(SimpleNamespace(form=form, trainable=False))
     monkeypatch.setattr(training_options, "resolve", lambda spec: untrained)
     with pytest.raises(RecipeError, match="the recipe's model has no weights here, so it cannot be trained"):
-        planned(tmp_path, tree)
+        plan_in(tmp_path, tree)
     assert resolve(ModelSpec("nobody/nothing")).known_family is None
 
 
@@ -94,16 +80,14 @@ def test_penalties_on_segments(tmp_path, tiny_model, monkeypatch):
     tree = tree_of(small_collection(tmp_path / "data"), tiny_model)
     monkeypatch.setattr(training_options, "resolve", lambda spec: model_of(None))
     with pytest.raises(RecipeError, match=r"stages\.star\.regularizer: documents in segments have no penalty"):
-        planned(tmp_path, tree, "stages.star.regularizer=flops", "segments={length: 8, count: 2}")
+        plan_in(tmp_path, tree, "stages.star.regularizer=flops", "segments={length: 8, count: 2}")
 
 
 @pytest.mark.slow
 def test_a_model_trained_at_several_dimensions(tmp_path, tiny_model):
     tree = tree_of(small_collection(tmp_path / "data"), tiny_model)
     tree["stages"]["star"] |= {"dims": {32: 1, 8: 0.5}}
-    made = execute(planned(tmp_path, tree), Store(tmp_path / "store"), Options(device="cpu"), Watcher()).artifacts[
-        "star"
-    ]
+    made = artifacts_of(plan_in(tmp_path, tree), tmp_path / "store")["star"]
     losses = [record["loss"] for record in History(made.path / "history.jsonl").read()]
     assert len(losses) == 4 and all(0 < loss < 3 for loss in losses)
     card = (made.path / "model" / "README.md").read_text()

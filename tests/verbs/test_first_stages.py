@@ -4,17 +4,15 @@ import json
 
 import pytest
 from pydantic import ValidationError
-from recipe.recipes import small_collection
+from recipe.recipes import stored_collection
 
-from hardneg.datasets.beir import Beir
-from hardneg.formats.collection import write_collection
 from hardneg.formats.runs import stream_run, write_run
 from hardneg.records.errors import DataError
 from hardneg.runtime.progress import Silent
 from hardneg.verbs.fuse import Fuse
 from hardneg.verbs.shared.context import ArtifactInput, StageContext
 from tests.run_lists import falling
-from tests.verbs.analyzed import analyze, context, made
+from tests.verbs.analyzed import analyze, content
 
 SPARSE = {"q46": ["d46", "d1"], "q47": ["d1", "d47"]}
 DENSE = {"q46": ["d1", "d46"], "q47": ["d47", "d3", "d1"]}
@@ -23,7 +21,7 @@ DENSE = {"q46": ["d1", "d46"], "q47": ["d47", "d3", "d1"]}
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
     folder = tmp_path_factory.mktemp("stored")
-    write_collection(Beir(str(small_collection(folder / "data"))).load(), folder / "stored", Silent())
+    stored_collection(folder)
     dev = write_dev(folder)
     for name, lists in {"sparse": SPARSE, "dense": DENSE, **dev}.items():
         (folder / name).mkdir()
@@ -43,9 +41,8 @@ def write_dev(folder):
 def work_of(stored, folder, spec, **inputs):
     folder.mkdir(exist_ok=True)
     given = {path.replace("__", "."): ArtifactInput(name, "", stored / name) for path, name in inputs.items()}
-    return StageContext(
-        "made", spec, folder, {"dataset": ArtifactInput("d", "", stored / "stored"), **given}, {}, Silent()
-    )
+    given["dataset"] = ArtifactInput("d", "", stored / "stored")
+    return StageContext("made", spec, folder, given, {}, Silent())
 
 
 def fused(stored, folder, runs=("dense", "sparse"), **values):
@@ -95,13 +92,6 @@ def test_what_counts_in_a_fusion():
     assert identity() == identity(runs={"y": "b", "x": "a"})
     tuning = identity(tuning={"runs": {"x": "a", "y": "b"}})["tuning"]
     assert tuning["runs"] == ["x", "y"] and tuning["split"] == "dev"
-
-
-def content(stored, folder, spec, **inputs):
-    """What the only analysis of a spec says, and its section of the report."""
-    ((name, _),) = spec.items()
-    given = {f"{name}.{path.replace('__', '.')}": ArtifactInput(of, "", stored / of) for path, of in inputs.items()}
-    return made(context(folder, spec, given, stored / "stored"))
 
 
 def test_depths_and_candidates_and_dimensions(stored, tmp_path):

@@ -1,28 +1,19 @@
 """Runs of one split as one."""
 
 import pytest
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipe.recipes import artifacts_of, plan_in, recipe_in, small_collection, small_part
 
 from hardneg.formats.runs import stream_run
 from hardneg.fusion.fused_lists import weighted_sum
-from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import make_plan
 from hardneg.records.errors import RecipeError
-from hardneg.store.artifacts import Store
 
 
 def tree_of(collection, model):
-    tree = small_tree(collection, model)
     search = {"stage": "search", "index": "start-index", "split": "test"}
-    tree["stages"] = {
-        "start-index": {"stage": "encode"},
-        "long": {**search, "depth": 20},
-        "short": {**search, "depth": 5},
-        "sum": {"stage": "fuse", "runs": {"long": "long", "short": "short"}, "weights": {"short": 2.5}, "depth": 15},
-        "ranks": {"stage": "fuse", "runs": {"a": "long", "b": "sum"}, "method": "reciprocal-rank"},
-    }
-    return tree
+    runs = {"long": {**search, "depth": 20}, "short": {**search, "depth": 5}}
+    both = {"stage": "fuse", "runs": {"long": "long", "short": "short"}, "weights": {"short": 2.5}, "depth": 15}
+    ranks = {"stage": "fuse", "runs": {"a": "long", "b": "sum"}, "method": "reciprocal-rank"}
+    return small_part(collection, model, "start-index", **runs, sum=both, ranks=ranks)
 
 
 def lists_of(artifact):
@@ -31,8 +22,8 @@ def lists_of(artifact):
 
 def test_a_sum_of_two_runs(tmp_path, tiny_model):
     tree = tree_of(small_collection(tmp_path / "data"), tiny_model)
-    plan = make_plan(load_recipe(write_recipe(tmp_path / "fuse.yaml", tree)))
-    artifacts = execute(plan, Store(tmp_path / "store"), Options(device="cpu"), Watcher()).artifacts
+    plan = plan_in(tmp_path, tree)
+    artifacts = artifacts_of(plan, tmp_path / "store")
     long, short, made = (lists_of(artifacts[name]) for name in ("long", "short", "sum"))
     runs = [dict(stream_run(artifacts[n].path / "run.trec.gz")) for n in ("long", "short")]
     for query_id, (ids, scores) in made.items():
@@ -47,7 +38,7 @@ def test_what_may_be_said(tmp_path, tiny_model):
     tree = tree_of(small_collection(tmp_path / "data"), tiny_model)
 
     def keys(*settings):
-        return make_plan(load_recipe(write_recipe(tmp_path / "fuse.yaml", tree), settings=settings)).keys
+        return plan_in(tmp_path, tree, *settings).keys
 
     assert keys("stages.sum.weights.long=1.0") == keys()
     assert keys("stages.sum.weights.long=1.1")["sum"] != keys()["sum"]
@@ -61,11 +52,11 @@ def test_runs_to_tune_on_are_inputs(tmp_path, tiny_model):
     tree = tree_of(small_collection(tmp_path / "data"), tiny_model)
     tree["stages"]["train"] = {**tree["stages"]["long"], "split": "train"}
     tree["stages"]["sum"]["tuning"] = {"runs": {"long": "train", "short": "train"}, "split": "train"}
-    plan = make_plan(load_recipe(write_recipe(tmp_path / "fuse.yaml", tree)))
+    plan = plan_in(tmp_path, tree)
     inputs = plan.steps["sum"].inputs
     assert {path for path in inputs if path != "dataset"} == {
         "runs.long", "runs.short", "tuning.runs.long", "tuning.runs.short",
     }  # fmt: skip
     tree["stages"]["sum"]["tuning"]["runs"]["long"] = "start-index"
     with pytest.raises(RecipeError, match=r"tuning\.runs\.long: 'start-index' makes index, but run is needed"):
-        load_recipe(write_recipe(tmp_path / "fuse.yaml", tree))
+        recipe_in(tmp_path, tree)

@@ -2,16 +2,12 @@
 
 import numpy as np
 import pytest
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipe.recipes import artifacts_of, plan_in, small_collection, small_part
 from tiny import tiny_encoder
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import ModelSpec
-from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import make_plan
 from hardneg.records.errors import RecipeError
-from hardneg.store.artifacts import Store
 from hardneg.training.history import History
 from hardneg.verbs.train import Train
 
@@ -19,31 +15,21 @@ EVERY = ["query-document", "query-query", "document-query", "document-document"]
 
 
 def tree_of(collection, model, other):
-    tree = small_tree(collection, model)
-    kept = {name: tree["stages"][name] for name in ("start-index", "start-train", "static", "star")}
-    guided = {**kept["star"], "loss": {"name": "infonce", "temperature": 0.05, "directions": EVERY}, "guide": "guide"}
+    tree = small_part(collection, model, "start-index", "start-train", "static", "star")
+    star = tree["stages"]["star"]
+    guided = {**star, "loss": {"name": "infonce", "temperature": 0.05, "directions": EVERY}, "guide": "guide"}
     guided |= {"guided_mask": {"margin": 0.05, "kind": "relative"}, "self_mask": 0.1}
-    tree["stages"] = {
-        **kept,
+    queries = {"stage": "train-queries", "index": "start-index", "depth": 8, "guide": "guide", "guided_mask": {}}
+    queries["loss"] = {"name": "kl", "temperature": 0.1}
+    queries["options"] = {"max_steps": 4, "batch_size": 8, "learning_rate": 1e-3}
+    tree["stages"] |= {
         "another": {"stage": "model", "model": {"name": str(other), "query_length": 16, "document_length": 24}},
         "guide": {"stage": "encode", "model": "another"},
         "guided": guided,
-        "queries": {
-            "stage": "train-queries",
-            "index": "start-index",
-            "depth": 8,
-            "loss": {"name": "kl", "temperature": 0.1},
-            "guide": "guide",
-            "guided_mask": {},
-            "options": {"max_steps": 4, "batch_size": 8, "learning_rate": 1e-3},
-        },
-        "taught": {**kept["star"], "loss": {"name": "margin-mse", "temperature": 0.1}, "guide": "guide"},
+        "queries": queries,
+        "taught": {**star, "loss": {"name": "margin-mse", "temperature": 0.1}, "guide": "guide"},
     }
     return tree
-
-
-def planned(folder, tree, *settings):
-    return make_plan(load_recipe(write_recipe(folder / "guided.yaml", tree), settings=settings))
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +41,8 @@ def tree(tmp_path_factory, tiny_model):
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory, tree):
     folder = tmp_path_factory.mktemp("finished")
-    plan = planned(folder, {**tree, "stages": {name: spec for name, spec in tree["stages"].items() if name != "star"}})
-    return execute(plan, Store(folder / "store"), Options(device="cpu"), Watcher()).artifacts
+    plan = plan_in(folder, {**tree, "stages": {name: spec for name, spec in tree["stages"].items() if name != "star"}})
+    return artifacts_of(plan, folder / "store")
 
 
 @pytest.mark.slow
@@ -79,7 +65,7 @@ def test_trainings_with_a_guide(finished):
 
 
 def test_keys(tmp_path, tree):
-    before = planned(tmp_path, tree).keys
+    before = plan_in(tmp_path, tree).keys
     changed = {
         "stages.guided.guided_mask.margin=0.1": {"guided"},
         "stages.guided.self_mask=null": {"guided"},
@@ -87,7 +73,7 @@ def test_keys(tmp_path, tree):
         "stages.guided.guide=start-index": {"guided"},
     }
     for setting, names in changed.items():
-        after = planned(tmp_path, tree, setting).keys
+        after = plan_in(tmp_path, tree, setting).keys
         assert {name for name in before if before[name] != after[name]} == names
     plain = {"stage": "train", "loss": "star", "negatives": "some-negatives"}
     assert {"guide", "guided_mask", "self_mask"}.isdisjoint(Train.model_validate(plain).identity())
@@ -113,12 +99,12 @@ def test_keys(tmp_path, tree):
 )
 def test_mistakes(tmp_path, tree, settings, told):
     with pytest.raises(RecipeError, match=told):
-        planned(tmp_path, tree, *(f"stages.{setting}" for setting in settings))
+        plan_in(tmp_path, tree, *(f"stages.{setting}" for setting in settings))
 
 
 def test_a_wrong_loss_is_told_alone(tmp_path, tree):
     with pytest.raises(RecipeError) as told:
-        planned(tmp_path, tree, "stages.taught.loss.in_batch=-1")
+        plan_in(tmp_path, tree, "stages.taught.loss.in_batch=-1")
     assert "1 problem" in str(told.value) and "in_batch must be 0 or above, not -1" in str(told.value)
 
 
@@ -126,6 +112,6 @@ def test_losses_of_one_side_in_stages_without_it(tmp_path, tree):
     stage = {"stage": "train-queries", "index": "start-index", "depth": 4}
     stage["loss"] = {"name": "infonce", "directions": ["query-document", "query-query"]}
     with pytest.raises(RecipeError, match="infonce needs query_query, which this stage's batches lack; use it in stag"):
-        planned(tmp_path, {**tree, "stages": {**tree["stages"], "queries": stage}})
+        plan_in(tmp_path, {**tree, "stages": {**tree["stages"], "queries": stage}})
     with pytest.raises(RecipeError, match=r"queries\.guide: missing; kl needs its scores: name an encode stage"):
-        planned(tmp_path, tree, "stages.queries.guide=null", "stages.queries.guided_mask=null")
+        plan_in(tmp_path, tree, "stages.queries.guide=null", "stages.queries.guided_mask=null")

@@ -7,16 +7,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipe.recipes import artifacts_of, plan_in, recipe_in, small_collection, small_tree
 
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import read_run
 from hardneg.formats.vectors.flat_vectors import FlatVectors
-from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import Plan, make_plan
 from hardneg.records.errors import DataError, RecipeError
-from hardneg.store.artifacts import Artifact, Store
+from hardneg.store.artifacts import Artifact
 from tests.run_lists import doc_lists, score_lists
 
 DOCUMENTS = np.random.default_rng(5).standard_normal((60, 4)).astype(np.float32)
@@ -47,12 +44,8 @@ def tree_of(folder: Path) -> dict[str, Any]:
     return tree
 
 
-def planned(folder: Path, tree: dict[str, Any]) -> Plan:
-    return make_plan(load_recipe(write_recipe(folder / "r.yaml", tree)))
-
-
 def made(folder: Path, tree: dict[str, Any]) -> dict[str, Artifact]:
-    return dict(execute(planned(folder, tree), Store(folder / "store"), Options(device="cpu"), Watcher()).artifacts)
+    return dict(artifacts_of(plan_in(folder, tree), folder / "store"))
 
 
 def test_vectors_are_searched_mined_from_and_measured_without_a_model(tmp_path: Path) -> None:
@@ -77,13 +70,13 @@ def test_vectors_are_searched_mined_from_and_measured_without_a_model(tmp_path: 
 
 
 def test_the_content_counts_not_the_place(tmp_path: Path) -> None:
-    before = planned(tmp_path, tree_of(tmp_path)).keys
+    before = plan_in(tmp_path, tree_of(tmp_path)).keys
     tree = tree_of(tmp_path)
     moved = (tmp_path / "documents.parquet").rename(tmp_path / "moved.parquet")
     tree["stages"]["given"]["vectors"] = str(moved)
-    assert planned(tmp_path, tree).keys == before
+    assert plan_in(tmp_path, tree).keys == before
     write(tmp_path / "queries.parquet", "q", QUERIES + 1, ORDER)
-    after = planned(tmp_path, tree).keys
+    after = plan_in(tmp_path, tree).keys
     assert {name for name in after if after[name] != before[name]} == {"train-run", "test-run", "mined", "scores"}
 
 
@@ -93,10 +86,10 @@ def test_a_model_may_encode_the_queries_and_compressed_ones_are_searched_too(tmp
     searched = {"stage": "search", "query_vectors": tree["stages"]["test-run"]["query_vectors"], "depth": 60}
     tree["stages"]["small-run"] = {**searched, "index": "small"}
     named = {"stage": "search", "index": "small", "model": "start"}
-    assert load_recipe(write_recipe(tmp_path / "r.yaml", {**tree, "stages": {**tree["stages"], "named": named}}))
+    assert recipe_in(tmp_path, {**tree, "stages": {**tree["stages"], "named": named}})
     with pytest.raises(RecipeError, match=r"named\.query_vectors: missing; .* queries for 'small'"):
         del named["model"]
-        load_recipe(write_recipe(tmp_path / "r.yaml", {**tree, "stages": {**tree["stages"], "named": named}}))
+        recipe_in(tmp_path, {**tree, "stages": {**tree["stages"], "named": named}})
     artifacts = made(tmp_path, tree)
     whole, small = (artifacts[name].path / "run.trec.gz" for name in ("test-run", "small-run"))
     assert whole.read_bytes() == small.read_bytes()
@@ -118,7 +111,7 @@ def test_mistakes_of_a_recipe(tmp_path: Path, stages: dict[str, dict[str, Any]],
         merged = {**tree["stages"][name], **changes}
         tree["stages"][name] = {key: value for key, value in merged.items() if value is not None}
     with pytest.raises(RecipeError) as caught:
-        load_recipe(write_recipe(tmp_path / "r.yaml", tree))
+        recipe_in(tmp_path, tree)
     assert message in str(caught.value)
 
 
@@ -126,7 +119,7 @@ def test_an_analysis_asks_for_a_model_of_the_queries(tmp_path: Path) -> None:
     tree = tree_of(tmp_path)
     tree["stages"]["times"] = {"stage": "analyze", "analysis": {"latency": {"indexes": {"given": "given"}}}}
     with pytest.raises(RecipeError, match=r"times\.analysis\.latency\.models\.given: missing; no model is known"):
-        load_recipe(write_recipe(tmp_path / "r.yaml", tree))
+        recipe_in(tmp_path, tree)
 
 
 @pytest.mark.parametrize(
@@ -149,14 +142,14 @@ def test_a_file_that_is_not_there_is_told_before_anything_runs(tmp_path: Path) -
     tree = tree_of(tmp_path)
     (tmp_path / "documents.parquet").unlink()
     with pytest.raises(DataError, match=r"stages\.given\.vectors: no file .*=FILE, vectors of the documents, Parquet"):
-        planned(tmp_path, tree)
+        plan_in(tmp_path, tree)
 
 
 def test_shards_have_the_key_and_the_vectors_of_one_file(tmp_path: Path) -> None:
     tree = tree_of(tmp_path)
-    keys = planned(tmp_path, tree).keys
+    keys = plan_in(tmp_path, tree).keys
     tree["stages"]["given"] |= {"shard_rows": 25, "place": f"file://{tmp_path}/far"}
-    assert planned(tmp_path, tree).keys == keys
+    assert plan_in(tmp_path, tree).keys == keys
     artifacts = made(tmp_path, tree)
     stored = FlatVectors.open(artifacts["given"].path)
     assert [shard.rows for shard in stored.shards.listed] == [20, 20, 20]
@@ -172,4 +165,4 @@ def test_shards_that_cannot_be_are_told(tmp_path: Path, given: dict[str, Any], t
     tree = tree_of(tmp_path)
     tree["stages"]["given"] |= given
     with pytest.raises(RecipeError, match=told):
-        planned(tmp_path, tree)
+        plan_in(tmp_path, tree)

@@ -2,28 +2,22 @@
 
 import numpy as np
 import pytest
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipe.recipes import artifacts_of, plan_in, small_collection, small_part
 
 from hardneg.formats.runs import read_run
 from hardneg.indexes.backends.compressed import Fp16
-from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import make_plan
-from hardneg.store.artifacts import Store
 from tests.run_lists import doc_lists, score_lists
 
 pytest.importorskip("faiss")
 
 
 def test_a_compressed_index_is_searched_with_the_model_of_its_vectors(tmp_path, tiny_model):
-    tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
+    tree = small_part(small_collection(tmp_path / "data"), tiny_model, "start-index", "start-test")
     kinds = {"half": "fp16", "small": {"name": "opq-pq", "subvectors": 16, "bits": 5}}
-    tree["stages"] = {name: tree["stages"][name] for name in ("start-index", "start-test")}
     for name, backend in kinds.items():
         tree["stages"][name] = {"stage": "index", "vectors": "start-index", "backend": backend}
         tree["stages"][f"{name}-test"] = {"stage": "search", "index": name, "split": "test", "depth": 20}
-    plan = make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", tree)))
-    made = execute(plan, Store(tmp_path / "store"), Options(device="cpu"), Watcher()).artifacts
+        made = artifacts_of(plan_in(tmp_path, tree), tmp_path / "store")
     sizes = {name: made[name].facts["bytes"] for name in ("start-index", *kinds)}
     assert sizes == {name: (made[name].path / "index").stat().st_size for name in sizes}
     assert sizes["start-index"] == 45 + 60 * 32 * 4

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipe.recipes import artifacts_of, plan_in, small_collection, small_tree
 
 from hardneg.costs.machine import Machine
 from hardneg.encoders.open.configuration import BASE
@@ -12,11 +12,7 @@ from hardneg.formats.vectors.token_store import TokenStore
 from hardneg.indexes.backends.multi_vector import MultiVector
 from hardneg.indexes.backends.multi_vector_pq import MultiVectorPq
 from hardneg.indexes.backends.multi_vector_two_stage import MultiVectorTwoStage
-from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import make_plan
 from hardneg.records.errors import UsageError
-from hardneg.store.artifacts import Store
 from hardneg.verbs.index import BuildIndex
 from hardneg.verbs.shared.stage_spec import Sizes
 from tests.run_lists import doc_lists, score_lists
@@ -62,8 +58,8 @@ def test_token_vectors_are_indexed_and_searched_with_their_model(tmp_path, tiny_
         tree["stages"][name] = {"stage": "index", "vectors": "start-index", "backend": backend}
         tree["stages"][f"{name}-test"] = {"stage": "search", "index": name, "split": "test", "depth": 20}
     tree["stages"]["again"] = {**tree["stages"]["coded-test"], "candidates": "start-test"}
-    plan = make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", tree)))
-    made = execute(plan, Store(tmp_path / "store"), Options(device="cpu"), Watcher()).artifacts
+    plan = plan_in(tmp_path, tree)
+    made = artifacts_of(plan, tmp_path / "store")
     store = TokenStore.open(made["start-index"].path)
     assert (len(store), store.dimension) == (60, 16)
     runs = {name: read_run(made[name].path / "run.trec.gz") for name in plan.steps if name.endswith("test")}
@@ -84,4 +80,4 @@ def test_an_index_of_one_vector_a_document_is_refused(tmp_path, tiny_model):
     tree["stages"] = {name: tree["stages"][name] for name in ("start-index", "start-test")}
     tree["stages"]["small"] = {"stage": "index", "vectors": "start-index", "backend": "fp16"}
     with pytest.raises(UsageError, match="fp16 is built from vectors, and 'start-index' holds token-vectors"):
-        make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", tree)))
+        plan_in(tmp_path, tree)

@@ -5,21 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recipe.recipes import small_collection, small_tree, write_recipe
-from tiny import tiny_encoder, tiny_multi_vector, tiny_sparse_encoder, tiny_static
+from recipe.recipes import artifacts_of, small_collection, small_tree, write_recipe
+from tiny import BY_FAMILY
 
 from hardneg.encoders.open.resolved import open_encoder
-from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.store.artifacts import Store
 
-MAKERS: dict[str, Any] = {
-    "dense": tiny_encoder,
-    "static": tiny_static,
-    "sparse": tiny_sparse_encoder,
-    "multi-vector": tiny_multi_vector,
-}
 CLASSES = {"sparse": "SparseEncoder", "multi-vector": "MultiVectorEncoder"}
 STEPS = {"max_steps": 4, "batch_size": 8, "learning_rate": 1e-3, "evaluate_every": 2}
 
@@ -34,27 +26,19 @@ def tree_of(collection: Path, model: Path, kind: str) -> dict[str, Any]:
     stages["ance"] = {"stage": "train-refreshed", "loss": "nll", "refresh": mined, "options": STEPS, **judged}
     stages["cross-batch"] = {**stages["star"], "loss": "infonce", "options": {**STEPS, "chunk": 2}}
     watch = {"every": 2, "negatives": "static", "depth": 5, "queries": 8}
-    adore = {
-        "stage": "train-queries",
-        "model": "star",
-        "index": "star-index",
-        "loss": {"name": "lambda", "cut": 5},
-        "depth": 6,
-    }
-    stages["adore"] = {**adore, "options": STEPS, "watch": watch, **judged}
+    adore = {"stage": "train-queries", "model": "star", "index": "star-index", "depth": 6, "watch": watch}
+    stages["adore"] = {**adore, "loss": {"name": "lambda", "cut": 5}, "options": STEPS, **judged}
     stages["adore-test"] = {"stage": "search", "index": "star-index", "model": "adore", "split": "test", "depth": 20}
     stages["scores"]["runs"]["ADORE"] = "adore-test"
     return tree
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", list(MAKERS))
+@pytest.mark.parametrize("kind", list(BY_FAMILY))
 def test_the_whole_line(tmp_path: Path, kind: str) -> None:
-    model = MAKERS[kind](tmp_path / "model")
+    model = BY_FAMILY[kind](tmp_path / "model")
     recipe = write_recipe(tmp_path / "kinds.yaml", tree_of(small_collection(tmp_path / "data"), model, kind))
-    made = execute(
-        make_plan(load_recipe(recipe)), Store(tmp_path / "store"), Options(device="cpu"), Watcher()
-    ).artifacts
+    made = artifacts_of(make_plan(load_recipe(recipe)), tmp_path / "store")
     for name in ("star", "ance", "cross-batch", "adore"):
         history = [json.loads(line) for line in (made[name].path / "history.jsonl").read_text().splitlines()]
         assert [record["step"] for record in history if "loss" in record] == [1, 2, 3, 4]

@@ -3,54 +3,37 @@
 import json
 
 import pytest
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipe.recipes import artifacts_of, plan_in, small_collection, small_part
 
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import stream_run
-from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import make_plan
 from hardneg.records.errors import RecipeError
-from hardneg.store.artifacts import Store
 
 TRAIN = {"stage": "train", "loss": "infonce", "options": {"max_steps": 2, "batch_size": 8}}
 
 
 def tree_of(collection, model):
     """The scores are those of the same encoder, so their thresholds are cosines."""
-    tree = small_tree(collection, model)
-    stages = tree["stages"]
-    tree["dataset"] = {"name": "beir", "source": str(collection), "withheld": {"unlabelled": 0.5}}
-    kept = {name: stages[name] for name in ("start-index", "start-train", "static")}
     label = {"stage": "label", "run": "start-new", "scores": "start-new", "above": 0.8, "below": 0.75, "depth": 20}
-    tree["stages"] = {
-        **kept,
+    stages = {
         "start-new": {"stage": "search", "index": "start-index", "split": "unlabelled", "depth": 30},
         "labels": label,
         "few": {**label, "size": 3},
         "fewer": {**label, "size": 2},
         "both": {**TRAIN, "negatives": "static", "augmented": "few"},
         "alone": {**TRAIN, "negatives": "labels"},
-        "in-batch": {
-            **TRAIN,
-            "augmented": "labels",
-            "options": {"max_steps": 2, "batch_size": 8, "negatives_per_query": 0},
-        },
+        "in-batch": {**TRAIN, "augmented": "labels", "options": {**TRAIN["options"], "negatives_per_query": 0}},
     }
-    return tree
-
-
-def planned(folder, tree, *settings):
-    return make_plan(load_recipe(write_recipe(folder / "label.yaml", tree), settings=settings))
+    tree = small_part(collection, model, "start-index", "start-train", "static", **stages)
+    return tree | {"dataset": {"name": "beir", "source": str(collection), "withheld": {"unlabelled": 0.5}}}
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory, tiny_model):
     folder = tmp_path_factory.mktemp("label")
     tree = tree_of(small_collection(folder / "data"), tiny_model)
-    outcome = execute(planned(folder, tree), Store(folder / "store"), Options(device="cpu"), Watcher())
-    return folder, tree, outcome.artifacts
+    return folder, tree, artifacts_of(plan_in(folder, tree), folder / "store")
 
 
 def negatives_of(artifacts, name):
@@ -114,12 +97,9 @@ def test_models_of_both(finished):
     for name in ("both", "alone", "in-batch"):
         history = [json.loads(line) for line in (artifacts[name].path / "history.jsonl").read_text().splitlines()]
         assert [record["step"] for record in history if "loss" in record] == [1, 2]
-    skipped = artifacts["alone"].facts["left out: queries without positives"]
-    assert (
-        skipped
-        == len(StoredCollection.open(artifacts["dataset"].path).queries("unlabelled"))
-        - artifacts["labels"].facts["queries"]
-    )
+    unlabelled = StoredCollection.open(artifacts["dataset"].path).queries("unlabelled")
+    skipped = len(unlabelled) - artifacts["labels"].facts["queries"]
+    assert artifacts["alone"].facts["left out: queries without positives"] == skipped
     assert not [fact for fact in artifacts["both"].facts if fact.startswith("left out")]
 
 
@@ -127,18 +107,14 @@ def test_keys_and_mistakes(finished, tmp_path):
     _, tree, artifacts = finished
 
     def keys(*settings):
-        return planned(tmp_path, tree, *settings).keys
+        return plan_in(tmp_path, tree, *settings).keys
 
     assert keys("stages.labels.seed=7")["labels"] == keys()["labels"]
-    assert (
-        keys("stages.few.seed=7")["few"] != keys()["few"]
-        and keys("stages.labels.above=0.9")["labels"] != keys()["labels"]
-    )
-    assert keys("stages.few.seed=7")["both"] != keys()["both"]
+    assert keys("stages.labels.above=0.9")["labels"] != keys()["labels"]
+    assert all(keys("stages.few.seed=7")[name] != keys()[name] for name in ("few", "both"))
     with pytest.raises(RecipeError, match=r"stages\.labels: below: 0\.9 is more than above: 0\.8"):
         keys("stages.labels.below=0.9")
-    spec = planned(tmp_path, tree).steps["labels"].spec
+    spec = plan_in(tmp_path, tree).steps["labels"].spec
     [line] = spec.missing({"splits": {"train": {}}})
-    assert line.startswith("split: no split 'unlabelled' in this dataset; set the share") and not list(
-        spec.missing(artifacts["dataset"].facts)
-    )
+    assert line.startswith("split: no split 'unlabelled' in this dataset; set the share")
+    assert not list(spec.missing(artifacts["dataset"].facts))

@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipe.recipes import artifacts_of, recipe_in, small_collection, small_part
 from tiny import tiny_encoder
 
 from hardneg.evaluation.metrics_json import read_metrics
 from hardneg.formats.collection import StoredCollection
 from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.load import Recipe, load_recipe
+from hardneg.recipe.load import Recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.records.errors import HardnegError, RecipeError
 from hardneg.records.layout import METRICS
@@ -19,8 +19,9 @@ from hardneg.store.artifacts import Store
 
 @pytest.fixture
 def tree(tmp_path: Path) -> dict[str, Any]:
-    tree = small_tree(small_collection(tmp_path / "data"), tiny_encoder(tmp_path / "model"))
-    tree["stages"] = {name: tree["stages"][name] for name in ("start-index", "start-test")}
+    tree = small_part(
+        small_collection(tmp_path / "data"), tiny_encoder(tmp_path / "model"), "start-index", "start-test"
+    )
     tree["stages"]["bm25-index"] = {"stage": "index", "backend": "bm25"}
     tree["stages"]["bm25"] = {"stage": "search", "index": "bm25-index", "depth": 10}
     tree["stages"]["scores"] = {"stage": "evaluate", "runs": {"start": "start-test"}, "metrics": ["mrr@10"]}
@@ -29,10 +30,10 @@ def tree(tmp_path: Path) -> dict[str, Any]:
 
 def loaded(tmp_path: Path, tree: dict[str, Any], **scores: Any) -> Recipe:
     tree["stages"]["scores"] |= scores
-    return load_recipe(write_recipe(tmp_path / "r.yaml", tree))
+    return recipe_in(tmp_path, tree)
 
 
-def test_a_metric_cut_deeper_than_a_search(tmp_path: Path, tree: dict[str, Any]) -> None:
+def test_a_metric_cut_deeper_than_a_search(tmp_path, tree):
     told = r"stages.scores.runs.start: 'start-test' has 20 documents of a query at most, too few for recall@100; "
     with pytest.raises(RecipeError, match=told + "raise its depth to 100, or name the row's metrics in metrics_of"):
         loaded(tmp_path, tree, metrics=["mrr@10", "recall@20", "recall@100"])
@@ -49,14 +50,14 @@ def test_a_metric_cut_deeper_than_a_search(tmp_path: Path, tree: dict[str, Any])
         ({"stage": "search", "index": "start-index", "candidates": "bm25"}, 10),
     ],
 )
-def test_through_what_is_made_of_runs(tmp_path: Path, tree: dict[str, Any], stage: Any, longest: int) -> None:
+def test_through_what_is_made_of_runs(tmp_path, tree, stage, longest):
     tree["stages"]["made"] = stage
     with pytest.raises(RecipeError, match=f"'made' has {longest} documents of a query at most"):
         loaded(tmp_path, tree, runs={"made": "made"}, metrics=[f"recall@{longest + 1}"])
     loaded(tmp_path, tree, runs={"made": "made"}, metrics=[f"recall@{longest}"])
 
 
-def test_tuning_by_a_metric_cut_deeper_than_its_runs(tmp_path: Path, tree: dict[str, Any]) -> None:
+def test_tuning_by_a_metric_cut_deeper_than_its_runs(tmp_path, tree):
     stages = tree["stages"]
     for name, index in {"start-dev": "start-index", "bm25-dev": "bm25-index"}.items():
         stages[name] = {"stage": "search", "index": index, "split": "dev", "depth": 5}
@@ -66,7 +67,7 @@ def test_tuning_by_a_metric_cut_deeper_than_its_runs(tmp_path: Path, tree: dict[
         loaded(tmp_path, tree)
 
 
-def test_a_row_with_fewer_metrics(tmp_path: Path, tree: dict[str, Any]) -> None:
+def test_a_row_with_fewer_metrics(tmp_path, tree):
     rows = {"start": "start-test", "BM25": "bm25"}
     asked = {"runs": rows, "metrics": ["mrr@10", "recall@20"], "baselines": ["BM25"]}
     with pytest.raises(RecipeError, match=r"metrics_of.BM52: no row 'BM52'; did you mean"):
@@ -74,15 +75,13 @@ def test_a_row_with_fewer_metrics(tmp_path: Path, tree: dict[str, Any]) -> None:
     with pytest.raises(RecipeError, match=r"metrics_of.BM25: mrr@5 is none of metrics"):
         loaded(tmp_path, tree, **asked, metrics_of={"BM25": ["mrr@5"]})
     plan = make_plan(loaded(tmp_path, tree, **asked, metrics_of={"BM25": ["mrr@10"]}))
-    made = execute(plan, Store(tmp_path / "store"), Options(until="scores", device="cpu"), Watcher()).artifacts[
-        "scores"
-    ]
+    made = artifacts_of(plan, tmp_path / "store", until="scores")["scores"]
     measured = read_metrics(made.path / METRICS)
     assert [*measured.results["BM25"]] == ["mrr@10"] and [*measured.results["start"]] == ["mrr@10", "recall@20"]
     assert {each.metric for each in measured.comparisons} == {"mrr@10"} and measured.notes == ()
 
 
-def test_a_level_that_no_judgement_reaches(tmp_path: Path, tree: dict[str, Any]) -> None:
+def test_a_level_that_no_judgement_reaches(tmp_path, tree):
     plan = make_plan(loaded(tmp_path, tree, relevance_level=2))
     told = r"stages.scores.relevance_level: no judgement of split test reaches it, the highest is 1"
     with pytest.raises(RecipeError, match=told):
@@ -90,27 +89,20 @@ def test_a_level_that_no_judgement_reaches(tmp_path: Path, tree: dict[str, Any])
     loaded(tmp_path, tree, relevance_level=2, metrics=["ndcg@10"])
 
 
-def test_the_level_of_significance_is_kept_and_moves_no_key_where_it_is_not_said(
-    tmp_path: Path, tree: dict[str, Any]
-) -> None:
+def test_the_level_of_significance_is_kept_and_moves_no_key_where_it_is_not_said(tmp_path, tree):
     before = make_plan(loaded(tmp_path, tree)).keys["scores"]
     assert make_plan(loaded(tmp_path, tree, significance_level=0.01)).keys["scores"] == before
     plan = make_plan(loaded(tmp_path, tree, significance_level=0.05))
     assert plan.keys["scores"] != before
-    made = execute(plan, Store(tmp_path / "store"), Options(until="scores", device="cpu"), Watcher()).artifacts[
-        "scores"
-    ]
+    made = artifacts_of(plan, tmp_path / "store", until="scores")["scores"]
     assert read_metrics(made.path / METRICS).significance_level == 0.05
 
 
-def test_margin_and_groups_are_kept_and_move_no_key_where_they_are_not_said(
-    tmp_path: Path, tree: dict[str, Any]
-) -> None:
+def test_margin_and_groups_are_kept_and_move_no_key_where_they_are_not_said(tmp_path, tree):
     runs = {"start": "start-test", "BM25": "bm25"}
     before = make_plan(loaded(tmp_path, tree, runs=runs)).keys["scores"]
-    assert (
-        make_plan(loaded(tmp_path, tree, runs=runs, equivalence_margin=0.005, by_group=False)).keys["scores"] == before
-    )
+    same = {"equivalence_margin": 0.005, "by_group": False}
+    assert make_plan(loaded(tmp_path, tree, runs=runs, **same)).keys["scores"] == before
     assert make_plan(loaded(tmp_path, tree, runs=runs, equivalence_margin=0.01)).keys["scores"] != before
     groups = tmp_path / "groups.tsv"
     groups.write_text("nobody\tx\n")

@@ -2,10 +2,8 @@
 
 import numpy as np
 import pytest
-from recipe.recipes import small_collection
+from recipe.recipes import stored_collection
 
-from hardneg.datasets.beir import Beir
-from hardneg.formats.collection import write_collection
 from hardneg.formats.negatives import drop_batches, drops_at, read_negatives
 from hardneg.formats.runs import write_run
 from hardneg.mining.miners.ranks import TopK
@@ -24,7 +22,7 @@ SCORES = {"q0": {"d1": 0.99, "d0": 0.5, "d3": 0.01, "d2": 0.0}, "q1": {"d4": 0.3
 @pytest.fixture
 def mined(tmp_path):
     """Mines, and gives the facts, the negatives by query, and the folder."""
-    write_collection(Beir(str(small_collection(tmp_path / "data"))).load(), tmp_path / "stored", Silent())
+    stored_collection(tmp_path)
     lists = {name: tmp_path / name for name in ("dense", "rerank")}
     for folder in (*lists.values(), tmp_path / "out"):
         folder.mkdir()
@@ -35,10 +33,8 @@ def mined(tmp_path):
     def run(miner, **options):
         options = {"runs": {"dense": "a", "scores": "b"}} | options
         spec = Mine(stage="mine", miner="denoised", **options)
-        runs = {
-            "runs.dense": ArtifactInput("a", "", lists["dense"]),
-            "runs.scores": ArtifactInput("b", "", lists["rerank"]),
-        }
+        runs = {"runs.dense": ArtifactInput("a", "", lists["dense"])}
+        runs["runs.scores"] = ArtifactInput("b", "", lists["rerank"])
         runs = runs if spec.runs else {}
         inputs = {"dataset": ArtifactInput("dataset", "", tmp_path / "stored"), **runs}
         facts = spec.make(StageContext("mined", spec, tmp_path / "out", inputs, {"miner": miner}, Silent()))
@@ -88,10 +84,7 @@ def test_controls_that_the_lists_do_not_allow_are_refused(mined):
     for options, message in (
         ({"permuted": True}, "permuted and planted change the lists of `runs`, and there are none"),
         ({"runs": {"dense": "a"}, "positives_of_others": 3}, "positives_of_others: they are drawn in place of `runs`"),
-        (
-            {"file": "n.arrow", "positives_of_others": 3},
-            "positives_of_others: they are drawn in place of `runs` and `file`",
-        ),
+        ({"file": "n", "positives_of_others": 3}, "positives_of_others: they are drawn in place of `runs` and `file`"),
     ):
         with pytest.raises(ValueError, match=message):
             Mine(stage="mine", miner="topk", **options)

@@ -1,27 +1,25 @@
 """Stage `mine` with judgements beside the dataset's."""
 
 import pytest
-from recipe.recipes import small_collection
+from recipe.recipes import stored_collection
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.datasets.beir import Beir
 from hardneg.fields import Trait
-from hardneg.formats.collection import StoredCollection, write_collection
+from hardneg.formats.collection import StoredCollection
 from hardneg.formats.more_positives import extended
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import write_run
 from hardneg.recipe.load import check_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.records.errors import DataError
-from hardneg.runtime.progress import Silent
 from hardneg.verbs.shared.training_common import pseudo_positives
 from tests.run_lists import falling
 
 
 @pytest.fixture
 def stored(tmp_path):
-    write_collection(Beir(str(small_collection(tmp_path / "data"))).load(), tmp_path / "stored", Silent())
+    stored_collection(tmp_path)
     return StoredCollection.open(tmp_path / "stored")
 
 

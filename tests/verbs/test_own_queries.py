@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipe.recipes import artifacts_of, plan_in, recipe_in, small_collection, small_part
 from tiny import tiny_reranker
 
 from hardneg.formats.collection import StoredCollection
@@ -14,13 +14,13 @@ from hardneg.formats.negatives import read_negatives
 from hardneg.formats.queries import OWN, SAME_TEXT, read_query_file
 from hardneg.formats.runs import read_run
 from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import Plan, make_plan
+from hardneg.recipe.plan import make_plan
 from hardneg.records.errors import DataError, HardnegError
 from hardneg.records.types import Query
 from hardneg.store.artifacts import Artifact, Store
 from tests.run_lists import doc_lists
 
+STEPS = {"max_steps": 2, "batch_size": 8}
 OUTSIDE = [("o1", "heavy violin"), ("o2", "the fast engine"), ("o3", "quiet garden"), ("o4", "blue copper bridge")]
 
 
@@ -30,37 +30,23 @@ def tsv(path: Path, queries: list[tuple[str, str]]) -> Path:
 
 
 def tree_of(folder: Path, model: Path, file: Path) -> dict[str, Any]:
-    tree = small_tree(small_collection(folder / "data"), model)
-    kept = {name: tree["stages"][name] for name in ("start-index", "start-train", "static")}
     plugin = {"name": "cross-encoder", "source": str(tiny_reranker(folder / "reranker")), "length": 32}
     label = {"stage": "label", "run": "found", "scores": "found", "above": 0.5, "below": 0.45, "depth": 20}
-    tree["stages"] = {
-        **kept,
+    stages = {
         "found": {"stage": "search", "index": "start-index", "queries": str(file), "depth": 30},
         "scored": {"stage": "rerank", "plugin": plugin, "run": "found", "depth": 4, "keep_scores": False},
         "labels": label,
         "scored-labels": {**label, "scores": "scored", "above": 0.0, "below": 0.0},
-        "both": {
-            "stage": "train",
-            "loss": "infonce",
-            "negatives": "static",
-            "augmented": "labels",
-            "options": {"max_steps": 2, "batch_size": 8},
-        },
+        "both": {"stage": "train", "loss": "infonce", "negatives": "static", "augmented": "labels", "options": STEPS},
     }
-    return tree
-
-
-def planned(folder: Path, tree: dict[str, Any]) -> Plan:
-    return make_plan(load_recipe(write_recipe(folder / "r.yaml", tree)))
+    return small_part(small_collection(folder / "data"), model, "start-index", "start-train", "static", **stages)
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> dict[str, Artifact]:
     folder = tmp_path_factory.mktemp("outside")
     tree = tree_of(folder, tiny_model, tsv(folder / "outside.tsv", OUTSIDE))
-    outcome = execute(planned(folder, tree), Store(folder / "store"), Options(device="cpu"), Watcher())
-    return dict(outcome.artifacts)
+    return artifacts_of(plan_in(folder, tree), folder / "store")
 
 
 def test_a_file_is_searched_as_a_split_would_be(made: dict[str, Artifact], tmp_path: Path, tiny_model: Path) -> None:
@@ -69,10 +55,9 @@ def test_a_file_is_searched_as_a_split_would_be(made: dict[str, Artifact], tmp_p
     with (data / "queries.jsonl").open("a") as file:
         file.writelines(json.dumps({"_id": query_id, "text": text}) + "\n" for query_id, text in OUTSIDE)
     (data / "qrels" / "outside.tsv").write_text("".join(f"{query_id}\td0\t1\n" for query_id, _ in OUTSIDE))
-    tree = small_tree(data, tiny_model)
     searched = {"stage": "search", "index": "start-index", "split": "outside", "depth": 30}
-    tree["stages"] = {"start-index": {"stage": "encode"}, "found": searched}
-    other = execute(planned(tmp_path, tree), Store(tmp_path / "store"), Options(device="cpu"), Watcher()).artifacts
+    tree = small_part(data, tiny_model, "start-index", found=searched)
+    other = artifacts_of(plan_in(tmp_path, tree), tmp_path / "store")
     assert made["found"].facts["queries"] == 4
     name = "run.trec.gz"
     assert (made["found"].path / name).read_bytes() == (other["found"].path / name).read_bytes()
@@ -95,22 +80,17 @@ def test_its_queries_are_reranked_labelled_and_learnt_from(made: dict[str, Artif
 def test_they_count_by_content(tmp_path: Path, tiny_model: Path) -> None:
     one = tsv(tmp_path / "one.tsv", OUTSIDE)
     tree = tree_of(tmp_path, tiny_model, one)
-    keys = planned(tmp_path, tree).keys
+    keys = plan_in(tmp_path, tree).keys
     tree["stages"]["found"]["queries"] = str(tsv(tmp_path / "same.tsv", OUTSIDE))
-    assert planned(tmp_path, tree).keys == keys
+    assert plan_in(tmp_path, tree).keys == keys
     tree["stages"]["found"]["queries"] = str(tsv(tmp_path / "fewer.tsv", OUTSIDE[:3]))
-    changed = planned(tmp_path, tree).keys
-    assert {name for name in keys if keys[name] != changed[name]} == {
-        "found",
-        "scored",
-        "labels",
-        "scored-labels",
-        "both",
-    }
+    changed = plan_in(tmp_path, tree).keys
+    own = {"found", "scored", "labels", "scored-labels", "both"}
+    assert {name for name in keys if keys[name] != changed[name]} == own
 
 
 def test_a_file_that_is_not_there_is_told_by_the_plan(tmp_path: Path, tiny_model: Path) -> None:
-    recipe = load_recipe(write_recipe(tmp_path / "r.yaml", tree_of(tmp_path, tiny_model, Path("nowhere.tsv"))))
+    recipe = recipe_in(tmp_path, tree_of(tmp_path, tiny_model, Path("nowhere.tsv")))
     problems: list[HardnegError] = []
     make_plan(recipe, problems)
     (problem,) = map(str, problems)
@@ -145,4 +125,4 @@ def test_a_file_of_the_datasets_own_queries_alone_is_refused(tmp_path: Path, tin
     tsv(tmp_path / "own.tsv", [(row["_id"], row["text"]) for row in queries])
     tree["stages"] = {name: tree["stages"][name] for name in ("start-index", "found")}
     with pytest.raises(DataError, match="no query in it that the dataset does not have"):
-        execute(planned(tmp_path, tree), Store(tmp_path / "store"), Options(device="cpu"), Watcher())
+        execute(plan_in(tmp_path, tree), Store(tmp_path / "store"), Options(device="cpu"), Watcher())

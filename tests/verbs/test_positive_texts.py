@@ -4,40 +4,32 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipe.recipes import artifacts_of, recipe_in, small_collection, small_part, stored_collection
 
-from hardneg.datasets.beir import Beir
-from hardneg.formats.collection import StoredCollection, write_collection
+from hardneg.formats.collection import StoredCollection
 from hardneg.formats.positive_texts import positive_texts
 from hardneg.formats.qrels import positives
 from hardneg.formats.queries import Queries
 from hardneg.formats.runs import read_run
 from hardneg.formats.vectors.flat_vectors import FlatVectors
-from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.records.errors import RecipeError
-from hardneg.runtime.progress import Silent
-from hardneg.store.artifacts import Store
 
 SEARCH = {"stage": "search", "index": "start-index", "split": "train", "depth": 5}
-MINED = {"stage": "mine"}
 LOOKAHEAD = {**SEARCH, "text_of": "positive"}
 
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
     folder = tmp_path_factory.mktemp("collection")
-    write_collection(Beir(str(small_collection(folder / "data"))).load(), folder / "stored", Silent())
+    stored_collection(folder)
     return StoredCollection.open(folder / "stored")
 
 
 @pytest.fixture
 def recipe(tmp_path, tiny_model):
     def load(stages):
-        tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
-        tree["stages"] = {"start-index": tree["stages"]["start-index"], **stages}
-        return load_recipe(write_recipe(tmp_path / "r.yaml", tree))
+        return recipe_in(tmp_path, small_part(small_collection(tmp_path / "data"), tiny_model, "start-index", **stages))
 
     return load
 
@@ -56,7 +48,7 @@ def test_the_first_positive_that_the_corpus_has_stands_in_place_of_the_query(sto
 def test_a_search_with_positives_finds_their_neighbours(recipe, tmp_path, stored):
     """Scores are the products of documents' own vectors; a document's nearest neighbour is itself."""
     plan = make_plan(recipe({"ahead": LOOKAHEAD, "plain": SEARCH}))
-    made = execute(plan, Store(tmp_path / "store"), Options(device="cpu"), Watcher()).artifacts
+    made = artifacts_of(plan, tmp_path / "store")
     vectors, known = FlatVectors.open(made["start-index"].path), positives(stored.all_qrels())
     rows, found = vectors.read(0, len(stored.corpus)), read_run(made["ahead"].path / "run.trec.gz")
     asked = stored.queries("train").query_ids
@@ -81,36 +73,31 @@ def test_an_ordinary_search_keeps_its_key(recipe):
     [
         (
             {"ahead": {**LOOKAHEAD, "positives": True}},
-            "stages.ahead.positives: each query's own positive would head its list; leave positives out, or text_of",
+            "ahead.positives: each query's own positive would head its list; leave positives out, or text_of",
         ),
         (
             {"ahead": {**LOOKAHEAD, "query_vectors": "v.npy"}},
-            "stages.ahead.text_of: the positives are encoded; leave query_vectors out, or text_of",
+            "ahead.text_of: the positives are encoded; leave query_vectors out, or text_of",
         ),
         (
             {"ahead": {**LOOKAHEAD, "queries": "q.tsv"}},
-            "stages.ahead.text_of: nothing is known of the queries of a file; leave queries out, or text_of",
+            "ahead.text_of: nothing is known of the queries of a file; leave queries out, or text_of",
         ),
         (
-            {"ahead": {**LOOKAHEAD, "split": "test"}, "scores": {"stage": "evaluate", "runs": {"r": "ahead"}}},
-            "stages.scores.runs.r: 'ahead' lists positives that were not found; name one without `positives` or "
-            "`text_of`",
+            {"scores": {"stage": "evaluate", "split": "train", "runs": {"r": "ahead"}}},
+            "scores.runs.r: 'ahead' lists positives that were not found; name one without `positives` or `text_of`",
         ),
         (
-            {
-                "ahead": LOOKAHEAD,
-                "n": {"stage": "mine", "miner": "denoised", "runs": {"a": "ahead", "scores": "ahead"}},
-            },
-            "stages.n.runs.scores: 'ahead' is of the texts of positives, not of queries; name one whose `text_of` is "
-            "query",
+            {"n": {"stage": "mine", "miner": "denoised", "runs": {"a": "ahead", "scores": "ahead"}}},
+            "n.runs.scores: 'ahead' is of the texts of positives, not of queries; name one whose `text_of` is query",
         ),
         (
-            {"ahead": LOOKAHEAD, "n": {**MINED, "miner": "union", "runs": {"a": "ahead"}}},
-            "stages.n.miner: union joins several runs: give another one, or take miner sampled",
+            {"n": {"stage": "mine", "miner": "union", "runs": {"a": "ahead"}}},
+            "n.miner: union joins several runs: give another one, or take miner sampled",
         ),
     ],
 )
 def test_what_does_not_go_together_is_told(recipe, stages, told):
     with pytest.raises(RecipeError) as caught:
-        recipe(stages)
-    assert told in str(caught.value)
+        recipe({"ahead": LOOKAHEAD, **stages})
+    assert f"stages.{told}" in str(caught.value)

@@ -11,7 +11,7 @@ from pathlib import Path
 import forked
 import pytest
 from processes import codes, launch
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipe.recipes import artifacts_of, plan_in, small_collection, small_part
 
 from hardneg.formats.runs import read_run
 from hardneg.formats.vectors import begun_blocks
@@ -33,10 +33,9 @@ def planned(tmp_path, tiny_model, monkeypatch):
     collection = small_collection(tmp_path / "data")
 
     def plan(stages):
-        tree = small_tree(collection, tiny_model)
-        kept = {name: tree["stages"][name] for name in ("start-index", "start-test", "start-train")}
-        tree["stages"] = {**kept, **stages}
-        return make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", tree)))
+        return plan_in(
+            tmp_path, small_part(collection, tiny_model, "start-index", "start-test", "start-train", **stages)
+        )
 
     return plan
 
@@ -46,7 +45,7 @@ def made(tmp_path, planned):
     """The artifacts of some stages by name, made in a store of their own."""
 
     def make(stages):
-        return execute(planned(stages), Store(tmp_path / "store"), Options(device="cpu"), Watcher()).artifacts
+        return artifacts_of(planned(stages), tmp_path / "store")
 
     return make
 
@@ -145,9 +144,9 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(planned, tiny_reranke
         PairScorer, "_scores", lambda self, tokens, advance: asked.append(1) or scores(self, tokens, advance)
     )
     progress = Killing(99)
-    made = execute(plan, Store(tmp_path / "store"), Options(device="cpu"), Watcher(progress=progress)).artifacts["r"]
+    made = artifacts_of(plan, tmp_path / "store", progress=progress)["r"]
     assert len(asked) == 4 and progress.seen == ("reranking", 14, 6)
-    whole = execute(plan, Store(tmp_path / "whole"), Options(device="cpu"), Watcher()).artifacts["r"]
+    whole = artifacts_of(plan, tmp_path / "whole")["r"]
     assert (made.path / "run.trec.gz").read_bytes() == (whole.path / "run.trec.gz").read_bytes()
     assert made.facts["queries"] == whole.facts["queries"] == 14 and made.facts["pairs"] == whole.facts["pairs"]
     assert sorted(path.name for path in made.path.iterdir()) == ["manifest.json", "run.trec.gz"]
@@ -179,7 +178,7 @@ def test_a_block_is_scored_while_the_next_is_tokenised(planned, tiny_reranker, t
 def test_scores_are_kept_by_content(planned, tiny_reranker, tmp_path, monkeypatch):
     def make(store, **more):
         plan = planned({"r": rerank(tiny_reranker, **more)})
-        return execute(plan, Store(tmp_path / store), Options(device="cpu"), Watcher()).artifacts["r"]
+        return artifacts_of(plan, tmp_path / store)["r"]
 
     whole = make("one", depth=20)
     with monkeypatch.context() as patch:
@@ -202,7 +201,7 @@ def test_a_reranker_without_a_network_sees_each_query_once(planned, tiny_reranke
 
     (name,) = plan.steps["r"].plugins
     plan.steps["r"].plugins[name] = Shortest()
-    made = execute(plan, Store(tmp_path / "store"), Options(device="cpu"), Watcher()).artifacts
+    made = artifacts_of(plan, tmp_path / "store")
     before, after = run_of(made["start-test"]), run_of(made["r"])
     assert [set(ids) for ids in doc_lists(after)] == [set(ids) for ids in doc_lists(before)]
     monkeypatch.setattr(Shortest, "rerank", lambda self, requests: ([1.0] for _ in requests))
@@ -230,10 +229,10 @@ def test_a_reranker_without_a_network_is_not_asked_again_after_a_stop(planned, t
     with pytest.raises(KeyboardInterrupt):
         execute(plan, Store(tmp_path / "store"), Options(device="cpu"), Watcher())
     asked.insert(0, "that it stopped")
-    made = execute(plan, Store(tmp_path / "store"), Options(device="cpu"), Watcher()).artifacts["r"]
+    made = artifacts_of(plan, tmp_path / "store")["r"]
     assert len(asked) == 1 + 14 == len(set(asked))
     asked.append("no more stops")
-    whole = execute(plan, Store(tmp_path / "whole"), Options(device="cpu"), Watcher()).artifacts["r"]
+    whole = artifacts_of(plan, tmp_path / "whole")["r"]
     assert (made.path / "run.trec.gz").read_bytes() == (whole.path / "run.trec.gz").read_bytes()
     assert sorted(path.name for path in made.path.iterdir()) == ["manifest.json", "run.trec.gz"]
 
@@ -241,7 +240,7 @@ def test_a_reranker_without_a_network_is_not_asked_again_after_a_stop(planned, t
 @pytest.mark.slow
 def test_two_processes_write_the_bytes_of_one(planned, tiny_reranker, tmp_path):
     plan = planned({"r": rerank(tiny_reranker, depth=IN_TWOS, keep_scores=False)})
-    whole = execute(plan, Store(tmp_path / "one"), Options(device="cpu"), Watcher()).artifacts["r"]
+    whole = artifacts_of(plan, tmp_path / "one")["r"]
     command = ["-m", "hardneg", "recipe", "run", tmp_path / "r.yaml", "--device", "cpu"]
     assert codes(launch([*command, "--store", tmp_path / "two", "--output", tmp_path / "out"], 2)) == [0, 0]
     found = Store(tmp_path / "two").find(plan.keys["r"])

@@ -5,19 +5,15 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipe.recipes import artifacts_of, plan_in, recipe_in, small_collection, small_part
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.formats.queries import Queries
 from hardneg.formats.runs import read_run, write_run
 from hardneg.indexes.shard_search import KeptLists
-from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import make_plan
 from hardneg.records.errors import DataError, RecipeError
 from hardneg.records.types import RankedList
 from hardneg.runtime.progress import Silent
-from hardneg.store.artifacts import Store
 from hardneg.verbs.search import Search
 from hardneg.verbs.shared import searching
 from hardneg.verbs.shared.context import ArtifactInput, StageContext
@@ -33,10 +29,9 @@ def made(tmp_path, tiny_model):
     data = small_collection(tmp_path / "data")
 
     def make(stages):
-        tree = small_tree(data, tiny_model)
-        tree["stages"] = {"start-index": tree["stages"]["start-index"], **stages}
-        plan = make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", tree)))
-        return execute(plan, Store(tmp_path / "store"), Options(device="cpu"), Watcher()).artifacts
+        tree = small_part(data, tiny_model, "start-index", **stages)
+        plan = plan_in(tmp_path, tree)
+        return artifacts_of(plan, tmp_path / "store")
 
     return make
 
@@ -46,14 +41,9 @@ def run_of(artifact):
 
 
 def test_candidates_are_ranked_as_the_index_ranks_them(made):
-    artifacts = made(
-        {
-            "all": {**SEARCH, "depth": 60},
-            "few": {**SEARCH, "depth": 7},
-            "again": {**SEARCH, "candidates": "few", "depth": 7},
-            "top": {**SEARCH, "candidates": "all", "depth": 3},
-        }
-    )
+    stages = {"all": {**SEARCH, "depth": 60}, "few": {**SEARCH, "depth": 7}}
+    stages |= {"again": {**stages["few"], "candidates": "few"}, "top": {**SEARCH, "candidates": "all", "depth": 3}}
+    artifacts = made(stages)
     for name, source, depth in (("again", "few", 7), ("top", "all", 3)):
         found, expected = run_of(artifacts[name]), run_of(artifacts[source])
         assert list(found) == list(expected)
@@ -187,10 +177,9 @@ def test_positives_behind_candidates_in_segments_count_by_their_best_one(made):
     ],
 )
 def test_runs_with_positives_are_of_vectors_and_measure_nothing(tmp_path, tiny_model, stages, told):
-    tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
-    tree["stages"] = {"start-index": tree["stages"]["start-index"], **stages}
+    tree = small_part(small_collection(tmp_path / "data"), tiny_model, "start-index", **stages)
     with pytest.raises(RecipeError) as caught:
-        load_recipe(write_recipe(tmp_path / "r.yaml", tree))
+        recipe_in(tmp_path, tree)
     assert told in str(caught.value)
 
 
@@ -199,20 +188,13 @@ SECOND = {
     "again": {**SEARCH, "candidates": "run"},
     "hop": {**SEARCH, "candidates": "reranked"},
 }
+FUSED, PLAIN = {"a": "TARGET", "b": "plain"}, {"stage": "fuse", "runs": {"a": "plain", "b": "plain"}}
+ALONE = {"stage": "train", "loss": "infonce", "options": {"negatives_per_query": 0}}
 MEASURES = {
     "runs.r": {"stage": "evaluate", "runs": {"r": "TARGET"}},
-    "runs.a": {"stage": "fuse", "runs": {"a": "TARGET", "b": "plain"}},
-    "tuning.runs.a": {
-        "stage": "fuse",
-        "runs": {"a": "plain", "b": "plain"},
-        "tuning": {"runs": {"a": "TARGET", "b": "plain"}, "metric": "mrr@10"},
-    },
-    "validation_run": {
-        "stage": "train",
-        "loss": "infonce",
-        "options": {"negatives_per_query": 0},
-        "validation_run": "TARGET",
-    },
+    "runs.a": {"stage": "fuse", "runs": FUSED},
+    "tuning.runs.a": {**PLAIN, "tuning": {"runs": FUSED, "metric": "mrr@10"}},
+    "validation_run": {**ALONE, "validation_run": "TARGET"},
     "analysis.query-wins.run": {"stage": "analyze", "analysis": {"query-wins": {"run": "TARGET", "against": "plain"}}},
     "analysis.recall-at-depth.runs.a": {"stage": "analyze", "analysis": {"recall-at-depth": {"runs": {"a": "TARGET"}}}},
 }
@@ -221,11 +203,9 @@ MEASURES = {
 @pytest.mark.parametrize("measure", MEASURES)
 @pytest.mark.parametrize("target", ["reranked", "again", "hop"])
 def test_nor_do_runs_whose_documents_come_from_them(tmp_path, tiny_model, target, measure):
-    tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
-    stages = {"plain": SEARCH, "run": {**SEARCH, "positives": True}, **SECOND}
     asked = json.loads(json.dumps(MEASURES[measure]).replace("TARGET", target))
-    tree["stages"] = {"start-index": tree["stages"]["start-index"], **stages, "asked": asked}
+    stages = {"plain": SEARCH, "run": {**SEARCH, "positives": True}, **SECOND, "asked": asked}
     with pytest.raises(RecipeError) as caught:
-        load_recipe(write_recipe(tmp_path / "r.yaml", tree))
+        recipe_in(tmp_path, small_part(small_collection(tmp_path / "data"), tiny_model, "start-index", **stages))
     told = f"{target!r} comes from 'run', which lists positives that were not found; name one without `positives`"
     assert f"stages.asked.{measure}: {told}" in str(caught.value)

@@ -11,7 +11,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from processes import codes, launch
-from recipe.recipes import large_collection, long_collection, small_tree, write_recipe
+from recipe.recipes import (
+    artifacts_of,
+    large_collection,
+    long_collection,
+    plan_in,
+    small_part,
+    small_tree,
+    write_recipe,
+)
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
@@ -36,9 +44,7 @@ CUT = {"length": 12, "count": 5}
 
 
 def tree(collection: Path, model: Path) -> dict[str, Any]:
-    whole = small_tree(collection, model)
-    names = ("start-index", "start-test")
-    whole["stages"] = {name: whole["stages"][name] for name in names}
+    whole = small_part(collection, model, "start-index", "start-test")
     whole["stages"]["start-index"] |= {"segments": CUT, "precision": "fp32"}
     return whole
 
@@ -56,10 +62,10 @@ def recipe(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
 def made(recipe: Path) -> dict[str, Artifact]:
     pytest.importorskip("faiss")
     plan = make_plan(load_recipe(recipe))
-    return dict(execute(plan, Store(recipe.parent / "store"), Options(device="cpu"), Watcher()).artifacts)
+    return dict(artifacts_of(plan, recipe.parent / "store"))
 
 
-def test_the_index_holds_each_segment_under_its_documents_id(made: dict[str, Artifact]) -> None:
+def test_the_index_holds_each_segment_under_its_documents_id(made):
     """Ten tokens of text a segment, five segments; documents have 8 to 67 words of one to three tokens."""
     facts = made["start-index"].facts
     flat = FlatVectors.open(made["start-index"].path)
@@ -85,9 +91,7 @@ def opened(made: dict[str, Artifact], tiny_model: Path) -> tuple[StoredCollectio
     return StoredCollection.open(made["dataset"].path), encoder
 
 
-def test_a_run_ranks_documents_by_their_best_segment(
-    made: dict[str, Artifact], opened: tuple[StoredCollection, Encoder]
-) -> None:
+def test_a_run_ranks_documents_by_their_best_segment(made, opened):
     collection = opened[0]
     queries, best = collection.queries("test"), best_scores(*opened)
     for name, tolerance in {"start-test": 1e-5, "half-test": 2e-3}.items():
@@ -99,9 +103,7 @@ def test_a_run_ranks_documents_by_their_best_segment(
             np.testing.assert_allclose(expected[collection.corpus.rows(doc_ids)], scores, atol=tolerance)
 
 
-def test_scores_of_positives_are_those_of_their_best_segment(
-    made: dict[str, Artifact], opened: tuple[StoredCollection, Encoder]
-) -> None:
+def test_scores_of_positives_are_those_of_their_best_segment(made, opened):
     """Queries 46 and 59 are the first and the last of the split; two documents of the second."""
     collection, encoder = opened
     positives = {"q46": ["d46"], "q59": ["d59", "d3"]}
@@ -117,7 +119,7 @@ def test_scores_of_positives_are_those_of_their_best_segment(
     np.testing.assert_allclose(scores["q59"], best[13, [59, 3]], atol=1e-5)
 
 
-def test_commands_take_segments_by_set(recipe: Path, tiny_model: Path) -> None:
+def test_commands_take_segments_by_set(recipe, tiny_model):
     folder = recipe.parent
     common = ["--dataset", f"beir:{folder / 'data'}", "--model", str(tiny_model), "--device", "cpu"]
     cut = ["--set", "segments.length=12", "--set", "segments.count=3", "--store", str(folder / "commands")]
@@ -131,13 +133,13 @@ def test_commands_take_segments_by_set(recipe: Path, tiny_model: Path) -> None:
     }
 
 
-def test_a_recipe_of_segments_trains_and_is_judged_by_them(recipe: Path, tiny_model: Path) -> None:
+def test_a_recipe_of_segments_trains_and_is_judged_by_them(recipe, tiny_model, tmp_path):
     whole = small_tree(recipe.parent / "data", tiny_model)
     whole["segments"] = {"length": 24, "stride": 11, "count": 20}
     whole["stages"]["start-dev"] = {"stage": "search", "index": "start-index", "split": "dev"}
     whole["stages"]["star"] |= {"validation_run": "start-dev"}
-    plan = make_plan(load_recipe(write_recipe(recipe.parent / "whole.yaml", whole)))
-    made = execute(plan, Store(recipe.parent / "store"), Options("star-test", device="cpu"), Watcher()).artifacts
+    plan = plan_in(tmp_path, whole)
+    made = artifacts_of(plan, recipe.parent / "store", until="star-test")
     facts = made["star-index"].facts
     assert facts["segments"] == made["start-index"].facts["segments"] and not facts["documents cut off"]
     assert 0 < made["star"].facts["best dev mrr@10"] <= 1
@@ -145,7 +147,7 @@ def test_a_recipe_of_segments_trains_and_is_judged_by_them(recipe: Path, tiny_mo
     assert len(set(doc_lists(read_run(made["star-test"].path / "run.trec.gz"))[0])) == 20
 
 
-def test_without_segments_nothing_has_another_key(recipe: Path) -> None:
+def test_without_segments_nothing_has_another_key(recipe):
     plain, none = (
         make_plan(load_recipe(recipe, settings=[f"stages.start-index.segments={value}"]))
         for value in ("null", "{count: 5}")
@@ -154,7 +156,7 @@ def test_without_segments_nothing_has_another_key(recipe: Path) -> None:
     assert "segments" not in plain.steps["start-index"].spec.identity()
 
 
-def test_vectors_by_segment_are_refused_where_a_document_needs_one(recipe: Path) -> None:
+def test_vectors_by_segment_are_refused_where_a_document_needs_one(recipe):
     from hardneg.records.errors import RecipeError
 
     learning = "{stage: train-queries, index: half, loss: lambda}"
@@ -180,23 +182,20 @@ app(sys.argv[1:])
 """
 
 
-def test_a_killed_run_goes_on_to_the_same_bytes(
-    recipe: Path, made: dict[str, Artifact], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_run_goes_on_to_the_same_bytes(recipe, made, monkeypatch):
     from hardneg.encoders.corpus import stream
 
     store = recipe.parent / "killed"
     command = ["recipe", "run", str(recipe), "--store", str(store), "--until", "start-index", "--device", "cpu"]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    killed = forked.run(
-        [sys.executable, "-c", KILLED, *command], capture_output=True, env=environment, cwd=recipe.parent
-    )
+    line = [sys.executable, "-c", KILLED, *command]
+    killed = forked.run(line, capture_output=True, env=environment, cwd=recipe.parent)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     left = {path.name for path in next(store.glob("*.partial/index.journal")).parent.iterdir()}
     assert left >= {"index", "index.journal", "segments-0-of-1.npy"}
     monkeypatch.setattr(stream, "BLOCK", 40)
     plan = make_plan(load_recipe(recipe))
-    after = execute(plan, Store(store), Options("start-index", device="cpu"), Watcher()).artifacts["start-index"]
+    after = artifacts_of(plan, store, until="start-index")["start-index"]
     assert (after.path / "docid").read_bytes() == (made["start-index"].path / "docid").read_bytes()
     again = execute(plan, Store(recipe.parent / "whole"), Options("start-index", device="cpu"), Watcher())
     whole = again.artifacts["start-index"].path
@@ -204,7 +203,7 @@ def test_a_killed_run_goes_on_to_the_same_bytes(
 
 
 @pytest.mark.slow
-def test_two_processes_write_the_bytes_of_one(tmp_path: Path, tiny_model: Path) -> None:
+def test_two_processes_write_the_bytes_of_one(tmp_path, tiny_model):
     """9,000 documents of up to 40 tokens: several blocks of at most 4,096 vectors."""
     wanted = tree(large_collection(tmp_path / "data"), tiny_model)
     wanted["stages"]["start-index"]["segments"] = {"length": 8, "stride": 4, "count": 4}

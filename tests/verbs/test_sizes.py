@@ -1,3 +1,5 @@
+"""Estimates of stages: what indexes take, and what an optimiser holds."""
+
 from dataclasses import replace
 
 import pytest
@@ -5,9 +7,13 @@ import pytest
 from hardneg.costs.estimated_seconds import Rate
 from hardneg.costs.machine import Machine
 from hardneg.costs.rates import Rates
-from hardneg.encoders.open.configuration import BASE
+from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
+from hardneg.encoders.open.configuration import BASE, Shape
 from hardneg.encoders.spec import FullSpec
+from hardneg.records.types import PluginSetting
 from hardneg.verbs.shared.stage_spec import Sizes, encoding
+from hardneg.verbs.shared.training_common import encoder_training, learning_bytes
+from hardneg.verbs.train import Train
 
 MACHINE = Machine(Rates("a CPU", search=Rate(92e9, "guess"), write=Rate(1e9, "guess"), read=Rate(1e10, "guess")))
 _MODEL = FullSpec("tested", similarity="dot", query_length=10, document_length=100)
@@ -29,3 +35,16 @@ def test_token_vectors_take_one_a_token_and_are_compared_each_with_each() -> Non
     sizes = replace(_VECTORS, form="token-vectors")
     assert encoding(None, sizes).disk == 1_000_000 * (60 * 768 * 4 + 20)
     assert sizes.searching(1200) == pytest.approx(4 * 60 * 1200 * 1e6 * 768 * 2 / 92e9)
+
+
+SIZES = Sizes(100, {"train": 50}, FullSpec("m"), Shape(hidden=100, layers=2, weights=4_000_000), Machine())
+
+
+def test_an_adapter_has_few_weights_with_a_state() -> None:
+    adapted = replace(SIZES, model=FullSpec("m", adapter=AdapterSpec(rank=4)))
+    assert learning_bytes(SIZES) == 4_000_000
+    assert learning_bytes(adapted) == 4 * 4 * 2 * 18 * 100  # float32, rank, layers, sizes of six pairs of matrices
+    spec = Train(stage="train", loss=PluginSetting("infonce"), negatives="mined")
+    whole, few = (encoder_training(spec, sizes) for sizes in (SIZES, adapted))
+    assert whole.held - few.held == 3 * (4_000_000 - 57_600)
+    assert whole.disk == 4 * 4_000_000 and few.disk == 4_000_000 + 3 * 57_600

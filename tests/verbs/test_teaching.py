@@ -2,17 +2,13 @@
 
 import numpy as np
 import pytest
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipe.recipes import artifacts_of, plan_in, small_collection, small_part
 from training.toy import toy_data, write_toy
 
 from hardneg.formats.runs import write_run
-from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import make_plan
 from hardneg.records.errors import DataError, RecipeError, TrainingError
 from hardneg.records.types import RankedList
 from hardneg.runtime.progress import Silent
-from hardneg.store.artifacts import Store
 from hardneg.training.history import History
 from hardneg.verbs.shared.context import ArtifactInput, StageContext
 from hardneg.verbs.train import taught
@@ -20,23 +16,12 @@ from hardneg.verbs.train import taught
 
 def tree_of(collection, model):
     """The teacher is the encoder itself, before it trains."""
-    tree = small_tree(collection, model)
-    kept = {name: tree["stages"][name] for name in ("start-index", "start-train", "static", "star")}
-    tree["stages"] = {
-        **kept,
-        "teacher": {"stage": "search", "index": "start-index", "split": "train", "depth": 60},
-        "student": {**kept["star"], "loss": "margin-mse", "teacher": "teacher"},
-        "listwise": {**kept["star"], "loss": "kl", "teacher": "teacher"},
-    }
+    tree = small_part(collection, model, "start-index", "start-train", "static", "star")
+    taught = {**tree["stages"]["star"], "teacher": "teacher"}
+    teacher = {"stage": "search", "index": "start-index", "split": "train", "depth": 60}
+    tree["stages"] |= {"teacher": teacher, "student": {**taught, "loss": "margin-mse"}}
+    tree["stages"] |= {"listwise": {**taught, "loss": "kl"}}
     return tree
-
-
-def planned(folder, tree, *settings):
-    return make_plan(load_recipe(write_recipe(folder / "teach.yaml", tree), settings=settings))
-
-
-def made(folder, plan, until=None):
-    return execute(plan, Store(folder / "store"), Options(until=until, device="cpu"), Watcher()).artifacts
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +29,7 @@ def finished(tmp_path_factory, tiny_model):
     folder = tmp_path_factory.mktemp("teach")
     tree = tree_of(small_collection(folder / "data"), tiny_model)
     tree["stages"].pop("star")
-    return folder, tree, made(folder, planned(folder, tree))
+    return folder, tree, artifacts_of(plan_in(folder, tree), folder / "store")
 
 
 def test_students_learn_from_a_run(finished):
@@ -77,11 +62,11 @@ def test_a_run_must_score_positives_of_these_queries(tmp_path):
 
 def test_keys_and_mistakes(finished, tmp_path, tiny_model):
     tree = tree_of(small_collection(tmp_path / "data"), tiny_model)
-    before = planned(tmp_path, tree).keys
-    after = planned(tmp_path, tree, "stages.teacher.depth=9").keys
+    before = plan_in(tmp_path, tree).keys
+    after = plan_in(tmp_path, tree, "stages.teacher.depth=9").keys
     assert {name for name in before if before[name] != after[name]} == {"teacher", "student", "listwise"}
     with pytest.raises(RecipeError, match=r"stages\.student\.teacher: missing; margin-mse learns a run's scores"):
-        planned(tmp_path, tree, "stages.student.teacher=null")
+        plan_in(tmp_path, tree, "stages.student.teacher=null")
     tree["stages"]["refreshed"] = {"stage": "train-refreshed", "loss": "kl", "refresh": {"policy": "never"}}
     with pytest.raises(RecipeError, match=r"refreshed\.guide: missing; kl needs its scores: name an encode stage"):
-        planned(tmp_path, tree)
+        plan_in(tmp_path, tree)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipe.recipes import small_collection, small_part, write_recipe
 
 from hardneg.recipe.execute import Options, Outcome, Watcher, execute
 from hardneg.recipe.load import load_recipe
@@ -29,36 +29,23 @@ SEARCH = {"stage": "search", "index": "start-index", "split": "test", "depth": 2
 
 
 def tree_of(collection: Path, model: Path) -> dict[str, Any]:
-    tree = small_tree(collection, model)
-    kept = {name: tree["stages"][name] for name in ("start-index", "start-test", "start-train", "static")}
+    tree = small_part(collection, model, "start-index", "start-test", "start-train", "static")
+    kept = tree["stages"]
     kept["start-dev"] = {"stage": "search", "index": "start-index", "split": "dev", "depth": 20}
     kept["adore"] = ADORE
     kept["adore-test"] = {**SEARCH, "model": "adore"}
-    changes: dict[str, dict[str, Any]] = {
-        "static": {"schedule": "static", "negatives": "static"},
-        "refreshed": {"schedule": "refreshed", "refresh_every": 2, "watch": {"every": 2}},
-        "random": {
-            "schedule": "random",
-            "forced_positives": "always",
-            "retrieval_dropout": False,
-            "watch": {"every": 1, "depth": 10},
-        },
-    }
-    kept |= {f"with-{name}": {**ADORE, **more} for name, more in changes.items()}
-    kept["again"] = {**ADORE, "model": "adore", "index": "copied", "loss": "ranknet", "retrieval_dropout": False}
-    kept["again"]["watch"] = {"every": 1, "depth": 10}
-    kept["small"] = {
-        "stage": "index",
-        "vectors": "start-index",
-        "backend": {"name": "opq-pq", "subvectors": 8, "bits": 4},
-    }
+    watched = {"retrieval_dropout": False, "watch": {"every": 1, "depth": 10}}
+    kept["with-static"] = {**ADORE, "schedule": "static", "negatives": "static"}
+    kept["with-refreshed"] = {**ADORE, "schedule": "refreshed", "refresh_every": 2, "watch": {"every": 2}}
+    kept["with-random"] = {**ADORE, "schedule": "random", "forced_positives": "always", **watched}
+    kept["again"] = {**ADORE, "model": "adore", "index": "copied", "loss": "ranknet", **watched}
+    indexed = {"stage": "index", "vectors": "start-index"}
+    kept["small"] = {**indexed, "backend": {"name": "opq-pq", "subvectors": 8, "bits": 4}}
     kept["with-small"] = {**ADORE, "index": "small", "watch": {"every": 2, "negatives": "static"}}
     kept["small-test"] = {**SEARCH, "index": "small", "model": "with-small"}
-    for name, backend in (
-        ("lists", {"name": "ivf-flat", "lists": 4, "nprobe": 4}),
-        ("graph", {"name": "hnsw", "m": 8}),
-    ):
-        kept[name] = {"stage": "index", "vectors": "start-index", "backend": backend}
+    backends = {"lists": {"name": "ivf-flat", "lists": 4, "nprobe": 4}, "graph": {"name": "hnsw", "m": 8}}
+    for name, backend in backends.items():
+        kept[name] = {**indexed, "backend": backend}
         kept[f"with-{name}"] = {**ADORE, "index": name}
     kept["joint"] = {**ADORE, "index": "small", "centroids": "trained", "centroid_learning_rate": 0.01}
     kept["joint-test"] = {"stage": "search", "index": "joint", "split": "test", "depth": 20}
@@ -66,8 +53,8 @@ def tree_of(collection: Path, model: Path) -> dict[str, Any]:
     kept["joint-by-adore"] = {**SEARCH, "index": "joint", "model": "adore"}
     indexes = {"JPQ": "joint", "again": "on-joint"}
     kept["behind"] = {"stage": "analyze", "analysis": {"errors": {"indexes": indexes, "depth": 20}}}
-    kept["copied"] = {"stage": "index", "backend": "flat", "vectors": "start-index"}
-    return {**tree, "stages": kept, "presets": {}, "outputs": {"model": "joint", "index": "joint"}}
+    kept["copied"] = {**indexed, "backend": "flat"}
+    return {**tree, "presets": {}, "outputs": {"model": "joint", "index": "joint"}}
 
 
 pytest.importorskip("faiss", reason="compressed indexes need faiss")
@@ -220,7 +207,6 @@ def test_mistakes_are_told_before_anything_runs(made: tuple[Path, Store, Outcome
 def test_an_index_of_texts_is_refused(made: tuple[Path, Store, Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hardneg.verbs.train_queries.open_searcher", lambda *rest, **more: object())
     plan = make_plan(load_recipe(made[0], settings=["stages.adore.depth=9"]))
-    with pytest.raises(
-        UsageError, match="adore: index start-index holds nothing of documents that queries could be scored with"
-    ):
+    told = "adore: index start-index holds nothing of documents that queries could be scored with"
+    with pytest.raises(UsageError, match=told):
         execute(plan, made[1], Options(device="cpu", until="adore"), Watcher())

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from noted import Notes
 from recipe.recipes import small_collection, small_tree, write_recipe
 
 from hardneg.recipe.estimate import estimate
@@ -13,7 +14,6 @@ from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.records.errors import RecipeError, TrainingError, UsageError
-from hardneg.runtime.progress import Silent
 from hardneg.store.artifacts import Artifact, Store
 
 ANCE = {
@@ -22,16 +22,6 @@ ANCE = {
     "refresh": {"policy": "synchronous", "every": 4, "depth": 10, "negatives": 4},
     "options": {"batch_size": 8, "max_steps": 12, "learning_rate": 0.001, "precision": "fp32", "checkpoint_every": 3},
 }
-
-
-class Notes(Silent):
-    """Keeps the notes."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.lines.append(text)
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +65,7 @@ def weights(artifact: Artifact) -> bytes:
     return (artifact.path / "model" / "model.safetensors").read_bytes()
 
 
-def test_a_synchronous_run_mines_at_every_multiple(recipe: Path, store: Store) -> None:
+def test_a_synchronous_run_mines_at_every_multiple(recipe, store):
     artifact, notes = make(recipe, store, "ance")
     assert uses(artifact) == [(step // 4, step % 4) for step in range(12)]
     assert {path.name for path in artifact.path.iterdir()} == {"model", "history.jsonl", "manifest.json"}
@@ -94,9 +84,7 @@ def test_a_synchronous_run_mines_at_every_multiple(recipe: Path, store: Store) -
 
 
 @pytest.mark.parametrize("name", ["ance", "decayed", "guarded"])
-def test_it_is_the_same_twice_and_after_being_stopped_anywhere(
-    recipe: Path, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_it_is_the_same_twice_and_after_being_stopped_anywhere(recipe, store, tmp_path, monkeypatch, name):
     """Stopped in the third step, in the second refresh before and after its corpus is encoded, and later on."""
     whole, _ = make(recipe, store, name)
     places = [
@@ -119,8 +107,8 @@ def test_it_is_the_same_twice_and_after_being_stopped_anywhere(
     ("name", "steps", "number"), [("ance", 8, 1), ("decayed", 8, 1), ("ance", 4, 0), ("never", 7, 0)]
 )
 def test_damaged_negatives_are_mined_again_by_the_model_that_mined_them(
-    recipe: Path, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, steps: int, number: int
-) -> None:
+    recipe, store, tmp_path, monkeypatch, name, steps, number
+):
     """It goes on from step 6, where the weights of step 4 are left of its checkpoint; or from 3, with the start's."""
     whole, _ = make(recipe, store, name)
     _cut_off(recipe, Store(tmp_path), monkeypatch, name, steps, number)
@@ -130,9 +118,7 @@ def test_damaged_negatives_are_mined_again_by_the_model_that_mined_them(
     assert artifact.facts["refreshes made"] == whole.facts["refreshes made"]
 
 
-def test_negatives_are_gone_where_the_weights_are_too(
-    recipe: Path, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_negatives_are_gone_where_the_weights_are_too(recipe, store, tmp_path, monkeypatch):
     make(recipe, store, "ance")
     partial = _cut_off(recipe, Store(tmp_path), monkeypatch, "ance", 8, 1)
     (kept,) = partial.glob("checkpoints/weights-*")
@@ -168,9 +154,7 @@ def _stop_at(patch: pytest.MonkeyPatch, place: str, calls: int) -> None:
     patch.setattr(place, stopping)
 
 
-def test_what_was_timed_plays_no_part_where_training_waits(
-    recipe: Path, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_timed_plays_no_part_where_training_waits(recipe, store, monkeypatch):
     """Neither in mining nor in dev metrics, by which the best weights are chosen."""
     make(recipe, store, "start-dev")
     monkeypatch.setattr("hardneg.encoders.inference.token_budget", lambda *_: pytest.fail("timed"))
@@ -178,7 +162,7 @@ def test_what_was_timed_plays_no_part_where_training_waits(
     assert "best step" in make(recipe, store, "ance", *settings)[0].facts
 
 
-def test_only_what_has_decayed_is_replaced(recipe: Path, store: Store) -> None:
+def test_only_what_has_decayed_is_replaced(recipe, store):
     """All stay where no score is easy; in this training most scores fall from one refresh to the next."""
     for settings, shares in ((["easy_below=1e-6"], (0.99, 1.0)), ([], (0.0, 0.95))):
         artifact, _ = make(recipe, store, "decayed", *(f"stages.decayed.refresh.{setting}" for setting in settings))
@@ -187,14 +171,14 @@ def test_only_what_has_decayed_is_replaced(recipe: Path, store: Store) -> None:
         assert len(kept) == 2 and shares[0] <= min(kept) and max(kept) <= shares[1]
 
 
-def test_any_miner_mines_and_its_drops_are_counted(recipe: Path, store: Store) -> None:
+def test_any_miner_mines_and_its_drops_are_counted(recipe, store):
     """`pos-percent` on the model's own scores, where each query's positive has one though the search has missed it."""
     facts = make(recipe, store, "guarded")[0].facts
     assert facts["refreshes used"] == 3 and facts["dropped as score"] > 0 and facts["dropped as positive"] > 0
     assert "dropped as no scored positive" not in facts
 
 
-def test_a_choice_is_a_miner(recipe: Path, store: Store) -> None:
+def test_a_choice_is_a_miner(recipe, store):
     """`sampled` by its name is what is mined without a name; its key is that of a miner."""
     named, _ = make(recipe, store, "ance", "stages.ance.miner={name: sampled, depth: 10, count: 4}")
     plain, _ = make(recipe, store, "ance")
@@ -204,12 +188,12 @@ def test_a_choice_is_a_miner(recipe: Path, store: Store) -> None:
     assert weights(named) == weights(top) != weights(plain)
 
 
-def test_negatives_to_begin_with_and_parts_of_the_queries(recipe: Path, store: Store) -> None:
+def test_negatives_to_begin_with_and_parts_of_the_queries(recipe, store):
     artifact, _ = make(recipe, store, "parts")
     assert uses(artifact) == [(None, None)] * 4 + [(1, lag) for lag in range(4)] + [(2, lag) for lag in range(4)]
 
 
-def test_never_keeps_the_first_lists(recipe: Path, store: Store) -> None:
+def test_never_keeps_the_first_lists(recipe, store):
     assert uses(make(recipe, store, "never")[0]) == [(0, step) for step in range(12)]
     artifact, _ = make(recipe, store, "fixed")
     assert uses(artifact) == [(None, None)] * 12
@@ -218,7 +202,7 @@ def test_never_keeps_the_first_lists(recipe: Path, store: Store) -> None:
 
 
 @pytest.mark.slow
-def test_beside_the_training(recipe: Path, store: Store) -> None:
+def test_beside_the_training(recipe, store):
     longer = ["stages.beside.options.max_steps=60", "stages.beside.options.checkpoint_every=10"]
     artifact, notes = make(recipe, store, "beside", *longer)
     used = uses(artifact)
@@ -229,7 +213,7 @@ def test_beside_the_training(recipe: Path, store: Store) -> None:
     assert not [line for line in notes if line.startswith("inferencer")]
 
 
-def test_a_refresh_may_search_an_index(recipe: Path, store: Store) -> None:
+def test_a_refresh_may_search_an_index(recipe, store):
     """All lists of one are all documents, so the model is that of an exact search."""
     lists = "stages.ance.backend={name: ivf-flat, lists: 4, nprobe: 4}"
     artifact, _ = make(recipe, store, "ance", lists)
@@ -239,13 +223,13 @@ def test_a_refresh_may_search_an_index(recipe: Path, store: Store) -> None:
 
 
 @pytest.mark.slow
-def test_an_index_beside_the_training(recipe: Path, store: Store) -> None:
+def test_an_index_beside_the_training(recipe, store):
     artifact, notes = make(recipe, store, "beside", "stages.beside.backend={name: hnsw, m: 8}")
     assert artifact.facts["seconds of inference: index"] > 0
     assert not [line for line in notes if line.startswith("inferencer")]
 
 
-def test_the_plan_counts_the_index_of_a_refresh(recipe: Path, store: Store) -> None:
+def test_the_plan_counts_the_index_of_a_refresh(recipe, store):
     rows = []
     for settings in ([], ["stages.ance.backend=hnsw"]):
         plan = make_plan(load_recipe(recipe, settings=settings))
@@ -253,7 +237,7 @@ def test_the_plan_counts_the_index_of_a_refresh(recipe: Path, store: Store) -> N
     assert rows[1].disk > rows[0].disk and rows[1].memory > rows[0].memory and rows[1].seconds > rows[0].seconds
 
 
-def test_nothing_runs_twice_and_the_plan_tells_what_it_takes(recipe: Path, store: Store) -> None:
+def test_nothing_runs_twice_and_the_plan_tells_what_it_takes(recipe, store):
     make(recipe, store, "ance")
     plan = make_plan(load_recipe(recipe))
     assert execute(plan, store, Options(device="cpu", until="ance"), Watcher()).ran == ()
@@ -261,7 +245,7 @@ def test_nothing_runs_twice_and_the_plan_tells_what_it_takes(recipe: Path, store
     assert rows["ance"].items == 12 and rows["ance"].seconds > rows["never"].seconds > 0
 
 
-def test_devices_do_not_change_the_key(recipe: Path) -> None:
+def test_devices_do_not_change_the_key(recipe):
     keys = [make_plan(load_recipe(recipe)).steps["ance"].key]
     for setting in ("devices.trainer=3", "devices.inferencer=[cpu, cpu]", "options.checkpoint_every=7"):
         keys.append(make_plan(load_recipe(recipe, settings=[f"stages.ance.{setting}"])).steps["ance"].key)
@@ -270,7 +254,7 @@ def test_devices_do_not_change_the_key(recipe: Path) -> None:
     assert other != keys[0]
 
 
-def test_the_steps_between_checkpoints_change_the_key_where_they_are_mined_from(recipe: Path) -> None:
+def test_the_steps_between_checkpoints_change_the_key_where_they_are_mined_from(recipe):
     settings = ["checkpoint_every=3", "checkpoint_every=4"]
     keys = {
         make_plan(load_recipe(recipe, settings=[f"stages.beside.options.{each}"])).steps["beside"].key
@@ -279,7 +263,7 @@ def test_the_steps_between_checkpoints_change_the_key_where_they_are_mined_from(
     assert len(keys) == 2
 
 
-def test_a_training_that_would_mine_nothing_is_refused(recipe: Path, store: Store) -> None:
+def test_a_training_that_would_mine_nothing_is_refused(recipe, store):
     """At once where the number of steps is told; else as soon as it is known: 36 queries are 5 steps of 8."""
     options = "stages.beside.options"
     with pytest.raises(RecipeError, match=r"beside: .*refresh: policy continuous: no checkpoint .* below 12"):
@@ -306,19 +290,19 @@ def test_a_training_that_would_mine_nothing_is_refused(recipe: Path, store: Stor
         ("negatives=start-train", "stages.ance.negatives: 'start-train' makes run, but negatives is needed"),
     ],
 )
-def test_mistakes_are_told_before_anything_runs(recipe: Path, setting: str, told: str) -> None:
+def test_mistakes_are_told_before_anything_runs(recipe, setting, told):
     with pytest.raises(RecipeError) as caught:
         load_recipe(recipe, settings=[f"stages.ance.{setting}"])
     assert told in str(caught.value)
 
 
-def test_a_miner_goes_without_choice(recipe: Path) -> None:
+def test_a_miner_goes_without_choice(recipe):
     settings = ["stages.ance.miner=topk", "stages.ance.refresh.choice=top"]
     with pytest.raises(RecipeError, match=r"ance: .*refresh.choice: goes without miner, which says what is chosen"):
         load_recipe(recipe, settings=settings)
 
 
-def test_lists_that_may_come_out_short_are_told(recipe: Path) -> None:
+def test_lists_that_may_come_out_short_are_told(recipe):
     told = (
         "stages.decayed.refresh: replace decayed: depth 7 is below 8, twice the negatives: lists may come out short; "
     )
@@ -327,7 +311,7 @@ def test_lists_that_may_come_out_short_are_told(recipe: Path) -> None:
     assert load_recipe(recipe, settings=["stages.ance.refresh.depth=7"]).notes == ()
 
 
-def test_a_device_that_is_not_there_is_refused_before_the_first_step(recipe: Path, tmp_path: Path) -> None:
+def test_a_device_that_is_not_there_is_refused_before_the_first_step(recipe, tmp_path):
     empty = Store(tmp_path / "store")
     with pytest.raises(UsageError, match=r"stages.ance.devices.inferencer cdua:1: .*did you mean 'cuda'"):
         make(recipe, empty, "ance", "stages.ance.devices.inferencer=[cpu, cdua:1]")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipe.recipes import plan_in, small_collection, small_tree
 from safetensors.torch import load_file
 from sentence_transformers import CrossEncoder as Published
 
@@ -16,8 +16,6 @@ from hardneg.formats.corpus import Corpus
 from hardneg.formats.runs import read_run
 from hardneg.recipe.estimate import estimate
 from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import make_plan
 from hardneg.recipe.run_folder import publish
 from hardneg.records.errors import RecipeError, UsageError
 from hardneg.rerankers.cross_encoder import CrossEncoder
@@ -51,7 +49,7 @@ def planned(tmp_path, tiny_model, monkeypatch):
             "scores": scores,
             "report": report,
         }
-        return make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", tree)))
+        return plan_in(tmp_path, tree)
 
     return plan
 

@@ -30,9 +30,8 @@ GROUPS = [
     for each in vars(training_options).values()
     if isinstance(each, type) and issubclass(each, TrainingGroup) and vars(each).get("__annotations__")
 ]
-RUN_GROUPS = [
-    each for each in vars(run_options).values() if is_dataclass(each) and each.__module__.endswith(".options")
-]
+GROUPS = [each for each in vars(run_options).values() if is_dataclass(each)]
+RUN_GROUPS = [each for each in GROUPS if each.__module__.endswith(".options")]
 
 
 def own(kind: type[Any]) -> set[str]:
@@ -46,9 +45,8 @@ def test_a_verb_has_the_options_of_its_groups_and_its_own(verb: type[TrainingGro
     groups = [each for each in verb.__mro__ if each in GROUPS]
     assert groups and {*verb.model_fields} == own(verb).union(*map(own, groups))
     run = verb.model_fields["options"].annotation
-    assert isinstance(run, type) and {each.name for each in fields(run)} >= {
-        each.name for each in fields(LearningOptions)
-    }
+    names = {each.name for each in fields(LearningOptions)}
+    assert isinstance(run, type) and {each.name for each in fields(run)} >= names
 
 
 def test_an_option_is_declared_by_one_group() -> None:

@@ -5,15 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from recipe.recipes import small_collection, write_recipe
+from recipe.recipes import artifacts_of, plan_in, recipe_in, small_collection
 from tiny import tiny_multi_vector, tiny_sparse_encoder
 
 from hardneg.formats.runs import read_run
-from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import make_plan
 from hardneg.records.errors import RecipeError
-from hardneg.store.artifacts import Store
 
 _CUT = {"length": 8, "count": 3, "stride": 4}
 
@@ -37,7 +33,7 @@ def test_indexes_that_take_something_else_are_told(data: Path, tmp_path: Path) -
         "right": {"stage": "index", "backend": "impact", "vectors": "weights"},
     }
     with pytest.raises(RecipeError) as told:
-        load_recipe(write_recipe(tmp_path / "r.yaml", _tree(data, model, **stages)))
+        recipe_in(tmp_path, _tree(data, model, **stages))
     assert told.value.problems == (
         "stages.pq.backend: pq is built from vectors, and 'weights' holds weights; name another",
         "stages.none.vectors: missing; sparse is built from the weights of an encode stage",
@@ -48,7 +44,7 @@ def test_segments_of_token_vectors_are_told(data: Path, tmp_path: Path) -> None:
     model = tiny_multi_vector(tmp_path / "late")
     stages = {"tokens": {"stage": "encode", "segments": _CUT}}
     with pytest.raises(RecipeError, match=r"stages.tokens.segments: .* makes a vector of each token"):
-        load_recipe(write_recipe(tmp_path / "r.yaml", _tree(data, model, **stages)))
+        recipe_in(tmp_path, _tree(data, model, **stages))
 
 
 @pytest.mark.slow
@@ -62,8 +58,8 @@ def test_documents_in_segments_are_found_by_their_best_one(data: Path, tmp_path:
         "candidates": {**search, "index": "parts", "candidates": "all"},
     }
     tree = _tree(data, tiny_sparse_encoder(tmp_path / "splade"), **stages)
-    plan = make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", tree)))
-    made = execute(plan, Store(tmp_path / "store"), Options(device="cpu"), Watcher()).artifacts
+    plan = plan_in(tmp_path, tree)
+    made = artifacts_of(plan, tmp_path / "store")
     assert made["parts"].facts["segments"] == made["again"].facts["segments"] == 180
     runs = [dict(read_run(made[name].path / "run.trec.gz")) for name in ("all", "indexed", "candidates")]
     assert len(runs[0]) == 14 and all(len(ranked.doc_ids) > 40 for ranked in runs[0].values())

@@ -14,17 +14,9 @@ from hardneg.records.errors import PluginError
 from hardneg.records.types import Candidates, Negatives, RankedList
 from hardneg.registry.protocols import NegativeMiner
 
-MINERS: list[NegativeMiner] = [
-    TopK(depth=3),
-    TopK(depth=50),
-    Window(skip=2, depth=6),
-    Random(count=3),
-    Random(count=50),
-    Mixed(depth=3),
-    Mixed(depth=50, ratio=2.5),
-    Denoised(below=9.5, depth=8, fill="random"),
-    PosMargin(margin=1.5, order="random", without_positive="keep"),
-]
+MINERS: list[NegativeMiner] = [TopK(depth=3), TopK(depth=50), Window(skip=2, depth=6), Random(count=3)]
+MINERS += [Random(count=50), Mixed(depth=3), Mixed(depth=50, ratio=2.5)]
+MINERS += [Denoised(below=9.5, depth=8, fill="random"), PosMargin(margin=1.5, order="random", without_positive="keep")]
 
 
 def query(

@@ -119,9 +119,8 @@ def test_scores_on_the_threshold_are_kept_and_dropped_alike() -> None:
     asked = vectors.candidates(rescored=True)
     for rule, (kind, options, their_options) in RULES.items():
         expected = {query: set(doc_ids) for query, doc_ids in theirs(vectors, 25, True, **their_options).items()}
-        found = {
-            query: set(doc_ids) for query, doc_ids in ours(kind(**options, depth=NEAREST, count=25), asked).items()
-        }
+        mined = ours(kind(**options, depth=NEAREST, count=25), asked)
+        found = {query: set(doc_ids) for query, doc_ids in mined.items()}
         assert found.keys() == expected.keys()
         whole = [query for query, doc_ids in expected.items() if len(doc_ids) < 25]  # not cut among equal scores
         assert len(whole) > 10

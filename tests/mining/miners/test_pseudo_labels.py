@@ -1,7 +1,6 @@
 """Pseudo-labels: which document becomes the positive, which ones negatives, and who gets neither."""
 
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,10 +10,7 @@ from hardneg.formats.runs import stream_run, write_run
 from hardneg.mining.miners.pseudo_labels import NO_NEGATIVE, NO_POSITIVE, PseudoLabels
 from hardneg.records.types import Document, RankedList
 from hardneg.runtime.progress import Silent
-
-
-def ranked(scores: dict[str, float]) -> RankedList:
-    return RankedList(list(scores), np.array(list(scores.values()), np.float32))
+from tests.run_lists import ranked
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +29,7 @@ def lists(order: list[str], scores: dict[str, float]) -> dict[str, RankedList]:
     return {"run": listed, "scores": ranked({doc_id: scores[doc_id] for doc_id in best_first})}
 
 
-def test_the_best_document_and_the_first_sure_negatives(corpus: Corpus) -> None:
+def test_the_best_document_and_the_first_sure_negatives(corpus):
     order = ["5", "4", "3", "2", "7", "6", "8", "9"]
     scores = dict(zip(order, [0.05, 0.95, 0.1, 0.099, 0.97, 0.0, 0.02, 0.03], strict=True))
     [item] = PseudoLabels(count=3).of([("q", lists(order, scores))], corpus, Counter())
@@ -41,7 +37,7 @@ def test_the_best_document_and_the_first_sure_negatives(corpus: Corpus) -> None:
     assert item.scores.tolist() == pytest.approx([1.0, 0.97, 0.95])
 
 
-def test_thresholds_are_strict(corpus: Corpus) -> None:
+def test_thresholds_are_strict(corpus):
     left_out: Counter[str] = Counter()
     just = {"1": float(np.float32(0.9)), "2": 0.0}
     none = {"1": 0.95, "2": float(np.float32(0.1))}
@@ -51,37 +47,35 @@ def test_thresholds_are_strict(corpus: Corpus) -> None:
     assert left_out == {NO_POSITIVE: 2, NO_NEGATIVE: 1}
 
 
-def test_only_the_top_is_looked_at(corpus: Corpus) -> None:
+def test_only_the_top_is_looked_at(corpus):
     order = [str(i) for i in range(1, 8)]
     scores = dict(zip(order, [0.5, 0.92, 0.01, 0.5, 0.99, 0.0, 0.0], strict=True))
     [item] = PseudoLabels(depth=4).of([("q", lists(order, scores))], corpus, Counter())
     assert (item.positives, item.negatives) == (["2"], ["3"])
 
 
-def test_of_equal_ones_the_best_ranked_is_the_positive(corpus: Corpus, tmp_path: Path) -> None:
+def test_of_equal_ones_the_best_ranked_is_the_positive(corpus, tmp_path):
     """A written run tells equal scores apart by the smallest steps, in the order of the ids."""
     path = tmp_path / "run.trec.gz"
     scores = {"1": 0.98, "2": 0.98, "3": 0.98, "4": 0.9799, "5": 0.01}
-    write_run(path, [("q", RankedList(list(scores), np.array(list(scores.values()), np.float32)))])
+    write_run(path, [("q", ranked(scores))])
     [(_, found)] = stream_run(path)
     assert found.doc_ids == ["1", "2", "3", "4", "5"] and len(set(found.scores.tolist())) == 5
     hits = {"run": lists(["4", "3", "2", "5", "1"], scores)["run"], "scores": found}
     assert PseudoLabels().positive(hits) == "3"
 
 
-def test_a_document_without_a_score_is_nothing(corpus: Corpus) -> None:
+def test_a_document_without_a_score_is_nothing(corpus):
     hits = lists(["9", "1", "8", "2"], {"1": 0.95, "2": 0.05})
     [item] = PseudoLabels().of([("q", hits)], corpus, Counter())
     assert (item.positives, item.negatives, item.dropped) == (["1"], ["2"], {"unscored": 2, "positive": 1})
 
 
-def test_ids_are_compared_whole_and_copies_of_the_positive_are_no_negatives(corpus: Corpus) -> None:
+def test_ids_are_compared_whole_and_copies_of_the_positive_are_no_negatives(corpus):
     order = ["12", "3124", "60", "1"]
-    [item] = PseudoLabels().of(
-        [("q", lists(order, {"12": 0.05, "3124": 0.99, "60": 0.5, "1": 0.4}))], corpus, Counter()
-    )
+    sure = lists(order, {"12": 0.05, "3124": 0.99, "60": 0.5, "1": 0.4})
+    [item] = PseudoLabels().of([("q", sure)], corpus, Counter())
     assert (item.positives, item.negatives) == (["3124"], ["12"])
-    [item] = PseudoLabels().of(
-        [("q", lists(order, {"12": 0.05, "3124": 0.5, "60": 0.01, "1": 0.99}))], corpus, Counter()
-    )
+    sure = lists(order, {"12": 0.05, "3124": 0.5, "60": 0.01, "1": 0.99})
+    [item] = PseudoLabels().of([("q", sure)], corpus, Counter())
     assert (item.positives, item.negatives) == (["1"], ["12"])

@@ -5,7 +5,6 @@ import json
 import pickle
 import shutil
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,22 +26,17 @@ TWO = {"one": RUN, "two": {"q1": {"d3": 1.0}}}
 NAN, INF = float("nan"), float("inf")
 MODEL = "packaged:wordllama"
 
+HUGE = {"batch_size": 10**6, "max_steps": 1}
 CASES: list[tuple[str, Callable[..., Any]]] = [
     *((r"store: must be a path", lambda at, bad=bad: hn.mine(DATA, run=RUN, store=bad)) for bad in (4, b"x", "/a\0b")),
     (r"store /proc/none: cannot be created", lambda at: hn.mine(DATA, run=RUN, store="/proc/none")),
     (r"split test is what systems are measured on", lambda at: hn.recommend(DATA, split="test", store=at)),
-    (
-        r"batch_size: 1,000,000 for 1 query",
-        lambda at: hn.train(DATA, MODEL, options={"batch_size": 10**6, "max_steps": 1}, device="cpu", store=at),
-    ),
+    (r"batch_size: 1,000,000 for 1 query", lambda at: hn.train(DATA, MODEL, options=HUGE, device="cpu", store=at)),
     (r"device: must be a name", lambda at: hn.mine(DATA, run=RUN, store=at, device=torch.device("cpu"))),
     (r"device: must be a name", lambda at: hn.mine(DATA, run=RUN, store=at, device=0)),
     (r"seed: must be a whole number", lambda at: hn.mine(DATA, run=RUN, store=at, seed=True)),
     (r"settings: must be a name", lambda at: hn.mine(DATA, run=RUN, store=at, settings=[4])),
-    (
-        r"settings: seed: must be a finite number",
-        lambda at: hn.mine(DATA, run=RUN, store=at, settings={"seed": object()}),
-    ),
+    (r"settings: seed: must be a fin", lambda at: hn.mine(DATA, run=RUN, store=at, settings={"seed": object()})),
     (r"settings: seed: must be a finite number", lambda at: hn.mine(DATA, run=RUN, store=at, settings={"seed": NAN})),
     (r"engine: must be a name", lambda at: hn.mine(DATA, run=RUN, store=at, engine=3)),
     (r"dataset: .* is no name \(File name too long\)", lambda at: hn.mine("d" * 5000, run=RUN, store=at)),
@@ -78,7 +72,7 @@ CASES: list[tuple[str, Callable[..., Any]]] = [
     (r"reranker: must be a name", lambda at: hn.rerank(DATA, RUN, 3, store=at)),
     (r"options: must be a dict", lambda at: hn.train(DATA, MODEL, options=["max_steps=2"], store=at)),
     (
-        r"learning_rate: must be a finite number",
+        r"learning_rate: must be a finite",
         lambda at: hn.train(DATA, MODEL, options={"learning_rate": "1e400"}, store=at),
     ),
     (r"name: must be a name", lambda at: hn.analyze(3, store=at)),
@@ -89,7 +83,7 @@ CASES: list[tuple[str, Callable[..., Any]]] = [
 
 
 @pytest.mark.parametrize(("told", "call"), CASES, ids=[f"{number} {told}" for number, (told, _) in enumerate(CASES)])
-def test_what_an_argument_cannot_be(told: str, call: Callable[..., Any], tmp_path: Path) -> None:
+def test_what_an_argument_cannot_be(told, call, tmp_path):
     with pytest.raises(HardnegError, match=told):
         call(tmp_path / "store")
     assert not list((tmp_path / "store").glob("artifacts/*"))
@@ -101,7 +95,7 @@ def mined(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.mark.parametrize("bad", [-1, 0, "2", 1.5, True])
-def test_a_count_of_negatives(mined: Any, tmp_path: Path, bad: Any) -> None:
+def test_a_count_of_negatives(mined, tmp_path, bad):
     for call in (
         lambda: mined.to_dataset("triplet", negatives=bad),
         lambda: mined.write(tmp_path / "a.jsonl", negatives=bad),
@@ -110,7 +104,7 @@ def test_a_count_of_negatives(mined: Any, tmp_path: Path, bad: Any) -> None:
             call()
 
 
-def test_no_query_has_so_many_negatives(mined: Any, tmp_path: Path) -> None:
+def test_no_query_has_so_many_negatives(mined, tmp_path):
     (tmp_path / "mined.jsonl").write_text("as it was")
     told = r"form n-tuple: there is no row to write: rows left out: fewer than 99 negatives \(1\)"
     for call in (
@@ -123,14 +117,12 @@ def test_no_query_has_so_many_negatives(mined: Any, tmp_path: Path) -> None:
     assert len(mined.to_dataset(negatives=1)) == 1
 
 
-def test_a_run_of_other_documents_has_no_negatives(tmp_path: Path) -> None:
-    with pytest.raises(
-        HardnegError, match="none of its documents is in the corpus; name the dataset that was searched"
-    ):
+def test_a_run_of_other_documents_has_no_negatives(tmp_path):
+    with pytest.raises(HardnegError, match="none of its documents is in the corpus; name the dataset that was sea"):
         hn.mine(DATA, run={"q1": {"x1": 1.0, "x2": 0.5}}, store=tmp_path)
 
 
-def test_what_was_mined_from_is_never_replaced(tmp_path: Path) -> None:
+def test_what_was_mined_from_is_never_replaced(tmp_path):
     folder, run = small_collection(tmp_path / "data"), tmp_path / "run.jsonl"
     run.write_text("q1 Q0 d3 1 1 x\n")
     mined = hn.mine(folder, run=run, store=tmp_path / "store")
@@ -142,7 +134,7 @@ def test_what_was_mined_from_is_never_replaced(tmp_path: Path) -> None:
     assert mined.write(tmp_path / "mined.jsonl", negatives=1)["rows"] == 1
 
 
-def test_a_result_of_a_store_that_is_gone(tmp_path: Path) -> None:
+def test_a_result_of_a_store_that_is_gone(tmp_path):
     gone = hn.mine(DATA, run=RUN, store=tmp_path / "store")
     shutil.rmtree(tmp_path / "store")
     for call in (lambda: len(gone), lambda: gone.write(tmp_path / "mined.jsonl", negatives=1)):
@@ -150,7 +142,7 @@ def test_a_result_of_a_store_that_is_gone(tmp_path: Path) -> None:
             call()
 
 
-def test_what_is_known_of_a_result_takes_no_change(mined: Any) -> None:
+def test_what_is_known_of_a_result_takes_no_change(mined):
     before = dict(mined.facts)
     for change in (
         lambda: mined.facts.update(queries=7),

@@ -76,17 +76,14 @@ def test_judgements_and_metrics_may_be_iterators(at):
 
 def test_what_must_be_known_stands_beside_the_figures(at):
     found = hn.evaluate({"first": FIRST, "second": SECOND}, QRELS, metrics=["recall@100"], relevance_level=2, **at)
-    assert (
-        [*found.notes]
-        == found.to_dict()["notes"]
-        == [
-            "first: 1 judged query is not in the run and scores 0",
-            "first: 1 query has no judgement and is left out",
-            "first: no list has more than 2 documents: recall@100 is cut there",
-            "second: no list has more than 1 document: recall@100 is cut there",
-            "2 queries have no document of grade 2 or higher and score 0 by recall@100",
-        ]
-    )
+    assert [*found.notes] == [
+        "first: 1 judged query is not in the run and scores 0",
+        "first: 1 query has no judgement and is left out",
+        "first: no list has more than 2 documents: recall@100 is cut there",
+        "second: no list has more than 1 document: recall@100 is cut there",
+        "2 queries have no document of grade 2 or higher and score 0 by recall@100",
+    ]
+    assert [*found.notes] == found.to_dict()["notes"]
     assert all(note in found._repr_html_() for note in found.notes)
 
 
@@ -154,14 +151,11 @@ def test_mistakes_in_what_is_to_be_measured(at):
 
 
 def test_runs_are_fused_by_hand_computed_sums(at):
-    fused = hn.fuse(
-        {"one": {"q": {"a": 4.0, "b": 2.0}}, "two": {"q": {"b": 6.0, "c": 2.0}}}, weights={"two": 0.5}, **at
-    )
+    two = {"one": {"q": {"a": 4.0, "b": 2.0}}, "two": {"q": {"b": 6.0, "c": 2.0}}}
+    fused = hn.fuse(two, weights={"two": 0.5}, **at)
     # a: 4 + 0.5 × 2 (the lowest), b: 2 + 0.5 × 6, c: 2 (the lowest) + 0.5 × 2
     assert fused.to_dict() == {"q": {"a": pytest.approx(5), "b": pytest.approx(5), "c": pytest.approx(3)}}
-    again = hn.fuse(
-        {"one": {"q": {"a": 4.0, "b": 2.0}}, "two": {"q": {"b": 6.0, "c": 2.0}}}, weights={"two": 0.5}, **at
-    )
+    again = hn.fuse(two, weights={"two": 0.5}, **at)
     assert again.key == fused.key
     with pytest.raises(UsageError, match="no run is called 'tow'; did you mean 'two'"):
         hn.fuse({"one": FIRST, "two": SECOND}, weights={"tow": 1}, **at)
@@ -219,9 +213,8 @@ def test_a_shipped_recipe_by_its_name(at):
 
 
 def test_an_analysis_of_runs_in_memory(at, tmp_path):
-    found = hn.analyze(
-        "query-wins", run=SECOND, against=FIRST, qrels=QRELS, queries={"q1": "<b>one"}, metric="mrr@10", **at
-    )
+    asked = {"qrels": QRELS, "queries": {"q1": "<b>one"}, "metric": "mrr@10"}
+    found = hn.analyze("query-wins", run=SECOND, against=FIRST, **asked, **at)
     cases = {case["query_id"]: case["difference"] for case in found.to_dict()["queries"]}
     assert cases == {"q1": 0.0, "q2": 0.5, "q3": 1.0}
     shown = found._repr_html_()
@@ -236,9 +229,7 @@ def test_an_analysis_of_runs_in_memory(at, tmp_path):
 def test_what_is_written_replaces_nothing_but_its_own(at, tmp_path):
     found, thesis = hn.evaluate({"first": FIRST}, QRELS, **at), tmp_path / "thesis.tex"
     thesis.write_text("mine")
-    with pytest.raises(
-        UsageError, match=r"thesis.tex: already there, .* written by `Evaluation.write`; give another path"
-    ):
+    with pytest.raises(UsageError, match=r"thesis.tex: already there, .* written by `Evaluation.write`; give anoth"):
         found.write(thesis)
     assert thesis.read_text() == "mine"
     found.write(thesis, overwrite=True)

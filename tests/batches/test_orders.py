@@ -151,20 +151,12 @@ def test_ids_without_a_source_are_told() -> None:
 
 def test_neighbours_are_those_whose_positives_are_ranked_high_either_way() -> None:
     """q0's list has p1 (rank 0) and p2 (2), q2's has p0 (0): q2 is as near to q0 as q1; ties go by place."""
-    run = [
-        RankedList(["p1", "x", "p2", "p0"], np.zeros(4, np.float32)),
-        RankedList(["x", "y"], np.zeros(2, np.float32)),
-        RankedList(["p0"], np.zeros(1, np.float32)),
-        RankedList([], np.zeros(0, np.float32)),
-    ]
+    lists = (["p1", "x", "p2", "p0"], ["x", "y"], ["p0"], [])
+    run = [RankedList(ids, np.zeros(len(ids), np.float32)) for ids in lists]
     plugin = HardestTogether(neighbours=2)
     assert plugin.groups(queries(4, run=run), 2, seed=0).tolist() == [[1, 2], [0, -1], [0, -1], [-1, -1]]
-    assert HardestTogether(depth=2, neighbours=1).groups(queries(4, run=run), 2, seed=0).tolist() == [
-        [1],
-        [0],
-        [0],
-        [-1],
-    ]
+    shallow = HardestTogether(depth=2, neighbours=1).groups(queries(4, run=run), 2, seed=0)
+    assert shallow.tolist() == [[1], [0], [0], [-1]]
 
 
 def test_a_document_that_is_a_positive_of_both_makes_no_neighbours() -> None:

@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_all_parts(folder: Path) -> None:
+def test_all_parts(folder):
     loader = Beir(str(folder))
     collection = loader.load()
     assert list(collection.documents()) == [Document("d1", "one", "A"), Document("d2", "two é")]
@@ -45,7 +45,7 @@ def test_all_parts(folder: Path) -> None:
     assert loader.query_hint() == {"train": 2, "test": 3}  # with their heads
 
 
-def test_gzip_reads_the_same(folder: Path) -> None:
+def test_gzip_reads_the_same(folder):
     plain = Beir(str(folder)).load()
     expected = (list(plain.documents()), list(plain.queries("test")), list(plain.qrels("test")))
     for path in [folder / "corpus.jsonl", folder / "queries.jsonl", *folder.glob("qrels/*")]:
@@ -58,14 +58,14 @@ def test_gzip_reads_the_same(folder: Path) -> None:
     assert packed.size_hint() == 2
 
 
-def test_answers_may_begin_with_any_query(folder: Path) -> None:
+def test_answers_may_begin_with_any_query(folder):
     before = Beir(str(folder)).fingerprint()
     (folder / "queries.jsonl").write_text(QUERIES.replace('"text": "b"', '"text": "b", "answers": ["x"]'))
     answers = {name: texts for name, texts in Beir(str(folder)).load().answers("test") if texts}
     assert answers == {"q2": ("x",)} and Beir(str(folder)).fingerprint() != before
 
 
-def test_a_file_is_no_folder(folder: Path) -> None:
+def test_a_file_is_no_folder(folder):
     for loader in (Beir, Pyserini):
         with pytest.raises(DataError, match=r"corpus\.jsonl: a file, where a folder is expected"):
             loader(str(folder / "corpus.jsonl")).load()
@@ -73,13 +73,13 @@ def test_a_file_is_no_folder(folder: Path) -> None:
             loader(str(folder / "nowhere")).load()
 
 
-def test_hidden_files_are_no_splits(folder: Path) -> None:
+def test_hidden_files_are_no_splits(folder):
     (folder / "qrels" / "._test.tsv").write_bytes(b"\0\5\x16\7")
     (folder / "qrels" / ".tsv").touch()
     assert Beir(str(folder)).load().splits() == ["train", "test"]
 
 
-def test_size_of_a_long_corpus(folder: Path) -> None:
+def test_size_of_a_long_corpus(folder):
     numbers = random.Random(0)
     rows = ({"_id": f"d{i}", "text": numbers.randbytes(490).hex()} for i in range(12000))
     corpus = "".join(json.dumps(row) + "\n" for row in rows).encode()
@@ -89,7 +89,7 @@ def test_size_of_a_long_corpus(folder: Path) -> None:
     assert 11000 < Beir(str(folder)).size_hint() < 13000
 
 
-def test_queries_of_long_qrels(folder: Path) -> None:
+def test_queries_of_long_qrels(folder):
     lines = (f"q{query}\td{document}\t1\n" for query in range(30_000) for document in range(3))
     (folder / "qrels" / "train.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(lines))
     assert Beir(str(folder)).query_hint()["train"] == pytest.approx(30_000, rel=0.01)
@@ -123,9 +123,7 @@ def edit(path: str, old: str, new: str) -> Callable[[Path], None]:
         (lambda folder: (folder / "qrels").rename(folder / "x"), "no qrels/SPLIT.tsv"),
     ],
 )
-def test_mistakes_are_one_line_with_the_place(
-    folder: Path, change: Callable[[Path], None], message: str, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_mistakes_are_one_line_with_the_place(folder, change, message, tmp_path_factory):
     change(folder)
     with pytest.raises(DataError) as raised:
         write_collection(Beir(str(folder)).load(), tmp_path_factory.mktemp("stored"), Silent())
@@ -133,12 +131,12 @@ def test_mistakes_are_one_line_with_the_place(
     assert "\n" not in str(raised.value)
 
 
-def test_no_folder() -> None:
+def test_no_folder():
     with pytest.raises(DataError, match="no such folder"):
         Beir("/nowhere").load()
 
 
-def test_fingerprint_follows_content(folder: Path) -> None:
+def test_fingerprint_follows_content(folder):
     before = Beir(str(folder)).fingerprint()
     (folder / "README.md").write_text("is not read")
     assert Beir(str(folder)).fingerprint() == before
@@ -156,9 +154,7 @@ BYTES = st.lists(LINES.map(str.encode) | st.binary(max_size=12), max_size=5).map
 
 @settings(max_examples=150)
 @given(BYTES, BYTES, BYTES)
-def test_no_bytes_give_another_error(
-    tmp_path_factory: pytest.TempPathFactory, corpus: bytes, queries: bytes, qrels: bytes
-) -> None:
+def test_no_bytes_give_another_error(tmp_path_factory, corpus, queries, qrels):
     folder = tmp_path_factory.mktemp("fuzz")
     (folder / "qrels").mkdir()
     for name, data in (("corpus.jsonl", corpus), ("queries.jsonl", queries), ("qrels/dev.tsv", qrels)):
@@ -179,7 +175,7 @@ REAL = {
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_real_collections(test_data: Path, tmp_path: Path, name: str) -> None:
+def test_real_collections(test_data, tmp_path, name):
     documents, queries = REAL[name]
     loader = Beir(str(test_data / name))
     counts = write_collection(loader.load(), tmp_path, Silent())
@@ -193,12 +189,12 @@ def test_real_collections(test_data: Path, tmp_path: Path, name: str) -> None:
     assert sum(len(block) for block in stored.corpus.blocks()) == documents
 
 
-def test_no_folder_is_named() -> None:
+def test_no_folder_is_named():
     with pytest.raises(DataError, match=r"^beir needs a folder: beir:FOLDER$"):
         Beir("").load()
 
 
-def test_a_query_without_text_is_refused_with_its_line(folder: Path, tmp_path: Path) -> None:
+def test_a_query_without_text_is_refused_with_its_line(folder, tmp_path):
     (folder / "queries.jsonl").write_text(QUERIES.replace('"a"', '" "'))
     with pytest.raises(DataError, match=r"queries.jsonl:2: q1 has no text; query 'q1' has no text"):
         write_collection(Beir(str(folder)).load(), tmp_path / "out", Silent())
@@ -208,25 +204,22 @@ def stored_groups(folder: Path, target: Path) -> tuple[dict[str, str], dict[str,
     counts = write_collection(Beir(str(folder)).load(), target, Silent())
     stored = StoredCollection.open(target)
     groups = stored.groups("document"), stored.groups("query")
-    assert counts.get("groups", {"documents": 0, "queries": 0}) == {
-        "documents": len(groups[0]),
-        "queries": len(groups[1]),
-    }
+    sizes = dict(zip(("documents", "queries"), map(len, groups), strict=True))
+    assert counts.get("groups", {"documents": 0, "queries": 0}) == sizes
     return groups
 
 
-def test_groups_of_passages_and_queries(folder: Path, tmp_path: Path) -> None:
+def test_groups_of_passages_and_queries(folder, tmp_path):
     before = Beir(str(folder)).fingerprint()
-    (folder / "groups.tsv").write_text(
-        "id\tfocus\ttype\nd1\ta  disease\tcause\nd2\t\t\nq1\ta  disease\t\nq2\tb\nd9\tb\n"
-    )
+    rows = ["id\tfocus\ttype", "d1\ta  disease\tcause", "d2\t\t", "q1\ta  disease\t", "q2\tb", "d9\tb"]
+    (folder / "groups.tsv").write_text("\n".join(rows) + "\n")
     assert stored_groups(folder, tmp_path / "one") == ({"d1": "a disease"}, {"q1": "a disease"})
     (folder / "query-groups.tsv").write_text("q1\tc\nd2\td\n")
     assert stored_groups(folder, tmp_path / "two") == ({"d1": "a disease"}, {"q1": "c"})
     assert Beir(str(folder)).fingerprint() != before
 
 
-def test_without_groups(folder: Path, tmp_path: Path) -> None:
+def test_without_groups(folder, tmp_path):
     assert stored_groups(folder, tmp_path / "stored") == ({}, {})
     assert not (tmp_path / "stored" / "groups").exists()
 
@@ -235,7 +228,7 @@ def test_without_groups(folder: Path, tmp_path: Path) -> None:
     ("lines", "message"),
     [("d1\ta\nd1\tb\n", "d1 is in two groups, 'a' and 'b'"), ("d1\ta\nd2 a\n", "groups.tsv:2: no tab")],
 )
-def test_groups_that_cannot_be(folder: Path, tmp_path: Path, lines: str, message: str) -> None:
+def test_groups_that_cannot_be(folder, tmp_path, lines, message):
     (folder / "groups.tsv").write_text(lines)
     with pytest.raises(DataError, match=message):
         stored_groups(folder, tmp_path / "stored")

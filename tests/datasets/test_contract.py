@@ -19,17 +19,13 @@ TEXTS = {"d1": "an old river", "d2": "a blue harbor", "d3": "the quiet bridge"}
 QRELS = "query-id\tcorpus-id\tscore\nq1\td1\t1\nq2\td3\t2\n"
 
 
-def write_beir(folder: Path) -> None:
-    lines = [json.dumps({"_id": doc_id, "title": "", "text": text}) + "\n" for doc_id, text in TEXTS.items()]
-    (folder / "corpus.jsonl").write_text("".join(lines))
-    (folder / "queries.jsonl").write_text('{"_id": "q1", "text": "river"}\n{"_id": "q2", "text": "bridge"}\n')
-    (folder / "qrels").mkdir()
-    (folder / "qrels" / "test.tsv").write_text(QRELS)
-
-
 class TestBeir(DatasetTests):
     def write(self, folder: Path) -> None:
-        write_beir(folder)
+        lines = [json.dumps({"_id": doc_id, "title": "", "text": text}) + "\n" for doc_id, text in TEXTS.items()]
+        (folder / "corpus.jsonl").write_text("".join(lines))
+        (folder / "queries.jsonl").write_text('{"_id": "q1", "text": "river"}\n{"_id": "q2", "text": "bridge"}\n')
+        (folder / "qrels").mkdir()
+        (folder / "qrels" / "test.tsv").write_text(QRELS)
 
     def make(self, folder: Path) -> Beir:
         return Beir(str(folder))
@@ -123,12 +119,8 @@ class TestPyDocs(DatasetTests):
     plugin = PyDocs(packages=("yaml", "typer"), max_passages=40)
 
 
+@pytest.mark.usefixtures("datasets_cache")
 class TestTevatron(DatasetTests):
-    @pytest.fixture(autouse=True)
-    def cache(self, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-        pytest.importorskip("datasets")
-        monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", str(tmp_path_factory.mktemp("cache")))
-
     def write(self, folder: Path) -> None:
         rows = [{"docid": name, "text": text} for name, text in TEXTS.items()]
         question = {"query_id": "q1", "query": "river", "positive_passages": [{"docid": "d1"}]}
@@ -145,12 +137,8 @@ class TestTevatron(DatasetTests):
         path.write_text(path.read_text().replace("old", "new"))
 
 
+@pytest.mark.usefixtures("datasets_cache")
 class TestHuggingFace(DatasetTests):
-    @pytest.fixture(autouse=True)
-    def cache(self, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-        pytest.importorskip("datasets")
-        monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", str(tmp_path_factory.mktemp("cache")))
-
     def write(self, folder: Path) -> None:
         rows = [{"_id": doc_id, "title": "", "text": text} for doc_id, text in TEXTS.items()]
         judged = [dict(zip(("query-id", "corpus-id", "score"), row, strict=True)) for row in _JUDGED]

@@ -14,16 +14,10 @@ from hardneg.records.types import Answers, Document, Judgement, Query
 from hardneg.runtime.progress import Silent
 
 PASSAGES = 'id\ttext\ttitle\n1\t"He said ""no"" twice"\tSpeech\n2\tplain text\t"A ""B"""\n'
-TRAIN = [
-    {
-        "question": "who said no",
-        "answers": ["him"],
-        "positive_ctxs": [{"title": "Speech", "text": "He said", "passage_id": "1"}, {"title": "T", "text": "none"}],
-        "negative_ctxs": [{"title": "", "text": ""}] * 3,
-        "hard_negative_ctxs": [{"title": "", "text": "", "passage_id": "2"}],
-    },
-    {"question": "what is plain", "answers": [], "positive_ctxs": [{"psg_id": 2}, {"psg_id": 2}]},
-]
+PLAIN = {"question": "what is plain", "answers": [], "positive_ctxs": [{"psg_id": 2}, {"psg_id": 2}]}
+SAID = {"question": "who said no", "answers": ["him"], "negative_ctxs": [{"title": "", "text": ""}] * 3}
+SAID["positive_ctxs"] = [{"title": "Speech", "text": "He said", "passage_id": "1"}, {"title": "T", "text": "none"}]
+TRAIN = [SAID | {"hard_negative_ctxs": [{"title": "", "text": "", "passage_id": "2"}]}, PLAIN]
 TEST = 'who got it\t[\'Conrad Röntgen\', "O\'Neil"]\nquoted ""word\t"[\'say ""x""\']"\n'
 
 
@@ -112,7 +106,6 @@ def test_mistakes(folder: Path, tmp_path_factory: pytest.TempPathFactory, name: 
 def test_the_field_s_own_questions(test_data: Path) -> None:
     counts = {"nq.dev": 8757, "nq.test": 3610, "trivia.test": 11313, "squad.test": 10570, "curated.test": 694}
     for name, count in counts.items():
-        found = [
-            question for _, question in read_questions(test_data / "trec-dl" / "topics" / f"topics.dpr.{name}.txt")
-        ]
+        path = test_data / "trec-dl" / "topics" / f"topics.dpr.{name}.txt"
+        found = [question for _, question in read_questions(path)]
         assert len(found) == count and all(isinstance(item, Question) and item.answers for item in found), name

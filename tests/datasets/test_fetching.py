@@ -9,7 +9,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,7 +97,7 @@ def told(server: Server, name: str, data: bytes, **options: Any) -> Download:
     return Download(**{"url": f"{server.address}/{name}", "name": name, "size": len(data), "md5": md5, **options})
 
 
-def test_a_file_is_brought_once(server: Server, tmp_path: Path) -> None:
+def test_a_file_is_brought_once(server, tmp_path):
     file = told(server, "a.tsv", b"1\told water\n" * 100)
     assert fetch(file, tmp_path, Silent())
     assert (tmp_path / "a.tsv").read_bytes() == server.files["/a.tsv"]
@@ -107,7 +106,7 @@ def test_a_file_is_brought_once(server: Server, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("ranges", "measured"), [(True, True), (False, True), (True, False)])
-def test_it_goes_on_where_it_stopped(server: Server, tmp_path: Path, ranges: bool, measured: bool) -> None:
+def test_it_goes_on_where_it_stopped(server, tmp_path, ranges, measured):
     file = told(server, "a.tsv", bytes(range(256)) * 40)
     server.cut, server.measured = 5_000, measured
     with pytest.raises(DataError, match="stopped after 5,000 of 10,240 bytes; the same command goes on"):
@@ -118,7 +117,7 @@ def test_it_goes_on_where_it_stopped(server: Server, tmp_path: Path, ranges: boo
     assert (tmp_path / "a.tsv").read_bytes() == server.files["/a.tsv"] and server.asked == ["all", "bytes=5000-"]
 
 
-def test_another_part_than_was_asked_for_is_not_taken(server: Server, tmp_path: Path) -> None:
+def test_another_part_than_was_asked_for_is_not_taken(server, tmp_path):
     file = told(server, "a.tsv", b"1\tx\n" * 9, size=0, md5="", lines=9)
     (tmp_path / "a.tsv.partial").write_bytes(b"1\tx\n" * 4)
     server.off = 4
@@ -129,13 +128,13 @@ def test_another_part_than_was_asked_for_is_not_taken(server: Server, tmp_path: 
 
 
 @pytest.mark.parametrize("known", [{"size": 5}, {"about": 5, "lines": 2}])
-def test_an_answer_without_end_does_not_fill_the_disk(server: Server, tmp_path: Path, known: dict[str, int]) -> None:
+def test_an_answer_without_end_does_not_fill_the_disk(server, tmp_path, known):
     with pytest.raises(DataError, match="it is not taken"):
         fetch(Download(f"{server.address}/endless", "a", **known), tmp_path, Silent())
     assert server.sent < 200 and not list(tmp_path.iterdir())
 
 
-def test_a_file_that_is_whole_but_was_not_renamed_is_taken(server: Server, tmp_path: Path) -> None:
+def test_a_file_that_is_whole_but_was_not_renamed_is_taken(server, tmp_path):
     for name, known in (("a", {}), ("b", {"size": 0})):
         file = told(server, name, b"x" * 10, **known)
         (tmp_path / f"{name}.partial").write_bytes(b"x" * 10)
@@ -150,14 +149,14 @@ def test_a_file_that_is_whole_but_was_not_renamed_is_taken(server: Server, tmp_p
         ({"md5": "", "lines": 3}, "has 2 lines, not the published 3"),
     ],
 )
-def test_another_file_is_not_taken(server: Server, tmp_path: Path, options: dict[str, Any], reason: str) -> None:
+def test_another_file_is_not_taken(server, tmp_path, options, reason):
     file = told(server, "a.tsv", b"1234\n5678\n", **options)
     with pytest.raises(DataError, match=f"{reason}.*: it is not taken"):
         fetch(file, tmp_path, Silent())
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_was_changed_is_brought_again(server: Server, tmp_path: Path) -> None:
+def test_a_file_that_was_changed_is_brought_again(server, tmp_path):
     file = told(server, "a.tsv", b"as published")
     (tmp_path / "a.tsv").write_bytes(b"as_published")
     assert fetch(file, tmp_path, Silent()) and (tmp_path / "a.tsv").read_bytes() == b"as published"
@@ -173,7 +172,7 @@ def test_a_file_that_was_changed_is_brought_again(server: Server, tmp_path: Path
         ("file:///etc/hosts", "no address of the web"),
     ],
 )
-def test_what_cannot_be_reached_is_told_in_a_line(server: Server, tmp_path: Path, url: str, reason: str) -> None:
+def test_what_cannot_be_reached_is_told_in_a_line(server, tmp_path, url, reason):
     with pytest.raises(DataError, match=reason) as error:
         fetch(Download(url.format(server.address), "a", 5), tmp_path, Silent())
     assert "\n" not in str(error.value) and not (tmp_path / "a").exists()
@@ -193,7 +192,7 @@ def archive(files: dict[str, bytes], links: dict[str, str] | None = None) -> byt
     return buffer.getvalue()
 
 
-def test_an_archive_is_unpacked_and_goes(server: Server, tmp_path: Path) -> None:
+def test_an_archive_is_unpacked_and_goes(server, tmp_path):
     data = archive({"./collection.tsv": b"1\tx\n", "sub/queries.tsv": b"2\ty\n", "not asked for": b""})
     file = told(server, "all.tar.gz", data, members=("collection.tsv", "queries.tsv"))
     assert fetch(file, tmp_path, Silent()) and not fetch(file, tmp_path, Silent())
@@ -203,7 +202,7 @@ def test_an_archive_is_unpacked_and_goes(server: Server, tmp_path: Path) -> None
     assert fetch(file, tmp_path, Silent()) and (tmp_path / "collection.tsv").read_bytes() == b"1\tx\n"
 
 
-def test_nothing_of_an_archive_leaves_the_folder(server: Server, tmp_path: Path) -> None:
+def test_nothing_of_an_archive_leaves_the_folder(server, tmp_path):
     inside = tmp_path / "data"
     data = archive({"../../../evil.tsv": b"x", "/evil2.tsv": b"y"}, {"link.tsv": "/etc/passwd"})
     assert fetch(told(server, "a.tar.gz", data, members=("evil.tsv", "evil2.tsv")), inside, Silent())
@@ -219,7 +218,7 @@ def test_nothing_of_an_archive_leaves_the_folder(server: Server, tmp_path: Path)
         fetch(told(server, "d.tar.gz", half, members=("x",)), inside, Silent())
 
 
-def test_a_damaged_note_of_what_was_unpacked_is_written_anew(server: Server, tmp_path: Path) -> None:
+def test_a_damaged_note_of_what_was_unpacked_is_written_anew(server, tmp_path):
     file = told(server, "a.tar.gz", archive({"x": b"1"}), members=("x",))
     note = tmp_path / ".a.tar.gz.fetched"
     note.write_bytes(b"junk\xff\n\n")
@@ -227,9 +226,7 @@ def test_a_damaged_note_of_what_was_unpacked_is_written_anew(server: Server, tmp
     assert not fetch(file, tmp_path, Silent())
 
 
-def test_the_command_ends_in_a_dataset_that_opens(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_ends_in_a_dataset_that_opens(server, tmp_path, monkeypatch):
     judged = {"qrels.train.tsv": b"1 0 7 1\n", "queries.train.tsv": b"1\twater\n", "collection.tsv": b"7\told water\n"}
     files = [
         told(server, "all.tar.gz", archive(judged), members=tuple(judged)),
@@ -250,7 +247,7 @@ def test_the_command_ends_in_a_dataset_that_opens(
     assert [line for _, line in read_lines(tmp_path / "data" / "small" / "collection.tsv")] == ["7\told water"]
 
 
-def test_the_packaged_table_is_whole() -> None:
+def test_the_packaged_table_is_whole():
     loaders = {plugin.name for plugin in list_plugins("datasets")}
     for name, dataset in published().items():
         assert dataset.loader in loaders and dataset.terms, name

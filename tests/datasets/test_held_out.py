@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -56,7 +55,7 @@ def names(kept: WithheldCollection, split: str) -> list[str]:
     return [query.query_id for query in kept.queries(split)]
 
 
-def test_a_share_of_the_queries_loses_all_its_judgements() -> None:
+def test_a_share_of_the_queries_loses_all_its_judgements():
     kept = WithheldCollection(Whole(), Withheld(unlabelled=0.25))
     moved = names(kept, "unlabelled")
     assert kept.splits() == ["train", "test", "unlabelled"]
@@ -69,7 +68,7 @@ def test_a_share_of_the_queries_loses_all_its_judgements() -> None:
     assert kept.notes() == ["noted"]
 
 
-def test_a_share_of_the_positives_is_hidden_and_one_stays() -> None:
+def test_a_share_of_the_positives_is_hidden_and_one_stays():
     kept = WithheldCollection(Whole(), Withheld(positives=0.5))
     hidden = pairs(kept.withheld())
     assert kept.splits() == ["train", "test"] and names(kept, "train") == QUERIES["train"]
@@ -81,7 +80,7 @@ def test_a_share_of_the_positives_is_hidden_and_one_stays() -> None:
 
 
 @given(st.floats(0, 0.99), st.floats(0, 0.99), st.integers(0, 3))
-def test_nothing_is_lost_and_a_larger_share_withholds_more(unlabelled: float, positives: float, seed: int) -> None:
+def test_nothing_is_lost_and_a_larger_share_withholds_more(unlabelled, positives, seed):
     shares = Withheld(unlabelled, positives, seed)
     whole = Whole({"train": QUERIES["train"][:20], "test": ["q3"]})
     kept = WithheldCollection(whole, shares)
@@ -91,7 +90,7 @@ def test_nothing_is_lost_and_a_larger_share_withholds_more(unlabelled: float, po
     assert {query.query_id for query in kept.queries("train")} >= {query.query_id for query in more.queries("train")}
 
 
-def test_draws_depend_on_ids_alone() -> None:
+def test_draws_depend_on_ids_alone():
     turned = Whole({"train": QUERIES["train"][::-1], "test": []})
     one = WithheldCollection(Whole({"train": QUERIES["train"], "test": []}), Withheld(unlabelled=0.3))
     other = WithheldCollection(turned, Withheld(unlabelled=0.3))
@@ -99,7 +98,7 @@ def test_draws_depend_on_ids_alone() -> None:
     assert names(one, "unlabelled") != names(WithheldCollection(turned, Withheld(unlabelled=0.3, seed=1)), "unlabelled")
 
 
-def test_answers_are_labels_too(tmp_path: Path) -> None:
+def test_answers_are_labels_too(tmp_path):
     kept = WithheldCollection(Answered(), Withheld(unlabelled=0.5))
     assert [item.query_id for item in kept.answers("train")] == names(kept, "train")
     assert list(kept.answers("unlabelled")) == [] and len(list(kept.answers("test"))) == 2
@@ -108,7 +107,7 @@ def test_answers_are_labels_too(tmp_path: Path) -> None:
     assert "with_answers" not in facts["splits"]["unlabelled"]
 
 
-def test_stored_apart(tmp_path: Path) -> None:
+def test_stored_apart(tmp_path):
     kept = WithheldCollection(Whole(), Withheld(unlabelled=0.2, positives=0.4))
     facts = write_collection(kept, tmp_path, Silent())
     stored = StoredCollection.open(tmp_path)
@@ -124,18 +123,18 @@ def test_stored_apart(tmp_path: Path) -> None:
     assert stored.qrels("unlabelled") == {}
 
 
-def test_where_nothing_is_hidden_of_labelled_queries_it_is_noted(tmp_path: Path) -> None:
+def test_where_nothing_is_hidden_of_labelled_queries_it_is_noted(tmp_path):
     facts = write_collection(WithheldCollection(Whole(), Withheld(unlabelled=0.2)), tmp_path, Silent())
     assert facts["withheld"]["judgements"] > 0 and facts["withheld"]["hidden"] == {}
     assert "0 hidden positives are among them: of queries that keep others" in facts["notes"]
 
 
-def test_a_collection_that_withholds_nothing_says_so(tmp_path: Path) -> None:
+def test_a_collection_that_withholds_nothing_says_so(tmp_path):
     facts = write_collection(Whole(), tmp_path, Silent())
     assert "withheld" not in facts and StoredCollection.open(tmp_path).withheld() == {}
 
 
-def test_what_cannot_be_withheld() -> None:
+def test_what_cannot_be_withheld():
     assert Withheld(unlabelled=1.0).problems() == ["unlabelled must be 0 or above and below 1, not 1"]
     assert Withheld(0.5, -0.1).problems() == ["positives must be 0 or above and below 1, not -0.1"]
     assert Withheld().problems() == ["give unlabelled, positives or groups a share above 0, or siblings, or halves"]
@@ -169,7 +168,7 @@ def ids(kept: WithheldCollection) -> list[str]:
     return [document.doc_id for document in kept.documents()]
 
 
-def test_siblings_differ_and_the_rest_is_the_same() -> None:
+def test_siblings_differ_and_the_rest_is_the_same():
     parts = [Withheld(siblings=count).of(Grouped()) for count in (0, 1, 2, 99)]
     for split, count in {"train": 5, "test": 1}.items():
         assert len(names(parts[0], split)) == count  # of six groups, each with two queries
@@ -188,14 +187,14 @@ class OneFile(Grouped):
         yield from (Membership(f"q{i}", f"g{i // 2}") for i in range(12))
 
 
-def test_queries_that_stand_in_the_same_file_of_groups_are_no_siblings() -> None:
+def test_queries_that_stand_in_the_same_file_of_groups_are_no_siblings():
     for options in ({"siblings": count} for count in (0, 1, 2, 99)):
         part, same = (Withheld(**options).of(whole) for whole in (Grouped(), OneFile()))
         assert ids(same) == ids(part) and same.notes() == part.notes()
     assert Withheld(groups=0.6).of(OneFile()).notes() == Withheld(groups=0.6).of(Grouped()).notes()
 
 
-def test_groups_go_with_their_documents_and_training_queries() -> None:
+def test_groups_go_with_their_documents_and_training_queries():
     whole, part = Grouped(), Withheld(groups=0.6).of(Grouped())
     group_of = {member.member_id: member.group for member in whole.groups("document")}
     gone = {document.doc_id for document in whole.documents()}.difference(ids(part))
@@ -205,12 +204,12 @@ def test_groups_go_with_their_documents_and_training_queries() -> None:
     assert names(part, "test") == ["q10", "q11"]
 
 
-def test_siblings_need_groups() -> None:
+def test_siblings_need_groups():
     with pytest.raises(DataError, match="need a dataset with groups"):
         Withheld(siblings=1).of(Whole())
 
 
-def test_halves_are_documents_that_nobody_has_labelled() -> None:
+def test_halves_are_documents_that_nobody_has_labelled():
     kept = Withheld(halves=True).of(Grouped())
     texts = {document.doc_id: document.text for document in kept.documents()}
     assert texts.keys() - {f"d{i}" for i in range(24)} == {f"d{i}~half" for i in range(10)}
@@ -219,6 +218,6 @@ def test_halves_are_documents_that_nobody_has_labelled() -> None:
     assert pairs(kept.qrels("train")) == pairs(Grouped().qrels("train"))
 
 
-def test_keys_of_recipes_without_them_stay() -> None:
+def test_keys_of_recipes_without_them_stay():
     assert options_in_key(Withheld(unlabelled=0.5)) == {"unlabelled": 0.5, "positives": 0.0, "seed": 42}
     assert options_in_key(Withheld(siblings=0))["siblings"] == 0

@@ -16,7 +16,7 @@ from hardneg.records.errors import DataError
 from hardneg.records.types import Document, Judgement, Lookup, Query
 from hardneg.runtime.progress import Silent
 
-pytest.importorskip("datasets")
+pytestmark = pytest.mark.usefixtures("datasets_cache")
 
 CORPUS = {"_id": ["1", "2", "3"], "title": ["A", None, ""], "text": ["one", "two", "three"]}
 QUERIES = {"_id": ["11", "10", "12"], "text": ["b", "a", "c"]}
@@ -41,11 +41,6 @@ configs:
 def table(path: Path, columns: dict[str, list[Any]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table(columns), path)
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", str(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture
@@ -82,7 +77,7 @@ def check(loader: HuggingFace) -> None:
     assert note.endswith(": 1 query left out: no judgement names them")
 
 
-def test_plain_folder(plain: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_plain_folder(plain, tmp_path_factory):
     loader = HuggingFace(str(plain))
     check(loader)
     counts = write_collection(loader.load(), tmp_path_factory.mktemp("stored"), Silent())
@@ -90,18 +85,18 @@ def test_plain_folder(plain: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     assert counts["splits"]["train"] == {"queries": 2, "judgements": 2, "without_relevant": 0, "highest_grade": 1}
 
 
-def test_files_are_looked_up_once_with_their_bytes(plain: Path) -> None:
+def test_files_are_looked_up_once_with_their_bytes(plain):
     """The qrels' two splits are one table; nothing is still to be fetched of a folder."""
     size = sum(path.stat().st_size for path in plain.rglob("*.parquet"))
     assert HuggingFace(str(plain)).look_up() == Lookup(size, 0)
 
 
-def test_folder_with_a_card(carded: Path) -> None:
+def test_folder_with_a_card(carded):
     check(HuggingFace(str(carded)))
     check(HuggingFace(str(carded), qrels=HubTable(config="default")))
 
 
-def test_json_lines(tmp_path: Path) -> None:
+def test_json_lines(tmp_path):
     parts = {"corpus": CORPUS, "queries": QUERIES, "qrels/train": TRAIN, "qrels/validation": DEV}
     (tmp_path / "qrels").mkdir()
     for name, columns in parts.items():
@@ -110,14 +105,14 @@ def test_json_lines(tmp_path: Path) -> None:
     check(HuggingFace(str(tmp_path)))
 
 
-def test_qrels_in_another_repository(plain: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_qrels_in_another_repository(plain, tmp_path_factory):
     other = tmp_path_factory.mktemp("qrels")
     (plain / "qrels" / "train.parquet").rename(other / "train.parquet")
     (plain / "qrels" / "validation.parquet").rename(other / "validation.parquet")
     check(HuggingFace(str(plain), qrels=HubTable(repo=str(other))))
 
 
-def test_other_columns_and_floats(tmp_path: Path) -> None:
+def test_other_columns_and_floats(tmp_path):
     table(tmp_path / "docs.parquet", {"pid": [1, 2], "passage": ["one", "two"]})
     table(tmp_path / "topics.parquet", {"qid": [7], "query": ["a"]})
     table(tmp_path / "judged.parquet", {"qid": ["7"], "pid": ["2"], "label": [3.0]})
@@ -130,7 +125,7 @@ def test_other_columns_and_floats(tmp_path: Path) -> None:
     assert list(collection.qrels("all")) == [Judgement("7", "2", 3)]
 
 
-def test_queries_that_have_splits_of_their_own(plain: Path) -> None:
+def test_queries_that_have_splits_of_their_own(plain):
     (plain / "queries" / "queries-00000-of-00001.parquet").unlink()
     table(plain / "queries" / "train.parquet", {"_id": ["11", "10"], "text": ["b", "a"]})
     table(plain / "queries" / "validation.parquet", {"_id": ["11", "10"], "text": ["dev b", "dev a"]})
@@ -138,7 +133,7 @@ def test_queries_that_have_splits_of_their_own(plain: Path) -> None:
     assert list(collection.queries("dev")) == [Query("11", "dev b")]
 
 
-def test_one_split(plain: Path) -> None:
+def test_one_split(plain):
     loader = HuggingFace(str(plain), qrels=HubTable(config="qrels", split="validation"))
     assert loader.load().splits() == ["dev"]
     with pytest.raises(DataError, match=r"no split 'test'; it has (dev, train|train, dev)"):
@@ -156,9 +151,7 @@ def test_one_split(plain: Path) -> None:
         ("corpus/c.parquet", {"_id": ["1"], "text": [None]}, "[corpus]:1: column 'text' must hold text"),
     ],
 )
-def test_mistakes(
-    plain: Path, tmp_path_factory: pytest.TempPathFactory, path: str, columns: dict[str, list[Any]], message: str
-) -> None:
+def test_mistakes(plain, tmp_path_factory, path, columns, message):
     for old in (plain / path).parent.glob("*"):
         old.unlink()
     table(plain / path, columns)
@@ -168,21 +161,21 @@ def test_mistakes(
     assert "\n" not in str(raised.value)
 
 
-def test_damaged_parquet(plain: Path) -> None:
+def test_damaged_parquet(plain):
     path = plain / "qrels" / "train.parquet"
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(DataError, match="cannot be"):
         list(HuggingFace(str(plain)).load().qrels("train"))
 
 
-def test_tables_that_are_not_there(plain: Path) -> None:
+def test_tables_that_are_not_there(plain):
     with pytest.raises(DataError, match=r"no configuration, subfolder, \.parquet or \.jsonl file 'nope'"):
         HuggingFace(str(plain), corpus=HubTable(config="nope")).load()
     with pytest.raises(DataError, match=r"train, dev; choose one as `corpus\.split`"):
         HuggingFace(str(plain), corpus=HubTable(config="qrels")).load()
 
 
-def test_offline_hub_is_said_in_one_line() -> None:
+def test_offline_hub_is_said_in_one_line():
     for call in (HuggingFace("BeIR/scifact").load, HuggingFace("BeIR/scifact").fingerprint):
         with pytest.raises(DataError, match=r"BeIR/scifact\[corpus\] cannot be opened") as raised:
             call()
@@ -191,7 +184,7 @@ def test_offline_hub_is_said_in_one_line() -> None:
     assert HuggingFace("BeIR/scifact").size_hint() == 0
 
 
-def test_where_the_tables_of_hub_ids_are() -> None:
+def test_where_the_tables_of_hub_ids_are():
     corpus, queries, qrels = HuggingFace("BeIR/msmarco", revision="a" * 40)._tables()
     assert corpus == HubTable("BeIR/msmarco", "corpus", None, "a" * 40)
     assert queries == HubTable("BeIR/msmarco", "queries", None, "a" * 40)
@@ -201,12 +194,12 @@ def test_where_the_tables_of_hub_ids_are() -> None:
     assert own._tables()[2] == HubTable("me/judged", None, None, "v1")
 
 
-def test_a_whole_commit_is_not_looked_up() -> None:
+def test_a_whole_commit_is_not_looked_up():
     commit = "0123456789abcdef" * 2 + "01234567"
     assert table_digest(HubTable("mteb/scifact", revision=commit)) == commit
 
 
-def test_fingerprint(plain: Path) -> None:
+def test_fingerprint(plain):
     pinned = HuggingFace("mteb/scifact", revision="a" * 40)
     assert pinned.fingerprint() == pinned.fingerprint() != replace(pinned, revision="b" * 40).fingerprint()
     local = HuggingFace(str(plain))
@@ -219,7 +212,7 @@ def test_fingerprint(plain: Path) -> None:
     assert local.fingerprint() != before
 
 
-def test_ms_marco_documents(tmp_path: Path) -> None:
+def test_ms_marco_documents(tmp_path):
     corpus = {"docid": ["D1", "D2"], "url": ["http://a", "http://b"], "title": ["A", ""], "body": ["one", "two"]}
     table(tmp_path / "corpus" / "train-00000-of-00001.parquet", corpus)
     table(tmp_path / "queries" / "dev.parquet", {"qid": [3, 4], "text": ["a", "b"]})

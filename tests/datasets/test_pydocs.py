@@ -118,12 +118,8 @@ def test_what_is_taken_and_what_is_not(made: str) -> None:
     }
     assert all(document.title == "" for document in collection.documents())
     queries = [query for split in collection.splits() for query in collection.queries(split)]
-    assert {query.text.rstrip(".") for query in queries} == {
-        "The sub package",
-        "Tools of the trade",
-        "Compute the arithmetic mean",
-        "An inner class here",
-    }
+    asked = {"The sub package", "Tools of the trade", "Compute the arithmetic mean", "An inner class here"}
+    assert {query.text.rstrip(".") for query in queries} == asked
     judgements = [judgement for split in collection.splits() for judgement in collection.qrels(split)]
     assert {judgement.doc_id for judgement in judgements} == set(passages)
     means = {judgement.query_id for judgement in judgements if judgement.doc_id.endswith(".mean")}

@@ -15,24 +15,12 @@ from hardneg.records.errors import DataError
 from hardneg.records.types import Document, Judgement, Query
 from hardneg.runtime.progress import Silent
 
-pytest.importorskip("datasets")
+pytestmark = pytest.mark.usefixtures("datasets_cache")
 
 CORPUS = [{"docid": "d1", "title": "River", "text": "old water"}, {"docid": "d2", "title": "", "text": "a bridge"}]
-ROWS = [
-    {
-        "query_id": "1",
-        "query": "water",
-        "answers": ["a", "b"],
-        "positive_passages": [{**CORPUS[0], "score": 1.0}],
-        "negative_passages": [{**CORPUS[1], "score": 0.0}] * 3,
-    },
-    {"query_id": "2", "query": "stone", "answers": [], "positive_passages": [], "negative_passages": []},
-]
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", str(tmp_path_factory.mktemp("cache")))
+BOTH = {"positive_passages": [{**CORPUS[0], "score": 1.0}], "negative_passages": [{**CORPUS[1], "score": 0.0}] * 3}
+NONE = {"answers": [], "positive_passages": [], "negative_passages": []}
+ROWS = [{"query_id": "1", "query": "water", "answers": ["a", "b"], **BOTH}, {"query_id": "2", "query": "stone", **NONE}]
 
 
 def write(folder: Path, rows: list[dict[str, Any]]) -> Path:

@@ -131,9 +131,8 @@ def test_folder_of_an_adapter_alone_is_its_base_with_it(base: Path, tmp_path: Pa
     found = Encoder.load(ModelSpec(str(folder)), "cpu")
     assert closeness(found.encode(TEXTS, "query"), vectors) > 0.99999
     assert found.spec.name == str(base.resolve()) and found.spec.query_length == 256
-    assert (
-        resolve(ModelSpec(str(folder))).digest == resolve(ModelSpec(str(base), adapter=AdapterSpec(str(folder)))).digest
-    )
+    beside = ModelSpec(str(base), adapter=AdapterSpec(str(folder)))
+    assert resolve(ModelSpec(str(folder))).digest == resolve(beside).digest
 
 
 def test_adapter_whose_base_is_gone(base: Path, tmp_path: Path) -> None:

@@ -37,9 +37,8 @@ def roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
-        RobertaModel(RobertaConfig(vocab_size=len(tokenizer), max_position_embeddings=80, **sizes)).save_pretrained(
-            folder
-        )
+    config = RobertaConfig(vocab_size=len(tokenizer), max_position_embeddings=80, **sizes)
+    RobertaModel(config).save_pretrained(folder)
     return folder
 
 
@@ -47,9 +46,7 @@ def load(folder: Path, **options: object) -> Encoder:
     return Encoder.load(ModelSpec(str(folder), **(ANCE | options)), "cpu")  # type: ignore[arg-type]
 
 
-def test_pyserini_opens_it_and_encodes_the_same_vectors(
-    roberta: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pyserini_opens_it_and_encodes_the_same_vectors(roberta, tmp_path, monkeypatch):
     if find_spec("pyserini") is None:
         pytest.skip("needs Pyserini: pip install 'hardneg[lucene]'")
     from hardneg.indexes.kernels.lucene.java import start_java
@@ -71,7 +68,7 @@ def test_pyserini_opens_it_and_encodes_the_same_vectors(
         np.testing.assert_allclose(opened.encode(text), vector, atol=1e-5)
 
 
-def test_the_files_are_those_of_every_version_of_pyserini(roberta: Path, tmp_path: Path) -> None:
+def test_the_files_are_those_of_every_version_of_pyserini(roberta, tmp_path):
     encoder = load(roberta)
     export_ance(encoder, tmp_path / "out")
     names = {path.name for path in (tmp_path / "out").iterdir()}
@@ -93,20 +90,18 @@ def test_the_files_are_those_of_every_version_of_pyserini(roberta: Path, tmp_pat
         ({"query_prompt": "query: "}, "no query_prompt"),
     ],
 )
-def test_another_architecture_is_refused(
-    roberta: Path, tmp_path: Path, options: dict[str, object], message: str
-) -> None:
+def test_another_architecture_is_refused(roberta, tmp_path, options, message):
     with pytest.raises(ModelError, match=message):
         export_ance(load(roberta, **options), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_another_transformer_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+def test_another_transformer_is_refused(tiny_model, tmp_path):
     with pytest.raises(ModelError, match="a RoBERTa, and it is a bert"):
         export_ance(load(tiny_model), tmp_path / "out")
 
 
-def test_the_command_tells_what_pyserini_reads_of_a_query(roberta: Path, tmp_path: Path) -> None:
+def test_the_command_tells_what_pyserini_reads_of_a_query(roberta, tmp_path):
     def export(*arguments: str) -> str:
         result = CliRunner().invoke(app, ["export", *arguments, "--output", str(tmp_path / "out")])
         if result.exception and not isinstance(result.exception, SystemExit):

@@ -80,10 +80,8 @@ def closeness(one: np.ndarray, other: np.ndarray) -> float:
 def test_vectors_are_those_that_others_make(model: tuple[str, Path]) -> None:
     from sentence_transformers import SentenceTransformer
 
-    opened, ours = (
-        SentenceTransformer(str(model[1]), device="cpu"),
-        Encoder.load(ModelSpec(str(model[1])), "cpu", "fp32"),
-    )
+    folder = str(model[1])
+    opened, ours = SentenceTransformer(folder, device="cpu"), Encoder.load(ModelSpec(folder), "cpu", "fp32")
     assert closeness(ours.encode(TEXTS, "query", FP32), opened.encode_query(TEXTS)) > 0.99999
     assert closeness(ours.encode(TEXTS, "document", FP32), opened.encode_document(TEXTS)) > 0.99999
 
@@ -96,9 +94,8 @@ def gradients(encoder: Encoder) -> dict[str, Tensor]:
             part.p = 0.0
     encoder.module.zero_grad()
     encoder.embed(encoder.features(TEXTS[:2], "query"), "query").sum().backward()
-    return {
-        name: weights.grad.clone() for name, weights in encoder.module.named_parameters() if weights.grad is not None
-    }
+    parameters = encoder.module.named_parameters()
+    return {name: weights.grad.clone() for name, weights in parameters if weights.grad is not None}
 
 
 @pytest.mark.parametrize("adapter", [None, AdapterSpec(rank=2)], ids=["all", "adapter"])

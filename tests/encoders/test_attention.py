@@ -37,11 +37,10 @@ def of_one_head(*parts: list[float]) -> list[Tensor]:
     return [torch.tensor(part).view(1, 1, -1, 1).bfloat16() for part in parts]
 
 
-def test_two_tokens_by_hand() -> None:
+def test_two_tokens_by_hand():
     """Scores of the query 2 are 2 and 4, so its weights are 1 and e² over their sum; the values are 1 and 5."""
-    query, key, value = (
-        torch.tensor(part).view(1, 1, 2, 1).bfloat16() for part in ([2.0, 0.0], [1.0, 2.0], [1.0, 5.0])
-    )
+    parts = ([2.0, 0.0], [1.0, 2.0], [1.0, 5.0])
+    query, key, value = (torch.tensor(part).view(1, 1, 2, 1).bfloat16() for part in parts)
     found = attended(query, key, value, None)
     assert found is not None
     wanted = torch.tensor([(1 + 5 * exp(2)) / (1 + exp(2)), 3.0])
@@ -53,9 +52,7 @@ def test_two_tokens_by_hand() -> None:
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("scale", [0.3, 1.0, 4.0])
 @pytest.mark.parametrize("kept", [1, 1 << 20])
-def test_it_is_as_near_as_the_library_s_own(
-    padded: bool, scale: float, kept: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_as_near_as_the_library_s_own(padded, scale, kept, monkeypatch):
     monkeypatch.setattr(attention, "_BYTES", kept)
     query, key, value = draws(scale=scale)
     hidden = torch.arange(20) >= torch.tensor([20, 13, 6])[:, None] if padded else None
@@ -66,17 +63,16 @@ def test_it_is_as_near_as_the_library_s_own(
     assert (found - wanted).norm() / wanted.norm() < max(0.01, 6 * (usual - wanted).norm() / wanted.norm())
 
 
-def test_scores_beyond_what_exp_holds_are_shifted() -> None:
+def test_scores_beyond_what_exp_holds_are_shifted():
     """Unshifted e^200 is infinite; the weights of 200 and 199 are those of 1 and 0."""
-    query, key, value = (
-        torch.tensor(part).view(1, 1, 2, 1).bfloat16() for part in ([1.0, 1.0], [200.0, 199.0], [0, 1])
-    )
+    parts = ([1.0, 1.0], [200.0, 199.0], [0, 1])
+    query, key, value = (torch.tensor(part).view(1, 1, 2, 1).bfloat16() for part in parts)
     found = attended(query, key, value, None)
     assert found is not None
     torch.testing.assert_close(found.flatten().float(), torch.full((2,), 1 / (1 + exp(1))), rtol=0.01, atol=0)
 
 
-def test_weights_that_vanish_are_told() -> None:
+def test_weights_that_vanish_are_told():
     """The bound is 200, all scores are -200: shifted they are e^-340."""
     query, key, value = of_one_head([-1.0, -1.0], [200.0, 200.0], [1.0, 1.0])
     assert attended(query, key, value, None) is None
@@ -86,7 +82,7 @@ def test_weights_that_vanish_are_told() -> None:
     assert found.flatten().tolist() == [1.0, 1.0]
 
 
-def test_causal_masks_and_fewer_key_heads_are_left_to_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_causal_masks_and_fewer_key_heads_are_left_to_the_library(monkeypatch):
     monkeypatch.setattr(attention, "attended", lambda *_: pytest.fail("taken for the plain form"))
     query, key, value = draws()
     causal = torch.ones(20, 20, dtype=torch.bool).tril()[None, None].expand(3, 1, 20, 20)
@@ -106,7 +102,7 @@ def encoder(tiny_model: Path) -> Encoder:
 
 
 @pytest.mark.parametrize("name", ["sdpa", "eager", "batched"])
-def test_every_way_gives_the_same_vectors(encoder: Encoder, name: Any) -> None:
+def test_every_way_gives_the_same_vectors(encoder, name):
     usual = encoder.encode(TEXTS, "document", EncodeOptions(precision="bf16"))
     found = encoder.encode(TEXTS, "document", EncodeOptions(precision="bf16", attention=name))
     assert (usual * found).sum(axis=1).min() > 0.9999
@@ -114,7 +110,7 @@ def test_every_way_gives_the_same_vectors(encoder: Encoder, name: Any) -> None:
     assert own.config._attn_implementation == "sdpa" and own.dtype == torch.float32
 
 
-def test_batched_attention_is_what_runs(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batched_attention_is_what_runs(encoder, monkeypatch):
     called: list[Tensor | None] = []
 
     def seen(*parts: Any) -> Tensor | None:
@@ -128,7 +124,7 @@ def test_batched_attention_is_what_runs(encoder: Encoder, monkeypatch: pytest.Mo
     assert called[0].sum() > 0, "padding is taken out"
 
 
-def test_auto_is_what_a_trial_says_in_bfloat16_alone(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_is_what_a_trial_says_in_bfloat16_alone(encoder, monkeypatch):
     subjects: list[str] = []
     monkeypatch.setattr("hardneg.encoders.speed.fastest.WORTH_A_TRIAL", 1)
     monkeypatch.setattr(attention, "choose", lambda subject, *_: subjects.append(subject) or "batched")
@@ -139,7 +135,7 @@ def test_auto_is_what_a_trial_says_in_bfloat16_alone(encoder: Encoder, monkeypat
     assert subjects == [f"attention in bf16 on cpu, {heads} heads of {size}"]
 
 
-def test_a_trial_can_run_each_way() -> None:
+def test_a_trial_can_run_each_way():
     for way in attention._ways(2, 8).values():
         way()()
 
@@ -148,7 +144,7 @@ def test_a_trial_can_run_each_way() -> None:
     ("name", "told"),
     [("flash_attention_2", "needs a GPU by CUDA; this is cpu"), ("flash_attention_3", "needs a GPU by CUDA")],
 )
-def test_what_this_machine_has_not_is_told(encoder: Encoder, name: Any, told: str) -> None:
+def test_what_this_machine_has_not_is_told(encoder, name, told):
     with pytest.raises(ModelError, match=f"attention is {name}, which {told}.*leave it out"):
         encoder.encode(TEXTS, "document", EncodeOptions(attention=name))
 
@@ -172,7 +168,7 @@ class Stranger:
         ("flash_attention_3", "cuda", "flash_attn_interface is not installed: install what brings"),
     ],
 )
-def test_what_a_network_or_an_installation_has_not_is_told(name: Any, device: str, told: str) -> None:
+def test_what_a_network_or_an_installation_has_not_is_told(name, device, told):
     with pytest.raises(ModelError, match=told):
         check_attention(name, Stranger(device))
     check_attention("auto", Stranger(device))
@@ -180,7 +176,7 @@ def test_what_a_network_or_an_installation_has_not_is_told(name: Any, device: st
 
 
 @pytest.mark.parametrize("half", [False, True])
-def test_a_copy_to_compute_with_takes_the_tokenizer_along_as_it_is(encoder: Encoder, half: bool) -> None:
+def test_a_copy_to_compute_with_takes_the_tokenizer_along_as_it_is(encoder, half):
     network = encoder.parts("document")[0]
     copied = arranged(network, half=half)
     assert copied is not network

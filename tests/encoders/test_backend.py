@@ -30,9 +30,8 @@ def bert() -> Any:
     made.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     made.add_special_tokens([AddedToken("[MASK]", lstrip=True)])
     inputs = ["input_ids", "token_type_ids", "attention_mask"]
-    return PreTrainedTokenizerFast(
-        tokenizer_object=made, pad_token="[PAD]", unk_token="[UNK]", model_input_names=inputs
-    )
+    own = {"pad_token": "[PAD]", "unk_token": "[UNK]", "model_input_names": inputs}
+    return PreTrainedTokenizerFast(tokenizer_object=made, **own)
 
 
 def uncased_words() -> Any:

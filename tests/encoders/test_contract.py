@@ -35,43 +35,9 @@ def without_normalize(folder: Path) -> None:
     path.write_text(json.dumps(json.loads(path.read_text())[:2]))
 
 
-def with_query_prompt(folder: Path) -> None:
-    write(folder, "config_sentence_transformers.json", prompts={"query": PROMPTS["query"]})
-
-
-def with_all_prompts(folder: Path) -> None:
-    write(folder, "config_sentence_transformers.json", prompts=PROMPTS, default_prompt_name="sts")
-
-
-def with_the_prompt_of_passages(folder: Path) -> None:
-    write(folder, "config_sentence_transformers.json", prompts={"query": None, "passage": "passage: "})
-
-
-def with_dot(folder: Path) -> None:
-    write(folder, "config_sentence_transformers.json", similarity_fn_name="dot")
-    without_normalize(folder)
-
-
-def with_dot_of_norm_one(folder: Path) -> None:
-    write(folder, "config_sentence_transformers.json", similarity_fn_name="dot")
-
-
-def with_few_tokens(folder: Path) -> None:
-    write(folder, "sentence_bert_config.json", max_seq_length=17)
-
-
-def with_two_lengths(folder: Path) -> None:
-    write(folder, "sentence_bert_config.json", max_seq_length=17, tokenizer_args={"model_max_length": 33})
-
-
-def with_a_length_of_queries(folder: Path) -> None:
-    write(folder, "sentence_bert_config.json", query_length=9, document_length=21)
-
-
 def with_last_tokens(folder: Path) -> None:
-    (folder / "1_Pooling" / "config.json").write_text(
-        json.dumps({"word_embedding_dimension": HIDDEN, "pooling_mode_lasttoken": True})
-    )
+    pooling = {"word_embedding_dimension": HIDDEN, "pooling_mode_lasttoken": True}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
 
 
 def padded_left(folder: Path) -> None:
@@ -88,54 +54,46 @@ def padded_left(folder: Path) -> None:
     write(folder, "tokenizer_config.json", padding_side="left")
 
 
-def without_prompt_in_the_mean(folder: Path) -> None:
-    with_all_prompts(folder)
-    write(folder, "1_Pooling/config.json", include_prompt=False)
-
-
 def in_small_letters(folder: Path) -> None:
     tokenizer = json.loads((folder / "tokenizer.json").read_text())
     tokenizer["normalizer"]["lowercase"] = False
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
-    write(folder, "sentence_bert_config.json", do_lower_case=True)
+    write(folder, LENGTHS, do_lower_case=True)
 
 
 def with_a_chat_template(folder: Path) -> None:
-    with_all_prompts(folder)
+    write(folder, CONFIG, **ALL_PROMPTS)
     way = {"method": "forward", "method_output_name": "last_hidden_state"}
     kinds = {"text": way, "message": {**way, "format": "structured"}}
-    options = {"modality_config": kinds, "module_output_name": "token_embeddings", "max_seq_length": 40}
-    write(folder, "sentence_bert_config.json", **options)
+    write(folder, LENGTHS, modality_config=kinds, module_output_name="token_embeddings", max_seq_length=40)
     (folder / "chat_template.jinja").write_text(TEMPLATE)
 
 
-def with_few_dimensions(folder: Path) -> None:
-    write(folder, "config_sentence_transformers.json", truncate_dim=12)
-
-
-def with_few_dimensions_of_dot(folder: Path) -> None:
-    with_dot(folder)
-    with_few_dimensions(folder)
-
-
-FOLDERS = [
-    with_query_prompt,
-    with_all_prompts,
-    with_the_prompt_of_passages,
-    with_dot,
-    with_dot_of_norm_one,
-    without_normalize,
-    with_few_tokens,
-    with_two_lengths,
-    with_a_length_of_queries,
-    with_last_tokens,
-    padded_left,
-    without_prompt_in_the_mean,
-    in_small_letters,
-    with_a_chat_template,
-    with_few_dimensions,
-    with_few_dimensions_of_dot,
-]
+CONFIG, LENGTHS = "config_sentence_transformers.json", "sentence_bert_config.json"
+ALL_PROMPTS = {"prompts": PROMPTS, "default_prompt_name": "sts"}
+OF_PASSAGES = {"prompts": {"query": None, "passage": "passage: "}}
+DOT = {"similarity_fn_name": "dot"}
+VALUES: dict[str, dict[str, dict[str, object]]] = {
+    "a query prompt": {CONFIG: {"prompts": {"query": PROMPTS["query"]}}},
+    "all prompts": {CONFIG: ALL_PROMPTS},
+    "the prompt of passages": {CONFIG: OF_PASSAGES},
+    "dot of norm one": {CONFIG: DOT},
+    "few tokens": {LENGTHS: {"max_seq_length": 17}},
+    "two lengths": {LENGTHS: {"max_seq_length": 17, "tokenizer_args": {"model_max_length": 33}}},
+    "a length of queries": {LENGTHS: {"query_length": 9, "document_length": 21}},
+    "no prompt in the mean": {CONFIG: ALL_PROMPTS, "1_Pooling/config.json": {"include_prompt": False}},
+    "few dimensions": {CONFIG: {"truncate_dim": 12}},
+}
+"""What is written into a model's files."""
+OTHERWISE = {
+    "not normalised": without_normalize,
+    "dot": lambda folder: (write(folder, CONFIG, **DOT), without_normalize(folder)),
+    "few dimensions of dot": lambda folder: (write(folder, CONFIG, **DOT, truncate_dim=12), without_normalize(folder)),
+    "last tokens": with_last_tokens,
+    "padded left": padded_left,
+    "small letters": in_small_letters,
+    "a chat template": with_a_chat_template,
+}
 
 
 def rows(vectors: np.ndarray) -> np.ndarray:
@@ -159,10 +117,12 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("change", FOLDERS, ids=lambda change: change.__name__)
+@pytest.mark.parametrize("change", [*VALUES, *OTHERWISE])
 def test_a_model_is_used_as_its_folder_says(tmp_path: Path, change):
     folder = tiny_encoder(tmp_path / "model")
-    change(folder)
+    for file, values in VALUES.get(change, {}).items():
+        write(folder, file, **values)
+    OTHERWISE.get(change, lambda folder: None)(folder)
     encoder = Encoder.load(ModelSpec(str(folder)), "cpu")
     agrees(encoder, folder)
     encoder.save(tmp_path / "one")
@@ -178,7 +138,7 @@ def test_a_model_is_used_as_its_folder_says(tmp_path: Path, change):
 
 def test_what_a_recipe_says_wins_in_our_vectors_and_in_the_saved_folder(tmp_path: Path):
     folder = tiny_encoder(tmp_path / "model")
-    with_all_prompts(folder)
+    write(folder, CONFIG, **ALL_PROMPTS)
     spec = ModelSpec(str(folder), query_prompt="", document_prompt="text: ", similarity="dot", query_length=5)
     encoder = Encoder.load(spec, "cpu")
     plain = Encoder.load(ModelSpec(str(tiny_encoder(tmp_path / "plain")), similarity="dot", query_length=5), "cpu")
@@ -188,17 +148,14 @@ def test_what_a_recipe_says_wins_in_our_vectors_and_in_the_saved_folder(tmp_path
     said = read_contract(tmp_path / "saved")
     assert said.prompts == PROMPTS | {"query": "", "document": "text: "}
     assert (said.similarity, said.query_length, said.document_length) == ("dot", 5, 256)
-    assert overrides(spec, read_contract(folder)) == {
-        "similarity": ("dot", "cosine"),
-        "query_prompt": ("", PROMPTS["query"]),
-        "document_prompt": ("text: ", PROMPTS["document"]),
-        "query_length": (5, 256),
-    }
+    prompts = {"query_prompt": ("", PROMPTS["query"]), "document_prompt": ("text: ", PROMPTS["document"])}
+    own = {"similarity": ("dot", "cosine"), "query_length": (5, 256)}
+    assert overrides(spec, read_contract(folder)) == {**own, **prompts}
 
 
 def test_saying_what_the_model_says_is_the_same_model(tmp_path: Path):
     folder = tiny_encoder(tmp_path / "model")
-    with_all_prompts(folder)
+    write(folder, CONFIG, **ALL_PROMPTS)
     own = {"similarity": "cosine", "query_length": 256, "document_length": 256}
     prompts = {f"{kind}_prompt": PROMPTS[kind] for kind in ("query", "document")}
     said = resolve(ModelSpec(str(folder), **own, **prompts)).digest  # type: ignore[arg-type]
@@ -265,7 +222,7 @@ def test_last_tokens_by_a_recipe(tmp_path: Path):
 
 def test_what_is_odd_is_told(tmp_path: Path):
     folder = tiny_encoder(tmp_path / "model")
-    with_the_prompt_of_passages(folder)
+    write(folder, CONFIG, **OF_PASSAGES)
     write(folder, "sentence_bert_config.json", max_seq_length=1000)
     odd = read_contract(folder).odd
     assert any("prompt 'passage' is not used for documents" in line for line in odd)

@@ -1,7 +1,5 @@
 """Weights in the dtype that texts are encoded in."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -23,7 +21,7 @@ def weights(encoder: Encoder) -> list[torch.dtype]:
 
 @pytest.mark.parametrize("kind", ["sentence-transformers", "transformers"])
 @pytest.mark.parametrize("twins", [False, True])
-def test_loaded_as_bfloat16_is_loaded_and_rounded(tmp_path: Path, kind, twins: bool):
+def test_loaded_as_bfloat16_is_loaded_and_rounded(tmp_path, kind, twins):
     folder = tiny_encoder(tmp_path / "model", kind=kind)
     spec = ModelSpec(str(folder), pooling="cls", twins=twins, **HEAD)  # type: ignore[arg-type]
     saved = Encoder.load(spec, "cpu")
@@ -36,7 +34,7 @@ def test_loaded_as_bfloat16_is_loaded_and_rounded(tmp_path: Path, kind, twins: b
             np.testing.assert_array_equal(rounded.encode(TEXTS, side, BF16), whole.encode(TEXTS, side, BF16))
 
 
-def test_a_saved_head_is_not_rounded(tmp_path: Path):
+def test_a_saved_head_is_not_rounded(tmp_path):
     spec = ModelSpec(str(tiny_encoder(tmp_path / "model")), **HEAD)  # type: ignore[arg-type]
     encoder = Encoder.load(spec, "cpu")
     with torch.no_grad():
@@ -47,7 +45,7 @@ def test_a_saved_head_is_not_rounded(tmp_path: Path):
 
 
 @pytest.mark.parametrize(("dtype", "held"), [("bf16", torch.bfloat16), ("fp16", torch.float16)])
-def test_a_recipe_says_what_encodes_whatever_the_precision_but_not_what_trains(tmp_path: Path, dtype, held):
+def test_a_recipe_says_what_encodes_whatever_the_precision_but_not_what_trains(tmp_path, dtype, held):
     spec = ModelSpec(str(tiny_encoder(tmp_path / "model")), dtype=dtype)
     assert weights(Encoder.load(spec, "cpu", "fp32"))[0] == weights(Encoder.load(spec, "cpu", "auto"))[0] == held
     assert weights(Encoder.load(spec, "cpu"))[0] == torch.float32
@@ -58,7 +56,7 @@ def test_a_recipe_says_what_encodes_whatever_the_precision_but_not_what_trains(t
     assert resolve(spec).digest != resolve(plain).digest
 
 
-def test_the_default_follows_the_precision_and_is_not_in_the_digest(tmp_path: Path):
+def test_the_default_follows_the_precision_and_is_not_in_the_digest(tmp_path):
     folder = str(tiny_encoder(tmp_path / "model"))
     assert weights(Encoder.load(ModelSpec(folder), "cpu", "fp32"))[0] == torch.float32
     assert weights(Encoder.load(ModelSpec(folder, dtype="fp32"), "cpu", "bf16"))[0] == torch.float32

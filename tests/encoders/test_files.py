@@ -148,9 +148,8 @@ def test_code_in_them_is_refused_and_does_not_run(tmp_path: Path, folder: Path, 
 def test_code_in_another_module_is_refused_and_does_not_run(tmp_path: Path, folder: Path) -> None:
     modules = json.loads((folder / "modules.json").read_text())
     kind = "sentence_transformers.models.Dense"
-    (folder / "modules.json").write_text(
-        json.dumps([*modules, {"idx": 3, "name": "3", "path": "3_Dense", "type": kind}])
-    )
+    more = {"idx": 3, "name": "3", "path": "3_Dense", "type": kind}
+    (folder / "modules.json").write_text(json.dumps([*modules, more]))
     (folder / "3_Dense").mkdir()
     (folder / "3_Dense" / "config.json").write_text(json.dumps({"in_features": 32, "out_features": 8, "bias": True}))
     torch.save({"linear.weight": _Code(tmp_path / "ran")}, folder / "3_Dense" / "pytorch_model.bin")

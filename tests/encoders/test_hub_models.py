@@ -94,9 +94,8 @@ def test_a_static_model_is_known_by_the_files_that_are_fetched(tmp_path: Path) -
     with hub_server() as hub:
         hub.model("some/static", folder)
         place = hub.environment(tmp_path / "cache")
-        first = subprocess.run(
-            [*line, "some/static", str(folder)], env=place, capture_output=True, text=True, timeout=300
-        )
+        static = [*line, "some/static", str(folder)]
+        first = subprocess.run(static, env=place, capture_output=True, text=True, timeout=300)
     offline = place | {"HF_HUB_OFFLINE": "1"}
     again = subprocess.run([*line, "some/static"], env=offline, capture_output=True, text=True, timeout=300)
     told = json.loads(first.stdout)

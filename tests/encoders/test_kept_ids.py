@@ -80,9 +80,7 @@ def kept(corpus: Corpus) -> list[Artifact]:
     return [item for item in found if isinstance(item, Artifact) and item.artifact_type == "tokens"]
 
 
-def test_the_second_encoding_reads_no_text(
-    stored: Corpus, encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_second_encoding_reads_no_text(stored, encoder, tmp_path, monkeypatch):
     read = tokenised(encoder, monkeypatch)
     first = write(encoder, stored, tmp_path / "a")
     assert len(read) == COUNT and len(kept(stored)) == 1
@@ -97,9 +95,7 @@ def test_the_second_encoding_reads_no_text(
 
 
 @pytest.mark.parametrize("change", [{"document_prompt": "cd: "}, {"document_length": 9}])
-def test_other_ids_are_kept_apart(
-    stored: Corpus, encoder: Encoder, tiny_model: Path, tmp_path: Path, change: dict[str, Any]
-) -> None:
+def test_other_ids_are_kept_apart(stored, encoder, tiny_model, tmp_path, change):
     other = Encoder.load(ModelSpec(str(tiny_model), **{"document_prompt": "ab: ", **change}), "cpu")
     write(encoder, stored, tmp_path / "a")
     found = write(other, stored, tmp_path / "b")
@@ -107,7 +103,7 @@ def test_other_ids_are_kept_apart(
     assert found == write(other, stored, tmp_path / "c", keep_tokens=False)
 
 
-def test_segments_are_kept_too(stored: Corpus, encoder: Encoder, tmp_path: Path) -> None:
+def test_segments_are_kept_too(stored, encoder, tmp_path):
     cut = Segments(length=8, count=2)
     found = [write(encoder, stored, tmp_path / name, cut) for name in "ab"]
     assert found[0] == found[1] == write(encoder, stored, tmp_path / "c", cut, keep_tokens=False)
@@ -116,9 +112,7 @@ def test_segments_are_kept_too(stored: Corpus, encoder: Encoder, tmp_path: Path)
 
 
 @pytest.mark.parametrize("why", ["small", "not wanted", "in no store"])
-def test_nothing_is_kept(
-    why: str, stored: Corpus, encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_kept(why, stored, encoder, tmp_path, monkeypatch):
     if why == "small":
         monkeypatch.setattr(kept_ids, "WORTH_KEEPING", COUNT + 1)
     if why == "in no store":
@@ -128,9 +122,7 @@ def test_nothing_is_kept(
     assert kept(stored) == []
 
 
-def test_what_a_stopped_run_has_kept_is_read(
-    stored: Corpus, encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_stopped_run_has_kept_is_read(stored, encoder, tmp_path, monkeypatch):
     plain = type(encoder).tokenise
 
     def stops(self: Encoder, some: Sequence[str], kind: Any) -> Any:
@@ -152,7 +144,7 @@ def add(ids: KeptIds, corpus: Corpus, encoder: Encoder, start: int) -> None:
     ids.add(start, (made.columns["input_ids"], made.offsets))
 
 
-def test_two_runs_at_once_make_one_artifact(stored: Corpus, encoder: Encoder, tmp_path: Path) -> None:
+def test_two_runs_at_once_make_one_artifact(stored, encoder, tmp_path):
     """The first run has the ids open until the second is done; it is the one that finishes them."""
     found: list[bytes] = []
     layout = stream.Layout.of_encoder(encoder, stored)
@@ -166,19 +158,12 @@ def test_two_runs_at_once_make_one_artifact(stored: Corpus, encoder: Encoder, tm
         for start in layout.documents[:-1].tolist():
             add(ids, stored, encoder, start)
     (made,) = kept(stored)
-    assert sorted(path.name for path in made.path.iterdir()) == [
-        "blocks",
-        "blocks.1",
-        "ids-0",
-        "ids-1",
-        "manifest.json",
-    ]
+    names = ["blocks", "blocks.1", "ids-0", "ids-1", "manifest.json"]
+    assert sorted(path.name for path in made.path.iterdir()) == names
     assert found[0] == write(encoder, stored, tmp_path / "b")
 
 
-def test_a_full_disk_costs_no_encoding(
-    stored: Corpus, encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
-) -> None:
+def test_a_full_disk_costs_no_encoding(stored, encoder, tmp_path, monkeypatch, caplog):
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
@@ -190,7 +175,7 @@ def test_a_full_disk_costs_no_encoding(
 
 
 @pytest.mark.parametrize(("vocabulary", "bytes_each"), [(65_536, 2), (65_537, 4)])
-def test_ids_take_two_bytes_where_all_fit(tmp_path: Path, vocabulary: int, bytes_each: int) -> None:
+def test_ids_take_two_bytes_where_all_fit(tmp_path, vocabulary, bytes_each):
     ids, largest = KeptIds(tmp_path, vocabulary), vocabulary - 1
     ids.add(7, (np.array([1, largest, 3], np.int32), np.array([0, 0, 2, 3])))
     ids.close()
@@ -199,7 +184,7 @@ def test_ids_take_two_bytes_where_all_fit(tmp_path: Path, vocabulary: int, bytes
     assert list(values) == [1, largest, 3] and list(offsets) == [0, 0, 2, 3]
 
 
-def test_a_damaged_artifact_is_left_alone(stored: Corpus, encoder: Encoder, tmp_path: Path, caplog: Any) -> None:
+def test_a_damaged_artifact_is_left_alone(stored, encoder, tmp_path, caplog):
     found = write(encoder, stored, tmp_path / "a")
     (made,) = kept(stored)
     (made.path / "ids-0").chmod(0o644)
@@ -240,9 +225,7 @@ stream.write_index([encoder], rows, Path(folder), EncodeOptions(precision="fp32"
 
 @pytest.mark.slow
 @pytest.mark.parametrize("after", range(8))
-def test_killed_in_the_middle_of_any_write(
-    after: int, stored: Corpus, encoder: Encoder, tiny_model: Path, tmp_path: Path
-) -> None:
+def test_killed_in_the_middle_of_any_write(after, stored, encoder, tiny_model, tmp_path):
     arguments = [str(tiny_model), str(stored.folder), str(tmp_path / "a"), str(after)]
     killed = forked.run([sys.executable, "-c", KILLED, *arguments], capture_output=True)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()

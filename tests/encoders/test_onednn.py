@@ -1,6 +1,5 @@
 """Linear layers by oneDNN give what torch's give; a trial decides where they stand."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +22,7 @@ def with_choice(layer: nn.Linear, way: str, monkeypatch: pytest.MonkeyPatch) -> 
     return network
 
 
-def test_a_product_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_product_by_hand(monkeypatch):
     layer = nn.Linear(2, 3)
     with torch.inference_mode():
         layer.weight.copy_(torch.tensor([[1.0, 2.0], [0.0, 1.0], [3.0, -1.0]]))
@@ -35,18 +34,18 @@ def test_a_product_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(("dtype", "near"), [(torch.float32, 1e-5), (torch.bfloat16, 0.02)])
-def test_it_is_what_torch_makes(bias: bool, dtype: torch.dtype, near: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_what_torch_makes(bias, dtype, near, monkeypatch):
     layer, rows = nn.Linear(48, 24, bias=bias, dtype=dtype), torch.randn(5, 7, 48, dtype=dtype)
     with torch.inference_mode():
         usual = layer(rows)
         torch.testing.assert_close(with_choice(layer, "onednn", monkeypatch)(rows), usual, rtol=near, atol=near)
 
 
-def test_torch_s_stay_where_they_are_not_slower(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_s_stay_where_they_are_not_slower(monkeypatch):
     assert type(with_choice(nn.Linear(4, 4), "torch", monkeypatch)[0]) is nn.Linear
 
 
-def test_the_shape_with_most_work_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_shape_with_most_work_is_timed(monkeypatch):
     subjects: list[str] = []
     monkeypatch.setattr(onednn, "choose", lambda subject, *_: subjects.append(subject) or "torch")
     multiply_fastest(nn.Sequential(nn.Linear(4, 20), nn.Linear(8, 6), nn.Linear(8, 6)))
@@ -58,7 +57,7 @@ def test_the_shape_with_most_work_is_timed(monkeypatch: pytest.MonkeyPatch) -> N
         way()()
 
 
-def test_a_model_that_computes_so_learns_as_before(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_computes_so_learns_as_before(tiny_model, monkeypatch):
     encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
     usual = encoder.encode(["some words"], "query", EncodeOptions(precision="fp32"))
     monkeypatch.setattr("hardneg.encoders.speed.fastest.WORTH_A_TRIAL", 1)
@@ -73,14 +72,14 @@ def test_a_model_that_computes_so_learns_as_before(tiny_model: Path, monkeypatch
     encoder.embed(encoder.features(["some words"], "query"), "query").sum().backward()
 
 
-def test_without_a_compiler_compiling_is_refused(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_compiling_is_refused(tiny_model, monkeypatch):
     monkeypatch.setattr(compiling.shutil, "which", lambda name: None)
     encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
     with pytest.raises(ModelError, match="compile needs a compiler of C"):
         encoder.encode(["some words"], "query", EncodeOptions(compile=True))
 
 
-def test_what_is_to_be_compiled_is_the_copy(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_to_be_compiled_is_the_copy(tiny_model, monkeypatch):
     told: list[Any] = []
     monkeypatch.setattr(nn.Module, "compile", lambda module, **options: told.append((module, options)))
     encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,13 +44,13 @@ def holding(most: int, lengths: Rows, tried: list[list[int]]) -> Callable[[Rows]
     return run
 
 
-def test_items_are_begun_before_they_are_given() -> None:
+def test_items_are_begun_before_they_are_given():
     begun: list[int] = []
     items = (begun.append(item) or item for item in range(4))
     assert [(item, len(begun)) for item in ahead(items, 2)] == [(0, 3), (1, 4), (2, 4), (3, 4)]
 
 
-def test_a_pass_that_does_not_fit_is_halved_and_nothing_is_done_twice(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_pass_that_does_not_fit_is_halved_and_nothing_is_done_twice(caplog):
     """Lengths 9, 5, 5, 5, 2, 2 with 20 tokens: [9, 5] takes 18, and memory is for 10; a budget of 9 fits."""
     lengths, budget, tried = np.array([5, 2, 9, 5, 2, 5]), Budget(20), list[list[int]]()
     with caplog.at_level(logging.WARNING):
@@ -67,7 +66,7 @@ def test_a_pass_that_does_not_fit_is_halved_and_nothing_is_done_twice(caplog: py
     assert again == tried[1:]
 
 
-def test_what_is_done_before_stays_done() -> None:
+def test_what_is_done_before_stays_done():
     """The third pass of four is the first that does not fit."""
     lengths, tried, free = np.full(8, 3), list[list[int]](), [10, 10, 5, 5, 5, 5, 5]
 
@@ -81,7 +80,7 @@ def test_what_is_done_before_stays_done() -> None:
     assert found == [[0, 1], [2, 3], [4], [5], [6], [7]] and tried[2] == [4, 5] and len(tried) == 7
 
 
-def test_one_text_that_does_not_fit_is_told() -> None:
+def test_one_text_that_does_not_fit_is_told():
     lengths = np.array([7, 300])
     with pytest.raises(ModelError, match="a text of 300 tokens alone does not fit the device's memory: let texts be"):
         list(in_passes(lengths, Budget(800), token_batches, same, holding(100, lengths, []), none_of(lengths)))
@@ -102,7 +101,7 @@ def short_of(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, most: int) 
     return sizes
 
 
-def test_encoding_goes_on_in_smaller_passes(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_encoding_goes_on_in_smaller_passes(tiny_model, monkeypatch):
     encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
     texts, options = ["word " * (n % 7) + str(n) for n in range(40)], EncodeOptions(1000, "fp32", window=10)
     expected = encoder.encode(texts, "document", options)
@@ -111,11 +110,10 @@ def test_encoding_goes_on_in_smaller_passes(tiny_model: Path, monkeypatch: pytes
     assert max(sizes) <= 60
 
 
-def test_reranking_goes_on_in_smaller_passes(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reranking_goes_on_in_smaller_passes(tiny_model, monkeypatch):
     requests = [("a river", ["old bridge " * (n % 5) for n in range(20)]), ("blue", ["harbor"] * 9)]
-    scorer = PairScorer.of(
-        CrossEncoder(str(tiny_model), length=32).load(), "cpu", EncodeOptions(1000, "fp32", window=10)
-    )
+    options = EncodeOptions(1000, "fp32", window=10)
+    scorer = PairScorer.of(CrossEncoder(str(tiny_model), length=32).load(), "cpu", options)
     expected = [list(scores) for scores in scorer.rerank(requests)]
     sizes = short_of(monkeypatch, PairNetwork, "logits", 60)
     for found, wanted in zip(scorer.rerank(requests), expected, strict=True):

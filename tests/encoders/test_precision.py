@@ -39,7 +39,7 @@ def decided(monkeypatch: pytest.MonkeyPatch, way: str) -> list[str]:
 
 
 @pytest.mark.parametrize("way", ["fp32", "bf16"])
-def test_auto_is_what_the_trial_says(network: Any, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_is_what_the_trial_says(network, way, monkeypatch):
     asked = decided(monkeypatch, way)
     assert [takes_bf16("auto", network, use) for use in USES] == [way == "bf16"] * 2
     weights = sum(weight.numel() for weight in network.parameters())
@@ -48,9 +48,7 @@ def test_auto_is_what_the_trial_says(network: Any, way: str, monkeypatch: pytest
     assert len(asked) == 2
 
 
-def test_what_is_too_small_or_has_no_transformer_stays_in_float32(
-    network: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_too_small_or_has_no_transformer_stays_in_float32(network, monkeypatch):
     asked = decided(monkeypatch, "bf16")
     assert not takes_bf16("auto", nn.Linear(2000, 2000), "inference")
     monkeypatch.setattr(precision, "WORTH_A_TRIAL", 1_000_000)
@@ -59,9 +57,7 @@ def test_what_is_too_small_or_has_no_transformer_stays_in_float32(
 
 
 @pytest.mark.parametrize("use", USES)
-def test_a_trial_runs_both_ways_and_leaves_no_trace(
-    network: Any, use: precision.Use, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trial_runs_both_ways_and_leaves_no_trace(network, use, monkeypatch):
     seen: list[tuple[torch.dtype, bool, bool]] = []
     transformer = network[0].model
 
@@ -86,7 +82,7 @@ def test_a_trial_runs_both_ways_and_leaves_no_trace(
 
 
 @pytest.mark.parametrize("way", ["fp32", "bf16"])
-def test_encoding_follows_it(tiny_model: Path, way: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_encoding_follows_it(tiny_model, way, monkeypatch):
     monkeypatch.setattr(precision, "WORTH_A_TRIAL", 1)
     decided(monkeypatch, way)
     encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
@@ -95,7 +91,7 @@ def test_encoding_follows_it(tiny_model: Path, way: Any, monkeypatch: pytest.Mon
     assert (found == told).all()
 
 
-def test_how_a_gpu_multiplies_is_not_asked_on_a_cpu(network: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_a_gpu_multiplies_is_not_asked_on_a_cpu(network, monkeypatch):
     """A trainer with `tf32=True` sets it for the whole process, in a way that torch's older question refuses."""
     asked = decided(monkeypatch, "fp32")
     torch.backends.cuda.matmul.fp32_precision = "tf32"

@@ -1,5 +1,4 @@
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,9 +16,7 @@ PROMPTS = {"query_prompt": "query: ", "document_prompt": "passage: "} | LENGTHS
 
 
 @pytest.mark.parametrize("options", [{}, STAR, PROMPTS, STAR | PROMPTS, {"projection": 8}])
-def test_a_saved_model_opens_everywhere_with_the_same_vectors(
-    tiny_model: Path, tmp_path: Path, options: dict[str, object]
-):
+def test_a_saved_model_opens_everywhere_with_the_same_vectors(tiny_model, tmp_path, options):
     from sentence_transformers import SentenceTransformer
 
     encoder = Encoder.load(ModelSpec(str(tiny_model), **options), "cpu")  # type: ignore[arg-type]
@@ -36,7 +33,7 @@ def test_a_saved_model_opens_everywhere_with_the_same_vectors(
     np.testing.assert_allclose(plain.encode_query(short), encoder.encode(short, "query", FP32), atol=1e-5)
 
 
-def test_saving_replaces_a_folder_and_leaves_nothing_beside_it(tiny_model: Path, tmp_path: Path):
+def test_saving_replaces_a_folder_and_leaves_nothing_beside_it(tiny_model, tmp_path):
     encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "old").touch()
@@ -46,7 +43,7 @@ def test_saving_replaces_a_folder_and_leaves_nothing_beside_it(tiny_model: Path,
     assert (tmp_path / "model" / "README.md").read_text() == "# A card\n"
 
 
-def test_a_failed_save_leaves_the_old_folder(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_failed_save_leaves_the_old_folder(tiny_model, tmp_path, monkeypatch):
     encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
     encoder.save(tmp_path / "model", "first")
 
@@ -60,7 +57,7 @@ def test_a_failed_save_leaves_the_old_folder(tiny_model: Path, tmp_path: Path, m
     assert (tmp_path / "model" / "README.md").read_text() == "first"
 
 
-def test_no_place_of_this_machine_is_written_and_others_may_read(tiny_model: Path, tmp_path: Path):
+def test_no_place_of_this_machine_is_written_and_others_may_read(tiny_model, tmp_path):
     Encoder.load(ModelSpec(str(tiny_model), projection=8), "cpu").save(tmp_path / "model")
     for path in (tmp_path / "model").rglob("*"):
         if path.is_file():
@@ -71,7 +68,7 @@ def test_no_place_of_this_machine_is_written_and_others_may_read(tiny_model: Pat
 @pytest.mark.parametrize(
     ("content", "said"), [(None, "no hardneg.json"), ("[]", "lacks"), ("{", "not readable as JSON")]
 )
-def test_a_folder_of_another_origin(tmp_path: Path, content: str | None, said: str):
+def test_a_folder_of_another_origin(tmp_path, content, said):
     if content is not None:
         (tmp_path / "hardneg.json").write_text(content)
     with pytest.raises(ModelError, match=said):

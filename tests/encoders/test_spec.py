@@ -7,14 +7,8 @@ def test_a_good_spec_has_no_problems():
 
 def test_every_mistake_is_told():
     spec = ModelSpec(" ", pooling="max", projection=0, similarity="l2", query_length=2, document_length=0)  # type: ignore[arg-type]
-    assert [line.split()[0] for line in spec.problems()] == [
-        "name",
-        "pooling",
-        "similarity",
-        "projection",
-        "query_length",
-        "document_length",
-    ]
+    fields = ["name", "pooling", "similarity", "projection", "query_length", "document_length"]
+    assert [line.split()[0] for line in spec.problems()] == fields
 
 
 def test_prompt_and_length_by_kind():

@@ -24,14 +24,8 @@ from hardneg.records.errors import ModelError, PluginError
 from hardneg.records.types import PluginSetting
 from hardneg.runtime.seeding import generator
 
-TEXTS = [
-    "alpha beta",
-    "",
-    "gamma",
-    "a much longer text about naïve 漢字 arrays, twice as long",
-    "  ",
-    "alpha beta delta",
-]
+TEXTS = ["alpha beta", "", "gamma", "  ", "alpha beta delta"]
+TEXTS.insert(3, "a much longer text about naïve 漢字 arrays, twice as long")
 WORDLLAMA = "packaged:wordllama"
 
 

@@ -33,7 +33,7 @@ def some_tokens() -> Tokens:
     return Tokens({"input_ids": ids}, np.array([0, 3, 4, 6]), {}, False, 2, {"attention_mask": 1, "token_type_ids": 1})
 
 
-def test_two_texts_in_one_row_by_hand() -> None:
+def test_two_texts_in_one_row_by_hand():
     found = Packing().features(some_tokens(), np.array([2, 0]), CPU)
     assert found["input_ids"].tolist() == [[5, 6, 7, 8, 1]]
     assert found["position_ids"].tolist() == [[0, 1, 0, 1, 2]]
@@ -45,18 +45,18 @@ def test_two_texts_in_one_row_by_hand() -> None:
     assert "attention_mask" not in found
 
 
-def test_positions_begin_behind_the_id_of_padding_which_has_none_of_its_own() -> None:
+def test_positions_begin_behind_the_id_of_padding_which_has_none_of_its_own():
     found = Packing(2, 1).features(some_tokens(), np.array([0, 1, 2]), CPU)
     assert found["position_ids"].tolist() == [[2, 3, 1, 2, 2, 3]]
 
 
-def test_batches_count_no_padding() -> None:
+def test_batches_count_no_padding():
     lengths = np.array([3, 9, 1, 4, 2])
     assert [rows.tolist() for rows in batches(lengths, 7, Packing())] == [[1], [3, 0], [4, 2]]
     assert [rows.tolist() for rows in batches(lengths, 7, None)] == [[1], [3], [0, 4], [2]]
 
 
-def test_texts_with_tokens_that_nobody_looks_at_are_padded() -> None:
+def test_texts_with_tokens_that_nobody_looks_at_are_padded():
     ids, ends = np.ones(2, np.int32), np.array([0, 2])
     assert packs(Tokens({"input_ids": ids, "attention_mask": ids}, ends, {}, False, 0))
     assert not packs(Tokens({"input_ids": ids, "attention_mask": 1 - ids}, ends, {}, False, 0))
@@ -64,7 +64,7 @@ def test_texts_with_tokens_that_nobody_looks_at_are_padded() -> None:
 
 
 @pytest.mark.parametrize("reach", [(-1, -1), (-1, 0), (2, 2), (2, 0)])
-def test_each_text_looks_at_itself_alone(reach: tuple[int, int]) -> None:
+def test_each_text_looks_at_itself_alone(reach):
     """As one attention over all tokens, masked by text and by distance."""
     draws = torch.Generator().manual_seed(0)
     query = torch.randn(9, 4, 8, generator=draws)
@@ -89,7 +89,7 @@ def encoded(encoder: Encoder, kind: Any, way: Any, budget: int = 400) -> Any:
 
 
 @pytest.mark.parametrize("name", [*THREE, *OTHERS])
-def test_vectors_are_those_of_padded_texts(name: str, tmp_path: Path) -> None:
+def test_vectors_are_those_of_padded_texts(name, tmp_path):
     encoder = encoder_of(tmp_path, name)
     for kind in ("query", "document"):
         for budget in (1, 400, 100_000):
@@ -98,7 +98,7 @@ def test_vectors_are_those_of_padded_texts(name: str, tmp_path: Path) -> None:
     assert encoder.parts("query")[0].model.config._attn_implementation == "sdpa"
 
 
-def test_no_padding_is_computed(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_padding_is_computed(tiny_model, monkeypatch):
     seen: list[tuple[int, list[int]]] = []
 
     def listened(qkv: list[Tensor], bounds: Any, *rest: Any) -> Tensor:
@@ -115,7 +115,7 @@ def test_no_padding_is_computed(tiny_model: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(("similarity", "pooling"), [("dot", "cls"), ("cosine", "mean"), ("dot", "lasttoken")])
-def test_poolings_without_their_prompt(tiny_model: Path, similarity: Any, pooling: Any) -> None:
+def test_poolings_without_their_prompt(tiny_model, similarity, pooling):
     spec = ModelSpec(str(tiny_model), pooling=pooling, similarity=similarity, query_prompt="a prompt: ")
     encoder = Encoder.load(spec, "cpu")
     encoder.parts("query")[1].include_prompt = False
@@ -123,7 +123,7 @@ def test_poolings_without_their_prompt(tiny_model: Path, similarity: Any, poolin
     np.testing.assert_allclose(found, usual, atol=1e-5, rtol=0)
 
 
-def test_padded_texts_go_through_an_unpadded_network_as_before(tiny_model: Path) -> None:
+def test_padded_texts_go_through_an_unpadded_network_as_before(tiny_model):
     encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
     first = encoder.parts("document")[0]
     features = encoder.features(TEXTS, "document")
@@ -136,13 +136,13 @@ def test_padded_texts_go_through_an_unpadded_network_as_before(tiny_model: Path)
             )
 
 
-def test_what_a_network_adds_to_its_scores_is_not_left_out() -> None:
+def test_what_a_network_adds_to_its_scores_is_not_left_out():
     module, part = torch.nn.Module(), torch.ones(1, 1, 2, 4)
     with pytest.raises(ModelError, match="attention is unpadded, and a Module has a softcap: leave it out"):
         unpadded._forward(module, part, part, part, None, softcap=3.0)
 
 
-def test_what_cannot_be_packed_is_told(tmp_path: Path) -> None:
+def test_what_cannot_be_packed_is_told(tmp_path):
     with pytest.raises(ModelError, match="attention is unpadded, and a MPNetModel here does not take texts in one row"):
         encoded(encoder_of(tmp_path, "MPNet"), "document", "unpadded")
 
@@ -161,7 +161,7 @@ class OnGpu:
         return [torch.ones(3)]
 
 
-def test_on_a_gpu_it_takes_a_kernel_and_half_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_gpu_it_takes_a_kernel_and_half_precision(monkeypatch):
     check_attention("unpadded", OnGpu(), packed=True)
     with pytest.raises(ModelError, match="which on a GPU takes bf16 or fp16, and this is fp32: precision bf16, or"):
         check_attention("unpadded", OnGpu(torch.float32), packed=True)
@@ -170,7 +170,7 @@ def test_on_a_gpu_it_takes_a_kernel_and_half_precision(monkeypatch: pytest.Monke
         check_attention("unpadded", OnGpu(), packed=True)
 
 
-def test_auto_asks_a_trial_on_a_gpu_in_half_precision_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_asks_a_trial_on_a_gpu_in_half_precision_alone(monkeypatch):
     asked: list[str] = []
     monkeypatch.setattr(attention, "choose", lambda subject, *_: asked.append(subject) or "unpadded")
     monkeypatch.setattr(attention, "machine_of", lambda _: "a GPU")
@@ -182,9 +182,7 @@ def test_auto_asks_a_trial_on_a_gpu_in_half_precision_alone(monkeypatch: pytest.
     assert len(asked) == 1
 
 
-def test_each_way_of_the_trial_runs_and_budgets_are_timed_packed(
-    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_way_of_the_trial_runs_and_budgets_are_timed_packed(tiny_model, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
     for way in attention._ways_of_texts(encoder.parts("document")[0].model).values():

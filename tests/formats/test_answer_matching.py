@@ -103,9 +103,8 @@ def test_places_are_those_of_the_characters(text: str, answers: list[str], spans
     assert answer_spans(text, answers) == spans
 
 
-WORDS = st.sampled_from(
-    [*"abÅéΣσςİıß1٣_-.,'’\"東\u0301\u200b\u00ad\n\t \u00a0\u2028\x1f\x85", "ab", " the ", "\U0001f600"]
-)
+LETTERS = "abÅéΣσςİıß1٣_-.,'’\"東\u0301\u200b\u00ad\n\t \u00a0\u2028\x1f\x85"
+WORDS = st.sampled_from([*LETTERS, "ab", " the ", "\U0001f600"])
 TEXTS = st.lists(WORDS, max_size=12).map("".join)
 
 
@@ -149,11 +148,8 @@ def test_each_question_looks_into_its_own_passages(tmp_path: Path) -> None:
     found = answers.contained(["q1", "q2", "q3", "unknown"], rows)
     assert found.tolist() == [[True, True, False], [False, True, False], [False] * 3, [False] * 3]
     assert answers.contained(["q2"], np.array([[0, 1]])).tolist() == [[False, False]]
-    assert answers.in_lists(["q2", "q1", "q3"], [["d3"], ["d2", "elsewhere", "d1"], []]).tolist() == [
-        [True, False, False],
-        [False, False, True],
-        [False] * 3,
-    ]
+    lists = answers.in_lists(["q2", "q1", "q3"], [["d3"], ["d2", "elsewhere", "d1"], []])
+    assert lists.tolist() == [[True, False, False], [False, False, True], [False] * 3]
     assert answers.in_lists([], []).shape == (0, 0)
     assert answers.left_out == {"answers without a word": 1} and answers.query_ids == ["q1", "q2"]
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from waiting import Clock
 
 from hardneg.formats.vectors import begun_blocks
 from hardneg.formats.vectors.begun_blocks import SECONDS, BegunBlock, drop
@@ -12,21 +13,13 @@ from hardneg.records.encoded import SparseRows, TokenVectors
 
 BATCHES = [np.array([4, 1]), np.array([0, 2]), np.array([3])]
 VECTORS = np.arange(10, dtype=np.float32).reshape(5, 2)
+OFFSETS, TERMS = np.array([0, 2, 2, 3, 5, 6]), np.array([1, 2, 0, 0, 3, 1], np.int32)
 FORMS: dict[str, Any] = {
     "scores": VECTORS[:, 0],
     "vectors": VECTORS,
-    "weights": SparseRows(
-        np.array([0, 2, 2, 3, 5, 6]), np.array([1, 2, 0, 0, 3, 1], np.int32), np.arange(6, dtype=np.float32), 4
-    ),
+    "weights": SparseRows(OFFSETS, TERMS, np.arange(6, dtype=np.float32), 4),
     "tokens": TokenVectors(np.array([0, 1, 1, 3, 4, 5]), VECTORS),
 }
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture
@@ -44,7 +37,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_what_was_made_half_a_minute_ago_is_there_after_a_stop(tmp_path: Path, clock: Clock, form: str) -> None:
+def test_what_was_made_half_a_minute_ago_is_there_after_a_stop(tmp_path, clock, form):
     whole = FORMS[form]
     block = BegunBlock(tmp_path / "begun", "0", 5)
     assert len(block.left(BATCHES)) == 3 and not block.due
@@ -73,7 +66,7 @@ def kept(folder: Path, clock: Clock, *batches: np.ndarray) -> None:
         block.add(places, VECTORS[places])
 
 
-def test_batches_that_are_cut_in_another_way_are_computed_as_a_whole(tmp_path: Path, clock: Clock) -> None:
+def test_batches_that_are_cut_in_another_way_are_computed_as_a_whole(tmp_path, clock):
     kept(tmp_path, clock, *BATCHES[:2])
     block = BegunBlock(tmp_path, "0", 5)
     others = [np.array([0, 1]), np.array([2, 3]), np.array([4])]
@@ -82,7 +75,7 @@ def test_batches_that_are_cut_in_another_way_are_computed_as_a_whole(tmp_path: P
     assert same(block.whole(), VECTORS)
 
 
-def test_what_two_processes_made_counts_once(tmp_path: Path, clock: Clock) -> None:
+def test_what_two_processes_made_counts_once(tmp_path, clock):
     kept(tmp_path, clock, BATCHES[0])
     kept(tmp_path, clock, BATCHES[0], BATCHES[1])
     block = BegunBlock(tmp_path, "0", 5)
@@ -91,9 +84,7 @@ def test_what_two_processes_made_counts_once(tmp_path: Path, clock: Clock) -> No
     assert same(block.whole(), VECTORS)
 
 
-def test_blocks_of_another_name_or_size_and_damaged_files_are_left_alone(
-    tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_blocks_of_another_name_or_size_and_damaged_files_are_left_alone(tmp_path, clock, caplog):
     kept(tmp_path, clock, BATCHES[0])
     assert len(BegunBlock(tmp_path, "0", 6).left([np.arange(6)])) == 1
     assert len(BegunBlock(tmp_path, "00", 5).left(BATCHES)) == 3

@@ -3,9 +3,9 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
+from noted import Notes
 
 from hardneg.formats.collection import StoredCollection, write_collection
 from hardneg.formats.source_files import order_splits
@@ -38,15 +38,7 @@ class Made:
         return ["3 rows had no text"]
 
 
-class Notes(Silent):
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.lines.append(text)
-
-
-def test_round_trip_with_counts_and_notes(tmp_path: Path) -> None:
+def test_round_trip_with_counts_and_notes(tmp_path):
     made = Made(
         asked={"train": [("q2", "b"), ("q1", "a")], "test": [("q3", "c"), ("q1", "a")], "dev": []},
         judged={
@@ -57,16 +49,9 @@ def test_round_trip_with_counts_and_notes(tmp_path: Path) -> None:
     progress = Notes()
     counts = write_collection(made, tmp_path, progress)
     assert counts["documents"] == 3
+    train = {"queries": 2, "judgements": 1, "unknown_documents": 1, "unknown_queries": 2, "repeated": 1}
     assert counts["splits"] == {
-        "train": {
-            "queries": 2,
-            "judgements": 1,
-            "unknown_documents": 1,
-            "unknown_queries": 2,
-            "repeated": 1,
-            "without_relevant": 1,
-            "highest_grade": 2,
-        },
+        "train": {**train, "without_relevant": 1, "highest_grade": 2},
         "test": {"queries": 2, "judgements": 4, "without_relevant": 0, "highest_grade": 1},
         "dev": {"queries": 0, "judgements": 0, "without_relevant": 0},
     }
@@ -101,7 +86,7 @@ def test_round_trip_with_counts_and_notes(tmp_path: Path) -> None:
         (Made(asked={"train": [("q1", "a")], "dev": [("q1", "b")]}), "'q1' of split dev: two splits give it"),
     ],
 )
-def test_refused(tmp_path: Path, made: Made, message: str) -> None:
+def test_refused(tmp_path, made, message):
     with pytest.raises(DataError) as raised:
         write_collection(made, tmp_path, Silent())
     assert message in str(raised.value)
@@ -109,21 +94,21 @@ def test_refused(tmp_path: Path, made: Made, message: str) -> None:
         StoredCollection.open(tmp_path)
 
 
-def test_unknown_split(tmp_path: Path) -> None:
+def test_unknown_split(tmp_path):
     write_collection(Made(), tmp_path, Silent())
     with pytest.raises(DataError, match="no split 'test' in this collection; it has train"):
         StoredCollection.open(tmp_path).queries("test")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 9, "splits": {}}', '{"format": 1, "splits": 3}'])
-def test_not_a_collection(tmp_path: Path, text: str) -> None:
+def test_not_a_collection(tmp_path, text):
     write_collection(Made(), tmp_path, Silent())
     (tmp_path / "collection.json").write_text(text)
     with pytest.raises(ArtifactError, match="collection"):
         StoredCollection.open(tmp_path)
 
 
-def test_missing_parts(tmp_path: Path) -> None:
+def test_missing_parts(tmp_path):
     write_collection(Made(), tmp_path, Silent())
     stored = StoredCollection.open(tmp_path)
     (tmp_path / "qrels" / "train.txt").unlink()
@@ -133,5 +118,5 @@ def test_missing_parts(tmp_path: Path) -> None:
             read("train")
 
 
-def test_order_of_splits() -> None:
+def test_order_of_splits():
     assert order_splits(["test", "zeta", "dev", "alpha", "train"]) == ["train", "dev", "test", "alpha", "zeta"]

@@ -66,19 +66,14 @@ def test_judgements(tmp_path: Path) -> None:
 def test_texts(tmp_path: Path) -> None:
     rows = ['"_id": "d1", "text": " "', '"_id": "d2", "title": "t", "text": ""', '"_id": "d3", "text": "u"']
     write(tmp_path, "".join(f"{{{row}}}\n" for row in rows), ASKED, test="q1 0 d1 1\n")
-    assert [(item.category, item.line, item.warning) for item in problems(tmp_path)] == [
-        ("empty texts", 1, False),
-        ("titles without text", 2, True),
-    ]
+    found = [(item.category, item.line, item.warning) for item in problems(tmp_path)]
+    assert found == [("empty texts", 1, False), ("titles without text", 2, True)]
 
 
 def test_nothing_that_can_be_read(tmp_path: Path) -> None:
     write(tmp_path, "no\n", ASKED, test="query-id\tcorpus-id\tscore\n")
-    assert Counter(item.category for item in problems(tmp_path)) == {
-        "lines that are not JSON objects": 1,
-        "nothing to search": 1,
-        "nothing to judge by": 1,
-    }
+    found = Counter(item.category for item in problems(tmp_path))
+    assert found == {"lines that are not JSON objects": 1, "nothing to search": 1, "nothing to judge by": 1}
 
 
 class Streamed:
@@ -138,9 +133,8 @@ def rows(**texts: str) -> str:
 
 
 def test_a_query_of_two_splits_is_told_with_both_judgements(tmp_path: Path) -> None:
-    write(
-        tmp_path, GOOD, rows(q1="a", q2="b"), train="q2 0 d1 1\nq1 0 d1 0\nq1 0 d2 1\n", test="q1 0 d1 1\nq1 0 d2 1\n"
-    )
+    qrels = {"train": "q2 0 d1 1\nq1 0 d1 0\nq1 0 d2 1\n", "test": "q1 0 d1 1\nq1 0 d2 1\n"}
+    write(tmp_path, GOOD, rows(q1="a", q2="b"), **qrels)
     reason = "query 'q1' is judged here, in test, and in train at qrels/train.tsv:2"
     assert told(tmp_path) == [("queries in two splits", f"qrels/test.tsv:1: {reason}", False)]
 
@@ -176,15 +170,10 @@ def test_texts_that_differ_in_case_alone(tmp_path: Path) -> None:
 def test_characters_that_no_text_has(tmp_path: Path) -> None:
     corpus = rows(d1="two\nlines\tand\r\na form\x0cfeed, é 文 \u200d", d2="nul\0", d3="caf\ufffd", d4="it\x92s \x1b[0m")
     write(tmp_path, corpus, rows(q1="\x07bell"), test="q1 0 d1 1\n")
-    assert told(tmp_path) == [
-        ("control and replacement characters in texts", f"{place} holds {what}", True)
-        for place, what in [
-            ("corpus.jsonl:2: d2", "U+0000, at character 4"),
-            ("corpus.jsonl:3: d3", "U+FFFD, at character 4"),
-            ("corpus.jsonl:4: d4", "U+0092, at character 3"),
-            ("queries.jsonl:1: q1", "U+0007, at character 1"),
-        ]
-    ]
+    category = "control and replacement characters in texts"
+    places = ["corpus.jsonl:2: d2 holds U+0000, at character 4", "corpus.jsonl:3: d3 holds U+FFFD, at character 4"]
+    places += ["corpus.jsonl:4: d4 holds U+0092, at character 3", "queries.jsonl:1: q1 holds U+0007, at character 1"]
+    assert told(tmp_path) == [(category, place, True) for place in places]
 
 
 def test_ids_with_invisible_characters(tmp_path: Path) -> None:
@@ -220,9 +209,8 @@ def test_kinds_of_unreadable_lines(tmp_path: Path) -> None:
 
 
 def test_splits_without_anything_relevant(tmp_path: Path) -> None:
-    write(
-        tmp_path, GOOD, ASKED, train="q1 0 d1 1\n", dev="query-id\tcorpus-id\tscore\n", test="q1 0 d1 0\nq1 0 d2 -1\n"
-    )
+    qrels = {"dev": "query-id\tcorpus-id\tscore\n", "test": "q1 0 d1 0\nq1 0 d2 -1\n"}
+    write(tmp_path, GOOD, ASKED, train="q1 0 d1 1\n", **qrels)
     found = [item for item in told(tmp_path) if item[0] == "nothing to judge by"]
     assert found == [
         ("nothing to judge by", "qrels/dev.tsv: split dev: nothing in it that can be read", True),

@@ -1,5 +1,6 @@
 """The stored corpus: by row, by id, by contents."""
 
+import operator
 import pickle
 from pathlib import Path
 
@@ -14,13 +15,9 @@ from hardneg.records.errors import ArtifactError, DataError
 from hardneg.records.types import Document
 from hardneg.runtime.progress import Silent
 
-DOCUMENTS = [
-    Document("d3", "the  cat", "A"),
-    Document("d1", "the dog"),
-    Document("d2", "A the\tcat "),
-    Document("é4", ""),
-    Document("d5", "the dog"),
-]
+TEXTS = {"d3": ("the  cat", "A"), "d1": ("the dog",), "d2": ("A the\tcat ",), "é4": ("",), "d5": ("the dog",)}
+DOCUMENTS = [Document(name, *texts) for name, texts in TEXTS.items()]
+ID = operator.attrgetter("doc_id")
 
 
 def stored(folder: Path, documents: list[Document]) -> Corpus:
@@ -34,7 +31,7 @@ def corpus(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     return stored(tmp_path, DOCUMENTS)
 
 
-def test_by_row(corpus: Corpus) -> None:
+def test_by_row(corpus):
     assert len(corpus) == 5
     assert corpus.contents(np.array([4, 0, 0, 3])) == ["the dog", "A the  cat", "A the  cat", ""]
     assert list(corpus.documents()) == DOCUMENTS
@@ -45,7 +42,7 @@ def test_by_row(corpus: Corpus) -> None:
     assert corpus.contents(np.empty(0, np.int64)) == []
 
 
-def test_doc_ids_are_a_sequence(corpus: Corpus) -> None:
+def test_doc_ids_are_a_sequence(corpus):
     ids = corpus.doc_ids
     assert (len(ids), ids[0], ids[-1], ids[np.int64(3)]) == (5, "d3", "d5", "é4")
     assert ids[1:3] == ["d1", "d2"]
@@ -58,13 +55,13 @@ def test_doc_ids_are_a_sequence(corpus: Corpus) -> None:
             ids[index]
 
 
-def test_by_id(corpus: Corpus) -> None:
+def test_by_id(corpus):
     assert corpus.rows(["d5", "nope", "d3", "é4", "d5", ""]).tolist() == [4, -1, 0, 3, 4, -1]
     assert corpus.rows([]).tolist() == []
     assert corpus.rows(corpus.doc_ids).tolist() == [0, 1, 2, 3, 4]
 
 
-def test_by_contents(corpus: Corpus) -> None:
+def test_by_contents(corpus):
     assert corpus.copies(np.array([0])).tolist() == [0, 2]
     assert corpus.copies(np.array([4, 2])).tolist() == [0, 1, 2, 4]
     assert corpus.copies(np.array([3])).tolist() == [3]
@@ -72,7 +69,7 @@ def test_by_contents(corpus: Corpus) -> None:
     assert corpus.content_hash[0] == corpus.content_hash[2] != corpus.content_hash[1]
 
 
-def test_hashes_that_collide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hashes_that_collide(tmp_path, monkeypatch):
     def weak(texts: list[str]) -> np.ndarray:
         return np.array([len(text) % 3 for text in texts], np.uint64)
 
@@ -97,12 +94,12 @@ def test_hashes_that_collide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         ([Document("d1", "a"), Document("d2", None)], "'d2': id, title and text must be strings"),
     ],
 )
-def test_bad_documents(tmp_path: Path, documents: list[Document], message: str) -> None:
+def test_bad_documents(tmp_path, documents, message):
     with pytest.raises(DataError, match=message):
         write_corpus(documents, tmp_path, Silent())
 
 
-def test_no_documents(tmp_path: Path) -> None:
+def test_no_documents(tmp_path):
     corpus = stored(tmp_path, [])
     assert (len(corpus), list(corpus.blocks()), list(corpus.doc_ids)) == (0, [], [])
     assert corpus.rows(["d1"]).tolist() == [-1]
@@ -112,7 +109,7 @@ def test_no_documents(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["corpus.arrow", "doc_index.npy", "content_hash.npy", "content_order.npy"])
 @pytest.mark.parametrize("damage", ["missing", "empty", "cut", "foreign"])
-def test_damaged_files(tmp_path: Path, name: str, damage: str) -> None:
+def test_damaged_files(tmp_path, name, damage):
     stored(tmp_path, DOCUMENTS)
     path = tmp_path / name
     data = {"empty": b"", "cut": path.read_bytes()[:-8], "foreign": b"PK\x03\x04" * 40}
@@ -124,7 +121,7 @@ def test_damaged_files(tmp_path: Path, name: str, damage: str) -> None:
     assert "\n" not in str(raised.value)
 
 
-def test_files_of_another_corpus(tmp_path: Path) -> None:
+def test_files_of_another_corpus(tmp_path):
     stored(tmp_path / "a", DOCUMENTS)
     stored(tmp_path / "b", DOCUMENTS[:3])
     (tmp_path / "b" / "corpus.arrow").rename(tmp_path / "a" / "corpus.arrow")
@@ -132,13 +129,13 @@ def test_files_of_another_corpus(tmp_path: Path) -> None:
         Corpus.open(tmp_path / "a")
 
 
-def test_another_process_opens_it_anew(tmp_path: Path) -> None:
+def test_another_process_opens_it_anew(tmp_path):
     sent = pickle.dumps(stored(tmp_path, [Document(f"d{i}", "x" * 1000) for i in range(1000)]))
     assert len(sent) < 1000
     assert pickle.loads(sent).doc_ids[7] == "d7"
 
 
-def test_long_documents_have_batches_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_documents_have_batches_of_their_own(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus_writer, "_CHARACTERS", 10)
     corpus = stored(tmp_path, [Document(f"d{i}", "x" * (i * 4)) for i in range(5)])
     assert [batch.num_rows for batch in corpus.batches] == [2, 1, 1, 1]
@@ -149,15 +146,10 @@ def test_long_documents_have_batches_of_their_own(tmp_path: Path, monkeypatch: p
 
 @settings(max_examples=30)
 @given(
-    st.lists(
-        st.builds(Document, st.uuids().map(str), st.text(max_size=20), st.text(max_size=4)),
-        unique_by=lambda document: document.doc_id,
-    ),
+    st.lists(st.builds(Document, st.uuids().map(str), st.text(max_size=20), st.text(max_size=4)), unique_by=ID),
     st.integers(1, 4),
 )
-def test_any_unicode_text_comes_back(
-    tmp_path_factory: pytest.TempPathFactory, documents: list[Document], size: int
-) -> None:
+def test_any_unicode_text_comes_back(tmp_path_factory, documents, size):
     corpus = stored(tmp_path_factory.mktemp("corpus"), documents)
     assert list(corpus.documents()) == documents
     contents = [document.contents for document in documents]

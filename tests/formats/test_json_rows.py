@@ -2,7 +2,6 @@
 
 import gzip
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -17,9 +16,7 @@ OBJECTS = st.lists(st.dictionaries(st.text(max_size=3), st.text(max_size=9) | st
 
 @settings(max_examples=100)
 @given(OBJECTS, st.sampled_from([None, 1]), st.integers(1, 40))
-def test_an_array_comes_back_however_it_is_cut(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, object]], indent: int | None, size: int
-) -> None:
+def test_an_array_comes_back_however_it_is_cut(tmp_path_factory, rows, indent, size):
     path = tmp_path_factory.mktemp("array") / "rows.json"
     path.write_text(json.dumps(rows, indent=indent, ensure_ascii=False), "utf-8", newline="")
     with pytest.MonkeyPatch.context() as patch:
@@ -27,7 +24,7 @@ def test_an_array_comes_back_however_it_is_cut(
         assert [row for _, row in read_array(path)] == rows
 
 
-def test_lines_of_objects(tmp_path: Path) -> None:
+def test_lines_of_objects(tmp_path):
     path = tmp_path / "rows.json.gz"
     path.write_bytes(gzip.compress(b'\n[\n {"a": 1},\n {"a":\n 2}\n]\n'))
     assert list(read_array(path)) == [(3, {"a": 1}), (4, {"a": 2})]
@@ -50,14 +47,14 @@ def test_lines_of_objects(tmp_path: Path) -> None:
         (gzip.compress(b'[{"a": 1}]' * 99, mtime=0)[:-9], "rows.json:1: cannot be read: Compressed file ended"),
     ],
 )
-def test_mistakes(tmp_path: Path, text: bytes, message: str) -> None:
+def test_mistakes(tmp_path, text, message):
     (tmp_path / "rows.json").write_bytes(text)
     with pytest.raises(DataError) as raised:
         list(read_array(tmp_path / "rows.json"))
     assert message in str(raised.value)
 
 
-def test_whole_numbers_are_ids(tmp_path: Path) -> None:
+def test_whole_numbers_are_ids(tmp_path):
     assert id_field(tmp_path, 1, {"id": 7}, "docid", "id") == "7"
     with pytest.raises(DataError, match="id 'a b' is empty or holds white space"):
         id_field(tmp_path, 1, {"id": "a b"}, "docid", "id")

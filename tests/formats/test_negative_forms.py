@@ -25,11 +25,8 @@ DOCUMENTS = [
     Document("d4", "a rose  is a rose"),
 ]
 QUERIES = Queries(["q1", "q2", "q3"], ["flowers", "sea", "nothing"])
-ENDINGS = {
-    "dpr": ["json"],
-    "hardneg": ["arrow"],
-    **{form: ["parquet", "jsonl"] for form in ("triplet", "n-tuple", "labeled-list")},
-}
+ENDINGS = {form: ["parquet", "jsonl"] for form in ("triplet", "n-tuple", "labeled-list")}
+ENDINGS |= {"dpr": ["json"], "hardneg": ["arrow"]}
 FILES = [(form, f"out.{ending}") for form in NAMES for ending in ENDINGS.get(form, ["jsonl"])]
 
 
@@ -77,9 +74,8 @@ def test_what_is_written_is_read_back_to_the_same_ids(corpus, tmp_path, form, na
 def test_scores_are_kept(corpus, tmp_path, form, name):
     known = {"q1": [2.0, 1.0], "q2": [3.0]}
     path = tmp_path / name
-    written(
-        corpus, path, form, negatives=1, scores=True, positive_scores=lambda i: np.array(known[i.query_id], np.float32)
-    )
+    options = {"scores": True, "positive_scores": lambda i: np.array(known[i.query_id], np.float32)}
+    written(corpus, path, form, negatives=1, **options)
     assert [row[3] for row in plain(read_form(form, path, TextLookup(QUERIES, corpus)))] == [[0.5], [0.75]]
 
 
@@ -87,17 +83,11 @@ def test_columns_of_sentence_transformers(corpus, tmp_path):
     for ending in ("parquet", "jsonl"):
         path = tmp_path / f"t.{ending}"
         assert written(corpus, path, "triplet", negatives=1) == {"rows": 3}
-        assert list(rows_of(path)[1].items()) == [
-            ("anchor", "flowers"),
-            ("positive", "Tulips tulips in spring"),
-            ("negative", "the sea is cold"),
-        ]
+        texts = {"anchor": "flowers", "positive": "Tulips tulips in spring", "negative": "the sea is cold"}
+        assert list(rows_of(path)[1].items()) == list(texts.items())
         assert written(corpus, path, "labeled-list") == {"rows": 3}
-        assert rows_of(path)[2] == {
-            "anchor": "sea",
-            "positive": ["the sea is cold", DOCUMENTS[3].text],
-            "labels": [1, 0],
-        }
+        listed = {"positive": ["the sea is cold", DOCUMENTS[3].text], "labels": [1, 0]}
+        assert rows_of(path)[2] == {"anchor": "sea", **listed}
         assert written(corpus, path, "n-tuple", negatives=2) == {"rows": 2, "rows left out: fewer than 2 negatives": 1}
         assert list(rows_of(path)[0]) == ["anchor", "positive", "negative_1", "negative_2"]
 
@@ -117,19 +107,12 @@ def test_scores_of_sentence_transformers_stand_last_the_positive_first(corpus, t
 def test_forms_with_one_object_a_query(corpus, tmp_path):
     path = tmp_path / "x.jsonl"
     written(corpus, path, "tevatron-v1")
-    assert rows_of(path)[1] == {
-        "query_id": "q2",
-        "query": "sea",
-        "positive_passages": [{"docid": "d2", "title": "", "text": "the sea is cold"}],
-        "negative_passages": [{"docid": "d3", "title": "", "text": DOCUMENTS[3].text}],
-    }
+    passages = {"positive_passages": [{"docid": "d2", "title": "", "text": "the sea is cold"}]}
+    passages["negative_passages"] = [{"docid": "d3", "title": "", "text": DOCUMENTS[3].text}]
+    assert rows_of(path)[1] == {"query_id": "q2", "query": "sea", **passages}
     written(corpus, path, "tevatron-v2")
-    assert rows_of(path)[0] == {
-        "query_id": "q1",
-        "query_text": "flowers",
-        "positive_document_ids": ["d0", "d1"],
-        "negative_document_ids": ["d2", "d3"],
-    }
+    ids = {"positive_document_ids": ["d0", "d1"], "negative_document_ids": ["d2", "d3"]}
+    assert rows_of(path)[0] == {"query_id": "q1", "query_text": "flowers", **ids}
     assert write_tevatron_corpus(path, corpus) == 5
     assert rows_of(path)[1] == {"docid": "d1", "text": "Tulips tulips in spring"}
     written(corpus, path, "flagembedding")
@@ -158,9 +141,9 @@ def test_unknown_texts_and_ids_are_counted(corpus, tmp_path):
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert plain(read_form("flagembedding", path, lookup)) == [("q2", ["d2"], ["d0"], [2])]
-    assert lookup.counts == Counter(
-        {"rows left out: their query is not in the split": 1, "documents left out: their text is not in the corpus": 1}
-    )
+    left_out = ["rows left out: their query is not in the split"]
+    left_out += ["documents left out: their text is not in the corpus"]
+    assert lookup.counts == Counter(left_out)
     path.write_text(json.dumps({"query_id": "q9", "positive_document_ids": [], "negative_document_ids": []}))
     assert not list(read_form("tevatron-v2", path, lookup))
 
@@ -173,23 +156,16 @@ def test_queries_of_one_text_are_read_as_the_first_and_told(corpus, tmp_path):
     assert +lookup.counts == Counter({"texts that several queries have, read as the first of them": 1})
 
 
+BAD_LABELS = '{"anchor": "sea", "positive": ["a"], "labels": [1, 0]}'
+
+
 @pytest.mark.parametrize(
     ("form", "name", "content", "message"),
     [
         ("triplet", "x.jsonl", '{"anchor": "sea"}', "x.jsonl:1: field 'positive'"),
         ("triplet", "x.parquet", "no", "not a Parquet file"),
-        (
-            "n-tuple",
-            "x.jsonl",
-            '{"anchor": "sea", "positive": "a", "negative_1": 3}',
-            "'negative_1' must be of type str",
-        ),
-        (
-            "labeled-list",
-            "x.jsonl",
-            '{"anchor": "sea", "positive": ["a"], "labels": [1, 0]}',
-            "2 labels for 1 documents",
-        ),
+        ("n-tuple", "x.jsonl", '{"anchor": "sea", "positive": "a", "negative_1": 3}', "'negative_1' must be of type"),
+        ("labeled-list", "x.jsonl", BAD_LABELS, "2 labels for 1 documents"),
         ("tevatron-v1", "x.jsonl", "\n[]", "x.jsonl:2: a JSON value that is not an object"),
         ("tevatron-v2", "x.jsonl", "{", "x.jsonl:1: not JSON"),
         ("dpr", "x.json", '{"question": "sea"}', "must hold one JSON array"),

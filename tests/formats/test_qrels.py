@@ -1,7 +1,6 @@
 """Reading and writing relevance judgements."""
 
 import gzip
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -17,12 +16,12 @@ BEIR = "query-id\tcorpus-id\tscore\nq1\td1\t1\nq1\td2\t0\nq2\td1\t-2\n"
 
 
 @pytest.mark.parametrize("text", [TREC, BEIR, BEIR.split("\n", 1)[1], TREC.replace("\n", "\r\n\r\n"), "\ufeff" + TREC])
-def test_all_forms_say_the_same(tmp_path: Path, text: str) -> None:
+def test_all_forms_say_the_same(tmp_path, text):
     (tmp_path / "qrels").write_bytes(text.encode())
     assert read_qrels(tmp_path / "qrels") == EXPECTED
 
 
-def test_gzip_is_told_by_content(tmp_path: Path) -> None:
+def test_gzip_is_told_by_content(tmp_path):
     (tmp_path / "qrels.txt").write_bytes(gzip.compress(TREC.encode()))
     assert read_qrels(tmp_path / "qrels.txt") == EXPECTED
 
@@ -41,14 +40,14 @@ def test_gzip_is_told_by_content(tmp_path: Path) -> None:
         ("query-id corpus-id score\n", ": holds no judgements"),
     ],
 )
-def test_mistakes_name_the_line(tmp_path: Path, text: str, message: str) -> None:
+def test_mistakes_name_the_line(tmp_path, text, message):
     (tmp_path / "qrels").write_text(text)
     with pytest.raises(DataError) as raised:
         read_qrels(tmp_path / "qrels")
     assert message in str(raised.value)
 
 
-def test_unreadable_files(tmp_path: Path) -> None:
+def test_unreadable_files(tmp_path):
     with pytest.raises(DataError, match="cannot be opened: No such file"):
         read_qrels(tmp_path / "none")
     (tmp_path / "latin").write_bytes(b"q1 0 d1 1\nq1 0 d\xe9 1\n")
@@ -59,18 +58,18 @@ def test_unreadable_files(tmp_path: Path) -> None:
         read_qrels(tmp_path / "cut")
 
 
-def test_the_same_judgement_twice_is_one(tmp_path: Path) -> None:
+def test_the_same_judgement_twice_is_one(tmp_path):
     (tmp_path / "qrels").write_text("q1 0 d1 1\nq1 0 d1 1\n")
     assert read_qrels(tmp_path / "qrels") == {"q1": {"d1": 1}}
 
 
-def test_positives_by_level() -> None:
+def test_positives_by_level():
     qrels = {"q1": {"d1": 1, "d2": 3, "d3": 2}, "q2": {"d1": 0}}
     assert positives(qrels) == {"q1": ["d1", "d2", "d3"]}
     assert positives(qrels, level=2) == {"q1": ["d2", "d3"]}
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_what_is_written_is_read(tmp_path):
     judgements = [Judgement("q1", "d1", 1), Judgement("q1", "d2", 0), Judgement("q2", "d1", -2)]
     assert write_qrels(tmp_path / "qrels", judgements) == 3
     assert read_qrels(tmp_path / "qrels") == EXPECTED
@@ -78,14 +77,14 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("judgement", [("q 1", "d", 1), ("q", "", 1), ("q", "d", 1.0)])
-def test_nothing_unreadable_is_written(tmp_path: Path, judgement: tuple[str, str, int]) -> None:
+def test_nothing_unreadable_is_written(tmp_path, judgement):
     with pytest.raises(DataError):
         write_qrels(tmp_path / "qrels", [Judgement(*judgement)])
     assert not (tmp_path / "qrels").exists()
 
 
 @given(st.binary(max_size=80) | st.text(alphabet="q1 \t\n-score0\x1f\u2003", max_size=80).map(str.encode))
-def test_no_bytes_give_another_error(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+def test_no_bytes_give_another_error(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("fuzz") / "qrels"
     path.write_bytes(data)
     try:
@@ -103,7 +102,7 @@ COUNTS = {
 }
 
 
-def test_public_qrels(test_data: Path) -> None:
+def test_public_qrels(test_data):
     folder = test_data / "trec-dl" / "qrels"
     paths = sorted(folder.iterdir())
     assert len(paths) == 6

@@ -1,7 +1,5 @@
 """The queries of one split."""
 
-from pathlib import Path
-
 import pytest
 
 from hardneg.datasets.beir import Beir
@@ -12,7 +10,7 @@ from hardneg.records.types import Answers, Query
 from hardneg.runtime.progress import Silent
 
 
-def test_order_is_kept_over_many_batches(tmp_path: Path) -> None:
+def test_order_is_kept_over_many_batches(tmp_path):
     queries = [Query(f"q{(i * 7919) % 20000}", f"text {i} é") for i in range(20000)]
     assert write_queries(tmp_path / "train.arrow", iter(queries)) == [query.query_id for query in queries]
     stored = Queries.open(tmp_path / "train.arrow")
@@ -21,7 +19,7 @@ def test_order_is_kept_over_many_batches(tmp_path: Path) -> None:
     assert stored.texts[3] == "text 3 é"
 
 
-def test_no_queries(tmp_path: Path) -> None:
+def test_no_queries(tmp_path):
     assert write_queries(tmp_path / "dev.arrow", []) == []
     assert list(Queries.open(tmp_path / "dev.arrow")) == []
 
@@ -36,14 +34,14 @@ def test_no_queries(tmp_path: Path) -> None:
         ([Query("q1", "half \ud800")], "not Unicode"),
     ],
 )
-def test_bad_queries(tmp_path: Path, queries: list[Query], message: str) -> None:
+def test_bad_queries(tmp_path, queries, message):
     with pytest.raises(DataError, match=message):
         write_queries(tmp_path / "train.arrow", queries)
     assert not (tmp_path / "train.arrow").exists()
 
 
 @pytest.mark.parametrize("keep", [0, 10, -1])
-def test_damaged_files(tmp_path: Path, keep: int) -> None:
+def test_damaged_files(tmp_path, keep):
     path = tmp_path / "train.arrow"
     write_queries(path, [Query("q1", "text")])
     path.write_bytes(path.read_bytes()[:keep])
@@ -55,7 +53,7 @@ def test_damaged_files(tmp_path: Path, keep: int) -> None:
         Queries.open(path)
 
 
-def test_round_trip(tmp_path: Path) -> None:
+def test_round_trip(tmp_path):
     path = tmp_path / "answers" / "test.jsonl"
     assert write_answers(path, [Answers("q1", ())]) == 0 and not path.parent.exists()
     assert read_answers(path) == {}
@@ -64,7 +62,7 @@ def test_round_trip(tmp_path: Path) -> None:
     assert read_answers(path) == {"q1": ("Röntgen", "W. Röntgen"), "q3": ("1901",)}
 
 
-def test_a_beir_folder_keeps_them_by_split(tmp_path: Path) -> None:
+def test_a_beir_folder_keeps_them_by_split(tmp_path):
     source = tmp_path / "source"
     (source / "qrels").mkdir(parents=True)
     (source / "corpus.jsonl").write_text('{"_id": "d", "text": "river"}\n')
@@ -83,16 +81,14 @@ def test_a_beir_folder_keeps_them_by_split(tmp_path: Path) -> None:
     assert stored.answers("train") == {"q1": ("a", "b")} and stored.answers("test") == {}
 
 
-def test_sources_of_queries(tmp_path: Path) -> None:
+def test_sources_of_queries(tmp_path):
     path = tmp_path / "sources.tsv"
     path.write_text("q1\tnq\nq2\tweb search\n\nq1\tnq\nother\tx\n")
     assert read_sources(path, ["q2", "q1"]) == ["web search", "nq"]
     with pytest.raises(DataError, match=r"sources.tsv: no source of 2 of 3 queries, such as 'q3': add a line with its"):
         read_sources(path, ["q1", "q3", "q4"])
-    for line, told in (
-        ("q1\tweb", "query 'q1' is of 'nq' above: leave one line out"),
-        ("q3", "a query's id, a tab and"),
-    ):
+    faults = {"q1\tweb": "query 'q1' is of 'nq' above: leave one line out", "q3": "a query's id, a tab and"}
+    for line, told in faults.items():
         path.write_text(f"q1\tnq\n{line}\n")
         with pytest.raises(DataError, match=rf"sources.tsv:2: {told}"):
             read_sources(path, ["q1"])

@@ -23,7 +23,7 @@ def _written(path: Path, text: str | bytes) -> Path:
     return path
 
 
-def test_lists_come_in_the_order_of_trec_eval(tmp_path: Path) -> None:
+def test_lists_come_in_the_order_of_trec_eval(tmp_path):
     text = "q2 Q0 a 9 1.0 t\nq1 Q0 d1 1 0.5 t\nq2 Q0 b 1 1.0 t\n"
     text += "q1 Q0 d10 2 0.5 t\nq1 Q0 d2 3 0.5 t\nq2 Q0 c 3 7e-1 t\n"
     run = read_run(_written(tmp_path / "run", text))
@@ -42,24 +42,24 @@ def test_lists_come_in_the_order_of_trec_eval(tmp_path: Path) -> None:
         'q1 Q0 d1 1 2.5 "t\nq1 Q0 d2 2 1 t"\n',
     ],
 )
-def test_separators_line_ends_and_gzip_do_not_matter(tmp_path: Path, text: str | bytes) -> None:
+def test_separators_line_ends_and_gzip_do_not_matter(tmp_path, text):
     run = read_run(_written(tmp_path / "run", text))
     assert doc_lists(run) == [["d1", "d2"]]
     assert score_lists(run)[0].tolist() == [2.5, 1.0]
 
 
-def test_ids_may_be_any_text(tmp_path: Path) -> None:
+def test_ids_may_be_any_text(tmp_path):
     run = read_run(_written(tmp_path / "run", 'q"1 Q0 dé😀 1 2.5 t\nnull Q0 NA 1 1 t\n'))
     assert (list(run), doc_lists(run)) == (['q"1', "null"], [["dé😀"], ["NA"]])
 
 
 @pytest.mark.parametrize("text", ["", "\n \n"])
-def test_an_empty_run_is_refused(tmp_path: Path, text: str) -> None:
+def test_an_empty_run_is_refused(tmp_path, text):
     with pytest.raises(DataError, match=r"run: the run is empty$"):
         read_run(_written(tmp_path / "run", text))
 
 
-def test_a_pipe_is_read_once(tmp_path: Path) -> None:
+def test_a_pipe_is_read_once(tmp_path):
     for content in (b"q1 Q0 d1 1 2.5 t\n", gzip.compress(b"q1 Q0 d1 1 2.5 t\n")):
         read, write = os.pipe()
         os.write(write, content)
@@ -71,13 +71,13 @@ def test_a_pipe_is_read_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_a_byte_order_mark_is_no_part_of_an_id(tmp_path: Path, end: str) -> None:
+def test_a_byte_order_mark_is_no_part_of_an_id(tmp_path, end):
     text = f"\ufeffq1 Q0 d1 1 2 t{end}q1 Q0 d2 2 1 t{end}"
     for content in (text.encode(), gzip.compress(text.encode())):
         assert list(read_run(_written(tmp_path / "run", content))) == ["q1"]
 
 
-def test_files_of_other_kinds_are_told(tmp_path: Path) -> None:
+def test_files_of_other_kinds_are_told(tmp_path):
     with pytest.raises(DataError, match="run: not a text file but UTF-16; save it as UTF-8"):
         read_run(_written(tmp_path / "run", _GOOD.encode("utf-16")))
     with pytest.raises(DataError, match="run: not a text file but a zip archive"):
@@ -85,7 +85,7 @@ def test_files_of_other_kinds_are_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["q\0", "q\x1b[1m", "q\x9b1", "q\x7f"])
-def test_ids_with_control_characters_are_refused(tmp_path: Path, name: str) -> None:
+def test_ids_with_control_characters_are_refused(tmp_path, name):
     for line in (f"{name} Q0 d 1 1 t", f"q Q0 {name} 1 1 t"):
         with pytest.raises(DataError, match=r"run:2: id .* control characters"):
             read_run(_written(tmp_path / "run", f"q0 Q0 d 1 1 t\n{line}\n"))
@@ -106,14 +106,14 @@ def test_ids_with_control_characters_are_refused(tmp_path: Path, name: str) -> N
         (b"q1 Q0 d2 2 1.0 t\xff\n", "UTF-8"),
     ],
 )
-def test_a_bad_line_is_named(tmp_path: Path, line: str | bytes, reason: str) -> None:
+def test_a_bad_line_is_named(tmp_path, line, reason):
     bad = line.encode() if isinstance(line, str) else line
     path = _written(tmp_path / "run", _GOOD.encode() + b"\n" + bad + b"q2 Q0 d1 1 1 t\n")
     with pytest.raises(DataError, match=f"run:3: .*{reason}"):
         read_run(path)
 
 
-def test_a_truncated_gzip_is_named(tmp_path: Path) -> None:
+def test_a_truncated_gzip_is_named(tmp_path):
     packed = gzip.compress(_GOOD.encode() * 3)
     with pytest.raises(DataError, match=r"run:\d+: the gzip file is damaged"):
         read_run(_written(tmp_path / "run", packed[:-9]))
@@ -121,7 +121,7 @@ def test_a_truncated_gzip_is_named(tmp_path: Path) -> None:
         read_run(tmp_path / "absent")
 
 
-def test_ties_are_read_as_trec_eval_reads_them(tmp_path: Path) -> None:
+def test_ties_are_read_as_trec_eval_reads_them(tmp_path):
     pytrec_eval = pytest.importorskip("pytrec_eval")
     generator = np.random.default_rng(5)
     doc_ids = [f"d{i}" for i in range(30)] + ["D", "é", "d-1", "~"]
@@ -136,7 +136,7 @@ def test_ties_are_read_as_trec_eval_reads_them(tmp_path: Path) -> None:
         assert found[query_id]["recip_rank"] == pytest.approx(1 / (place + 1))
 
 
-def test_what_is_written(tmp_path: Path) -> None:
+def test_what_is_written(tmp_path):
     path = tmp_path / "new" / "run"
     scores = np.array([1, 2, 2, 0], np.float32)
     assert write_run(path, [("q1", RankedList(["a", "c", "b", "d"], scores)), ("q2", EMPTY)], "tag") == 4
@@ -144,7 +144,7 @@ def test_what_is_written(tmp_path: Path) -> None:
     assert os.listdir(path.parent) == ["run"]
 
 
-def test_gzip_bytes_are_the_same_each_time(tmp_path: Path) -> None:
+def test_gzip_bytes_are_the_same_each_time(tmp_path):
     entries = [("q1", RankedList(["a", "b"], np.array([1, 2], np.float32)))]
     write_run(tmp_path / "one.gz", entries)
     write_run(tmp_path / "two.gz", entries)
@@ -166,9 +166,7 @@ def test_gzip_bytes_are_the_same_each_time(tmp_path: Path) -> None:
         (("", ["a"], [1.0]), "t"),
     ],
 )
-def test_what_cannot_be_written_leaves_the_old_file(
-    tmp_path: Path, entry: tuple[str, list[str], list[float]], tag: str
-) -> None:
+def test_what_cannot_be_written_leaves_the_old_file(tmp_path, entry, tag):
     path = _written(tmp_path / "run", "old")
     with pytest.raises(DataError):
         wrong = (entry[0], RankedList(entry[1], np.array(entry[2], np.float32)))
@@ -177,17 +175,16 @@ def test_what_cannot_be_written_leaves_the_old_file(
     assert os.listdir(tmp_path) == ["run"]
 
 
-def test_a_query_that_comes_twice_is_refused(tmp_path: Path) -> None:
+def test_a_query_that_comes_twice_is_refused(tmp_path):
     entry = ("q1", RankedList(["a"], np.ones(1, np.float32)))
     with pytest.raises(DataError, match="twice"):
         write_run(tmp_path / "run", [entry, entry])
 
 
+_LARGEST = 3.4028234663852886e38
 _scores = st.one_of(
     st.floats(width=32, allow_nan=False, allow_infinity=False),
-    st.sampled_from(
-        [0.0, -0.0, 1.0, -1.0, 1e-45, -1e-45, _TINY, -_TINY, 3.4028234663852886e38, -3.4028234663852886e38]
-    ),
+    st.sampled_from([0.0, -0.0, 1.0, -1.0, 1e-45, -1e-45, _TINY, -_TINY, _LARGEST, -_LARGEST]),
 )
 _entries = st.dictionaries(
     st.text("ab1é", min_size=1, max_size=3),
@@ -197,13 +194,10 @@ _entries = st.dictionaries(
 
 
 @given(_entries.filter(lambda entries: any(entries.values())), st.booleans())
-def test_a_run_comes_back_in_its_order_with_distinct_scores(
-    tmp_path_factory: pytest.TempPathFactory, entries: dict[str, dict[str, float]], packed: bool
-) -> None:
+def test_a_run_comes_back_in_its_order_with_distinct_scores(tmp_path_factory, entries, packed):
     path = tmp_path_factory.mktemp("run") / ("run.gz" if packed else "run")
-    write_run(
-        path, ((q, RankedList(list(docs), np.array(list(docs.values()), np.float32))) for q, docs in entries.items())
-    )
+    lists = {q: RankedList(list(docs), np.array(list(docs.values()), np.float32)) for q, docs in entries.items()}
+    write_run(path, lists.items())
     run = read_run(path)
     assert list(run) == [query_id for query_id, docs in entries.items() if docs]
     for query_id, doc_ids, scores in zip(list(run), doc_lists(run), score_lists(run), strict=True):
@@ -215,7 +209,7 @@ def test_a_run_comes_back_in_its_order_with_distinct_scores(
         assert (np.abs(scores - wanted) <= steps).all()
 
 
-def test_a_thousand_equal_scores_stay_close() -> None:
+def test_a_thousand_equal_scores_stay_close():
     scores = strictly_decreasing(np.full(1000, 0.25, np.float32))
     assert (np.diff(scores) < 0).all()
     assert scores[0] == 0.25
@@ -291,7 +285,7 @@ def test_an_id_that_begins_with_a_mark_of_byte_order_is_neither_written_nor_read
         read_run(tmp_path / "run.txt")
 
 
-def test_a_line_without_end_is_no_line_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_without_end_is_no_line_of_a_run(tmp_path, monkeypatch):
     monkeypatch.setattr(runs, "_CHUNK", 16)
     monkeypatch.setattr(runs, "_LONGEST_LINE", 64)
     path = _written(tmp_path / "run", _GOOD + "x" * 200)

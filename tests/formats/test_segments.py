@@ -1,7 +1,5 @@
 """Segments of long documents, against windows and rows counted by hand."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -22,35 +20,35 @@ def cut(lengths: list[int], size: int, stride: int, count: int) -> tuple[list[li
     return listed, found.cut_off.tolist()
 
 
-def test_windows_without_overlap() -> None:
+def test_windows_without_overlap():
     """Empty, shorter than one window, exactly one, one more token, exactly two."""
     listed, cut_off = cut([0, 3, 4, 5, 8], 4, 4, 9)
     assert listed == [[(0, 0)], [(0, 3)], [(0, 4)], [(0, 4), (4, 5)], [(0, 4), (4, 8)]]
     assert not any(cut_off)
 
 
-def test_windows_that_overlap() -> None:
+def test_windows_that_overlap():
     listed, cut_off = cut([4, 5, 6, 7], 4, 2, 9)
     assert listed == [[(0, 4)], [(0, 4), (2, 5)], [(0, 4), (2, 6)], [(0, 4), (2, 6), (4, 7)]]
     assert not any(cut_off)
 
 
-def test_no_more_windows_than_asked_for() -> None:
+def test_no_more_windows_than_asked_for():
     listed, cut_off = cut([8, 9, 100], 4, 4, 2)
     assert listed == [[(0, 4), (4, 8)]] * 3
     assert cut_off == [False, True, True]
 
 
-def test_each_document_may_have_a_size_of_its_own() -> None:
+def test_each_document_may_have_a_size_of_its_own():
     found = windows(np.array([5, 5]), np.array([5, 4]), np.array([5, 3]), 9)
     assert found.starts.tolist() == [0, 0, 3] and found.stops.tolist() == [5, 4, 5]
 
 
-def test_no_documents_have_no_windows() -> None:
+def test_no_documents_have_no_windows():
     assert cut([], 4, 4, 2) == ([], [])
 
 
-def test_mistakes_are_named() -> None:
+def test_mistakes_are_named():
     assert Segments().problems() == []
     assert Segments(length=128, stride=64, count=8).problems() == []
     found = Segments(length=2, stride=3, count=0).problems()
@@ -59,7 +57,7 @@ def test_mistakes_are_named() -> None:
     assert "stride is 0" in Segments(stride=0).problems()[0]
 
 
-def test_ids_and_rows_go_there_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_and_rows_go_there_and_back(tmp_path, monkeypatch):
     ids = list(segment_ids(["D1", "a#7", "x#0", "last"], [2, 1, 12, 1]))
     assert ids[:5] == ["D1#0", "D1#1", "a#7#0", "x#0#0", "x#0#1"] and ids[-2:] == ["x#0#11", "last#0"]
     (tmp_path / "docid").write_text("\n".join(ids) + "\n")
@@ -68,7 +66,7 @@ def test_ids_and_rows_go_there_and_back(tmp_path: Path, monkeypatch: pytest.Monk
         assert first_rows(tmp_path / "docid").tolist() == [0, 2, 3, 15, 16]
 
 
-def test_an_unfinished_last_line_counts_and_an_empty_file_has_none(tmp_path: Path) -> None:
+def test_an_unfinished_last_line_counts_and_an_empty_file_has_none(tmp_path):
     (tmp_path / "docid").write_text("a#0\nb#0\nb#1")
     assert first_rows(tmp_path / "docid").tolist() == [0, 1, 3]
     (tmp_path / "docid").write_text("")
@@ -79,7 +77,7 @@ def test_an_unfinished_last_line_counts_and_an_empty_file_has_none(tmp_path: Pat
     ("ids", "line"),
     [(["a#1"], 1), (["a#0", "a#2"], 2), (["a#0", "b"], 2), (["a#0", "b#"], 2), (["a#0", "b#x"], 2), (["a", "b#0"], 1)],
 )
-def test_a_gap_is_named_by_its_line(tmp_path: Path, ids: list[str], line: int) -> None:
+def test_a_gap_is_named_by_its_line(tmp_path, ids, line):
     (tmp_path / "docid").write_text("\n".join(ids) + "\n")
     with pytest.raises(ArtifactError, match=f"docid:{line}: "):
         first_rows(tmp_path / "docid")
@@ -95,25 +93,21 @@ def test_a_gap_is_named_by_its_line(tmp_path: Path, ids: list[str], line: int) -
         ([], [], None),
     ],
 )
-def test_the_corpus_tells_an_index_of_segments(
-    tmp_path: Path, ids: list[str], doc_ids: list[str], first: list[int] | None
-) -> None:
+def test_the_corpus_tells_an_index_of_segments(tmp_path, ids, doc_ids, first):
     assert document_rows(tmp_path, doc_ids) is None
     (tmp_path / "docid").write_text("".join(f"{name}\n" for name in ids))
     found = document_rows(tmp_path, doc_ids)
     assert (None if found is None else found.tolist()) == first
 
 
-def test_an_index_of_another_corpus_is_told(tmp_path: Path) -> None:
+def test_an_index_of_another_corpus_is_told(tmp_path):
     (tmp_path / "docid").write_text("a#0\na#1\n")
     with pytest.raises(ArtifactError, match="segments of 1 document, but the corpus has 2"):
         document_rows(tmp_path, ["a", "b"])
 
 
 @given(st.lists(st.integers(0, 60), max_size=8), st.integers(1, 9), st.integers(1, 9), st.integers(1, 6))
-def test_every_token_is_in_a_segment_unless_it_is_cut_off(
-    lengths: list[int], size: int, stride: int, count: int
-) -> None:
+def test_every_token_is_in_a_segment_unless_it_is_cut_off(lengths, size, stride, count):
     stride = min(stride, size)
     listed, cut_off = cut(lengths, size, stride, count)
     for length, spans, more in zip(lengths, listed, cut_off, strict=True):

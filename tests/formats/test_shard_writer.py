@@ -1,4 +1,4 @@
-"""Vectors in order become shards: of which rows, the same as in one file, at a URL too; and those there are checked."""
+"""Vectors become shards, and flat indexes one index or shards: the same rows as in one file, at a URL too."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -6,13 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from shard_folders import in_shards
 
-from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.formats.merging import merge_flat, merge_in_shards, open_flat
+from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
 from hardneg.formats.vectors.shard_folder import far_shards, shard_problem
 from hardneg.formats.vectors.shard_writer import RowCut, ShardsToWrite
 from hardneg.formats.vectors.shards import Shards
-from hardneg.records.errors import ArtifactError
+from hardneg.records.errors import ArtifactError, DataError, UsageError
 from hardneg.runtime.progress import Silent
+from hardneg.testing.forms import drawn_documents, write_encoded
 
 VECTORS = np.arange(30, dtype=np.float32).reshape(10, 3)
 IDS = [f"d{row}" for row in range(10)]
@@ -35,15 +38,13 @@ def written(folder: Path, *blocks: int, vectors: Any = VECTORS, **cut: Any) -> F
         ({"url": "file:///x"}, [0, 10]),
     ],
 )
-def test_which_rows_a_shard_has(cut: dict[str, Any], first: list[int]) -> None:
+def test_which_rows_a_shard_has(cut, first):
     assert RowCut(**cut).first(10).tolist() == first
 
 
 @pytest.mark.parametrize("blocks", [(), (1,), (3, 6), (2, 4, 9), (5,)])
 @pytest.mark.parametrize("shards", [1, 3, 10])
-def test_vectors_and_ids_are_those_of_one_file_however_they_come(
-    tmp_path: Path, blocks: tuple[int, ...], shards: int
-) -> None:
+def test_vectors_and_ids_are_those_of_one_file_however_they_come(tmp_path, blocks, shards):
     found = written(tmp_path, *blocks, shards=shards)
     assert found.read(0, 10).tolist() == VECTORS.tolist() and list(found.doc_ids) == IDS
     assert len(found.shards.listed) == shards and far_shards(tmp_path) == []
@@ -52,7 +53,7 @@ def test_vectors_and_ids_are_those_of_one_file_however_they_come(
     assert found.gather(np.array([9, 0, 5])).tolist() == VECTORS[[9, 0, 5]].tolist()
 
 
-def test_shards_at_a_url_leave_the_list_alone_here(tmp_path: Path) -> None:
+def test_shards_at_a_url_leave_the_list_alone_here(tmp_path):
     url = f"file://{tmp_path}/far"
     found = written(tmp_path / "a", 4, shards=3, url=url)
     assert found.read(0, 10).tolist() == VECTORS.tolist()
@@ -65,7 +66,7 @@ def test_shards_at_a_url_leave_the_list_alone_here(tmp_path: Path) -> None:
         written(tmp_path / "c", vectors=VECTORS + 1, shards=3, url=url)
 
 
-def test_what_is_wrong_with_a_shard_at_a_url(tmp_path: Path) -> None:
+def test_what_is_wrong_with_a_shard_at_a_url(tmp_path):
     written(tmp_path / "a", shards=3, url=f"file://{tmp_path}/far")
     shards = far_shards(tmp_path / "a")
     assert [shard_problem(shard) for shard in shards] == ["", "", ""]
@@ -82,9 +83,80 @@ def test_what_is_wrong_with_a_shard_at_a_url(tmp_path: Path) -> None:
     assert "shard-00000: the shard is another one than was listed" in shard_problem(shards[0])
 
 
-def test_a_folder_without_a_list_or_with_a_damaged_one_has_no_shards_elsewhere(tmp_path: Path) -> None:
+def test_a_folder_without_a_list_or_with_a_damaged_one_has_no_shards_elsewhere(tmp_path):
     assert far_shards(tmp_path) == ()
     (tmp_path / "shards.json").write_text("{")
     assert far_shards(tmp_path) == ()
     with pytest.raises(ArtifactError):
         Shards.of(tmp_path)
+
+
+def index_of(folder: Path, names: str, first: float = 0, dimension: int = 2) -> Path:
+    vectors = np.arange(len(names) * dimension, dtype=np.float32).reshape(-1, dimension) + first
+    with FlatWriter(folder, dimension, len(names)) as writer:
+        writer.write_block(0, 0, vectors)
+        writer.write_doc_ids(names)
+        writer.close()
+    return folder
+
+
+@pytest.fixture
+def parts(tmp_path):
+    parts = [index_of(tmp_path / "a", "ab"), index_of(tmp_path / "b", "c", 4), index_of(tmp_path / "c", "def", 6)]
+    (tmp_path / "b/docid").write_text("c")  # as other programs leave it: no line break at the end
+    return parts
+
+
+def check(folder: Path) -> None:
+    found = FlatVectors.open(folder)
+    assert found.read(0, 6).tolist() == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9], [10, 11]]
+    assert (folder / "docid").read_text() == "a\nb\nc\nd\ne\nf\n"
+
+
+def test_rows_follow_each_other(parts, tmp_path):
+    assert merge_flat(open_flat(parts), tmp_path / "one", Silent()) == 6
+    check(tmp_path / "one")
+
+
+def test_each_becomes_a_shard_without_a_copy(parts, tmp_path):
+    assert merge_in_shards(open_flat(parts), tmp_path / "shards") == 6
+    check(tmp_path / "shards")
+    assert (tmp_path / "shards/shard-00002/index").samefile(tmp_path / "c/index")
+    merge_flat(open_flat([tmp_path / "shards"]), tmp_path / "one", Silent())
+    check(tmp_path / "one")
+    merge_in_shards(open_flat([tmp_path / "shards"]), tmp_path / "again")
+    check(tmp_path / "again")
+
+
+def test_shards_at_urls_stay_there(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    whole = write_encoded(tmp_path / "whole", drawn_documents("vectors", 50, 4, exact=False))
+    far = in_shards(whole, tmp_path / "list", [20], f"memory://{tmp_path.name}")
+    assert merge_in_shards(open_flat([far]), tmp_path / "again") == 50
+    assert [path.name for path in (tmp_path / "again").iterdir() if path.is_dir()] == []
+    merge_flat(open_flat([tmp_path / "again"]), tmp_path / "one", Silent())
+    assert all((tmp_path / "one" / name).read_bytes() == (whole / name).read_bytes() for name in ("index", "docid"))
+
+
+def test_what_does_not_fit_is_told_at_once(parts, tmp_path):
+    other = index_of(tmp_path / "other", "xyz", dimension=3)
+    tokens = write_encoded(tmp_path / "tokens", drawn_documents("token-vectors", 50, 4, exact=False))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError) as error:
+        open_flat([*parts, other, tokens, tmp_path / "empty"])
+    lines = str(error.value).splitlines()
+    told = "tokens: holds a vector for each token: indexes of one vector a document can be merged"
+    assert len(lines) == 3 and lines[0].endswith(told)
+    assert "empty/index: cannot be read" in lines[1]
+    assert f"{other}: vectors of dimension 3, and {parts[0]} has 2: merge what one model encoded" == lines[2]
+
+
+def test_two_indexes_of_other_dimensions(tmp_path):
+    with pytest.raises(UsageError, match=r"second: vectors of dimension 3, and .*first has 2"):
+        open_flat([index_of(tmp_path / "first", "ab", dimension=2), index_of(tmp_path / "second", "xy", dimension=3)])
+
+
+def test_a_document_in_two_is_told_with_its_places(parts, tmp_path):
+    again = index_of(tmp_path / "again", "xb")
+    with pytest.raises(DataError, match=r"again/docid:2: document 'b' stands in .*/a/docid:2 too: keep one"):
+        open_flat([*parts, again])

@@ -30,9 +30,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert np.load(tmp_path / "offsets.npy").tolist() == [0, 2, 2, 3, 6, 6]
     assert store.terms is None
     assert is_complete(tmp_path, 5, 5)
-    assert (
-        not is_complete(tmp_path, 5, 6) and not is_complete(tmp_path, 6, 5) and not is_complete(tmp_path / "no", 5, 5)
-    )
+    assert not any(is_complete(*each) for each in ((tmp_path, 5, 6), (tmp_path, 6, 5), (tmp_path / "no", 5, 5)))
 
 
 @pytest.mark.parametrize("lists", [[], [{}], [{}, {}, {}]])

@@ -4,9 +4,7 @@ import bz2
 import gzip
 import lzma
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,7 +15,7 @@ from hardneg.formats.text_lines import checked_id, estimate_lines, find_file, re
 from hardneg.records.errors import DataError
 
 
-def test_the_file_or_its_gzip(tmp_path: Path) -> None:
+def test_the_file_or_its_gzip(tmp_path):
     assert find_file(tmp_path, "a.txt") is None
     (tmp_path / "a.txt.gz").touch()
     assert find_file(tmp_path, "a.txt") == tmp_path / "a.txt.gz"
@@ -25,7 +23,7 @@ def test_the_file_or_its_gzip(tmp_path: Path) -> None:
     assert find_file(tmp_path, "a.txt") == tmp_path / "a.txt"
 
 
-def test_what_has_the_name_but_is_no_file(tmp_path: Path) -> None:
+def test_what_has_the_name_but_is_no_file(tmp_path):
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "file").touch()
@@ -55,7 +53,7 @@ def test_what_has_the_name_but_is_no_file(tmp_path: Path) -> None:
         (b"version https://git-lfs.github.com/spec/v1\n", "a pointer of Git LFS; fetch the file itself"),
     ],
 )
-def test_files_of_other_kinds(tmp_path: Path, content: bytes, told: str) -> None:
+def test_files_of_other_kinds(tmp_path, content, told):
     for packed in (content, gzip.compress(content)):
         (tmp_path / "a").write_bytes(packed)
         for read in (read_lines, read_chunks):
@@ -64,23 +62,23 @@ def test_files_of_other_kinds(tmp_path: Path, content: bytes, told: str) -> None
 
 
 @pytest.mark.parametrize("text", ["", "a", "PAR1\tx\n", "BZh\tx\n", "<top>\n", "\ufeffid\tx\n", "版本\n", "a\0b\n"])
-def test_short_and_strange_texts_are_texts(tmp_path: Path, text: str) -> None:
+def test_short_and_strange_texts_are_texts(tmp_path, text):
     (tmp_path / "a").write_text(text)
     assert "".join(read_chunks(tmp_path / "a")) == text.removeprefix("\ufeff")
 
 
 @pytest.mark.parametrize("name", ["d1", "ü-7", "a\xadb", "क्‍ष", "文"])
-def test_ids(name: str) -> None:
+def test_ids(name):
     assert checked_id("f", 1, name) == name
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a\u3000b", "a\0", "\x1b[31m", "a\x7f", "a\x85", "a\x9b", "\ufeffq1"])
-def test_no_ids(name: str) -> None:
+def test_no_ids(name):
     with pytest.raises(DataError, match=r"^f:7: id .* is empty or holds white space or control characters$"):
         checked_id("f", 7, name)
 
 
-def test_a_pipe_is_read_once(tmp_path: Path) -> None:
+def test_a_pipe_is_read_once(tmp_path):
     read, write = os.pipe()
     os.write(write, b"one\ntwo\n")
     os.close(write)
@@ -89,12 +87,12 @@ def test_a_pipe_is_read_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("read", [read_lines, read_chunks, estimate_lines, read_run, read_qrels])
-def test_a_device_is_no_file(read: Callable[[Path], Any]) -> None:
+def test_a_device_is_no_file(read):
     with pytest.raises(DataError, match=r"^/dev/zero: a device, where a file is expected$"):
         list(read(Path("/dev/zero")))
 
 
-def test_a_line_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_has_an_end(tmp_path, monkeypatch):
     monkeypatch.setattr(text_lines, "LONGEST_LINE", 8)
     (tmp_path / "a").write_text("12345678\n123456789\n")
     with pytest.raises(DataError, match=r"a:2: a line of over 8 bytes"):

@@ -37,7 +37,7 @@ def _same(one: TokenVectors, two: TokenVectors) -> bool:
     return np.array_equal(one.offsets, two.offsets) and np.array_equal(one.vectors, two.vectors)
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_what_is_written_is_read(tmp_path):
     tokens = _write(tmp_path, _LENGTHS)
     store = TokenStore.open(tmp_path)
     assert sorted(os.listdir(tmp_path)) == ["docid", "index", "offsets.npy"]
@@ -51,9 +51,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(0, 4), max_size=12), st.integers(1, 5), st.integers(1, 9))
-def test_any_lengths_and_blocks(
-    tmp_path_factory: pytest.TempPathFactory, lengths: list[int], block: int, size: int
-) -> None:
+def test_any_lengths_and_blocks(tmp_path_factory, lengths, block, size):
     folder = tmp_path_factory.mktemp("tokens")
     tokens = _write(folder, lengths, block)
     store = TokenStore.open(folder)
@@ -65,7 +63,7 @@ def test_any_lengths_and_blocks(
     assert is_complete(folder, 2, tokens.offsets)
 
 
-def test_it_goes_on_after_a_kill(tmp_path: Path) -> None:
+def test_it_goes_on_after_a_kill(tmp_path):
     script = """
 import os, signal, sys
 from pathlib import Path
@@ -88,7 +86,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert TokenStore.open(tmp_path).read(0, 3).vectors[:, 0].tolist() == [0, 0, 1, 1, 1]
 
 
-def test_two_writers(tmp_path: Path) -> None:
+def test_two_writers(tmp_path):
     tokens = _tokens(_LENGTHS)
     with TokenWriter(tmp_path, 2, tokens.offsets) as first, TokenWriter(tmp_path, 2, tokens.offsets, 1) as second:
         first.write_block(0, 0, tokens[:2])
@@ -101,7 +99,7 @@ def test_two_writers(tmp_path: Path) -> None:
     assert _same(TokenStore.open(tmp_path).read(0, 5), tokens)
 
 
-def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
+def test_what_does_not_fit_is_refused(tmp_path):
     offsets = np.array([0, 2, 2, 5])
     with TokenWriter(tmp_path, 2, offsets) as writer:
         with pytest.raises(ArtifactError, match="document 2 has 2 token vectors instead of 3"):
@@ -121,7 +119,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
             TokenWriter(tmp_path / "new", 2, wrong)
 
 
-def test_damage_is_told(tmp_path: Path) -> None:
+def test_damage_is_told(tmp_path):
     _write(tmp_path, _LENGTHS)
     ids, offsets = (tmp_path / "docid").read_text(), (tmp_path / "offsets.npy").read_bytes()
     (tmp_path / "docid").write_text("d0\n")
@@ -144,7 +142,7 @@ def test_damage_is_told(tmp_path: Path) -> None:
         TokenStore.open(tmp_path)
 
 
-def test_it_is_no_index_of_one_vector_a_document(tmp_path: Path) -> None:
+def test_it_is_no_index_of_one_vector_a_document(tmp_path):
     _write(tmp_path, _LENGTHS)
     with pytest.raises(ArtifactError, match="a vector for each token"):
         FlatVectors.open(tmp_path)

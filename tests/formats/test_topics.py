@@ -38,10 +38,8 @@ def test_trec_blocks(tmp_path: Path) -> None:
     path = tmp_path / "topics.txt"
     crime = (2, Query("301", "International Organized Crime"))
     assert read(path, TREC) == [crime, (16, Query("302", "poliomyelitis"))]
-    assert [query.text for _, query in read(path, TREC, "desc")] == [
-        "Identify organizations that participate.",
-        "Is it controlled?",
-    ]
+    told = ["Identify organizations that participate.", "Is it controlled?"]
+    assert [query.text for _, query in read(path, TREC, "desc")] == told
 
 
 def test_tabs_and_json_lines(tmp_path: Path) -> None:

@@ -262,9 +262,8 @@ def test_wanted_vectors_that_are_not_there(tmp_path: Path) -> None:
     save(tmp_path)
     with pytest.raises(DataError) as caught:
         arrange_vectors(opened(tmp_path, "npy"), owners("d1", "x", "d0", "y"), tmp_path / "out", Silent())
-    assert (
-        str(caught.value) == f"{tmp_path / 'v.npy'}: no vector for 2 of 4 documents, the first is 'x'; encode them too"
-    )
+    told = "no vector for 2 of 4 documents, the first is 'x'; encode them too"
+    assert str(caught.value) == f"{tmp_path / 'v.npy'}: {told}"
 
 
 @pytest.mark.parametrize("kind", NAMES)

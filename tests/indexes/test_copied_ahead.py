@@ -9,21 +9,19 @@ import numpy as np
 import pytest
 import torch
 
-from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
+from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.kernels.exact import exact_torch
 from hardneg.indexes.kernels.exact.copied_ahead import copied_ahead
 from hardneg.indexes.kernels.exact.exact_torch import Blocks, device_blocks
 from hardneg.records.errors import ArtifactError
+from hardneg.testing.forms import write_encoded
 
 CPU = torch.device("cpu")
 ROWS = np.arange(28, dtype=np.float32).reshape(7, 4)
 
 
 def flat(folder: Path, rows: np.ndarray) -> FlatVectors:
-    with FlatWriter(folder, rows.shape[1], len(rows)) as writer:
-        writer.write_block(0, 0, rows)
-        writer.write_doc_ids(f"d{row}" for row in range(len(rows)))
-        writer.close()
+    write_encoded(folder, rows)
     return FlatVectors.open(folder)
 
 

@@ -10,7 +10,6 @@ import pytest
 from hardneg.analysis.errors import Errors
 from hardneg.analysis.inputs import Files, System
 from hardneg.analysis.projection import Projection
-from hardneg.formats.vectors.flat_vectors import FlatWriter
 from hardneg.indexes.backends.compressed import CompressedSearcher, Fp16, Sq8
 from hardneg.indexes.backends.flat import Flat, FlatSearcher
 from hardneg.indexes.backends.hnsw import Hnsw
@@ -19,6 +18,7 @@ from hardneg.indexes.backends.product import OpqPq, Pq, PqSearcher
 from hardneg.indexes.dense import DenseIndex
 from hardneg.records.errors import ArtifactError
 from hardneg.runtime.progress import Silent
+from hardneg.testing.forms import write_encoded
 
 faiss = pytest.importorskip("faiss")
 
@@ -58,11 +58,7 @@ class Opened(Files):
 
 
 def written(folder: Path) -> Path:
-    with FlatWriter(folder, 8, 60) as writer:
-        writer.write_block(0, 0, VECTORS)
-        writer.write_doc_ids(f"d{row}" for row in range(60))
-        writer.close()
-    return folder
+    return write_encoded(folder, VECTORS)
 
 
 @pytest.mark.parametrize(("backend", "kind"), BACKENDS, ids=lambda item: getattr(type(item), "__name__", ""))

@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
+from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.backends.flat import Flat, FlatSearcher
 from hardneg.indexes.kernels.exact import exact, top_k
 from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
 from hardneg.records.errors import ArtifactError, MissingDependency, UsageError
 from hardneg.records.types import Hits
 from hardneg.runtime.progress import Silent
+from hardneg.testing.forms import write_encoded
 
 
 def _naive(vectors: NDArray[np.float32], queries: NDArray[np.float32], k: int) -> Hits:
@@ -30,14 +31,6 @@ def _naive(vectors: NDArray[np.float32], queries: NDArray[np.float32], k: int) -
 
 def _same(one: Hits, two: Hits) -> bool:
     return np.array_equal(one.rows, two.rows) and np.array_equal(one.scores, two.scores)
-
-
-def _folder(path: Path, vectors: NDArray[np.float32]) -> Path:
-    with FlatWriter(path, vectors.shape[1], len(vectors)) as writer:
-        writer.write_block(0, 0, vectors)
-        writer.write_doc_ids(f"d{i}" for i in range(len(vectors)))
-        writer.close()
-    return path
 
 
 def test_ties_go_to_the_first_rows_also_at_the_last_place() -> None:
@@ -119,13 +112,12 @@ def test_mistakes_are_told(engine: Any) -> None:
 
 def test_the_flat_backend(tmp_path: Path) -> None:
     vectors = np.random.default_rng(0).integers(-3, 4, (50, 5)).astype(np.float32)
-    _folder(tmp_path / "vectors", vectors)
+    write_encoded(tmp_path / "vectors", vectors)
     assert Flat().build(tmp_path / "vectors", tmp_path / "index", Silent()) == 50
     searcher = Flat().open(tmp_path / "index")
     assert _same(searcher.search(vectors[:7], 9), _naive(vectors, vectors[:7], 9))
-    assert _same(
-        search_exact(FlatVectors.open(tmp_path / "index").vectors, vectors[:7], 9), _naive(vectors, vectors[:7], 9)
-    )
+    opened = FlatVectors.open(tmp_path / "index").vectors
+    assert _same(search_exact(opened, vectors[:7], 9), _naive(vectors, vectors[:7], 9))
     with pytest.raises(UsageError, match=r"\[n, 5\]"):
         searcher.search(vectors[:, :4], 9)
     with pytest.raises(UsageError, match="encode"):
@@ -152,7 +144,7 @@ def test_a_small_index_stays_and_finds_the_same(tmp_path: Path, engine: Any, mon
     generator = np.random.default_rng(5)
     vectors = generator.integers(-3, 4, (700, 8)).astype(np.float32)
     queries = generator.integers(-2, 3, (9, 8)).astype(np.float32)
-    flat = FlatVectors.open(_folder(tmp_path / "index", vectors))
+    flat = FlatVectors.open(write_encoded(tmp_path / "index", vectors))
     held, read = (
         FlatSearcher(flat, options=ExactOptions(100, 4, engine=engine, resident=size)) for size in (4 * 700 * 8, 0)
     )
@@ -165,7 +157,7 @@ def test_a_small_index_stays_and_finds_the_same(tmp_path: Path, engine: Any, mon
 
 @pytest.mark.parametrize("resident", [0, 100])
 def test_gives_the_vectors_of_rows(tmp_path: Path, resident: int) -> None:
-    flat = FlatVectors.open(_folder(tmp_path / "index", np.array([[1.0, 2], [3, 4], [5, 6]], np.float32)))
+    flat = FlatVectors.open(write_encoded(tmp_path / "index", np.array([[1.0, 2], [3, 4], [5, 6]], np.float32)))
     searcher = FlatSearcher(flat, options=ExactOptions(resident=resident))
     found = searcher.vectors(np.array([2, 0, 2]))
     assert found.tolist() == [[5, 6], [1, 2], [5, 6]]

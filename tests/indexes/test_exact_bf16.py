@@ -79,9 +79,7 @@ def _uneven(draws: np.random.Generator, count: int, dimension: int) -> Vectors:
     st.integers(900, 1500), st.sampled_from([1, 3, 17]), st.sampled_from([1, 2, 9]), st.sampled_from([1, 4, 20]),
     st.sampled_from([None, 100, 1000]), st.sampled_from([None, 4]),
 )  # fmt: skip
-def test_lists_are_those_of_all_pairs(
-    seed: int, kind: Any, documents: int, dimension: int, asked: int, k: int, corpus: int | None, part: int | None
-) -> None:
+def test_lists_are_those_of_all_pairs(seed, kind, documents, dimension, asked, k, corpus, part):
     """But for those that went through float32 products of whole blocks, which round otherwise in the last bits."""
     draws = np.random.default_rng(seed)
     vectors, queries = kind(draws, documents, dimension), _spread(draws, asked, dimension)
@@ -97,7 +95,7 @@ def test_lists_are_those_of_all_pairs(
 
 
 @pytest.mark.parametrize("blocks", [(None, None), (700, 7), (99, 64)])
-def test_the_same_to_the_bit_and_nothing_goes_through_float32(blocks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_to_the_bit_and_nothing_goes_through_float32(blocks, monkeypatch):
     asked, draws = _float32_searches(monkeypatch), np.random.default_rng(1)
     vectors, queries = _spread(draws, 3000, 48), _spread(draws, 20, 48)
     vectors[2500:2600] = vectors[:100]  # equal scores, some of them at the last place
@@ -107,14 +105,14 @@ def test_the_same_to_the_bit_and_nothing_goes_through_float32(blocks: Any, monke
     assert asked == []
 
 
-def test_scores_below_zero_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_below_zero_are_told_apart(monkeypatch):
     asked, draws = _float32_searches(monkeypatch), np.random.default_rng(2)
     vectors, queries = np.abs(_spread(draws, 3000, 24)), -np.abs(_spread(draws, 9, 24))
     hits, expected = _search(vectors, queries, 12), _each_pair(vectors, queries, 12)
     assert (hits.scores < 0).all() and np.array_equal(hits.rows, expected.rows) and asked == []
 
 
-def test_a_bar_that_was_too_high_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bar_that_was_too_high_is_noticed(monkeypatch):
     asked, draws = _float32_searches(monkeypatch), np.random.default_rng(3)
     vectors, queries = _spread(draws, 3000, 16), _spread(draws, 8, 16)
     monkeypatch.setattr(exact_bf16, "sample_rank", lambda *_: 1)
@@ -123,7 +121,7 @@ def test_a_bar_that_was_too_high_is_noticed(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("factor", [0.0, 1.3])
-def test_a_unit_that_breaks_the_bound_is_noticed(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_unit_that_breaks_the_bound_is_noticed(factor, monkeypatch):
     asked, draws = _float32_searches(monkeypatch), np.random.default_rng(4)
     vectors, queries = _spread(draws, 3000, 16), _spread(draws, 8, 16)
     multiplied = Tile.scores
@@ -132,7 +130,7 @@ def test_a_unit_that_breaks_the_bound_is_noticed(factor: float, monkeypatch: pyt
     assert asked == [8]
 
 
-def test_what_bf16_cannot_tell_apart_is_given_up_for_those_queries_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_bf16_cannot_tell_apart_is_given_up_for_those_queries_alone(monkeypatch):
     asked, draws = _float32_searches(monkeypatch), np.random.default_rng(5)
     vectors = np.zeros((4000, 12), np.float32)
     vectors[:, :8], vectors[:, 8:] = _spread(draws, 4000, 8), 1 + draws.integers(0, 3, (4000, 4)) / 1024
@@ -142,14 +140,14 @@ def test_what_bf16_cannot_tell_apart_is_given_up_for_those_queries_alone(monkeyp
     assert np.array_equal(hits.rows[4:], expected.rows[4:]) and asked == [2]
 
 
-def test_few_vectors_go_through_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_vectors_go_through_float32(monkeypatch):
     asked = _float32_searches(monkeypatch)
     vectors = np.arange(6, dtype=np.float32)[:, None]
     assert _search(vectors, np.ones((1, 1), np.float32), 9).rows.tolist() == [[5, 4, 3, 2, 1, 0, -1, -1, -1]]
     assert asked == [1]
 
 
-def test_pairs_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pairs_by_hand(monkeypatch):
     queries, documents = torch.tensor([[1.0, 2], [3, 4], [0, 1]]), torch.tensor([[1.0, 0], [0, 10]])
     query, row, counts = torch.tensor([0, 0, 2]), torch.tensor([1, 0, 1]), torch.tensor([2, 0, 1])
     monkeypatch.setattr("hardneg.indexes.kernels.exact.pair_products._PAIRS", 2)
@@ -158,7 +156,7 @@ def test_pairs_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gathered_products(queries, documents, query[:0], row[:0]).tolist() == []
 
 
-def test_every_pair_is_multiplied_among_as_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_pair_is_multiplied_among_as_many(monkeypatch):
     """A GPU adds up in an order that it chooses by the number of pairs: equal vectors would get unequal scores."""
     lines: list[int] = []
     whole = torch.Tensor.sum
@@ -170,7 +168,7 @@ def test_every_pair_is_multiplied_among_as_many(monkeypatch: pytest.MonkeyPatch)
     assert lines == [4, 4]
 
 
-def test_the_bound_by_hand() -> None:
+def test_the_bound_by_hand():
     """bf16 has eight bits: 1 + 2**-9 becomes 1, and 3 stays; [3, 4] has norm 5."""
     query = Rounded.of(torch.tensor([[1 + 2**-9, 0.0]]))
     documents = Rounded.of(torch.tensor([[3.0, 4.0], [1 + 2**-9, 0.0]]))
@@ -182,7 +180,7 @@ def test_the_bound_by_hand() -> None:
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1, 7, 64]), st.sampled_from([1e-18, 1.0, 1e12]))
 @settings(deadline=None, max_examples=10)
-def test_products_stay_within_the_bound(seed: int, dimension: int, scale: float) -> None:
+def test_products_stay_within_the_bound(seed, dimension, scale):
     draws = np.random.default_rng(seed)
     some, others = (torch.from_numpy(_spread(draws, 64, dimension) * np.float32(scale)) for _ in range(2))
     one, other = Rounded.of(some), Rounded.of(others)
@@ -191,7 +189,7 @@ def test_products_stay_within_the_bound(seed: int, dimension: int, scale: float)
     assert (apart <= error_bounds(one, other)[:, None]).all()
 
 
-def test_a_result_at_the_score_reaches_what_it_is_rounded_down_to() -> None:
+def test_a_result_at_the_score_reaches_what_it_is_rounded_down_to():
     scores = torch.tensor([1.0, 1 + 2**-8, 1.999, -1.0, -1 - 2**-8, 0.0, 3e38, -torch.inf])
     low = rounded_down(scores).float()
     assert (low <= scores).all() and (low >= scores - scores.abs() * 2**-6).all()
@@ -199,7 +197,7 @@ def test_a_result_at_the_score_reaches_what_it_is_rounded_down_to() -> None:
     assert (cut >= low).all()
 
 
-def test_groups_of_neighbours_and_what_reaches_the_bar() -> None:
+def test_groups_of_neighbours_and_what_reaches_the_bar():
     """33 vectors make three groups, the last with one; only rows 16 and 32 of the first query, 3 of the second do."""
     vectors = torch.zeros(33, 2)
     vectors[[3, 16, 32]] = torch.tensor([[0.0, 2.0], [5.0, 0.0], [4.0, 0.0]])
@@ -211,7 +209,7 @@ def test_groups_of_neighbours_and_what_reaches_the_bar() -> None:
         assert found == kept or (kept is None and found[0] == (0, 16, 5.0) and len(found) == 34)
 
 
-def test_candidates_that_come_few_at_a_time_are_kept_in_order() -> None:
+def test_candidates_that_come_few_at_a_time_are_kept_in_order():
     best, scores = RunningBest(3, 2, torch.device("cpu")), torch.full((3, 400), -1.0)
     some = torch.from_numpy(np.random.default_rng(7).integers(0, 50, (3, 400))).float()
     for start in range(0, 400, 5):
@@ -223,7 +221,7 @@ def test_candidates_that_come_few_at_a_time_are_kept_in_order() -> None:
     assert best.best().rows.tolist() == expected.sort(dim=1).values.tolist()
 
 
-def test_the_sample_by_hand() -> None:
+def test_the_sample_by_hand():
     """Of 1,600,000 vectors a sample of 1,024 groups is 16,384; of the best 200 it holds 2.048 on average."""
     groups = sample_groups(1_600_000, 400)
     assert len(groups) == 1024 and (np.diff(groups) > 0).all() and groups.max() < 100_000

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
+from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.kernels.exact import exact
 from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
 from hardneg.indexes.kernels.exact.exact_devices import spans
 from hardneg.records.errors import ArtifactError
 from hardneg.records.types import Hits
 from hardneg.runtime.distributed import World
+from hardneg.testing.forms import write_encoded
 
 TWO = ("cpu", "cpu")
 
@@ -21,10 +22,7 @@ TWO = ("cpu", "cpu")
 @pytest.fixture
 def folder(tmp_path: Path) -> Any:
     def write(vectors: Any) -> FlatVectors:
-        with FlatWriter(tmp_path, 8, len(vectors)) as writer:
-            writer.write_block(0, 0, vectors)
-            writer.write_doc_ids(f"d{number}" for number in range(len(vectors)))
-            writer.close()
+        write_encoded(tmp_path, vectors)
         return FlatVectors.open(tmp_path)
 
     return write
@@ -45,16 +43,14 @@ def searched(vectors: FlatVectors, k: int, engine: Any, devices: tuple[str, ...]
         (0, 5, 2, []),
     ],
 )
-def test_each_device_has_whole_blocks(count: int, block: int, devices: int, wanted: list[tuple[int, int]]) -> None:
+def test_each_device_has_whole_blocks(count, block, devices, wanted):
     assert [(rows.start, rows.stop) for rows in spans(count, block, devices)] == wanted
 
 
 @pytest.mark.parametrize("engine", ["torch", "bf16"])
 @pytest.mark.parametrize("devices", [TWO, ("cpu",) * 5])
 @pytest.mark.parametrize(("k", "block"), [(1, 64), (10, 64), (200, 64), (3000, 64), (10, None)])
-def test_ids_and_scores_are_those_of_one_device_ties_included(
-    folder: Any, engine: Any, devices: Any, k: int, block: Any
-) -> None:
+def test_ids_and_scores_are_those_of_one_device_ties_included(folder, engine, devices, k, block):
     """Of small whole numbers, of which most scores are there many times."""
     vectors = folder(np.random.default_rng(0).integers(-2, 3, (3000, 8)).astype(np.float32))
     one, several = (searched(vectors, k, engine, given, block) for given in (("cpu",), devices))
@@ -62,7 +58,7 @@ def test_ids_and_scores_are_those_of_one_device_ties_included(
     assert np.array_equal(one.scores, several.scores)
 
 
-def test_products_are_the_same_to_the_bit(folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_products_are_the_same_to_the_bit(folder, monkeypatch):
     seen: list[int] = []
     search = exact._SEARCHES["torch"]
     monkeypatch.setitem(exact._SEARCHES, "torch", lambda *given: seen.append(len(given[0])) or search(*given))
@@ -73,7 +69,7 @@ def test_products_are_the_same_to_the_bit(folder: Any, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("engine", ["torch", "bf16"])
-def test_a_vector_that_is_not_finite_is_told_by_its_row_in_the_folder(folder: Any, engine: Any) -> None:
+def test_a_vector_that_is_not_finite_is_told_by_its_row_in_the_folder(folder, engine):
     vectors = folder(np.ones((1000, 8), np.float32))
     with (vectors.folder / "index").open("r+b") as file:
         file.seek(-8 * 4 * 300, 2)
@@ -82,13 +78,13 @@ def test_a_vector_that_is_not_finite_is_told_by_its_row_in_the_folder(folder: An
         searched(vectors, 5, engine, TWO, 64)
 
 
-def test_arrays_are_searched_on_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrays_are_searched_on_one(monkeypatch):
     monkeypatch.setattr(exact, "search_on", lambda *_: pytest.fail("dealt"))
     queries, vectors = np.ones((1, 2), np.float32), np.ones((9, 2), np.float32)
     assert search_exact(vectors, queries, 1, ExactOptions(2, devices=TWO, engine="torch")).rows.tolist() == [[0]]
 
 
-def test_all_gpus_are_taken_by_one_process_that_names_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_gpus_are_taken_by_one_process_that_names_none(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     both = [torch.device("cuda", 0), torch.device("cuda", 1)]

@@ -5,44 +5,28 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from noted import Notes
 from numpy.typing import NDArray
 
 from hardneg.formats.vectors.sparse_store import SparseWriter
 from hardneg.indexes.backends.impact import Impact, ImpactSearcher
 from hardneg.indexes.kernels.lucene import frequencies as lucene_frequencies
-from hardneg.indexes.kernels.lucene import java
 from hardneg.indexes.kernels.lucene import lucene_search as lucene
 from hardneg.indexes.open_store import open_store
-from hardneg.records.errors import ArtifactError, MissingDependency, UsageError
+from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.records.types import SparseRows
 from hardneg.runtime.progress import Silent
 from tests.sparse_lists import rows_of, write
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("started_java")]
 
 DOCUMENTS: list[dict[int, float]] = [{0: 2.0, 1: 1.0}, {}, {2: 4.0}, {0: 1.0, 2: 1.0, 4: 0.5}, {1: 3.0}, {3: 0.001}]
 WORDS = ["the", "|", " ", "😀", "##s é"]
 QUERIES: list[dict[int, float]] = [{0: 3.0, 2: 0.5}, {1: 1.0}, {}, {3: 9.0}, {4: 0.3, 1: 0.001}]
 
 
-class _Notes(Silent):
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-
 def rows(doc_ids: Sequence[str]) -> NDArray[np.int64]:
     return np.array([int(doc_id[1:]) for doc_id in doc_ids], dtype=np.int64)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def started() -> None:
-    try:
-        java.start_java()
-    except MissingDependency as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +44,9 @@ def searcher(store: Path, tmp_path_factory: pytest.TempPathFactory) -> ImpactSea
 
 
 def test_what_is_left_out_is_told(store: Path, tmp_path: Path) -> None:
-    notes = _Notes()
+    notes = Notes()
     assert Impact().build(store, tmp_path, notes) == len(DOCUMENTS)
-    assert notes.notes == ["impact: 1 of 8 weights round to 0 with scale 100"]
+    assert notes.lines == ["impact: 1 of 8 weights round to 0 with scale 100"]
 
 
 def test_scores_are_products_of_rounded_weights(searcher: ImpactSearcher) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardneg.formats.vectors.token_store import TokenStore, TokenWriter
+from hardneg.formats.vectors.token_store import TokenStore
 from hardneg.indexes.backends.multi_vector import MultiVector
 from hardneg.indexes.encoded_scores import score_matrix, score_pairs
 from hardneg.indexes.kernels.candidate_scoring import rank_candidates
@@ -24,20 +23,13 @@ from hardneg.indexes.open_store import open_store
 from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.records.types import TokenVectors
 from hardneg.runtime.progress import Silent
+from hardneg.testing.forms import write_encoded
 
 
 def tokens(*texts: list[list[float]], dimension: int = 2) -> TokenVectors:
     offsets = np.concatenate([[0], np.cumsum([len(text) for text in texts])]).astype(np.int64)
     rows = [row for text in texts for row in text]
     return TokenVectors(offsets, np.array(rows, np.float32).reshape(-1, dimension))
-
-
-def stored(folder: Path, documents: TokenVectors) -> Path:
-    with TokenWriter(folder, documents.vectors.shape[1], documents.offsets) as writer:
-        writer.write_block(0, 0, documents)
-        writer.write_doc_ids(f"d{i}" for i in range(len(documents)))
-        writer.close()
-    return folder
 
 
 def drawn(lengths: list[int], seed: int, dimension: int = 3) -> TokenVectors:
@@ -69,14 +61,14 @@ DOCUMENTS = tokens([[3, 1], [0, 4]], [[-1, -2]], [], [[2, 2], [2, 2], [2, 2]])
 SCORES = [[11, -5, -np.inf, 6], [-4, 3, -np.inf, -4], [-np.inf] * 4]
 
 
-def test_scores_by_hand() -> None:
+def test_scores_by_hand():
     assert maxsim_matrix(QUERIES, DOCUMENTS).tolist() == SCORES
     pairs = maxsim_pairs(QUERIES[np.array([0, 1, 0, 1, 2, 0])], DOCUMENTS[np.array([0, 1, 2, 3, 0, 3])])
     assert pairs.tolist() == [11, 3, -np.inf, -4, -np.inf, 6]
 
 
-def test_hits_by_hand(tmp_path: Path) -> None:
-    hits = MultiVector().open(stored(tmp_path, DOCUMENTS)).search(QUERIES, 5)
+def test_hits_by_hand(tmp_path):
+    hits = MultiVector().open(write_encoded(tmp_path, DOCUMENTS)).search(QUERIES, 5)
     assert hits.rows.tolist() == [[0, 3, 1, -1, -1], [1, 0, 3, -1, -1], [-1] * 5]
     assert hits.scores[0].tolist() == [11, 6, -5, -np.inf, -np.inf]
     assert np.isneginf(hits.scores[2]).all()
@@ -87,22 +79,14 @@ LENGTHS = st.lists(st.integers(0, 4), max_size=9)
 
 @settings(max_examples=30, deadline=None)
 @given(LENGTHS, LENGTHS, st.integers(1, 12), st.integers(1, 9), st.integers(1, 9), st.integers(0, 3))
-def test_any_texts_in_any_blocks(
-    tmp_path_factory: pytest.TempPathFactory,
-    asked: list[int],
-    there: list[int],
-    k: int,
-    block: int,
-    part: int,
-    seed: int,
-) -> None:
+def test_any_texts_in_any_blocks(tmp_path_factory, asked, there, k, block, part, seed):
     queries, documents = drawn(asked, seed), drawn(there, seed + 9)
     expected = brute_force(queries, documents)
     assert np.array_equal(maxsim_matrix(queries, documents), expected)
     row, column = np.indices(expected.shape).reshape(2, -1)
     pairs = maxsim_pairs(queries[row], documents[column], tokens=block)
     assert np.array_equal(pairs, expected.reshape(-1))
-    store = TokenStore.open(stored(tmp_path_factory.mktemp("store"), documents))
+    store = TokenStore.open(write_encoded(tmp_path_factory.mktemp("store"), documents))
     for resident in (0, 1 << 20):
         options = ExactOptions(corpus_block=block, query_block=part, device="cpu", resident=resident)
         hits = MultiVectorSearcher(store, options=options).search(queries, k)
@@ -111,8 +95,8 @@ def test_any_texts_in_any_blocks(
         assert np.array_equal(hits.scores, scores)
 
 
-def test_the_index_is_the_folder(tmp_path: Path) -> None:
-    source = stored(tmp_path / "tokens", DOCUMENTS)
+def test_the_index_is_the_folder(tmp_path):
+    source = write_encoded(tmp_path / "tokens", DOCUMENTS)
     assert MultiVector().build(source, tmp_path / "index", Silent()) == 4
     searcher = MultiVector().open(tmp_path / "index")
     assert searcher.encoded(np.array([3, 2, 1])).vectors.tolist() == [[2, 2]] * 3 + [[-1, -2]]
@@ -120,8 +104,8 @@ def test_the_index_is_the_folder(tmp_path: Path) -> None:
         searcher.encoded(np.array([4]))
 
 
-def test_candidates_are_ranked_by_maxsim(tmp_path: Path) -> None:
-    searcher = open_store(stored(tmp_path, DOCUMENTS))
+def test_candidates_are_ranked_by_maxsim(tmp_path):
+    searcher = open_store(write_encoded(tmp_path, DOCUMENTS))
     given = np.array([[1, 2, 0, 3], [3, 0, -1, -1], [0, 1, -1, -1]])
     for at_once in (None, 1):
         hits = rank_candidates(searcher, QUERIES, given, 3, at_once)
@@ -129,9 +113,7 @@ def test_candidates_are_ranked_by_maxsim(tmp_path: Path) -> None:
         assert hits.scores.tolist() == [[11, 6, -5], [-4, -4, -np.inf], [-np.inf] * 3]
 
 
-def test_scores_are_of_whole_numbers_whatever_a_trainer_has_set(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scores_are_of_whole_numbers_whatever_a_trainer_has_set(tmp_path, monkeypatch):
     """What says so for GPUs is entered before anything is multiplied."""
     inside: list[torch.device] = []
 
@@ -152,15 +134,17 @@ def test_scores_are_of_whole_numbers_whatever_a_trainer_has_set(
         monkeypatch.setattr(module, "float32_products", products)
     monkeypatch.setattr(multi_vector_exact, "block_scores", guarded(multi_vector_exact.block_scores))
     monkeypatch.setattr(torch, "bmm", guarded(torch.bmm))
-    searcher = MultiVectorSearcher(TokenStore.open(stored(tmp_path, DOCUMENTS)), options=ExactOptions(device="cpu"))
+    searcher = MultiVectorSearcher(
+        TokenStore.open(write_encoded(tmp_path, DOCUMENTS)), options=ExactOptions(device="cpu")
+    )
     assert searcher.search(QUERIES, 1).rows.tolist() == [[0], [1], [-1]]
     assert maxsim_pairs(QUERIES[:2], DOCUMENTS[:2], torch.device("cpu")).tolist() == [11, 3]
     assert not inside
 
 
-def test_long_documents_are_scored_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_documents_are_scored_few_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr("hardneg.indexes.kernels.maxsim.maxsim_scores._HELD", 6)
-    searcher = MultiVector().open(stored(tmp_path, DOCUMENTS))
+    searcher = MultiVector().open(write_encoded(tmp_path, DOCUMENTS))
     assert searcher.at_once == 2  # the longest has three tokens
     asked: list[int] = []
     monkeypatch.setattr(TokenStore, "gather", lambda store, rows: asked.append(len(rows)) or DOCUMENTS[rows])
@@ -169,15 +153,15 @@ def test_long_documents_are_scored_few_at_a_time(tmp_path: Path, monkeypatch: py
     assert max(asked) == 2
 
 
-def test_scores_by_form() -> None:
+def test_scores_by_form():
     assert score_matrix(QUERIES, DOCUMENTS).tolist() == SCORES
     assert score_pairs(QUERIES[:2], DOCUMENTS[:2]).tolist() == [11, 3]
     with pytest.raises(UsageError, match="different forms"):
         score_matrix(QUERIES, np.ones((1, 2), np.float32))
 
 
-def test_what_cannot_be_searched_is_told(tmp_path: Path) -> None:
-    searcher = MultiVector().open(stored(tmp_path / "tokens", DOCUMENTS))
+def test_what_cannot_be_searched_is_told(tmp_path):
+    searcher = MultiVector().open(write_encoded(tmp_path / "tokens", DOCUMENTS))
     for queries in (["text"], np.ones((2, 2), np.float32)):
         with pytest.raises(UsageError, match="a vector for each token"):
             searcher.search(queries, 1)
@@ -191,4 +175,4 @@ def test_what_cannot_be_searched_is_told(tmp_path: Path) -> None:
         maxsim_pairs(QUERIES, DOCUMENTS)
     huge = tokens([[3e38, 0]])
     with pytest.raises(ArtifactError, match="exceed the range"):
-        MultiVector().open(stored(tmp_path / "huge", huge)).search(huge, 1)
+        MultiVector().open(write_encoded(tmp_path / "huge", huge)).search(huge, 1)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardneg.formats.vectors.token_store import TokenStore, TokenWriter
+from hardneg.formats.vectors.token_store import TokenStore
 from hardneg.indexes.backends.multi_vector import MultiVector
 from hardneg.indexes.backends.multi_vector_pq import MultiVectorPq
 from hardneg.indexes.kernels.maxsim.codes import CODES, TokenCodes, write_codes, write_lists
@@ -15,6 +15,7 @@ from hardneg.indexes.kernels.maxsim.probing import by_centroids
 from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.records.types import TokenVectors
 from hardneg.runtime.progress import Silent
+from hardneg.testing.forms import write_encoded
 
 pytest.importorskip("faiss")
 
@@ -26,23 +27,15 @@ NEAREST = [0, 1, 2, 2, 1]
 CODED = np.array([[0, 1, 0], [1, 0, 0], [2, 0, 1], [2, 0, 0], [1, 1, 1]], np.uint8)
 
 
-def stored(folder: Path, documents: TokenVectors) -> Path:
-    with TokenWriter(folder, documents.vectors.shape[1], documents.offsets) as writer:
-        writer.write_block(0, 0, documents)
-        writer.write_doc_ids(f"d{i}" for i in range(len(documents)))
-        writer.close()
-    return folder
-
-
 def coded(folder: Path) -> Path:
     vectors = np.zeros((len(NEAREST), 2), np.float32)
-    store = TokenStore.open(stored(folder / "tokens", TokenVectors(OFFSETS, vectors)))
+    store = TokenStore.open(write_encoded(folder / "tokens", TokenVectors(OFFSETS, vectors)))
     write_codes(folder / "codes", CENTROIDS, BOOKS, iter([CODED[:3], CODED[3:]]), store)
     write_lists(folder / "codes", len(CENTROIDS), store)
     return folder / "codes"
 
 
-def test_codes_by_hand(tmp_path: Path) -> None:
+def test_codes_by_hand(tmp_path):
     codes = TokenCodes.open(coded(tmp_path))
     assert (len(codes), codes.dimension, codes.nearest.tolist()) == (4, 2, NEAREST)
     found = codes.gather(np.array([3, 1, 0]))
@@ -52,7 +45,7 @@ def test_codes_by_hand(tmp_path: Path) -> None:
     assert lists == [[0], [0, 3], [2]]
 
 
-def test_candidates_by_hand(tmp_path: Path) -> None:
+def test_candidates_by_hand(tmp_path):
     codes = TokenCodes.open(coded(tmp_path))
     query = TokenVectors(np.array([0, 2, 2, 3]), np.array([[0, 2], [0.5, 1], [-1, 0]], np.float32))
     # both tokens of query 0 look into list 1: documents 0 and 3. By centroids: 2 + 1 for both of them.
@@ -64,12 +57,12 @@ def test_candidates_by_hand(tmp_path: Path) -> None:
 
 @settings(max_examples=10, deadline=None)
 @given(st.integers(1, 6), st.integers(1, 30), st.integers(0, 5))
-def test_documents_of_the_lists_are_ranked_by_centroids(
-    tmp_path_factory: pytest.TempPathFactory, probes: int, count: int, seed: int
-) -> None:
+def test_documents_of_the_lists_are_ranked_by_centroids(tmp_path_factory, probes, count, seed):
     draws, folder = np.random.default_rng(seed), tmp_path_factory.mktemp("codes")
     offsets = np.concatenate([[0], np.cumsum(draws.integers(0, 5, 30))]).astype(np.int64)
-    store = TokenStore.open(stored(folder / "tokens", TokenVectors(offsets, np.zeros((offsets[-1], 2), np.float32))))
+    store = TokenStore.open(
+        write_encoded(folder / "tokens", TokenVectors(offsets, np.zeros((offsets[-1], 2), np.float32)))
+    )
     centroids, query = (draws.standard_normal((n, 2)).astype(np.float32) for n in (6, 3))
     numbers = draws.integers(0, 6, (offsets[-1], 1)).astype(np.uint8)
     write_codes(folder / "codes", centroids, BOOKS, iter([np.hstack([numbers, numbers * 0, numbers * 0])]), store)
@@ -97,17 +90,16 @@ def topical(count: int, dimension: int, noise: float = 0.4) -> TokenVectors:
     return TokenVectors(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), vectors.astype(np.float32))
 
 
-def test_scores_are_those_of_the_decoded_vectors_and_near_the_exact_ones(tmp_path: Path) -> None:
+def test_scores_are_those_of_the_decoded_vectors_and_near_the_exact_ones(tmp_path):
     documents = topical(300, 16)
-    source = stored(tmp_path / "tokens", documents)
+    source = write_encoded(tmp_path / "tokens", documents)
     plugin = MultiVectorPq(subvectors=16, probes=8)
     assert plugin.build(source, tmp_path / "codes", Silent()) == 300
     queries = documents[np.array([5, 80, 211])]
     hits, exact = plugin.open(tmp_path / "codes").search(queries, 300), MultiVector().open(source).search(queries, 300)
     near = {row: score for row, score in zip(exact.rows[0], exact.scores[0], strict=True)}
-    assert (
-        max(abs(near[row] - score) for row, score in zip(hits.rows[0], hits.scores[0], strict=True) if row >= 0) < 0.1
-    )
+    pairs = zip(hits.rows[0], hits.scores[0], strict=True)
+    assert max(abs(near[row] - score) for row, score in pairs if row >= 0) < 0.1
     assert (hits.rows[:, 0] == exact.rows[:, 0]).all()
     assert (tmp_path / "codes" / "codes.npy").stat().st_size == 16 * documents.offsets[-1] + 128
     again = MultiVectorPq(subvectors=16, probes=8)
@@ -116,8 +108,8 @@ def test_scores_are_those_of_the_decoded_vectors_and_near_the_exact_ones(tmp_pat
         assert path.read_bytes() == (tmp_path / "again" / path.name).read_bytes(), path.name
 
 
-def test_what_does_not_fit_is_told(tmp_path: Path) -> None:
-    source = stored(tmp_path / "tokens", topical(40, 6))
+def test_what_does_not_fit_is_told(tmp_path):
+    source = write_encoded(tmp_path / "tokens", topical(40, 6))
     for options, told in (
         ({"subvectors": 4}, "cannot be cut into 4 subvectors; these fit: 1, 2, 3, 6"),
         ({"subvectors": 3}, "token vectors and 4096 at most|256 centroids .* take 256 or more"),
@@ -131,7 +123,7 @@ def test_what_does_not_fit_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["codebooks.safetensors", "nearest.npy", "codes.npy", "lists.npy", "docid"])
-def test_damage_is_told(tmp_path: Path, name: str) -> None:
+def test_damage_is_told(tmp_path, name):
     path = coded(tmp_path)
     whole = (path / name).read_bytes()
     for damaged in (whole[:-4], b""):

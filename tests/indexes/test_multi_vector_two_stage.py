@@ -1,14 +1,12 @@
 """Candidates by pooled vectors and by tokens, against numbers worked out by hand."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
-from hardneg.formats.vectors.token_store import TokenStore, TokenWriter
+from hardneg.formats.vectors.token_store import TokenStore
 from hardneg.indexes.backends.multi_vector import MultiVector
 from hardneg.indexes.backends.multi_vector_two_stage import MultiVectorTwoStage
 from hardneg.indexes.kernels.exact.exact import ExactOptions
@@ -22,6 +20,7 @@ from hardneg.indexes.kernels.maxsim.maxsim_candidates import (
 from hardneg.records.errors import UsageError
 from hardneg.records.types import TokenVectors
 from hardneg.runtime.progress import Silent
+from hardneg.testing.forms import write_encoded
 
 OPTIONS = ExactOptions(device="cpu")
 
@@ -31,30 +30,22 @@ def tokens(*texts: list[list[float]]) -> TokenVectors:
     return TokenVectors(offsets, np.array([row for text in texts for row in text], np.float32).reshape(-1, 2))
 
 
-def stored(folder: Path, documents: TokenVectors) -> Path:
-    with TokenWriter(folder, documents.vectors.shape[1], documents.offsets) as writer:
-        writer.write_block(0, 0, documents)
-        writer.write_doc_ids(f"d{i}" for i in range(len(documents)))
-        writer.close()
-    return folder
-
-
 DOCUMENTS = tokens([[3, 0], [3, 8]], [[-1, 0]], [], [[0, 1], [0, 3]])
 
 
-def test_pooled_vectors_by_hand(tmp_path: Path) -> None:
+def test_pooled_vectors_by_hand(tmp_path):
     # means: (3, 4), of length 5; (-1, 0); none; (0, 2).
     expected = np.array([[0.6, 0.8], [-1, 0], [0, 0], [0, 1]], np.float32)
     assert np.allclose(pooled_vectors(DOCUMENTS), expected, atol=1e-7)
-    write_pooled(TokenStore.open(stored(tmp_path / "tokens", DOCUMENTS)), tmp_path / "pooled", Silent())
+    write_pooled(TokenStore.open(write_encoded(tmp_path / "tokens", DOCUMENTS)), tmp_path / "pooled", Silent())
     pooled = FlatVectors.open(tmp_path / "pooled")
     assert np.array_equal(pooled.vectors, pooled_vectors(DOCUMENTS))
     # the query's mean is (0, 1): products 0.8, 0, 0, 1
     assert by_pooled(pooled, tokens([[1, 1], [-1, 1]]), 3, OPTIONS).tolist() == [[3, 0, 1]]
 
 
-def test_candidates_of_tokens_by_hand(tmp_path: Path) -> None:
-    store = TokenStore.open(stored(tmp_path, DOCUMENTS))
+def test_candidates_of_tokens_by_hand(tmp_path):
+    store = TokenStore.open(write_encoded(tmp_path, DOCUMENTS))
     query = tokens([[1, 0], [0, 1]], [], [[-1, 0]])
     # token (1, 0): products 3 3 -1 0 0, the nearest two are both document 0's: it gains 3 - 3.
     # token (0, 1): products 0 8 0 1 3, the nearest two are document 0 with 8 and document 3 with 3: gains 5 and 0.
@@ -63,7 +54,7 @@ def test_candidates_of_tokens_by_hand(tmp_path: Path) -> None:
     assert by_tokens(store, query, 2, 1, OPTIONS).tolist() == [[0], [-1], [1]]
 
 
-def test_the_best_of_each() -> None:
+def test_the_best_of_each():
     owner, documents = np.array([1, 0, 1, 1]), np.array([7, 5, 2, 9])
     found = best_of_each(owner, documents, np.array([3.0, 1.0, 3.0, 4.0]), (3, 2))
     assert found.tolist() == [[5, -1], [9, 2], [-1, -1]]
@@ -71,13 +62,11 @@ def test_the_best_of_each() -> None:
 
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.integers(0, 4), max_size=9), st.integers(1, 12), st.integers(0, 3))
-def test_with_all_as_candidates_it_is_exact(
-    tmp_path_factory: pytest.TempPathFactory, lengths: list[int], k: int, seed: int
-) -> None:
+def test_with_all_as_candidates_it_is_exact(tmp_path_factory, lengths, k, seed):
     folder, draws = tmp_path_factory.mktemp("index"), np.random.default_rng(seed)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     vectors = draws.integers(-3, 4, (int(offsets[-1]), 2)).astype(np.float32)
-    source = stored(folder / "tokens", TokenVectors(offsets, vectors))
+    source = write_encoded(folder / "tokens", TokenVectors(offsets, vectors))
     queries = tokens([[1, 0], [2, -1]], [], [[0, 1]])
     expected = MultiVector().open(source).search(queries, k)
     for plugin in (MultiVectorTwoStage(candidates=9), MultiVectorTwoStage(candidates=9, by="tokens", nearest=36)):
@@ -87,7 +76,7 @@ def test_with_all_as_candidates_it_is_exact(
         assert np.array_equal(hits.scores, expected.scores)
 
 
-def test_options_are_checked() -> None:
+def test_options_are_checked():
     for options in ({"candidates": 0}, {"nearest": -1}):
         with pytest.raises(UsageError, match="must be at least 1"):
             MultiVectorTwoStage(**options)

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import torch
 
-from hardneg.formats.vectors.flat_vectors import FlatWriter
 from hardneg.indexes.backends.compressed import CompressedSearcher, Fp16
 from hardneg.indexes.backends.hnsw import Hnsw
 from hardneg.indexes.backends.inverted_lists import IvfFlat, IvfPq
@@ -26,6 +25,7 @@ from hardneg.records.errors import UsageError
 from hardneg.runtime.progress import Silent
 from hardneg.store.digest import tree_digest
 from hardneg.testing import IndexTests
+from hardneg.testing.forms import write_encoded
 
 faiss = pytest.importorskip("faiss")
 
@@ -54,18 +54,14 @@ def copies(monkeypatch: pytest.MonkeyPatch) -> Copies:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    with FlatWriter(tmp_path / "flat", _D, _N) as writer:
-        writer.write_block(0, 0, np.random.default_rng(7).standard_normal((_N, _D)).astype(np.float32))
-        writer.write_doc_ids(f"d{i}" for i in range(_N))
-        writer.close()
-    return tmp_path / "flat"
+    return write_encoded(tmp_path / "flat", np.random.default_rng(7).standard_normal((_N, _D)).astype(np.float32))
 
 
 def _queries() -> np.ndarray:
     return np.random.default_rng(8).standard_normal((30, _D)).astype(np.float32)
 
 
-def test_devices_are_those_that_are_named() -> None:
+def test_devices_are_those_that_are_named():
     asked = [None, "cuda", "cuda:1", "cuda:2", "cpu", "mps"]
     assert [list(gpus(device)) for device in asked] == [[0, 1], [0, 1], [1], [], [], []]
 
@@ -79,7 +75,7 @@ FORMS = [
 
 
 @pytest.mark.parametrize(("plugin", "form"), FORMS, ids=lambda item: getattr(type(item), "__name__", ""))
-def test_a_copy_gives_the_same(plugin: Any, form: str, source: Path, tmp_path: Path, copies: Copies) -> None:
+def test_a_copy_gives_the_same(plugin, form, source, tmp_path, copies):
     plugin.build(source, tmp_path / "made", Silent())
     plain = plugin.open(tmp_path / "made")
     moved = plain.using(ExactOptions(device="cuda"), None)
@@ -107,9 +103,7 @@ def test_a_copy_gives_the_same(plugin: Any, form: str, source: Path, tmp_path: P
     ],
     ids=lambda item: type(item).__name__,
 )
-def test_training_there_writes_an_index_of_a_cpu(
-    plugin: Any, made: list[str], source: Path, tmp_path: Path, copies: Copies, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_training_there_writes_an_index_of_a_cpu(plugin, made, source, tmp_path, copies, monkeypatch):
     plugin.build(source, tmp_path / "there", Silent())
     assert copies == [(name, False, [0, 1]) for name in made]  # each GPU has all centres
     monkeypatch.setattr(faiss, "get_num_gpus", lambda: 0)
@@ -117,7 +111,7 @@ def test_training_there_writes_an_index_of_a_cpu(
     assert tree_digest(tmp_path / "there") == tree_digest(tmp_path / "here")
 
 
-def test_what_gpus_have_no_form_of_stays(source: Path, tmp_path: Path, copies: Copies) -> None:
+def test_what_gpus_have_no_form_of_stays(source, tmp_path, copies):
     for plugin in (Fp16(), Hnsw(4)):
         plugin.build(source, tmp_path / type(plugin).__name__, Silent())
         searcher = plugin.open(tmp_path / type(plugin).__name__).using(ExactOptions(device="cuda"), None)
@@ -125,7 +119,7 @@ def test_what_gpus_have_no_form_of_stays(source: Path, tmp_path: Path, copies: C
     assert copies == []
 
 
-def test_a_list_that_is_too_long_for_a_gpu(source: Path, tmp_path: Path, copies: Copies) -> None:
+def test_a_list_that_is_too_long_for_a_gpu(source, tmp_path, copies):
     Pq(4, 4).build(source, tmp_path / "made", Silent())
     searcher = Pq().open(tmp_path / "made").using(ExactOptions(), None)
     copies.clear()
@@ -135,9 +129,7 @@ def test_a_list_that_is_too_long_for_a_gpu(source: Path, tmp_path: Path, copies:
     assert copies == [("IndexIVFPQ", True, [0, 1])]
 
 
-def test_what_faiss_refuses_is_told_once_and_stays(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_faiss_refuses_is_told_once_and_stays(source, tmp_path, monkeypatch, caplog):
     def refuse(index: Any, co: Any, gpus: list[int]) -> Any:
         raise RuntimeError("no kernel for 5 subvectors")
 
@@ -154,9 +146,7 @@ def test_what_faiss_refuses_is_told_once_and_stays(
     ]
 
 
-def test_an_index_for_a_training_loop_stays_on_no_cpu(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_index_for_a_training_loop_stays_on_no_cpu(source, tmp_path, monkeypatch):
     """Sixty thousand steps there would take weeks, behind one line of a log."""
 
     def refuse(index: Any, co: Any, gpus: list[int]) -> Any:
@@ -173,9 +163,7 @@ def test_an_index_for_a_training_loop_stays_on_no_cpu(
     )
 
 
-def test_tables_that_are_too_large_for_a_gpu_are_of_half_precision(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_tables_that_are_too_large_for_a_gpu_are_of_half_precision(source, tmp_path, monkeypatch, caplog):
     asked: list[bool] = []
 
     def copy(index: Any, co: Any, gpus: list[int]) -> Any:
@@ -197,9 +185,7 @@ def test_tables_that_are_too_large_for_a_gpu_are_of_half_precision(
 
 
 @pytest.mark.parametrize("plugin", [Pq(4, 4), OpqPq(8, 8, iterations=2)], ids=lambda one: type(one).__name__)
-def test_codes_stay_where_they_are_while_centroids_move(
-    plugin: Any, source: Path, tmp_path: Path, copies: Copies, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_codes_stay_where_they_are_while_centroids_move(plugin, source, tmp_path, copies, monkeypatch):
     """As a training loop opens the index: what goes to the device in a step is the queries and the centroids."""
     plugin.build(source, tmp_path / "made", Silent())
     monkeypatch.setattr(ExactOptions, "where", torch.device("cpu"))
@@ -221,7 +207,7 @@ def test_codes_stay_where_they_are_while_centroids_move(
     assert sent == [here.centroids().size, _queries().size] * 3
 
 
-def test_sums_of_products_by_hand() -> None:
+def test_sums_of_products_by_hand():
     """Two parts of two numbers: the query [1, 2 | 3, 4]; R exchanges the parts."""
     centroids = np.array([[[1, 0], [0, 1]], [[1, 1], [0, 0]]], np.float32)  # products 1 and 2; 7 and 0
     codes, query = np.array([[0, 0], [1, 1], [0, 1], [1, 0], [0, 0]], np.uint8), np.array([[1, 2, 3, 4]], np.float32)
@@ -233,7 +219,7 @@ def test_sums_of_products_by_hand() -> None:
 
 
 @pytest.mark.parametrize("plugin", [Pq(4, 4), OpqPq(4, 4, iterations=2)], ids=lambda one: type(one).__name__)
-def test_centroids_that_move_are_followed(plugin: Any, source: Path, tmp_path: Path, copies: Copies) -> None:
+def test_centroids_that_move_are_followed(plugin, source, tmp_path, copies):
     plugin.build(source, tmp_path / "made", Silent())
     moved, before = plugin.open(tmp_path / "made").using(ExactOptions(), None), plugin.open(tmp_path / "made")
     moved.search(_queries(), 5)

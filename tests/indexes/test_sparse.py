@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -35,7 +33,7 @@ def _brute_force(queries: SparseRows, documents: SparseRows, k: int) -> Hits:
     return Hits(np.where(scores > 0, rows, -1), np.where(scores > 0, scores, -np.inf).astype(np.float32))
 
 
-def test_scores_are_sums_over_the_terms_that_both_have(tmp_path: Path) -> None:
+def test_scores_are_sums_over_the_terms_that_both_have(tmp_path):
     searcher = open_store(write(tmp_path, _DOCUMENTS), ExactOptions())
     assert isinstance(searcher, SparseSearcher)
     queries = rows_of([{0: 3.0, 2: 0.5}, {1: 1.0}, {}, {3: 9.0}])
@@ -47,12 +45,12 @@ def test_scores_are_sums_over_the_terms_that_both_have(tmp_path: Path) -> None:
     assert score_pairs(queries, rows_of(_DOCUMENTS[:4])).tolist() == [6, 0, 0, 0]
 
 
-def test_a_score_of_zero_or_less_is_no_hit(tmp_path: Path) -> None:
+def test_a_score_of_zero_or_less_is_no_hit(tmp_path):
     searcher = open_store(write(tmp_path, [{0: 1.0, 1: 1.0}, {0: 1.0}, {1: 1.0}]))
     assert searcher.search(rows_of([{0: 1.0, 1: -1.0}]), 3).rows.tolist() == [[1, -1, -1]]
 
 
-def test_it_gives_what_it_holds(tmp_path: Path) -> None:
+def test_it_gives_what_it_holds(tmp_path):
     searcher = open_store(write(tmp_path, _DOCUMENTS))
     held = searcher.encoded(np.array([3, 1, 3]))
     assert isinstance(held, SparseRows)
@@ -61,7 +59,7 @@ def test_it_gives_what_it_holds(tmp_path: Path) -> None:
         searcher.encoded(np.array([-1]))
 
 
-def test_queries_of_another_kind_are_refused(tmp_path: Path) -> None:
+def test_queries_of_another_kind_are_refused(tmp_path):
     searcher = open_store(write(tmp_path, _DOCUMENTS))
     for queries in (["text"], np.ones((1, 5), np.float32)):
         with pytest.raises(UsageError, match="weights of terms"):
@@ -79,7 +77,7 @@ def test_queries_of_another_kind_are_refused(tmp_path: Path) -> None:
         score_matrix(rows_of([{0: 1.0}]), np.ones((1, 5), np.float32))
 
 
-def test_the_folder_of_weights_is_the_index(tmp_path: Path) -> None:
+def test_the_folder_of_weights_is_the_index(tmp_path):
     source = write(tmp_path / "source", _DOCUMENTS)
     (source / "terms.txt").write_text("a\nb\nc\nd\ne\n")
     assert Sparse().build(source, tmp_path / "made", Silent()) == 5
@@ -95,14 +93,7 @@ def _texts(count: int) -> st.SearchStrategy[list[dict[int, float]]]:
 
 @settings(max_examples=15)
 @given(documents=_texts(20), queries=_texts(6), k=st.integers(1, 8), rows=st.integers(1, 7), weights=st.integers(1, 20))
-def test_it_finds_what_a_full_sort_finds(
-    tmp_path_factory: pytest.TempPathFactory,
-    documents: list[dict[int, float]],
-    queries: list[dict[int, float]],
-    k: int,
-    rows: int,
-    weights: int,
-) -> None:
+def test_it_finds_what_a_full_sort_finds(tmp_path_factory, documents, queries, k, rows, weights):
     store = SparseStore.open(write(tmp_path_factory.mktemp("store"), documents, 4, 6))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sparse, "_ROWS", rows)
@@ -114,14 +105,14 @@ def test_it_finds_what_a_full_sort_finds(
     assert hits.scores.tolist() == expected.scores.tolist()
 
 
-def test_blocks_hold_no_more_than_they_may(tmp_path: Path) -> None:
+def test_blocks_hold_no_more_than_they_may(tmp_path):
     store = SparseStore.open(write(tmp_path, [{0: 1.0}, {}, {0: 1.0, 1: 1.0, 2: 1.0, 3: 1.0}, {1: 1.0}, {1: 1.0}, {}]))
     blocks = [(start, len(block), len(block.terms)) for start, block in store.blocks(3, 2)]
     assert blocks == [(0, 2, 1), (2, 1, 4), (3, 3, 2)]
     assert [start for start, _ in store.blocks(2, 100)] == [0, 2, 4]
 
 
-def test_segments_give_their_documents(tmp_path: Path) -> None:
+def test_segments_give_their_documents(tmp_path):
     searcher = open_store(write(tmp_path, _DOCUMENTS))
     pooled = PooledSearcher(searcher, np.array([0, 2, 4, 5]))  # documents of the rows 0 and 1, 2 and 3, 4
     hits = pooled.search(rows_of([{0: 3.0, 2: 0.5}, {1: 1.0}, {}]), 3)

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
+from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.backends.flat import FlatSearcher
 from hardneg.indexes.exact_ranks import corpus_pass
 from hardneg.indexes.kernels.exact.exact import search_exact
 from hardneg.indexes.truncated import search_truncated
 from hardneg.records.errors import UsageError
+from hardneg.testing.forms import write_encoded
 
 
 def unit(vectors):
@@ -20,10 +21,7 @@ def test_lists_are_those_of_shorter_vectors(tmp_path, normalised):
     draws = np.random.default_rng(0)
     vectors, queries = (draws.standard_normal((count, 12)).astype(np.float32) for count in (300, 1030))
     vectors, queries = (unit(vectors), unit(queries)) if normalised else (vectors, queries * 3)
-    with FlatWriter(tmp_path, 12, 300) as writer:
-        writer.write_block(0, 0, vectors)
-        writer.write_doc_ids(f"d{row}" for row in range(300))
-        writer.close()
+    write_encoded(tmp_path, vectors)
     corpus = corpus_pass(FlatSearcher(FlatVectors.open(tmp_path)), 300)
     found = search_truncated(corpus, queries, [12, 5, 1], 7)
     for dim, hits in found.items():

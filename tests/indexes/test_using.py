@@ -1,7 +1,5 @@
 """Searchers whose search is exact take where and how it runs."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -9,13 +7,12 @@ from hardneg.indexes.backends.flat import Flat
 from hardneg.indexes.backends.multi_vector import MultiVector
 from hardneg.indexes.backends.multi_vector_two_stage import MultiVectorTwoStage
 from hardneg.indexes.kernels.exact.exact import ExactOptions, ExactSearcher
-from hardneg.registry.protocols import IndexBackend
 from hardneg.runtime.progress import Silent
 from hardneg.testing.forms import drawn_documents, drawn_queries, write_encoded
 
 
 @pytest.mark.parametrize("backend", [Flat(), MultiVector(), MultiVectorTwoStage(candidates=9)])
-def test_options_change_no_result(tmp_path: Path, backend: IndexBackend) -> None:
+def test_options_change_no_result(tmp_path, backend):
     documents = drawn_documents(backend.input, 60, 4, exact=True)
     backend.build(write_encoded(tmp_path / "encoded", documents), tmp_path / "index", Silent())
     searcher = backend.open(tmp_path / "index", lambda doc_ids: np.empty(0, np.int64))

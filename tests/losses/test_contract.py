@@ -18,9 +18,8 @@ class TestInfoNCEOwn(LossTests):
 
 
 class TestInfoNCEOfAllDirections(LossTests):
-    plugin = InfoNCE(
-        temperature=0.5, directions=("query-document", "query-query", "document-query", "document-document")
-    )
+    directions = ("query-document", "query-query", "document-query", "document-document")
+    plugin = InfoNCE(temperature=0.5, directions=directions)
 
 
 class TestInfoNCEOfPositives(LossTests):

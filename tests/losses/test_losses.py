@@ -17,18 +17,8 @@ from hardneg.records.errors import PluginError
 from hardneg.records.types import ScoreBatch
 from hardneg.registry.protocols import Loss
 
-LOSSES: list[Loss] = [
-    RankNet(),
-    RankNet(pairs="own"),
-    Star(),
-    Star(hard_pairs="own"),
-    Star(alpha=0.1),
-    Star(alpha=0.1, hard_pairs="own"),
-    InfoNCE(),
-    InfoNCE(temperature=0.5, negatives="own"),
-    Nll(),
-    Hardest(),
-]
+LOSSES: list[Loss] = [RankNet(), RankNet(pairs="own"), InfoNCE(), InfoNCE(temperature=0.5, negatives="own"), Nll()]
+LOSSES += [Star(), Star(hard_pairs="own"), Star(alpha=0.1), Star(alpha=0.1, hard_pairs="own"), Hardest()]
 
 
 def bools(rows: list[list[int]]) -> Tensor:

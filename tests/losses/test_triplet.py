@@ -38,9 +38,8 @@ def cosines() -> Tensor:
 
 def batch(scores: Tensor, valid: list[list[int]] | None = None) -> ScoreBatch:
     everything = valid or [[1, 1, 1, 1], [1, 1, 1, 1]]
-    return ScoreBatch(
-        scores, bools([[1, 0, 0, 0], [0, 1, 0, 0]]), bools([[0, 0, 1, 0], [0, 0, 0, 1]]), bools(everything)
-    )
+    positive, own = [[1, 0, 0, 0], [0, 1, 0, 0]], [[0, 0, 1, 0], [0, 0, 0, 1]]
+    return ScoreBatch(scores, *map(bools, (positive, own, everything)))
 
 
 def test_angular_scores():

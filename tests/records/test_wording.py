@@ -68,10 +68,8 @@ def test_a_dataset_without_its_source() -> None:
 def test_options_of_plugins() -> None:
     with pytest.raises(PluginError) as caught:
         configure("datasets", PluginSetting("msmarco-doc", {"source": "x", "url": "maybe", "splits": 3, "sorce": 1}))
-    options = (
-        "sorce: msmarco-doc has no such option; did you mean 'source'?",
-        "url: must be true or false (got 'maybe')",
-    )
+    options = ["sorce: msmarco-doc has no such option; did you mean 'source'?"]
+    options += ["url: must be true or false (got 'maybe')"]
     assert all(part in str(caught.value) for part in (*options, "splits: must be a mapping of names to values (got 3)"))
 
 

@@ -125,10 +125,8 @@ def test_unknown_names_get_a_suggestion():
 
 def test_a_plugin_of_a_package_beside_hardneg_is_told_with_its_package(monkeypatch):
     monkeypatch.setattr("importlib.metadata.entry_points", EntryPoints)
-    with pytest.raises(
-        PluginError,
-        match=r"in package hardneg-electra, which is not installed: pip install .* -e plugins/hardneg-electra",
-    ):
+    told = r"in package hardneg-electra, which is not installed: pip install .* -e plugins/hardneg-electra"
+    with pytest.raises(PluginError, match=told):
         load_plugin("rerankers", "electra")
 
 

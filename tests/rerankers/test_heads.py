@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipe.recipes import plan_in, small_collection, small_tree, write_recipe
 from safetensors.torch import load_file, save_file
 from tiny import tiny_reranker as write_reranker
 from typer.testing import CliRunner
@@ -28,7 +28,7 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("source", [PACKAGED, "tiny"])
-def test_an_encoder_is_no_reranker(data: Path, tmp_path: Path, tiny_model: Path, source: str) -> None:
+def test_an_encoder_is_no_reranker(data, tmp_path, tiny_model, source):
     source = str(tiny_model) if source == "tiny" else source
     (tmp_path / "run.txt").write_text("q46 Q0 d46 1 9 x\n")
     given = ["--dataset", f"beir:{data}", "--run", tmp_path / "run.txt", "--reranker", f"cross-encoder:{source}"]
@@ -41,26 +41,24 @@ def test_an_encoder_is_no_reranker(data: Path, tmp_path: Path, tiny_model: Path,
     assert not (tmp_path / "best.trec.gz").exists()
 
 
-def test_a_static_model_is_no_reranker(tmp_path: Path) -> None:
+def test_a_static_model_is_no_reranker(tmp_path):
     (tmp_path / "modules.json").write_text("[]")
     with pytest.raises(ModelError, match=NO_HEAD):
         CrossEncoder(str(tmp_path)).check_trained()
 
 
-def test_a_reranker_needs_its_source() -> None:
+def test_a_reranker_needs_its_source():
     with pytest.raises(PluginError, match="source is empty; give a folder or a hub id"):
         CrossEncoder(" ")
 
 
-def test_a_recipe_is_refused_before_it_runs_and_may_train_a_head(
-    data: Path, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_recipe_is_refused_before_it_runs_and_may_train_a_head(data, tmp_path, tiny_model, monkeypatch):
     plugin = {"name": "cross-encoder", "source": str(tiny_model), "length": 32}
     tree = small_tree(data, tiny_model)
     trained = {"stage": "train-reranker", "reranker": plugin, "negatives": "static"}
     again = {"stage": "rerank", "reranker": "judge", "run": "start-test"}
     tree["stages"] |= {"judge": trained, "judged": again}
-    make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", tree)))
+    plan_in(tmp_path, tree)
     tree["stages"]["drawn"] = {"stage": "rerank", "plugin": plugin, "run": "start-test"}
     path = write_recipe(tmp_path / "r.yaml", tree)
     with pytest.raises(ModelError, match=f"{tiny_model}.*{NO_HEAD}"):
@@ -74,7 +72,7 @@ def test_a_recipe_is_refused_before_it_runs_and_may_train_a_head(
     assert len(plans) == 2  # one a check
 
 
-def test_a_head_of_other_outputs_is_drawn_too(tmp_path: Path, tiny_reranker: Path) -> None:
+def test_a_head_of_other_outputs_is_drawn_too(tmp_path, tiny_reranker):
     two = write_reranker(tmp_path / "two", outputs=2)
     for source, own, other in ((tiny_reranker, 1, 2), (two, 2, 1)):
         for outputs in (own, None):
@@ -83,19 +81,18 @@ def test_a_head_of_other_outputs_is_drawn_too(tmp_path: Path, tiny_reranker: Pat
             CrossEncoder(str(source), outputs=other).check_trained()
 
 
-def test_weights_that_lack_the_head_of_their_configuration_are_not_opened(tmp_path: Path, tiny_reranker: Path) -> None:
+def test_weights_that_lack_the_head_of_their_configuration_are_not_opened(tmp_path, tiny_reranker):
     folder = tmp_path / "headless"
     shutil.copytree(tiny_reranker, folder)
     weights = load_file(folder / "model.safetensors")
-    save_file(
-        {name: value for name, value in weights.items() if "classifier" not in name}, folder / "model.safetensors"
-    )
+    rest = {name: value for name, value in weights.items() if "classifier" not in name}
+    save_file(rest, folder / "model.safetensors")
     with pytest.raises(ModelError, match=r"weights lack classifier\.bias, classifier\.weight: copy the model again"):
         CrossEncoder(str(folder), length=32).load()
     CrossEncoder(str(folder), length=32, outputs=2).load()
 
 
-def test_a_source_of_the_hub_is_judged_when_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_of_the_hub_is_judged_when_it_is_there(tmp_path, monkeypatch):
     CrossEncoder("somebody/not-here").check_trained()
     commit = "0123456789" * 4
     cache = tmp_path / "hub" / "models--some--encoder"

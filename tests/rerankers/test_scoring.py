@@ -45,9 +45,8 @@ def test_scores_are_those_of_a_saved_cross_encoder_one_query_at_a_time(tiny_mode
 
 
 def test_a_block_is_scored_as_if_alone_while_the_next_is_tokenised(tiny_model):
-    scorer = PairScorer.of(
-        CrossEncoder(str(tiny_model), length=32).load(), "cpu", EncodeOptions(200, "fp32", window=25)
-    )
+    options = EncodeOptions(200, "fp32", window=25)
+    scorer = PairScorer.of(CrossEncoder(str(tiny_model), length=32).load(), "cpu", options)
     blocks = [REQUESTS[:3], REQUESTS[3:4], [("none", [])], REQUESTS[4:]]
     taken = []
     found = scorer.rerank_blocks(taken.append(1) or block for block in blocks)

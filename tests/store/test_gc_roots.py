@@ -29,7 +29,7 @@ def store(tmp_path: Path) -> Store:
     return store
 
 
-def test_a_run_keeps_its_keys_until_it_is_finished_or_forgotten(store: Store, tmp_path: Path) -> None:
+def test_a_run_keeps_its_keys_until_it_is_finished_or_forgotten(store, tmp_path):
     out = tmp_path / "out"
     assert len(garbage(store)) == 2
     with begun(store, "recipe run", out, [KEY, OTHER]):
@@ -42,9 +42,7 @@ def test_a_run_keeps_its_keys_until_it_is_finished_or_forgotten(store: Store, tm
     assert [path.name for path, _ in garbage(store)] == [f"{OTHER}.partial"]
 
 
-def test_what_a_run_finds_while_it_is_taken_away_stays(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_run_finds_while_it_is_taken_away_stays(store, tmp_path, monkeypatch):
     """A run notes its keys after the last look at them, and before the folder is renamed."""
     rename, runs = Path.rename, contextlib.ExitStack()
 
@@ -61,7 +59,7 @@ def test_what_a_run_finds_while_it_is_taken_away_stays(
 
 
 @pytest.mark.parametrize("end", ["raise SystemExit(130)", "os.kill(os.getpid(), 9)"])
-def test_what_a_stopped_run_has_made_is_kept(store: Store, tmp_path: Path, end: str) -> None:
+def test_what_a_stopped_run_has_made_is_kept(store, tmp_path, end):
     program = textwrap.dedent(f"""
         import os
         from pathlib import Path
@@ -77,14 +75,14 @@ def test_what_a_stopped_run_has_made_is_kept(store: Store, tmp_path: Path, end: 
     assert unfinished(store) == [] and [path.name for path in store.root.iterdir() if len(path.name) > 6] == []
 
 
-def test_the_note_of_a_result_that_is_gone_goes(store: Store, tmp_path: Path) -> None:
+def test_the_note_of_a_result_that_is_gone_goes(store, tmp_path):
     keep(store, tmp_path / "out", [KEY])
     assert len(garbage(store)) == 2 and list(store.root.glob("roots/*"))
     collect(store)
     assert not list(store.root.glob("roots/*"))
 
 
-def test_nothing_is_removed_where_a_root_cannot_be_read(store: Store, tmp_path: Path) -> None:
+def test_nothing_is_removed_where_a_root_cannot_be_read(store, tmp_path):
     (tmp_path / "out").mkdir()
     keep(store, tmp_path / "out", [KEY])
     (root,) = store.root.glob("roots/*")
@@ -94,7 +92,7 @@ def test_nothing_is_removed_where_a_root_cannot_be_read(store: Store, tmp_path: 
     assert store.find(KEY)
 
 
-def test_a_result_is_known_by_its_files_as_they_were(store: Store, tmp_path: Path) -> None:
+def test_a_result_is_known_by_its_files_as_they_were(store, tmp_path):
     out = tmp_path / "out"
     with laid_out(store, "encode", out, [KEY], [out]):
         assert record(store, out).files is None
@@ -111,7 +109,7 @@ def test_a_result_is_known_by_its_files_as_they_were(store: Store, tmp_path: Pat
     assert list(strangers(out, out, known.files)) == [out / "new", out / "own"]
 
 
-def test_what_a_command_wrote_earlier_stays_its_own_until_it_is_changed(store: Store, tmp_path: Path) -> None:
+def test_what_a_command_wrote_earlier_stays_its_own_until_it_is_changed(store, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     for name in ("first", "second", "third"):
@@ -125,7 +123,7 @@ def test_what_a_command_wrote_earlier_stays_its_own_until_it_is_changed(store: S
     assert set(record(store, out).files) == {"fourth"}
 
 
-def test_a_failed_write_is_known_as_far_as_it_went(store: Store, tmp_path: Path) -> None:
+def test_a_failed_write_is_known_as_far_as_it_went(store, tmp_path):
     out = tmp_path / "out"
     for text in (None, "x"):
         with pytest.raises(KeyboardInterrupt), laid_out(store, "fuse", out, [], [out]):
@@ -137,9 +135,7 @@ def test_a_failed_write_is_known_as_far_as_it_went(store: Store, tmp_path: Path)
 
 
 @pytest.mark.parametrize("taking", ["its keys are noted", "it is made"])
-def test_what_a_run_takes_while_others_are_removed_stays(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taking: str
-) -> None:
+def test_what_a_run_takes_while_others_are_removed_stays(store, tmp_path, monkeypatch, taking):
     remove, runs = shutil.rmtree, contextlib.ExitStack()
 
     def slow(path: Path) -> None:
@@ -159,9 +155,7 @@ def test_what_a_run_takes_while_others_are_removed_stays(
     assert sorted(path.name for path in store.root.iterdir())[:1] == [f"{OTHER}.partial"]
 
 
-def test_a_run_that_begins_again_is_not_forgotten(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_begins_again_is_not_forgotten(store, tmp_path, monkeypatch):
     with contextlib.suppress(KeyboardInterrupt), begun(store, "encode", tmp_path / "out", [OTHER]):
         raise KeyboardInterrupt
     seen = unfinished(store)
@@ -172,7 +166,7 @@ def test_a_run_that_begins_again_is_not_forgotten(
         assert unfinished(store)[0].running and (store.root / f"{OTHER}.partial").exists()
 
 
-def test_a_removal_that_was_killed_is_finished_by_the_next(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_removal_that_was_killed_is_finished_by_the_next(store, monkeypatch):
     def killed(path: Path) -> None:
         raise KeyboardInterrupt
 
@@ -183,9 +177,7 @@ def test_a_removal_that_was_killed_is_finished_by_the_next(store: Store, monkeyp
     assert sorted(path.name for path in store.root.iterdir()) == ["locks"]
 
 
-def test_a_clock_that_is_set_back_lets_nothing_go(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_clock_that_is_set_back_lets_nothing_go(store, tmp_path, monkeypatch):
     monkeypatch.setattr("hardneg.store.gc_roots.time.time", lambda: 4e9)
     with contextlib.suppress(KeyboardInterrupt), begun(store, "encode", tmp_path / "out", [KEY, OTHER]):
         raise KeyboardInterrupt

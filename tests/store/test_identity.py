@@ -50,11 +50,8 @@ def test_free_options_never_count_and_later_ones_with_another_value_alone(option
 
 
 def test_a_plugin_counts_by_its_name_version_and_options():
-    assert plugin_identity("chosen", Plugin(7), ["weights"]) == {
-        "name": "chosen",
-        "version": 3,
-        "options": {"depth": 7},
-    }
+    identity = {"name": "chosen", "version": 3, "options": {"depth": 7}}
+    assert plugin_identity("chosen", Plugin(7), ["weights"]) == identity
 
 
 def test_options_of_training_have_other_words_in_keys():

@@ -45,14 +45,12 @@ def another_process() -> None:
 
 
 @pytest.mark.parametrize(("clever", "expected"), [(0.5, "clever"), (0.94, "clever"), (0.96, "plain"), (2.0, "plain")])
-def test_the_first_way_stays_unless_another_is_clearly_faster(
-    clever: float, expected: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_way_stays_unless_another_is_clearly_faster(clever, expected, monkeypatch):
     seconds(monkeypatch, plain=1.0, clever=clever)
     assert choose("a thing", "here", WAYS) == expected
 
 
-def test_the_fastest_of_interleaved_rounds_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fastest_of_interleaved_rounds_counts(monkeypatch):
     """The first of each only warms up; a round that other work slows down decides nothing."""
     script = iter([0.1, 9.0, 1.0, 50.0, 7.0, 50.0, 1.0, 0.5, 1.0, 0.5, 8.0, 8.0])
     monkeypatch.setattr(speed_trials, "_SECONDS", 0.0)
@@ -61,7 +59,7 @@ def test_the_fastest_of_interleaved_rounds_counts(monkeypatch: pytest.MonkeyPatc
     assert remembered()[0].milliseconds == {"plain": 1000.0, "clever": 500.0}
 
 
-def test_it_is_remembered_by_subject_and_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_remembered_by_subject_and_machine(monkeypatch):
     ran = seconds(monkeypatch, plain=1.0, clever=0.5)
     choose("a thing", "here", WAYS)
     times = len(ran)
@@ -70,16 +68,13 @@ def test_it_is_remembered_by_subject_and_machine(monkeypatch: pytest.MonkeyPatch
     assert choose("a thing", "here", WAYS) == "clever"
     assert len(ran) == times
     assert choose("a thing", "there", WAYS) == choose("another", "here", WAYS) == "plain"
-    assert [(trial.subject, trial.machine) for trial in remembered()] == [
-        ("a thing", "here"),
-        ("a thing", "there"),
-        ("another", "here"),
-    ]
+    timed = [(trial.subject, trial.machine) for trial in remembered()]
+    assert timed == [("a thing", "here"), ("a thing", "there"), ("another", "here")]
     assert forget() == 3
     assert choose("a thing", "here", WAYS) == "plain"
 
 
-def test_a_way_that_was_not_timed_makes_a_new_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_way_that_was_not_timed_makes_a_new_trial(monkeypatch):
     seconds(monkeypatch, plain=1.0, clever=0.5, newer=0.2)
     assert choose("a thing", "here", WAYS) == "clever"
     another_process()
@@ -92,7 +87,7 @@ def test_a_way_that_was_not_timed_makes_a_new_trial(monkeypatch: pytest.MonkeyPa
     assert choose("a thing", "here", {"clever": WAYS["clever"]}) == "clever"
 
 
-def test_who_remembers_first_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_remembers_first_decides(monkeypatch):
     seconds(monkeypatch, plain=1.0, clever=0.5)
 
     def meanwhile() -> Callable[[], object]:
@@ -111,7 +106,7 @@ def test_who_remembers_first_decides(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "content", ["", "{", "[1]", "{}", '{"subject": 1, "machine": 2, "chosen": 3, "milliseconds": 4}']
 )
-def test_a_damaged_memory_is_made_anew(content: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_memory_is_made_anew(content, monkeypatch):
     seconds(monkeypatch, plain=1.0, clever=0.5)
     choose("a thing", "here", WAYS)
     (path,) = (speed_trials.cache_folder() / "trials").iterdir()
@@ -122,9 +117,7 @@ def test_a_damaged_memory_is_made_anew(content: str, monkeypatch: pytest.MonkeyP
     assert json.loads(path.read_text())["chosen"] == "clever"
 
 
-def test_a_memory_that_cannot_be_written_costs_a_trial_a_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_memory_that_cannot_be_written_costs_a_trial_a_process(tmp_path, monkeypatch):
     (tmp_path / "cache").write_text("no folder")
     ran = seconds(monkeypatch, plain=1.0, clever=0.5)
     assert choose("a thing", "here", WAYS) == choose("a thing", "here", WAYS) == "clever"
@@ -135,7 +128,7 @@ def test_a_memory_that_cannot_be_written_costs_a_trial_a_process(
     assert remembered() == []
 
 
-def test_a_way_that_fails_is_not_taken_and_nothing_is_remembered() -> None:
+def test_a_way_that_fails_is_not_taken_and_nothing_is_remembered():
     def fails() -> None:
         raise RuntimeError("no such unit")
 
@@ -145,7 +138,7 @@ def test_a_way_that_fails_is_not_taken_and_nothing_is_remembered() -> None:
     assert remembered() == []
 
 
-def test_choices_are_noted_and_kept_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_choices_are_noted_and_kept_to(monkeypatch):
     seconds(monkeypatch, plain=1.0, clever=0.5)
     with noted() as outer:
         with noted({"a thing": "plain", "old": "unknown"}) as inner:
@@ -158,7 +151,7 @@ def test_choices_are_noted_and_kept_to(monkeypatch: pytest.MonkeyPatch) -> None:
     assert outer == {"a thing": "clever", "another": "clever", "old": "clever"}
 
 
-def test_several_processes_take_the_same_way(tmp_path: Path) -> None:
+def test_several_processes_take_the_same_way(tmp_path):
     started = launch([__file__, tmp_path], 2)
     assert [process.wait(timeout=240) for process in started] == [0, 0]
     found = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)]
@@ -187,7 +180,7 @@ if __name__ == "__main__":
     main(*sys.argv[1:])
 
 
-def test_a_stage_that_goes_on_keeps_to_what_it_began_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stage_that_goes_on_keeps_to_what_it_began_with(tmp_path, monkeypatch):
     """Also where its trials are forgotten, or this machine would choose otherwise: blocks are not of two kinds."""
 
     def making(seen: list[str]) -> StageContext[Squares]:

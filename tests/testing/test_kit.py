@@ -214,23 +214,15 @@ def call(source: str, test: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("kind", "body", "test", "words"), BROKEN, ids=[f"{case[2]}-{case[3]}" for case in BROKEN])
-def test_a_broken_rule_is_named(tmp_path: Path, kind: str, body: str, test: str, words: str) -> None:
+def test_a_broken_rule_is_named(tmp_path, kind, body, test, words):
     with pytest.raises(AssertionError, match=re.escape(words)):
         call(kind.replace("{body}", body), test, tmp_path)
 
 
-def test_sound_plugins_pass_and_a_failure_reads_well(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sound_plugins_pass_and_a_failure_reads_well(pytester, monkeypatch):
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # of pytest: they take a second to load
-    sound = {
-        MINER: SOUND_MINER,
-        FILTER: SOUND_FILTER,
-        LOSS: SOUND_LOSS,
-        INDEX: "pass",
-        RERANKER: SOUND_RERANKER,
-        DATASET: "pass",
-    }
+    sound = {MINER: SOUND_MINER, FILTER: SOUND_FILTER, LOSS: SOUND_LOSS, RERANKER: SOUND_RERANKER}
+    sound |= {INDEX: "pass", DATASET: "pass"}
     sources = {f"test_sound_{i}": HEADER + kind.replace("{body}", body) for i, (kind, body) in enumerate(sound.items())}
     pytester.makepyfile(test_broken=HEADER + MINER.replace("{body}", BROKEN[0][1]), **sources)
     result = pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider")
@@ -241,33 +233,20 @@ def test_sound_plugins_pass_and_a_failure_reads_well(
     assert result.parseoutcomes()["passed"] > 50
 
 
+FROZEN, VERSION = "@dataclass(frozen=True)\nclass Mine:\n", "version: ClassVar[int] = 1"
+
+
 @pytest.mark.parametrize(
     ("declared", "test", "words"),
     [
-        (
-            "@dataclass\nclass Mine:\n    'Mines.'\n    version: ClassVar[int] = 1",
-            "test_is_a_frozen",
-            "is a frozen dataclass",
-        ),
-        ("@dataclass(frozen=True)\nclass Mine:\n    'Mines.'\n    version: int = 1", "test_is_a_frozen", "not a field"),
-        (
-            "@dataclass(frozen=True)\nclass Mine:\n    version: ClassVar[int] = 1",
-            "test_every_option",
-            "has a docstring",
-        ),
-        (
-            "@dataclass(frozen=True)\nclass Mine:\n    'Mines.'\n    depth: int = 3\n    version: ClassVar[int] = 1",
-            "test_every_option",
-            "nothing about depth",
-        ),
-        (
-            "@dataclass(frozen=True)\nclass Mine:\n    'Mines.'\n    depth: Any = object()\n    version: ClassVar[int] = 1",
-            "test_options_survive",
-            "options can be written as JSON",
-        ),
+        (f"@dataclass\nclass Mine:\n    'Mines.'\n    {VERSION}", "test_is_a_frozen", "is a frozen dataclass"),
+        (f"{FROZEN}    'Mines.'\n    version: int = 1", "test_is_a_frozen", "not a field"),
+        (f"{FROZEN}    {VERSION}", "test_every_option", "has a docstring"),
+        (f"{FROZEN}    'Mines.'\n    depth: int = 3\n    {VERSION}", "test_every_option", "nothing about depth"),
+        (f"{FROZEN}    'Mines.'\n    depth: Any = object()\n    {VERSION}", "test_options_survive", "written as JSON"),
     ],
 )
-def test_the_class_itself(tmp_path: Path, declared: str, test: str, words: str) -> None:
+def test_the_class_itself(tmp_path, declared, test, words):
     source = f"{declared}\n\nclass TestMine(MinerTests):\n    plugin = Mine()\n"
     with pytest.raises(AssertionError, match=words):
         call(source, test, tmp_path)

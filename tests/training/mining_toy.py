@@ -40,9 +40,8 @@ def main(model: str, stored: str, out: str) -> None:
 
     FlatWriter.write_block = counted  # type: ignore[method-assign]
     place, checkpoints = RefreshFolder(folder / "refreshes"), Checkpoints(folder, "")
-    supply = SynchronousProvider(
-        encoder, mining(StoredCollection.open(Path(stored))), place, checkpoints, 0, 5, told.append
-    )
+    way = mining(StoredCollection.open(Path(stored)))
+    supply = SynchronousProvider(encoder, way, place, checkpoints, 0, 5, told.append)
     supply.prepare(0)
     supply.prepare(3)  # nothing is due
     (folder / f"blocks-{here.rank}").write_text(f"{blocks} {len(told)}\n")

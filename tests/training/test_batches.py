@@ -12,9 +12,9 @@ def test_the_order_is_that_of_the_features_and_no_pass_is_padded_more_than_its_l
 
     def embed(features: dict[str, torch.Tensor]) -> torch.Tensor:
         seen.append(features["input_ids"].tolist())
-        return (features["input_ids"] * features["attention_mask"]).sum(1, keepdim=True) + features["prompt_length"][
-            :, None
-        ]
+
+        summed = (features["input_ids"] * features["attention_mask"]).sum(1, keepdim=True)
+        return summed + features["prompt_length"][:, None]
 
     ids = torch.tensor([[1, 2, 0, 0], [3, 0, 0, 0], [4, 5, 6, 7], [8, 9, 1, 0], [2, 0, 0, 0]])
     features = {"input_ids": ids, "attention_mask": (ids > 0).long(), "prompt_length": torch.full((5,), 100)}
@@ -39,11 +39,8 @@ def test_padding_on_the_left_is_cut_too() -> None:
         widths.append(features["input_ids"].shape[1])
         return features["input_ids"][:, -1:]
 
-    assert in_parts({"input_ids": ids, "attention_mask": (ids > 0).long()}, 1).through(embed).flatten().tolist() == [
-        1,
-        3,
-        6,
-    ]
+    parts = in_parts({"input_ids": ids, "attention_mask": (ids > 0).long()}, 1)
+    assert parts.through(embed).flatten().tolist() == [1, 3, 6]
     assert widths == [3, 2, 1]
 
 

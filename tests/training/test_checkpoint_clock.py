@@ -1,6 +1,5 @@
 """Checkpoints by the clock: as many steps between them as fit, and weights that do not depend on it."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ class Hand:
             monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
 
 
-def test_steps_fit_by_how_long_they_took(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_fit_by_how_long_they_took(monkeypatch):
     hand = Hand(monkeypatch)
     found = CheckpointClock(minutes=10)
     assert (found.fitting(), found.due()) == (FIRST, False)
@@ -37,16 +36,14 @@ def test_steps_fit_by_how_long_they_took(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (found.fitting(), found.due()) == (100, False)
 
 
-def test_none_leaves_it_to_the_steps() -> None:
+def test_none_leaves_it_to_the_steps():
     found = CheckpointClock(None)
     found.stepped(1, 1e6)
     assert found.fitting() is None
     assert not found.due()
 
 
-def test_checkpoints_come_by_the_clock_and_change_nothing(
-    toy_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_checkpoints_come_by_the_clock_and_change_nothing(toy_folder, tmp_path, monkeypatch):
     hand, saved = Hand(monkeypatch), []
     update, save = loop.update, Checkpoints.save
 

@@ -170,9 +170,8 @@ def differences(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor
     """The names of what is not the same to nine digits."""
     assert found.keys() == expected.keys()
     same = {"rtol": 1e-9, "atol": 1e-9}
-    return {
-        name for name, tensor in expected.items() if not torch.allclose(found[name].double(), tensor.double(), **same)
-    }
+    near = {name: torch.allclose(found[name].double(), tensor.double(), **same) for name, tensor in expected.items()}
+    return {name for name in near if not near[name]}
 
 
 def results(learnt: Path, name: str) -> list[dict[str, torch.Tensor]]:
@@ -182,7 +181,7 @@ def results(learnt: Path, name: str) -> list[dict[str, torch.Tensor]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ACROSS)
-def test_all_is_that_of_one_process_and_the_plain_batch(learnt: Path, alone: Any, name: str) -> None:
+def test_all_is_that_of_one_process_and_the_plain_batch(learnt, alone, name):
     plain = alone(name, **{**CASES[name], "chunk": None})
     assert sum(name.startswith("step 1") for name in plain) == 5
     for found in results(learnt, name):
@@ -190,7 +189,7 @@ def test_all_is_that_of_one_process_and_the_plain_batch(learnt: Path, alone: Any
 
 
 @pytest.mark.slow
-def test_each_rows_label_is_its_querys_positive(learnt: Path, toy_folder: Path) -> None:
+def test_each_rows_label_is_its_querys_positive(learnt, toy_folder):
     """By the vectors of the texts; 5 queries in shares of 2 and 3, and of 1, 2 and 2."""
     encoder: Any = PreciseEncoder()
     data = toy_data(toy_folder)
@@ -210,7 +209,7 @@ def test_each_rows_label_is_its_querys_positive(learnt: Path, toy_folder: Path) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["own", "own-in-chunks", "own-guided"])
-def test_negatives_of_ones_own_process_are_those_of_smaller_batches(learnt: Path, alone: Any, name: str) -> None:
+def test_negatives_of_ones_own_process_are_those_of_smaller_batches(learnt, alone, name):
     """Which one process has by accumulating them."""
     two, three = (alone(f"{name}-{number}", batch_size=6 // number, accumulate=number) for number in (2, 3))
     for found, expected, number in zip(results(learnt, name), [two] * 2 + [three] * 3, [2] * 2 + [3] * 3, strict=True):
@@ -220,7 +219,7 @@ def test_negatives_of_ones_own_process_are_those_of_smaller_batches(learnt: Path
 
 
 @pytest.mark.slow
-def test_wrong_gathers_are_caught(learnt: Path, alone: Any) -> None:
+def test_wrong_gathers_are_caught(learnt, alone):
     """Without gradients there are none; with those of one's own part they are too small by the number of processes."""
     plain = alone("even", **CASES["even"])
     gradients = {name for name in plain if name.startswith("step 0")}
@@ -234,7 +233,7 @@ def test_wrong_gathers_are_caught(learnt: Path, alone: Any) -> None:
 
 
 @pytest.mark.slow
-def test_the_first_process_tells_the_mean_loss(learnt: Path, alone: Any, tmp_path: Path) -> None:
+def test_the_first_process_tells_the_mean_loss(learnt, alone, tmp_path):
     for number in (2, 3):
         alone(f"own-{number}", batch_size=6 // number, accumulate=number)
         one = (tmp_path / f"own-{number}" / "history.jsonl").read_text().splitlines()
@@ -246,9 +245,7 @@ def _loss(line: str) -> float:
     return float(json.loads(line)["loss"])
 
 
-def test_shares_must_be_equal_where_each_process_is_on_its_own(
-    toy_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shares_must_be_equal_where_each_process_is_on_its_own(toy_folder, monkeypatch):
     encoder: Any = PreciseEncoder()
     monkeypatch.setattr(dual_encoder, "world", lambda: World(0, 4))
     with pytest.raises(UsageError, match="4 processes have no equal shares of batch_size 6: give a multiple of 4"):
@@ -257,7 +254,7 @@ def test_shares_must_be_equal_where_each_process_is_on_its_own(
         )
 
 
-def test_a_chunk_has_queries() -> None:
+def test_a_chunk_has_queries():
     assert TrainOptions(chunk=0).problems() == ["chunk must be 1 or above, not 0"]
 
 

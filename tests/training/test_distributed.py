@@ -73,17 +73,9 @@ def learn(toy: Path, model: Path, out: Path, case: str, number: int) -> None:
     seen: list[dict[str, torch.Tensor]] = []
     loop.make_optimizer = lambda towers, options: Watched(towers, seen)
     batch_size, accumulate = SIZES[size]
-    options = TrainOptions(
-        batch_size=batch_size,
-        negatives_per_query=2,
-        max_steps=3,
-        accumulate=accumulate,
-        chunk=1 if loss == "chunks" else None,
-        learning_rate=0.1,
-        warmup_steps=0,
-        clip_norm=None,
-        precision="fp32",
-    )
+    steps = {"max_steps": 3, "learning_rate": 0.1, "warmup_steps": 0, "clip_norm": None, "precision": "fp32"}
+    sizes = {"batch_size": batch_size, "accumulate": accumulate, "chunk": 1 if loss == "chunks" else None}
+    options = TrainOptions(negatives_per_query=2, **steps, **sizes)
     data = replace(toy_data(toy), segments=Segments(length=6, count=3) if loss == "segments" else None)
     dual_encoder.train(encoder, data, LOSSES[loss], options, out / f"{number}-{case}", progress=Silent())
     found = {f"{step} {name}": tensor for step, tensors in enumerate(seen, 1) for name, tensor in tensors.items()}
@@ -123,15 +115,9 @@ def resume(toy: Path, out: Path, number: int) -> None:
         encoder: Any = BagEncoder()
         encoder.module.dropout.p = 0.0
         try:
-            result = dual_encoder.train(
-                encoder,
-                toy_data(toy),
-                Fragile(),
-                chosen,
-                out / f"resumed-{number}",
-                progress=Silent(),
-                validate=validate,
-            )
+            data, folder = toy_data(toy), out / f"resumed-{number}"
+            watched = {"progress": Silent(), "validate": validate}
+            result = dual_encoder.train(encoder, data, Fragile(), chosen, folder, **watched)
         except KeyboardInterrupt:
             assert forbidden
     assert (result.steps, result.best_step, result.best) == (6, 6, 0.3)

@@ -1,8 +1,5 @@
 """Dropout that is drawn faster: its share, its seed, its gradients, and attention around it."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
 from test_gradient_cache import assert_equal, gradients
@@ -28,7 +25,7 @@ def drawn(seed: int, p: float, given: Tensor) -> Tensor:
         return functional.dropout(given, p, training=True)
 
 
-def test_a_share_is_dropped_and_the_mean_stays() -> None:
+def test_a_share_is_dropped_and_the_mean_stays():
     ones = torch.ones(1000, 333, requires_grad=True)
     found = drawn(1, 0.1, ones)
     assert (found == 0).double().mean().item() == pytest.approx(0.1, abs=0.002)
@@ -39,7 +36,7 @@ def test_a_share_is_dropped_and_the_mean_stays() -> None:
     assert drawn(1, 1e-9, ones).unique().tolist()[-1] == pytest.approx(65536 / 65535)
 
 
-def test_draws_follow_torchs_seed_and_move_its_state_by_one() -> None:
+def test_draws_follow_torchs_seed_and_move_its_state_by_one():
     ones = torch.ones(7, 5)
     first = drawn(3, 0.5, ones)
     assert torch.equal(first, drawn(3, 0.5, ones))
@@ -52,7 +49,7 @@ def test_draws_follow_torchs_seed_and_move_its_state_by_one() -> None:
     assert torch.equal(found[0], first) and not torch.equal(found[1], first)
 
 
-def test_what_is_not_to_be_drawn_here_is_torchs() -> None:
+def test_what_is_not_to_be_drawn_here_is_torchs():
     layer, ones = nn.Dropout(0.5), torch.ones(50, 5)
     with FastDropout():
         assert functional.dropout(ones, 0.0, True) is not None
@@ -71,7 +68,7 @@ def test_what_is_not_to_be_drawn_here_is_torchs() -> None:
 
 @pytest.mark.parametrize("mask", [None, "true", "added"])
 @pytest.mark.parametrize("scale", [None, 0.3])
-def test_attention_is_torchs_but_for_the_draws(monkeypatch: pytest.MonkeyPatch, mask: str | None, scale: Any) -> None:
+def test_attention_is_torchs_but_for_the_draws(monkeypatch, mask, scale):
     monkeypatch.setattr(FastDropout, "_kept", lambda self, like, p: torch.ones_like(like))
     torch.manual_seed(1)
     query, key, value = (torch.randn(2, 3, 5, 4, requires_grad=True) for _ in range(3))
@@ -86,7 +83,7 @@ def test_attention_is_torchs_but_for_the_draws(monkeypatch: pytest.MonkeyPatch, 
     torch.testing.assert_close(torch.autograd.grad(found.square().sum(), (query, key, value)), wanted)
 
 
-def test_attention_drops_weights() -> None:
+def test_attention_drops_weights():
     """Equal weights of 1/4 on the rows of an identity: each is 0 or 1/4 * 2."""
     query = torch.zeros(1, 1, 3, 4)
     torch.manual_seed(1)
@@ -110,9 +107,7 @@ SPEC = {"similarity": "dot", "query_length": 16, "document_length": 24}
 
 
 @pytest.mark.parametrize("chunk", [None, 3])
-def test_passes_by_length_give_the_loss_and_gradients_of_one(
-    toy_folder: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch, chunk: int | None
-) -> None:
+def test_passes_by_length_give_the_loss_and_gradients_of_one(toy_folder, tiny_model, monkeypatch, chunk):
     monkeypatch.setattr(dual_encoder, "PASS_TOKENS", 30)
     encoder = without_dropout(Encoder.load(ModelSpec(str(tiny_model), **SPEC), "cpu"))
     encoder.module.train()
@@ -122,7 +117,7 @@ def test_passes_by_length_give_the_loss_and_gradients_of_one(
     assert_equal(passes, whole, within=1e-6)
 
 
-def test_chunks_are_drawn_alike_both_times(toy_folder: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_are_drawn_alike_both_times(toy_folder, tiny_model, monkeypatch):
     encoder, drawn = Encoder.load(ModelSpec(str(tiny_model), **SPEC), "cpu"), []
     encoder.module.train()
     kept = FastDropout._kept
@@ -138,9 +133,7 @@ def test_chunks_are_drawn_alike_both_times(toy_folder: Path, tiny_model: Path, m
     assert not torch.equal(drawn[0], drawn[1])
 
 
-def test_a_training_by_length_learns_and_goes_on_bit_for_bit(
-    toy_folder: Path, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_training_by_length_learns_and_goes_on_bit_for_bit(toy_folder, tmp_path, tiny_model, monkeypatch):
     monkeypatch.setattr(dual_encoder, "PASS_TOKENS", 60)
     chosen, found = options(max_steps=6, passes="by_length", precision="bf16"), []
     for folder, progress in (("whole", Silent()), ("broken", Interrupted(5)), ("broken", Silent())):
@@ -155,26 +148,23 @@ def test_a_training_by_length_learns_and_goes_on_bit_for_bit(
     assert all(torch.equal(tensor, found[1][name]) for name, tensor in found[0].items())
 
 
-def test_passes_count_where_they_are_by_length_and_go_without_activations_computed_twice() -> None:
+def test_passes_count_where_they_are_by_length_and_go_without_activations_computed_twice():
     assert "passes" not in options().identity()
     assert options(passes="by_length").identity()["passes"] == "by_length"
     (problem,) = options(passes="by_length", gradient_checkpointing=True).problems()
     assert problem.startswith("gradient_checkpointing cannot repeat the dropout of passes by_length")
 
 
-def test_what_is_compiled_draws_in_its_own_way() -> None:
+def test_what_is_compiled_draws_in_its_own_way():
     assert options(compile=True).identity()["compile"] is True and "compile" not in options().identity()
     found = options(compile=True, passes="by_length", chunk=2).problems()
-    assert {problem.split(":")[0] for problem in found} == {
-        "compile draws dropout in its own way, and so does passes by_length",
-        "chunk cannot repeat the dropout of what is compiled",
-    }
+    own = "compile draws dropout in its own way, and so does passes by_length"
+    cut = "chunk cannot repeat the dropout of what is compiled"
+    assert {problem.split(":")[0] for problem in found} == {own, cut}
 
 
 @pytest.mark.slow
-def test_a_compiled_transformer_learns_the_same_without_dropout(
-    toy_folder: Path, tmp_path: Path, tiny_model: Path
-) -> None:
+def test_a_compiled_transformer_learns_the_same_without_dropout(toy_folder, tmp_path, tiny_model):
     found = []
     for compiled in (False, True):
         encoder = without_dropout(Encoder.load(ModelSpec(str(tiny_model), **SPEC), "cpu"))

@@ -55,9 +55,7 @@ def assert_equal(found: tuple[float, Gradients], expected: tuple[float, Gradient
     cut=st.sampled_from([None, Segments(length=2, count=3), "tokens"]),
     masked=st.booleans(),
 )
-def test_value_and_gradients_are_those_of_the_plain_batch(
-    toy_folder: Path, batch_size: int, chunk: int, negatives: int, loss: Any, cut: Any, masked: bool
-) -> None:
+def test_value_and_gradients_are_those_of_the_plain_batch(toy_folder, batch_size, chunk, negatives, loss, cut, masked):
     more = {"batch_size": batch_size, "negatives_per_query": negatives, "false_negative_mask": masked}
     encoder, cut = (PreciseTokens(), None) if cut == "tokens" else (PreciseEncoder(), cut)
     plain = gradients(encoder, toy_folder, loss, cut, **more)
@@ -67,7 +65,7 @@ def test_value_and_gradients_are_those_of_the_plain_batch(
 
 
 @pytest.mark.parametrize(("cut", "rows"), [(None, 3), (Segments(length=2, count=3), 9)])
-def test_no_pass_with_a_graph_is_larger_than_a_chunk(toy_folder: Path, cut: Any, rows: int) -> None:
+def test_no_pass_with_a_graph_is_larger_than_a_chunk(toy_folder, cut, rows):
     """11 queries and, by two negatives each, up to 33 documents, of up to three segments."""
     encoder = PreciseEncoder()
     gradients(encoder, toy_folder, Star(), cut, batch_size=11, chunk=2)
@@ -94,7 +92,7 @@ class Kept:
         cls.live.append(cls.live[-1] - size)
 
 
-def test_graphs_are_gone_before_the_next_pass(toy_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_graphs_are_gone_before_the_next_pass(toy_folder, monkeypatch):
     """What graphs keep at a time is that of one chunk of each side, however many there are."""
     encoder, peaks = PreciseEncoder(), []
     embed = encoder.embed
@@ -112,14 +110,14 @@ def test_graphs_are_gone_before_the_next_pass(toy_folder: Path, monkeypatch: pyt
     assert max(peaks[1:3]) <= 1.1 * peaks[0] < peaks[3] / 2, peaks
 
 
-def test_a_batch_that_is_no_larger_than_a_chunk_is_encoded_once(toy_folder: Path) -> None:
+def test_a_batch_that_is_no_larger_than_a_chunk_is_encoded_once(toy_folder):
     encoder = PreciseEncoder(dropout=0.5)
     plain = gradients(encoder, toy_folder, Star(), batch_size=5)
     assert_equal(gradients(encoder, toy_folder, Star(), batch_size=5, chunk=5), plain, within=0)
     assert len(encoder.passes) == 4
 
 
-def test_dropout_is_the_same_both_times(toy_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dropout_is_the_same_both_times(toy_folder, monkeypatch):
     """Against the gradients of one graph through all the passes."""
     encoder = PreciseEncoder(dropout=0.5)
     more = {"batch_size": 9, "chunk": 2}
@@ -143,7 +141,7 @@ def transformer(tiny_model: Path) -> Encoder:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_a_transformers_gradients(toy_folder: Path, transformer: Encoder, precision: str) -> None:
+def test_a_transformers_gradients(toy_folder, transformer, precision):
     more: dict[str, Any] = {"batch_size": 7, "precision": precision}
     plain = gradients(transformer, toy_folder, Star(), Segments(length=6, count=3), **more)
     cached = gradients(transformer, toy_folder, Star(), Segments(length=6, count=3), chunk=2, **more)
@@ -151,7 +149,7 @@ def test_a_transformers_gradients(toy_folder: Path, transformer: Encoder, precis
 
 
 @pytest.mark.slow
-def test_a_transformer_with_dropout_goes_on_bit_for_bit(toy_folder: Path, tmp_path: Path, tiny_model: Path) -> None:
+def test_a_transformer_with_dropout_goes_on_bit_for_bit(toy_folder, tmp_path, tiny_model):
     """Also with activations that are computed twice in the second pass."""
     spec = ModelSpec(str(tiny_model), similarity="dot", query_length=16, document_length=24)
     chosen = options(max_steps=6, batch_size=6, chunk=2, gradient_checkpointing=True)

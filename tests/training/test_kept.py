@@ -1,7 +1,6 @@
 """A training that ends before its schedule does, and the models that it keeps on its way."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -36,9 +35,7 @@ def rates(result: TrainingResult) -> list[float]:
     return [record["learning_rate"] for record in result.history]
 
 
-def test_a_run_that_stops_early_is_the_beginning_of_the_longer_one(
-    toy_folder: Path, tmp_path: Path, spec: ModelSpec
-) -> None:
+def test_a_run_that_stops_early_is_the_beginning_of_the_longer_one(toy_folder, tmp_path, spec):
     whole, short = Encoder.load(spec, "cpu"), Encoder.load(spec, "cpu")
     long = run(toy_folder, tmp_path / "long", options(max_steps=6, keep_every=2), whole)
     ended = run(toy_folder, tmp_path / "short", options(max_steps=6, stop_at=4), short)
@@ -53,7 +50,7 @@ def test_a_run_that_stops_early_is_the_beginning_of_the_longer_one(
     assert not (tmp_path / "short" / "kept").exists()
 
 
-def test_kept_models_open_in_sentence_transformers(toy_folder: Path, tmp_path: Path, spec: ModelSpec) -> None:
+def test_kept_models_open_in_sentence_transformers(toy_folder, tmp_path, spec):
     from sentence_transformers import SentenceTransformer
 
     encoder = Encoder.load(spec, "cpu")
@@ -62,7 +59,7 @@ def test_kept_models_open_in_sentence_transformers(toy_folder: Path, tmp_path: P
     assert opened.encode(["the old river"]).shape == (1, encoder.dimension)
 
 
-def test_a_stopped_run_ends_with_the_same_kept_models(toy_folder: Path, tmp_path: Path, spec: ModelSpec) -> None:
+def test_a_stopped_run_ends_with_the_same_kept_models(toy_folder, tmp_path, spec):
     chosen = options(max_steps=8, stop_at=6, keep_every=3, checkpoint_every=2)
     run(toy_folder, tmp_path / "whole", chosen, Encoder.load(spec, "cpu"))
     broken = tmp_path / "broken"
@@ -77,7 +74,7 @@ def test_a_stopped_run_ends_with_the_same_kept_models(toy_folder: Path, tmp_path
         assert (tmp_path / "whole" / name).read_bytes() == (broken / name).read_bytes()
 
 
-def test_dev_metrics_are_measured_where_it_stops(toy_folder: Path, tmp_path: Path, spec: ModelSpec) -> None:
+def test_dev_metrics_are_measured_where_it_stops(toy_folder, tmp_path, spec):
     chosen, measured = options(max_steps=9, stop_at=3, evaluate_every=2), iter([0.1, 0.3])
     validate = lambda: {"mrr@10": next(measured)}  # noqa: E731
     result = train(
@@ -95,11 +92,11 @@ def test_dev_metrics_are_measured_where_it_stops(toy_folder: Path, tmp_path: Pat
         ({"stop_at": 5, "keep_every": 6}, "keep_every must be 5, the last step, or below, not 6"),
     ],
 )
-def test_steps_that_never_come_are_refused(given: dict[str, Any], problem: str) -> None:
+def test_steps_that_never_come_are_refused(given, problem):
     assert options(**given).problems() == [problem]
 
 
-def test_they_count_in_the_key_where_they_are_given() -> None:
+def test_they_count_in_the_key_where_they_are_given():
     plain = options().identity()
     assert not {"stop_at", "keep_every"} & set(plain)
     assert options(stop_at=3).identity() == {**plain, "stop_at": 3}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import tiny_encoder, tiny_multi_vector, tiny_sparse_encoder, tiny_static
+from tiny import BY_FAMILY
 from toy import options, toy_data
 
 from hardneg.encoders.encoder import Encoder
@@ -17,19 +17,13 @@ from hardneg.losses.star import Star
 from hardneg.training.loss_terms import LossTerms
 from hardneg.training.methods.dual_encoder import DualEncoderTraining
 
-MAKERS: dict[str, Any] = {
-    "dense": tiny_encoder,
-    "static": tiny_static,
-    "sparse": tiny_sparse_encoder,
-    "multi-vector": tiny_multi_vector,
-}
 SCALES = {"dense": 20.0, "static": 20.0, "sparse": 1.0, "multi-vector": 1.0}
 LAMBDAS = (0.05, 0.03)
 
 
-@pytest.fixture(scope="module", params=list(MAKERS))
+@pytest.fixture(scope="module", params=list(BY_FAMILY))
 def encoder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Encoder:
-    folder = MAKERS[request.param](tmp_path_factory.mktemp("kinds") / request.param)
+    folder = BY_FAMILY[request.param](tmp_path_factory.mktemp("kinds") / request.param)
     lengths = {} if request.param == "multi-vector" else {"query_length": 16, "document_length": 24}
     loaded = Encoder.load(ModelSpec(str(folder), **lengths), "cpu")
     loaded.module.train()  # in evaluation mode SPLADE's pooling overwrites what gradients need

@@ -1,7 +1,5 @@
 """Groups of weights by depth, and the norms of their gradients."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from torch import nn
@@ -32,7 +30,7 @@ def names(module: nn.Module) -> dict[str, list[str]]:
     return {group: [known[id(weights)] for weights in held] for group, held in layer_groups(module).items()}
 
 
-def test_layers_are_split_in_thirds_between_embeddings_and_head() -> None:
+def test_layers_are_split_in_thirds_between_embeddings_and_head():
     found = names(Tower(12))
     assert found["bottom"] == ["embedding.weight", *(f"layers.{i}.weight" for i in range(4))]
     assert found["middle"] == [f"layers.{i}.weight" for i in range(4, 8)]
@@ -40,33 +38,33 @@ def test_layers_are_split_in_thirds_between_embeddings_and_head() -> None:
 
 
 @pytest.mark.parametrize(("layers", "sizes"), [(2, [2, 0, 3]), (3, [2, 1, 3]), (4, [2, 2, 3]), (6, [3, 2, 4])])
-def test_a_layer_goes_where_its_middle_lies(layers: int, sizes: list[int]) -> None:
+def test_a_layer_goes_where_its_middle_lies(layers, sizes):
     found = names(Tower(layers))
     assert [len(found.get(group, [])) for group in ("bottom", "middle", "top")] == sizes
 
 
-def test_each_side_of_a_twin_is_split_by_its_own_layers() -> None:
+def test_each_side_of_a_twin_is_split_by_its_own_layers():
     found = names(nn.ModuleDict({"query": Tower(3), "document": Tower(3)}))
     sides = ("query", "document")
     assert found["bottom"] == [f"{side}.{name}.weight" for side in sides for name in ("embedding", "layers.0")]
     assert found["top"][-3:] == ["document.layers.2.weight", "document.head.weight", "document.head.bias"]
 
 
-def test_without_layers_there_is_one_group_and_what_does_not_learn_or_has_its_own_rate_is_not_in_it() -> None:
+def test_without_layers_there_is_one_group_and_what_does_not_learn_or_has_its_own_rate_is_not_in_it():
     module = nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1))
     module[0].bias.requires_grad_(False)
     module[1].bias.factor = 2.0
     assert names(module) == {"all": ["0.weight", "1.weight"], "1.bias": ["1.bias"]}
 
 
-def test_a_transformers_layers_are_found_in_both_forms_of_an_encoder(tiny_model: Path) -> None:
+def test_a_transformers_layers_are_found_in_both_forms_of_an_encoder(tiny_model):
     encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
     found, both = names(encoder.module), names(split(encoder).module)
     assert any("embeddings" in name for name in found["bottom"]) and any("layer" in name for name in found["top"])
     assert {group: 2 * len(held) for group, held in found.items()} == {group: len(held) for group, held in both.items()}
 
 
-def test_the_norms_are_over_all_gradients_of_a_group_in_float32() -> None:
+def test_the_norms_are_over_all_gradients_of_a_group_in_float32():
     module = Tower(3)
     gradients = {"embedding.weight": 3.0, "layers.0.weight": 4.0, "layers.1.weight": -2.0, "layers.2.weight": 1.0}
     gradients |= {"head.weight": 2.0, "head.bias": -2.0}
@@ -80,7 +78,7 @@ def test_the_norms_are_over_all_gradients_of_a_group_in_float32() -> None:
     assert gradient_norms(layer_groups(half)) == {"all": pytest.approx(32 * 1.0078125, rel=1e-6)}
 
 
-def test_a_training_notes_them_before_clipping(toy_folder: Path, tmp_path: Path) -> None:
+def test_a_training_notes_them_before_clipping(toy_folder, tmp_path):
     chosen = options(max_steps=3, accumulate=2, clip_norm=1e-3)
     train(BagEncoder(), toy_data(toy_folder), Star(), chosen, tmp_path, progress=Silent())  # type: ignore[arg-type]
     records = History(tmp_path / HISTORY).read()

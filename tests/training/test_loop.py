@@ -39,7 +39,7 @@ def weights(encoder: BagEncoder) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("loss", [Star(), RankNet(), InfoNCE()], ids=repr)
-def test_the_loss_goes_down(toy_folder: Path, tmp_path: Path, loss: Any) -> None:
+def test_the_loss_goes_down(toy_folder, tmp_path, loss):
     result = run(toy_folder, tmp_path, options(max_steps=40, checkpoint_every=None), loss=loss)
     losses = [record["loss"] for record in result.history]
     assert len(losses) == result.steps == 40
@@ -49,7 +49,7 @@ def test_the_loss_goes_down(toy_folder: Path, tmp_path: Path, loss: Any) -> None
     assert result.skipped == {}
 
 
-def test_a_warm_up_from_rate_0_takes_the_programs_rates(toy_folder: Path, tmp_path: Path) -> None:
+def test_a_warm_up_from_rate_0_takes_the_programs_rates(toy_folder, tmp_path):
     """W = 2 and S = 4, decaying from the first step: 0, 1/2, 1 - 2/4, 1 - 3/4 of the peak. Rate 0 moves nothing."""
     given = {"learning_rate": 0.01, "warmup_steps": 2, "warmup_from_zero": True, "decay_from_start": True}
     chosen, encoder = options(max_steps=4, stop_at=1, **given), BagEncoder()
@@ -60,7 +60,7 @@ def test_a_warm_up_from_rate_0_takes_the_programs_rates(toy_folder: Path, tmp_pa
     assert [record["learning_rate"] for record in history] == pytest.approx([0, 0.005, 0.005, 0.0025])
 
 
-def test_two_runs_are_the_same_and_another_seed_is_not(toy_folder: Path, tmp_path: Path) -> None:
+def test_two_runs_are_the_same_and_another_seed_is_not(toy_folder, tmp_path):
     found = []
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         encoder = BagEncoder()
@@ -70,9 +70,7 @@ def test_two_runs_are_the_same_and_another_seed_is_not(toy_folder: Path, tmp_pat
     assert not np.array_equal(found[0][0], found[2][0])
 
 
-def test_the_caller_keeps_its_random_state_and_gets_the_model_in_evaluation_mode(
-    toy_folder: Path, tmp_path: Path
-) -> None:
+def test_the_caller_keeps_its_random_state_and_gets_the_model_in_evaluation_mode(toy_folder, tmp_path):
     encoder = BagEncoder()
     before = torch.get_rng_state()
     run(toy_folder, tmp_path, options(max_steps=2), encoder)
@@ -88,25 +86,21 @@ def start(toy: Path, folder: Path, optimizer: str, killed_at: int) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
-def test_a_killed_run_ends_with_the_same_bytes(toy_folder: Path, tmp_path: Path, optimizer: str) -> None:
+def test_a_killed_run_ends_with_the_same_bytes(toy_folder, tmp_path, optimizer):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert start(toy_folder, whole, optimizer, 0) == 0
     assert start(toy_folder, broken, optimizer, 5) == -9
     assert (broken / "checkpoints" / "step-000000004").is_dir()
     assert start(toy_folder, broken, optimizer, 3) == -9
     assert start(toy_folder, broken, optimizer, 0) == 0
-    for name in (
-        "final.safetensors",
-        "history.jsonl",
-        "checkpoints/step-000000012/model.safetensors",
-        "checkpoints/step-000000012/optimizer.safetensors",
-        "checkpoints/step-000000012/state.json",
-    ):
+    names = ("model.safetensors", "optimizer.safetensors", "state.json")
+    state = [f"checkpoints/step-000000012/{name}" for name in names]
+    for name in ("final.safetensors", "history.jsonl", *state):
         assert (whole / name).read_bytes() == (broken / name).read_bytes(), name
     assert {path.name for path in (broken / "checkpoints").iterdir()} == {"seconds", "step-000000012"}
 
 
-def test_the_seconds_of_stopped_runs_are_known(toy_folder: Path, tmp_path: Path) -> None:
+def test_the_seconds_of_stopped_runs_are_known(toy_folder, tmp_path):
     assert run(toy_folder, tmp_path, options(max_steps=4)).earlier == 0
     noted = tmp_path / "checkpoints" / "seconds"
     assert 0 < float(noted.read_text()) < 60
@@ -121,7 +115,7 @@ def test_the_seconds_of_stopped_runs_are_known(toy_folder: Path, tmp_path: Path)
     assert float(noted.read_text()) < 60
 
 
-def test_half_written_checkpoints_are_ignored(toy_folder: Path, tmp_path: Path) -> None:
+def test_half_written_checkpoints_are_ignored(toy_folder, tmp_path):
     first, second = BagEncoder(), BagEncoder()
     run(toy_folder, tmp_path, options(max_steps=4), first)
     partial = tmp_path / "checkpoints" / "step-000000099.partial"
@@ -135,7 +129,7 @@ def test_half_written_checkpoints_are_ignored(toy_folder: Path, tmp_path: Path) 
     assert all(np.array_equal(x, y) for x, y in zip(weights(first), weights(second), strict=True))
 
 
-def test_checkpoints_of_another_run_are_refused(toy_folder: Path, tmp_path: Path) -> None:
+def test_checkpoints_of_another_run_are_refused(toy_folder, tmp_path):
     run(toy_folder, tmp_path, options(max_steps=2))
     run(toy_folder, tmp_path, options(max_steps=2, checkpoint_every=1))
     for other in (options(max_steps=2, seed=7), options(max_steps=3)):
@@ -155,7 +149,7 @@ def scripted(values: list[float]) -> Any:
     return lambda: {"mrr@10": next(stream), "ndcg@10": 0.0}
 
 
-def test_patience_stops_and_the_best_weights_come_back(toy_folder: Path, tmp_path: Path) -> None:
+def test_patience_stops_and_the_best_weights_come_back(toy_folder, tmp_path):
     chosen = options(max_steps=20, evaluate_every=2, patience=2, checkpoint_every=None)
     encoder, short = BagEncoder(), BagEncoder()
     result = run(toy_folder, tmp_path / "a", chosen, encoder, validate=scripted([0.1, 0.5, 0.4, 0.5]))
@@ -172,7 +166,7 @@ def test_patience_stops_and_the_best_weights_come_back(toy_folder: Path, tmp_pat
     assert (resumed.steps, resumed.best) == (8, 0.5)
 
 
-def test_an_unknown_metric_is_named(toy_folder: Path, tmp_path: Path) -> None:
+def test_an_unknown_metric_is_named(toy_folder, tmp_path):
     with pytest.raises(UsageError, match="'map' is not measured; there are: mrr@10, ndcg@10"):
         run(toy_folder, tmp_path, options(max_steps=1, metric="map"), validate=scripted([0.1]))
 
@@ -190,19 +184,19 @@ class Broken:
         return batch.scores.sum() * (math.nan if len(self.calls) > 2 else 1.0)
 
 
-def test_a_loss_that_is_not_finite_names_step_and_queries(toy_folder: Path, tmp_path: Path) -> None:
+def test_a_loss_that_is_not_finite_names_step_and_queries(toy_folder, tmp_path):
     with pytest.raises(TrainingError, match=r"step 2: the loss is nan, with queries q\d+, q\d+, q\d+, q\d+:"):
         run(toy_folder, tmp_path, options(), loss=Broken([]))
 
 
-def test_options_are_checked_first(toy_folder: Path, tmp_path: Path) -> None:
+def test_options_are_checked_first(toy_folder, tmp_path):
     with pytest.raises(UsageError, match="batch_size must be 1 or above, not 0; accumulate"):
         run(toy_folder, tmp_path, options(batch_size=0, accumulate=0))
     assert options(clip_norm=0).problems() == []
     assert options(clip_norm=-1).problems() == ["clip_norm must be 0 or above, not -1"]
 
 
-def test_trackers_log_or_say_what_to_install(toy_folder: Path, tmp_path: Path) -> None:
+def test_trackers_log_or_say_what_to_install(toy_folder, tmp_path):
     with pytest.raises(UsageError, match="no tracker is called 'nowhere'"):
         run(toy_folder, tmp_path / "a", options(tracker="nowhere"))
     from accelerate.tracking import get_available_trackers
@@ -217,7 +211,7 @@ def test_trackers_log_or_say_what_to_install(toy_folder: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_a_transformer_learns(toy_folder: Path, tmp_path: Path, tiny_model: Path, precision: Any) -> None:
+def test_a_transformer_learns(toy_folder, tmp_path, tiny_model, precision):
     from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.spec import ModelSpec
 
@@ -233,7 +227,7 @@ def test_a_transformer_learns(toy_folder: Path, tmp_path: Path, tiny_model: Path
     assert found[0][-1] < found[0][0]
 
 
-def test_a_transformer_with_dropout_goes_on_bit_for_bit(toy_folder: Path, tmp_path: Path, tiny_model: Path) -> None:
+def test_a_transformer_with_dropout_goes_on_bit_for_bit(toy_folder, tmp_path, tiny_model):
     from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.spec import ModelSpec
 
@@ -253,9 +247,7 @@ def test_a_transformer_with_dropout_goes_on_bit_for_bit(toy_folder: Path, tmp_pa
         assert (tmp_path / "whole" / path).read_bytes() == (tmp_path / "broken" / path).read_bytes()
 
 
-def test_a_training_goes_on_in_the_precision_it_began_with(
-    toy_folder: Path, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_training_goes_on_in_the_precision_it_began_with(toy_folder, tmp_path, tiny_model, monkeypatch):
     from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.spec import ModelSpec
     from hardneg.encoders.speed import fastest as precision
@@ -280,7 +272,6 @@ def test_a_training_goes_on_in_the_precision_it_began_with(
         remembering("bf16", "broken", after=5)
     found = remembering("fp32", "broken")
     assert all(torch.equal(tensor, found[name]) for name, tensor in half.items())
-    states = [
-        (tmp_path / folder / "checkpoints/step-000000006/state.json").read_bytes() for folder in ("half", "broken")
-    ]
+    state = "checkpoints/step-000000006/state.json"
+    states = [(tmp_path / folder / state).read_bytes() for folder in ("half", "broken")]
     assert states[0] == states[1] and b'weights": "bf16"' in states[0]

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -52,7 +51,7 @@ def assert_same(found: Any, expected: Any, within: float) -> None:
 
 
 @pytest.mark.parametrize("cut", [None, Segments(length=2, count=3)])
-def test_the_sum_of_the_losses_of_models_that_are_cut(toy_folder: Path, cut: Any) -> None:
+def test_the_sum_of_the_losses_of_models_that_are_cut(toy_folder, cut):
     """Each model's loss and gradients, by its weight."""
     data, encoder = replace(toy_data(toy_folder), segments=cut), PreciseEncoder()
     whole: Any = encoder
@@ -70,15 +69,13 @@ def test_the_sum_of_the_losses_of_models_that_are_cut(toy_folder: Path, cut: Any
 
 @pytest.mark.parametrize("cut", [None, Segments(length=2, count=3)])
 @pytest.mark.parametrize("terms", [LossTerms(DIMS), LossTerms(DIMS, PENALTY), LossTerms({}, PENALTY)])
-def test_gradient_caching_changes_nothing(toy_folder: Path, cut: Any, terms: LossTerms) -> None:
+def test_gradient_caching_changes_nothing(toy_folder, cut, terms):
     if cut is not None and terms.regularizer is not None:
         terms = replace(terms, regularizer=None)
     data, encoder = replace(toy_data(toy_folder), segments=cut), PreciseEncoder()
     whole: Any = encoder
-    plain, cached = (
-        learnt(DualEncoderTraining(whole, data, options(batch_size=5, chunk=chunk), terms), InfoNCE())
-        for chunk in (None, 2)
-    )
+    ways = (DualEncoderTraining(whole, data, options(batch_size=5, chunk=chunk), terms) for chunk in (None, 2))
+    plain, cached = (learnt(way, InfoNCE()) for way in ways)
     assert_same((cached[0].total.item(), cached[1]), (plain[0].total.item(), plain[1]), 1e-9)
 
 
@@ -86,21 +83,17 @@ def test_gradient_caching_changes_nothing(toy_folder: Path, cut: Any, terms: Los
     max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(size=st.integers(2, 9), chunk=st.integers(1, 4), margin=st.sampled_from([0.0, 0.2]), tokens=st.booleans())
-def test_gradient_caching_changes_nothing_of_masks_and_directions(
-    toy_folder: Path, size: int, chunk: int, margin: float, tokens: bool
-) -> None:
+def test_gradient_caching_changes_nothing_of_masks_and_directions(toy_folder, size, chunk, margin, tokens):
     data = toy_data(toy_folder)
     data, encoder = replace(data, guide=toy_guide(data)), PreciseTokens() if tokens else PreciseEncoder()
     whole: Any = encoder
     terms = LossTerms(guided_mask=GuidedMask(margin, "relative"), self_mask=2 * margin)
-    plain, cached = (
-        learnt(DualEncoderTraining(whole, data, options(batch_size=size, chunk=part), terms), EVERY)
-        for part in (None, chunk)
-    )
+    ways = (DualEncoderTraining(whole, data, options(batch_size=size, chunk=part), terms) for part in (None, chunk))
+    plain, cached = (learnt(way, EVERY) for way in ways)
     assert_same((cached[0].total.item(), cached[1]), (plain[0].total.item(), plain[1]), 1e-9)
 
 
-def test_what_a_loss_sees_of_a_guide_and_of_the_model(toy_folder: Path) -> None:
+def test_what_a_loss_sees_of_a_guide_and_of_the_model(toy_folder):
     """Products of the vectors of the documents in play; the guide teaches where no run does; nothing else is made."""
     data, encoder = toy_data(toy_folder), PreciseEncoder()
     guide, whole = toy_guide(data), encoder
@@ -132,7 +125,7 @@ def test_what_a_loss_sees_of_a_guide_and_of_the_model(toy_folder: Path) -> None:
     assert (seen[0].valid <= plain.valid).all() and int(seen[0].valid.sum()) < int(plain.valid.sum())
 
 
-def test_documents_in_segments_have_no_scores_with_each_other(toy_folder: Path) -> None:
+def test_documents_in_segments_have_no_scores_with_each_other(toy_folder):
     data, encoder = replace(toy_data(toy_folder), segments=Segments(length=2, count=3)), PreciseEncoder()
     whole: Any = encoder
     with pytest.raises(UsageError, match="documents in segments have no scores with each other"):
@@ -140,7 +133,7 @@ def test_documents_in_segments_have_no_scores_with_each_other(toy_folder: Path) 
 
 
 @pytest.mark.parametrize("shape", [(4, 0, 8), (6, 1, 5), (5, 3, 16)])
-def test_losses_at_several_dimensions_are_those_of_sentence_transformers(shape: tuple[int, int, int]) -> None:
+def test_losses_at_several_dimensions_are_those_of_sentence_transformers(shape):
     """On fixed vectors, with weights; whole vectors among them."""
     from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss, MultipleNegativesRankingLoss
 
@@ -161,7 +154,7 @@ def test_losses_at_several_dimensions_are_those_of_sentence_transformers(shape: 
         torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-5)
 
 
-def test_a_penalty_counts_documents_by_their_columns(toy_folder: Path) -> None:
+def test_a_penalty_counts_documents_by_their_columns(toy_folder):
     """Against the mean over all columns, documents that stand in several of them repeated."""
     encoder: Any = PreciseEncoder()
     way = DualEncoderTraining(encoder, toy_data(toy_folder), options(batch_size=5), LossTerms({}, PENALTY))
@@ -175,7 +168,7 @@ def test_a_penalty_counts_documents_by_their_columns(toy_folder: Path) -> None:
     assert found.loss.item() == plain.minimised(Star(), plain.forward_module, batch, False, 0.0).total.item()
 
 
-def test_penalties_grow_and_are_told(toy_folder: Path, tmp_path: Path) -> None:
+def test_penalties_grow_and_are_told(toy_folder, tmp_path):
     """Eight steps, a ramp over the first half: the penalty is 0 at the first, whole from the fifth on."""
     encoder: Any = BagEncoder()
     encoder.module.dropout.p = 0.0
@@ -189,7 +182,7 @@ def test_penalties_grow_and_are_told(toy_folder: Path, tmp_path: Path) -> None:
     assert [record["penalty"] for record in map(json.loads, (tmp_path / "history.jsonl").open())] == penalties
 
 
-def test_terms_are_part_of_a_runs_identity(toy_folder: Path) -> None:
+def test_terms_are_part_of_a_runs_identity(toy_folder):
     encoder: Any = PreciseEncoder()
     ways = [
         DualEncoderTraining(encoder, toy_data(toy_folder), options(), terms)
@@ -210,14 +203,14 @@ def test_terms_are_part_of_a_runs_identity(toy_folder: Path) -> None:
     assert len({way.digest() for way in ways}) == 9
 
 
-def test_more_dimensions_than_there_are(toy_folder: Path) -> None:
+def test_more_dimensions_than_there_are(toy_folder):
     encoder: Any = PreciseEncoder()
     with pytest.raises(UsageError, match="dims: 7 is more than the model's 6 dimensions: give fewer"):
         DualEncoderTraining(encoder, toy_data(toy_folder), options(), LossTerms({7: 1.0, 2: 1.0}))
 
 
 @pytest.mark.parametrize("dims", [{}, {32: 1.0, 16: 0.5, 4: 2.0}])
-def test_losses_are_those_of_sentence_transformers(toy_folder: Path, tiny_model: Path, dims: dict[int, float]) -> None:
+def test_losses_are_those_of_sentence_transformers(toy_folder, tiny_model, dims):
     """MultipleNegativesRankingLoss, alone and within MatryoshkaLoss: value and gradients of the same batch."""
     from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss, MultipleNegativesRankingLoss
 
@@ -239,7 +232,6 @@ def test_losses_are_those_of_sentence_transformers(toy_folder: Path, tiny_model:
     their_gradients = {name: weights.grad for name, weights in named if weights.grad is not None}
     assert value.loss.item() == pytest.approx(expected.item(), abs=1e-5)
     assert len(their_gradients) > 30
-    ours, whole = (
-        torch.cat([found[name].flatten() for name in their_gradients]) for found in (gradients, their_gradients)
-    )
+    sides = (gradients, their_gradients)
+    ours, whole = (torch.cat([found[name].flatten() for name in their_gradients]) for found in sides)
     assert float((ours - whole).norm() / whole.norm()) < 1e-5

@@ -1,7 +1,5 @@
 """Figures of steps: every one is told, whenever they are read; the first bad step is named."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from toy import BagEncoder, options, toy_data
@@ -22,7 +20,7 @@ def step(number: int, losses: list[float], norm: float = 2.0) -> TakenStep:
     return TakenStep(number, ids, batches, torch.tensor(norm), {"all": torch.tensor(norm), "none": 0.0})
 
 
-def test_records_have_means_and_what_else_was_told() -> None:
+def test_records_have_means_and_what_else_was_told():
     unread = Unread(CPU)
     assert unread.add(step(1, [1.0, 2.0]), {"learning_rate": 0.5}, {"seen": 7})
     assert list(unread.read()) == [
@@ -39,14 +37,14 @@ def test_records_have_means_and_what_else_was_told() -> None:
     assert list(unread.read()) == []
 
 
-def test_a_gpu_is_asked_once_for_many_steps() -> None:
+def test_a_gpu_is_asked_once_for_many_steps():
     unread = Unread(torch.device("cuda"))
     due = [unread.add(step(number, [1.0]), {}, {}) for number in range(1, 17)]
     assert due == [False] * 15 + [True]
     assert [record["step"] for record in unread.read()] == list(range(1, 17))
 
 
-def test_steps_before_the_first_bad_one_are_told_and_it_is_named() -> None:
+def test_steps_before_the_first_bad_one_are_told_and_it_is_named():
     unread = Unread(CPU)
     for made in (step(1, [1.0]), step(2, [1.0, torch.nan]), step(3, [torch.nan])):
         unread.add(made, {}, {})
@@ -59,7 +57,7 @@ def test_steps_before_the_first_bad_one_are_told_and_it_is_named() -> None:
         next(unread.read())
 
 
-def test_reading_later_changes_no_history(toy_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_later_changes_no_history(toy_folder, tmp_path, monkeypatch):
     chosen, found = options(max_steps=7, checkpoint_every=5, accumulate=2), []
     for most in (1, 3):
         monkeypatch.setattr(step_values, "_AHEAD", {"cpu": most})
@@ -69,7 +67,7 @@ def test_reading_later_changes_no_history(toy_folder: Path, tmp_path: Path, monk
     assert found[0] == found[1] and found[0].count(b"\n") == 7
 
 
-def test_nothing_bad_is_saved(toy_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_bad_is_saved(toy_folder, tmp_path, monkeypatch):
     """The third step is bad, and noticed where a checkpoint is to be written, after the fourth."""
     monkeypatch.setattr(step_values, "_AHEAD", {"cpu": 100})
     encoder, chosen = BagEncoder(), options(max_steps=8, checkpoint_every=2, accumulate=1)

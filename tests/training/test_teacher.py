@@ -17,6 +17,7 @@ from hardneg.training.examples import Examples, SampledBatch
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.scoring import BatchColumns, masked
 from hardneg.training.teacher import Teacher, write_teacher
+from tests.run_lists import ranked
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +26,7 @@ def toy(tmp_path_factory):
 
 
 def opened(folder, corpus: Corpus, lists: list[dict[str, float]]) -> Teacher:
-    ranked = [RankedList(list(scores), np.array(list(scores.values()), np.float32)) for scores in lists]
+    ranked = [ranked(scores) for scores in lists]
     write_teacher(folder, corpus, ranked)
     return Teacher.open(folder, len(corpus))
 

@@ -12,9 +12,7 @@ from hardneg.training import tracking
 
 
 @pytest.mark.parametrize("names", [None, [], ["bias"]])
-def test_a_module_that_is_shared_stays_on_its_own_device(
-    monkeypatch: pytest.MonkeyPatch, names: list[str] | None
-) -> None:
+def test_a_module_that_is_shared_stays_on_its_own_device(monkeypatch, names):
     given: dict[str, Any] = {}
 
     class Wrapped(nn.Sequential):
@@ -37,9 +35,7 @@ def test_a_module_that_is_shared_stays_on_its_own_device(
 
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize(("gpus", "backend"), [(1, "gloo"), (2, "cpu:gloo,cuda:nccl")])
-def test_processes_that_share_too_few_gpus_agree_on_how_to_meet(
-    monkeypatch: pytest.MonkeyPatch, rank: int, gpus: int, backend: str
-) -> None:
+def test_processes_that_share_too_few_gpus_agree_on_how_to_meet(monkeypatch, rank, gpus, backend):
     asked: list[str] = []
     monkeypatch.setattr(distributed, "world", lambda: World(rank, 2, rank, 2))
     monkeypatch.setattr(distributed, "_meet", lambda here: None)

@@ -45,9 +45,8 @@ def test_cut_offs_count() -> None:
 def dev_data(toy: Path, **more: Any) -> ValidationData:
     data = toy_data(toy)
     lists = [["n3", "p4", "n5"], ["n1"], ["n20"]]
-    run = {
-        q: RankedList(ids, np.zeros(len(ids), np.float32)) for q, ids in zip(("q1", "q2", "other"), lists, strict=True)
-    }
+    named = zip(("q1", "q2", "other"), lists, strict=True)
+    run = {query_id: RankedList(ids, np.zeros(len(ids), np.float32)) for query_id, ids in named}
     fields: dict[str, Any] = {
         "query_ids": ["q1", "q2", "q3"],
         "texts": ["one", "two", "three"],

@@ -34,9 +34,8 @@ def write_toy(folder: Path) -> Path:
     documents += [Document("c0", f"about the {WORDS[0]} and nothing else")]
     documents += [Document(f"n{i}", f"noise {i} on a {WORDS[i % 12]} of no use") for i in range(21)]
     write_corpus(documents, folder / "corpus", Silent())
-    rows = [
-        Negatives(f"q{i}", [f"p{i}"], [f"n{j}" for j in range(i, i + 6)], np.zeros(6, np.float32)) for i in range(12)
-    ]
+    none = np.zeros(6, np.float32)
+    rows = [Negatives(f"q{i}", [f"p{i}"], [f"n{j}" for j in range(i, i + 6)], none) for i in range(12)]
     write_negatives(folder / "negatives.arrow", rows)
     return folder
 

@@ -1,5 +1,4 @@
 import json
-from pathlib import Path
 
 import pytest
 import torch
@@ -10,7 +9,7 @@ from tiny_electra import tiny_electra
 from hardneg.records.errors import ModelError
 
 
-def test_the_fingerprint_is_that_of_the_files_wherever_they_lie(tmp_path: Path) -> None:
+def test_the_fingerprint_is_that_of_the_files_wherever_they_lie(tmp_path):
     told = Electra(str(tiny_electra(tmp_path / "one"))).fingerprint()
     assert Electra(str(tiny_electra(tmp_path / "two"))).fingerprint() == told
     assert Electra(str(tiny_electra(tmp_path / "three", seed=1))).fingerprint() != told
@@ -18,7 +17,7 @@ def test_the_fingerprint_is_that_of_the_files_wherever_they_lie(tmp_path: Path) 
     assert Electra(str(tmp_path / "two")).fingerprint() == told
 
 
-def test_weights_as_they_were_published_are_read(tmp_path: Path) -> None:
+def test_weights_as_they_were_published_are_read(tmp_path):
     expected = Electra(str(tiny_electra(tmp_path / "electra")), length=48).load().predict([("a river", "a harbor")])
     safe = tmp_path / "electra" / "model.safetensors"
     torch.save(load_file(safe), tmp_path / "electra" / "pytorch_model.bin")
@@ -26,9 +25,7 @@ def test_weights_as_they_were_published_are_read(tmp_path: Path) -> None:
     assert Electra(str(tmp_path / "electra"), length=48).load().predict([("a river", "a harbor")]) == expected
 
 
-def test_a_hub_id_is_named_by_its_commit_and_read_from_the_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hub_id_is_named_by_its_commit_and_read_from_the_cache(tmp_path, monkeypatch):
     commit = "0123456789" * 4
     cache = tmp_path / "hub" / "models--some--electra"
     tiny_electra(cache / "snapshots" / commit)
@@ -53,21 +50,21 @@ def test_a_hub_id_is_named_by_its_commit_and_read_from_the_cache(
         ({"type_vocab_size": 1}, "cannot be opened"),
     ],
 )
-def test_what_is_no_discriminator_is_refused(tmp_path: Path, changes: dict[str, object], told: str) -> None:
+def test_what_is_no_discriminator_is_refused(tmp_path, changes, told):
     path = tiny_electra(tmp_path / "electra") / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
     with pytest.raises(ModelError, match=told):
         Electra(str(path.parent), length=48).load()
 
 
-def test_a_tokenizer_without_segments_is_refused(tmp_path: Path) -> None:
+def test_a_tokenizer_without_segments_is_refused(tmp_path):
     path = tiny_electra(tmp_path / "electra") / "tokenizer_config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "tokenizer_class": "TokenizersBackend"}))
     with pytest.raises(ModelError, match="does not tell the segments of a pair apart"):
         Electra(str(path.parent), length=48).load()
 
 
-def test_more_tokens_than_there_are_positions_are_refused(tmp_path: Path) -> None:
+def test_more_tokens_than_there_are_positions_are_refused(tmp_path):
     with pytest.raises(ModelError, match="at most 64 tokens: length is 65, lower it"):
         Electra(str(tiny_electra(tmp_path / "electra")), length=65).load()
 
@@ -75,7 +72,7 @@ def test_more_tokens_than_there_are_positions_are_refused(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "kinds", [["sentence_transformers.models.Transformer"], ["a.Transformer", "a.Pooling", "a.Dense"]]
 )
-def test_other_modules_are_refused(tmp_path: Path, kinds: list[str]) -> None:
+def test_other_modules_are_refused(tmp_path, kinds):
     modules = json.dumps([{"type": kind} for kind in kinds])
     (tiny_electra(tmp_path / "electra") / "modules.json").write_text(modules)
     with pytest.raises(ModelError, match=f"has modules {', '.join(kinds)}: it was not saved"):

@@ -17,16 +17,9 @@ def tiny_electra(folder: Path, *, seed: int = 0) -> Path:
     if not folder.exists():
         folder.mkdir(parents=True)
         BertTokenizer(VOCABULARY, model_max_length=POSITIONS).save_pretrained(folder)
-        config = ElectraConfig(
-            vocab_size=len(VOCABULARY),
-            embedding_size=8,
-            hidden_size=16,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            intermediate_size=32,
-            max_position_embeddings=POSITIONS,
-            initializer_range=0.3,
-        )
+        sizes = {"vocab_size": len(VOCABULARY), "embedding_size": 8, "hidden_size": 16, "intermediate_size": 32}
+        sizes |= {"num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": POSITIONS}
+        config = ElectraConfig(**sizes, initializer_range=0.3)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             ElectraForPreTraining(config).save_pretrained(folder)

@@ -2,16 +2,14 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
-import pytest
 from hardneg_http.cache import VectorCache, text_key
 
 ONE = np.arange(4, dtype=np.float32)
 
 
-def test_what_is_kept_is_found_by_the_next(tmp_path: Path) -> None:
+def test_what_is_kept_is_found_by_the_next(tmp_path):
     keys = [text_key(text) for text in ("a", "b", "\ud800")]
     assert len(set(keys)) == 3 and all(len(key) == 32 for key in keys)
     cache = VectorCache(tmp_path / "deep" / "v.sqlite", 1 << 20)
@@ -23,7 +21,7 @@ def test_what_is_kept_is_found_by_the_next(tmp_path: Path) -> None:
     assert {key: vector.tolist() for key, vector in found.items()} == {keys[0]: [0, 1, 2, 3], keys[2]: [1, 2, 3, 4]}
 
 
-def test_the_oldest_go_where_it_would_be_too_large(tmp_path: Path) -> None:
+def test_the_oldest_go_where_it_would_be_too_large(tmp_path):
     path, most = tmp_path / "v.sqlite", 400_000
     cache = VectorCache(path, most)
     keys = [text_key(str(number)) for number in range(1000)]
@@ -34,7 +32,7 @@ def test_the_oldest_go_where_it_would_be_too_large(tmp_path: Path) -> None:
     assert path.stat().st_size < 1.3 * most
 
 
-def test_a_damaged_file_costs_no_results(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_file_costs_no_results(tmp_path, caplog):
     (tmp_path / "v.sqlite").write_bytes(b"not a database, whatever its name says" * 100)
     cache = VectorCache(tmp_path / "v.sqlite", 1 << 20)
     cache.keep({text_key("a"): ONE})
@@ -56,7 +54,7 @@ if sys.argv[2] == "0":
 """
 
 
-def test_several_processes_write_and_one_is_killed(tmp_path: Path) -> None:
+def test_several_processes_write_and_one_is_killed(tmp_path):
     path = tmp_path / "v.sqlite"
     command = [sys.executable, "-c", WRITER, str(path)]
     writers = [subprocess.Popen([*command, name], stdout=subprocess.PIPE) for name in "012"]

@@ -1,7 +1,6 @@
 """The client: texts in the server's form, vectors in the texts' order, and what is said of wrong answers."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,14 +23,14 @@ def client(served: Served, key: str | None = None) -> EmbeddingClient:
     return EmbeddingClient(Endpoint(served.url, key, said, 60.0, 120.0, 2))
 
 
-def test_vectors_come_in_the_order_of_the_texts(served: Served) -> None:
+def test_vectors_come_in_the_order_of_the_texts(served):
     served.change = lambda rows: rows[::-1]
     found = client(served).embed(["a", "b", "c"])
     assert found.dtype == np.float32 and found.tolist() == [vector(text).tolist() for text in "abc"]
     assert served.requests == [{"model": "m", "encoding_format": "float", "input": ["a", "b", "c"]}]
 
 
-def test_the_key_is_sent_and_never_told(served: Served) -> None:
+def test_the_key_is_sent_and_never_told(served):
     client(served, "s3cret").embed(["a"])
     assert served.keys == ["Bearer s3cret"]
     served.fault = lambda number, handler: handler.reply(400, {"error": {"message": "bad s3cret"}}) or True
@@ -57,14 +56,14 @@ def test_the_key_is_sent_and_never_told(served: Served) -> None:
         (lambda rows: None, "`data` is no list of objects"),
     ],
 )
-def test_answers_that_are_wrong(served: Served, change: Any, told: str) -> None:
+def test_answers_that_are_wrong(served, change, told):
     served.change = change
     with pytest.raises(ModelError, match="the answer is not as /v1/embeddings has it: ") as caught:
         client(served).embed(["a", "b"])
     assert told in str(caught.value) and len(served.requests) == 1
 
 
-def test_answers_that_are_no_json_or_too_long(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_that_are_no_json_or_too_long(served, monkeypatch):
     served.fault = lambda number, handler: handler.reply(200, b"<html>") or True
     with pytest.raises(ModelError, match="no JSON with `data`"):
         client(served).embed(["a"])

@@ -38,17 +38,16 @@ def tree_of(folder: Path, served: Served) -> dict[str, Any]:
         lines = "".join(f"q{row}\td{row}\t1\n" for row in range(10) if (row < 6) == (split == "train"))
         (folder / "data" / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + lines)
     encoder = {"name": "http", "url": served.url, "key": "A_KEY", "batch": 3}
-    return {
-        "dataset": f"beir:{folder / 'data'}",
-        "model": {"name": "m", "encoder": encoder, "query_prompt": "query: "},
-        "stages": {
-            "index": {"stage": "encode"},
-            "train-run": {"stage": "search", "index": "index", "split": "train", "depth": 10},
-            "test-run": {"stage": "search", "index": "index", "depth": 10},
-            "mined": {"stage": "mine", "runs": {"dense": "train-run"}, "miner": {"name": "topk", "depth": 4}},
-            "scores": {"stage": "evaluate", "runs": {"served": "test-run"}, "metrics": ["mrr@10"]},
-        },
+    search = {"stage": "search", "index": "index", "depth": 10}
+    stages = {
+        "index": {"stage": "encode"},
+        "train-run": {**search, "split": "train"},
+        "test-run": search,
+        "mined": {"stage": "mine", "runs": {"dense": "train-run"}, "miner": {"name": "topk", "depth": 4}},
+        "scores": {"stage": "evaluate", "runs": {"served": "test-run"}, "metrics": ["mrr@10"]},
     }
+    model = {"name": "m", "encoder": encoder, "query_prompt": "query: "}
+    return {"dataset": f"beir:{folder / 'data'}", "model": model, "stages": stages}
 
 
 def written(folder: Path, tree: dict[str, Any]) -> Path:

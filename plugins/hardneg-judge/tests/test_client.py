@@ -1,7 +1,5 @@
 """The client: messages in the server's form, and what is made of answers."""
 
-from typing import Any
-
 import pytest
 from chat_server import Served
 from hardneg_judge.client import ChatClient
@@ -15,7 +13,7 @@ def client(served: Served, key: str | None = None) -> ChatClient:
     return ChatClient(Endpoint(served.url, key, {"model": "m", "max_tokens": 4}, 60.0, 120.0, 2))
 
 
-def test_what_is_sent_and_what_comes(served: Served) -> None:
+def test_what_is_sent_and_what_comes(served):
     served.says = lambda message: f"you said {message}"
     assert client(served, "s3cret").ask("hello") == Answer("you said hello", 100, 2)
     assert served.requests == [
@@ -32,18 +30,18 @@ def test_what_is_sent_and_what_comes(served: Served) -> None:
         ({"prompt_tokens": 1, "completion_tokens": 0}, None, Answer("", 1, 0)),
     ],
 )
-def test_answers_that_lack_something(served: Served, usage: Any, said: str | None, answer: Answer) -> None:
+def test_answers_that_lack_something(served, usage, said, answer):
     served.usage, served.says = usage, lambda message: said
     assert client(served).ask("hello") == answer
 
 
-def test_a_key_is_not_told_as_an_answer(served: Served) -> None:
+def test_a_key_is_not_told_as_an_answer(served):
     served.says = lambda message: "yes, s3cret"
     assert client(served, "s3cret").ask("a").text == "yes, (the key)"
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b"{}", b'{"choices": []}', b'{"choices": [{}]}', b"null"])
-def test_another_form_is_told(served: Served, body: bytes) -> None:
+def test_another_form_is_told(served, body):
     served.fault = lambda number, handler: handler.reply(200, body) or True
     with pytest.raises(ModelError, match=r"the answer is not as /v1/chat/completions has it: no JSON with `choices"):
         client(served).ask("a")

@@ -46,14 +46,8 @@ MINED = {"q1": ["d2", "d3", "d6"], "q2": ["d5", "d1", "d2"], "q3": ["d6", "d2", 
 
 class TestJudge(StageTests):
     stage = Judge
-    mapping = MappingProxyType(
-        {
-            "stage": "judge",
-            "negatives": "some-negatives",
-            "flag": {"reranker": "some-reranker"},
-            "decide": {"plugin": CHAT, "relevant_from": 1},
-        }
-    )
+    flag, decide = {"reranker": "some-reranker"}, {"plugin": CHAT, "relevant_from": 1}
+    mapping = MappingProxyType({"stage": "judge", "negatives": "some-negatives", "flag": flag, "decide": decide})
 
 
 def tree_of(folder: Path, served: Served, **judge: Any) -> dict[str, Any]:
@@ -67,14 +61,9 @@ def tree_of(folder: Path, served: Served, **judge: Any) -> dict[str, Any]:
         lines = "".join(f"{query_id}\t{doc_id}\t1\n" for query_id, doc_id in RELEVANT.items())
         (data / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{lines}")
     decide = {"plugin": {**CHAT, "url": served.url}}
-    return {
-        "dataset": f"beir:{data}",
-        "model": {"name": "nowhere", "similarity": "dot"},
-        "stages": {
-            "mined": {"stage": "mine", "miner": {"name": "random", "count": 3}, "split": "train"},
-            "judged": {"stage": "judge", "negatives": "mined", "decide": decide, **judge},
-        },
-    }
+    mined = {"stage": "mine", "miner": {"name": "random", "count": 3}, "split": "train"}
+    stages = {"mined": mined, "judged": {"stage": "judge", "negatives": "mined", "decide": decide, **judge}}
+    return {"dataset": f"beir:{data}", "model": {"name": "nowhere", "similarity": "dot"}, "stages": stages}
 
 
 def written(folder: Path, tree: dict[str, Any]) -> Path:
@@ -97,7 +86,7 @@ def truth(query_id: str, doc_id: str) -> bool:
     return QUERIES[query_id].split()[1] in TEXTS[doc_id]
 
 
-def test_relevant_negatives_are_dropped(tmp_path: Path, served: Served) -> None:
+def test_relevant_negatives_are_dropped(tmp_path, served):
     found = made(tmp_path, served)
     before, after = rows(found["mined"]), rows(found["judged"])
     pairs = [(query_id, doc_id) for query_id, item in before.items() for doc_id in item.negatives]
@@ -126,7 +115,7 @@ JUDGED = Judged(
 )
 
 
-def test_what_becomes_of_a_relevant_negative() -> None:
+def test_what_becomes_of_a_relevant_negative():
     for outcome, positives in (("drop-negative", ["p"]), ("positive", ["p", "c"])):
         left = JUDGED.left(outcome)  # type: ignore[arg-type]
         assert left is not None and left.negatives == ["a", "b"] and left.positives == positives
@@ -141,9 +130,7 @@ def test_what_becomes_of_a_relevant_negative() -> None:
 
 
 @pytest.mark.parametrize("outcome", ["drop-negative", "positive", "drop-query"])
-def test_a_negative_that_the_judge_did_not_tell_goes_and_is_no_positive(
-    tmp_path: Path, served: Served, outcome: str
-) -> None:
+def test_a_negative_that_the_judge_did_not_tell_goes_and_is_no_positive(tmp_path, served, outcome):
     served.says = lambda message: "who knows" if TEXTS["d6"] in message else "no"
     found = made(tmp_path, served, outcome=outcome)
     after, unread = rows(found["judged"]), sum("d6" in item.negatives for item in rows(found["mined"]).values())
@@ -159,7 +146,7 @@ def test_a_negative_that_the_judge_did_not_tell_goes_and_is_no_positive(
     }
 
 
-def test_what_the_first_judge_did_not_tell_goes_to_the_second(tmp_path: Path, served: Served) -> None:
+def test_what_the_first_judge_did_not_tell_goes_to_the_second(tmp_path, served):
     served.says = lambda message: (
         "who knows" if "grade" in message and TEXTS["d6"] in message else shared_words(message)
     )
@@ -170,7 +157,7 @@ def test_what_the_first_judge_did_not_tell_goes_to_the_second(tmp_path: Path, se
     assert told and all(each == ["", "0", "0"] for each in told)
 
 
-def test_queries_go_and_positives_come(tmp_path: Path, served: Served) -> None:
+def test_queries_go_and_positives_come(tmp_path, served):
     dropped = made(tmp_path, served, outcome="drop-query")
     before = rows(dropped["mined"])
     hit = {name for name, item in before.items() if any(truth(name, doc_id) for doc_id in item.negatives)}
@@ -185,7 +172,7 @@ def test_queries_go_and_positives_come(tmp_path: Path, served: Served) -> None:
     assert len(served.requests) == asked and found.facts["decide: answers kept from before"] == asked
 
 
-def test_the_second_judge_is_asked_of_what_is_flagged(tmp_path: Path, served: Served) -> None:
+def test_the_second_judge_is_asked_of_what_is_flagged(tmp_path, served):
     def answer(message: str) -> str:
         return "yes" if "stream" in message or "river bends" in message or "about" in message else "no"
 
@@ -202,7 +189,7 @@ def test_the_second_judge_is_asked_of_what_is_flagged(tmp_path: Path, served: Se
 
 
 @pytest.mark.slow
-def test_a_network_can_judge(tmp_path: Path, served: Served) -> None:
+def test_a_network_can_judge(tmp_path, served):
     network = {"name": "cross-encoder", "source": str(tiny_bert(tmp_path / "bert")), "length": 32}
     found = made(tmp_path, served, flag={"plugin": network, "relevant_from": 0.0})
     lines = gzip.decompress((found["judged"].path / JUDGEMENTS).read_bytes()).decode().splitlines()[1:]
@@ -216,7 +203,7 @@ def test_a_network_can_judge(tmp_path: Path, served: Served) -> None:
     assert some.facts["flagged"] == 4
 
 
-def test_what_was_made_a_positive_is_learnt_from_as_such(tmp_path: Path, served: Served) -> None:
+def test_what_was_made_a_positive_is_learnt_from_as_such(tmp_path, served):
     """Beside the known one; a query without new positives keeps its own."""
     found = made(tmp_path, served, outcome="positive")
     plan = make_plan(load_recipe(tmp_path / "r.yaml"))
@@ -229,19 +216,19 @@ def test_what_was_made_a_positive_is_learnt_from_as_such(tmp_path: Path, served:
     assert drawn == {int(row) for ids in told.values() for row in data.corpus.rows(ids)}
 
 
-def test_the_depth_bounds_what_is_asked(tmp_path: Path, served: Served) -> None:
+def test_the_depth_bounds_what_is_asked(tmp_path, served):
     found = made(tmp_path, served, depth=2)
     assert found["judged"].facts["pairs"] == 6 and found["judged"].facts["negatives behind the depth"] == 3
     assert all(len(item.negatives) <= 2 for item in rows(found["judged"]).values())
 
 
-def test_where_every_query_goes_it_is_told(tmp_path: Path, served: Served) -> None:
+def test_where_every_query_goes_it_is_told(tmp_path, served):
     served.says = lambda message: "yes"
     with pytest.raises(DataError, match="judged: of 3 queries none is left: every one has a relevant negative"):
         made(tmp_path, served, outcome="drop-query")
 
 
-def test_mistakes_are_told_with_their_path(tmp_path: Path, served: Served) -> None:
+def test_mistakes_are_told_with_their_path(tmp_path, served):
     def told(**judge: Any) -> str:
         with pytest.raises(RecipeError) as caught:
             load_recipe(written(tmp_path, tree_of(tmp_path, served, **judge)))
@@ -259,7 +246,7 @@ def test_mistakes_are_told_with_their_path(tmp_path: Path, served: Served) -> No
     assert "stages.judged.split: 'mined' is of split train, not test; say split: train" in told(split="test")
 
 
-def test_what_counts_is_in_the_key(tmp_path: Path, served: Served) -> None:
+def test_what_counts_is_in_the_key(tmp_path, served):
     def key(**judge: Any) -> str:
         return make_plan(load_recipe(written(tmp_path, tree_of(tmp_path, served, **judge)))).keys["judged"]
 
@@ -278,12 +265,12 @@ def test_what_counts_is_in_the_key(tmp_path: Path, served: Served) -> None:
     assert len({plain, *others}) == 7
 
 
-def test_what_is_made_once_a_seed_is_judged_by_its_own_judges() -> None:
+def test_what_is_made_once_a_seed_is_judged_by_its_own_judges():
     spec = with_references(TestJudge().spec(), {"some-negatives": "n-seed-1", "some-reranker": "r-seed-1"})
     assert [target for _, target, _ in spec.references()] == ["n-seed-1", "r-seed-1"]
 
 
-def test_a_plan_tells_what_it_costs(tmp_path: Path, served: Served) -> None:
+def test_a_plan_tells_what_it_costs(tmp_path, served):
     """2 queries of split train a plan reckons with, 10 negatives each: 20 pairs of 120 tokens and the template's."""
     prompt = "{query} {passages}" + " " * 302  # 320 characters: 80 tokens
     decide = {"plugin": {**CHAT, "url": served.url, "prompt": prompt, "price": [1000, 100], "tokens": 5}}
@@ -303,7 +290,7 @@ def test_a_plan_tells_what_it_costs(tmp_path: Path, served: Served) -> None:
     assert served.requests == []
 
 
-def test_the_report_tells_what_was_found_and_asked(tmp_path: Path, served: Served) -> None:
+def test_the_report_tells_what_was_found_and_asked(tmp_path, served):
     found = made(tmp_path, served, decide={"plugin": {**CHAT, "url": served.url, "price": [1000, 0]}})["judged"]
     source = ArtifactInput("judged", "", found.path, Judge.model_validate(TestJudge.mapping), facts=found.facts)
     (section,) = Judge.model_validate(TestJudge.mapping).sections({"RLHN": source})
@@ -314,7 +301,7 @@ def test_the_report_tells_what_was_found_and_asked(tmp_path: Path, served: Serve
     assert second.rows == [["RLHN", "decide", "9", "0", "900", "18", "0", "0.90"]]
 
 
-def test_hidden_positives_that_were_found_are_counted(tmp_path: Path, served: Served) -> None:
+def test_hidden_positives_that_were_found_are_counted(tmp_path, served):
     tree = tree_of(tmp_path, served)
     more = "".join(f"q1\td{number}\t1\n" for number in (2, 3, 6))
     with (tmp_path / "data" / "qrels" / "train.tsv").open("a") as file:

@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 
 import pytest
-from chat_server import Served
 from hardneg_judge.judge import JUDGEMENTS
 from test_judge import CHAT, tree_of, written
 
@@ -27,7 +26,7 @@ def ended(recipe: Path, store: Path) -> Artifact:
 
 
 @pytest.mark.slow
-def test_a_killed_judging_asks_nothing_twice(tmp_path: Path, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_judging_asks_nothing_twice(tmp_path, served, monkeypatch):
     decide = {"plugin": {**CHAT, "url": served.url, "in_flight": IN_FLIGHT}}
     recipe = written(tmp_path, tree_of(tmp_path, served, decide=decide))
     whole = ended(recipe, tmp_path / "whole")

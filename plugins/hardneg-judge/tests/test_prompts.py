@@ -1,12 +1,10 @@
 """Templates and what is put into them."""
 
-from pathlib import Path
-
 import pytest
 from hardneg_judge.prompts import built_in, filled, template
 
 
-def test_texts_are_put_in_as_they_are() -> None:
+def test_texts_are_put_in_as_they_are():
     assert filled("{query} | {passages} | {other}", "what is {passages}?", ["{query} {}"], numbered=False) == (
         "what is {passages}? | {query} {} | {other}"
     )
@@ -14,7 +12,7 @@ def test_texts_are_put_in_as_they_are() -> None:
     assert filled("{passages}", "", ["a"], numbered=True) == "[1] a"
 
 
-def test_the_built_in_ones_fit_scale_and_batch() -> None:
+def test_the_built_in_ones_fit_scale_and_batch():
     for scale in ("yes-no", "grades"):
         one, many = built_in(scale, 1), built_in(scale, 4)
         assert template("", scale, 1) == one and template(one, scale, 1) == one
@@ -22,7 +20,7 @@ def test_the_built_in_ones_fit_scale_and_batch() -> None:
         assert "its number, a colon" in many and "colon" not in one
 
 
-def test_a_template_from_a_file(tmp_path: Path) -> None:
+def test_a_template_from_a_file(tmp_path):
     path = tmp_path / "prompt.txt"
     path.write_text("Q {query} P {passages}", encoding="utf-8")
     assert template(str(path), "yes-no", 1) == "Q {query} P {passages}"

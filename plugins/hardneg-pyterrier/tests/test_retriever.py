@@ -8,13 +8,11 @@ import pandas as pd
 import pyterrier as pt
 import pytest
 from hardneg_pyterrier import Retriever, Run
-from recipe.recipes import small_collection, write_recipe
+from recipe.recipes import plan_in, small_collection
 from tiny import tiny_encoder, tiny_masked_lm, tiny_multi_vector
 
 from hardneg.formats.runs import read_run
 from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import make_plan
 from hardneg.recipe.run_folder import publish
 from hardneg.records.errors import DataError, PluginError, UsageError
 from hardneg.store.artifacts import Store
@@ -39,7 +37,7 @@ def _finish(folder: Path, kind: str) -> tuple[Path, Path]:
     searches = {f"{name}-run": {"stage": "search", "index": name, "depth": _DEPTH} for name in made}
     model = {"name": str(maker(folder / "model")), "query_length": 16, **options}
     tree = {"dataset": f"beir:{small_collection(folder / 'data')}", "model": model, "stages": {**made, **searches}}
-    plan, store = make_plan(load_recipe(write_recipe(folder / "r.yaml", tree))), Store(folder / "store")
+    plan, store = plan_in(folder, tree), Store(folder / "store")
     publish(plan, execute(plan, store, Options(device="cpu"), Watcher()).artifacts, store, folder / "out")
     return folder / "out", store.root
 

@@ -67,19 +67,15 @@ def _tokenizer() -> Any:
 def recipe(folder: Path, documents: int = 9000, queries: int = 4200) -> Path:
     """Encodes, searches, mines and reranks: three blocks of passages, two of queries, five to mine, six to rerank."""
     plugin = {"name": "cross-encoder", "source": str(cross_encoder(folder / "reranker")), "length": 32}
-    tree = {
-        "dataset": f"beir:{collection(folder / 'data', documents, queries)}",
-        "model": {"name": str(static_model(folder / "model"))},
-        "stages": {
-            "index": {"stage": "encode"},
-            "run": {"stage": "search", "index": "index", "split": "train", "depth": 20},
-            "mined": {"stage": "mine", "runs": {"dense": "run"}, "miner": {"name": "topk", "depth": 10}},
-            "ranked": {
-                "stage": "rerank", "plugin": plugin, "run": "run", "split": "train", "depth": 5,
-                "precision": "fp32", "keep_scores": False,
-            },
-        },
-    }  # fmt: skip
+    rank = {"stage": "rerank", "plugin": plugin, "run": "run", "split": "train", "depth": 5}
+    stages = {
+        "index": {"stage": "encode"},
+        "run": {"stage": "search", "index": "index", "split": "train", "depth": 20},
+        "mined": {"stage": "mine", "runs": {"dense": "run"}, "miner": {"name": "topk", "depth": 10}},
+        "ranked": {**rank, "precision": "fp32", "keep_scores": False},
+    }
+    dataset = f"beir:{collection(folder / 'data', documents, queries)}"
+    tree = {"dataset": dataset, "model": {"name": str(static_model(folder / "model"))}, "stages": stages}
     path = folder / "r.yaml"
     path.write_text(yaml.safe_dump(tree, sort_keys=False))
     return path

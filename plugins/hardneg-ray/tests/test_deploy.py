@@ -64,7 +64,6 @@ def test_their_commands_have_the_options_that_are_given() -> None:
     assert told[0] == "hardneg"
     done = CliRunner().invoke(app, [*told[1:3], "--help"], env={"COLUMNS": "200"})
     assert all(word in done.output for word in told if word.startswith("--"))
-    helped = subprocess.run(
-        [sys.executable, "-m", "ray.scripts.scripts", "symmetric-run", "--help"], capture_output=True
-    )
+    line = [sys.executable, "-m", "ray.scripts.scripts", "symmetric-run", "--help"]
+    helped = subprocess.run(line, capture_output=True)
     assert b"--min-nodes" in helped.stdout and b"--address" in helped.stdout

@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from contextlib import ExitStack
-from pathlib import Path
 
 import psutil
 import pytest
@@ -19,7 +18,7 @@ from hardneg_ray.joining import beside, silence
 from hardneg.records.errors import UsageError
 
 
-def test_what_takes_long_is_left_when_the_process_is_asked_to_end() -> None:
+def test_what_takes_long_is_left_when_the_process_is_asked_to_end():
     ends = threading.Event()
 
     def stop(number: int, frame: object) -> None:
@@ -39,7 +38,7 @@ def test_what_takes_long_is_left_when_the_process_is_asked_to_end() -> None:
     assert ended.value.code == 143
 
 
-def test_work_beside_lives_as_long_as_the_block() -> None:
+def test_work_beside_lives_as_long_as_the_block():
     with beside(threading.current_thread) as thread:
         assert thread.is_alive() and thread is not threading.current_thread()
     thread.join(10)
@@ -55,7 +54,7 @@ def closed() -> str:
         return f"127.0.0.1:{server.getsockname()[1]}"
 
 
-def test_what_answers_is_joined(closed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_answers_is_joined(closed, monkeypatch):
     monkeypatch.setattr(joining, "_MEETING", 0.0)
     monkeypatch.setattr(joining, "_PAUSE", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -66,7 +65,7 @@ def test_what_answers_is_joined(closed: str, monkeypatch: pytest.MonkeyPatch) ->
         joining._address(closed)
 
 
-def test_a_cluster_that_asks_for_a_token_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_asks_for_a_token_is_told(monkeypatch):
     def refuses(**given: object) -> None:
         raise ConnectionError("Failed to connect") from RuntimeError("RPC error: InvalidAuthToken: missing")
 
@@ -76,7 +75,7 @@ def test_a_cluster_that_asks_for_a_token_is_told(monkeypatch: pytest.MonkeyPatch
         joining._join(Ray(address="there:1"), ends)
 
 
-def test_auto_joins_no_cluster_that_was_killed(closed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_joins_no_cluster_that_was_killed(closed, tmp_path, monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     assert joining._address("auto") == "local"
@@ -107,7 +106,7 @@ with joined(Ray(address="local")):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", [1.0, 4.0])
-def test_a_start_that_is_stopped_leaves_nothing(seconds: float, ending: list[psutil.Process]) -> None:
+def test_a_start_that_is_stopped_leaves_nothing(seconds, ending):
     with subprocess.Popen(
         [sys.executable, "-c", STARTS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as run:
@@ -142,6 +141,6 @@ finally:
 
 
 @pytest.mark.slow
-def test_rays_own_handler_aborts_no_end_that_takes_its_time() -> None:
+def test_rays_own_handler_aborts_no_end_that_takes_its_time():
     run = subprocess.run([sys.executable, "-c", ENDS_SLOWLY], capture_output=True, text=True, timeout=300)
     assert run.returncode == 143 and "SIGTERM received" in run.stderr, run.stderr

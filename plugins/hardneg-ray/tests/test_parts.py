@@ -16,7 +16,7 @@ from hardneg_ray.ranges import Ranges
 from hardneg_ray.reports import Failed
 from hardneg_ray.roster import Dismissed, Roster
 from hardneg_ray.travel import Traveller, manifests
-from ray.exceptions import ObjectFetchTimedOutError, ObjectLostError, ObjectReconstructionFailedError, OwnerDiedError
+from ray.exceptions import ObjectFetchTimedOutError, ObjectReconstructionFailedError, OwnerDiedError
 
 from hardneg.records.errors import ArtifactError, DataError, PluginError, RecipeError
 from hardneg.runtime.distributed import from_whoever_asks_first, settle_by
@@ -24,13 +24,13 @@ from hardneg.store.artifacts import Store
 from hardneg.verbs.shared.context import ArtifactInput
 
 
-def test_the_engine_is_imported_without_ray() -> None:
+def test_the_engine_is_imported_without_ray():
     program = "import sys, hardneg_ray.engine; print({'ray', 'torch', 'numpy'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert done.stdout == "set()\n"
 
 
-def test_ranges_follow_each_other_and_grow_smaller() -> None:
+def test_ranges_follow_each_other_and_grow_smaller():
     ranges = Ranges({9, *range(8), 20})
     assert [list(ranges.take(2)) for _ in range(4)] == [[0, 1], [2, 3], [4], [5]]
     assert ranges.give_back([2, 3]) == 1 and len(ranges) == 6
@@ -39,7 +39,7 @@ def test_ranges_follow_each_other_and_grow_smaller() -> None:
     assert len(Ranges(range(1000)).take(1)) == 16
 
 
-def test_only_who_is_listed_writes(tmp_path: Path) -> None:
+def test_only_who_is_listed_writes(tmp_path):
     roster = Roster(tmp_path)
     assert not roster.lists("a")
     with pytest.raises(Dismissed), roster.writing("a"):
@@ -52,7 +52,7 @@ def test_only_who_is_listed_writes(tmp_path: Path) -> None:
         pass
 
 
-def test_errors_come_back_as_they_were() -> None:
+def test_errors_come_back_as_they_were():
     for error in (DataError("corpus.jsonl:3: not JSON"), RecipeError("r.yaml", ["a", "b"])):
         again = Failed.of(error).error()
         assert type(again) is type(error) and str(again) == str(error)
@@ -60,7 +60,7 @@ def test_errors_come_back_as_they_were() -> None:
     assert type(strange) is RuntimeError and "ZeroDivisionError: by zero" in str(strange)
 
 
-def test_the_first_proposal_holds_for_all_and_is_kept(tmp_path: Path) -> None:
+def test_the_first_proposal_holds_for_all_and_is_kept(tmp_path):
     desk = Desk(tmp_path / "choices.json", [tmp_path])
     assert desk.chosen("precision") is None
     assert [desk.settle("precision", way) for way in ("bf16", "fp32")] == ["bf16", "bf16"]
@@ -68,14 +68,14 @@ def test_the_first_proposal_holds_for_all_and_is_kept(tmp_path: Path) -> None:
     assert choices_in(tmp_path / "choices.json") == {"precision": "bf16"} and choices_in(tmp_path / "none") == {}
 
 
-def test_a_process_of_an_engine_asks_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_of_an_engine_asks_the_engine(monkeypatch):
     monkeypatch.setattr("hardneg.runtime.distributed._settling", [])
     assert from_whoever_asks_first("x", lambda: "own") == "own"
     settle_by(lambda name, make: f"{name} settled, not {make()}")
     assert from_whoever_asks_first("x", lambda: "own") == "x settled, not own"
 
 
-def test_the_desk_gives_inputs_only(tmp_path: Path) -> None:
+def test_the_desk_gives_inputs_only(tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "file").write_bytes(b"abcdef")
     (tmp_path / "secret").write_bytes(b"no")
@@ -116,13 +116,12 @@ def far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 
 def traveller(far: Store, own: Store) -> Traveller:
-    given = manifests(
-        {"index": ArtifactInput("index", "key", far.path("key")), "run": ArtifactInput("r", "", far.root)}
-    )
+    far_inputs = {"index": ArtifactInput("index", "key", far.path("key")), "run": ArtifactInput("r", "", far.root)}
+    given = manifests(far_inputs)
     return Traveller(Near(Desk(far.root / "choices.json", [far.root]), far.root), own, given)
 
 
-def test_an_input_that_is_not_seen_comes_to_the_own_store(tmp_path: Path, far: Store) -> None:
+def test_an_input_that_is_not_seen_comes_to_the_own_store(tmp_path, far):
     own, seen = Store(tmp_path / "own"), ArtifactInput("index", "key", far.path("key"))
     assert traveller(far, own).inputs({"index": seen}) == {"index": seen} and not own.root.exists()
     at_work = traveller(far, own)
@@ -133,13 +132,13 @@ def test_an_input_that_is_not_seen_comes_to_the_own_store(tmp_path: Path, far: S
         assert own.find("key") is not None
 
 
-def test_what_is_no_artifact_is_copied_aside(tmp_path: Path, far: Store) -> None:
+def test_what_is_no_artifact_is_copied_aside(tmp_path, far):
     found = traveller(far, Store(tmp_path / "own")).inputs({"run": ArtifactInput("r", "", ELSEWHERE / "key" / "sub")})
     assert (found["run"].folder / "rows").read_bytes() == b"0123456789"
     assert not (tmp_path / "own").exists()
 
 
-def test_bytes_that_change_on_the_way_are_told(tmp_path: Path, far: Store) -> None:
+def test_bytes_that_change_on_the_way_are_told(tmp_path, far):
     rows, own = far.path("key") / "sub" / "rows", Store(tmp_path / "own")
     rows.chmod(0o644)
     rows.write_bytes(b"0123456780")
@@ -166,9 +165,7 @@ NODES = [
         (Ray(num_gpus=0, num_cpus=5), None, Needs(0.0, 5.0), 4),
     ],
 )
-def test_what_an_actor_takes(
-    options: Ray, device: str | None, needs: Needs, room: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_an_actor_takes(options, device, needs, room, monkeypatch):
     monkeypatch.setattr(cluster.ray, "nodes", lambda: NODES)
     joined = Cluster(options, False, "a")
     assert joined.needs(device) == needs and joined.room(needs) == room
@@ -180,15 +177,13 @@ def test_what_an_actor_takes(
 @pytest.mark.parametrize(
     "given", [{"actors": 0}, {"num_cpus": -1.0}, {"losses": 0}, {"patience": 0.0}, {"object_store_memory": 5}]
 )
-def test_mistakes_are_told(given: dict[str, float]) -> None:
+def test_mistakes_are_told(given):
     with pytest.raises(PluginError, match=f"{next(iter(given))} must be"):
         Ray(**given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", [OwnerDiedError, ObjectReconstructionFailedError, ObjectFetchTimedOutError])
-def test_a_block_that_is_lost_with_its_machine_is_given_out_again(
-    kind: type[ObjectLostError], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_block_that_is_lost_with_its_machine_is_given_out_again(kind, monkeypatch):
     def lost(waited: object) -> None:
         raise kind("ab" * 28, None, "")
 

@@ -65,9 +65,7 @@ def own(work: Path) -> dict[str, Artifact]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
 @pytest.mark.parametrize("actors", [4, 1])
-def test_actors_make_the_bytes_of_one_process(
-    work: Path, own: dict[str, Artifact], actors: int, tmp_path: Path
-) -> None:
+def test_actors_make_the_bytes_of_one_process(work, own, actors, tmp_path):
     seen = SEEN if actors > 1 else {stage: not seen for stage, seen in SEEN.items()}
     theirs = artifacts(make_plan(load_recipe(work)), tmp_path / "store", BothWays(actors, seen))
     assert set(BLOCKS) <= set(own) == set(theirs)
@@ -94,7 +92,7 @@ def shards(work: Path, folder: Path, engine: Engine, far: bool) -> dict[Path, by
 @pytest.mark.parametrize(
     ("far", "shared", "actors"), [(False, True, 2), (True, False, 2), (False, False, 1), (True, True, 1)]
 )
-def test_shards_have_the_bytes_of_one_process(work: Path, far: bool, shared: bool, actors: int, tmp_path: Path) -> None:
+def test_shards_have_the_bytes_of_one_process(work, far, shared, actors, tmp_path):
     theirs = shards(work, tmp_path / "ray", Ray(actors=actors, num_cpus=1, shared=shared), far)
     assert theirs == shards(work, tmp_path / "own", Local(), far)
     assert sum(path.name == "index" for path in theirs) == 2
@@ -102,7 +100,7 @@ def test_shards_have_the_bytes_of_one_process(work: Path, far: bool, shared: boo
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
-def test_commands_on_files_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_on_files_give_the_same(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     collection(tmp_path / "data", 60, 30)
     lines = [f"q{query} Q0 d{(query * 7 + rank) % 40} {rank} {9 - rank} x" for query in range(30) for rank in range(9)]
@@ -119,7 +117,7 @@ def test_commands_on_files_give_the_same(tmp_path: Path, monkeypatch: pytest.Mon
         assert (tmp_path / f"local-{name}").read_bytes() == (tmp_path / f"ray-{name}").read_bytes(), name
 
 
-def test_several_processes_and_a_cluster_are_refused() -> None:
+def test_several_processes_and_a_cluster_are_refused():
     done = CliRunner().invoke(app, ["recipe", "run", "star-passage", "--engine", "ray", "--num-processes", "2"])
     assert "--engine ray: it starts its own processes" in str(done.exception)
     done = CliRunner().invoke(app, ["recipe", "run", "star-passage", "--engine", "ray", "--engine-option", "actor=2"])

@@ -122,8 +122,5 @@ def test_what_cannot_be_read_with_is_refused(tiny_model: Path, tmp_path: Path) -
 
 def test_problems_of_a_spec() -> None:
     assert ReaderSpec("x").problems() == []
-    assert [line.split(" is ")[0] for line in ReaderSpec(" ", None, 2, 0).problems()] == [
-        "name",
-        "length",
-        "answer_length",
-    ]
+    told = ReaderSpec(" ", None, 2, 0).problems()
+    assert [line.split(" is ")[0] for line in told] == ["name", "length", "answer_length"]

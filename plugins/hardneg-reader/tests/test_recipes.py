@@ -11,7 +11,7 @@ import forked
 import pytest
 from hardneg_reader.exact_match import exact_match, f1
 from recipe.questions import questions
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipe.recipes import plan_in, small_collection, small_tree, write_recipe
 
 from hardneg.formats.runs import stream_run
 from hardneg.recipe.execute import Options, Watcher, execute
@@ -33,29 +33,18 @@ FILES = {
 def tree_of(collection: Path, model: Path) -> dict[str, Any]:
     tree = small_tree(collection, model)
     searched = {"stage": "search", "index": "start-index", "depth": 10}
+    read = {"stage": "read", "reader": "reader"}
+    reader = {"stage": "train-reader", "reader": {"name": str(model), "length": 48, "answer_length": 2}}
+    reader |= {"run": "start-train", "depth": 8, "validation_run": "start-dev", "validation": {"depth": 4}}
+    runs = {"a": "start-test", "b": "start-test"}
     stages = {
         "start-index": {"stage": "encode", "precision": "fp32"},
-        "start-train": {**searched, "split": "train"},
-        "start-dev": {**searched, "split": "dev"},
-        "start-test": {**searched, "split": "test"},
-        "worst-test": {
-            "stage": "fuse",
-            "runs": {"a": "start-test", "b": "start-test"},
-            "weights": {"a": -2.0},
-            "depth": 10,
-        },
-        "reader": {
-            "stage": "train-reader",
-            "reader": {"name": str(model), "length": 48, "answer_length": 2},
-            "run": "start-train",
-            "depth": 8,
-            "options": {**OPTIONS, "checkpoint_every": 2, "evaluate_every": 4},
-            "validation_run": "start-dev",
-            "validation": {"depth": 4},
-        },
-        "read": {"stage": "read", "reader": "reader", "run": "start-test", "passages": [1, 5], "precision": "fp32"},
-        "read-worst": {"stage": "read", "reader": "reader", "run": "worst-test", "passages": 5, "precision": "fp32"},
-        "read-train": {"stage": "read", "reader": "reader", "run": "start-train", "split": "train", "passages": 3},
+        **{f"start-{split}": {**searched, "split": split} for split in ("train", "dev", "test")},
+        "worst-test": {"stage": "fuse", "runs": runs, "weights": {"a": -2.0}, "depth": 10},
+        "reader": {**reader, "options": {**OPTIONS, "checkpoint_every": 2, "evaluate_every": 4}},
+        "read": {**read, "run": "start-test", "passages": [1, 5], "precision": "fp32"},
+        "read-worst": {**read, "run": "worst-test", "passages": 5, "precision": "fp32"},
+        "read-train": {**read, "run": "start-train", "split": "train", "passages": 3},
         "scores": {"stage": "evaluate", "runs": {"start": "start-test"}, "metrics": ["answer@5"]},
         "report": {"stage": "report", "evaluation": "scores", "reading": {"start": "read", "worst": "read-worst"}},
     }
@@ -155,9 +144,7 @@ def test_a_killed_recipe_ends_alike(recipe: Path, made: dict[str, Artifact]) -> 
 
 
 def test_without_answers_nothing_begins(tmp_path: Path, tiny_model: Path) -> None:
-    plan = make_plan(
-        load_recipe(write_recipe(tmp_path / "a.yaml", tree_of(small_collection(tmp_path / "data"), tiny_model)))
-    )
+    plan = plan_in(tmp_path, tree_of(small_collection(tmp_path / "data"), tiny_model))
     with pytest.raises(RecipeError) as raised:
         execute(plan, Store(tmp_path / "store"), Options(device="cpu"), Watcher())
     asked = [f"stages.reader.{field} has no answers" for field in ("split: train", "validation.split: dev")]

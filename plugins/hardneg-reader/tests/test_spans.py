@@ -15,27 +15,25 @@ ENDS = torch.tensor([[0.1, 0.3, 0.6], [0.5, 0.3, 0.2]], dtype=torch.float64).log
     ("longest", "spans", "products"),
     [(1, [(2, 2), (0, 0)], [0.18, 0.30]), (2, [(1, 2), (0, 0)], [0.30, 0.30]), (9, [(1, 2), (0, 0)], [0.30, 0.30])],
 )
-def test_the_best_span_has_the_highest_product(
-    longest: int, spans: list[tuple[int, int]], products: list[float]
-) -> None:
+def test_the_best_span_has_the_highest_product(longest, spans, products):
     best, first, last = best_spans(STARTS, ENDS, longest)
     assert list(zip(first.tolist(), last.tolist(), strict=True)) == spans
     assert best.exp().tolist() == pytest.approx(products)
 
 
-def test_of_equal_spans_the_shortest_is_taken() -> None:
+def test_of_equal_spans_the_shortest_is_taken():
     equal = torch.zeros(1, 3)
     assert [part.tolist() for part in best_spans(equal, equal, 3)] == [[0.0], [0], [0]]
 
 
-def test_an_answer_may_stand_in_several_places() -> None:
+def test_an_answer_may_stand_in_several_places():
     spans, there = padded_spans([[(1, 1), (1, 2)], [(0, 2)]])
     assert there.tolist() == [[True, True], [True, False]]
     likelihood = span_log_likelihood(STARTS, ENDS, spans, there)
     assert likelihood.exp().tolist() == pytest.approx([0.15 + 0.30, 0.12])
 
 
-def test_the_loss_is_that_of_the_passage_and_of_its_spans() -> None:
+def test_the_loss_is_that_of_the_passage_and_of_its_spans():
     selected = torch.tensor([[2.0, 1.0, 0.0], [0.0, 0.0, 0.0]], dtype=torch.float64, requires_grad=True)
     spans = torch.tensor([log(0.45), 0.0], dtype=torch.float64, requires_grad=True)
     loss = ReadingLoss()(ReadingScores(selected, spans))
@@ -48,7 +46,7 @@ def test_the_loss_is_that_of_the_passage_and_of_its_spans() -> None:
     assert selected.grad[0].tolist() == pytest.approx([(exp(2) / total - 1) / 2, exp(1) / total / 2, 1 / total / 2])
 
 
-def test_probabilities_are_those_of_the_tokens_that_may_be_in_an_answer() -> None:
+def test_probabilities_are_those_of_the_tokens_that_may_be_in_an_answer():
     logits = torch.tensor([[5.0, 0.0, log(3)], [1.0, 2.0, 3.0]], requires_grad=True)
     found = log_probabilities(logits, torch.tensor([[False, True, True], [False, False, False]]))
     assert found.exp().tolist() == [pytest.approx([0.0, 0.25, 0.75]), [0.0, 0.0, 0.0]]

@@ -70,9 +70,7 @@ def test_an_answer_is_found_again_in_tokens(tokenizer: Any, title: str) -> None:
         spans = tokens.spans(row, places)
         marked = [text[begin:end].strip() for begin, end in (tokens.characters(row, *span) for span in spans)]
         told = [text[begin:end] for begin, end in places]
-        assert all(
-            one.startswith(other) and len(one) <= len(other) + 1 for one, other in zip(marked, told, strict=True)
-        )
+        assert all(one.startswith(two) and len(one) <= len(two) + 1 for one, two in zip(marked, told, strict=True))
         assert len(marked) == (2, 1, 0, 1)[row]
 
 

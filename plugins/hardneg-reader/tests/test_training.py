@@ -36,9 +36,8 @@ OPTIONS = {"batch_size": 3, "negatives_per_query": 2, "max_steps": 1, "warmup_st
 
 
 def toy_corpus(folder: Path) -> Corpus:
-    write_corpus(
-        [Document(doc_id, text, "words" * (doc_id == "old")) for doc_id, text in TEXTS.items()], folder, Silent()
-    )
+    rows = [Document(doc_id, text, "words" * (doc_id == "old")) for doc_id, text in TEXTS.items()]
+    write_corpus(rows, folder, Silent())
     return Corpus.open(folder)
 
 

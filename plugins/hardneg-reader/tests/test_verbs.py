@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipe.recipes import recipe_in, small_collection, small_tree
 
 from hardneg.encoders.open.configuration import BASE
 from hardneg.recipe.estimate import estimate
@@ -30,7 +30,7 @@ def tree_with(tmp_path: Path, model: Path, **stages: Any) -> dict[str, Any]:
 
 def test_a_plan_knows_the_network_of_a_reader(tmp_path: Path, tiny_model: Path) -> None:
     tree = tree_with(tmp_path, tiny_model, read={"stage": "read", "reader": "reader", "run": "start-test"})
-    plan = make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", tree)), [])
+    plan = make_plan(recipe_in(tmp_path, tree), [])
     rows = {row.step.name: row for row in estimate(plan, Store(tmp_path / "store"))}
     assert rows["reader"].disk == 4 * BASE.weights and rows["reader"].unit == "steps"
     assert rows["read"].memory == 700_000_000 + 2 * BASE.weights
@@ -46,7 +46,7 @@ def test_runs_with_positives_that_were_not_found_are_not_read(tmp_path: Path, ti
     asked = {"read": {"stage": "read", "reader": "reader", "run": "again"}}
     tree = tree_with(tmp_path, tiny_model, added=added, again=again, **asked)
     with pytest.raises(RecipeError) as caught:
-        load_recipe(write_recipe(tmp_path / "r.yaml", tree))
+        recipe_in(tmp_path, tree)
     told = "'again' comes from 'added', which lists positives that were not found; name one without `positives`"
     assert f"stages.read.run: {told}" in str(caught.value)
 
@@ -54,7 +54,7 @@ def test_runs_with_positives_that_were_not_found_are_not_read(tmp_path: Path, ti
 def test_a_run_of_another_split_does_not_judge(tmp_path: Path, tiny_model: Path) -> None:
     tree = tree_with(tmp_path, tiny_model, judged={**READER, "validation_run": "start-test"})
     with pytest.raises(RecipeError, match=r"stages\.judged.validation_run: 'start-test' is of split test"):
-        load_recipe(write_recipe(tmp_path / "r.yaml", tree))
+        recipe_in(tmp_path, tree)
 
 
 @pytest.mark.parametrize("preset", ["demo", "paper"])

@@ -45,7 +45,7 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def test_every_piece_has_its_place_in_what_is_kept(done: list[str], tmp_path: Path) -> None:
+def test_every_piece_has_its_place_in_what_is_kept(done, tmp_path):
     assert list(measure(this_device(), "cpu", tmp_path, Silent())) == []
     assert done == list(PIECES)
     found = measured(this_device())
@@ -58,9 +58,7 @@ def test_every_piece_has_its_place_in_what_is_kept(done: list[str], tmp_path: Pa
     assert not list(tmp_path.glob("hardneg-measuring-*"))
 
 
-def test_a_second_call_measures_what_is_missing_alone(
-    done: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_second_call_measures_what_is_missing_alone(done, monkeypatch, tmp_path):
     def broken(setting: object) -> None:
         raise RuntimeError("no room\non two lines")
 
@@ -73,7 +71,7 @@ def test_a_second_call_measures_what_is_missing_alone(
     assert list(measure(this_device(), "cpu", tmp_path, Silent())) == [] and done == ["search"]
 
 
-def test_one_that_is_stopped_goes_on(done: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_one_that_is_stopped_goes_on(done, monkeypatch, tmp_path):
     def stopped(setting: object) -> None:
         raise KeyboardInterrupt
 
@@ -87,7 +85,7 @@ def test_one_that_is_stopped_goes_on(done: list[str], monkeypatch: pytest.Monkey
     assert done == [*before, *list(PIECES)[list(PIECES).index("encode small") :]]
 
 
-def test_doctor_measures_tells_and_forgets(done: list[str], tmp_path: Path) -> None:
+def test_doctor_measures_tells_and_forgets(done, tmp_path):
     def rates(*words: str) -> dict[str, str]:
         asked = ["doctor", "--no-hub", "--json", "--store", str(tmp_path), *words]
         answer = CliRunner().invoke(app, asked)
@@ -102,25 +100,25 @@ def test_doctor_measures_tells_and_forgets(done: list[str], tmp_path: Path) -> N
     assert rates("--forget-trials")["found"] == "not measured"
 
 
-def test_what_is_missing_is_named(tmp_path: Path) -> None:
+def test_what_is_missing_is_named(tmp_path):
     measurements.remember(this_device(), RateFile(device="a CPU", read=1e9))
     answer = CliRunner().invoke(app, ["doctor", "--no-hub", "--store", str(tmp_path)])
     assert "not yet write, tokenise, search, encode table" in answer.stdout
 
 
-def test_a_disk_is_written_and_read(tmp_path: Path) -> None:
+def test_a_disk_is_written_and_read(tmp_path):
     assert machines.writing(tmp_path / "file", 32 << 20) > 0 and (tmp_path / "file").stat().st_size == 32 << 20
     assert machines.reading(tmp_path / "file") > 0
 
 
-def test_texts_come_in_turn() -> None:
+def test_texts_come_in_turn():
     once = material.many(len(material.texts()))
     assert len(once) > 1000 and sorted(once) == sorted(material.texts())
     assert material.many(len(once) + 3)[-3:] == once[:3]
 
 
 @pytest.mark.slow
-def test_all_is_measured_with_small_networks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_all_is_measured_with_small_networks(monkeypatch, tmp_path):
     monkeypatch.setattr(measurements, "SIZES", {"small": (64, 2), "base": (128, 2)})
     monkeypatch.setattr(networks, "SECONDS", 0.2)
     assert list(measure(this_device(), "cpu", tmp_path, Silent())) == []

@@ -66,14 +66,9 @@ def falling(doc_ids):
 def negatives(mined, dropped=()):
     for query_id, doc_ids in mined.items():
         count = len(dropped)
-        drops = Drops(
-            5,
-            list(dropped),
-            np.arange(1, count + 1, dtype=np.int32),
-            ["score", "positive"][:count],
-            np.array([0.93, np.nan][:count], np.float32),
-            np.arange(1, len(doc_ids) + 1, dtype=np.int32),
-        )
+        ranks, kept = np.arange(1, count + 1, dtype=np.int32), np.arange(1, len(doc_ids) + 1, dtype=np.int32)
+        scores = np.array([0.93, np.nan][:count], np.float32)
+        drops = Drops(5, list(dropped), ranks, ["score", "positive"][:count], scores, kept)
         yield Negatives(query_id, ["p1"], doc_ids, falling(doc_ids).scores, drops=drops if dropped else None)
 
 

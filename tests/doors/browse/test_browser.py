@@ -20,17 +20,9 @@ pytestmark = pytest.mark.slow
 
 FIRST, SECOND, *_ = QUERIES
 PATHS = [
-    "/",
-    "/?words=nothing-like-this",
-    f"/query?q={quote(FIRST, safe='')}",
-    f"/query?q={quote(SECOND, safe='')}",
-    f"/query?q={quote('שאלה', safe='')}",
-    "/suspicious",
+    *("/", "/?words=nothing-like-this", "/suspicious", "/margins", "/drift", "/marks", "/query?q=none"),
+    *(f"/query?q={quote(query_id, safe='')}" for query_id in (FIRST, SECOND, "שאלה")),
     f"/compare?a=mined&b=other&q={quote(FIRST, safe='')}",
-    "/margins",
-    "/drift",
-    "/marks",
-    "/query?q=none",
 ]
 
 
@@ -101,15 +93,10 @@ def test_a_reader_searches_opens_marks_and_compares(page, server):
     assert server.marks.path.read_text() == "" and not found(browser, ".card.marked")
     link(browser, "Compare its lists").click()
     wait(browser, lambda: "entered" in found(browser, "[role=status]")[0].text)
-    told = [
-        [cell.text for cell in row.find_elements("css selector", "th, td")[:4]] for row in found(browser, "tbody tr")
-    ]
-    assert told == [
-        ["far", "2", "1", "up 1"],
-        ["copy", "1", "2", "down 1"],
-        ["long", "–", "3", "entered"],
-        ["d/1&x=<i>", "3", "–", "left"],
-    ]
+    rows = [row.find_elements("css selector", "th, td")[:4] for row in found(browser, "tbody tr")]
+    told = [[cell.text for cell in row] for row in rows]
+    moved = [["far", "2", "1", "up 1"], ["copy", "1", "2", "down 1"]]
+    assert told == [*moved, ["long", "–", "3", "entered"], ["d/1&x=<i>", "3", "–", "left"]]
 
 
 def test_the_keyboard_alone_is_enough(page):

@@ -43,15 +43,10 @@ def get(address):
 
 
 def test_a_function_serves_the_page_beside_a_program(beir, tmp_path):
-    found = hn.browse(
-        beir / "mined.arrow",
-        dataset=beir / "data",
-        runs=[beir / "dense.trec"],
-        filter_by=[{"q/1?a=b&c": {"copy": 2.0, "p1": 1.0}}],
-        dropped=beir / "dropped.arrow",
-        marks=tmp_path / "marks.qrels",
-        store=tmp_path / "store",
-    )
+    judge = [{"q/1?a=b&c": {"copy": 2.0, "p1": 1.0}}]
+    files = {"dataset": beir / "data", "runs": [beir / "dense.trec"], "dropped": beir / "dropped.arrow"}
+    own = {"marks": tmp_path / "marks.qrels", "store": tmp_path / "store"}
+    found = hn.browse(beir / "mined.arrow", filter_by=judge, **files, **own)
     with found as page:
         assert "folic acid and kidneys" in get(page.address)
         assert page.marks == tmp_path / "marks.qrels" and page.address in page._repr_html_()

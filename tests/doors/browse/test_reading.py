@@ -101,13 +101,8 @@ def test_the_bars_of_margins_meet_at_zero():
 
 def test_what_moved_between_two_lists():
     found = moves(["a", "b", "c", "d"], ["b", "x", "c", "a"])
-    assert found == [
-        RankMove("b", 2, 1),
-        RankMove("x", None, 2),
-        RankMove("c", 3, 3),
-        RankMove("a", 1, 4),
-        RankMove("d", 4, None),
-    ]
+    places = [("b", 2, 1), ("x", None, 2), ("c", 3, 3), ("a", 1, 4), ("d", 4, None)]
+    assert found == [RankMove(*place) for place in places]
     assert [move.change for move in found] == ["up 1", "entered", "stayed", "down 3", "left"]
     assert tally(found) == {"entered": 1, "left": 1, "stayed": 1, "moved": 2}
 

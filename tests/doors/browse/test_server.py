@@ -21,15 +21,9 @@ from hardneg.runtime.progress import Silent
 
 FIRST, SECOND, *_ = QUERIES
 PAGES = [
-    "/",
-    "/?words=kidneys",
+    *("/", "/?words=kidneys", "/suspicious", "/margins", "/margins?list=other&run=judge", "/drift", "/marks"),
     *(f"/query?q={quote(query_id, safe='')}" for query_id in QUERIES),
-    "/suspicious",
     f"/compare?a=mined&b=dense&q={quote(SECOND, safe='')}",
-    "/margins",
-    "/margins?list=other&run=judge",
-    "/drift",
-    "/marks",
 ]
 
 
@@ -209,13 +203,8 @@ def test_an_odd_number_in_a_form_is_taken_for_the_first(server):
 
 
 def test_odd_parameters_are_taken_for_the_usual_ones(server):
-    for path in (
-        "/?page=-1",
-        "/?page=%C2%B2",
-        "/?page=99999999999999999999",
-        "/?list=none&page=x",
-        "/margins?run=none",
-    ):
+    odd = ("/?page=-1", "/?page=%C2%B2", "/?page=99999999999999999999", "/?list=none&page=x", "/margins?run=none")
+    for path in odd:
         assert ask(server, path)[0] == 200
 
 
@@ -247,19 +236,11 @@ def test_a_port_that_is_taken_is_one_line(server, browsed, sources):
 
 def test_a_reader_who_leaves_within_a_form_is_no_error(server):
     port = server.access.port
-    headers = {
-        "host": f"127.0.0.1:{port}",
-        "origin": f"http://127.0.0.1:{port}",
-        "cookie": f"hardneg-{port}={server.access.token}",
-        "content-type": "application/x-www-form-urlencoded",
-    }
-    scope = {
-        "type": "http",
-        "method": "POST",
-        "path": "/mark",
-        "query_string": b"",
-        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
-    }
+    host = f"127.0.0.1:{port}"
+    headers = {"host": host, "origin": f"http://{host}", "cookie": f"hardneg-{port}={server.access.token}"}
+    headers["content-type"] = "application/x-www-form-urlencoded"
+    scope = {"type": "http", "method": "POST", "path": "/mark", "query_string": b""}
+    scope["headers"] = [(name.encode(), value.encode()) for name, value in headers.items()]
     events = iter([{"type": "http.request", "body": b"token=", "more_body": True}, {"type": "http.disconnect"}])
     sent = []
 

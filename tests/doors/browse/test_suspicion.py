@@ -36,13 +36,10 @@ def test_standings_tell_rank_and_score():
 
 
 def test_the_score_adds_copies_judges_and_other_systems():
-    evidence = Evidence(
-        "q",
-        {"p": shingles("a b c d e")},
-        {"copy": shingles("b c d e f g"), "plain": shingles("x y z")},
-        {"dense": falling(["copy", "x", "y", "p"]), "bm25": falling(["p", "copy"]), "judge": falling(["copy", "p"])},
-        {"judge"},
-    )
+    runs = {"dense": ["copy", "x", "y", "p"], "bm25": ["p", "copy"], "judge": ["copy", "p"]}
+    negatives = {"copy": shingles("b c d e f g"), "plain": shingles("x y z")}
+    lists = {label: falling(ids) for label, ids in runs.items()}
+    evidence = Evidence("q", {"p": shingles("a b c d e")}, negatives, lists, {"judge"})
     copy, plain = evidence.suspected()
     # 2/5 alike; the judge has it at 1 before 2: 1/2; dense at 1 before 4: 3/4, bm25 below: mean 3/8
     assert copy.score == pytest.approx(0.4 + 0.5 + 0.375)

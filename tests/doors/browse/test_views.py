@@ -48,13 +48,8 @@ def server(tmp_path_factory):
     for label in ("dense", "bm25"):
         write_run(folder / f"{label}.trec", falling({"q1": [*NAMES[:3], "p1"]}).items())
     runs = {label: folder / f"{label}.trec" for label in ("dense", "bm25")}
-    sources = BrowseSources(
-        "views",
-        folder / "marks.qrels",
-        negatives={"mined": folder / "mined.arrow"},
-        runs=runs,
-        dataset=folder / "collection",
-    )
+    parts = {"negatives": {"mined": folder / "mined.arrow"}, "runs": runs, "dataset": folder / "collection"}
+    sources = BrowseSources("views", folder / "marks.qrels", **parts)
     with opened(sources, Silent()) as found, listening(found, Marks(sources.marks)) as made, made.beside():
         yield made
 

@@ -20,25 +20,19 @@ SCORES = {
 
 
 def tree_of(data: Path, model: Path) -> dict[str, Any]:
-    return {
-        "title": f"Negatives of {data}",
-        "dataset": f"beir:{data}",
-        "model": {"name": str(model), "query_length": 16, "document_length": 24},
-        "stages": {
-            "start-index": {"stage": "encode"},
-            "start-test": {"stage": "search", "index": "start-index"},
-            "start-train": {"stage": "search", "index": "start-index", "split": "train"},
-            "static": {"stage": "mine", "runs": {"dense": "start-train"}, "miner": {"name": "topk", "depth": 10}},
-            "star": {"stage": "train", "negatives": "static", "loss": "star"},
-            "star-index": {"stage": "encode", "model": "star"},
-            "star-test": {"stage": "search", "index": "star-index"},
-            "scores": {
-                "stage": "evaluate",
-                "runs": {"start": "start-test", "STAR": "star-test"},
-                "metrics": ["mrr@10"],
-            },
-        },
+    search = {"stage": "search", "index": "start-index"}
+    stages = {
+        "start-index": {"stage": "encode"},
+        "start-test": search,
+        "start-train": {**search, "split": "train"},
+        "static": {"stage": "mine", "runs": {"dense": "start-train"}, "miner": {"name": "topk", "depth": 10}},
+        "star": {"stage": "train", "negatives": "static", "loss": "star"},
+        "star-index": {"stage": "encode", "model": "star"},
+        "star-test": {"stage": "search", "index": "star-index"},
+        "scores": {"stage": "evaluate", "runs": {"start": "start-test", "STAR": "star-test"}, "metrics": ["mrr@10"]},
     }
+    whole = {"title": f"Negatives of {data}", "dataset": f"beir:{data}", "stages": stages}
+    return whole | {"model": {"name": str(model), "query_length": 16, "document_length": 24}}
 
 
 def finished_run(folder: Path, store: Store, model: Path) -> Path:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from hub_server import Hub
 
 import hardneg as hn
 from hardneg.api.beir_folder import write_beir
@@ -64,9 +63,7 @@ def negatives(tmp_path: Path) -> Path:
     return path
 
 
-def test_an_index_goes_without_what_is_no_part_of_it(
-    hub: Hub, index: Path, store: Store, scratch: Path, tmp_path: Path
-) -> None:
+def test_an_index_goes_without_what_is_no_part_of_it(hub, index, store, scratch, tmp_path):
     (index / "notes.txt").write_text("mine")
     send(index, store, scratch, encoder="org/tiny")
     files = hub.repositories["datasets/org/made"].branches["main"]
@@ -79,7 +76,7 @@ def test_an_index_goes_without_what_is_no_part_of_it(
     assert len(FlatVectors.open(fetched)) == 3 and (fetched / "index").read_bytes() == (index / "index").read_bytes()
 
 
-def test_shards_at_urls_are_not_pushed(index: Path, store: Store, scratch: Path) -> None:
+def test_shards_at_urls_are_not_pushed(index, store, scratch):
     listed = '{"version": 1, "dimension": 4, "shards": [{"place": "s3://b/0", "rows": 3, "bytes": 1, "digest": "a"}]}'
     (index / "shards.json").write_text(listed)
     with pytest.raises(UsageError, match="its shards are at URLs"):
@@ -87,9 +84,7 @@ def test_shards_at_urls_are_not_pushed(index: Path, store: Store, scratch: Path)
 
 
 @pytest.mark.parametrize("form", ["file", "folder"])
-def test_negatives_are_a_dataset(
-    hub: Hub, negatives: Path, store: Store, scratch: Path, tmp_path: Path, form: str
-) -> None:
+def test_negatives_are_a_dataset(hub, negatives, store, scratch, tmp_path, form):
     datasets = pytest.importorskip("datasets")
     send(negatives if form == "file" else negatives.parent, store, scratch)
     files = hub.repositories["datasets/org/made"].branches["main"]
@@ -100,7 +95,7 @@ def test_negatives_are_a_dataset(
     assert len(found) == 3 and b"num_examples: 3" in files["README.md"]
 
 
-def test_what_a_table_tells_of_its_writer_stays(hub: Hub, store: Store, scratch: Path, tmp_path: Path) -> None:
+def test_what_a_table_tells_of_its_writer_stays(hub, store, scratch, tmp_path):
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -115,32 +110,32 @@ def test_what_a_table_tells_of_its_writer_stays(hub: Hub, store: Store, scratch:
     assert not any(b"/home/anna" in data for data in files.values())
 
 
-def test_equal_negatives_make_no_second_commit(hub: Hub, negatives: Path, store: Store, scratch: Path) -> None:
+def test_equal_negatives_make_no_second_commit(hub, negatives, store, scratch):
     send(negatives, store, scratch)
     send(negatives, store, scratch)
     assert len(hub.uploads.commits) == 1
 
 
-def test_a_runs_negatives_come_from_the_store(run: Path, store: Store, scratch: Path) -> None:
+def test_a_runs_negatives_come_from_the_store(run, store, scratch):
     with pytest.raises(ArtifactError, match="has no negatives of 'static': name the right one with --store"):
         prepare(run, "org/made", Wanted("negatives"), store, scratch)
 
 
-def test_a_folder_of_a_run_without_its_lock_is_no_finished_run(run: Path, store: Store, scratch: Path) -> None:
+def test_a_folder_of_a_run_without_its_lock_is_no_finished_run(run, store, scratch):
     (run / LOCK).unlink()
     for what in (None, "index", "model"):
         with pytest.raises(DataError, match=r"no finished run: recipe.lock.yaml is missing; run the recipe again"):
             prepare(run, "org/made", Wanted(what), store, scratch)
 
 
-def test_forms_of_rows_are_checked(negatives: Path, store: Store, scratch: Path) -> None:
+def test_forms_of_rows_are_checked(negatives, store, scratch):
     with pytest.raises(UsageError, match="--form 'pairs': is one of hardneg, triplet, n-tuple, labeled-list"):
         Rows("pairs")
     with pytest.raises(UsageError, match="go with a run folder"):
         prepare(negatives, "org/made", Wanted(rows=Rows("triplet")), store, scratch)
 
 
-def test_runs_go_with_their_scores(hub: Hub, run: Path, store: Store, scratch: Path) -> None:
+def test_runs_go_with_their_scores(hub, run, store, scratch):
     with pytest.raises(UsageError, match="no runs there"):
         prepare(run, "org/made", Wanted("runs"), store, scratch)
     (run / "runs").mkdir()
@@ -155,14 +150,12 @@ def test_runs_go_with_their_scores(hub: Hub, run: Path, store: Store, scratch: P
     assert b"| STAR | 0.6250 |" in files["README.md"]
 
 
-def test_a_folder_holds_one_kind(index: Path, store: Store, scratch: Path) -> None:
+def test_a_folder_holds_one_kind(index, store, scratch):
     with pytest.raises(UsageError, match="no model there: give the folder of a finished recipe"):
         prepare(index, "org/made", Wanted("model"), store, scratch)
 
 
-def test_an_artifact_of_the_store_is_compared_with_its_manifest(
-    run: Path, store: Store, negatives: Path, scratch: Path, tmp_path: Path
-) -> None:
+def test_an_artifact_of_the_store_is_compared_with_its_manifest(run, store, negatives, scratch, tmp_path):
     key = yaml.safe_load((run / "recipe.lock.yaml").read_text())["keys"]["star"]
     for place in (store.path(key), store.path(key) / "model"):
         card = prepare(place, "org/made", Wanted(), store, scratch).card
@@ -182,9 +175,7 @@ def test_an_artifact_of_the_store_is_compared_with_its_manifest(
 PLACE = f"{Path(__file__).parent}/d1.txt"
 
 
-def test_ids_that_are_places_of_this_machine_are_not_pushed(
-    index: Path, run: Path, store: Store, scratch: Path, tmp_path: Path
-) -> None:
+def test_ids_that_are_places_of_this_machine_are_not_pushed(index, run, store, scratch, tmp_path):
     (index / "docid").write_text(f"d1\n{PLACE}\nd3\n")
     mined = tmp_path / "mined.arrow"
     write_negatives(mined, [Negatives("q1", ["d1"], ["d2", PLACE], np.array([2.5, 1.0], np.float32))])
@@ -196,7 +187,7 @@ def test_ids_that_are_places_of_this_machine_are_not_pushed(
             prepare(folder, "org/made", Wanted(wanted), store, scratch)
 
 
-def test_a_runs_tag_tells_no_secret(run: Path, store: Store, scratch: Path) -> None:
+def test_a_runs_tag_tells_no_secret(run, store, scratch):
     (run / "runs").mkdir()
     with gzip.open(run / "runs" / "star-test.trec.gz", "wt") as file:
         file.write("q1 Q0 /m/02_286 1 0.5 hf_abcdefghijklmnop\n")
@@ -204,7 +195,7 @@ def test_a_runs_tag_tells_no_secret(run: Path, store: Store, scratch: Path) -> N
         prepare(run, "org/made", Wanted("runs"), store, scratch)
 
 
-def test_rows_that_no_query_can_have_are_not_pushed(store: Store, scratch: Path, tmp_path: Path) -> None:
+def test_rows_that_no_query_can_have_are_not_pushed(store, scratch, tmp_path):
     data = {"corpus": {"d1": "a", "d2": "b"}, "queries": {"q1": "a"}, "qrels": {"q1": ["d1"]}}
     folder = tmp_path / "collection"
     folder.mkdir()

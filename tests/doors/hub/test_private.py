@@ -46,11 +46,11 @@ def prepared(folder: Path, store: Store, **wanted: Any) -> Upload:
         ("..", ".."),
     ],
 )
-def test_places_are_cut_to_their_last_part(text: str, shown: str) -> None:
+def test_places_are_cut_to_their_last_part(text, shown):
     assert without_paths({"a": [text, 3, None]}) == {"a": [shown, 3, None]}
 
 
-def test_the_name_of_the_users_own_folder_is_no_last_part(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_name_of_the_users_own_folder_is_no_last_part(monkeypatch):
     monkeypatch.setenv("HOME", "/home/anna")
     assert without_paths(["/home/anna", "~anna", "model of /home/anna"]) == ["folder", "folder", "model of folder"]
 
@@ -67,11 +67,11 @@ def test_the_name_of_the_users_own_folder_is_no_last_part(monkeypatch: pytest.Mo
         ({"name": "beir", "source": "~/nq", "withheld": 3}, {"name": "beir", "source": "nq", "withheld": 3}),
     ],
 )
-def test_datasets_on_the_hub_keep_their_names(setting: Any, shown: Any) -> None:
+def test_datasets_on_the_hub_keep_their_names(setting, shown):
     assert dataset_name(setting) == shown
 
 
-def test_a_local_table_of_the_hubs_form_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_table_of_the_hubs_form_is_a_folder(tmp_path, monkeypatch):
     (tmp_path / "team" / "secret").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     assert dataset_name("hf:team/secret") == "hf:secret"
@@ -88,9 +88,7 @@ def test_a_local_table_of_the_hubs_form_is_a_folder(tmp_path: Path, monkeypatch:
         ("AKIAABCDEFGHIJKLMNOP", "config.json: holds what looks like a token"),
     ],
 )
-def test_what_is_private_in_a_models_files_stops_the_push(
-    run: Path, store: Store, tmp_path: Path, text: str, told: str
-) -> None:
+def test_what_is_private_in_a_models_files_stops_the_push(run, store, tmp_path, text, told):
     folder, places = (run / "model").rename(tmp_path / "alone"), {"home": Path.home(), "store": store.root}
     spoil(folder / "config.json", text.format(**places))
     with pytest.raises(DataError) as error:
@@ -98,19 +96,19 @@ def test_what_is_private_in_a_models_files_stops_the_push(
     assert told.format(**places) in str(error.value)
 
 
-def test_a_file_that_has_changed_since_is_refused(run: Path, store: Store) -> None:
+def test_a_file_that_has_changed_since_is_refused(run, store):
     spoil(run / "model" / "config.json", "mine")
     with pytest.raises(ArtifactError, match=r"config\.json: has changed since it was written"):
         prepared(run, store)
 
 
-def test_a_file_that_is_gone_is_refused(run: Path, store: Store) -> None:
+def test_a_file_that_is_gone_is_refused(run, store):
     (run / "model" / "modules.json").unlink()
     with pytest.raises(ArtifactError, match=r"modules\.json: damaged: is missing"):
         prepared(run, store)
 
 
-def test_strangers_stay_and_are_named(run: Path, store: Store) -> None:
+def test_strangers_stay_and_are_named(run, store):
     (run / "model" / ".env").write_text("SECRET=1")
     (run / "model" / "checkpoint-5").mkdir()
     (run / "model" / "checkpoint-5" / "optimizer.pt").write_bytes(b"pickle")
@@ -120,7 +118,7 @@ def test_strangers_stay_and_are_named(run: Path, store: Store) -> None:
     assert not {".env", "notes.txt"} & {file.path for file in upload.files}
 
 
-def test_a_folder_without_a_manifest_gives_its_modules_alone(run: Path, tmp_path: Path) -> None:
+def test_a_folder_without_a_manifest_gives_its_modules_alone(run, tmp_path):
     folder = (run / "model").rename(tmp_path / "alone")
     (folder / "training_args.bin").write_bytes(b"pickle")
     (folder / "secrets.yaml").write_text("token: x")
@@ -131,14 +129,14 @@ def test_a_folder_without_a_manifest_gives_its_modules_alone(run: Path, tmp_path
     assert "training_args.bin" in upload.notes[0] and 'SentenceTransformer("org/tiny")' in upload.card
 
 
-def test_weights_in_a_pickle_are_refused(run: Path, tmp_path: Path) -> None:
+def test_weights_in_a_pickle_are_refused(run, tmp_path):
     folder = (run / "model").rename(tmp_path / "alone")
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     with pytest.raises(ModelError, match=r"pytorch_model\.bin: is a pickle, which may hold code"):
         prepared(folder, Store(tmp_path / "none"))
 
 
-def test_a_link_out_of_the_folder_is_refused(run: Path, tmp_path: Path) -> None:
+def test_a_link_out_of_the_folder_is_refused(run, tmp_path):
     folder = (run / "model").rename(tmp_path / "alone")
     (tmp_path / "elsewhere.json").write_text(json.dumps({"a": 1}))
     (folder / "config.json").unlink()
@@ -147,12 +145,12 @@ def test_a_link_out_of_the_folder_is_refused(run: Path, tmp_path: Path) -> None:
         prepared(folder, Store(tmp_path / "none"))
 
 
-def test_a_folder_of_nothing_is_told_what_could_be_there(tmp_path: Path) -> None:
+def test_a_folder_of_nothing_is_told_what_could_be_there(tmp_path):
     with pytest.raises(HardnegError, match="no run folder, and no model, index or negatives there"):
         prepared(tmp_path, Store(tmp_path / "none"))
 
 
-def test_an_own_card_is_kept_and_gets_what_the_run_tells(run: Path, store: Store) -> None:
+def test_an_own_card_is_kept_and_gets_what_the_run_tells(run, store):
     (run / "model" / "README.md").write_text("---\nlicense: mit\n---\n\n# Ours\n\nRead this.\n")
     card = prepared(run, store).card
     assert "license: mit" in card and "# Ours\n\nRead this." in card and "model-index:" in card
@@ -162,20 +160,18 @@ def test_an_own_card_is_kept_and_gets_what_the_run_tells(run: Path, store: Store
     assert "Negatives `static`: mined by `TopK(depth=10, exclude_copies=True)` from `start-train`" in card
 
 
-def test_metadata_that_is_none_is_told(run: Path, store: Store) -> None:
+def test_metadata_that_is_none_is_told(run, store):
     (run / "model" / "README.md").write_text("---\na: [\n---\n# Ours\n")
     with pytest.raises(DataError, match="its first lines are no metadata"):
         prepared(run, store)
 
 
-def test_a_folder_given_from_where_one_is_tells_no_more(
-    run: Path, store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_folder_given_from_where_one_is_tells_no_more(run, store, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert prepared(Path("run"), store) == prepared(run, store)
 
 
-def test_a_folder_of_every_machine_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_every_machine_tells_nothing(monkeypatch):
     monkeypatch.setenv("HOME", "/home/anna")
     monkeypatch.chdir("/")
     told = private_texts([Path("/tmp"), Path("/srv/store")])

@@ -36,7 +36,7 @@ def there(hub: Hub) -> dict[str, bytes]:
     return dict(hub.repositories[NAME].branches["main"])
 
 
-def test_a_model_goes_as_one_commit_private_and_a_second_push_makes_none(hub: Hub, run: Path, store: Store) -> None:
+def test_a_model_goes_as_one_commit_private_and_a_second_push_makes_none(hub, run, store):
     assert "new, private" in push(run, store, "--message", "first")
     files = there(hub)
     assert hub.uploads.commits == ["first"] and hub.repositories[NAME].private
@@ -46,7 +46,7 @@ def test_a_model_goes_as_one_commit_private_and_a_second_push_makes_none(hub: Hu
     assert hub.uploads.commits == ["first"]
 
 
-def test_only_what_changed_is_sent_and_what_others_put_there_stays(hub: Hub, run: Path, store: Store) -> None:
+def test_only_what_changed_is_sent_and_what_others_put_there_stays(hub, run, store):
     push(run, store)
     hub.add(NAME, {**there(hub), "notes.txt": b"mine"}, private=True)
     card = run / "model" / "README.md"
@@ -57,9 +57,7 @@ def test_only_what_changed_is_sent_and_what_others_put_there_stays(hub: Hub, run
     assert there(hub)["notes.txt"] == b"mine" and b"More of it." in there(hub)["README.md"]
 
 
-def test_nothing_private_is_in_any_byte_that_was_sent(
-    hub: Hub, run: Path, store: Store, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_private_is_in_any_byte_that_was_sent(hub, run, store, tiny_model, monkeypatch):
     monkeypatch.setattr(socket, "gethostname", lambda: "annas-laptop-7")
     monkeypatch.setenv("HOME", str(tiny_model.parent))
     push(run, store, "--public", "--yes")
@@ -73,7 +71,7 @@ def test_nothing_private_is_in_any_byte_that_was_sent(
     assert tree["dataset"] == "beir:data" and tree["model"]["name"] == tiny_model.name
 
 
-def test_public_is_asked_for(hub: Hub, run: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_public_is_asked_for(hub, run, store, monkeypatch):
     assert "say --yes" in push(run, store, "--public") and NAME not in hub.repositories
     typed = StringIO("y\nyes\n")
     monkeypatch.setattr(typed, "isatty", lambda: True)
@@ -83,7 +81,7 @@ def test_public_is_asked_for(hub: Hub, run: Path, store: Store, monkeypatch: pyt
     assert not hub.repositories[NAME].private
 
 
-def test_a_repository_that_is_public_already_is_asked_for_too(hub: Hub, run: Path, store: Store) -> None:
+def test_a_repository_that_is_public_already_is_asked_for_too(hub, run, store):
     hub.add(NAME, {".gitattributes": b""})
     assert "org/tiny is public: everybody reads what is pushed; say --yes" in push(run, store)
     assert list(there(hub)) == [".gitattributes"]
@@ -91,13 +89,13 @@ def test_a_repository_that_is_public_already_is_asked_for_too(hub: Hub, run: Pat
     assert "model.safetensors" in there(hub)
 
 
-def test_a_repository_is_opened_after_its_files_are_there(hub: Hub, run: Path, store: Store) -> None:
+def test_a_repository_is_opened_after_its_files_are_there(hub, run, store):
     push(run, store, "--public", "--yes")
     asked = [path for _, path in hub.asked]
     assert asked.index("/api/models/org/tiny/settings") > asked.index("/api/models/org/tiny/commit/main")
 
 
-def test_a_branch_is_made(hub: Hub, run: Path, store: Store) -> None:
+def test_a_branch_is_made(hub, run, store):
     push(run, store)
     before = there(hub)
     (run / "model" / "README.md").write_text("# Another\n")
@@ -106,7 +104,7 @@ def test_a_branch_is_made(hub: Hub, run: Path, store: Store) -> None:
     assert b"# Another" in hub.repositories[NAME].branches["next"]["README.md"]
 
 
-def test_a_dry_run_shows_files_and_card_and_asks_nothing(hub: Hub, run: Path, store: Store) -> None:
+def test_a_dry_run_shows_files_and_card_and_asks_nothing(hub, run, store):
     told = push(run, store, "--dry-run")
     assert hub.asked == [] and "model.safetensors" in told and "model-index:" in told
     assert told.rstrip().endswith("nothing was sent: a dry run")
@@ -126,9 +124,7 @@ def test_a_dry_run_shows_files_and_card_and_asks_nothing(hub: Hub, run: Path, st
         ("POST", "validate-yaml", 400, "look at the card's metadata"),
     ],
 )
-def test_what_the_hub_refuses_is_one_line_without_the_token(
-    hub: Hub, run: Path, store: Store, verb: str, path: str, status: int, line: str
-) -> None:
+def test_what_the_hub_refuses_is_one_line_without_the_token(hub, run, store, verb, path, status, line):
     hub.uploads.refuse[verb, path] = status
     told = push(run, store)
     last = told.rstrip().splitlines()[-1]
@@ -139,7 +135,7 @@ def test_what_the_hub_refuses_is_one_line_without_the_token(
     assert len(hub.uploads.commits) == 1
 
 
-def test_what_was_sent_before_a_push_stopped_is_not_sent_again(hub: Hub, run: Path, store: Store) -> None:
+def test_what_was_sent_before_a_push_stopped_is_not_sent_again(hub, run, store):
     hub.uploads.refuse["POST", "commit"] = 403
     push(run, store)
     assert list(there(hub)) == [".gitattributes"] and len(hub.uploads.large) == 1
@@ -149,7 +145,7 @@ def test_what_was_sent_before_a_push_stopped_is_not_sent_again(hub: Hub, run: Pa
     assert not [path for verb, path in hub.asked if verb == "PUT"] and len(there(hub)) == 13
 
 
-def test_a_server_without_xet_gets_large_files_by_lfs(hub: Hub, run: Path, store: Store) -> None:
+def test_a_server_without_xet_gets_large_files_by_lfs(hub, run, store):
     from huggingface_hub import constants
 
     before = constants.HF_HUB_DISABLE_XET
@@ -160,9 +156,7 @@ def test_a_server_without_xet_gets_large_files_by_lfs(hub: Hub, run: Path, store
     assert constants.HF_HUB_DISABLE_XET is before is False
 
 
-def test_without_a_login_without_a_network_and_offline(
-    hub: Hub, run: Path, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_login_without_a_network_and_offline(hub, run, store, monkeypatch):
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
@@ -174,7 +168,7 @@ def test_without_a_login_without_a_network_and_offline(
     assert "HF_HUB_OFFLINE is set" in push(run, store)
 
 
-def test_a_repository_that_changes_meanwhile_is_left_as_it_is(hub: Hub, run: Path, store: Store) -> None:
+def test_a_repository_that_changes_meanwhile_is_left_as_it_is(hub, run, store):
     push(run, store)
     (run / "model" / "README.md").write_text("# Mine\n")
     found = planned(prepare(run, "org/tiny", Wanted(), store, run), "org/tiny", False, None)
@@ -184,17 +178,17 @@ def test_a_repository_that_changes_meanwhile_is_left_as_it_is(hub: Hub, run: Pat
     assert "theirs.txt" in there(hub) and b"# Mine" not in there(hub)["README.md"]
 
 
-def test_names_that_no_repository_has(run: Path, store: Store) -> None:
+def test_names_that_no_repository_has(run, store):
     done = CliRunner().invoke(app, ["push", str(run), "--repo", "a/b/c"])
     assert "no repository may be called that" in str(done.exception)
 
 
-def test_a_name_without_an_owner_is_the_users_own(hub: Hub, run: Path, store: Store) -> None:
+def test_a_name_without_an_owner_is_the_users_own(hub, run, store):
     found = planned(prepare(run, "tiny", Wanted(), store, run), "tiny", False, None)
     assert found.repository.name == "me/tiny"
 
 
-def test_the_function_makes_nothing_public_unasked(hub: Hub, run: Path, store: Store) -> None:
+def test_the_function_makes_nothing_public_unasked(hub, run, store):
     import hardneg as hn
 
     made = hn.push(run, "org/tiny", store=store.root)

@@ -1,7 +1,5 @@
 """BM25 as a system of mteb's tasks: the index that hardneg's other commands search."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from made_tasks import animals, evaluated, made_task
@@ -10,20 +8,13 @@ from hardneg.doors.mteb.candidate_ranking import listed_rows
 from hardneg.doors.mteb.model import mteb_model
 from hardneg.doors.mteb.task_texts import task_texts
 from hardneg.indexes.backends.bm25 import Bm25
-from hardneg.indexes.kernels.lucene import java
-from hardneg.records.errors import DataError, MissingDependency
+from hardneg.records.errors import DataError
 from hardneg.runtime.progress import Silent
 
-
-@pytest.fixture(scope="module", autouse=True)
-def started() -> None:
-    try:
-        java.start_java()
-    except MissingDependency as error:
-        pytest.skip(str(error))
+pytestmark = pytest.mark.usefixtures("started_java")
 
 
-def test_lists_are_those_of_the_index(tmp_path: Path) -> None:
+def test_lists_are_those_of_the_index(tmp_path):
     task = animals()
     ours = mteb_model("bm25", store=tmp_path / "store")
     assert (ours.mteb_model_meta.name, ours.mteb_model_meta.model_type) == ("hardneg/bm25", ["sparse"])
@@ -39,7 +30,7 @@ def test_lists_are_those_of_the_index(tmp_path: Path) -> None:
         assert lists[f"q{query}"] == pytest.approx(wanted, abs=1e-4)
 
 
-def test_listed_documents_keep_their_scores(tmp_path: Path) -> None:
+def test_listed_documents_keep_their_scores(tmp_path):
     corpus = [{"id": word, "text": f"{word} {word} fox"} for word in ("ant", "bee", "cat")]
     queries = [{"id": "q", "text": "ant fox"}, {"id": "r", "text": "bee"}]
     qrels = {"q": {"ant": 1}, "r": {"bee": 1}}
@@ -53,7 +44,7 @@ def test_listed_documents_keep_their_scores(tmp_path: Path) -> None:
     }
 
 
-def test_a_listed_document_must_be_in_the_corpus() -> None:
+def test_a_listed_document_must_be_in_the_corpus():
     assert listed_rows(["q", "r"], {"q": ["b", "a", "b"]}, {"a": 0, "b": 1}).tolist() == [[1, 0], [-1, -1]]
     with pytest.raises(DataError, match="document 'c'"):
         listed_rows(["q"], {"q": ["c"]}, {"a": 0})

@@ -70,17 +70,14 @@ def test_settings_are_kept_apart(compare: Compare, monkeypatch: pytest.MonkeyPat
     assert seen == []
 
 
+ABOUT = {"name": "MeanOfTwo", "description": "made in a test", "type": "Retrieval", "eval_splits": ["test"]}
+ABOUT["main_score"] = "ndcg_at_10"
+
+
 class Mean(AbsTaskAggregate):
     """The mean of two tasks."""
 
-    metadata = AggregateTaskMetadata(
-        name="MeanOfTwo",
-        description="made in a test",
-        type="Retrieval",
-        eval_splits=["test"],
-        main_score="ndcg_at_10",
-        tasks=[animals(name="First"), animals(name="Second")],
-    )
+    metadata = AggregateTaskMetadata(**ABOUT, tasks=[animals(name="First"), animals(name="Second")])
 
 
 def test_a_mean_is_written_beside_its_parts(compare: Compare) -> None:
@@ -123,9 +120,7 @@ def test_data_that_cannot_be_had_are_told(monkeypatch: pytest.MonkeyPatch) -> No
         raise ConnectionError("no hub\nat all")
 
     monkeypatch.setattr(task, "load_data", fails)
-    with pytest.raises(
-        DataError, match=r"task MadeTask: its data \(made/task\) cannot be loaded \(ConnectionError: no"
-    ):
+    with pytest.raises(DataError, match=r"task MadeTask: its data \(made/task\) cannot be loaded \(ConnectionError"):
         load_data(task)
 
 

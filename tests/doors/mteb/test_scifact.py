@@ -59,8 +59,7 @@ def test_scores_are_mtebs_own(kind: str, test_data: Path, tmp_path: Path) -> Non
     apart = max(abs(lists[query][doc_id] - score) for query in lists for doc_id, score in their_lists[query].items())
     largest = max(abs(score) for scores in their_lists.values() for score in scores.values())
     names = ("ndcg_at_10", "mrr_at_10", "recall_at_100")
-    print(
-        kind, *(f"{name} {found[name]:.5f} {wanted[name]:.5f}" for name in names), f"apart {apart:.1e} of {largest:.1f}"
-    )
+    pairs = (f"{name} {found[name]:.5f} {wanted[name]:.5f}" for name in names)
+    print(kind, *pairs, f"apart {apart:.1e} of {largest:.1f}")
     assert apart < 1e-5 * max(1, largest)
     assert found == pytest.approx(wanted, abs=1e-4, nan_ok=True)

@@ -1,6 +1,5 @@
 """The lines that make an encoder of queries give the vectors that hardneg's own encoder gives."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,10 @@ from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.pyserini_lines import ModelReference, Program, dense_encoder, sparse_encoder
 from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import ModelSpec
-from hardneg.indexes.kernels.lucene.java import start_java
-from hardneg.records.errors import MissingDependency
 from hardneg.records.types import PluginSetting
 from tests.tiny import tiny_encoder, tiny_masked_lm
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("started_java")]
 
 _TEXTS = ["blue river", "the old quiet engine was seen again near the bridge", "Garden, Harbor!"]
 _PLAIN: dict[str, dict[str, Any]] = {
@@ -38,14 +35,6 @@ _OTHERS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _java() -> None:
-    try:
-        start_java()
-    except MissingDependency as error:
-        pytest.skip(str(error))
-
-
 def _made(program: Program | None) -> Any:
     assert program is not None
     space: dict[str, Any] = {}
@@ -60,7 +49,7 @@ def _check(program: Program | None, encoder: Encoder) -> None:
 
 
 @pytest.mark.parametrize("said", [*_PLAIN, *_OTHERS])
-def test_a_saved_model_is_opened_by_its_folder(tmp_path: Path, said: str):
+def test_a_saved_model_is_opened_by_its_folder(tmp_path, said):
     spec = ModelSpec(str(tiny_encoder(tmp_path / "model")), **(_PLAIN | _OTHERS)[said])
     Encoder.load(spec, "cpu").save(tmp_path / "saved")
     encoder = Encoder.open(tmp_path / "saved", "cpu")
@@ -70,21 +59,21 @@ def test_a_saved_model_is_opened_by_its_folder(tmp_path: Path, said: str):
 
 
 @pytest.mark.parametrize("said", [*_PLAIN, "a prompt without a blank", "a prompt of a blank", "cut"])
-def test_a_model_of_others_is_told_what_the_recipe_says(tmp_path: Path, said: str):
+def test_a_model_of_others_is_told_what_the_recipe_says(tmp_path, said):
     spec = ModelSpec(str(tiny_encoder(tmp_path / "model")), **(_PLAIN | _OTHERS)[said])
     encoder = Encoder.load(spec, "cpu", "fp32")
     _check(dense_encoder(encoder, model_location(resolve(spec, fetch=True))), encoder)
 
 
 @pytest.mark.parametrize("said", ["a head", "two sides", "token types", "last token"])
-def test_a_network_that_no_folder_has_is_told(tmp_path: Path, said: str):
+def test_a_network_that_no_folder_has_is_told(tmp_path, said):
     spec = ModelSpec(str(tiny_encoder(tmp_path / "model")), **_OTHERS[said])
     place = model_location(resolve(spec, fetch=True))
     assert "which the folder of the model" in place.lacking
     assert dense_encoder(Encoder.load(spec, "cpu", "fp32"), place) is None
 
 
-def test_weights_are_rounded_at_the_scale_of_the_index(tmp_path: Path):
+def test_weights_are_rounded_at_the_scale_of_the_index(tmp_path):
     model = str(tiny_masked_lm(tmp_path / "model"))
     spec = ModelSpec(model, encoder=PluginSetting("sparse"), query_length=6)
     encoder = Encoder.load(spec, "cpu", "fp32")

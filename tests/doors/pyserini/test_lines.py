@@ -7,16 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from recipe.recipes import write_recipe
+from recipe.recipes import plan_in
 
 from hardneg.doors.pyserini.folders import Named, openings
 from hardneg.formats.runs import read_run
-from hardneg.indexes.kernels.lucene.java import start_java
 from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import make_plan
 from hardneg.recipe.run_folder import publish
-from hardneg.records.errors import MissingDependency
 from hardneg.store.artifacts import Store
 from tests.tiny import tiny_encoder, tiny_masked_lm
 
@@ -34,14 +30,6 @@ _DENSE: dict[str, dict[str, Any]] = {
     "hnsw": {"m": 8},
 }
 _WORDS = "river engine violin tensor garden planet bridge copper falcon harbor old blue fast quiet heavy bright"
-
-
-@pytest.fixture(scope="module")
-def java() -> None:
-    try:
-        start_java()
-    except MissingDependency as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +73,7 @@ def _finish(folder: Path, data: Path, model: dict[str, Any], indexes: dict[str, 
     searches = {f"{name}-run": {"stage": "search", "index": name, "depth": _DEPTH} for name in indexes}
     tree = {"dataset": f"beir:{data}", "model": model, "stages": {**indexes, **searches}}
     folder.mkdir()
-    plan = make_plan(load_recipe(write_recipe(folder / "r.yaml", tree)))
+    plan = plan_in(folder, tree)
     store = Store(folder / "store")
     publish(plan, execute(plan, store, Options(device="cpu"), Watcher()).artifacts, store, folder / "out")
     return folder / "out", store.root
@@ -111,9 +99,7 @@ def _check(found: dict[str, float], ranked: Any, tolerance: float) -> None:
 
 
 @pytest.mark.parametrize("stage", ["vectors", *(f"index-{name}" for name in _DENSE)])
-def test_dense_lines_find_the_same(
-    java: None, runs: dict[str, tuple[Path, Path]], programs: dict[str, str], stage: str
-):
+def test_dense_lines_find_the_same(started_java, runs, programs, stage):
     text = programs[stage]
     assert "AutoQueryEncoder" in text and 'prefix="query:"' in text and "model_max_length = 5" in text
     searcher, hits = _searcher(text)
@@ -122,14 +108,14 @@ def test_dense_lines_find_the_same(
         _check({hit.docid: hit.score for hit in searcher.search(query, k=_DEPTH)}, ranked, 1e-4)
 
 
-def test_lines_of_segments_give_documents(java: None, runs: dict[str, tuple[Path, Path]], programs: dict[str, str]):
+def test_lines_of_segments_give_documents(started_java, runs, programs):
     text = programs["segments"]
     query, ranked = next(_asked(runs["dense"], "segments"))
     _, hits = _searcher(text.replace("a question", query))
     _check(dict(list(hits.items())[:_DEPTH]), ranked, 1e-4)
 
 
-def test_lucene_lines_find_the_same(java: None, runs: dict[str, tuple[Path, Path]], programs: dict[str, str]):
+def test_lucene_lines_find_the_same(started_java, runs, programs):
     text = programs["bm25"]
     assert "searcher.set_bm25(1.2, 0.7)" in text
     searcher, _ = _searcher(text)
@@ -137,13 +123,13 @@ def test_lucene_lines_find_the_same(java: None, runs: dict[str, tuple[Path, Path
         _check({hit.docid: hit.score for hit in searcher.search(query, k=_DEPTH)}, ranked, 1e-4)
 
 
-def test_impact_lines_find_the_same(java: None, runs: dict[str, tuple[Path, Path]], programs: dict[str, str]):
+def test_impact_lines_find_the_same(started_java, runs, programs):
     searcher, _ = _searcher(programs["impact"])
     for query, ranked in _asked(runs["sparse"], "impact"):
         found = {hit.docid: hit.score / 40.0**2 for hit in searcher.search(query, k=_DEPTH)}
         _check(found, ranked, 1e-4)
 
 
-def test_what_pyserini_does_not_open_is_told(programs: dict[str, str]):
+def test_what_pyserini_does_not_open_is_told(programs):
     text = programs["weights"]
     assert text.startswith("# Pyserini does not open") and "build the index `impact`" in text

@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipe.recipes import plan_in, small_collection, small_tree
 
 from hardneg.formats.runs import read_run
 from hardneg.indexes.kernels.lucene.java import start_java
 from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import make_plan
 from hardneg.recipe.run_folder import publish
 from hardneg.store.artifacts import Store
 
@@ -24,7 +22,7 @@ def finished(tmp_path_factory, tiny_model):
         "bm25": {"stage": "search", "index": "bm25-index", "split": "test", "depth": 20},
         **{name: stage for name, stage in tree["stages"].items() if name not in {"scores", "report"}},
     }
-    plan = make_plan(load_recipe(write_recipe(folder / "r.yaml", tree)))
+    plan = plan_in(folder, tree)
     store = Store(folder / "store")
     outcome = execute(plan, store, Options(device="cpu"), Watcher())
     publish(plan, outcome.artifacts, store, folder / "out")

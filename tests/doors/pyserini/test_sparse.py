@@ -6,17 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from recipe.recipes import small_collection, write_recipe
+from recipe.recipes import plan_in, small_collection
 from safetensors.torch import load_file
 
 from hardneg.formats.runs import read_run
 from hardneg.formats.vectors.sparse_store import SparseStore
-from hardneg.indexes.kernels.lucene.java import start_java
 from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import make_plan
 from hardneg.recipe.run_folder import publish
-from hardneg.records.errors import MissingDependency
 from hardneg.store.artifacts import Store
 from tests.tiny import tiny_masked_lm
 
@@ -26,26 +22,19 @@ _DEPTH = 20
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory):
-    try:
-        start_java()
-    except MissingDependency as error:
-        pytest.skip(str(error))
+def finished(tmp_path_factory: pytest.TempPathFactory, started_java):
     folder = tmp_path_factory.mktemp("sparse")
     model = tiny_masked_lm(folder / "splade-model")
     search = {"stage": "search", "split": "test", "depth": _DEPTH}
-    tree = {
-        "dataset": f"beir:{small_collection(folder / 'data')}",
-        "model": {"name": str(model), "encoder": "sparse", "query_length": 16, "document_length": 24},
-        "stages": {
-            "weights": {"stage": "encode"},
-            "impact": {"stage": "index", "backend": {"name": "impact", "scale": 51.2}, "vectors": "weights"},
-            "exact": {**search, "index": "weights"},
-            "lucene": {**search, "index": "impact"},
-        },
+    stages = {
+        "weights": {"stage": "encode"},
+        "impact": {"stage": "index", "backend": {"name": "impact", "scale": 51.2}, "vectors": "weights"},
+        "exact": {**search, "index": "weights"},
+        "lucene": {**search, "index": "impact"},
     }
-    plan = make_plan(load_recipe(write_recipe(folder / "r.yaml", tree)))
-    store = Store(folder / "store")
+    settings = {"name": str(model), "encoder": "sparse", "query_length": 16, "document_length": 24}
+    tree = {"dataset": f"beir:{small_collection(folder / 'data')}", "model": settings, "stages": stages}
+    plan, store = plan_in(folder, tree), Store(folder / "store")
     outcome = execute(plan, store, Options(device="cpu"), Watcher())
     publish(plan, outcome.artifacts, store, folder / "out")
     return folder, outcome

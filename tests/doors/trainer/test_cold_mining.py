@@ -37,9 +37,8 @@ def test_a_live_model_mines_what_it_mines_from_a_folder(tmp_path: Path, tiny_mod
 
     data = write_toy(tmp_path / "data", documents=30, queries=8)
     arguments = SimpleNamespace(output_dir=tmp_path, device="cpu", seed=7)
-    negatives = RefreshedNegatives(
-        data, arguments, negatives=2, depth=12, miner={"name": "sampled", "depth": 8, "count": 3}
-    )
+    miner = {"name": "sampled", "depth": 8, "count": 3}
+    negatives = RefreshedNegatives(data, arguments, negatives=2, depth=12, miner=miner)
     refresher = Refresher(negatives.recipe, negatives.dataset, negatives.workplace)
     model = SentenceTransformer(str(tiny_model), device="cpu")
     told = refresher.refresh(model, number=0, step=0, oldest=0)
@@ -101,16 +100,8 @@ def test_the_page_on_real_data(tmp_path: Path, test_data: Path, monkeypatch: pyt
     assert [(record["refresh"], record["step"]) for record in told] == [(0, 0), (1, 2), (2, 4)]
     assert 0 < told[1]["refresh_kept"] < 1
     for number, step in [(1, 2), (2, 4)]:
-        what = [
-            "--model",
-            f"trained/checkpoint-{step}",
-            "--form",
-            "hardneg",
-            "--count",
-            "200",
-            "--output",
-            f"{number}.arrow",
-        ]
+        what = ["--model", f"trained/checkpoint-{step}", "--form", "hardneg", "--count", "200"]
+        what += ["--output", f"{number}.arrow"]
         mined = CliRunner().invoke(app, ["mine", "--dataset", "beir:insuranceqa", *what, "--store", "store"])
         assert mined.exit_code == 0, mined.output
         assert same(Path(f"trained/negatives/{number:06d}/negatives.arrow"), Path(f"{number}.arrow")) == QUERIES

@@ -37,7 +37,7 @@ def trained(trainer: Any, negatives: RefreshedNegatives) -> None:
 
 
 @pytest.mark.slow
-def test_sparse(tmp_path: Path, data: Path) -> None:
+def test_sparse(tmp_path, data):
     from sentence_transformers import SparseEncoder, SparseEncoderTrainer, SparseEncoderTrainingArguments
     from sentence_transformers.sparse_encoder.losses import SparseMultipleNegativesRankingLoss, SpladeLoss
 
@@ -52,7 +52,7 @@ def test_sparse(tmp_path: Path, data: Path) -> None:
 
 
 @pytest.mark.slow
-def test_multi_vector(tmp_path: Path, data: Path, tiny_model: Path) -> None:
+def test_multi_vector(tmp_path, data, tiny_model):
     from sentence_transformers import MultiVectorEncoder, MultiVectorEncoderTrainer, MultiVectorEncoderTrainingArguments
     from sentence_transformers.multi_vector_encoder.losses import MultiVectorMultipleNegativesRankingLoss
 
@@ -67,7 +67,7 @@ def test_multi_vector(tmp_path: Path, data: Path, tiny_model: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["labeled-pair", "labeled-list"])
-def test_a_reranker_mines_from_its_own_scores(tmp_path: Path, data: Path, tiny_model: Path, form: str) -> None:
+def test_a_reranker_mines_from_its_own_scores(tmp_path, data, tiny_model, form):
     from sentence_transformers import CrossEncoder, CrossEncoderTrainer, CrossEncoderTrainingArguments
     from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss, ListNetLoss
 
@@ -87,7 +87,7 @@ def given(tmp_path: Path, data: Path, **options: Any) -> RefreshedNegatives:
     return RefreshedNegatives(f"beir:{data}", SimpleNamespace(output_dir=tmp_path, device="cpu", seed=0), **options)
 
 
-def test_all_that_makes_no_sense_is_told_at_once(tmp_path: Path, data: Path) -> None:
+def test_all_that_makes_no_sense_is_told_at_once(tmp_path, data):
     with pytest.raises(UsageError) as told:
         given(tmp_path, data, every=0, negatives=0, short="none", deep=3)
     assert str(told.value).split("; ") == [
@@ -101,29 +101,26 @@ def test_all_that_makes_no_sense_is_told_at_once(tmp_path: Path, data: Path) -> 
 @pytest.mark.parametrize(
     ("name", "value"), [("every", 1.5), ("every", "2"), ("negatives", 2.0), ("negatives", True), ("depth", "9")]
 )
-def test_a_number_of_another_kind_is_told(tmp_path: Path, data: Path, name: str, value: Any) -> None:
+def test_a_number_of_another_kind_is_told(tmp_path, data, name, value):
     with pytest.raises(UsageError, match=f"RefreshedNegatives: {name}: must be a whole number, not {value!r}"):
         given(tmp_path, data, **{name: value})
 
 
 def stand_in(negatives: RefreshedNegatives, **told: Any) -> SimpleNamespace:
     """What of a trainer is looked at."""
-    usual = {
-        "train_dataset": negatives.dataset,
-        "eval_dataset": None,
-        "callback_handler": SimpleNamespace(callbacks=[]),
-    }
+    callbacks = SimpleNamespace(callbacks=[])
+    usual = {"train_dataset": negatives.dataset, "eval_dataset": None, "callback_handler": callbacks}
     return SimpleNamespace(**{**usual, "is_deepspeed_enabled": False, "is_fsdp_enabled": False, **told})
 
 
-def test_rows_are_not_evaluated_on(tmp_path: Path, data: Path) -> None:
+def test_rows_are_not_evaluated_on(tmp_path, data):
     negatives = given(tmp_path, data)
     for evaluated in (negatives.dataset, {"dev": negatives.dataset}):
         with pytest.raises(UsageError, match="eval_dataset must be other data: its negatives change with training"):
             negatives.attach(stand_in(negatives, eval_dataset=evaluated))
 
 
-def test_a_trainer_mines_once(tmp_path: Path, data: Path) -> None:
+def test_a_trainer_mines_once(tmp_path, data):
     negatives, added = given(tmp_path, data), list[Any]()
     handler = SimpleNamespace(callbacks=added)
     trainer = stand_in(negatives, callback_handler=handler, add_callback=added.append, get_batch_sampler=None)
@@ -133,7 +130,7 @@ def test_a_trainer_mines_once(tmp_path: Path, data: Path) -> None:
     assert len(added) == 1
 
 
-def test_pairs_are_grouped_by_their_labels(tmp_path: Path, data: Path) -> None:
+def test_pairs_are_grouped_by_their_labels(tmp_path, data):
     """Of each query one positive, and two negatives as soon as they are mined."""
     rows = given(tmp_path, data, form="labeled-pair", negatives=2).dataset
     sampler = GroupByLabelBatchSampler(rows.fixed(), 4, False, ["label", "labels", "score", "scores"])
@@ -142,13 +139,13 @@ def test_pairs_are_grouped_by_their_labels(tmp_path: Path, data: Path) -> None:
     assert set(given(tmp_path, data, form="labeled-list").dataset.fixed().column_names) == {"anchor"}
 
 
-def test_a_miner_that_is_not_there_is_told_before_training(tmp_path: Path, data: Path, tiny_model: Path) -> None:
+def test_a_miner_that_is_not_there_is_told_before_training(tmp_path, data, tiny_model):
     negatives = given(tmp_path, data, miner={"name": "topp", "depth": 3})
     with pytest.raises(RecipeError, match="did you mean 'topk'"):
         negatives.recipe.plan(str(tiny_model), "cpu", 0)
 
 
-def test_only_its_own_rows_and_whole_models_are_taken(tmp_path: Path, data: Path) -> None:
+def test_only_its_own_rows_and_whole_models_are_taken(tmp_path, data):
     negatives = given(tmp_path, data, candidates="bm25")
     trainer = stand_in(negatives, train_dataset=negatives.dataset.shuffle(), is_deepspeed_enabled=True)
     with pytest.raises(UsageError) as told:
@@ -160,7 +157,7 @@ def test_only_its_own_rows_and_whole_models_are_taken(tmp_path: Path, data: Path
     ]
 
 
-def test_a_dataset_in_memory(tmp_path: Path, data: Path) -> None:
+def test_a_dataset_in_memory(tmp_path, data):
     corpus, qrels = {"a": "one", "b": {"title": "two", "text": "more"}}, {"x": {"b": 1}}
     given = {"corpus": corpus, "queries": {"x": "which"}, "qrels": qrels}
     arguments = SimpleNamespace(output_dir=tmp_path, device="cpu", seed=0)
@@ -168,7 +165,7 @@ def test_a_dataset_in_memory(tmp_path: Path, data: Path) -> None:
     assert rows[:] == {"anchor": ["which"], "positive": ["two more"], "negative": [""]}
 
 
-def test_rows_that_no_trainer_has_are_not_trained_on(tmp_path: Path, data: Path) -> None:
+def test_rows_that_no_trainer_has_are_not_trained_on(tmp_path, data):
     rows = given(tmp_path, data, negatives=2).dataset
     assert rows[0] == {**rows[0], "negative_1": "", "negative_2": ""}
     assert len(rows) == 24
@@ -177,9 +174,7 @@ def test_rows_that_no_trainer_has_are_not_trained_on(tmp_path: Path, data: Path)
         rows.__getitems__([0, 1])
 
 
-def test_the_model_of_a_refresh_stays_until_all_processes_have_read_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_model_of_a_refresh_stays_until_all_processes_have_read_it(tmp_path, monkeypatch):
     """After a stop the first process may find all in the store, and be done before another has looked at the model."""
     done = list[str]()
     made = MinedRefresh(SimpleNamespace(), {}, ("key",))

@@ -47,7 +47,7 @@ def listed(found: dict[str, Any], number: int) -> dict[str, list[str]]:
 
 
 @pytest.mark.slow
-def test_each_step_has_the_negatives_of_its_refresh(whole: dict[str, Any]) -> None:
+def test_each_step_has_the_negatives_of_its_refresh(whole):
     expected = [0, 0, 0, 0, 1, 1, 1, 2]
     assert len(whole["seen"]) == 8
     for batch, number in zip(whole["seen"], expected, strict=True):
@@ -60,7 +60,7 @@ def test_each_step_has_the_negatives_of_its_refresh(whole: dict[str, Any]) -> No
 
 
 @pytest.mark.slow
-def test_the_log_tells_of_refreshes_beside_each_step(whole: dict[str, Any]) -> None:
+def test_the_log_tells_of_refreshes_beside_each_step(whole):
     told = [record for record in whole["log"] if "refresh" in record]
     assert [(record["refresh"], record["step"]) for record in told] == [(0, 0), (1, 3), (2, 6)]
     assert all(record["refresh_seconds"] > 0 for record in told)
@@ -70,7 +70,7 @@ def test_the_log_tells_of_refreshes_beside_each_step(whole: dict[str, Any]) -> N
 
 
 @pytest.mark.slow
-def test_nothing_of_a_refresh_stays_but_its_negatives(whole: dict[str, Any]) -> None:
+def test_nothing_of_a_refresh_stays_but_its_negatives(whole):
     folder = whole["negatives"].folder
     assert sorted(path.name for path in folder.iterdir()) == [
         "000000", "000001", "000002", "ended", "made.jsonl", "settings.json", "store"
@@ -81,9 +81,7 @@ def test_nothing_of_a_refresh_stays_but_its_negatives(whole: dict[str, Any]) -> 
 
 
 @pytest.mark.slow
-def test_workers_that_read_ahead_change_nothing(
-    tmp_path: Path, data: Path, tiny_model: Path, whole: dict[str, Any]
-) -> None:
+def test_workers_that_read_ahead_change_nothing(tmp_path, data, tiny_model, whole):
     found = train(tmp_path, data, tiny_model, every=3, arguments={"dataloader_num_workers": 2})
     assert found["seen"] == whole["seen"]
     assert losses(found) == losses(whole)
@@ -91,9 +89,7 @@ def test_workers_that_read_ahead_change_nothing(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", [2, 4, 6])
-def test_a_resumed_training_is_one_that_was_not_interrupted(
-    tmp_path: Path, data: Path, tiny_model: Path, whole: dict[str, Any], step: int
-) -> None:
+def test_a_resumed_training_is_one_that_was_not_interrupted(tmp_path, data, tiny_model, whole, step):
     train(tmp_path, data, tiny_model, every=3, arguments={"max_steps": step, "lr_scheduler_type": "constant"})
     straight = train(tmp_path / "straight", data, tiny_model, every=3, arguments={"lr_scheduler_type": "constant"})
     resumed = train(
@@ -105,7 +101,7 @@ def test_a_resumed_training_is_one_that_was_not_interrupted(
 
 
 @pytest.mark.slow
-def test_killed_in_the_middle_of_a_refresh(tmp_path: Path, data: Path, tiny_model: Path, whole: dict[str, Any]) -> None:
+def test_killed_in_the_middle_of_a_refresh(tmp_path, data, tiny_model, whole):
     assert run(tmp_path, data, tiny_model, every=3, kill=1) == [-signal.SIGKILL]
     assert not (tmp_path / "negatives" / "000001").exists()
     resumed = train(tmp_path, data, tiny_model, every=3, resume=True)
@@ -114,7 +110,7 @@ def test_killed_in_the_middle_of_a_refresh(tmp_path: Path, data: Path, tiny_mode
 
 
 @pytest.mark.slow
-def test_a_resumed_training_has_refreshes_at_the_same_steps(tmp_path: Path, data: Path, tiny_model: Path) -> None:
+def test_a_resumed_training_has_refreshes_at_the_same_steps(tmp_path, data, tiny_model):
     train(tmp_path, data, tiny_model, every=3, arguments={"max_steps": 4})
     with pytest.raises(TrainingError, match="mined with other settings"):
         train(tmp_path, data, tiny_model, every=4, resume=True)
@@ -132,12 +128,8 @@ def run(output: Path, data: Path, model: Path, processes: int = 1, **told: Any) 
     command = [sys.executable, str(HERE / "trainer_toy.py"), str(output), str(data), str(model), json.dumps(told)]
     shared = dict(os.environ)
     if processes > 1:
-        shared |= {
-            "OMP_NUM_THREADS": "1",
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port),
-            "WORLD_SIZE": str(processes),
-        }
+        shared |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(processes)}
+        shared["OMP_NUM_THREADS"] = "1"
         shared["LOCAL_WORLD_SIZE"] = str(processes)
     ranks = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} if processes > 1 else {} for rank in range(processes)]
     running = [forked.Program(command, env={**shared, **rank}) for rank in ranks]
@@ -149,7 +141,7 @@ def run(output: Path, data: Path, model: Path, processes: int = 1, **told: Any) 
 
 
 @pytest.mark.slow
-def test_two_processes_share_a_refresh(tmp_path: Path, data: Path, tiny_model: Path) -> None:
+def test_two_processes_share_a_refresh(tmp_path, data, tiny_model):
     given = {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 2, "max_steps": 5}
     assert run(tmp_path, data, tiny_model, 2, every=2, arguments=given) == [0, 0]
     first, second = (json.loads((tmp_path / f"seen-{rank}.json").read_text()) for rank in range(2))
@@ -161,7 +153,7 @@ def test_two_processes_share_a_refresh(tmp_path: Path, data: Path, tiny_model: P
 
 
 @pytest.mark.slow
-def test_two_processes_that_are_killed_go_on_as_if_they_were_not(tmp_path: Path, data: Path, tiny_model: Path) -> None:
+def test_two_processes_that_are_killed_go_on_as_if_they_were_not(tmp_path, data, tiny_model):
     """The first one dies as it publishes the refresh of step 3, and the other with it; step 2 has a checkpoint."""
     given = {"per_device_train_batch_size": 2, "max_steps": 5}
     assert run(tmp_path / "whole", data, tiny_model, 2, every=3, arguments=given) == [0, 0]
@@ -175,7 +167,7 @@ def test_two_processes_that_are_killed_go_on_as_if_they_were_not(tmp_path: Path,
 
 
 @pytest.mark.slow
-def test_one_of_two_processes_scores_a_given_run(tmp_path: Path, data: Path) -> None:
+def test_one_of_two_processes_scores_a_given_run(tmp_path, data):
     model = tiny_encoder(tmp_path / "model", kind="transformers")
     found = {f"q{i}": {f"d{(i + n) % 60}": 1 / (n + 1) for n in range(8)} for i in range(24)}
     given = {"max_steps": 3, "save_strategy": "no", "learning_rate": 1e-3, "ddp_find_unused_parameters": False}
@@ -184,17 +176,14 @@ def test_one_of_two_processes_scores_a_given_run(tmp_path: Path, data: Path) -> 
     first, second = (json.loads((tmp_path / "output" / f"seen-{rank}.json").read_text()) for rank in range(2))
     assert [record["refresh"] for record in second["log"] if "refresh" in record] == [0, 1]
     assert losses(first) == losses(second)
-    mined = [
-        read_negatives(tmp_path / "output" / "negatives" / f"00000{number}" / "negatives.arrow") for number in (0, 1)
-    ]
+    folder = tmp_path / "output" / "negatives"
+    mined = [read_negatives(folder / f"00000{number}" / "negatives.arrow") for number in (0, 1)]
     assert [len(each) for each in mined] == [24, 24]
     assert mined[0][0].scores.tolist() != mined[1][0].scores.tolist()
 
 
 @pytest.mark.slow
-def test_a_trainer_with_tf32_mines(
-    tmp_path: Path, data: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trainer_with_tf32_mines(tmp_path, data, tiny_model, monkeypatch):
     """`TrainingArguments(tf32=True)` needs a GPU; what it calls sets the same on a CPU."""
     monkeypatch.setattr(fastest, "WORTH_A_TRIAL", 1)
     monkeypatch.setattr(fastest, "choose", lambda subject, machine, ways: "fp32")
@@ -208,7 +197,7 @@ def test_a_trainer_with_tf32_mines(
 
 
 @pytest.mark.slow
-def test_each_epoch_has_its_refresh(tmp_path: Path, data: Path, tiny_model: Path) -> None:
+def test_each_epoch_has_its_refresh(tmp_path, data, tiny_model):
     given = {"max_steps": -1, "num_train_epochs": 2, "gradient_accumulation_steps": 2, "save_strategy": "no"}
     found = train(tmp_path, data, tiny_model, arguments={**given, "dataloader_num_workers": 1})
     assert [(record["refresh"], record["step"]) for record in found["log"] if "refresh" in record] == [(0, 0), (1, 3)]

@@ -2,27 +2,22 @@
 
 from typing import Any
 
+import pytest
+
 from hardneg.doors.trainer.schedule import CarryingBatchSampler, RefreshSchedule
 
 
-def test_a_refresh_is_used_from_the_second_step_behind_it() -> None:
-    schedule = RefreshSchedule(every=3)
-    assert [schedule.number(batch) for batch in range(9)] == [0, 0, 0, 0, 1, 1, 1, 2, 2]
-
-
-def test_an_epoch_begins_with_the_refresh_made_right_before_it() -> None:
-    schedule = RefreshSchedule(every=3, epoch=1, first_step=6)
-    assert [schedule.number(batch) for batch in range(5)] == [2, 2, 2, 2, 3]
-
-
-def test_batches_of_all_processes_and_of_accumulation_make_one_step() -> None:
-    schedule = RefreshSchedule(every=1, batches_a_step=4)
-    assert [schedule.number(batch) for batch in range(14)] == [0] * 8 + [1] * 4 + [2] * 2
-
-
-def test_without_steps_an_epoch_has_one_refresh() -> None:
-    schedule = RefreshSchedule(every=None, epoch=2, first_step=20)
-    assert {schedule.number(batch) for batch in range(10)} == {2}
+@pytest.mark.parametrize(
+    ("schedule", "numbers"),
+    [
+        (RefreshSchedule(every=3), [0, 0, 0, 0, 1, 1, 1, 2, 2]),  # used from the second step behind it
+        (RefreshSchedule(every=3, epoch=1, first_step=6), [2, 2, 2, 2, 3]),  # one was made right before the epoch
+        (RefreshSchedule(every=1, batches_a_step=4), [0] * 8 + [1] * 4 + [2] * 2),  # of all processes together
+        (RefreshSchedule(every=None, epoch=2, first_step=20), [2] * 10),  # one for an epoch
+    ],
+)
+def test_the_refresh_that_a_batch_is_of(schedule, numbers):
+    assert [schedule.number(batch) for batch in range(len(numbers))] == numbers
 
 
 class Held:

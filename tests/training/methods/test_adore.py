@@ -53,7 +53,7 @@ def asked(known: list[list[int]]) -> QueryRows:
     return QueryRows(names, names, np.arange(len(known)), rows, owner)
 
 
-def test_an_entry_is_known_to_its_own_row_only() -> None:
+def test_an_entry_is_known_to_its_own_row_only():
     known, owner = np.array([3, 5, 3]), np.array([0, 0, 2])
     found = known_to(np.array([[5, 3, 1], [5, 3, 9], [5, 3, -1]]), known, owner, 3)
     assert found.tolist() == [[True, True, False], [False] * 3, [False, True, False]]
@@ -73,7 +73,7 @@ KNOWN = [[1, 7], [8, 9], [6]]
         ("never", [[], [], []]),
     ],
 )
-def test_positives_are_added_behind_the_list(forced: Any, added: list[list[int]]) -> None:
+def test_positives_are_added_behind_the_list(forced, added):
     contents = np.arange(10, dtype=np.uint64)
     contents[2] = contents[7]
     found = label(LISTS, asked(KNOWN), contents, forced)
@@ -86,9 +86,7 @@ def test_positives_are_added_behind_the_list(forced: Any, added: list[list[int]]
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_the_queries_learn_and_the_documents_stay(
-    data: TrainingData, index: Path, tmp_path: Path, schedule: str
-) -> None:
+def test_the_queries_learn_and_the_documents_stay(data, index, tmp_path, schedule):
     way: Any = approach(schedule, data, open_index(index), tmp_path)
     before = [(path.name, hashlib.sha256(path.read_bytes()).hexdigest()) for path in sorted(index.iterdir())]
     documents, queries = weights_digest(way.encoder.documents), weights_digest(way.encoder.module)
@@ -103,9 +101,7 @@ def test_the_queries_learn_and_the_documents_stay(
 
 @pytest.mark.parametrize("loss", [RankNet(), InfoNCE(negatives="own"), LambdaLoss(cut=3, weight="exact")], ids=repr)
 @pytest.mark.parametrize("dropout", [True, False])
-def test_a_batch_is_what_a_search_by_hand_finds(
-    data: TrainingData, index: Path, tmp_path: Path, loss: Any, dropout: bool
-) -> None:
+def test_a_batch_is_what_a_search_by_hand_finds(data, index, tmp_path, loss, dropout):
     way: Any = approach("dynamic", data, open_index(index), tmp_path, forced="always", dropout=dropout)
     way.trainable.train()
     batch = next(way.batches(range(0, 4, 4), 4))
@@ -131,9 +127,7 @@ def test_a_batch_is_what_a_search_by_hand_finds(
     assert way.encoder.module.head.weight.grad.any()
 
 
-def test_lists_that_are_not_searched_rank_by_the_scores_of_the_step(
-    data: TrainingData, index: Path, tmp_path: Path
-) -> None:
+def test_lists_that_are_not_searched_rank_by_the_scores_of_the_step(data, index, tmp_path):
     way = approach("static", data, open_index(index), tmp_path)
     way.prepare(0)
     found = way.scores(way.forward_module, next(way.batches(range(0, 4, 4), 4)), half=False)
@@ -143,14 +137,14 @@ def test_lists_that_are_not_searched_rank_by_the_scores_of_the_step(
         assert [rank for _, rank in sorted(real, reverse=True)] == list(range(1, len(real) + 1))
 
 
-def test_a_depth_beyond_the_corpus_is_padded(data: TrainingData, index: Path, tmp_path: Path) -> None:
+def test_a_depth_beyond_the_corpus_is_padded(data, index, tmp_path):
     way: Any = approach("dynamic", data, open_index(index), tmp_path)
     way.source.depth = 100
     result = run(way, tmp_path, max_steps=2, loss=LambdaLoss(cut=100))
     assert np.isfinite([record["loss"] for record in result.history]).all()
 
 
-def test_the_watch_tells_how_negatives_age(data: TrainingData, index: Path, tmp_path: Path) -> None:
+def test_the_watch_tells_how_negatives_age(data, index, tmp_path):
     result = run(approach("dynamic", data, open_index(index), tmp_path, every=3), tmp_path, max_steps=6)
     drift = {record["step"]: record["drift"] for record in result.history if "drift" in record}
     assert list(drift) == [0, 3, 6]
@@ -158,7 +152,7 @@ def test_the_watch_tells_how_negatives_age(data: TrainingData, index: Path, tmp_
     assert all(0 <= item["overlap"] <= 1 <= item["best_rank"] and 0 <= item["mrr@10"] <= 1 for item in drift.values())
 
 
-def test_lists_that_are_gone_are_told(data: TrainingData, index: Path, tmp_path: Path) -> None:
+def test_lists_that_are_gone_are_told(data, index, tmp_path):
     run(approach("refreshed", data, open_index(index), tmp_path), tmp_path, max_steps=6)
     assert [path.name for path in tmp_path.glob("lists-*")] == ["lists-000000004.npy"]
     way = approach("refreshed", data, open_index(index), tmp_path)
@@ -168,9 +162,7 @@ def test_lists_that_are_gone_are_told(data: TrainingData, index: Path, tmp_path:
 
 
 @pytest.mark.parametrize(("schedule", "searches"), [("dynamic", 12), ("refreshed", 2), ("static", 0), ("random", 0)])
-def test_the_clock_counts_searches_alone(
-    data: TrainingData, index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, schedule: str, searches: int
-) -> None:
+def test_the_clock_counts_searches_alone(data, index, tmp_path, monkeypatch, schedule, searches):
     """A search takes a second of a clock made for this, a look ten; the rest of a step takes five."""
     seconds = [0.0]
     monkeypatch.setattr("hardneg.runtime.progress.time", SimpleNamespace(perf_counter=lambda: seconds[0]))
@@ -204,7 +196,7 @@ def start(toy: Path, index: Path, folder: Path, schedule: str, killed_at: int) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["dynamic", "refreshed"])
-def test_a_killed_run_ends_with_the_same_bytes(toy_folder: Path, index: Path, tmp_path: Path, schedule: str) -> None:
+def test_a_killed_run_ends_with_the_same_bytes(toy_folder, index, tmp_path, schedule):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert start(toy_folder, index, whole, schedule, 0) == 0
     assert start(toy_folder, index, broken, schedule, 7) == -9
@@ -239,7 +231,7 @@ def learnt(toy_folder: Path, index: Path, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [*CASES, *JOINT])
-def test_several_processes_learn_what_one_does(learnt: Path, case: str) -> None:
+def test_several_processes_learn_what_one_does(learnt, case):
     from safetensors.torch import load_file
 
     if not (learnt / f"1-{case}").exists():
@@ -255,7 +247,7 @@ def test_several_processes_learn_what_one_does(learnt: Path, case: str) -> None:
             torch.testing.assert_close(other[name], tensor, rtol=1e-4, atol=1e-5)
 
 
-def test_a_guide_scores_and_masks_each_list(data: TrainingData, index: Path, tmp_path: Path) -> None:
+def test_a_guide_scores_and_masks_each_list(data, index, tmp_path):
     """Row by row the products of its vectors; out goes what it scores above the query's lowest positive."""
     guide = toy_guide(data)
     ways: list[Any] = [approach("random", data, open_index(index), tmp_path, forced="always") for _ in range(3)]

@@ -25,7 +25,7 @@ def scores(*values: float) -> np.ndarray:
     return np.array(values, np.float32)
 
 
-def test_a_negative_has_decayed_where_its_score_has_fallen_and_is_small() -> None:
+def test_a_negative_has_decayed_where_its_score_has_fallen_and_is_small():
     """1.15 * 0.6 is 0.69; 1.15 * 0.61 is 0.7015; 0.81 and more is hard, however far it fell."""
     first, now = scores(0.7, 0.7, 0.7, 1.2, 0.5, -0.2), scores(0.6, 0.61, 0.9, 0.81, -0.9, -0.2)
     assert has_decayed(first, now, 1.15, 0.8).tolist() == [True, False, False, False, False, True]
@@ -48,7 +48,7 @@ def mine(asked: Candidates) -> Negatives:
     return found
 
 
-def test_the_others_stay_with_the_scores_they_had_and_new_ones_come_behind() -> None:
+def test_the_others_stay_with_the_scores_they_had_and_new_ones_come_behind():
     """b, mined at .7, is still at .7; d and a have fallen: a is in the list yet, and does not come back at once."""
     found = mine(query({"d": (0.6, 0.3), "b": (0.7, 0.7), "a": (0.79, 0.6)}))
     assert list(found.negatives) == ["b", "x", "y"]
@@ -56,7 +56,7 @@ def test_the_others_stay_with_the_scores_they_had_and_new_ones_come_behind() -> 
     assert found.dropped == {"positive": 1, "decayed": 2}
 
 
-def test_all_are_new_where_there_were_none_and_none_where_all_are_hard() -> None:
+def test_all_are_new_where_there_were_none_and_none_where_all_are_hard():
     first = replace(query({}), hits={"dense": query({}).hits["dense"]})
     assert list(mine(first).negatives) == ["a", "b", "x"]
     kept = mine(query({"d": (0.6, 0.6), "b": (0.7, 0.85), "a": (0.79, 0.7)}))
@@ -74,9 +74,7 @@ def refresh(encoder: Encoder, toy: Path, place: RefreshFolder, number: int, opti
     return read_negatives(place.negatives(number))
 
 
-def test_a_refresh_scores_what_the_one_before_has_mined_by_the_model_as_it_is(
-    encoder: Encoder, toy_folder: Path, tmp_path: Path
-) -> None:
+def test_a_refresh_scores_what_the_one_before_has_mined_by_the_model_as_it_is(encoder, toy_folder, tmp_path):
     """The same model: nothing has fallen by 15 %. With a decay of .5, half a score is less: all have, and all go."""
     place = RefreshFolder(tmp_path)
     first = refresh(encoder, toy_folder, place, 0, DECAYED)
@@ -90,12 +88,12 @@ def test_a_refresh_scores_what_the_one_before_has_mined_by_the_model_as_it_is(
         assert len(two.negatives) == 3
 
 
-def test_what_it_goes_on_from_must_be_there(encoder: Encoder, toy_folder: Path, tmp_path: Path) -> None:
+def test_what_it_goes_on_from_must_be_there(encoder, toy_folder, tmp_path):
     with pytest.raises(TrainingError, match="the negatives that refresh 3 updates are gone: remove its parent"):
         refresh(encoder, toy_folder, RefreshFolder(tmp_path), 3, DECAYED)
 
 
-def test_options_of_decay_and_what_does_not_go_with_them() -> None:
+def test_options_of_decay_and_what_does_not_go_with_them():
     plain = RefreshOptions("synchronous", 5)
     assert not {"replace", "decay", "easy_below"} & {*plain.identity()}
     assert DECAYED.problems() == [] and DECAYED.identity()["replace"] == "decayed"

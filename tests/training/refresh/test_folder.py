@@ -1,7 +1,6 @@
 """Refreshes on disk: whole or not there, two of them kept, damaged ones made again."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +14,7 @@ def publish(place: RefreshFolder, number: int, step: int, text: str = "negatives
     place.publish(Refresh(number, step, 10, 200, SECONDS))
 
 
-def test_what_is_published_is_found(tmp_path: Path) -> None:
+def test_what_is_published_is_found(tmp_path):
     place = RefreshFolder(tmp_path / "refreshes")
     assert place.newest() is None and place.records() == []
     publish(place, 0, 0)
@@ -27,7 +26,7 @@ def test_what_is_published_is_found(tmp_path: Path) -> None:
     assert manifest["files"] == {"negatives.arrow": 9}
 
 
-def test_the_newest_two_stay_and_all_are_remembered(tmp_path: Path) -> None:
+def test_the_newest_two_stay_and_all_are_remembered(tmp_path):
     place = RefreshFolder(tmp_path)
     for number in range(4):
         publish(place, number, 10 * number)
@@ -35,7 +34,7 @@ def test_the_newest_two_stay_and_all_are_remembered(tmp_path: Path) -> None:
     assert [record["step"] for record in place.records()] == [0, 10, 20, 30]
 
 
-def test_one_that_was_made_twice_counts_once(tmp_path: Path) -> None:
+def test_one_that_was_made_twice_counts_once(tmp_path):
     """The first time died between the line and the name, or was damaged later."""
     place = RefreshFolder(tmp_path)
     for number, step in ((0, 0), (1, 9), (1, 10), (2, 20)):
@@ -43,7 +42,7 @@ def test_one_that_was_made_twice_counts_once(tmp_path: Path) -> None:
     assert [(record["number"], record["step"]) for record in place.records()] == [(0, 0), (1, 10), (2, 20)]
 
 
-def test_what_is_being_written_is_not_found(tmp_path: Path) -> None:
+def test_what_is_being_written_is_not_found(tmp_path):
     place = RefreshFolder(tmp_path)
     publish(place, 0, 0)
     (place.partial(1) / "negatives.arrow").write_text("neg")
@@ -54,7 +53,7 @@ def test_what_is_being_written_is_not_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["negatives.arrow", "manifest.json"])
 @pytest.mark.parametrize("damage", ["cut", "gone"])
-def test_a_damaged_one_is_told_once_and_removed(tmp_path: Path, name: str, damage: str) -> None:
+def test_a_damaged_one_is_told_once_and_removed(tmp_path, name, damage):
     place, told = RefreshFolder(tmp_path), list[str]()
     publish(place, 0, 0)
     publish(place, 1, 10)
@@ -68,7 +67,7 @@ def test_a_damaged_one_is_told_once_and_removed(tmp_path: Path, name: str, damag
     assert place.newest() == Refresh(1, 20, 10, 200, SECONDS)
 
 
-def test_what_later_models_mined_is_forgotten(tmp_path: Path) -> None:
+def test_what_later_models_mined_is_forgotten(tmp_path):
     place = RefreshFolder(tmp_path)
     publish(place, 4, 40)
     publish(place, 5, 50)
@@ -80,7 +79,7 @@ def test_what_later_models_mined_is_forgotten(tmp_path: Path) -> None:
     assert place.newest() is None
 
 
-def test_vectors_of_one_model_are_kept(tmp_path: Path) -> None:
+def test_vectors_of_one_model_are_kept(tmp_path):
     place = RefreshFolder(tmp_path)
     for step in (40, 50):
         place.vectors(step).mkdir()

@@ -11,19 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from recipe.recipes import small_collection
+from recipe.recipes import stored_collection
 from waiting import wait_until
 
-from hardneg.datasets.beir import Beir
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
 from hardneg.encoders.spec import ModelSpec
-from hardneg.formats.collection import write_collection
 from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.records.errors import ArtifactError, TrainingError
 from hardneg.records.layout import NEGATIVES
 from hardneg.records.types import Negatives, PluginSetting
-from hardneg.runtime.progress import Silent
 from hardneg.training.checkpoint import Checkpoints, TrainState
 from hardneg.training.refresh import inferencer, mining
 from hardneg.training.refresh import provider as process
@@ -40,25 +37,17 @@ class Idle(Exception):
 @pytest.fixture(scope="module")
 def collection(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("collection")
-    write_collection(Beir(str(small_collection(folder / "data"))).load(), folder / "stored", Silent())
+    stored_collection(folder)
     return folder / "stored"
 
 
 @pytest.fixture
 def settings(collection: Path, tiny_model: Path, tmp_path: Path) -> Settings:
     scratch = tmp_path / "checkpoints"
-    return Settings(
-        model=ModelSpec(str(tiny_model), query_length=16, document_length=24),
-        collection=str(collection),
-        split="train",
-        checkpoints=str(scratch),
-        refreshes=str(scratch / "refreshes"),
-        options=RefreshOptions("every", 10, depth=10, negatives=4),
-        seed=1,
-        first=0,
-        devices=["cpu"],
-        threads=1,
-    )
+    spec = ModelSpec(str(tiny_model), query_length=16, document_length=24)
+    folders = {"collection": str(collection), "checkpoints": str(scratch), "refreshes": str(scratch / "refreshes")}
+    options = RefreshOptions("every", 10, depth=10, negatives=4)
+    return Settings(spec, split="train", options=options, seed=1, first=0, devices=["cpu"], threads=1, **folders)
 
 
 def checkpoint(settings: Settings, step: int) -> None:
@@ -89,18 +78,18 @@ def steps(settings: Settings) -> list[int]:
     return [record["step"] for record in RefreshFolder(Path(settings.refreshes)).records()]
 
 
-def test_the_settings_come_back(settings: Settings, tmp_path: Path) -> None:
+def test_the_settings_come_back(settings, tmp_path):
     settings.write(tmp_path / "settings.json")
     assert Settings.read(tmp_path / "settings.json") == settings
 
 
-def test_the_settings_of_an_adapter_come_back(settings: Settings, tmp_path: Path) -> None:
+def test_the_settings_of_an_adapter_come_back(settings, tmp_path):
     adapted = replace(settings, model=replace(settings.model, adapter=AdapterSpec(rank=2)))
     adapted.write(tmp_path / "settings.json")
     assert Settings.read(tmp_path / "settings.json") == adapted
 
 
-def test_the_miner_and_the_filters_come_back_and_mine(settings: Settings, tmp_path: Path) -> None:
+def test_the_miner_and_the_filters_come_back_and_mine(settings, tmp_path):
     """A window behind the top of each query, without what a file judges."""
 
     def mined(settings: Settings) -> list[list[str]]:
@@ -118,16 +107,15 @@ def test_the_miner_and_the_filters_come_back_and_mine(settings: Settings, tmp_pa
         assert len(one) == 4 and two[:3] == one[1:]
 
 
-def test_positives_that_were_told_by_answers_are_known(settings: Settings, tmp_path: Path) -> None:
-    rows = [
-        Negatives(query_id, [doc_id], [], np.zeros(0, np.float32)) for query_id, doc_id in (("q0", "d5"), ("x", "d6"))
-    ]
+def test_positives_that_were_told_by_answers_are_known(settings, tmp_path):
+    pairs = (("q0", "d5"), ("x", "d6"))
+    rows = [Negatives(query_id, [doc_id], [], np.zeros(0, np.float32)) for query_id, doc_id in pairs]
     write_negatives(tmp_path / "told.arrow", rows)
     known = inferencer._mining(replace(settings, pseudo_positives=str(tmp_path / "told.arrow"))).data.positives
     assert known["x"] == ["d6"] and known["q0"] == ["d0", "d5"] and known["q1"] == ["d1"]
 
 
-def test_it_mines_from_the_start_and_from_the_newest_checkpoint_that_is_due(settings: Settings) -> None:
+def test_it_mines_from_the_start_and_from_the_newest_checkpoint_that_is_due(settings):
     assert until_idle(settings) == ([], [None]) and steps(settings) == [0]
     checkpoint(settings, 9)
     until_idle(settings)
@@ -139,7 +127,7 @@ def test_it_mines_from_the_start_and_from_the_newest_checkpoint_that_is_due(sett
     assert steps(settings) == [0, 20, 29]
 
 
-def test_negatives_to_begin_with_stand_for_the_start(settings: Settings) -> None:
+def test_negatives_to_begin_with_stand_for_the_start(settings):
     until_idle(replace(settings, first=10))
     assert steps(settings) == []
     checkpoint(settings, 10)
@@ -147,7 +135,7 @@ def test_negatives_to_begin_with_stand_for_the_start(settings: Settings) -> None
     assert steps(settings) == [10]
 
 
-def test_a_truncated_refresh_is_made_again(settings: Settings) -> None:
+def test_a_truncated_refresh_is_made_again(settings):
     until_idle(settings)
     path = RefreshFolder(Path(settings.refreshes)).negatives(0)
     whole = path.read_bytes()
@@ -157,7 +145,7 @@ def test_a_truncated_refresh_is_made_again(settings: Settings) -> None:
     assert path.read_bytes() == whole and steps(settings) == [0]
 
 
-def test_a_checkpoint_that_is_removed_while_it_is_read(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_that_is_removed_while_it_is_read(settings, monkeypatch):
     checkpoint(settings, 10)
     load = Checkpoints.load_weights
 
@@ -171,14 +159,14 @@ def test_a_checkpoint_that_is_removed_while_it_is_read(settings: Settings, monke
     assert until_idle(settings)[0] == [] and steps(settings) == [12]
 
 
-def test_a_checkpoint_that_cannot_be_read_is_an_error(settings: Settings) -> None:
+def test_a_checkpoint_that_cannot_be_read_is_an_error(settings):
     checkpoint(settings, 10)
     (Path(settings.checkpoints) / "step-000000010" / "model.safetensors").write_bytes(b"none")
     with pytest.raises(ArtifactError, match="cannot be read"):
         until_idle(settings)
 
 
-def test_a_full_disk_is_one_line_and_tried_again(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_one_line_and_tried_again(settings, monkeypatch):
     mine, failures = inferencer.mine_refresh, [OSError(28, "No space left on device")]
 
     def full_once(*rest: Any) -> Any:
@@ -192,9 +180,7 @@ def test_a_full_disk_is_one_line_and_tried_again(settings: Settings, monkeypatch
     assert waits == [AGAIN, None] and steps(settings) == [0]
 
 
-def test_a_refresh_with_nothing_to_train_on_is_told_and_the_next_part_is_mined(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refresh_with_nothing_to_train_on_is_told_and_the_next_part_is_mined(settings, monkeypatch):
     """Not where training waits for it."""
     trainable, told = mining.Mining.trainable, list[str]()
     monkeypatch.setattr(mining.Mining, "trainable", lambda self, number: trainable(self, number) if number else [])
@@ -224,9 +210,7 @@ def running(settings: Settings, monkeypatch: pytest.MonkeyPatch, program: str) -
     return found, told
 
 
-def test_what_it_says_and_how_it_dies_is_told_and_it_is_started_again_some_times(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_it_says_and_how_it_dies_is_told_and_it_is_started_again_some_times(settings, monkeypatch):
     hear = process.Process._hear
     monkeypatch.setattr(process.Process, "_hear", lambda *rest: time.sleep(0.3) or hear(*rest))
     found, told = running(settings, monkeypatch, "print('hello', flush=True); raise ValueError('no such thing')")
@@ -243,7 +227,7 @@ def test_what_it_says_and_how_it_dies_is_told_and_it_is_started_again_some_times
     assert len(ends) == LIVES
 
 
-def test_a_kill_is_told_and_a_refresh_gives_new_lives(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kill_is_told_and_a_refresh_gives_new_lives(settings, monkeypatch):
     found, told = running(settings, monkeypatch, "import sys; sys.stdin.read()")
     for _ in range(LIVES + 1):
         found.alive_again()
@@ -256,7 +240,7 @@ def test_a_kill_is_told_and_a_refresh_gives_new_lives(settings: Settings, monkey
     assert found._running.returncode == 0
 
 
-def test_one_that_does_not_listen_is_killed(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_does_not_listen_is_killed(settings, monkeypatch):
     found, _ = running(settings, monkeypatch, "import time; time.sleep(600)")
     monkeypatch.setattr(process, "PATIENCE", 0.1)
     found.stop()
@@ -264,9 +248,7 @@ def test_one_that_does_not_listen_is_killed(settings: Settings, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("needed", [True, False])
-def test_training_goes_on_without_it_where_it_can(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, needed: bool
-) -> None:
+def test_training_goes_on_without_it_where_it_can(settings, monkeypatch, needed):
     found, told = running(settings, monkeypatch, "raise SystemExit(3)")
     place = RefreshFolder(Path(settings.refreshes))
     beside = BackgroundProvider(found, place, needed, 10, told.append)
@@ -283,7 +265,7 @@ def test_training_goes_on_without_it_where_it_can(
     assert beside.newest(4) is None
 
 
-def test_what_was_mined_after_the_checkpoint_is_not_used(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_mined_after_the_checkpoint_is_not_used(settings, monkeypatch):
     """Training was at step 30 and more when it was killed; the checkpoint that is left is that of step 20."""
     place = RefreshFolder(Path(settings.refreshes))
     for number, step in enumerate((20, 30)):

@@ -59,9 +59,7 @@ def top(encoder: Encoder, toy: Path, query: int, depth: int) -> list[str]:
     return data.corpus.ids(np.argsort(-scores, kind="stable")[:depth])
 
 
-def test_the_top_is_kept_in_order_without_positives_and_copies(
-    encoder: Encoder, toy_folder: Path, tmp_path: Path
-) -> None:
+def test_the_top_is_kept_in_order_without_positives_and_copies(encoder, toy_folder, tmp_path):
     made, found = mine(encoder, toy_folder, tmp_path, choice="top", depth=40, negatives=5)
     assert (made.queries, made.negatives) == (12, 60)
     assert sorted(made.seconds) == ["encode", "queries", "search", "write"]
@@ -74,7 +72,7 @@ def test_the_top_is_kept_in_order_without_positives_and_copies(
 
 
 @pytest.mark.parametrize("backend", [Flat(), IvfFlat(lists=4, nprobe=4), Hnsw(m=8)], ids=lambda one: type(one).__name__)
-def test_an_index_is_built_and_searched(backend: Any, encoder: Encoder, toy_folder: Path, tmp_path: Path) -> None:
+def test_an_index_is_built_and_searched(backend, encoder, toy_folder, tmp_path):
     data = replace(toy_data(toy_folder), negatives=None)
     options = RefreshOptions("continuous", depth=40, negatives=5, choice="top", precision="fp32")
     exact = mine(encoder, toy_folder, tmp_path / "exact", choice="top", depth=40, negatives=5)[1]
@@ -88,7 +86,7 @@ def test_an_index_is_built_and_searched(backend: Any, encoder: Encoder, toy_fold
     assert not list(place.folder.glob("vectors-*"))
 
 
-def test_a_coarse_index_finds_other_negatives(encoder: Encoder, toy_folder: Path, tmp_path: Path) -> None:
+def test_a_coarse_index_finds_other_negatives(encoder, toy_folder, tmp_path):
     data = replace(toy_data(toy_folder), negatives=None)
     options = RefreshOptions("continuous", depth=40, negatives=5, choice="top", precision="fp32")
     place, coarse = RefreshFolder(tmp_path / "made"), IvfFlat(lists=8, nprobe=1)
@@ -98,7 +96,7 @@ def test_a_coarse_index_finds_other_negatives(encoder: Encoder, toy_folder: Path
     assert found != [list(item.negatives) for item in exact]
 
 
-def test_documents_with_an_answer_are_left_out(encoder: Encoder, toy_folder: Path, tmp_path: Path) -> None:
+def test_documents_with_an_answer_are_left_out(encoder, toy_folder, tmp_path):
     data = replace(toy_data(toy_folder), negatives=None)
     options = RefreshOptions("continuous", depth=40, negatives=5, choice="top", precision="fp32", without_answers=True)
     best = [doc_id for doc_id in top(encoder, toy_folder, 3, 40) if doc_id != "p3"]
@@ -112,9 +110,7 @@ def test_documents_with_an_answer_are_left_out(encoder: Encoder, toy_folder: Pat
     assert len(texts) == 5 and bad not in texts
 
 
-def test_draws_are_of_the_top_and_depend_on_seed_refresh_and_query(
-    encoder: Encoder, toy_folder: Path, tmp_path: Path
-) -> None:
+def test_draws_are_of_the_top_and_depend_on_seed_refresh_and_query(encoder, toy_folder, tmp_path):
     lists = {}
     for name, number, seed in (("a", 0, 1), ("again", 0, 1), ("next", 1, 1), ("other", 0, 2)):
         found = mine(encoder, toy_folder, tmp_path / name, number, seed=seed)[1]
@@ -122,31 +118,24 @@ def test_draws_are_of_the_top_and_depend_on_seed_refresh_and_query(
     assert lists["a"] == lists["again"]
     assert lists["a"] != lists["next"] and lists["a"] != lists["other"]
     for query in range(12):
-        best = set(top(encoder, toy_folder, query, 10)) - {
-            f"p{query}",
-            f"extra{query}",
-            *(["c0"] if query == 0 else []),
-        }
+        known = {f"p{query}", f"extra{query}", *(["c0"] if query == 0 else [])}
+        best = set(top(encoder, toy_folder, query, 10)) - known
         for drawn in lists.values():
             assert len(set(drawn[query])) == len(drawn[query]) == min(4, len(best)) and set(drawn[query]) <= best
 
 
-def test_each_refresh_mines_its_part_of_the_queries(encoder: Encoder, toy_folder: Path, tmp_path: Path) -> None:
+def test_each_refresh_mines_its_part_of_the_queries(encoder, toy_folder, tmp_path):
     parts = [mine(encoder, toy_folder, tmp_path, number, query_chunks=5)[1].query_ids for number in range(5)]
     assert [len(part) for part in parts] == [2, 2, 2, 2, 4]
     assert [name for part in parts for name in part] == [f"q{i}" for i in range(12)]
 
 
-def test_nothing_to_train_on_is_not_published(
-    encoder: Encoder, toy_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_to_train_on_is_not_published(encoder, toy_folder, tmp_path, monkeypatch):
     """The last two of the 12 queries have no positive; then, every document is relevant to all."""
     data = replace(toy_data(toy_folder), negatives=None)
     data = replace(data, positives={key: found for key, found in data.positives.items() if key not in ("q10", "q11")})
-    place, told = (
-        RefreshFolder(tmp_path),
-        "refresh 5: nothing to train on: none of its 2 queries, of 12 in all, has a pos",
-    )
+    place = RefreshFolder(tmp_path)
+    told = "refresh 5: nothing to train on: none of its 2 queries, of 12 in all, has a pos"
     with pytest.raises(TrainingError, match=told):
         mine_refresh([encoder], Mining(data, RefreshOptions("continuous", query_chunks=6), 1), place, 5, 0)
     everything = dict.fromkeys(data.query_ids, data.corpus.ids(np.arange(len(data.corpus))))
@@ -158,8 +147,8 @@ def test_nothing_to_train_on_is_not_published(
 
 @pytest.mark.parametrize(("policy", "told"), [("synchronous", {None}), ("never", {None}), ("every", {64, 4096})])
 def test_where_training_waits_vectors_do_not_depend_on_what_was_timed(
-    encoder: Encoder, toy_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: Any, told: set[Any]
-) -> None:
+    encoder, toy_folder, tmp_path, monkeypatch, policy, told
+):
     """Two runs, between which another one has written into the user's cache."""
     data, used = replace(toy_data(toy_folder), negatives=None), set[int]()
     options = RefreshOptions(policy, None if policy == "never" else 5, depth=10, negatives=4, precision="bf16")
@@ -170,10 +159,8 @@ def test_where_training_waits_vectors_do_not_depend_on_what_was_timed(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     parts = in_bfloat16(encoder.parts("document")[0])
     for number, budget in enumerate((64, 4096)):
-        names = [
-            token_budget._setting(parts, torch.device("cpu"), encoder.spec.length(side))
-            for side in ("query", "document")
-        ]
+        lengths = (encoder.spec.length(side) for side in ("query", "document"))
+        names = [token_budget._setting(parts, torch.device("cpu"), length) for length in lengths]
         cache = token_budget.cache_folder() / "token_budgets.json"
         cache.parent.mkdir(parents=True, exist_ok=True)
         cache.write_text(json.dumps(dict.fromkeys(names, budget)))
@@ -182,9 +169,7 @@ def test_where_training_waits_vectors_do_not_depend_on_what_was_timed(
     assert used == {each or token_budget.usual_budget(encoder.device) for each in told}
 
 
-def test_vectors_that_a_dead_process_left_are_not_made_again(
-    encoder: Encoder, toy_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_vectors_that_a_dead_process_left_are_not_made_again(encoder, toy_folder, tmp_path, monkeypatch):
     whole = [list(item.negatives) for item in mine(encoder, toy_folder, tmp_path / "whole")[1]]
 
     def die(*_: Any) -> None:
@@ -198,9 +183,7 @@ def test_vectors_that_a_dead_process_left_are_not_made_again(
     assert [list(item.negatives) for item in mine(encoder, toy_folder, tmp_path / "broken")[1]] == whole
 
 
-def test_a_full_disk_gives_its_room_back(
-    encoder: Encoder, toy_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_gives_its_room_back(encoder, toy_folder, tmp_path, monkeypatch):
     def full(path: Path, items: Iterator[Any]) -> None:
         next(items)
         raise OSError(28, "No space left on device")
@@ -225,7 +208,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "stored"
 
 
-def test_two_devices_find_what_one_finds(encoder: Encoder, stored: Path, tmp_path: Path) -> None:
+def test_two_devices_find_what_one_finds(encoder, stored, tmp_path):
     """One of them has two blocks."""
     found = []
     for count in (1, 2):
@@ -238,7 +221,7 @@ def test_two_devices_find_what_one_finds(encoder: Encoder, stored: Path, tmp_pat
 
 
 @pytest.mark.slow
-def test_processes_share_the_corpus_and_come_to_the_same(tiny_model: Path, stored: Path, tmp_path: Path) -> None:
+def test_processes_share_the_corpus_and_come_to_the_same(tiny_model, stored, tmp_path):
     files = []
     for number in (1, 2):
         out = tmp_path / str(number)
@@ -257,7 +240,7 @@ def test_processes_share_the_corpus_and_come_to_the_same(tiny_model: Path, store
 
 
 @pytest.mark.parametrize(("device", "timed"), [("cpu", True), ("cuda", False)])
-def test_passes_beside_a_trainer_on_a_gpu_are_of_the_usual_size(toy_folder: Path, device: str, timed: bool) -> None:
+def test_passes_beside_a_trainer_on_a_gpu_are_of_the_usual_size(toy_folder, device, timed):
     """Larger ones would be tried until its memory is full, which the trainer has too."""
     mining = Mining(toy_data(toy_folder), RefreshOptions("continuous"), 1)
     options = mining.encoding(SimpleNamespace(device=torch.device(device)))  # type: ignore[arg-type]

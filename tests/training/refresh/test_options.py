@@ -31,7 +31,7 @@ from hardneg.training.refresh.refresh_options import (
         (RefreshOptions("continuous"), []),
     ],
 )
-def test_options_that_make_no_sense(options: RefreshOptions, told: list[str]) -> None:
+def test_options_that_make_no_sense(options, told):
     assert [line[: len(start)] for line, start in zip(options.problems(), told, strict=True)] == told
 
 
@@ -47,15 +47,13 @@ def test_options_that_make_no_sense(options: RefreshOptions, told: list[str]) ->
         (TrainOptions(evaluate_every=50), False, 100, "below 100"),
     ],
 )
-def test_a_checkpoint_comes_before_the_end(
-    training: TrainOptions, evaluated: bool, steps: int | None, told: str | None
-) -> None:
+def test_a_checkpoint_comes_before_the_end(training, evaluated, steps, told):
     found = RefreshOptions("continuous").never_again(training, evaluated, steps)
     assert (found is None) if told is None else (found is not None and told in found)
     assert RefreshOptions("every", 500).never_again(training, evaluated, steps) is None
 
 
-def test_five_parts_of_the_queries_are_all_of_them_and_the_last_has_the_remainder() -> None:
+def test_five_parts_of_the_queries_are_all_of_them_and_the_last_has_the_remainder():
     parts = [chunk(103, number, 5) for number in range(5)]
     assert [len(part) for part in parts] == [20, 20, 20, 20, 23]
     assert [query for part in parts for query in part] == list(range(103))
@@ -63,13 +61,13 @@ def test_five_parts_of_the_queries_are_all_of_them_and_the_last_has_the_remainde
     assert chunk(103, 9, 1) == range(103)
 
 
-def test_the_last_positive_alone_is_known_where_the_published_program_is_followed() -> None:
+def test_the_last_positive_alone_is_known_where_the_published_program_is_followed():
     known = {"q1": ["d3", "d1"], "q2": ["d2"]}
     assert known_to_be_relevant(known, RefreshOptions(excluded="last")) == {"q1": ["d1"], "q2": ["d2"]}
     assert known_to_be_relevant(known, RefreshOptions()) == known
 
 
-def test_when_the_next_checkpoint_is_due() -> None:
+def test_when_the_next_checkpoint_is_due():
     every, mined = RefreshOptions("every", 10), Refresh(3, 25, 0, 0)
     assert due(every, None, 0) == 0 and due(every, None, 10) == 10
     assert due(every, Refresh(0, 0, 0, 0), 0) == 10
@@ -77,7 +75,7 @@ def test_when_the_next_checkpoint_is_due() -> None:
     assert due(RefreshOptions("continuous"), mined, 0) == 26
 
 
-def test_threads_by_share() -> None:
+def test_threads_by_share():
     alone = World()
     assert threads(Devices(), 2, alone) == (1, 1)
     assert threads(Devices(), 1, alone) == (1, 1)
@@ -86,7 +84,7 @@ def test_threads_by_share() -> None:
     assert threads(Devices(("cpu",), ("cpu", "cpu")), 9, alone) == (3, 6)
 
 
-def test_gpus_by_share() -> None:
+def test_gpus_by_share():
     first, two = torch.device("cuda:0"), World(0, 2, 0, 2)
     assert inferencer_devices(Devices(), torch.device("cpu"), World(), 0) == ["cpu"]
     assert inferencer_devices(Devices(), first, World(), 1) == ["cuda:0"]
@@ -95,7 +93,7 @@ def test_gpus_by_share() -> None:
     assert inferencer_devices(Devices(1, ("cuda:7",)), first, two, 8) == ("cuda:7",)
 
 
-def test_the_trainers_device() -> None:
+def test_the_trainers_device():
     assert trainer_device(Devices(), "cpu", World()) == "cpu"
     assert trainer_device(Devices(("cuda:2", "cuda:3")), "cuda:1", World(1, 2, 1, 2)) == "cuda:3"
     with pytest.raises(UsageError, match=r"devices.trainer: 1 devices for 2 processes"):
@@ -106,20 +104,14 @@ def test_the_trainers_device() -> None:
     ]
 
 
-def test_facts_of_a_run() -> None:
+def test_facts_of_a_run():
     made = {"queries": 7, "seconds": {"encode": 2.0, "queries": 0.25, "search": 1.0, "write": 0.5}}
     history = [{"step": 1, "loss": 1.0}, *({"step": 2 + i, "refresh": i // 2, "lag": i} for i in range(4))]
+    steps = {"refreshes used": 2, "mean lag": 1.5, "largest lag": 3, "waiting's part of the time": 0.25}
+    seconds = {"encode": 6.0, "queries": 0.75, "search": 3.0, "write": 1.5}
+    steps |= {"refreshes made": 3, "documents encoded": 300, "queries searched": 21}
     assert refresh_facts(history, [made] * 3, 0.25, 100) == {
-        "refreshes made": 3,
-        "documents encoded": 300,
-        "queries searched": 21,
-        "refreshes used": 2,
-        "mean lag": 1.5,
-        "largest lag": 3,
-        "seconds of inference: encode": 6.0,
-        "seconds of inference: queries": 0.75,
-        "seconds of inference: search": 3.0,
-        "seconds of inference: write": 1.5,
-        "waiting's part of the time": 0.25,
+        **{f"seconds of inference: {name}": value for name, value in seconds.items()},
+        **steps,
     }
     assert "mean lag" not in refresh_facts([{"step": 1}], [], 0.0, 100)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hardneg.records.errors import ArtifactError, HardnegError, TrainingError
+from hardneg.records.errors import ArtifactError, TrainingError
 from hardneg.records.layout import NEGATIVES
 from hardneg.training.checkpoint import Checkpoints
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
@@ -32,9 +32,7 @@ def published(folder: Path) -> tuple[RefreshFolder, Refresh]:
 
 
 @pytest.mark.parametrize("error", ERRORS)
-def test_training_that_waits_ends_and_what_is_damaged_is_made_again_by_the_next_run(
-    tmp_path: Path, error: HardnegError
-) -> None:
+def test_training_that_waits_ends_and_what_is_damaged_is_made_again_by_the_next_run(tmp_path, error):
     place, refresh = published(tmp_path)
     nothing: Any = None
     supply: RefreshProvider = SynchronousProvider(nothing, nothing, place, Checkpoints(tmp_path, ""), 0, 5, print)
@@ -44,7 +42,7 @@ def test_training_that_waits_ends_and_what_is_damaged_is_made_again_by_the_next_
 
 
 @pytest.mark.parametrize("error", ERRORS)
-def test_training_beside_goes_on_and_has_what_is_damaged_made_again(tmp_path: Path, error: HardnegError) -> None:
+def test_training_beside_goes_on_and_has_what_is_damaged_made_again(tmp_path, error):
     place, refresh = published(tmp_path)
     told, process = list[str](), Woken()
     beside: Any = process

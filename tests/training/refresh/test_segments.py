@@ -1,10 +1,8 @@
 """Refreshed negatives of documents in segments."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
-import pytest
 from toy import toy_data
 
 from hardneg.encoders.encoder import Encoder
@@ -17,7 +15,7 @@ from hardneg.training.refresh.mining import Mining, mine_refresh
 from hardneg.training.refresh.refresh_options import RefreshOptions
 
 
-def test_negatives_are_documents_by_their_best_segment(tiny_model: Path, toy_folder: Path, tmp_path: Path) -> None:
+def test_negatives_are_documents_by_their_best_segment(tiny_model, toy_folder, tmp_path):
     """Six tokens a segment are four of text, of which most documents have more."""
     encoder, cut = Encoder.load(ModelSpec(str(tiny_model), query_length=16), "cpu"), Segments(length=6, count=3)
     data = replace(toy_data(toy_folder), negatives=None, segments=cut)
@@ -38,9 +36,7 @@ def test_negatives_are_documents_by_their_best_segment(tiny_model: Path, toy_fol
         assert mined.pick(row, np.arange(3)) == [doc_id for doc_id in ranked if doc_id not in none][:3]
 
 
-def test_segments_are_counted_once_for_all_refreshes(
-    tiny_model: Path, toy_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_segments_are_counted_once_for_all_refreshes(tiny_model, toy_folder, tmp_path, monkeypatch):
     encoder, cut = Encoder.load(ModelSpec(str(tiny_model), query_length=16), "cpu"), Segments(length=6, count=3)
     data = replace(toy_data(toy_folder), negatives=None, segments=cut)
     mining = Mining(data, RefreshOptions("synchronous", every=5, depth=10, negatives=3, choice="top"), 42)

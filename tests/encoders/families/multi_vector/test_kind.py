@@ -38,9 +38,7 @@ def _equal_to_sentence_transformers(encoder: Encoder, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("expansion", "attend", "dimension"), [(12, False, 16), (12, True, None), (None, False, 16)])
-def test_vectors_and_scores_are_those_of_sentence_transformers(
-    tmp_path: Path, expansion: int | None, attend: bool, dimension: int | None
-):
+def test_vectors_and_scores_are_those_of_sentence_transformers(tmp_path, expansion, attend, dimension):
     folder = tiny_multi_vector(tmp_path / "model", expansion=expansion, attend=attend, dimension=dimension)
     encoder = Encoder.load(ModelSpec(str(folder)), "cpu")
     assert encoder.dimension == (dimension or HIDDEN)
@@ -59,26 +57,26 @@ def encoder(folder: Path) -> Encoder:
     return Encoder.load(ModelSpec(str(folder)), "cpu")
 
 
-def test_queries_are_filled_and_punctuation_of_documents_is_left_out(encoder: Encoder):
+def test_queries_are_filled_and_punctuation_of_documents_is_left_out(encoder):
     assert np.diff(encoder.encode(["a", ""], "query").offsets).tolist() == [12, 12]
     # [CLS] [ d ] x , [SEP] of the second one: all but the brackets and the comma
     counts = np.diff(encoder.encode(["x", "x,", ""], "document").offsets)
     assert counts.tolist() == [4, 4, 3]
 
 
-def test_vectors_do_not_depend_on_the_batch(encoder: Encoder):
+def test_vectors_do_not_depend_on_the_batch(encoder):
     texts = [*DOCUMENTS, *(f"passage {'and more ' * (n % 7)}{n}" for n in range(30))]
     one, other = encoder.encode(texts, "document", EncodeOptions(64, "fp32")), encoder.encode(texts, "document", FP32)
     np.testing.assert_array_equal(one.offsets, other.offsets)
     np.testing.assert_allclose(one.vectors, other.vectors, atol=1e-5)
 
 
-def test_no_texts(encoder: Encoder):
+def test_no_texts(encoder):
     found = encoder.encode([], "document")
     assert len(found) == 0 and found.vectors.shape == (0, 16)
 
 
-def test_a_saved_model_opens_here_and_in_sentence_transformers(encoder: Encoder, tmp_path: Path):
+def test_a_saved_model_opens_here_and_in_sentence_transformers(encoder, tmp_path):
     encoder.save(tmp_path / "saved")
     opened = Encoder.open(tmp_path / "saved", "cpu")
     assert opened.spec.similarity == "maxsim" and opened.spec.query_length == 12
@@ -89,7 +87,7 @@ def test_a_saved_model_opens_here_and_in_sentence_transformers(encoder: Encoder,
 
 
 @pytest.mark.parametrize("kind", ["sentence-transformers", "transformers"])
-def test_token_vectors_are_taken_of_any_transformer(tmp_path: Path, kind: Any):
+def test_token_vectors_are_taken_of_any_transformer(tmp_path, kind):
     source = tiny_encoder(tmp_path / "source", kind=kind)
     spec = _of_model(source, query_expansion=8, skiplist="punctuation")
     encoder = Encoder.load(spec, "cpu")
@@ -101,7 +99,7 @@ def test_token_vectors_are_taken_of_any_transformer(tmp_path: Path, kind: Any):
     _equal_to_sentence_transformers(encoder, tmp_path / "saved")
 
 
-def test_a_projection_keeps_most_of_the_inner_products(tmp_path: Path):
+def test_a_projection_keeps_most_of_the_inner_products(tmp_path):
     source = tiny_encoder(tmp_path / "source")
     whole, less = (Encoder.load(_of_model(source, **options), "cpu") for options in ({}, {"dimension": 24}))
     assert less.dimension == 24
@@ -112,31 +110,29 @@ def test_a_projection_keeps_most_of_the_inner_products(tmp_path: Path):
     assert np.corrcoef(scores[0].flatten(), scores[1].flatten())[0, 1] > 0.9
 
 
-def test_queries_longer_than_what_they_are_filled_to_are_read_on(folder: Path):
+def test_queries_longer_than_what_they_are_filled_to_are_read_on(folder):
     encoder = Encoder.load(ModelSpec(str(folder), query_length=16), "cpu")
     assert np.diff(encoder.encode(["a", QUERIES[-1]], "query").offsets).tolist() == [12, 16]
 
 
-def test_meanmaxsim_divides_by_the_tokens_of_the_query(folder: Path, encoder: Encoder):
+def test_meanmaxsim_divides_by_the_tokens_of_the_query(folder, encoder):
     mean = Encoder.load(ModelSpec(str(folder), similarity="meanmaxsim"), "cpu")
+    TEXT = (["x"], "document")
     one, other = (
-        each.score(
-            each.embed(each.features(QUERIES, "query"), "query"),
-            each.embed(each.features(["x"], "document"), "document"),
-        )
+        each.score(*(each.embed(each.features(texts, side), side) for texts, side in ((QUERIES, "query"), TEXT)))
         for each in (mean, encoder)
     )
     torch.testing.assert_close(one, other / 12)
 
 
-def test_weights_in_bf16_give_about_the_same(folder: Path, encoder: Encoder):
+def test_weights_in_bf16_give_about_the_same(folder, encoder):
     half = Encoder.load(ModelSpec(str(folder), dtype="bf16"), "cpu", "bf16")
     assert next(half.parts("query")[0].parameters()).dtype == torch.bfloat16
     one, other = half.encode(QUERIES, "query"), encoder.encode(QUERIES, "query", FP32)
     assert (one.vectors * other.vectors).sum(1).min() > 0.98
 
 
-def test_the_digest_is_that_of_what_the_model_makes(folder: Path, tmp_path: Path):
+def test_the_digest_is_that_of_what_the_model_makes(folder, tmp_path):
     plain = resolve(ModelSpec(str(folder))).digest
     assert resolve(_of_model(folder)).digest == plain == resolve(_of_model(folder, query_expansion=12)).digest
     others = [
@@ -161,12 +157,12 @@ def test_the_digest_is_that_of_what_the_model_makes(folder: Path, tmp_path: Path
         ({}, {"query_expansion": -1}, "0 is none"),
     ],
 )
-def test_what_cannot_be_had_is_told(folder: Path, values: Any, options: Any, said: str):
+def test_what_cannot_be_had_is_told(folder, values, options, said):
     with pytest.raises(ModelError, match=said):
         Encoder.load(ModelSpec(str(folder), encoder=PluginSetting("multi-vector", options), **values), "cpu")
 
 
-def test_what_a_folder_says_is_told_before_it_is_opened(folder: Path, tmp_path: Path):
+def test_what_a_folder_says_is_told_before_it_is_opened(folder, tmp_path):
     contract = LateInteraction().contract(folder)
     assert (contract.similarity, contract.query_length, contract.document_length) == ("maxsim", 12, 24)
     assert (contract.query_prompt, contract.dimension, contract.normalised, contract.odd) == ("[Q] ", 16, True, ())
@@ -174,7 +170,7 @@ def test_what_a_folder_says_is_told_before_it_is_opened(folder: Path, tmp_path: 
     assert resolve(_of_model(tiny_encoder(tmp_path / "source"), dimension=8)).shape.vector == 8
 
 
-def test_more_dimensions_than_there_are_cannot_be_had(tmp_path: Path):
+def test_more_dimensions_than_there_are_cannot_be_had(tmp_path):
     with pytest.raises(ModelError, match="have 32 dimensions"):
         Encoder.load(_of_model(tiny_encoder(tmp_path / "source"), dimension=64), "cpu")
 
@@ -210,7 +206,7 @@ def _stanford(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(("make", "length"), [(_pylate, 10), (_stanford, 9)])
-def test_models_of_older_forms_are_read(tmp_path: Path, make: Any, length: int):
+def test_models_of_older_forms_are_read(tmp_path, make, length):
     folder = make(tmp_path / "model")
     spec = ModelSpec(str(folder), encoder=PluginSetting("multi-vector"))
     encoder = Encoder.load(spec, "cpu")

@@ -31,9 +31,8 @@ def test_mean_divides_by_the_tokens_of_the_query() -> None:
 
 def test_lists_are_scored_by_their_own_query() -> None:
     documents = _tensor(*_DOCUMENTS)[torch.tensor([[0, 2], [1, 0]])]
-    torch.testing.assert_close(
-        maxsim_of_lists(_tensor(*_QUERIES), documents), torch.tensor([[3.0, 14.0], [-11.0, 7.0]])
-    )
+    scores = maxsim_of_lists(_tensor(*_QUERIES), documents)
+    torch.testing.assert_close(scores, torch.tensor([[3.0, 14.0], [-11.0, 7.0]]))
 
 
 def test_gradients_go_to_the_best_token_alone() -> None:

@@ -37,9 +37,7 @@ def corpus(tmp_path: Path) -> Corpus:
     return Corpus.open(path)
 
 
-def test_the_store_holds_what_is_encoded(
-    encoder: Encoder, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_store_holds_what_is_encoded(encoder, corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(encoder, "block", 4)
     folder, written = tmp_path / "store", TokenWriter.write_block
 
@@ -65,7 +63,7 @@ def test_the_store_holds_what_is_encoded(
     assert sorted(path.name for path in folder.iterdir()) == sorted(encoder.files)
 
 
-def test_search_ranks_by_the_scores_that_training_has(encoder: Encoder, corpus: Corpus, tmp_path: Path):
+def test_search_ranks_by_the_scores_that_training_has(encoder, corpus, tmp_path):
     rows = encoder.rows(corpus, None, tmp_path, Silent(), World())
     write_index([encoder], rows, tmp_path / "store", FP32, Silent())
     queries = encoder.encode(["a word", "3"], "query", FP32)
@@ -75,12 +73,12 @@ def test_search_ranks_by_the_scores_that_training_has(encoder: Encoder, corpus: 
     np.testing.assert_allclose(hits.scores, best.values.numpy(), atol=1e-4)
 
 
-def test_documents_cannot_be_cut(encoder: Encoder, corpus: Corpus, tmp_path: Path):
+def test_documents_cannot_be_cut(encoder, corpus, tmp_path):
     with pytest.raises(ModelError, match="leave segments out"):
         encoder.rows(corpus, Segments(8, 2), tmp_path, Silent(), World())
 
 
-def test_queries_can_learn_alone(encoder: Encoder, tmp_path: Path):
+def test_queries_can_learn_alone(encoder, tmp_path):
     twin = split(encoder)
     with torch.no_grad():
         for weight in twin.parts("query")[0].parameters():
@@ -97,7 +95,7 @@ def test_queries_can_learn_alone(encoder: Encoder, tmp_path: Path):
         np.testing.assert_allclose(opened.encode(texts, kind, FP32).vectors, expected, atol=1e-5)
 
 
-def test_parts_of_a_batch_keep_what_queries_are_filled_with(encoder: Encoder):
+def test_parts_of_a_batch_keep_what_queries_are_filled_with(encoder):
     features = encoder.features(["a", "b", "c d e f g h"], "query")
     parts = in_parts(features, 2)
     assert [part["input_ids"].shape[1] for part in parts.features] == [12, 12]

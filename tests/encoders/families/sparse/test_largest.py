@@ -1,6 +1,5 @@
 """The largest logit of each term, against sentence-transformers' own pooling of all logits."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +20,7 @@ def wide(encoder: Encoder, features: dict[str, Tensor]) -> Tensor:
 
 
 @pytest.mark.parametrize("activation", ["relu", "log1p_relu"])
-def test_weights_and_gradients_are_those_of_the_whole_logits(activation: str, tiny_model: Path) -> None:
+def test_weights_and_gradients_are_those_of_the_whole_logits(activation, tiny_model):
     kind = PluginSetting("sparse", {"activation": activation})
     encoder = Encoder.load(ModelSpec(str(tiny_model), encoder=kind))
     assert can_be_narrow(encoder.parts("document"))
@@ -50,7 +49,7 @@ def _learnt(encoder: Encoder, run: Any) -> tuple[Tensor, dict[str, Tensor]]:
     return made.detach(), gradients
 
 
-def test_a_gradient_goes_to_the_best_token_alone() -> None:
+def test_a_gradient_goes_to_the_best_token_alone():
     """Logits of two tokens, the third is padding: [1, 3] and [2, -4] with biases 0 and 1; a factor of 2 and 10."""
     vectors = torch.tensor([[[1.0, 3.0], [2.0, -4.0], [9.0, 9.0]]], requires_grad=True)
     weight, bias = torch.eye(2, requires_grad=True), torch.tensor([0.0, 1.0], requires_grad=True)
@@ -62,7 +61,7 @@ def test_a_gradient_goes_to_the_best_token_alone() -> None:
     assert bias.grad is not None and bias.grad.tolist() == [2, 10]
 
 
-def test_other_poolings_and_networks_go_the_long_way(tiny_model: Path) -> None:
+def test_other_poolings_and_networks_go_the_long_way(tiny_model):
     encoder = Encoder.load(ModelSpec(str(tiny_model), encoder=PluginSetting("sparse", {"pooling": "sum"})))
     assert not can_be_narrow(encoder.parts("document"))
     parts = Encoder.load(ModelSpec(str(tiny_model), encoder=PluginSetting("sparse"))).parts("document")

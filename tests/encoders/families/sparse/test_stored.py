@@ -34,9 +34,7 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Corpus:
     return Corpus.open(tmp_path / "corpus")
 
 
-def test_a_stopped_run_is_gone_on_with(
-    encoder: Encoder, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopped_run_is_gone_on_with(encoder, corpus, tmp_path, monkeypatch):
     numbers: list[int] = []
     write = SparseWriter.write_block
 
@@ -58,9 +56,7 @@ def test_a_stopped_run_is_gone_on_with(
     assert store.doc_ids[3] == "d3" and store.terms is not None and store.terms[0] == "[PAD]"
 
 
-def test_a_search_gives_the_similarities_of_sentence_transformers(
-    encoder: Encoder, corpus: Corpus, tmp_path: Path
-) -> None:
+def test_a_search_gives_the_similarities_of_sentence_transformers(encoder, corpus, tmp_path):
     write_index([encoder], corpus, tmp_path / "index", FP32, Silent())
     queries = ["river 3", "more and more"]
     hits = open_store(tmp_path / "index").search(encoder.encode(queries, "query", FP32), 11)

@@ -46,6 +46,15 @@ def test_the_whole_contract_in_lines(folder: Path):
     assert json.loads(hardneg("doctor", "--model", str(folder), "--json").stdout)["prompts"]["sts"] == "same: "
 
 
+def test_a_dimension_that_no_file_declares(folder: Path):
+    config = json.loads((folder / "config.json").read_text())
+    del config["hidden_size"]
+    (folder / "config.json").write_text(json.dumps(config))
+    for path in folder.glob("*_Pooling/config.json"):
+        path.write_text(json.dumps({"pooling_mode": "mean"}))
+    assert "not declared, cut to 8" in hardneg("doctor", "--model", str(folder)).stdout
+
+
 def test_a_static_model_reads_all_tokens(tmp_path: Path):
     told = hardneg("doctor", "--model", str(tiny_static(tmp_path / "static"))).stdout
     assert "encoder          static\n" in told and "all tokens of a query, all of a document" in told

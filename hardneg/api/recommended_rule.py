@@ -82,8 +82,8 @@ class Situation:
             return Advice(self.first, True, f"{reason}; {in_batch}.")
         if self.ranks["median_rank"] > self.depth:
             low = f"at rank {rank} or lower" if self.ranks["median_rank"] <= self.ranks["listed"] else rank
-            reason = f"Half of the queries have their best positive {low}, so {first} are not what"
-            return Advice(self.first, True, f"{reason} stands between it and the query; {in_batch}.")
+            reason = f"Half of the queries have their best positive {low}, so {first} are but few"
+            return Advice(self.first, True, f"{reason} of those above it; {in_batch}.")
         if self.reach <= self.depth:
             reason = f"Of {self.documents:,} documents, {in_batch}: batches already have what {first} would bring."
             return Advice(self.first, True, reason)

@@ -127,7 +127,7 @@ def test_in_batch_is_enough_where_positives_rank_low():
     assert not answer_of(FOUND, median_rank=10.0).alone  # as many as are taken
     low = answer_of(FOUND, median_rank=10.5)
     assert low.alone and low.chosen_row == 0
-    assert "best positive at rank 10.5 or lower, so the first 10 are not what" in low.reasons()[1]
+    assert "best positive at rank 10.5 or lower, so the first 10 are but few of those above it" in low.reasons()[1]
     assert "at rank below 20 or lower" not in answer_of(FOUND, median_rank=21.0).reasons()[1]
     assert low.evidence().startswith("Of hard negatives: topk, 10 a query")
     assert [line[0] for line in low.tables()[0].rows if line[-1] == "chosen"] == []

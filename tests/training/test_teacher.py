@@ -11,7 +11,6 @@ from training.toy import BagEncoder, options, toy_data, write_toy
 
 from hardneg.formats.corpus import Corpus
 from hardneg.losses.margin_mse import MarginMSE
-from hardneg.records.types import RankedList
 from hardneg.runtime.progress import Silent
 from hardneg.training.examples import Examples, SampledBatch
 from hardneg.training.methods.dual_encoder import train
@@ -26,16 +25,15 @@ def toy(tmp_path_factory):
 
 
 def opened(folder, corpus: Corpus, lists: list[dict[str, float]]) -> Teacher:
-    ranked = [ranked(scores) for scores in lists]
-    write_teacher(folder, corpus, ranked)
+    write_teacher(folder, corpus, [ranked(scores) for scores in lists])
     return Teacher.open(folder, len(corpus))
 
 
 def test_looked_up_by_query_and_document(toy, tmp_path):
     corpus = Corpus.open(toy / "corpus")
     lists = [{"n3": 0.5, "p0": 0.25}, {}, {"p0": -1.0, "gone": 9.0}]
-    ranked = [RankedList(list(item), np.array(list(item.values()), np.float32)) for item in lists]
-    assert write_teacher(tmp_path, corpus, ranked) == {"scores": 3, "documents that the corpus lacks": 1}
+    counts = write_teacher(tmp_path, corpus, [ranked(scores) for scores in lists])
+    assert counts == {"scores": 3, "documents that the corpus lacks": 1}
     teacher = Teacher.open(tmp_path, len(corpus))
     documents = np.tile(corpus.rows(["p0", "n3", "p11"]), (3, 1))
     found = teacher.scores(np.array([0, 1, 2]), documents)

@@ -73,7 +73,7 @@ class PositiveRanks(Analysis):
     model: Annotated[Name | None, Reference(("model",)), Option(metavar="NAME")] = Field(
         None, description="The model of that index."
     )
-    first: int = Field(10, gt=0, description="How many of the first documents to compare with the positive.")
+    depth: int = Field(10, gt=0, description="How many documents of each list to compare with the positive.")
     split: Annotated[Name, Option("-")] = "dev"
 
     def encoders(self) -> Mapping[str, str]:
@@ -89,7 +89,7 @@ class PositiveRanks(Analysis):
         known, standings = known_positives(inputs, self.split), []
         for (query_id, positives), ranking in zip(known.items(), inputs.lists("run", list(known)), strict=True):
             aside = frozenset(inputs.copies(positives)).union(inputs.relevant()[query_id])
-            standings.append(standing(ranking, positives, aside, self.first))
+            standings.append(standing(ranking, positives, aside, self.depth))
         if not standings:
             raise DataError(f"{inputs.location('run')}: no query has a known positive that is in the corpus")
         ranks = np.sort([each.above + 1 for each in standings])
@@ -98,9 +98,9 @@ class PositiveRanks(Analysis):
             "split": self.split,
             "queries": len(standings),
             "listed": max(each.listed for each in standings),
-            "first": self.first,
+            "depth": self.depth,
             "median_rank": float(np.median(ranks)),
-            "within": {str(cut): float((ranks <= cut).mean()) for cut in sorted({1, self.first, 100})},
+            "within": {str(cut): float((ranks <= cut).mean()) for cut in sorted({1, self.depth, 100})},
             "above": float(np.mean(first)) if first else None,
             "nearer": None if self.index is None else self._nearer(inputs, standings),
             "siblings": siblings_of(inputs, standings),
@@ -118,7 +118,7 @@ class PositiveRanks(Analysis):
 
     def table(self, results: Any) -> Table:
         """One row: ranks, shares and counts."""
-        cuts, depth = results["within"], results["first"]
+        cuts, depth = results["within"], results["depth"]
         heads = ("queries", "median rank", *(f"in the first {cut}" for cut in cuts))
         siblings = "–" if results["siblings"] is None else f"{results['siblings']:.1f}"
         cells = [f"{results['queries']:,}", rank_in_words(results), *map(percent, cuts.values())]

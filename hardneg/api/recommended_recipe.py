@@ -85,7 +85,7 @@ class RecommendRequest:
         analysis = {"run": SEARCHED, "index": ENCODED, **({"scores": {JUDGE: JUDGE}} if self.reranker else {})}
         analyses = {
             "miner-sweep": {**analysis, "depths": self.depths, "split": self.split},
-            "positive-ranks": {"run": SEARCHED, "index": ENCODED, "first": min(self.depths), "split": self.split},
+            "positive-ranks": {"run": SEARCHED, "index": ENCODED, "depth": min(self.depths), "split": self.split},
         }
         return {
             ENCODED: {"stage": "encode"},

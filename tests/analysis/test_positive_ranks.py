@@ -43,7 +43,7 @@ class Judged(Memory):
 
 
 def measured(inputs=Judged, run=RUN, **options):
-    analysis = PositiveRanks(run="run", first=2, **options)
+    analysis = PositiveRanks(run="run", depth=2, **options)
     return analysis.measure(inputs(analysis, {"run": run}))
 
 
@@ -84,7 +84,7 @@ def test_no_positive_and_tables_and_the_figure(tmp_path):
 
     with pytest.raises(DataError, match="run: no query has a known positive that is in the corpus"):
         measured(Unknown)
-    analysis, results = PositiveRanks(run="run", first=2), measured()
+    analysis, results = PositiveRanks(run="run", depth=2), measured()
     assert analysis.table(results).rows == [["3", "3", "0.0%", "33.3%", "100.0%", "83.3%", "–", "–"]]
     below = {**results, "median_rank": 5.0}
     assert analysis.table(below).rows[0][1] == "below 4"

@@ -43,7 +43,7 @@ FOUND = {
     "planted": {"kind": "judged", "queries": 9, "planted": 12},
 }
 
-RANKS = {"queries": 9, "listed": 20, "first": 10, "median_rank": 4.0, "within": {"1": 0.3, "10": 0.6, "100": 1.0}}
+RANKS = {"queries": 9, "listed": 20, "depth": 10, "median_rank": 4.0, "within": {"1": 0.3, "10": 0.6, "100": 1.0}}
 RANKS |= {"above": 0.4, "nearer": 0.25, "siblings": None, "ranks": [1, 4, 12]}
 
 

@@ -24,6 +24,8 @@ _VECTORS = {
     for each in (Trait.TEXTS, Trait.SEGMENTS, Trait.WEIGHTS, Trait.TOKEN_VECTORS)
 }
 
+_COMPARED = 10
+
 
 @dataclass(frozen=True, slots=True)
 class PositiveStanding:
@@ -73,7 +75,7 @@ class PositiveRanks(Analysis):
     model: Annotated[Name | None, Reference(("model",)), Option(metavar="NAME")] = Field(
         None, description="The model of that index."
     )
-    depth: int = Field(10, gt=0, description="How many documents of each list to compare with the positive.")
+    depth: int = Field(_COMPARED, gt=0, description="How many documents of each list to compare with the positive.")
     split: Annotated[Name, Option("-")] = "dev"
 
     def encoders(self) -> Mapping[str, str]:

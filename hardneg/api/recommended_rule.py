@@ -103,7 +103,7 @@ class Situation:
 
     def facts(self) -> Iterator[str]:
         """What the rule goes by, and what stands near the positives, in words."""
-        ranks, first = self.ranks, f"the first {self.ranks['first']}"
+        ranks, first = self.ranks, f"the first {self.ranks['depth']}"
         within = percent(ranks["within"][str(ranks["depth"])])
         yield f"{self.documents:,} documents, {self.batch:,} queries a step"
         yield f"best positives of {ranks['queries']:,} queries: median rank {rank_in_words(ranks)}, {within} in {first}"

@@ -44,7 +44,7 @@ PARTS = {
         "hardneg/training/negative_draws.py",
         ["tests/training/test_negative_draws.py", "tests/training/test_examples.py"],
     ),
-    "merging": ("hardneg/formats/merging.py", ["tests/formats/test_merging.py"]),
+    "merging": ("hardneg/formats/merging.py", ["tests/formats/test_shard_writer.py"]),
     "journals": (
         "hardneg/formats/vectors/journal.py",
         ["tests/formats/test_block_files.py", "tests/formats/test_flat.py", "tests/formats/test_shard_writer.py"],

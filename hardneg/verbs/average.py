@@ -25,8 +25,8 @@ class Average(Judging):
     """Averages the weights of models of one architecture: seeds, checkpoints, a start and what it became.
 
     models: by label; one that is made once a seed is all of its seeds, which share its weight. weights: by label, 1
-    where none is given. choose: `all`, or `greedy`, from the best on the dev queries on, each that does no harm there.
-    metric: that of the dev queries.
+    where none is given. choose: `all`, or `greedy`, from the best on the dev queries on, each that does no harm there,
+    by `metric` over the pool that `validation_run` and `validation` make, as in a training.
     """
 
     version = 1

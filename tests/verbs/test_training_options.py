@@ -17,21 +17,22 @@ from hardneg.training.option_groups import option
 from hardneg.training.options import LearningOptions, TrainOptions
 from hardneg.verbs.shared import training_options
 from hardneg.verbs.shared.stage_spec import RecipeView
-from hardneg.verbs.shared.training_options import TrainingGroup, of_the_run
+from hardneg.verbs.shared.training_options import Learning, TrainingGroup, of_the_run
 from hardneg.verbs.train import Train
 
 VERBS: list[type[TrainingGroup]] = [
     kind
     for kind in (load_plugin("stages", plugin.name) for plugin in list_plugins("stages"))
-    if issubclass(kind, TrainingGroup)
+    if issubclass(kind, Learning)
 ]
 GROUPS = [
     each
     for each in vars(training_options).values()
     if isinstance(each, type) and issubclass(each, TrainingGroup) and vars(each).get("__annotations__")
 ]
-GROUPS = [each for each in vars(run_options).values() if is_dataclass(each)]
-RUN_GROUPS = [each for each in GROUPS if each.__module__.endswith(".options")]
+RUN_GROUPS = [
+    each for each in vars(run_options).values() if is_dataclass(each) and each.__module__.endswith(".options")
+]
 
 
 def own(kind: type[Any]) -> set[str]:

@@ -63,6 +63,9 @@ class RecommendRequest:
         if self.goal is not None and self.goal not in GOALS:
             message = f"no such goal{suggestion(self.goal, GOALS)}; there are {', '.join(GOALS)}"
             raise UsageError(f"{{goal}}: {self.goal!r}: {message}", "goal")
+        if self.depth < _DEPTHS[0]:
+            message = f"must be {_DEPTHS[0]} or more (got {self.depth}), the least depth that is tried"
+            raise UsageError(f"{{depth}}: {message}", "depth")
         if self.split == _MEASURED:
             raise UsageError(
                 f"split {_MEASURED} is what systems are measured on in the end; choose by another, such as dev"

@@ -27,7 +27,7 @@ _MODEL = typer.Option(
     "packaged:all-MiniLM-L6-v2", "--model", help="A folder or a hub id; by default all-MiniLM-L6-v2 as it is packaged."
 )
 _SPLIT = typer.Option("dev", help="The queries to choose on; never the test queries.")
-_DEPTH = typer.Option(TOP_DEPTH, min=10, help="How many documents to retrieve for each query: the largest depth tried.")
+_DEPTH = typer.Option(TOP_DEPTH, help="How many documents to retrieve for each query: the largest depth tried.")
 _GOAL = typer.Option(
     None, help="What is to be good: top (the first documents) or recall. Both are answered, the recipe is for the top."
 )

@@ -9,6 +9,7 @@ from recipe.recipes import small_collection
 from tiny import tiny_static
 from typer.testing import CliRunner
 
+import hardneg as hn
 from hardneg.api.recommendation import Recommendation
 from hardneg.api.recommended_recipe import RecommendRequest
 from hardneg.api.recommended_rule import RULE as SAID
@@ -333,6 +334,10 @@ def test_mistakes_are_told_before_any_work(hardneg, tmp_path):
         hardneg("--output", "best.txt")
     with pytest.raises(UsageError, match=r"--goal: 'rcall': no such goal; did you mean 'recall'\?"):
         hardneg("--goal", "rcall")
+    with pytest.raises(UsageError, match=r"--depth: must be 10 or more \(got 5\), the least depth that is tried"):
+        hardneg("--depth", "5")
+    with pytest.raises(UsageError, match="depth: must be 10 or more"):
+        hn.recommend("beir:nowhere", depth=5)
     with pytest.raises(RecipeError) as told:
         hardneg("--train-option", "learning_rat=1", "--set", "model.nam=x", "--reranker", "cross-encodr:model")
     assert all(part in str(told.value) for part in ("learning_rat", "model.nam", "'cross-encoder'"))

@@ -60,7 +60,7 @@ def bench(
         model: The student that is trained: a folder or a hub id. Or what a training returned, or a live `SentenceTransformer`, `SparseEncoder` or `MultiVectorEncoder`.
         options: A training option, such as max_steps=200 or self_mask=0.1.
         seeds: How often each arm is trained: twice or more.
-        rates: A learning rate to try on dev queries; default .01 .03 .1 for a static model, else 1e-5 3e-5 1e-4.
+        rates: A learning rate to try on dev queries; default 0.01 0.03 0.1 for a static model, else 1e-05 3e-05 0.0001.
         equivalence_margin: Systems are equivalent where their means surely differ by less than this.
         settings: Set any value, such as model.document_length=256.
         store: The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.

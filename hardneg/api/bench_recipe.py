@@ -17,6 +17,8 @@ BASELINES = (IN_BATCH, RANDOM)
 SCORES, REPORT, HARDNESS = "scores", "report", "hardness"
 METRIC = "mrr@10"
 """What learning rates are chosen by."""
+STATIC_RATES, OTHER_RATES = (0.01, 0.03, 0.1), (1e-5, 3e-5, 1e-4)
+"""Learning rates to choose from: of a table of token vectors, and of a transformer."""
 _MOST = 1000
 """Negatives of a query that are trained with: the first ones of the file."""
 _UNUSED = ("permuted-negatives", "permuted", "top-10-negatives", "top-10")

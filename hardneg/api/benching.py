@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hardneg.api.bench_recipe import HARDNESS, METRIC, REPORT, SCORES, BenchRecipe
+from hardneg.api.bench_recipe import HARDNESS, METRIC, OTHER_RATES, REPORT, SCORES, STATIC_RATES, BenchRecipe
 from hardneg.api.bench_rows import Measurements, as_markdown, content_of
 from hardneg.api.content_store import keep_result
 from hardneg.api.results import StoredResult
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from hardneg.recipe.plan import Plan
 
 BENCH, TABLE, RECIPE = "bench.json", "bench.md", "recipe.yaml"
-STATIC_RATES, OTHER_RATES = (0.01, 0.03, 0.1), (1e-5, 3e-5, 1e-4)
 _SPLIT = "train"
 _VERSION = 1
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from hardneg.api.bench_recipe import OTHER_RATES, STATIC_RATES, BenchRecipe
 from hardneg.lines.base import Argument, Arguments, Job, Line, Of
 from hardneg.lines.shared_arguments import DATASET, FORMS, MODEL, TRAIN_OPTIONS
 from hardneg.records.errors import UsageError
@@ -56,6 +57,10 @@ def _rates(value: Any) -> list[float]:
     return numbers
 
 
+def _shown(rates: Collection[float]) -> str:
+    return " ".join(f"{rate:g}" for rate in rates)
+
+
 class BenchLine(Line):
     """Judge files of negatives, mined by any program: train with them, and compare with random and in-batch ones.
 
@@ -92,7 +97,8 @@ class BenchLine(Line):
         Argument("seeds", "How often each arm is trained: twice or more.", "int", 5, int, _seeds, least=2),
         Argument(
             "rates",
-            "A learning rate to try on dev queries; default .01 .03 .1 for a static model, else 1e-5 3e-5 1e-4.",
+            f"A learning rate to try on dev queries; default {_shown(STATIC_RATES)} for a static model, else "
+            f"{_shown(OTHER_RATES)}.",
             "float | Sequence[float]",
             (),
             list[float],
@@ -104,7 +110,6 @@ class BenchLine(Line):
 
     def job(self, args: Arguments, workplace: "Workplace") -> Job:
         """Plans the last of the recipes at first, so that mistakes are seen before any work."""
-        from hardneg.api.bench_recipe import BenchRecipe
         from hardneg.api.benching import Bench
         from hardneg.api.dataset_argument import named_dataset
         from hardneg.api.model_argument import named_model

@@ -13,7 +13,7 @@ Open = Callable[[str], Encoder]
 """A model by its label; each call reads it anew, so that one of them is in memory at a time."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class WeightSum:
     """A sum of weights, each model's times its share; `total`: the sum of the shares.
 

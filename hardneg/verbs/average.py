@@ -1,6 +1,6 @@
 """Verb `average`: one model whose weights are the mean of several models'."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -46,13 +46,12 @@ class Average(Judging):
         for label in self.weights:
             if label not in self.models:
                 raise ValueError(f"weights: no model is called {label!r}{suggestion(label, self.models)}")
-        if self.choose == "greedy" and self.weights:
+        if (greedy := self.choose == "greedy") and self.weights:
             raise ValueError("weights: a greedy average has none; leave them out, or `choose: all`")
-        if (self.choose == "greedy") != (self.validation_run is not None):
-            needs = (
-                "missing; name a run of the dev queries" if self.choose == "greedy" else "only with `choose: greedy`"
-            )
-            raise ValueError(f"validation_run: {needs}")
+        if greedy and self.validation_run is None:
+            raise ValueError("validation_run: missing; name a run of the dev queries")
+        if not greedy and self.validation_run is not None:
+            raise ValueError("validation_run: only with `choose: greedy`")
         return self
 
     @property
@@ -83,9 +82,8 @@ class Average(Judging):
 
     def estimate(self, sizes: Sizes) -> Row:
         """Each model is read once, and as often again where they are measured."""
-        times = 1 if self.choose == "all" else 3
-        weights, count = sizes.shape.weights, len(self.shares)
-        return Row(count, "models", weights, PROCESS_BYTES, 5.0 * times * count, 3 * weights)
+        weights, opened = sizes.shape.weights, len(self.shares) * (1 if self.choose == "all" else 3)
+        return Row(len(self.shares), "models", weights, PROCESS_BYTES, 5.0 * opened, 3 * weights)
 
     def make(self, context: "StageContext[Average]") -> Facts:
         """Writes the model, with the tokenizer, prompts and lengths of the first.
@@ -105,7 +103,7 @@ class Average(Judging):
         open_model = partial(_opened, context)
         facts: dict[str, object] = {"models": len(self.shares)}
         if self.choose == "greedy":
-            encoder, chosen, alone = greedy(open_model, list(self.shares), partial(_measured, context))
+            encoder, chosen, alone = greedy(open_model, list(self.shares), _measure(context))
             facts |= {"chosen": chosen, f"dev {self.metric}": alone}
         else:
             encoder = weighted(open_model, self.shares)
@@ -121,9 +119,11 @@ def _opened(context: "StageContext[Average]", path: str) -> "Encoder":
     return learner(open_encoder(context.inputs[f"models.{path}"], context.device))
 
 
-def _measured(context: "StageContext[Average]", encoder: "Encoder") -> float:
+def _measure(context: "StageContext[Average]") -> "Callable[[Encoder], float]":
+    """Measures an encoder on the dev queries, which are read once."""
     from hardneg.verbs.shared.inputs import open_collection
-    from hardneg.verbs.shared.training_common import validation
+    from hardneg.verbs.shared.training_common import pool_measure, validation_data
 
-    measure = validation(context, open_collection(context.inputs["dataset"]), encoder)
-    return 0.0 if measure is None else measure()[context.spec.metric]
+    data = validation_data(context, open_collection(context.inputs["dataset"]))
+    assert data is not None  # a greedy average has a `validation_run`
+    return lambda encoder: pool_measure(context, data, encoder)()[context.spec.metric]

@@ -18,6 +18,7 @@ from hardneg.lines import stub
 from hardneg.lines.base import REQUIRED, Of
 from hardneg.lines.functions import function_of, signature
 from hardneg.lines.installed import line_of, line_targets
+from hardneg.lines.shared_arguments import FORMS
 from hardneg.records.errors import UsageError
 
 PACKAGE = Path(hn.__file__).parent
@@ -151,3 +152,9 @@ def copied(given, place):
     made = keep_content(place.store, "run", lambda folder: write_run(folder / "run.trec.gz", cut))
     return RankedRun("copy", made.key, made.path / "run.trec.gz", {"queries": len(cut)}, place.store, None)
 '''
+
+
+def test_every_form_of_negatives_is_offered() -> None:
+    from hardneg.formats.export import catalogue
+
+    assert {*FORMS} == {*catalogue.FORMS, catalogue.OWN}

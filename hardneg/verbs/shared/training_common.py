@@ -90,7 +90,15 @@ def pseudo_positives(negatives: ArtifactInput | None) -> Path | None:
 def validation(
     context: StageContext[Judging], collection: StoredCollection, encoder: "Encoder"
 ) -> Callable[[], Mapping[str, float]] | None:
-    """Measures the encoder on the dev queries; None where the recipe names no run to take the pool from.
+    """Measures the encoder on the dev queries; None where the recipe names no run to take the pool from."""
+    data = validation_data(context, collection)
+    return None if data is None else pool_measure(context, data, encoder)
+
+
+def pool_measure(
+    context: StageContext[Judging], data: "ValidationData", encoder: "Encoder"
+) -> Callable[[], Mapping[str, float]]:
+    """Measures the encoder over the pool of these dev queries.
 
     The best weights are chosen by it, so it depends on nothing that was timed.
     """
@@ -98,8 +106,6 @@ def validation(
     from hardneg.encoders.speed.fastest import usual_budget
     from hardneg.training.validation import pool_validation
 
-    if (data := validation_data(context, collection)) is None:
-        return None
     data, settled = replace(data, segments=context.spec.segments), EncodeOptions(usual_budget(encoder.device))
     return pool_validation(encoder, data, context.spec.validation.depth, settled)
 

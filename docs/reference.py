@@ -249,8 +249,7 @@ def functions() -> Iterator[str]:
         if inspect.isfunction(function):
             yield f"## `hardneg.{name}`\n\n```python\n{name}{_signature(function)}\n```\n\n{_docstring(function)}\n"
     yield "## Keyword arguments\n"
-    for kind in (Where, recommending.TrialOptions):
-        yield f"### `{kind.__name__}`\n\n{_docstring(kind)}\n"
+    yield f"### `Where`\n\n{_docstring(Where)}\n"
     yield "## Results\n"
     made = [mined.MinedNegatives, results.RankedRun, results.BuiltIndex, results.TrainedModel, evaluation.Evaluation]
     made += [analyzing.AnalysisResult, recommending.RecommendedNegatives]

@@ -23,7 +23,7 @@ _PUBLIC = {
     "mine": "hardneg.lines.functions",
     "mteb_model": "hardneg.doors.mteb.model",
     "push": "hardneg.doors.hub.push",
-    "recommend": "hardneg.api.recommending",
+    "recommend": "hardneg.lines.functions",
     "rerank": "hardneg.lines.functions",
     "search": "hardneg.lines.functions",
     "train": "hardneg.lines.functions",

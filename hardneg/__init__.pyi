@@ -11,7 +11,8 @@ from hardneg.api.mined import MinedNegatives
 from hardneg.api.model_argument import Model
 from hardneg.api.qrels_argument import AnyQrels
 from hardneg.api.recipes import recipe as recipe
-from hardneg.api.recommending import recommend as recommend
+from hardneg.api.recommended_recipe import Goal
+from hardneg.api.recommending import RecommendedNegatives
 from hardneg.api.results import BuiltIndex
 from hardneg.api.results import RankedRun
 from hardneg.api.results import TrainedModel
@@ -294,6 +295,50 @@ def mine(
         UsageError: arguments do not go together.
         RecipeError: the miner has no such option, or another mistake in what was asked.
         DataError: the dataset or the run has a mistake.
+    """
+
+
+def recommend(
+    dataset: Dataset,
+    model: Model = 'packaged:all-MiniLM-L6-v2',
+    *,
+    goal: Goal | None = None,
+    reranker: str | Mapping[str, Any] | None = None,
+    split: str | None = None,
+    depth: int = 200,
+    train: int | None = None,
+    train_options: Mapping[str, Any] = {},
+    settings: Settings = (),
+    store: str | Path | None = None,
+    device: str | None = None,
+    engine: str | Mapping[str, Any] = 'local',
+    seed: int = 42,
+    progress: bool | Progress = False,
+) -> RecommendedNegatives:
+    """Choose the negatives for a collection, show why, and write a recipe that trains with them.
+
+    The model's ranks of the positives of dev queries decide whether the first documents of its lists are taken, or
+    in-batch negatives alone are enough. Some positives are hidden, to count how many each miner wrongly takes.
+
+    Args:
+        dataset: beir:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
+        model: A folder, a hub id, or packaged:all-MiniLM-L6-v2. Or what a training returned, or a live `SentenceTransformer`, `SparseEncoder` or `MultiVectorEncoder`.
+        goal: What is to be good: top (the first documents) or recall. Both are answered, the recipe is for the top.
+        reranker: A second model, whose scores filters also use: cross-encoder:FOLDER or cross-encoder:HUB-ID.
+        split: The queries to choose on; never the test queries. Default: dev, or the only one of a dataset in memory.
+        depth: How many documents to retrieve for each query: the largest depth tried.
+        train: Train this many steps with the best of each depth, and choose on the dev queries.
+        train_options: A training option, such as learning_rate=1e-4.
+        settings: Set any value, such as model.document_length=256.
+        store: The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
+        device: cpu, cuda, cuda:1, mps; default: the best available.
+        engine: Where the blocks of encode, search, mine and rerank are computed; `hardneg plugins list engines` shows them.
+        seed: What is drawn by.
+        progress: Whether to show bars, or what shows them.
+
+    Raises:
+        UsageError: the depth is too small, there is no such goal, or the split is the one that tests are on.
+        RecipeError: the reranker or training has no such option, or the split has no queries.
     """
 
 

@@ -71,7 +71,7 @@ class Bench:
         tuning, on_dev = self._tuned(sorted(set(self.rates)) or usual_rates(plan.recipe.model), workplace)
         best = {label: max(by_rate, key=lambda rate: by_rate[rate]) for label, by_rate in on_dev.items()}
         final = replace(self.recipe, rates=best)
-        outcome = _executed(chosen := final.plan(), workplace, REPORT)
+        outcome = _executed(chosen := final.plan(workplace.tell), workplace, REPORT)
         steps = [DATASET, SCORES, HARDNESS, REPORT, *map(final.negatives_of, final.files)]
         origin = {
             "stage": "bench",
@@ -91,7 +91,7 @@ class Bench:
         keys, on_dev = dict[str, str](), dict[str, dict[float, float]]()
         for rate in rates:
             recipe = replace(self.recipe, rates=dict.fromkeys(self.recipe.stages, rate), tuning=True)
-            scores = _executed(recipe.plan(), workplace, SCORES).artifacts[SCORES]
+            scores = _executed(recipe.plan(workplace.tell), workplace, SCORES).artifacts[SCORES]
             keys[str(rate)], results = scores.key, read_metrics(scores.path / METRICS).results
             for label in recipe.stages:
                 on_dev.setdefault(label, {})[rate] = means(results[label])[METRIC]

@@ -1,88 +1,59 @@
 """`hardneg.recommend`: which negatives for a collection, by planted positives, hardness and dev queries."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any
 
 from hardneg.analysis.base import Analysis
 from hardneg.analysis.miner_sweep import MinerSweep
 from hardneg.analysis.positive_ranks import PositiveRanks
-from hardneg.api.argument_values import plugin_setting
-from hardneg.api.dataset_argument import Dataset, named_dataset, split_of
-from hardneg.api.model_argument import Model, named_model
+from hardneg.api.adhoc_recipe import AdhocRecipe
 from hardneg.api.notebook import html_section
 from hardneg.api.output_files import writing
 from hardneg.api.recommendation import Recommendation
-from hardneg.api.recommended_recipe import METRIC, SWEEP, TRIALS, Goal, RecommendRequest
+from hardneg.api.recommended_recipe import METRIC, SWEEP, TRIALS, RecommendRequest
 from hardneg.api.recommended_rule import Situation
 from hardneg.api.recommended_trials import Trials, in_order
 from hardneg.api.results import ReadOnly
-from hardneg.api.workplace import Where, Workplace, taken
+from hardneg.api.workplace import Workplace
 from hardneg.evaluation.metrics_json import read_metrics
-from hardneg.records.depths import TOP_DEPTH
 from hardneg.records.layout import DATASET, METRICS
 from hardneg.report.table import Section
 from hardneg.store.atomic_write import replace_text
+from hardneg.store.gc_roots import begun
 
 if TYPE_CHECKING:
     from hardneg.encoders.spec import ModelSpec
     from hardneg.recipe.execute import Outcome
+    from hardneg.recipe.plan import Plan
 
 
-class TrialOptions(Where, total=False):
-    """What `recommend` takes besides.
+@dataclass(frozen=True)
+class Recommending:
+    """A recommendation at work; steps: of the trainings to choose by, None where none is to be."""
 
-    goal: what is to be good, `top` (the order of the first documents) or `recall`; the answer is for both by default,
-    and the recipe is the one for the top. reranker: a second model, whose scores filters decide by too. train: train so
-    many steps with the best of each depth, and choose by the dev queries. train_options: of these trainings.
-    """
+    request: RecommendRequest
+    recipe: AdhocRecipe
+    steps: int | None
 
-    goal: Goal
-    reranker: str | Mapping[str, Any]
-    train: int
-    train_options: Mapping[str, Any]
+    def chosen(self, plan: "Plan", workplace: Workplace) -> "RecommendedNegatives":
+        """Compares, trains where trainings are to choose, and chooses."""
+        outcome = _executed(plan, workplace)
+        sweep, request, trials = sweep_in(outcome), fitted(self.request, plan.recipe.model), None
+        last = plan
+        if self.steps is not None:
+            last = replace(self.recipe, stages=request.trials(sweep, self.steps)).plan(workplace.tell)
+            trials = trials_in(_executed(last, workplace), self.steps)
+        answer = Recommendation(sweep, trials, situation_in(outcome, request), request.goal)
+        facts = ReadOnly(outcome.artifacts[DATASET].facts)
+        return RecommendedNegatives(answer, request, plan.recipe.tree, facts, list(last.keys.values()))
 
 
-def recommend(
-    dataset: Dataset,
-    model: Model = "packaged:all-MiniLM-L6-v2",
-    *,
-    split: str | None = None,
-    depth: int = TOP_DEPTH,
-    **arguments: Unpack[TrialOptions],
-) -> "RecommendedNegatives":
-    """Chooses the negatives for a collection.
-
-    The model's ranks of the positives of dev queries decide whether the first documents of its lists are taken, or
-    in-batch negatives alone are enough. Some positives are hidden, to count how many each miner wrongly takes.
-
-    Args:
-        dataset: a name, a folder, a `datasets.Dataset` or dicts.
-        model: a folder, a hub id, `packaged:NAME` or a live one.
-        split: the queries to choose by, never those that are tested on; `dev`, or the only one of a dataset in memory.
-        depth: how many documents to search for each query, the deepest that is tried.
-        given: `TrialOptions`, and what every function takes (`Where`).
-    """
-    own = taken(arguments, TrialOptions)
-    workplace, steps, second = Workplace.of(arguments), own.get("train"), own.get("reranker")
-    setting = None if second is None else plugin_setting("reranker", second)
-    request = RecommendRequest(
-        split_of(dataset, split, "dev"), depth, setting, own.get("train_options", {}), goal=own.get("goal")
-    )
-    named = named_dataset(dataset, workplace.store), request.sweep(), named_model(model, workplace.store)
-    recipe = workplace.recipe("recommend", *named)
-    replace(recipe, stages=request.before(steps or 1)).check()
-    plan = recipe.plan()
-    outcome = workplace.make(plan)
-    sweep, request = sweep_in(outcome), fitted(request, plan.recipe.model)
-    tried = None
-    if steps is not None:
-        tried = trials_in(workplace.make(replace(recipe, stages=request.trials(sweep, steps)).plan()), steps)
-    facts = ReadOnly(outcome.artifacts[DATASET].facts)
-    answer = Recommendation(sweep, tried, situation_in(outcome, request), request.goal)
-    return RecommendedNegatives(answer, request, plan.recipe.tree, facts)
+def _executed(plan: "Plan", workplace: Workplace) -> "Outcome":
+    with begun(workplace.store, "recommend", workplace.store.root, list(plan.keys.values())):
+        return workplace.make(plan)
 
 
 def sweep_in(outcome: "Outcome", analysis: type[Analysis] = MinerSweep) -> dict[str, Any]:
@@ -125,12 +96,13 @@ def fitted(request: RecommendRequest, model: "ModelSpec") -> RecommendRequest:
 
 @dataclass(frozen=True)
 class RecommendedNegatives:
-    """A miner that was chosen, why, and the recipe that trains with it."""
+    """A miner that was chosen, why, and the recipe that trains with it; keys: of the steps that led to it."""
 
     recommendation: Recommendation = field(repr=False)
     request: RecommendRequest = field(repr=False)
     tree: Mapping[str, Any] = field(repr=False)
     facts: Mapping[str, Any] = field(repr=False)
+    keys: Sequence[str] = field(repr=False)
 
     @property
     def miner(self) -> dict[str, Any]:
@@ -148,14 +120,25 @@ class RecommendedNegatives:
             UsageError: something else stands there, and `overwrite` is not given.
         """
         with writing("RecommendedNegatives.write", [path], overwrite) as (file,):
-            replace_text(file, self.recommendation.recipe(self.request, self.tree, self.facts, file))
+            replace_text(file, self.recipe(file))
+
+    def recipe(self, path: Path) -> str:
+        """The recipe to write at a path, as text, with the evidence as comments."""
+        return self.recommendation.recipe(self.request, self.tree, self.facts, path)
+
+    def draw(self, paths: Sequence[Path]) -> None:
+        """Draws the miners as figures: .png, .svg or .pdf."""
+        MinerSweep.model_construct().draw(self.recommendation.sweep(), paths)
+
+    def section(self) -> Section:
+        """The tables, what explains them, and the reasons."""
+        answer = self.recommendation
+        lines = [line for line in (" ".join(answer.tried_in_words()), *answer.reasons(), answer.evidence()) if line]
+        return Section("", answer.tables(), MinerSweep.model_construct().explain(answer.sweep()), lines=lines)
 
     def __repr__(self) -> str:
         answer = self.recommendation
         return f"RecommendedNegatives({self.miner}; {' '.join([*answer.reasons(), answer.evidence()])})"
 
     def _repr_html_(self) -> str:
-        answer = self.recommendation
-        explained = MinerSweep.model_construct().explain(answer.sweep())
-        lines = [line for line in (" ".join(answer.tried_in_words()), *answer.reasons(), answer.evidence()) if line]
-        return html_section(Section("", answer.tables(), explained, lines=lines))
+        return html_section(self.section())

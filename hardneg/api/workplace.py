@@ -10,7 +10,7 @@ from pathlib import Path
 from stat import S_ISDIR
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from hardneg.api.adhoc_recipe import AdhocRecipe
+from hardneg.api.adhoc_recipe import AdhocRecipe, warn
 from hardneg.api.argument_values import file_path, name_of, names_of, plugin_setting, whole_number
 from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.runtime.progress import Progress, Silent, Task
@@ -114,6 +114,10 @@ class Workplace:
         engine = configured_engine(arguments["engine"]) if arguments.get("engine") is not None else None
         opened = usual_store(store if store in (None, "") else file_path(store, "store"))
         return cls(opened, device, whole_number("seed", arguments.get("seed", SEED)), settings, shown, engine)
+
+    def tell(self, note: str) -> None:
+        """Warns of what a recipe has noted."""
+        warn(note)
 
     def options(self, until: str | None = None, force: Sequence[str] = ()) -> "Options":
         """How to run a plan here."""

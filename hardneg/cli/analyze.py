@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from hardneg.cli.console import print_table, say_json, stdout_console
+from hardneg.cli.console import print_section, say_json, stdout_console
 from hardneg.cli.line_commands import build_command
 from hardneg.cli.options import JSON, OVERWRITE, WRITTEN, flags_named, keyword
 from hardneg.cli.outputs import store_outputs
@@ -106,6 +106,7 @@ def command_of(chosen: "type[Analysis]") -> Any:
 def _run(chosen: "type[Analysis]", args: dict[str, Any]) -> None:
     from hardneg.cli.analysis_options import read_files, with_files
     from hardneg.registry.plugins import plugin_errors
+    from hardneg.report.table import Section
 
     analysis, files = with_files(chosen, args)
     plot: Path | None = args["plot"]
@@ -119,11 +120,7 @@ def _run(chosen: "type[Analysis]", args: dict[str, Any]) -> None:
         if args["as_json"]:
             say_json(numbers)
         else:
-            console = stdout_console()
-            for table in analysis.tables(numbers):
-                print_table(console, table)
-            if explanation := analysis.explain(numbers):
-                console.print(explanation, style="dim", soft_wrap=not console.is_terminal)
+            print_section(stdout_console(), Section("", analysis.tables(numbers), analysis.explain(numbers)))
 
 
 def _check_plot(plot: Path, overwrite: bool, reads: list[Path]) -> None:

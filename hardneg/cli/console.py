@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from hardneg.evaluation.metrics_json import Measured
     from hardneg.evaluation.task_ranks import OverTasks
-    from hardneg.report.table import Table
+    from hardneg.report.table import Section, Table
 
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """C0 and C1 but tab and newline, orders to turn the direction of writing, and bytes that are no text."""
@@ -207,6 +207,16 @@ def print_table(console: "Console", rows: "Table", notes: bool = False, narrow: 
             texts.append(text)
         shown.add_row(*texts)
     console.print(shown)
+
+
+def print_section(console: "Console", section: "Section") -> None:
+    """The tables, what explains them, and lines after these."""
+    for table in section.tables:
+        print_table(console, table)
+    if section.explained:
+        console.print(section.explained, style="dim", soft_wrap=not console.is_terminal)
+    for line in section.lines:
+        say(line)
 
 
 def _width(rows: "Table") -> int:

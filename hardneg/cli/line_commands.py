@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from hardneg.cli.console import say
-from hardneg.cli.options import RESULTS, STAGES, flags_named, plain_flag
+from hardneg.cli.options import RECIPES, RESULTS, STAGES, flags_named, plain_flag
 from hardneg.lines.installed import line_of
 from hardneg.records.errors import PartDone
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 PRINTED = {"evaluate": "hardneg.cli.evaluate", "report": "hardneg.cli.report"}
 """Commands that have a line's options and print more than a result, or write a page: the modules that they are in."""
+_PANELS = {"recommend": RECIPES, **dict.fromkeys(PRINTED, RESULTS)}
+"""In the help, of commands that are no single stages."""
 
 
 class LineGroup(TyperGroup):
@@ -55,7 +57,7 @@ class LineGroup(TyperGroup):
             return self.commands.get(cmd_name)
         from hardneg.registry.plugin_help import plugin_summary
 
-        summary, panel = plugin_summary(self.lines[cmd_name]), RESULTS if cmd_name in PRINTED else STAGES
+        summary, panel = plugin_summary(self.lines[cmd_name]), _PANELS.get(cmd_name, STAGES)
         return TyperCommand(cmd_name, callback=lambda: None, help=f"{summary}.", rich_help_panel=panel)
 
     def _build(self, name: str) -> Any:
@@ -158,6 +160,7 @@ def _run(line: "type[Line]", args: Mapping[str, Any]) -> None:
     from hardneg.cli.line_options import values
     from hardneg.cli.line_outputs import output_of
     from hardneg.cli.planned_work import planned_work
+    from hardneg.cli.recipe_plan import show_plan
 
     output = output_of(line, args)
     output.check()
@@ -168,6 +171,8 @@ def _run(line: "type[Line]", args: Mapping[str, Any]) -> None:
     with together(run_with.device) as device:
         opened = replace(run_with, device=device, settings=args.get("settings") or ()).opened()
         job = line().job(line_args, opened)
+        if args.get("plan") and (recipe := job.ahead or job.recipe):
+            return show_plan(recipe, opened, args.get("as_json", False))
         command, overwrite = line.words or line.name, args["overwrite"]
         with planned_work(command, job, opened, output.targets, overwrite) as work, work.somewhere() as workplace:
             try:

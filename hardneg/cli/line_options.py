@@ -57,13 +57,18 @@ def values(line: type[Line], args: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments that were given, by their names.
 
     Raises:
-        UsageError: a text is of another form than its option takes.
+        UsageError: a text is of another form than its option takes, or a plugin's option stands without the plugin.
     """
     arguments = arguments_of(line)
     read = {each.name: _read(each, args[each.name]) for each in arguments if args.get(each.name) not in (None, [], ())}
     for name in dict.fromkeys(filter(None, map(_options_of, arguments))):
         plugins = [each for each in arguments if _options_of(each) == name]
         for plugin, options in _by_plugin(line, plugins, args.get(name) or [], name).items():
+            if plugin not in read:
+                problem = (
+                    f"--{name.replace('_', '-')} {next(iter(options))}: is an option of {{{plugin}}}, which is missing"
+                )
+                raise UsageError(problem, plugin)
             read[plugin] = {**plugin_setting(plugin, read[plugin]), **options}
     return read
 

@@ -1,23 +1,24 @@
 """What the commands of lines write: their options for it, the result laid there, and what is printed about it."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardneg.cli import export, options
-from hardneg.cli.console import say, tell_left_out
+from hardneg.cli.console import print_section, say, say_json, stdout_console, tell_left_out
 from hardneg.cli.options import keyword
 from hardneg.cli.outputs import check_run
 from hardneg.cli.planned_work import laid_at
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import DROPPED
 from hardneg.records.wording import counted
-from hardneg.store.atomic_write import link_file
+from hardneg.store.atomic_write import link_file, replace_text
 from hardneg.store.replaced_files import Outputs, Target
 
 if TYPE_CHECKING:
+    from hardneg.api.recommending import RecommendedNegatives
     from hardneg.api.results import StoredResult
     from hardneg.lines.base import Line
 
@@ -33,10 +34,14 @@ def outputs(line: "type[Line]") -> Iterator[Parameter]:
         yield keyword("corpus", default=export.CORPUS, annotation=Path | None)
         yield keyword("dropped", default=export.DROPPED_FILE, annotation=Path | None)
     yield keyword("overwrite", default=options.OVERWRITE, annotation=bool)
+    if line.writes == "recipe":
+        yield keyword("as_json", default=options.JSON, annotation=bool)
 
 
-def output_of(line: "type[Line]", args: Mapping[str, Any]) -> "ResultOutput | NegativesOutput":
+def output_of(line: "type[Line]", args: Mapping[str, Any]) -> "ResultOutput | NegativesOutput | RecipeOutput":
     """Where and how a command is to write its result."""
+    if line.writes == "recipe":
+        return RecipeOutput(args["output"], args["as_json"])
     if line.writes != "negatives":
         return ResultOutput(line, args["output"])
     names = ("form", "count", "output", "scores", "corpus", "dropped")
@@ -101,6 +106,39 @@ class NegativesOutput:
                 link_file(result.folder / DROPPED, self.target.dropped)
                 say(f"{self.target.dropped}: what was dropped")
             export.write(result, self.target)
+
+
+@dataclass(frozen=True)
+class RecipeOutput:
+    """A recipe with the negatives that it was written for, and figures of why."""
+
+    output: Path
+    as_json: bool
+
+    def check(self) -> None:
+        """Raises UsageError where it is to have another name than that of a recipe."""
+        if self.output.suffix != ".yaml":
+            raise UsageError(f"{self.output}: is to be a recipe; give a name that ends in .yaml")
+
+    @property
+    def figures(self) -> list[Path]:
+        """Beside the recipe."""
+        return [self.output.with_suffix(form) for form in (".png", ".svg")]
+
+    @property
+    def targets(self) -> list[Target]:
+        """What is written."""
+        return [Target(path) for path in (self.output, *self.figures)]
+
+    def write(self, result: "RecommendedNegatives", outputs: Outputs) -> None:
+        """Writes them, and tells what was chosen, and why."""
+        with replace(outputs, keys=result.keys).laid_out():
+            replace_text(self.output, result.recipe(self.output))
+            result.draw(self.figures)
+        if self.as_json:
+            return say_json({"recipe": str(self.output), **result.to_dict()})
+        print_section(stdout_console(), result.section())
+        say(f"{self.output}: hardneg recipe run {self.output}")
 
 
 def _tell_mined(facts: Mapping[str, Any]) -> None:

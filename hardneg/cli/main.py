@@ -19,7 +19,6 @@ from hardneg.cli.line_commands import LineGroup
 from hardneg.cli.merge import merge
 from hardneg.cli.push import push
 from hardneg.cli.pyserini import pyserini
-from hardneg.cli.recommend import recommend
 from hardneg.records.errors import ArtifactError, DataError, HardnegError
 from hardneg.runtime.distributed import world
 
@@ -51,7 +50,6 @@ app.add_typer(index.app, name="index", rich_help_panel=options.STAGES)
 app.add_typer(analyze.app, name="analyze", rich_help_panel=options.RESULTS)
 index.app.command("merge")(merge)
 app.command("doctor", rich_help_panel=options.RECIPES)(doctor)
-app.command("recommend", rich_help_panel=options.RECIPES)(recommend)
 app.command("export", rich_help_panel=options.STAGES)(export)
 app.command("browse", rich_help_panel=options.RESULTS)(browse)
 app.command("push", rich_help_panel=options.RESULTS)(push)

@@ -26,8 +26,6 @@ STAGES = "Single stages, on plain files"
 RESULTS = "Results"
 AROUND = "What there is"
 
-TUNING = "Tuning"
-
 
 def keyword(name: str, **facts: Any) -> Parameter:
     """A parameter of a command's function, which is called by names; facts: its default and annotation."""
@@ -53,7 +51,8 @@ def output(written: str, default: Any = ...) -> Any:
 OUTPUT_FOLDER = output("The folder to write.")
 OUTPUT_RUN = output("The run to write, NAME.trec.gz.")
 OUTPUT_FILE = output("The file to write; its suffix must fit the form.")
-OUTPUTS = {"folder": OUTPUT_FOLDER, "run": OUTPUT_RUN, "negatives": OUTPUT_FILE}
+_OUTPUT_RECIPE = output("The recipe to write, NAME.yaml; figures of the same name go beside it.", "recommended.yaml")
+OUTPUTS = {"folder": OUTPUT_FOLDER, "run": OUTPUT_RUN, "negatives": OUTPUT_FILE, "recipe": _OUTPUT_RECIPE}
 """By what a line writes."""
 
 

@@ -50,6 +50,10 @@ class RunOptions:
 class TerminalWorkplace(Workplace):
     """Where a command works: each step is printed on stderr."""
 
+    def tell(self, note: str) -> None:
+        """One line on stderr."""
+        tell_once(note)
+
     def make(self, plan: "Plan", until: str | None = None, force: Sequence[str] = ()) -> "Outcome":
         """The artifacts of all steps, or of those up to one; of several processes each calls this."""
         return run_plan(plan, self.store, self.options(until, force))

@@ -11,7 +11,7 @@ import typer
 from hardneg.cli import completion
 from hardneg.cli.console import say, say_json
 from hardneg.cli.doctor import memory
-from hardneg.cli.options import JSON, MACHINE, PROCESSES, STORE, open_store, output
+from hardneg.cli.options import JSON, MACHINE, PROCESSES, STORE, open_store, output, tell_once
 from hardneg.cli.outputs import free_bytes
 from hardneg.cli.planned_work import plan_outputs
 from hardneg.cli.recipe_options import NAME, PRESET, SET, check_stages, headline, planned
@@ -21,7 +21,9 @@ from hardneg.store.artifacts import Store
 from hardneg.store.replaced_files import Outputs, Target
 
 if TYPE_CHECKING:
+    from hardneg.api.workplace import Workplace
     from hardneg.costs.machine import Machine
+    from hardneg.lines.base import Plannable
     from hardneg.recipe.estimate import Estimate
     from hardneg.recipe.plan import Plan
 
@@ -109,14 +111,17 @@ def run_outputs(plan: "Plan", opened: Store, folder: Path, overwrite: bool) -> O
     return plan_outputs(COMMAND, plan, opened, [target], overwrite)
 
 
-def show_plan(plan: "Plan", store: Store, as_json: bool) -> None:
-    """The plan of a command that makes its recipe itself, here."""
+def show_plan(recipe: "Plannable", workplace: "Workplace", as_json: bool) -> None:
+    """The plan of a command that makes its recipe itself, here, and how to make it shorter."""
     from hardneg.costs.machine import named
 
-    overview = replace(_planned(plan, store, None, None, named(None, 1, None)), problems=_packages(plan))
+    plan = recipe.plan(tell_once)
+    overview = replace(_planned(plan, workplace.store, None, None, named(None, 1, None)), problems=_packages(plan))
     if as_json:
         return say_json(_content(overview), indent=1)
     _tell(overview, None)
+    if not any(setting.startswith("model.document_length=") for setting in workplace.settings):
+        say("less work, by reading less of each document: --set model.document_length=128")
 
 
 def _where(machine: "Machine", processes: int | None, price: float | None) -> "Machine":

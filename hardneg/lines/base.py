@@ -110,12 +110,14 @@ class Job:
     """The work of one call.
 
     recipe: in memory; None for work without one. make: the result, by the plan of the recipe; of several processes None
-    in all but the first. reads: the files and folders of the user that are read beside the recipe's.
+    in all but the first. reads: the files and folders of the user that are read beside the recipe's. ahead: the recipe
+    with what is planned later, which `--plan` shows, if there is more than in the recipe.
     """
 
     recipe: Plannable | None
     make: "Callable[[Any, Workplace], Any]"
     reads: Sequence[Path] = ()
+    ahead: Plannable | None = None
 
 
 class Line(ABC):
@@ -125,7 +127,7 @@ class Line(ABC):
 
     name: of the function. words: that call the command, if others. arguments: in their order; by_place: so many may
     be given without their names. returns: what the
-    function returns, as source has it. writes: what the command's output is: `run`, `folder` or `negatives`. counts:
+    function returns, as source has it. writes: the command's output: `run`, `folder`, `negatives` or `recipe`. counts:
     facts of the result that the command prints, each with what one and several of them are called. unsaid: facts that
     it does not print. shows: the common arguments that the command has; the function has all.
     """
@@ -251,6 +253,7 @@ _COMMON = (
         plugins="engines",
         panel=MACHINE,
     ),
+    Argument("plan", "Show the steps and an estimate, and do nothing.", "bool", False, bool, shown_in=_COMMAND),
     Argument("seed", "What is drawn by.", "int", SEED, int, shown_in=_FUNCTION),
     Argument(
         "progress", "Whether to show bars, or what shows them.", "bool | Progress", False, bool, shown_in=_FUNCTION

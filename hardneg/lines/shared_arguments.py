@@ -1,9 +1,11 @@
 """Arguments that several lines have, and that are fields of no verb."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from hardneg.api.argument_values import mapping_of
 from hardneg.lines.base import Argument, Of
 from hardneg.records.depths import MINED_DEPTH
 
@@ -68,19 +70,13 @@ FORMS = ("triplet", "n-tuple", "labeled-list", "tevatron-v1", "tevatron-v2", "dp
 """Of files of negatives; `formats.export.catalogue` reads and writes them."""
 
 
-def _options(value: Any) -> dict[str, Any]:
-    from hardneg.api.argument_values import mapping_of
-
-    return mapping_of("options", value)
-
-
 TRAIN_OPTIONS = Argument(
     "options",
     "A training option, such as max_steps=200 or self_mask=0.1.",
     "Mapping[str, Any]",
     {},
     dict[str, Any],
-    _options,
+    partial(mapping_of, "options"),
     flag="train-option",
     metavar="KEY=VALUE",
 )

@@ -29,22 +29,24 @@ WORDS = {"index": "index build"}
 @pytest.mark.parametrize("name", LINES)
 def test_the_command_and_the_function_have_what_the_fields_say(name):
     line, command = LINES[name], {" ".join(words): command for words, command in every_command().items()}
-    options = {option.opts[0]: option for option in command[WORDS.get(name, name)].params}
+    options = {option.name: option for option in command[WORDS.get(name, name)].params}
     asked, fields = signature(line).parameters, {each.called: each for each in line.arguments if isinstance(each, Of)}
-    assert fields
-    for called, of in fields.items():
-        argument, info = line.resolved()[called], verb_field(of.path)
-        assert argument.help == info.description and argument.help.endswith("."), called
-        wanted = info.get_default(call_default_factory=True)
-        if not (of.required or "default" in of.more or info.is_required()):
-            assert argument.default == wanted
+    for called, argument in line.resolved().items():
+        assert argument.help.endswith("."), called
+        if of := fields.get(called):
+            info = verb_field(of.path)
+            assert argument.help == info.description
+            if not (of.required or "default" in of.more or info.is_required()):
+                assert argument.default == info.get_default(call_default_factory=True)
         if "function" in argument.shown_in:
             missing = inspect.Parameter.empty if argument.default is REQUIRED else argument.default
             assert asked[called].default == (None if argument.of_dataset else missing)
         if "command" in argument.shown_in:
-            option = options[flag(argument)]
+            option = options[called]
+            assert argument.operand or flag(argument) == option.opts[0]
             assert option.help == argument.help
-            assert option.required == (argument.default is REQUIRED)
+            free = (name, called) == ("evaluate", "runs")  # which --mteb has none of
+            assert option.required == (argument.default is REQUIRED and not free)
             if not option.required and get_origin(argument.form) is not dict and not option.multiple:
                 assert option.default == argument.default
             if argument.least is not None:
@@ -96,6 +98,14 @@ def test_a_name_that_means_two_things_in_a_command_is_refused(tmp_path):
     assert str(told.exception) == f"--option depth: means two things here: {say}"
     told = CliRunner().invoke(app, [*given, "--option", "loss.depth=50"])
     assert "names no plugin of this command; it has: miner" in str(told.exception)
+
+
+@pytest.mark.parametrize(
+    ("command", "output", "plugin"), [("search", "x.trec.gz", "--backend"), ("recommend", "x.yaml", "--reranker")]
+)
+def test_options_of_a_plugin_that_is_not_named_are_refused(command, output, plugin):
+    told = CliRunner().invoke(app, [command, "--dataset=pydocs", "--option=k1=1", f"--output={output}"])
+    assert str(told.exception) == f"--option k1: is an option of {plugin}, which is missing"
 
 
 def test_a_line_of_another_package_is_a_command_and_a_function(tmp_path, monkeypatch):

@@ -1,4 +1,8 @@
-"""Every installed miner in the verb `mine`, in `train-refreshed`, and inside sentence-transformers' trainer."""
+"""Every installed miner, by itself and in each way of mining: what it takes of the same lists is the same.
+
+The ways are the verb `mine`, whose negatives are ADORE's static lists too, `train-refreshed`, and the trainer of
+sentence-transformers.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -6,8 +10,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
-from recipe.recipes import small_collection, small_tree, write_recipe
+from numpy.typing import NDArray
+from recipe.recipes import small_tree, stored_collection, write_recipe
 from typer.testing import CliRunner
 
 import hardneg as hn
@@ -15,29 +21,38 @@ from hardneg.cli.main import app
 from hardneg.doors.trainer.refresh_recipe import mine_with
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import ModelSpec
+from hardneg.fields import parse_setting
+from hardneg.formats.collection import StoredCollection
+from hardneg.formats.corpus import candidates
 from hardneg.formats.negatives import NegativesFile, read_negatives
+from hardneg.formats.qrels import positives
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.records.errors import RecipeError, UsageError
-from hardneg.records.layout import DATASET
-from hardneg.registry.plugins import list_plugins, load_plugin
+from hardneg.records.errors import RecipeError, TrainingError, UsageError
+from hardneg.records.types import RankedList
+from hardneg.registry.plugins import configure, list_plugins, load_plugin
+from hardneg.runtime.seeding import SEED, derive_seed
 from hardneg.store.artifacts import Artifact, Store
 from hardneg.trainer import RefreshedNegatives
-from hardneg.training.refresh import inferencer
+from hardneg.training.examples import TrainingData
+from hardneg.training.negative_sources import mined
+from hardneg.training.refresh import inferencer, provider
 from hardneg.training.refresh.folder import RefreshFolder
 from hardneg.training.refresh.inferencer import Settings
 from hardneg.training.refresh.mining import mine_refresh
 
 GIVEN: Mapping[str, Mapping[str, Any]] = {
-    "denoised": {"below": 100.0},
-    "max-score": {"highest": 100.0},
-    "pos-margin": {"margin": 0.0},
-    "pos-percent": {"share": 1.0},
+    "denoised": {"below": 0.5},
+    "max-score": {"highest": 0.6},
+    "pos-margin": {"margin": 0.05},
+    "pos-percent": {"share": 0.8},
     "window": {"skip": 2, "depth": 9},
     "random": {"count": 5},
+    "sampled": {"count": 4},
+    "simans": {"count": 4},
 }
-"""Options that a miner cannot do without, or by which it finds some here."""
+"""Options that a miner cannot do without, or by which it takes others here than all other miners."""
 
 MINERS = sorted({plugin.name for plugin in list_plugins("miners") if not plugin.problem})
 JOINING = [name for name in MINERS if hasattr(load_plugin("miners", name), "problems")]
@@ -49,8 +64,13 @@ def setting(name: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> dict[str, Any]:
-    tree = small_tree(small_collection(tmp_path_factory.mktemp("every") / "data"), tiny_model)
+def stored(tmp_path_factory: pytest.TempPathFactory) -> StoredCollection:
+    return StoredCollection.open(stored_collection(tmp_path_factory.mktemp("every")))
+
+
+@pytest.fixture(scope="module")
+def tree(stored: StoredCollection, tiny_model: Path) -> dict[str, Any]:
+    tree = small_tree(stored.folder.parent / "data", tiny_model)
     runs = {"dense": "start-train", "again": "start-train"}
     refreshed = {"stage": "train-refreshed", "loss": "infonce"}
     refreshed["refresh"] = {"policy": "never", "depth": 15, "negatives": 3}
@@ -77,24 +97,58 @@ def make(folder: Path, tree: dict[str, Any], store: Store, stage: str, **more: A
     return execute(plan, store, Options(device="cpu", until=stage), Watcher()).artifacts[stage]
 
 
-def check(rows: NegativesFile) -> None:
-    """Query i has the document i as its positive."""
-    assert len(rows) == 36 and sum(rows.counts) > 0
-    for item in rows:
-        assert f"d{item.query_id[1:]}" not in item.negatives
+@pytest.fixture(scope="module")
+def scores(stored: StoredCollection, encoder: Encoder) -> NDArray[np.float32]:
+    """Of all 60 documents for each training query, exactly: float32 [36, 60]."""
+    documents = encoder.encode(stored.corpus.contents(np.arange(60)), "document")
+    exact: NDArray[np.float32] = encoder.encode(stored.queries("train").texts, "query") @ documents.T
+    return exact
 
 
-def test_there_are_those_of_hardneg_at_least():
+def alone(
+    name: str, scores: NDArray[np.float32], stored: StoredCollection, depth: int, seed: int, *runs: str
+) -> dict[str, list[str]]:
+    """What a miner takes, called by itself on the best documents of each query: its negatives.
+
+    runs: labels of the runs that all have these lists; without any, positives that are compared with have a score.
+    """
+    corpus, query_ids, known = stored.corpus, stored.queries("train").query_ids, positives(stored.all_qrels())
+    miner, items = configure("miners", parse_setting(setting(name))), []
+    for query_id, row in zip(query_ids, scores, strict=True):
+        rows = np.argsort(-row, kind="stable")[:depth]
+        if getattr(miner, "compares", False) and not runs:
+            rows = np.append(rows, np.setdiff1d(corpus.rows(known[query_id]), rows))
+        ranked = RankedList(corpus.ids(rows), row[rows])
+        items.append(candidates(corpus, query_id, known[query_id], dict.fromkeys(runs or ["dense"], ranked)))
+    return {item.query_id: list(item.negatives) for item in miner.mine(items, seed=seed)}
+
+
+def mined_lists(file: NegativesFile) -> dict[str, list[str]]:
+    assert len(file) == 36 and sum(file.counts) > 0
+    return {item.query_id: list(item.negatives) for item in file}
+
+
+def test_there_are_those_of_hardneg_at_least_and_each_takes_its_own(scores, stored):
     assert {"topk", "pos-percent", "simans", "union", "mixed"} <= {*MINERS} and len(MINERS) >= 11
+    taken = {name: str(alone(name, scores, stored, 15, 7)) for name in MINERS}
+    assert len({*taken.values()}) == len(MINERS)
 
 
 @pytest.mark.parametrize("name", MINERS)
-def test_the_verb_mine(name, tree, store, tmp_path):
-    check(read_negatives(make(tmp_path, tree, store, "mined", miner=setting(name)).path / "negatives.arrow"))
+def test_the_verb_mine(name, tree, store, stored, tmp_path, scores):
+    """And ADORE's static lists, which are the first of its negatives."""
+    file = read_negatives(make(tmp_path, tree, store, "mined", miner=setting(name)).path / "negatives.arrow")
+    expected = alone(name, scores, stored, 20, SEED, "dense", "again")
+    assert mined_lists(file) == expected
+    queries = stored.queries("train")
+    data = TrainingData(stored.corpus, queries.query_ids, queries.texts, positives(stored.all_qrels()))
+    (lists,) = mined(data, file, 4)()
+    static = [stored.corpus.ids(rows[rows >= 0]) for rows in lists]
+    assert static == [expected[query_id][:4] for query_id in queries.query_ids]
 
 
 @pytest.mark.parametrize("name", MINERS)
-def test_train_refreshed(name, tree, store, tmp_path, encoder):
+def test_train_refreshed(name, tree, stored, tmp_path, encoder, scores):
     """As its recipe says it, by what mines in it; positives that the search has missed have scores all the same."""
     stages = {"ance": {**tree["stages"]["ance"], "miner": setting(name)}}
     path = write_recipe(tmp_path / "every.yaml", {**tree, "stages": stages})
@@ -102,31 +156,49 @@ def test_train_refreshed(name, tree, store, tmp_path, encoder):
         with pytest.raises(RecipeError, match=r"stages.ance.miner: union joins several runs"):
             load_recipe(path)
         return
-    plan = make_plan(load_recipe(path))
-    spec: Any = plan.recipe.stages["ance"]
-    stored = execute(plan, store, Options(device="cpu", until=DATASET), Watcher()).artifacts[DATASET].path
-    folders = {"collection": str(stored), "checkpoints": str(tmp_path), "refreshes": str(tmp_path / "refreshes")}
-    said = {"options": spec.refresh, "miner": spec.miner, "filters": spec.filters, "split": spec.split}
-    settings = Settings(model=encoder.spec, seed=1, first=0, devices=["cpu"], threads=1, **folders, **said)
-    made = mine_refresh([encoder], inferencer._mining(settings), RefreshFolder(tmp_path / "refreshes"), 0, 0)
-    assert made is not None and "no scored positive" not in made.dropped
-    rows = read_negatives(RefreshFolder(tmp_path / "refreshes").negatives(0))
-    check(rows)
-    assert max(rows.counts) <= 3
+    spec: Any = load_recipe(path).stages["ance"]
+    folder = RefreshFolder(tmp_path / "refreshes")
+    folders = {"collection": str(stored.folder), "checkpoints": str(tmp_path), "refreshes": str(folder.folder)}
+    chosen = {"options": spec.refresh, "miner": spec.miner, "filters": spec.filters, "split": spec.split}
+    settings = Settings(model=encoder.spec, seed=1, first=0, devices=["cpu"], threads=1, **folders, **chosen)
+    refresh = mine_refresh([encoder], inferencer._mining(settings), folder, 0, 0)
+    assert refresh is not None and "no scored positive" not in refresh.dropped
+    expected = alone(name, scores, stored, 15, derive_seed(1, "refresh", 0))
+    assert mined_lists(read_negatives(folder.negatives(0))) == {query: ids[:3] for query, ids in expected.items()}
+
+
+@pytest.mark.parametrize("policy", [{"policy": "never"}, {"policy": "continuous"}], ids=lambda each: each["policy"])
+def test_train_refreshed_mines_so_itself_and_has_another_process_mine_so(policy, tree, store, tmp_path, monkeypatch):
+    """The first with its miner itself, the second by the settings that `test_train_refreshed` reads."""
+    miners = []
+
+    def stop(miner: object) -> None:
+        miners.append(miner)
+        raise TrainingError("enough")
+
+    monkeypatch.setattr(provider, "mine_refresh", lambda encoders, mining, *more: stop(mining.miner))
+    monkeypatch.setattr(provider.Process, "start", lambda process: stop(process._settings.miner))
+    options = {"options": {"max_steps": 2, "checkpoint_every": 1}, "refresh": {"depth": 15, "negatives": 3, **policy}}
+    with pytest.raises(TrainingError, match="enough"):
+        make(tmp_path, tree, store, "ance", miner=setting("window"), **options)
+    parsed = parse_setting(setting("window"))
+    assert miners == [configure("miners", parsed) if policy["policy"] == "never" else parsed]
 
 
 @pytest.mark.parametrize("name", MINERS)
-def test_the_trainer(name, tree, store, tmp_path, tiny_model):
+def test_the_trainer(name, tree, store, stored, tmp_path, tiny_model, scores):
     arguments = SimpleNamespace(output_dir=tmp_path, device="cpu", seed=7)
-    given: Any = {"depth": 15, "short": "repeat", "store": store.root, "miner": setting(name)}
-    negatives = RefreshedNegatives(tree["dataset"], arguments, **given)
+    options: Any = {"depth": 15, "short": "repeat", "store": store.root, "miner": setting(name)}
+    options["settings"] = {"model.query_length": 16, "model.document_length": 24}
+    negatives = RefreshedNegatives(tree["dataset"], arguments, **options)
     if name in JOINING:
         with pytest.raises(RecipeError, match="union joins several runs"):
             negatives.recipe.plan(str(tiny_model), "cpu", 7)
         return
-    made = mine_with(negatives.recipe, negatives.recipe.plan(str(tiny_model), "cpu", 7), negatives.workplace)
-    assert made is not None and "queries with no scored positive" not in made.facts
-    check(read_negatives(made.mined.path / "negatives.arrow"))
+    refresh = mine_with(negatives.recipe, negatives.recipe.plan(str(tiny_model), "cpu", 7), negatives.workplace)
+    assert refresh is not None and "queries with no scored positive" not in refresh.facts
+    file = read_negatives(refresh.mined.path / "negatives.arrow")
+    assert mined_lists(file) == alone(name, scores, stored, 15, 7)
 
 
 def test_filters_go_before_the_miner_in_all_three(tree, store, tmp_path, tiny_model):

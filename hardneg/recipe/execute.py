@@ -118,7 +118,7 @@ def _help(steps: Sequence[Step], plan: Plan, store: Store, options: Options) -> 
 
 def _check_collection(done: Step, steps: Sequence[Step], artifact: Artifact, plan: Plan) -> None:
     """As soon as the collection is there: whether it has what the other steps need of it."""
-    from hardneg.verbs.shared.inputs import no_queries
+    from hardneg.verbs.shared.inputs import documents_alone, no_queries
 
     if done.name != DATASET:
         return
@@ -126,6 +126,9 @@ def _check_collection(done: Step, steps: Sequence[Step], artifact: Artifact, pla
     problems = [f"stages.{step.name}.{line}" for step in of_splits for line in step.spec.missing(artifact.facts)]
     if problems:
         raise RecipeError(str(plan.recipe.source), problems)
+    asking = next((step for step in of_splits if getattr(step.spec, "split", None) is not None), None)
+    if asking is not None and not artifact.facts["splits"]:
+        raise documents_alone(asking.name)
     empty = {split for split, counts in artifact.facts["splits"].items() if not counts["queries"]}
     if asking := next((step for step in of_splits if getattr(step.spec, "split", None) in empty), None):
         raise no_queries(asking.name, getattr(asking.spec, "split", ""))

@@ -1,0 +1,221 @@
+"""Files of text as headings and paragraphs: plain text, Markdown, HTML, JSON Lines, CSV, PDF."""
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from hardneg.formats.json_rows import json_row, text_field
+from hardneg.formats.text_lines import lines_or_errors, other_format
+from hardneg.records.errors import DataError
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
+
+_FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
+_UNSEEN = frozenset({"head", "script", "style", "template", "noscript", "svg", "nav"})
+_WITHIN_LINES = re.compile(
+    "a|abbr|b|bd[io]|cite|code|del|dfn|em|font|i|ins|kbd|label|mark|q|s|samp|small|span|strong|su[bp]|time|u|var"
+)
+
+
+class Block(NamedTuple):
+    """A heading or a paragraph.
+
+    line: where it begins, from 1; in a PDF the page. level: of a heading, 1 for the highest; 0 for text.
+    """
+
+    line: int
+    text: str
+    level: int = 0
+
+
+class Text(NamedTuple):
+    """A document: what one file holds, or one row of it.
+
+    row: its line in a file of rows; 0 for a file that is one document.
+    """
+
+    blocks: Sequence[Block]
+    title: str = ""
+    row: int = 0
+
+
+def read_file(path: Path) -> Iterator[tuple[int, Text | DataError]]:
+    """The documents of a file, in the form that its suffix names, each with its line; an error for what is none."""
+    try:
+        yield from FORMS[path.suffix.lower()](path)
+    except DataError as error:
+        yield 0, error
+
+
+def _decoded(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be opened: {error.strerror}") from error
+    if (other := other_format(data)) and not other.startswith("a web page"):
+        raise DataError(f"{path}: not a text file but {other}")
+    try:
+        return data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        reason = f"not UTF-8 ({error.reason}); save it as UTF-8, or leave it out by `glob`"
+        raise DataError.at(path, line, reason) from error
+
+
+def _plain(path: Path) -> Iterator[tuple[int, Text]]:
+    blocks, lines = list[Block](), list[str]()
+    for number, line in enumerate([*_decoded(path).split("\n"), ""], 1):
+        if line.strip():
+            lines.append(line.strip())
+        elif lines:
+            blocks.append(Block(number - len(lines), "\n".join(lines)))
+            lines = []
+    yield 1, Text(blocks)
+
+
+def _markdown(path: Path) -> Iterator[tuple[int, Text]]:
+    """Headings, paragraphs, rows of tables and code, without the marks of Markdown."""
+    from markdown_it import MarkdownIt
+
+    text = _FRONT_MATTER.sub(lambda match: "\n" * match[0].count("\n"), _decoded(path))
+    blocks, line, level, cells = list[Block](), 1, 0, list[str]()
+    for token in MarkdownIt("commonmark").enable("table").parse(text):
+        line = token.map[0] + 1 if token.map else line
+        if token.type == "heading_open":
+            level = int(token.tag[1:])
+        elif token.type in ("th_open", "td_open"):
+            cells.append("")
+        elif token.type == "inline" and cells:
+            cells[-1] = _words(token)
+        elif token.type == "tr_close":
+            blocks.append(Block(line, " ".join(filter(None, cells))))
+            cells = []
+        elif token.type == "inline":
+            blocks.append(Block(line, _words(token), level))
+            level = 0
+        elif token.type in ("fence", "code_block"):
+            blocks.append(Block(line, token.content.strip()))
+        elif token.type == "html_block":
+            blocks += (Block(line + each.line - 1, each.text, each.level) for each in _html_blocks(token.content))
+    yield 1, Text([block for block in blocks if block.text])
+
+
+def _words(token: "Token") -> str:
+    """The text of a line of Markdown, without its marks and tags."""
+    parts = (part for part in token.children or () if part.type != "html_inline")
+    return " ".join("".join(" " if part.type.endswith("break") else part.content for part in parts).split())
+
+
+class _Html(HTMLParser):
+    """Collects the headings and paragraphs of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks: list[Block] = []
+        self._words: list[str] = []
+        self._line, self._level, self._unseen = 1, 0, 0
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if not _WITHIN_LINES.fullmatch(tag):
+            self.end_block()
+        self._unseen += tag in _UNSEEN
+        if len(tag) == 2 and tag[0] == "h" and tag[1].isdigit():
+            self._level = int(tag[1])
+
+    def handle_endtag(self, tag: str) -> None:
+        if not _WITHIN_LINES.fullmatch(tag):
+            self.end_block()
+        self._unseen = max(0, self._unseen - (tag in _UNSEEN))
+
+    def handle_data(self, data: str) -> None:
+        if self._unseen:
+            return
+        if not self._words and data.strip():
+            self._line = self.getpos()[0] + data[: len(data) - len(data.lstrip())].count("\n")
+        self._words += [data] if self._words or data.strip() else []
+
+    def end_block(self) -> None:
+        if self._words:
+            self.blocks.append(Block(self._line, " ".join("".join(self._words).split()), self._level))
+        self._words, self._level = [], 0
+
+
+def _html_blocks(text: str) -> list[Block]:
+    page = _Html()
+    page.feed(text)
+    page.close()
+    page.end_block()
+    return page.blocks
+
+
+def _html(path: Path) -> Iterator[tuple[int, Text]]:
+    yield 1, Text(_html_blocks(_decoded(path)))
+
+
+def _json_lines(path: Path) -> Iterator[tuple[int, Text | DataError]]:
+    for number, line in lines_or_errors(path):
+        try:
+            if isinstance(line, DataError):
+                raise line
+            fields = json_row(path, number, line)
+            title = text_field(path, number, fields, "title") if "title" in fields else ""
+            yield number, _row(path, number, text_field(path, number, fields, "text"), title)
+        except DataError as error:
+            yield number, error
+
+
+def _csv(path: Path) -> Iterator[tuple[int, Text | DataError]]:
+    text = _decoded(path)
+    csv.field_size_limit(max(csv.field_size_limit(), len(text)))
+    rows = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    if "text" not in (rows.fieldnames or ()):
+        columns = ", ".join(rows.fieldnames or ()) or "none"
+        raise DataError.at(path, 1, f"no column `text`; the first line names the columns, here: {columns:.80}")
+    number = rows.line_num + 1
+    try:
+        for row in rows:
+            try:
+                yield number, _row(path, number, row["text"] or "", row.get("title") or "")
+            except DataError as error:
+                yield number, error
+            number = rows.line_num + 1
+    except csv.Error as error:
+        raise DataError.at(path, number, f"not CSV: {error}") from error
+
+
+def _row(path: Path, number: int, text: str, title: str) -> Text:
+    if not text.strip():
+        raise DataError.at(path, number, "`text` is empty; leave the row out, or fill it in")
+    return Text([Block(number, text.strip())], " ".join(title.split()), number)
+
+
+def _pdf(path: Path) -> Iterator[tuple[int, Text]]:
+    from pypdf import PdfReader
+    from pypdf.errors import PyPdfError
+
+    try:
+        pages = [page.extract_text() for page in PdfReader(path).pages]
+    except (PyPdfError, OSError, ValueError, KeyError) as error:
+        raise DataError(f"{path}: not a PDF that can be read ({type(error).__name__}: {error})") from error
+    blocks = [Block(number, text.strip()) for number, text in enumerate(pages, 1) if text.strip()]
+    if not blocks:
+        raise DataError(f"{path}: no text in it, maybe scanned pages; leave it out by `glob`")
+    yield 1, Text(blocks)
+
+
+FORMS: Mapping[str, Callable[[Path], Iterator[tuple[int, Text | DataError]]]] = {
+    ".txt": _plain,
+    ".md": _markdown,
+    ".markdown": _markdown,
+    ".html": _html,
+    ".htm": _html,
+    ".jsonl": _json_lines,
+    ".csv": _csv,
+    ".pdf": _pdf,
+}
+"""The readers of files by their suffix."""

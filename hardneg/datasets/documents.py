@@ -1,0 +1,200 @@
+"""A folder of documents: text, Markdown, HTML, JSON Lines, CSV and PDF, cut into passages; there are no queries."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import ClassVar
+from urllib.parse import quote
+
+from hardneg.datasets.document_files import FORMS, read_file
+from hardneg.datasets.passages import Cutting
+from hardneg.formats.source_files import Part
+from hardneg.formats.text_lines import no_folder
+from hardneg.records.errors import DataError, MissingDependency, UsageError
+from hardneg.records.types import Document, Judgement, Membership, Query, Side
+from hardneg.records.wording import counted, suggestion
+from hardneg.store.digest import digest, tree_digest
+
+_NOT_IN_IDS = re.compile(r"[\s%:\x00-\x1f\x7f-\x9f\ufeff]")
+_BYTES_A_WORD = 7
+_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Documents:
+    """A folder of documents, cut into passages by headings and sentences. It has no queries.
+
+    A passage's id is `FILE:LINE`, where it begins (in a PDF the page); its title is the headings above it. All passages
+    of a file are one group; in JSON Lines and CSV each row is a document of its own, with `text` and maybe `title`.
+
+    Args:
+        source: the folder.
+        glob: which files are read, such as `guide/**/*.md`; hidden ones are not.
+        forms: only these, such as `[md, html]`; by default all of txt, md, html, jsonl, csv, pdf.
+        words: how long a passage gets, in words: what white space separates, 1.3 to 1.5 tokens of most models.
+        min_words: a section, or the last passage of one, that has fewer is joined with its neighbour in the file.
+        overlap: so many words at most end a passage and begin the next one too, in whole sentences.
+    """
+
+    source: str
+    glob: str = "**/*"
+    forms: tuple[str, ...] = ()
+    words: int = 150
+    min_words: int = 20
+    overlap: int = 0
+    version: ClassVar[int] = 1
+
+    def load(self) -> "DocumentFolder":
+        """The folder, opened for streaming.
+
+        Raises:
+            UsageError: unknown forms, or sizes that do not go together; all in one line.
+            DataError: there is no such folder, or no file in it that is read.
+            MissingDependency: `forms` has pdf, and pypdf is not installed.
+        """
+        suffixes = self._suffixes()
+        if not self.source:
+            raise DataError("documents needs a folder: documents:FOLDER")
+        folder = Path(self.source).expanduser()
+        if not folder.is_dir():
+            raise no_folder(folder)
+        files, left_out = list[Path](), Counter[str]()
+        for path in sorted(folder.glob(self.glob)):
+            if not path.is_file() or any(part.startswith(".") for part in path.relative_to(folder).parts):
+                continue
+            if path.suffix.lower() in suffixes:
+                files.append(path)
+            else:
+                left_out[path.suffix.lower() or "without a suffix"] += 1
+        if not files:
+            others = f"; there are {_listed(left_out)}" if left_out else ""
+            wanted = ", ".join(sorted(suffix[1:] for suffix in suffixes))
+            raise DataError(f"{folder}: no file to read: none of {wanted} among {self.glob}{others}")
+        return DocumentFolder(folder, files, Cutting(self.words, self.min_words, self.overlap), left_out)
+
+    def fingerprint(self) -> str:
+        """A digest of the names and bytes of the files that are read."""
+        opened = self.load()
+        names = [path.relative_to(opened.folder).as_posix() for path in opened.files]
+        return digest(["documents", self.version, tree_digest(opened.folder, names)])
+
+    def size_hint(self) -> int:
+        """About how many passages there are, from the sizes of the files."""
+        total = sum(path.stat().st_size for path in self.load().files)
+        return max(1, total // (_BYTES_A_WORD * self.words))
+
+    def _suffixes(self) -> frozenset[str]:
+        """Those of the forms that are read. Raises UsageError, MissingDependency."""
+        problems = []
+        for form in self.forms:
+            if f".{form.lstrip('.').lower()}" not in FORMS:
+                known = [suffix[1:] for suffix in FORMS]
+                problems.append(f"forms: no form {form!r}{suggestion(form, known)}; there are: {', '.join(known)}")
+        if self.words < 1 or not 0 <= self.min_words <= self.words:
+            problems.append("words and min_words: give 1 or more words, and a min_words of 0 to that many")
+        if not 0 <= self.overlap < max(1, self.words):
+            problems.append("overlap: give 0 or more words, and fewer than `words`")
+        if problems:
+            raise UsageError(f"documents: {'; '.join(problems)}")
+        chosen = frozenset(f".{form.lstrip('.').lower()}" for form in self.forms)
+        if find_spec("pypdf") is not None:
+            return chosen or frozenset(FORMS)
+        if ".pdf" in chosen:
+            raise MissingDependency('documents: PDF files need pypdf: pip install "hardneg[pdf]"')
+        return chosen or frozenset(FORMS) - {".pdf"}
+
+
+@dataclass(frozen=True)
+class DocumentFolder:
+    """The passages of the files of a folder, in the order of their names.
+
+    left_out: how many files are not read, by suffix. empty: the files in which no passage was, after a full pass.
+    """
+
+    folder: Path
+    files: Sequence[Path]
+    cutting: Cutting
+    left_out: Mapping[str, int]
+    _empty: set[Path] = field(default_factory=set)
+
+    def documents(self) -> Iterator[Document]:
+        """The passages.
+
+        Raises:
+            DataError: files or rows that cannot be read, after all of them were tried; a line for each of the first.
+        """
+        errors: list[DataError] = []
+        for part in self.parts():
+            for _, record in part.read():
+                if isinstance(record, DataError):
+                    errors.append(record)
+                elif isinstance(record, Document) and not errors:
+                    yield record
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            lines = "\n".join(f"  {error}" for error in errors[:_SHOWN])
+            more = f"\n  and {len(errors) - _SHOWN} more: `hardneg data check` shows all" if errors[_SHOWN:] else ""
+            raise DataError(f"{self.folder}: {counted(len(errors), 'problem')}\n{lines}{more}")
+
+    def splits(self) -> Sequence[str]:
+        """None: documents have no queries."""
+        return ()
+
+    def queries(self, split: str) -> Iterator[Query]:
+        """None."""
+        return iter(())
+
+    def qrels(self, split: str) -> Iterator[Judgement]:
+        """None."""
+        return iter(())
+
+    def groups(self, side: Side) -> Iterator[Membership]:
+        """The document of each passage: its file, or its row as `FILE:LINE`."""
+        for path in self.files if side == "document" else ():
+            for _, group, passage in self._passages(path):
+                if isinstance(passage, Document):
+                    yield Membership(passage.doc_id, group)
+
+    def notes(self) -> Sequence[str]:
+        """Files that are not read, by suffix, and those without text."""
+        notes = [f"left out: {_listed(self.left_out)}, of no form that is read"] if self.left_out else []
+        if self.left_out.get(".pdf") and find_spec("pypdf") is None:
+            notes.append('PDF files are read with pypdf: pip install "hardneg[pdf]"')
+        if self._empty:
+            notes.append(f"left out: {counted(len(self._empty), 'file')} without text, such as {min(self._empty).name}")
+        return notes
+
+    def parts(self) -> Iterator[Part]:
+        """The files."""
+        yield from (Part(str(path), partial(self._records, path)) for path in self.files)
+
+    def _records(self, path: Path) -> Iterator[tuple[int, Document | DataError]]:
+        empty = True
+        for line, _, record in self._passages(path):
+            empty = False
+            yield line, record
+        if empty:
+            self._empty.add(path)
+
+    def _passages(self, path: Path) -> Iterator[tuple[int, str, Document | DataError]]:
+        """Each passage of a file with its line and the name of its document, or what cannot be read."""
+        name = _NOT_IN_IDS.sub(lambda match: quote(match[0], safe=""), path.relative_to(self.folder).as_posix())
+        begun = Counter[int]()
+        for number, text in read_file(path):
+            if isinstance(text, DataError):
+                yield number, name, text
+                continue
+            group = f"{name}:{text.row}" if text.row else name
+            for line, title, words in self.cutting.passages(text):
+                begun[line] += 1
+                again = f".{begun[line]}" if begun[line] > 1 else ""
+                yield line, group, Document(f"{name}:{line}{again}", words, title)
+
+
+def _listed(suffixes: Mapping[str, int]) -> str:
+    return ", ".join(f"{counted(count, 'file')} {suffix}" for suffix, count in sorted(suffixes.items()))

@@ -1,0 +1,104 @@
+"""Documents cut into passages: by headings first, then at the ends of sentences."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from hardneg.datasets.document_files import Block, Text
+from hardneg.formats.sentences import sentences
+
+
+class Passage(NamedTuple):
+    """A piece of a document: the line where it begins, its headings in one line, and its text."""
+
+    line: int
+    title: str
+    text: str
+
+
+class _Piece(NamedTuple):
+    """A sentence, or a part of a long one; `first`: it begins a paragraph. words: how many it has."""
+
+    line: int
+    text: str
+    first: bool
+    words: int
+
+
+@dataclass(frozen=True)
+class Cutting:
+    """How documents are cut: the most words of a passage, the fewest, and those that two neighbours share at most.
+
+    Words are what white space separates; a section with fewer than `least` is joined with the next one.
+    """
+
+    most: int
+    least: int
+    overlap: int
+
+    def passages(self, text: Text) -> Iterator[Passage]:
+        """The passages of a document in their order, each within one section, and near `most` words long."""
+        for title, pieces in self._sections(text):
+            for block in self._packed(pieces):
+                words = block[0].text + "".join(f"{chr(10) if each.first else ' '}{each.text}" for each in block[1:])
+                yield Passage(block[0].line, title, words)
+
+    def _sections(self, text: Text) -> Iterator[tuple[str, list[_Piece]]]:
+        """What stands under each heading, with the headings above it; short sections go with the next one's text."""
+        sections: list[tuple[str, list[_Piece]]] = []
+        path: list[tuple[int, str]] = []
+        for block in text.blocks:
+            if block.level:
+                path = [*((level, words) for level, words in path if level < block.level), (block.level, block.text)]
+            title = ": ".join([text.title] * bool(text.title) + [words for _, words in path])
+            if block.level and (not sections or _words(sections[-1][1]) >= self.least or not sections[-1][1]):
+                sections.append((title, []))
+            elif block.level:  # the section before is short: its title stays, this heading is text
+                sections[-1][1].extend(self._pieces(block))
+            else:
+                if not sections:
+                    sections.append((title, []))
+                sections[-1][1].extend(self._pieces(block))
+        kept = [section for section in sections if section[1]]
+        if len(kept) > 1 and _words(kept[-1][1]) < self.least:
+            _, last = kept.pop()
+            kept[-1][1].extend(last)
+        yield from kept
+
+    def _pieces(self, block: Block) -> Iterator[_Piece]:
+        line, start = block.line, 0
+        for number, sentence in enumerate(sentences(block.text)):
+            at = block.text.index(sentence, start)
+            line, start = line + block.text.count("\n", start, at), at
+            words = sentence.split()
+            for begin in range(0, len(words), self.most):
+                part = words[begin : begin + self.most]
+                whole = len(words) <= self.most
+                yield _Piece(line, sentence if whole else " ".join(part), not number and not begin, len(part))
+
+    def _packed(self, pieces: Sequence[_Piece]) -> Iterator[list[_Piece]]:
+        """Pieces in runs of at most `most` words; a last run that is short goes with the one before."""
+        runs: list[list[_Piece]] = [[]]
+        shared: list[_Piece] = []
+        for piece in pieces:
+            if runs[-1] and _words(runs[-1]) + piece.words > self.most:
+                shared = self._shared(runs[-1], piece)
+                runs.append([*shared])
+            runs[-1].append(piece)
+        if len(runs) > 1 and _words(runs[-1]) < self.least:
+            last = runs.pop()
+            runs[-1] += last[len(shared) :]
+        yield from runs
+
+    def _shared(self, before: Sequence[_Piece], piece: _Piece) -> list[_Piece]:
+        """The last pieces of a passage that the next one begins with."""
+        shared: list[_Piece] = []
+        for each in reversed(before):
+            if _words(shared) + each.words > self.overlap or _words(shared) + each.words + piece.words > self.most:
+                break
+            shared.insert(0, each)
+        return shared
+
+
+def _words(pieces: Iterable[_Piece]) -> int:
+    return sum(piece.words for piece in pieces)

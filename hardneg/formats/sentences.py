@@ -1,0 +1,30 @@
+"""Sentences of a text, by its punctuation: to cut passages, and to write queries from them."""
+
+import regex
+
+_END = regex.compile(
+    r"""(?<=[.!?…]["'”’»)\]]*)\s+(?=["'“‘«(\[]*[\p{Lu}\p{Lo}\p{N}])  # a mark of an end, then what begins with a capital
+    |(?<=[。！？][」』”]*)\s*  # scripts without blanks between sentences
+    |\s*\n\s*\n\s*  # a blank line""",
+    regex.VERBOSE,
+)
+_NO_END = regex.compile(
+    r"(?:^|[\s(])(?:Mr|Mrs|Ms|Dr|Prof|St|Fig|Figs|Eq|Sec|No|vs|cf|approx|e\.g|i\.e|et al|\p{Lu})\.$"
+)
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text in their order, white space at their ends removed; together they are all of it.
+
+    A sentence ends at `.`, `!`, `?` or `…` before a capital, a digit or a letter without case, at `。`, `！` or `？`,
+    and at a blank line. Initials and usual abbreviations (`Dr.`, `e.g.`, `Fig.`) end none.
+    """
+    parts: list[str] = []
+    start = 0
+    for match in _END.finditer(text):
+        part = text[start : match.start()].strip()
+        if part and not _NO_END.search(part):
+            parts.append(part)
+            start = match.end()
+    rest = text[start:].strip()
+    return [*parts, rest] if rest else parts

@@ -1,0 +1,29 @@
+"""Sentences by their punctuation."""
+
+import pytest
+
+from hardneg.formats.sentences import sentences
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("One thing. Two things! Three?", ["One thing.", "Two things!", "Three?"]),
+        ('He said "no." Then he left.', ['He said "no."', "Then he left."]),
+        (
+            "See e.g. Smith and Dr. A. Jones, Fig. 3. It works.",
+            ["See e.g. Smith and Dr. A. Jones, Fig. 3.", "It works."],
+        ),
+        ("Version 2.5 is out. use it", ["Version 2.5 is out. use it"]),
+        ("A title\n\nsmall text", ["A title", "small text"]),
+        ("これは文です。次の文です！", ["これは文です。", "次の文です！"]),
+        ("  \n ", []),
+    ],
+)
+def test_where_sentences_end(text, parts):
+    assert sentences(text) == parts
+
+
+def test_nothing_is_lost():
+    text = "A first one. And (a second)! “A third.” 4 more… Done"
+    assert " ".join(sentences(text)) == text

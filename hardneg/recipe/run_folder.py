@@ -16,9 +16,10 @@ import hardneg
 from hardneg.encoders.open.model_card import with_scores
 from hardneg.fields import input_files
 from hardneg.recipe.inheritance import read_whole_tree
+from hardneg.recipe.ir_metadata import ir_metadata
 from hardneg.recipe.yaml_load import shipped_recipes
 from hardneg.records.errors import DataError
-from hardneg.records.layout import LOCK, METRICS, MODEL_FOLDER
+from hardneg.records.layout import IR_METADATA, LOCK, METRICS, MODEL_FOLDER
 from hardneg.store.artifacts import MANIFEST, Artifact, Store, disk_errors
 from hardneg.store.atomic_write import link_file, link_folder, replace_text
 from hardneg.store.digest import digest
@@ -83,7 +84,7 @@ COMMAND = "recipe run"
 
 
 def publish(plan: "Plan", artifacts: Mapping[str, Artifact], store: Store, out: Path) -> list[Path]:
-    """Lays out models, `checkpoints/`, `index/`, `runs/`, `answers/`, `analyses/`, metrics, the report, the lock file.
+    """Lays out models, `checkpoints/`, `index/`, `runs/`, `answers/`, `analyses/`, metrics, report, metadata, lock.
 
     Of several runs at once, one after the other does so.
 
@@ -104,11 +105,13 @@ def publish(plan: "Plan", artifacts: Mapping[str, Artifact], store: Store, out: 
             card = out / MODEL_FOLDER / "README.md"
             scores = json.loads((out / METRICS).read_text(encoding="utf-8"))["metrics"]
             replace_text(card, with_scores(card.read_text(encoding="utf-8"), scores))
+        metadata = out / IR_METADATA
+        replace_text(metadata, as_yaml(ir_metadata(plan.recipe, artifacts)))
         lock = out / LOCK
         used = {(artifact.facts.get("usage") or {}).get("device", "cpu") for artifact in artifacts.values()}
         content = lock_content(plan, "gpu" if used - {"cpu"} else "cpu")
-        replace_text(lock, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
-        return [*written, lock]
+        replace_text(lock, as_yaml(content))
+        return [*written, metadata, lock]
 
 
 def inputs_of(recipe: "Recipe") -> list[Path]:
@@ -126,7 +129,7 @@ def inputs_of(recipe: "Recipe") -> list[Path]:
 
 def names(plan: "Plan") -> list[str]:
     """What `publish` may write into a run folder, by name, whichever steps are made. Folders end in "/"."""
-    written = {METRICS, LOCK, *(f"{output}/" for output in plan.recipe.outputs)}
+    written = {METRICS, LOCK, IR_METADATA, *(f"{output}/" for output in plan.recipe.outputs)}
     for name, step in plan.steps.items():
         alone = replace(plan.recipe.view(name), stages={name: step.spec})
         for view in (alone, plan.recipe.view(name)):
@@ -149,6 +152,11 @@ def lock_content(plan: "Plan", device: str = "cpu") -> dict[str, Any]:
         "keys": plan.keys,
         "tree": dict(plan.recipe.tree),
     }
+
+
+def as_yaml(tree: Mapping[str, Any]) -> str:
+    """A tree as it stands in the run folder."""
+    return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
 
 
 def _published(plan: "Plan", artifacts: Mapping[str, Artifact]) -> dict[str, Path]:

@@ -1,0 +1,133 @@
+"""`ir-metadata.yml` of a run folder by the published checklist, and runs written for a shared task."""
+
+import gzip
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import ranx
+import yaml
+from recipe.recipes import recipe_in, small_collection, small_tree
+from typer.testing import CliRunner
+
+from hardneg.cli.main import app
+from hardneg.recipe import usage as measured
+from hardneg.recipe.execute import Options, Watcher, execute
+from hardneg.recipe.exported_runs import export_runs
+from hardneg.recipe.ir_metadata import ir_metadata
+from hardneg.recipe.plan import make_plan
+from hardneg.recipe.run_folder import publish
+from hardneg.records.errors import DataError
+from hardneg.store.artifacts import Store
+
+CHECKLIST = {
+    "schema-version": float,
+    "run-version": float,
+    "tag": str,
+    "platform/hardware/cpu/model": str,
+    "platform/hardware/cpu/architecture": str,
+    "platform/hardware/cpu/number of cores": int,
+    "platform/hardware/ram": str,
+    "platform/operating system/kernel": str,
+    "platform/operating system/distribution": str,
+    "platform/software/libraries/python": list,
+    "platform/software/retrieval toolkit": list,
+    "research goal/evaluation/reported measures": list,
+    "research goal/evaluation/significance test": list,
+    "implementation/executable/cmd": str,
+    "implementation/source/lang": list,
+    "method/automatic": bool,
+    "method/score ties": str,
+    "method/retrieval": list,
+    "actor/role": str,
+    "data/test collection/name": str,
+    "data/training data": list,
+}
+"""Types of the fields, from the checklists of https://www.ir-metadata.org, version 0.1."""
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, tiny_model):
+    folder = tmp_path_factory.mktemp("metadata")
+    recipe = recipe_in(folder, small_tree(small_collection(folder / "data"), tiny_model))
+    plan, store = make_plan(recipe), Store(folder / "store")
+    artifacts = execute(plan, store, Options(device="cpu"), Watcher()).artifacts
+    publish(plan, artifacts, store, folder / "out")
+    return recipe, artifacts, folder / "out"
+
+
+def at(tree, path):
+    for name in path.split("/"):
+        tree = tree[name]
+    return tree
+
+
+def test_each_field_of_the_checklist_has_its_type(finished):
+    tree = yaml.safe_load((finished[2] / "ir-metadata.yml").read_text())
+    assert {path: type(at(tree, path)) for path in CHECKLIST} == CHECKLIST
+    assert [*tree] == [
+        *("schema-version", "run-version", "tag", "platform", "research goal", "implementation", "method", "actor"),
+        *("data", "resources"),
+    ]
+
+
+def test_it_holds_what_was_computed(finished):
+    _, artifacts, out = finished
+    tree = yaml.safe_load((out / "ir-metadata.yml").read_text())
+    assert at(tree, "research goal/evaluation/reported measures") == ["mrr@10", "recall@10"]
+    retrieval = {each["name"]: each for each in at(tree, "method/retrieval")}
+    assert retrieval["star-test"] == {"name": "star-test", "method": "search", "index": "star-index", "depth": 20}
+    assert at(tree, "data/test collection/name") == "beir:data" and str(out.parent) not in str(tree)
+    seconds = sum(artifact.facts["seconds"] for artifact in artifacts.values())
+    assert at(tree, "resources/runtime/wallclock") == f"{seconds:.1f} s"
+    assert at(tree, "resources/steps").keys() == {name for name, made in artifacts.items() if made.facts["seconds"]}
+
+
+def test_a_recipe_of_runs_alone_has_neither_training_data_nor_tests(finished):
+    recipe, artifacts, _ = finished
+    searched = {name: recipe.stages[name] for name in ("dataset", "start-index", "start-test")}
+    tree = ir_metadata(replace(recipe, stages=searched), {name: artifacts[name] for name in searched})
+    assert "training data" not in tree["data"] and tree["research goal"]["evaluation"] == {}
+
+
+def test_energy_is_the_difference_of_the_counters(finished, tmp_path, monkeypatch):
+    for number, joules in enumerate((5, 7)):
+        (tmp_path / f"intel-rapl:{number}").mkdir()
+        (tmp_path / f"intel-rapl:{number}" / "energy_uj").write_text(f"{joules}000000\n")
+    monkeypatch.setattr(measured, "_POWER", tmp_path)
+    with measured.usage(1) as facts:
+        (tmp_path / "intel-rapl:1" / "energy_uj").write_text("10500000\n")
+    assert facts["joules"] == {"cpu": 3.5}
+    with measured.usage(1) as anew:
+        (tmp_path / "intel-rapl:0" / "energy_uj").write_text("0\n")
+    assert "joules" not in anew
+    recipe, artifacts, _ = finished
+    twice = {name: replace(made, facts={**made.facts, "usage": facts}) for name, made in [*artifacts.items()][:2]}
+    assert ir_metadata(recipe, twice)["resources"]["cpu"] == {"energy used system": "7 J"}
+
+
+def test_runs_are_written_each_with_its_metadata(finished, tmp_path):
+    out, target = finished[2], tmp_path / "submissions"
+    ended = CliRunner().invoke(app, ["recipe", "runs", str(out), "--output", str(target)])
+    assert ended.exit_code == 0 and "3 runs: star-test, start-test, start-train" in ended.output
+    again = CliRunner().invoke(app, ["recipe", "runs", str(out), "--output", str(target)])
+    assert again.exit_code == 0
+    for name in ("star-test", "start-test", "start-train"):
+        assert yaml.safe_load((target / name / "ir-metadata.yml").read_text())["tag"] == name
+        written = ranx.Run.from_file(str(target / name / "run.txt.gz"))
+        published = ranx.Run.from_file(str(out / "runs" / f"{name}.trec.gz"))
+        assert written.to_dict() == published.to_dict() and written.name == name
+    with gzip.open(target / "star-test" / "run.txt.gz", "rt") as lines:
+        assert {line.split()[-1] for line in lines} == {"star-test"}
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [(None, "cannot be read (No such file or directory)"), ("[", "damaged"), ("a: 1", "has no runs")],
+)
+def test_a_folder_without_runs_is_refused(tmp_path: Path, content, complaint):
+    if content is not None:
+        (tmp_path / "ir-metadata.yml").write_text(content)
+    with pytest.raises(DataError) as refused:
+        export_runs(tmp_path, tmp_path / "new")
+    assert complaint in str(refused.value) and not (tmp_path / "new").exists()

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 
 import house
 import pytest
@@ -39,19 +40,25 @@ def test_no_class_name_stands_twice() -> None:
     assert {name: stands for name, stands in lines.items() if len(stands) > 1} == {}
 
 
+def flags(tree: ast.Module) -> Iterator[str]:
+    """The texts of a module, but for docstrings, that have a flag; values in them are written as `x`."""
+    docstrings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+        text = "".join(str(each.value) if isinstance(each, ast.Constant) else "x" for each in parts)
+        if node not in docstrings and re.search(r"(?<![\w!-])--[a-z]", text):
+            yield text
+
+
 def test_flags_are_named_by_the_command_line_alone() -> None:
     """Below it errors name arguments, which a command renders as flags and a function as they are."""
-    doors = {"cli", "doors", "testing"}
-    flags = []
-    for path, tree in house.TREES.items():
-        if house.room(path) in doors:
-            continue
-        alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        for node in ast.walk(tree):
-            text = node.value if isinstance(node, ast.Constant) and id(node) not in alone else ""
-            if isinstance(text, str) and re.search(r"(^|[\s(])--[a-z]", text):
-                flags.append(f"{path}: {text}")
-    assert [line for line in flags if not any(other in line for other in PROGRAMS)] == []
+    below = {path: tree for path, tree in house.TREES.items() if house.room(path) not in {"cli", "testing"}}
+    lines = [f"{path}: {text}" for path, tree in below.items() for text in flags(tree)]
+    assert [line for line in lines if not any(other in line for other in PROGRAMS)] == []
+    for text in ("--split", "give `--split`", "'--split'", "(--split)", "split/--split"):
+        assert [*flags(ast.parse(f"raise Error({text!r})"))] == [text]
+    assert [*flags(ast.parse("raise Error(f'--{name} is wrong')"))] == ["--x is wrong"]
+    assert [*flags(ast.parse('"`--split`"\nx = "a -- b, <!-- c -->, well--known"'))] == []
 
 
 PROGRAMS = (
@@ -61,5 +68,7 @@ PROGRAMS = (
     "hardneg artifacts check",
     " --preset ",
     "hardneg browse",
+    "hardneg evaluate --run",
+    "pip install --force-reinstall",
 )
 """Options of other programs, variables of a page, and whole commands to copy."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from hardneg.cli.console import bars, say
-from hardneg.cli.options import DATASET_OR_OTHER, OVERWRITE, STORE, WRITTEN
+from hardneg.cli.options import DATASET_OR_OTHER, OVERWRITE, STORE, WRITTEN, flags_but, flags_named
 from hardneg.cli.outputs import store_outputs
 from hardneg.cli.planned_work import RunOptions
 from hardneg.records.wording import counted
@@ -22,6 +22,7 @@ _EXPORT = "Write the first 200 queries as one page here, and serve nothing."
 _SOURCES = "A finished recipe's folder, or files: negatives (.arrow) and TREC runs."
 
 
+@flags_named(flags_but(runs="--run"))
 def browse(
     paths: list[Path] = typer.Argument(metavar="RUNFOLDER|FILE...", help=_SOURCES),
     dataset: str | None = DATASET_OR_OTHER,

@@ -9,7 +9,7 @@ import typer
 
 from hardneg.cli import completion
 from hardneg.cli.console import aligned, say
-from hardneg.cli.options import STORE, open_store
+from hardneg.cli.options import STORE, flags_but, flags_named, open_store
 from hardneg.records.errors import UsageError
 from hardneg.records.wording import counted, size
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _SHOWN = 40
 
 
+@flags_named(flags_but(wanted="--what", encoder="--model"))
 def push(
     folder: Path = typer.Argument(help="A run folder, or that of a model, an index or negatives; or a file of these."),
     repo: str = typer.Option(..., "--repo", help="The repository, such as org/name."),

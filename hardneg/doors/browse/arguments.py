@@ -30,13 +30,13 @@ class Beside:
         """
         if self.dropped is not None:
             if not sources.negatives:
-                raise UsageError("--dropped: goes with a file of negatives")
+                raise UsageError("{dropped}: goes with a file of negatives", "dropped")
             sources = replace(sources, dropped={**sources.dropped, next(iter(sources.negatives)): self.dropped})
         if not self.runs and not self.filter_by:
             return sources
         more = of_files([*self.runs, *self.filter_by], sources.split)
         if wrong := [*more.negatives, *(label for label in more.runs if label in sources.runs)]:
-            raise UsageError(f"--run {wrong[0]}: is no run, or its name is that of another one")
+            raise UsageError(f"{{runs}} {wrong[0]}: is no run, or its name is that of another one", "runs")
         judges = {label for label, path in more.runs.items() if path in self.filter_by}
         return replace(sources, runs={**sources.runs, **more.runs}, judges=sources.judges | judges)
 
@@ -59,9 +59,9 @@ def path_sources(
         plan = AdhocRecipe("browse", named_dataset(dataset, workplace.store)).plan()
         return replace(files, dataset=make_dataset(plan, workplace).path)
     if len(paths) > 1:
-        raise UsageError("browse: give one folder alone, or files; to compare with a run, add --run FILE")
+        raise UsageError("browse: give one folder alone, or files; to compare with a run, add {runs}", "runs")
     if dataset is not None:
-        raise UsageError("--dataset: a finished recipe's folder knows its own; leave it out")
+        raise UsageError("{dataset}: a finished recipe's folder knows its own; leave it out", "dataset")
     if not is_run_folder(folders[0]):
         raise UsageError(f"{folders[0]}: holds no finished recipe; give the folder that `recipe run` wrote, or files")
     return of_run_folder(folders[0], workplace.store, split)

@@ -91,7 +91,7 @@ def opened(sources: BrowseSources, progress: Progress) -> Iterator[Browsed]:
         collection = StoredCollection.open(sources.dataset) if sources.dataset else None
         if collection is not None and sources.split not in collection.splits:
             known = ", ".join(collection.splits) or "none"
-            raise DataError(f"--split {sources.split}: the dataset has no such split; it has {known}")
+            raise DataError(f"{{split}} {sources.split}: the dataset has no such split; it has {known}", "split")
         known_positives = positives(collection.all_qrels()) if collection else {}
         runs = dict(_mapped(sources.runs, Path(folder), progress))
         mined: dict[str, ListedNegatives] = {

@@ -77,9 +77,8 @@ def listening(browsed: Browsed, marks: Marks, port: int = 0) -> Iterator[BrowseS
             bound.bind((HOST, port))
             bound.listen()
         except OSError as error:
-            raise UsageError(
-                f"--port {port}: cannot be listened at ({error.strerror}); give another, or none"
-            ) from None
+            message = f"{{port}} {port}: cannot be listened at ({error.strerror}); give another, or none"
+            raise UsageError(message, "port") from None
         access, survey = Access(bound.getsockname()[1]), Survey(browsed)
         app = application(Site(browsed, survey, marks, access))
         settings = uvicorn.Config(

@@ -63,7 +63,8 @@ def of_run_folder(folder: Path, store: Store, split: str | None = None) -> Brows
     if dataset is not None:
         runs = dict(_of_split(runs, dataset, wanted))
     if not negatives and not runs:
-        raise UsageError(f"{folder}: no step of it mined negatives or ranked queries of split {wanted}; name --split")
+        message = f"{folder}: no step of it mined negatives or ranked queries of split {wanted}; name {{split}}"
+        raise UsageError(message, "split")
     return replace(
         sources,
         negatives={name: item.path / NEGATIVES for name, item in negatives.items()},

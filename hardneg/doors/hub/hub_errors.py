@@ -13,8 +13,8 @@ _ADVICE = {
     401: "does not know the token: `hf auth login`, or set HF_TOKEN to one that is valid",
     402: "wants a paid plan for this",
     403: "does not let this token write there: take a token with the role `write`, and a name or organisation of yours",
-    404: "has no such repository or branch, or does not show it to this token: check --repo and --revision",
-    409: "has something of that name already, or is changing it just now: try again, or give another --repo",
+    404: "has no such repository or branch, or does not show it to this token: check {repo} and the branch",
+    409: "has something of that name already, or is changing it just now: try again, or give another {repo}",
     412: "has had another commit in the meantime: look at it, then push again",
     413: "finds a file or the commit too large: push the index in shards, or ask for a higher limit",
     429: "has had too many requests: wait some minutes, then push again",
@@ -33,7 +33,7 @@ def explained(name: str) -> Iterator[None]:
     except HardnegError:
         raise
     except Exception as error:  # the hub's client lets errors of several libraries through
-        raise HubError(_explanation(name, error)) from None
+        raise HubError(_explanation(name, error), "repo") from None
 
 
 def without_token(text: str) -> str:

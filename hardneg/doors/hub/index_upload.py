@@ -61,7 +61,7 @@ def run_index_upload(run: RecordedRun, repo: str, encoder: str) -> Upload:
     """
     folder, stage = run.folder / INDEX_FOLDER, run.output("index")
     if not folder.is_dir():
-        raise UsageError(f"{run.folder}: no {INDEX_FOLDER}/ there: give --what model, negatives or runs")
+        raise UsageError(f"{run.folder}: no {INDEX_FOLDER}/ there: give {{wanted}} model, negatives or runs", "wanted")
     notes: list[str] = []
     files = run.compared_files("index", _whole(folder), notes)
     files = some_files(folder, FILES, notes) if files is None else files

@@ -57,7 +57,7 @@ def run_model_upload(run: RecordedRun, repo: str) -> Upload:
     """
     folder, stage = run.folder / MODEL_FOLDER, run.output("model")
     if not folder.is_dir():
-        raise UsageError(f"{run.folder}: no {MODEL_FOLDER}/ there: give --what index, negatives or runs")
+        raise UsageError(f"{run.folder}: no {MODEL_FOLDER}/ there: give {{wanted}} index, negatives or runs", "wanted")
     notes: list[str] = []
     files = run.compared_files("model", folder, notes, {CARD})
     files = model_files(folder, notes) if files is None else files

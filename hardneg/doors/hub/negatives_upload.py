@@ -39,7 +39,7 @@ class Rows:
 
     def __post_init__(self) -> None:
         if self.form not in FORMS:
-            raise UsageError(f"--form {self.form!r}: is one of {', '.join(FORMS)}")
+            raise UsageError(f"{{form}} {self.form!r}: is one of {', '.join(FORMS)}", "form")
 
 
 def negatives_upload(pushed: PushedFolder, repo: str, rows: Rows, scratch: Path) -> Upload:
@@ -51,9 +51,8 @@ def negatives_upload(pushed: PushedFolder, repo: str, rows: Rows, scratch: Path)
         ArtifactError: a file has changed since it was written.
     """
     if rows != Rows():
-        raise UsageError(
-            "--form and --count go with a run folder, whose texts are known: `hardneg export` writes others"
-        )
+        message = "{form} and {count} go with a run folder, whose texts are known: `hardneg export` writes others"
+        raise UsageError(message, "form", "count")
     if pushed.artifact:
         check_listed(pushed.artifact)
     tables = {}
@@ -85,14 +84,14 @@ def run_negatives_upload(run: RecordedRun, repo: str, rows: Rows, scratch: Path)
     named = run.references(model, "negatives") if model else []
     stages = named or run.stages("negatives")[-1:]
     if not stages:
-        raise UsageError(f"{run.folder}: its recipe mines no negatives: give --what model, index or runs")
+        raise UsageError(f"{run.folder}: its recipe mines no negatives: give {{wanted}} model, index or runs", "wanted")
     stage, table = stages[0], {}
     split = run.split(stage)
     table[split] = _table(scratch, split)
     artifact = run.artifact(stage)
     if artifact is None:
         raise ArtifactError(
-            f"the store {run.store.root} has no negatives of {stage!r}: name the right one with --store"
+            f"the store {run.store.root} has no negatives of {stage!r}: name the right one in {{store}}", "store"
         )
     check_listed(artifact)
     if rows == Rows():
@@ -101,9 +100,8 @@ def run_negatives_upload(run: RecordedRun, repo: str, rows: Rows, scratch: Path)
         mined, options = read_negatives(artifact.path / NEGATIVES), WriteOptions(rows.count)
         dataset = run.artifact(DATASET)
         if dataset is None:
-            raise ArtifactError(
-                f"the store {run.store.root} has no texts of {run.dataset}: leave --form out, or name --store"
-            )
+            message = f"the store {run.store.root} has no texts of {run.dataset}: leave {{form}} out, or name {{store}}"
+            raise ArtifactError(message, "form", "store")
         collection = StoredCollection.open(dataset.path)
         write_form(rows.form, table[split], mined, Source(collection.queries(split), collection.corpus), options)
     facts = [f"Negatives of the {split} queries of {run.dataset_title}, {mined_by(run, stage)}."]

@@ -34,9 +34,9 @@ class Wanted:
 
     def __post_init__(self) -> None:
         if self.what is not None and self.what not in UPLOADS:
-            raise UsageError(f"--what {self.what!r}: is one of {', '.join(UPLOADS)}")
+            raise UsageError(f"{{wanted}} {self.what!r}: is one of {', '.join(UPLOADS)}", "wanted")
         if self.encoder:
-            check_name(self.encoder, "--model")
+            check_name(self.encoder, "encoder")
 
 
 def prepare(folder: Path, repo: str, wanted: Wanted, store: Store, scratch: Path) -> Upload:

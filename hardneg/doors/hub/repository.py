@@ -81,11 +81,11 @@ def look(name: str, repo_type: str, revision: str | None) -> Repository:
         return _described(client, name, repo_type, branch)
 
 
-def check_name(name: str, option: str = "--repo") -> None:
-    """Raise UsageError for an invalid name of a repository."""
+def check_name(name: str, argument: str = "repo") -> None:
+    """Raise UsageError for an invalid name of a repository, which this argument gives."""
     if not HUB_ID.fullmatch(name) or len(name) > _LONGEST or re.search(r"--|\.\.|\.git$|[-.](?:/|$)", name):
         rule = f"letters, digits, `-`, `_` and `.`, at most {_LONGEST}, such as org/name"
-        raise UsageError(f"{option} {name!r}: no repository may be called that: give {rule}")
+        raise UsageError(f"{{{argument}}} {name!r}: no repository may be called that: give {rule}", argument)
 
 
 def _described(client: "HfApi", name: str, repo_type: str, branch: str) -> Repository:

@@ -20,7 +20,7 @@ def runs_upload(run: RecordedRun, repo: str) -> Upload:
     notes: list[str] = []
     files = some_files(run.folder, _PATTERNS, [])
     if not any(file.path.startswith("runs/") for file in files):
-        raise UsageError(f"{run.folder}: no runs there: give --what model, index or negatives")
+        raise UsageError(f"{run.folder}: no runs there: give {{wanted}} model, index or negatives", "wanted")
     unknown = [file.path for file in files if not _is_unchanged(file, run)]
     if unknown:
         notes.append(

@@ -24,7 +24,7 @@ def local_task(name: str, collection: StoredCollection, split: str, revision: st
         raise DataError(f"task {name}: the corpus has no documents")
     data = _split_data(collection, split)
     if not data["relevant_docs"]:
-        raise DataError(f"task {name}: split {split} has no judgements; name another with --split")
+        raise DataError(f"task {name}: split {split} has no judgements; name another {{split}}", "split")
     called = re.sub(r"[^\w.-]+", "-", name).strip("-.") or "local"
 
     def load_data(self: Any, num_proc: int | None = None, **_: Any) -> None:

@@ -64,7 +64,8 @@ class TaskComparison:
         mark = self.output / _MARK
         free = not self.output.exists() or (self.output.is_dir() and not any(self.output.iterdir()))
         if not free and not mark.is_file():
-            raise UsageError(f"{self.output}: is there, and no folder of mteb's results: give another --output")
+            message = f"{self.output}: is there, and no folder of mteb's results: give another {{output}}"
+            raise UsageError(message, "output")
         self.output.mkdir(parents=True, exist_ok=True)
         replace_text(mark, json.dumps({"rows": [row.label for row in self.rows]}) + "\n")
 

@@ -40,7 +40,7 @@ def openings(folder: Path, store: Store, named: Named) -> Iterator[tuple[str, st
     if run != folder:
         laid_out = [laid for laid in laid_out if laid.folder == folder]
     if not laid_out:
-        raise ArtifactError(f"{folder}: none of its indexes is there: name the right store with --store")
+        raise ArtifactError(f"{folder}: none of its indexes is there: name the right {{store}}", "store")
     opened: dict[str, QuerySide] = {}
     for laid in laid_out:
         if laid.model is not None and repr(laid.model) not in opened:

@@ -37,7 +37,7 @@ class QuerySide:
 
     encoder: "Encoder | None" = None
     location: ModelReference = field(default_factory=lambda: ModelReference(""))
-    reason: str = "no model is named: name the one that encoded the index with --model"
+    reason: str = "no model is named: name the one that encoded the index"
 
     def program(self, form: str, scale: float = 1.0) -> Program | None:
         """The lines that make an encoder of its queries; None where Pyserini has none for it."""

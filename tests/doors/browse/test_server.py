@@ -228,7 +228,7 @@ def test_what_is_exported_has_the_first_negatives(browsed, sources, tmp_path, mo
 def test_a_port_that_is_taken_is_one_line(server, browsed, sources):
     port = server.access.port
     with (
-        pytest.raises(UsageError, match=f"--port {port}: cannot be listened at"),
+        pytest.raises(UsageError, match=f"port {port}: cannot be listened at"),
         listening(browsed, Marks(sources.marks), port),
     ):
         pass

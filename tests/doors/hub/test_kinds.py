@@ -117,7 +117,7 @@ def test_equal_negatives_make_no_second_commit(hub, negatives, store, scratch):
 
 
 def test_a_runs_negatives_come_from_the_store(run, store, scratch):
-    with pytest.raises(ArtifactError, match="has no negatives of 'static': name the right one with --store"):
+    with pytest.raises(ArtifactError, match="has no negatives of 'static': name the right one in store"):
         prepare(run, "org/made", Wanted("negatives"), store, scratch)
 
 
@@ -129,7 +129,7 @@ def test_a_folder_of_a_run_without_its_lock_is_no_finished_run(run, store, scrat
 
 
 def test_forms_of_rows_are_checked(negatives, store, scratch):
-    with pytest.raises(UsageError, match="--form 'pairs': is one of hardneg, triplet, n-tuple, labeled-list"):
+    with pytest.raises(UsageError, match="form 'pairs': is one of hardneg, triplet, n-tuple, labeled-list"):
         Rows("pairs")
     with pytest.raises(UsageError, match="go with a run folder"):
         prepare(negatives, "org/made", Wanted(rows=Rows("triplet")), store, scratch)

@@ -1,0 +1,89 @@
+"""What a door refuses names the argument: a function shows its name, a command the flag that it has for it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import hardneg as hn
+from hardneg.cli.line_options import flag_of
+from hardneg.cli.main import app
+from hardneg.doors.browse import sources
+from hardneg.doors.hub.index_upload import run_index_upload
+from hardneg.doors.hub.model_upload import run_model_upload
+from hardneg.doors.hub.negatives_upload import Rows, run_negatives_upload
+from hardneg.doors.hub.preparing import Wanted
+from hardneg.doors.hub.push import push
+from hardneg.doors.hub.runs_upload import runs_upload
+from hardneg.doors.mteb.task_comparison import TaskComparison
+from hardneg.lines.evaluate import EvaluateLine
+from hardneg.records.errors import HardnegError
+from hardneg.records.layout import LOCK
+
+
+def refused(call: Callable[[], Any]) -> HardnegError:
+    with pytest.raises(HardnegError) as error:
+        call()
+    return error.value
+
+
+def by_command(*words: object) -> str:
+    return str(CliRunner().invoke(app, [str(word) for word in words]).exception)
+
+
+def test_a_page_without_queries_of_a_split_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / LOCK).touch()
+    monkeypatch.setattr(sources, "artifacts_of", lambda folder, store: {})
+    lacking = f"{tmp_path}: no step of it mined negatives or ranked queries of split dev; name "
+    store = tmp_path / "store"
+    assert str(refused(lambda: hn.browse(tmp_path, split="dev", store=store))) == f"{lacking}split"
+    export = ["--export", tmp_path / "page.html"]
+    assert by_command("browse", tmp_path, "--split", "dev", "--store", store, *export) == f"{lacking}--split"
+
+
+def test_runs_beside_a_folder_are_the_option_run(tmp_path: Path) -> None:
+    advice = "browse: give one folder alone, or files; to compare with a run, add "
+    folders: list[str | Path] = [tmp_path, tmp_path]
+    assert str(refused(lambda: hn.browse(folders, store=tmp_path / "store"))) == f"{advice}runs"
+    export = ["--store", tmp_path / "store", "--export", tmp_path / "page.html"]
+    assert by_command("browse", *folders, *export) == f"{advice}--run"
+
+
+@pytest.mark.parametrize(
+    ("upload", "message"),
+    [
+        (lambda run: run_model_upload(run, "a/b"), "no model/ there: give {} index, negatives or runs"),
+        (lambda run: run_index_upload(run, "a/b", ""), "no index/ there: give {} model, negatives or runs"),
+        (lambda run: run_negatives_upload(run, "a/b", Rows(), run.folder), "mines no negatives: give {} model, index"),
+        (lambda run: runs_upload(run, "a/b"), "no runs there: give {} model, index or negatives"),
+    ],
+    ids=["model", "index", "negatives", "runs"],
+)
+def test_a_push_of_what_a_run_lacks(upload: Any, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = SimpleNamespace(folder=tmp_path, output=lambda what: None, stages=lambda what: [])
+    assert message.format("wanted") in str(refused(lambda: upload(run)))
+    monkeypatch.setattr("hardneg.doors.hub.preparing.prepare", lambda *more: upload(run))
+    assert message.format("--what") in by_command("push", tmp_path, "--repo", "a/b", "--dry-run")
+
+
+def test_a_push_names_what_it_cannot_take(tmp_path: Path) -> None:
+    line = ("push", tmp_path, "--repo", "a/b", "--dry-run")
+    assert str(refused(lambda: Rows("pairs"))).startswith("form 'pairs': is one of")
+    assert by_command(*line, "--form", "pairs").startswith("--form 'pairs': is one of")
+    assert str(refused(lambda: push(tmp_path, "a/b", "texts"))).startswith("wanted 'texts': is one of")
+    assert by_command(*line, "--what", "texts").startswith("--what 'texts': is one of")
+    assert str(refused(lambda: Wanted(encoder="a b"))).startswith("encoder 'a b': no repository")
+    assert by_command(*line, "--model", "a b").startswith("--model 'a b': no repository")
+    assert str(refused(lambda: push(tmp_path, "a b"))).startswith("repo 'a b': no repository")
+    assert by_command("push", tmp_path, "--repo", "a b", "--dry-run").startswith("--repo 'a b': no repository")
+
+
+def test_a_comparison_on_tasks_names_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").touch()
+    error = refused(TaskComparison(tmp_path, [], []).begin)
+    assert str(error) == f"{tmp_path}: is there, and no folder of mteb's results: give another output"
+    error.called = flag_of(EvaluateLine)  # as `hardneg evaluate` has it
+    assert str(error).endswith("give another --output")

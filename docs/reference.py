@@ -237,10 +237,9 @@ def names_of_plugin_module() -> Iterator[str]:
 
 
 def functions() -> Iterator[str]:
-    """Every public function of the package with its arguments, then shared keyword arguments and results."""
+    """Every public function of the package with its arguments, then results."""
     import hardneg
     from hardneg.api import analyzing, evaluation, mined, recipes, recommending, results
-    from hardneg.api.workplace import Where
 
     yield "# Python\n\nGenerated from the code of `import hardneg as hn`. [How to use it](../python.md).\n"
     public = {name: getattr(hardneg, name) for name in sorted({*hardneg._PUBLIC, *hardneg._CALLED})}
@@ -248,8 +247,6 @@ def functions() -> Iterator[str]:
     for name, function in public.items():
         if inspect.isfunction(function):
             yield f"## `hardneg.{name}`\n\n```python\n{name}{_signature(function)}\n```\n\n{_docstring(function)}\n"
-    yield "## Keyword arguments\n"
-    yield f"### `Where`\n\n{_docstring(Where)}\n"
     yield "## Results\n"
     made = [mined.MinedNegatives, results.RankedRun, results.BuiltIndex, results.TrainedModel, evaluation.Evaluation]
     made += [analyzing.AnalysisResult, recommending.RecommendedNegatives]

@@ -50,8 +50,19 @@ class _Folder(ModuleType):
     """A folder of the package that has the name of a function: calling it calls that."""
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return self.__wrapped__(*arguments, **named)
+
+    @property
+    def __wrapped__(self) -> Any:
+        """The function, by which its signature is shown."""
         name = self.__name__.rpartition(".")[2]
-        return getattr(import_module(_CALLED[name]), name)(*arguments, **named)
+        return getattr(import_module(_CALLED[name]), name)
+
+    @property
+    def __doc__(self) -> str | None:  # type: ignore[override]
+        """That of the function."""
+        doc: str | None = self.__wrapped__.__doc__
+        return doc
 
 
 class _Package(ModuleType):

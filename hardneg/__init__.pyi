@@ -7,6 +7,7 @@ from hardneg.api.analyzing import analyze as analyze
 from hardneg.api.benching import BenchResult
 from hardneg.api.dataset_argument import Dataset
 from hardneg.api.evaluation import Evaluation
+from hardneg.api.keyword_arguments import Settings
 from hardneg.api.mined import MinedNegatives
 from hardneg.api.model_argument import Model
 from hardneg.api.qrels_argument import AnyQrels
@@ -18,7 +19,6 @@ from hardneg.api.results import RankedRun
 from hardneg.api.results import TrainedModel
 from hardneg.api.run_argument import AnyRun
 from hardneg.api.run_argument import Runs
-from hardneg.api.workplace import Settings
 from hardneg.doors.browse.calling import browse as browse
 from hardneg.doors.hub.push import push as push
 from hardneg.doors.mteb.model import mteb_model as mteb_model

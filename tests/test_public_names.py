@@ -1,11 +1,13 @@
 """`import hardneg` is light and gives each public name when asked; `hardneg.plugin` has all a package may import."""
 
 import ast
+import inspect
 import re
 import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 from environments import ROOT
@@ -41,6 +43,25 @@ def test_type_checkers_see_the_same_names() -> None:
     named = {alias.asname for each in tree.body if isinstance(each, ast.ImportFrom) for alias in each.names}
     functions = {each.name for each in tree.body if isinstance(each, ast.FunctionDef)}
     assert (named | functions) - {None} == {*hardneg._PUBLIC, *hardneg._CALLED}
+
+
+FREE = {"analyze": "**fields: those of the analysis that is named, which any package may bring"}
+"""Functions that take arguments by names which nobody can list, and which."""
+
+
+@pytest.mark.parametrize("name", sorted({*hardneg._PUBLIC, *hardneg._CALLED} - {"HardnegError"}))
+def test_a_notebook_sees_every_argument_and_what_it_is(name: str) -> None:
+    function = getattr(hardneg, name)
+    parameters = inspect.signature(function).parameters
+    free = [f"**{each.name}: " for each in parameters.values() if each.kind == each.VAR_KEYWORD]
+    assert free == [text.partition(" ")[0] + " " for text in [FREE.get(name)] if text]
+    assert not [each for each in parameters.values() if each.kind == each.VAR_POSITIONAL]
+    assert re.findall(r"^    (\w+): \S", section_of(function, "Args"), flags=re.MULTILINE) == list(parameters)
+
+
+def section_of(function: Any, title: str) -> str:
+    """The lines of a docstring's section."""
+    return (inspect.getdoc(function) or "").partition(f"\n{title}:\n")[2].partition("\n\n")[0]
 
 
 def test_a_name_that_is_not_there_is_no_attribute() -> None:

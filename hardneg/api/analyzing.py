@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import ValidationError
 
@@ -16,12 +16,13 @@ from hardneg.analysis.inputs import Files
 from hardneg.api.argument_values import name_of
 from hardneg.api.content_store import keep_content
 from hardneg.api.evaluation import Evaluation
+from hardneg.api.keyword_arguments import Keyword, Where, spelled_out
 from hardneg.api.labels import run_labels
 from hardneg.api.notebook import html_section
 from hardneg.api.output_files import writing
-from hardneg.api.qrels_argument import named_qrels
+from hardneg.api.qrels_argument import AnyQrels, named_qrels
 from hardneg.api.run_argument import is_run, labelled_runs, run_file
-from hardneg.api.workplace import Where, Workplace
+from hardneg.api.workplace import Workplace
 from hardneg.evaluation.metrics_json import write_metrics
 from hardneg.fields import Reference
 from hardneg.formats.qrels import write_qrels
@@ -43,14 +44,24 @@ Stages = Mapping[str, tuple[str, Mapping[str, Any]]]
 _FILES = ("qrels", "queries", "corpus", "withheld")
 
 
-def analyze(name: str, **arguments: Any) -> "AnalysisResult":
+class AnalyzeArguments(Where, total=False):
+    """What analyses take beside their fields, those that read it."""
+
+    qrels: Annotated["AnyQrels | None", Keyword("Judgements: a file, or grades by document by query.")]
+    queries: Annotated["str | Path | Mapping[str, Any] | None", Keyword("Queries: a file, or texts by id.")]
+    corpus: Annotated["str | Path | Mapping[str, Any] | None", Keyword("Documents: a file, or texts by id.")]
+    withheld: Annotated["AnyQrels | None", Keyword("Judgements that the filters do not know.")]
+    relevance_level: Annotated["int", Keyword("The lowest grade that is relevant.", 1)]
+    run_folder: Annotated["str | Path | None", Keyword("The folder of a finished recipe.")]
+
+
+@partial(spelled_out, options=AnalyzeArguments)
+def analyze(name: str, **fields: Any) -> "AnalysisResult":
     """Runs an analysis on results of functions, files, or a finished run folder.
 
     Args:
         name: as `hardneg analyze --help` lists it.
-        arguments: the analysis's fields by their names in a recipe, such as `runs={"dense": run, "bm25": path}`;
-            what its command takes beside, such as `qrels`, `queries`, `corpus` (files, or dicts by id),
-            `relevance_level`, `run_folder`; and what every function takes (`Where`).
+        fields: those of the analysis by their names in a recipe, such as `runs={"dense": run, "bm25": path}`.
 
     Raises:
         PluginError: there is no such analysis.
@@ -59,17 +70,17 @@ def analyze(name: str, **arguments: Any) -> "AnalysisResult":
     chosen: type[Analysis] = load_plugin("analyses", name_of("name", name))
     extra = [ask.rstrip("?") for ask in chosen.asks if ask != "stages"]
     known = [*chosen.model_fields, *extra, *(["run_folder"] if "stages" in chosen.asks else []), *Where.__annotations__]
-    if unknown := [f"{each}: {no_such_option(each, known)}" for each in arguments if each not in known]:
+    if unknown := [f"{each}: {no_such_option(each, known)}" for each in fields if each not in known]:
         raise UsageError("\n".join(f"analyze {name}: {line}" for line in unknown))
-    workplace = Workplace.of({key: arguments[key] for key in Where.__annotations__ if key in arguments})  # type: ignore[arg-type]
-    files = {key: _file(key, arguments[key], workplace.store) for key in _FILES if arguments.get(key) is not None}
+    workplace = Workplace.of({key: fields[key] for key in Where.__annotations__ if key in fields})  # type: ignore[arg-type]
+    files = {key: _file(key, fields[key], workplace.store) for key in _FILES if fields.get(key) is not None}
     own = {**files, "device": workplace.device, "seed": workplace.seed}
-    stages = stages_of(Path(arguments["run_folder"]), workplace.store) if "run_folder" in arguments else {}
-    values = {key: arguments[key] for key in chosen.model_fields if key in arguments}
-    fields = {key: _named(chosen, key, value, workplace.store) for key, value in values.items()}
-    analysis = checked(chosen, fields, {stage: numbers[0] for stage, numbers in stages.items()}, lambda field: field)
+    stages = stages_of(Path(fields["run_folder"]), workplace.store) if fields.get("run_folder") else {}
+    values = {key: fields[key] for key in chosen.model_fields if key in fields}
+    named = {key: _named(chosen, key, value, workplace.store) for key, value in values.items()}
+    analysis = checked(chosen, named, {stage: numbers[0] for stage, numbers in stages.items()}, lambda field: field)
     with plugin_errors([analysis]):
-        numbers = analysis.measure(files_of(analysis, {**arguments, **own}, stages, workplace.progress))
+        numbers = analysis.measure(files_of(analysis, {**fields, **own}, stages, workplace.progress))
     return AnalysisResult(name, numbers, analysis)
 
 

@@ -9,10 +9,11 @@ from hardneg.api.adhoc_recipe import planned_recipe
 from hardneg.api.argument_values import file_path, names_of
 from hardneg.api.dataset_argument import named_dataset
 from hardneg.api.evaluation import Evaluation
+from hardneg.api.keyword_arguments import Where, spelled_out
 from hardneg.api.model_argument import named_model
 from hardneg.api.notebook import caption
 from hardneg.api.results import BuiltIndex, TrainedModel
-from hardneg.api.workplace import Where, Workplace, setting_texts
+from hardneg.api.workplace import Workplace, setting_texts
 from hardneg.records.errors import HardnegError
 from hardneg.records.layout import INDEX_FOLDER, LOCK, METRICS, MODEL_FOLDER, REPORT_HTML
 from hardneg.records.wording import counted, size
@@ -55,8 +56,12 @@ class ChosenRecipe:
         settings = (*self.settings, *setting_texts(names_of("set", texts), plain))
         return replace(self, settings=settings, live={**self.live, **live})
 
+    @spelled_out
     def plan(self, **where: Unpack[Where]) -> "RecipePlan":
         """What would run, with an estimate of what each step takes.
+
+        Args:
+            where: what every function takes (`Where`).
 
         Raises:
             RecipeError: the recipe has mistakes; all of them are told.
@@ -68,8 +73,12 @@ class ChosenRecipe:
         planned = self._planned(workplace)
         return RecipePlan(planned, tuple(estimate(planned, workplace.store)))
 
+    @spelled_out
     def check(self, **where: Unpack[Where]) -> "tuple[Need, ...]":
         """All that a run would need, looked up and not fetched; what cannot be had says so in `missing`.
+
+        Args:
+            where: what every function takes (`Where`).
 
         Raises:
             ModelError: nothing is missing, and a model or reranker that is here cannot do what the recipe asks of it.
@@ -82,6 +91,7 @@ class ChosenRecipe:
             raise problems[0]
         return needed
 
+    @spelled_out
     def run(
         self,
         output: str | Path | None = None,

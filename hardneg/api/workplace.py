@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from stat import S_ISDIR
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from hardneg.api.adhoc_recipe import AdhocRecipe, warn
 from hardneg.api.argument_values import file_path, name_of, names_of, plugin_setting, whole_number
+from hardneg.api.keyword_arguments import Settings, Where
 from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.runtime.progress import Progress, Silent, Task
 from hardneg.runtime.seeding import SEED
@@ -27,31 +28,6 @@ if TYPE_CHECKING:
     from hardneg.verbs.shared.engine import Engine
 
 _log = logging.getLogger("hardneg")
-
-Settings = Sequence[str] | Mapping[str, Any]
-
-
-class Where(TypedDict, total=False):
-    """What every function takes by name.
-
-    store: the artifact store; `$HARDNEG_STORE`, else `~/.cache/hardneg/store`. device: `cpu`, `cuda`, `mps`; the best
-    there is. seed: what is drawn by. settings: any value of the recipe in memory, as a dict of paths or as the
-    texts PATH=VALUE. progress: whether to show bars, or what shows them. engine: where blocks are made, by its
-    name or with options beside `name`.
-    """
-
-    store: str | Path
-    device: str
-    seed: int
-    settings: Settings
-    progress: bool | Progress
-    engine: str | Mapping[str, Any]
-
-
-def taken(arguments: Any, options_type: type) -> dict[str, Any]:
-    """Takes the arguments of these options out of a function's, and leaves those that every function takes."""
-    names = set(options_type.__annotations__) - set(Where.__annotations__)
-    return {name: arguments.pop(name) for name in list(arguments) if name in names}
 
 
 class Logged(Silent):

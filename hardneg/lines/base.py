@@ -11,8 +11,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from hardneg.api.keyword_arguments import Where, keywords
 from hardneg.records.errors import UsageError
-from hardneg.runtime.seeding import SEED
 
 if TYPE_CHECKING:
     from hardneg.api.adhoc_recipe import AdhocRecipe
@@ -207,33 +207,18 @@ class Line(ABC):
 
 _COMMAND, _FUNCTION = ("command",), ("function",)
 
+_KEYWORDS = keywords(Where)
+
+
+def _shared(name: str, **facts: Any) -> Argument:
+    own_type, keyword = _KEYWORDS[name]
+    return Argument(name, keyword.help, own_type, keyword.default, **facts)
+
+
 _COMMON = (
-    Argument(
-        "settings",
-        "Set any value, such as model.document_length=256.",
-        "Settings",
-        (),
-        list[str],
-        flag="set",
-        metavar="PATH=VALUE",
-    ),
-    Argument(
-        "store",
-        "The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.",
-        "str | Path | None",
-        None,
-        Path,
-        metavar="PATH",
-        panel=MACHINE,
-    ),
-    Argument(
-        "device",
-        "cpu, cuda, cuda:1, mps; default: the best available.",
-        "str | None",
-        None,
-        panel=MACHINE,
-        words=("cpu", "cuda", "mps"),
-    ),
+    _shared("settings", form=list[str], flag="set", metavar="PATH=VALUE"),
+    _shared("store", form=Path, metavar="PATH", panel=MACHINE),
+    _shared("device", panel=MACHINE, words=("cpu", "cuda", "mps")),
     Argument(
         "processes",
         "Run in N processes: on N shares of the cores, or N GPUs.",
@@ -245,19 +230,10 @@ _COMMON = (
         least=1,
         shown_in=_COMMAND,
     ),
-    Argument(
-        "engine",
-        "Where the blocks of encode, search, mine and rerank are computed; `hardneg plugins list engines` shows them.",
-        "str | Mapping[str, Any]",
-        "local",
-        plugins="engines",
-        panel=MACHINE,
-    ),
+    _shared("engine", plugins="engines", panel=MACHINE),
     Argument("plan", "Show the steps and an estimate, and do nothing.", "bool", False, bool, shown_in=_COMMAND),
-    Argument("seed", "What is drawn by.", "int", SEED, int, shown_in=_FUNCTION),
-    Argument(
-        "progress", "Whether to show bars, or what shows them.", "bool | Progress", False, bool, shown_in=_FUNCTION
-    ),
+    _shared("seed", form=int, shown_in=_FUNCTION),
+    _shared("progress", form=bool, shown_in=_FUNCTION),
 )
 COMMON = {each.name: each for each in _COMMON}
 """What every line takes beside its own arguments."""

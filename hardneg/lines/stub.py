@@ -33,7 +33,7 @@ _TYPES = {
     "Progress": "hardneg.runtime.progress",
     "Runs": "hardneg.api.run_argument",
     "Sequence": "collections.abc",
-    "Settings": "hardneg.api.workplace",
+    "Settings": "hardneg.api.keyword_arguments",
     "TrainedModel": "hardneg.api.results",
 }
 """Where the types of signatures are."""

@@ -5,12 +5,13 @@ from contextlib import ExitStack
 from html import escape
 from pathlib import Path
 from types import TracebackType
-from typing import Unpack
+from typing import Annotated, Unpack
 
 from hardneg.api.dataset_argument import Dataset
+from hardneg.api.keyword_arguments import Keyword, Where, spelled_out, taken
 from hardneg.api.mined import MinedNegatives
 from hardneg.api.run_argument import AnyRun, run_file
-from hardneg.api.workplace import Where, Workplace, taken
+from hardneg.api.workplace import Workplace
 from hardneg.doors.browse.arguments import Beside, mined_sources, path_sources
 from hardneg.doors.browse.browsed import opened
 from hardneg.doors.browse.marks import Marks
@@ -20,20 +21,15 @@ Browsable = str | Path | MinedNegatives | Sequence[str | Path]
 
 
 class LookedAt(Where, total=False):
-    """The options of `browse` beside those of every function.
+    """The options of `browse` beside those of every function."""
 
-    dataset, split: with files, for texts and judgements. runs: runs beside the negatives, for ranks and scores;
-    filter_by: those of rerankers or guides. dropped: the miner's drops. marks: the file of marks. port: any that is
-    free.
-    """
-
-    dataset: Dataset
-    split: str
-    runs: Sequence[AnyRun]
-    filter_by: Sequence[AnyRun]
-    dropped: str | Path
-    marks: str | Path
-    port: int
+    dataset: Annotated["Dataset | None", Keyword("With files, for texts and judgements.")]
+    split: Annotated["str | None", Keyword("The queries' split; default train, or that of the negatives.")]
+    runs: Annotated["Sequence[AnyRun]", Keyword("Runs beside the negatives, for ranks and scores.", ())]
+    filter_by: Annotated["Sequence[AnyRun]", Keyword("Like runs, with the scores of a reranker or guide.", ())]
+    dropped: Annotated["str | Path | None", Keyword("What the miner left out, as `mine --dropped` writes it.")]
+    marks: Annotated["str | Path | None", Keyword("The file of marks; default NAME.marks.qrels beside what is shown.")]
+    port: Annotated["int", Keyword("The port; default: a free one.", 0)]
 
 
 class BrowsePage:
@@ -66,6 +62,7 @@ class BrowsePage:
         return f'<p><a href="{address}" target="_blank" rel="noreferrer">{address}</a></p>'
 
 
+@spelled_out
 def browse(what: Browsable, **options: Unpack[LookedAt]) -> BrowsePage:
     """Serve a page of negatives on this machine, in another thread.
 
@@ -87,9 +84,9 @@ def browse(what: Browsable, **options: Unpack[LookedAt]) -> BrowsePage:
         paths = [what] if isinstance(what, str | Path) else what
         sources = path_sources([Path(path) for path in paths], own.get("dataset"), own.get("split"), workplace)
     runs = {name: [run_file(each, workplace.store) for each in own.get(name, ())] for name in ("runs", "filter_by")}
-    dropped = Path(own["dropped"]) if "dropped" in own else None
+    dropped = Path(own["dropped"]) if own.get("dropped") else None
     sources = Beside(runs["runs"], runs["filter_by"], dropped).added(sources)
-    marks = Marks(Path(own.get("marks", sources.marks)))
+    marks = Marks(Path(own.get("marks") or sources.marks))
     with ExitStack() as stack:
         browsed = stack.enter_context(opened(sources, workplace.progress))
         server = stack.enter_context(listening(browsed, marks, own.get("port", 0)))

@@ -6,7 +6,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from hardneg.api.workplace import Where, Workplace
+from hardneg.api.keyword_arguments import Where, spelled_out
+from hardneg.api.workplace import Workplace
 from hardneg.doors.mteb.candidate_ranking import listed_rows, rank_by_texts
 from hardneg.doors.mteb.model_meta import model_meta
 from hardneg.doors.mteb.system import TaskSystem
@@ -23,6 +24,7 @@ _AT_ONCE = 16_384
 INSTALL = 'mteb\'s tasks need mteb: pip install "hardneg[mteb]"'
 
 
+@spelled_out
 def mteb_model(
     model: str | Path, *, index: str | Mapping[str, Any] | None = None, **where: Unpack[Where]
 ) -> "TaskSearcher":
@@ -34,7 +36,7 @@ def mteb_model(
         model: a folder, a hub id or packaged:all-MiniLM-L6-v2; or an index over texts, such as bm25.
         index: what the vectors are searched in, such as hnsw, or a dict of its options with its `name`; None: all of
             them, exactly.
-        where: store, device, settings and progress, as in every function.
+        where: what every function takes (`Where`).
 
     Raises:
         MissingDependency: mteb is not installed.

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from hardneg.api.argument_values import plugin_setting, plugin_settings
 from hardneg.api.dataset_argument import Dataset, named_dataset, split_of
+from hardneg.api.keyword_arguments import Settings
 from hardneg.api.run_argument import AnyRun, run_file
-from hardneg.api.workplace import Settings, Workplace, setting_texts, usual_store
+from hardneg.api.workplace import Workplace, setting_texts, usual_store
 from hardneg.doors.trainer.refresh_recipe import RefreshRecipe, read_dataset
 from hardneg.records.depths import MINED_DEPTH
 from hardneg.records.errors import UsageError

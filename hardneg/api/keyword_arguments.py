@@ -1,0 +1,80 @@
+"""Keyword arguments that functions share, each said once: a function's whole signature and docstring have them."""
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import Parameter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, TypeVar, get_args
+
+from hardneg.runtime.seeding import SEED
+
+if TYPE_CHECKING:
+    from hardneg.runtime.progress import Progress
+
+Settings = Sequence[str] | Mapping[str, Any]
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Keyword:
+    """What a keyword argument is, in a sentence, and its default."""
+
+    help: str
+    default: Any = None
+
+
+class Where(TypedDict, total=False):
+    """What every function takes by name."""
+
+    settings: Annotated["Settings", Keyword("Set any value, such as model.document_length=256.", ())]
+    store: Annotated[
+        "str | Path | None", Keyword("The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.")
+    ]
+    device: Annotated["str | None", Keyword("cpu, cuda, cuda:1, mps; default: the best available.")]
+    engine: Annotated[
+        "str | Mapping[str, Any]",
+        Keyword(
+            "Where the blocks of encode, search, mine and rerank are computed; "
+            "`hardneg plugins list engines` shows them.",
+            "local",
+        ),
+    ]
+    seed: Annotated["int", Keyword("What is drawn by.", SEED)]
+    progress: Annotated["bool | Progress", Keyword("Whether to show bars, or what shows them.", False)]
+
+
+def keywords(options: type) -> dict[str, tuple[str, Keyword]]:
+    """The type in source of each keyword argument of a `TypedDict`, and what it is; those of every function last."""
+    names = sorted(options.__annotations__, key=lambda name: name in Where.__annotations__)
+    marks = {name: get_args(options.__annotations__[name]) for name in names}
+    return {name: (reference.__forward_arg__, keyword) for name, (reference, keyword) in marks.items()}
+
+
+def taken(arguments: Any, options: type) -> dict[str, Any]:
+    """Takes the arguments of these options out of a function's, and leaves those that every function takes."""
+    names = set(options.__annotations__) - set(Where.__annotations__)
+    return {name: arguments.pop(name) for name in list(arguments) if name in names}
+
+
+def spelled_out(function: _Function, options: type | None = None) -> _Function:
+    """Gives a function the signature and the docstring with each of its `**options: Unpack[...]`, as notebooks show it.
+
+    The last line of its docstring's `Args:` is that of `**options`. A function that takes others beside, such as a
+    plugin's, keeps it; what is listed is then named by `options`.
+    """
+    signature = inspect.signature(function)
+    *named, rest = signature.parameters.values()
+    listed = keywords(options or get_args(rest.annotation)[0])
+    more = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=keyword.default, annotation=annotation)
+        for name, (annotation, keyword) in listed.items()
+    ]
+    kept = [] if options is None else [rest]
+    function.__signature__ = signature.replace(parameters=[*named, *more, *kept])  # type: ignore[attr-defined]
+    lines = "".join(f"    {name}: {keyword.help}\n" for name, (_, keyword) in listed.items())
+    line = re.compile(rf"^    {rest.name}: .*\n( {{8}}.*\n)*", re.MULTILINE)
+    document = f"{inspect.getdoc(function)}\n"
+    function.__doc__ = line.sub(lambda own: lines + (own[0] if kept else ""), document)
+    return function

@@ -217,9 +217,13 @@ Setting = Annotated[
     BeforeValidator(parse_setting),
     PlainSerializer(lambda setting: {"name": setting.name, **setting.options}, dict[str, Any]),
 ]
-MinerSetting = Annotated[Setting, PluginKind("miners")]
-OwnMinerSetting = Annotated[Setting | None, PluginKind("miners")]
+_MINERS = PluginKind("miners")
+MinerSetting = Annotated[Setting, _MINERS]
+OwnMinerSetting = Annotated[Setting | None, _MINERS]
 FilterSettings = Annotated[tuple[Setting, ...], BeforeValidator(parse_names), PluginKind("filters")]
+WriterSettings = Annotated[
+    tuple[Setting, ...], BeforeValidator(parse_names), PluginKind("writers"), Field(min_length=1)
+]
 LossSetting = Annotated[Setting, PluginKind("losses")]
 RegularizerSetting = Annotated[Setting | None, PluginKind("regularizers")]
 IndexSetting = Annotated[Setting, PluginKind("indexes")]

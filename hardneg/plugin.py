@@ -123,6 +123,7 @@ if TYPE_CHECKING:
         ScoreBatch,
         SparseRows,
         TokenVectors,
+        Written,
     )
     from hardneg.registry.plugins import configure, plugin_errors
     from hardneg.registry.protocols import (
@@ -135,6 +136,7 @@ if TYPE_CHECKING:
         Loss,
         NegativeMiner,
         ProductSearcher,
+        QueryWriter,
         Regularizer,
         Reranker,
         RowLookup,
@@ -208,10 +210,12 @@ __all__ = [  # noqa: RUF022
     "ScoreBatch",  # what a loss sees of a batch
     "SparseRows",  # weights of terms, a row a text
     "TokenVectors",  # a vector a token, by text
+    "Written",  # the queries that a writer made of one document
     # Protocols: the shape of each kind of plugin, for type checkers and readers.
     "BatchOrder",  # batches: which queries share one
     "TrainingQueries",  # the training queries as `BatchOrder` sees them
     "DatasetLoader",  # a dataset
+    "QueryWriter",  # a writer of queries
     "EncoderFamily",  # a family of encoders
     "TextEncoder",  # an encoder with its model opened
     "Engine",  # an engine: where the blocks of a stage are computed

@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from hardneg.registry.plugins import Plugin
 
 app = typer.Typer(
-    help="List, show and write plugins: datasets, miners, filters, losses, regularizers, batches, indexes, rerankers, "
-    "stages, analyses, engines.",
+    help="List, show and write plugins: datasets, writers, miners, filters, losses, regularizers, batches, indexes, "
+    "rerankers, stages, analyses, engines.",
     no_args_is_help=True,
 )
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 KIND = typer.Argument(
-    help="dataset, encoder, miner, filter, loss, regularizer, batches, index, reranker, stage, analysis, engine; or "
-    "the plural.",
+    help="dataset, writer, encoder, miner, filter, loss, regularizer, batches, index, reranker, stage, analysis, "
+    "engine; or the plural.",
     autocompletion=completion.kinds,
 )
 
@@ -40,8 +40,8 @@ def singulars() -> dict[str, str]:
     """Kinds of plugins by their names in the singular."""
     from hardneg.registry.plugins import KINDS
 
-    names = ("dataset", "encoder", "miner", "filter", "loss", "regularizer", "batches", "index", "reranker", "stage")
-    return dict(zip((*names, "analysis", "engine"), KINDS, strict=True))
+    first = ("dataset", "writer", "encoder", "miner", "filter", "loss", "regularizer", "batches", "index", "reranker")
+    return dict(zip((*first, "stage", "analysis", "engine"), KINDS, strict=True))
 
 
 def kind_of(word: str) -> str:

@@ -38,9 +38,10 @@ class Cutting:
 
     def passages(self, text: Text) -> Iterator[Passage]:
         """The passages of a document in their order, each within one section, and near `most` words long."""
+        blank = "\n\n"
         for title, pieces in self._sections(text):
             for block in self._packed(pieces):
-                words = block[0].text + "".join(f"{chr(10) if each.first else ' '}{each.text}" for each in block[1:])
+                words = block[0].text + "".join(f"{blank if each.first else ' '}{each.text}" for each in block[1:])
                 yield Passage(block[0].line, title, words)
 
     def _sections(self, text: Text) -> Iterator[tuple[str, list[_Piece]]]:

@@ -237,6 +237,17 @@ class Negatives:
     noted: Sequence[str] = ()
 
 
+class Written(NamedTuple):
+    """What a writer made of one document.
+
+    queries: texts that the document is relevant to; none where the writer can write none. document: the same, or
+    without what the queries took out of it, as a model is to be trained with it.
+    """
+
+    queries: Sequence[str]
+    document: Document
+
+
 @dataclass(frozen=True, slots=True)
 class ScoreBatch:
     """The input of a loss: B queries against the M documents of a batch.

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from hardneg.records.types import PluginSetting
 
 KINDS = (
-    "datasets", "encoders", "miners", "filters", "losses", "regularizers", "batches", "indexes", "rerankers", "stages",
-    "analyses", "engines",
+    "datasets", "writers", "encoders", "miners", "filters", "losses", "regularizers", "batches", "indexes", "rerankers",
+    "stages", "analyses", "engines",
 )  # fmt: skip
 _MODELS = ("stages", "analyses")
 """Kinds whose plugins are pydantic models, not dataclasses: their recipe entries are more than flat options."""

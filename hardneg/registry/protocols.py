@@ -8,7 +8,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
-from hardneg.records.types import BuildCost, Candidates, Collection, EncodedBatch, Hits, Lookup, Negatives, ScoreBatch
+from hardneg.records.types import (
+    BuildCost,
+    Candidates,
+    Collection,
+    Document,
+    EncodedBatch,
+    Hits,
+    Lookup,
+    Negatives,
+    ScoreBatch,
+    Written,
+)
 from hardneg.runtime.progress import Progress
 
 if TYPE_CHECKING:
@@ -58,6 +69,18 @@ class NegativeMiner(Protocol):
         """Return one `Negatives` for each `Candidates`, in the same order; never a positive.
 
         A draw depends on (seed, query_id) only.
+        """
+
+
+class QueryWriter(Protocol):
+    """Writes queries that documents answer (`hardneg.writers`)."""
+
+    version: ClassVar[int]
+
+    def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:
+        """Return one `Written` for each document, in the same order, with up to `count` queries.
+
+        A draw depends on (seed, doc_id) only.
         """
 
 

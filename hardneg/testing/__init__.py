@@ -16,6 +16,7 @@ from hardneg.testing.miners import MinerTests
 from hardneg.testing.regularizers import RegularizerTests
 from hardneg.testing.rerankers import RerankerTests, TrainableRerankerTests
 from hardneg.testing.stages import StageTests
+from hardneg.testing.writers import WriterTests
 
 __all__ = [
     "AnalysisTests",
@@ -32,4 +33,5 @@ __all__ = [
     "StageTests",
     "TrainableEncoderTests",
     "TrainableRerankerTests",
+    "WriterTests",
 ]

@@ -12,7 +12,7 @@ from hardneg.cli.plugins import app, write_package
 from hardneg.records.errors import UsageError
 
 pytest_plugins = ["pytester"]
-ONE_S = ("dataset", "encoder", "miner", "filter", "regularizer", "reranker", "stage", "engine")
+ONE_S = ("dataset", "writer", "encoder", "miner", "filter", "regularizer", "reranker", "stage", "engine")
 KINDS = {name: f"{name}s" for name in ONE_S}
 KINDS |= {"loss": "losses", "batches": "batches", "index": "indexes", "analysis": "analyses"}
 

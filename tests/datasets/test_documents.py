@@ -58,9 +58,9 @@ def documents(folder, **options):
 def test_every_form_becomes_passages_with_file_and_line(folder):
     assert documents(folder, min_words=0) == [
         Document("birds.md:6", "All of them fly.", "Birds"),
-        Document("birds.md:10", "when where\nnight woods\n# no heading", "Birds: Owls"),
-        Document("fish.html:3", "They swim fast.\ncod", "Fish & co"),
-        Document("notes/a%20b.txt:1", "First one. Second one.\nThird."),
+        Document("birds.md:10", "when where\n\nnight woods\n\n# no heading", "Birds: Owls"),
+        Document("fish.html:3", "They swim fast.\n\ncod", "Fish & co"),
+        Document("notes/a%20b.txt:1", "First one. Second one.\n\nThird."),
         Document("rows.csv:2", "a, long\ntext", "T"),
         Document("rows.csv:4", "more"),
         Document("rows.jsonl:1", "one", "J"),
@@ -87,7 +87,9 @@ def test_passages_end_with_sentences_and_overlap_in_sentences(tmp_path):
 
 def test_short_sections_are_joined_with_their_neighbour(tmp_path):
     (tmp_path / "a.md").write_text("# A\n\nShort.\n\n## B\n\nSome more words here.\n\n## C\n\nLast.\n")
-    assert documents(tmp_path, min_words=3) == [Document("a.md:3", "Short.\nB\nSome more words here.\nLast.", "A")]
+    assert documents(tmp_path, min_words=3) == [
+        Document("a.md:3", "Short.\n\nB\n\nSome more words here.\n\nLast.", "A")
+    ]
     titles = [each.title for each in documents(tmp_path, min_words=0)]
     assert titles == ["A", "A: B", "A: C"]
 

@@ -1,0 +1,72 @@
+"""The contract of writers of queries (`hardneg.registry.protocols.QueryWriter`) as tests."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import ClassVar
+
+from hardneg.records.types import Document, Written
+from hardneg.testing.plugin_contract import PluginTests, rule
+
+_WORDS = ("river", "harbor", "bridge", "tower", "garden", "market", "castle", "meadow")
+_SEED = 5
+
+
+class WriterTests(PluginTests):
+    """Set `plugin`; `lookahead` is how many documents it may read before its first answer."""
+
+    lookahead: ClassVar[int] = 1024
+
+    def documents(self) -> list[Document]:
+        """Twelve with a title and five sentences of six words, then one with one word, and an empty one."""
+        return [*map(self._document, range(12)), Document("short", "word"), Document("empty", "")]
+
+    def _document(self, number: int) -> Document:
+        names = [(_WORDS[(number + step) % 8], _WORDS[(number + 3 * step) % 8]) for step in range(1, 6)]
+        text = " ".join(f"The {one} is by the {other} {number}." for one, other in names)
+        return Document(f"d{number}", text, f"About the {_WORDS[number % 8]} {number}")
+
+    def _written(self, folder: Path, documents: Iterable[Document], count: int = 2, seed: int = _SEED) -> list[Written]:
+        (folder / "plugin").mkdir(exist_ok=True)
+        return list(self.make(folder / "plugin").write(iter(documents), count=count, seed=seed))
+
+    def test_one_answer_a_document_in_order(self, tmp_path: Path) -> None:
+        """Up to as many queries as are wanted; a document keeps its id."""
+        documents = self.documents()
+        written = self._written(tmp_path, documents)
+        ids = [each.document.doc_id for each in written]
+        rule(ids == [each.doc_id for each in documents], "one Written for each document, in the same order", ids)
+        rule(not self._written(tmp_path, []), "nothing is written without documents")
+        rule(any(each.queries for each in written), "some of these documents have a query")
+        texts = [text for each in written for text in each.queries]
+        wrong = [text for text in texts if not isinstance(text, str) or not text.strip()]
+        rule(not wrong, "a query is a text with words", repr(wrong[:3]))
+        for count in (1, 3):
+            most = max(len(each.queries) for each in self._written(tmp_path, documents, count))
+            rule(most <= count, f"at most {count} queries a document where so many are wanted", most)
+
+    def test_queries_depend_on_seed_and_document_only(self, tmp_path: Path) -> None:
+        """They are the same in another order, in another batch, and again."""
+        documents = self.documents()
+        together = self._written(tmp_path, documents)
+        text = "what is written for a document depends on it and the seed only, not on"
+        rule(self._written(tmp_path, documents[::-1])[::-1] == together, f"{text} the order of documents")
+        alone = [each for document in documents for each in self._written(tmp_path, [document])]
+        rule(alone == together, f"{text} the other documents of a batch")
+        rule(self._written(tmp_path, documents) == together, f"{text} earlier calls")
+
+    def test_a_document_keeps_words(self, tmp_path: Path) -> None:
+        """A document that nothing is left of cannot be found by its query."""
+        lost = [each for each in self._written(tmp_path, self.documents()) if each.queries and not each.document.text]
+        rule(not lost, "some of a document's text is left", repr(lost[:2]))
+
+    def test_streams(self, tmp_path: Path) -> None:
+        """Memory must not grow with the number of documents."""
+        text = f"documents are read lazily: at most {self.lookahead} before the first answer"
+
+        def endless() -> Iterator[Document]:
+            for number in range(self.lookahead):
+                yield self._document(number)
+            rule(False, text)
+
+        (own := tmp_path / "plugin").mkdir()
+        next(iter(self.make(own).write(endless(), count=1, seed=_SEED)))

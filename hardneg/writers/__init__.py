@@ -1,0 +1,1 @@
+"""Built-in writers of queries, from passages alone."""

@@ -1,0 +1,75 @@
+"""What the built-in writers take from a passage, and what they leave."""
+
+import pytest
+
+from hardneg.records.errors import PluginError
+from hardneg.records.types import Document
+from hardneg.writers.crop import Crop
+from hardneg.writers.heading import Heading
+from hardneg.writers.inverse_cloze import InverseCloze
+
+THREE = Document("d", "One two three four. Five six seven eight. Short one.", "Head of it")
+
+
+def written(writer, document=THREE, count=1, seed=3):
+    [one] = writer.write([document], count=count, seed=seed)
+    return one
+
+
+def test_a_sentence_is_taken_out_of_its_passage():
+    for seed in range(20):
+        queries, document = written(InverseCloze(kept=0), seed=seed)
+        left = {
+            "One two three four.": "Five six seven eight. Short one.",
+            "Five six seven eight.": "One two three four. Short one.",
+        }
+        assert document == THREE._replace(text=left[queries[0]])
+    assert len({written(InverseCloze(), seed=seed).queries[0] for seed in range(20)}) == 2
+
+
+def test_a_sentence_stays_in_a_tenth_of_the_cases():
+    documents = [THREE._replace(doc_id=f"d{number}") for number in range(2000)]
+    kept = sum(one.document.text == THREE.text for one in InverseCloze().write(documents, count=1, seed=1))
+    assert 160 < kept < 240  # 200 and three standard deviations of 13
+    assert written(InverseCloze(kept=1)).document == THREE
+
+
+def test_several_sentences_are_taken_at_once_and_one_is_left():
+    queries, document = written(InverseCloze(kept=0), count=5)
+    assert sorted(queries) == ["Five six seven eight.", "One two three four."]
+    assert document.text == "Short one."
+    alone = Document("d", "There is only one sentence here.")
+    assert written(InverseCloze(), alone) == ([], alone)
+
+
+def test_crops_are_stretches_of_both_lengths():
+    words = [f"w{number}" for number in range(100)]
+    document = Document("d", "  ".join(words))
+    for seed in range(30):
+        queries, changed = written(Crop(shortest=0.1, longest=0.3), document, count=2, seed=seed)
+        for text in (*queries, changed.text):
+            part = text.split()
+            start = words.index(part[0])
+            assert part == words[start : start + len(part)] and 10 <= len(part) <= 30
+    assert written(Crop(words=101), document).queries == ()
+
+
+def test_the_heading_is_taken_out_of_the_passage():
+    queries, document = written(Heading(), count=3)
+    assert (queries, document) == (["Head of it"], THREE._replace(title=""))
+    for other in (THREE._replace(title="Word"), THREE._replace(text=" ")):
+        assert written(Heading(), other) == ((), other)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: InverseCloze(kept=2), "kept must be 0 to 1"),
+        (lambda: InverseCloze(words=(5, 4)), "words must be two numbers"),
+        (lambda: Crop(shortest=0.6), "shortest and longest must be"),
+        (lambda: Crop(words=3), "words must be 4 or above"),
+    ],
+)
+def test_options_that_make_no_sense(make, message):
+    with pytest.raises(PluginError, match=message):
+        make()

@@ -27,7 +27,7 @@ class LookedAt(Where, total=False):
     split: Annotated["str | None", Keyword("The queries' split; default train, or that of the negatives.")]
     runs: Annotated["Sequence[AnyRun]", Keyword("Runs beside the negatives, for ranks and scores.", ())]
     filter_by: Annotated["Sequence[AnyRun]", Keyword("Like runs, with the scores of a reranker or guide.", ())]
-    dropped: Annotated["str | Path | None", Keyword("What the miner left out, as `mine --dropped` writes it.")]
+    dropped: Annotated["str | Path | None", Keyword("What the miner left out, as `hardneg mine` writes it.")]
     marks: Annotated["str | Path | None", Keyword("The file of marks; default NAME.marks.qrels beside what is shown.")]
     port: Annotated["int", Keyword("The port; default: a free one.", 0)]
 

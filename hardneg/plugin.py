@@ -159,7 +159,7 @@ if TYPE_CHECKING:
     from hardneg.runtime.model_server import Endpoint, ModelServer
     from hardneg.runtime.model_server import key_of as server_key
     from hardneg.runtime.progress import Progress, Silent, Task
-    from hardneg.runtime.seeding import generator
+    from hardneg.runtime.seeding import SEED, generator
     from hardneg.store.artifacts import CHOICES, KEPT, MANIFEST, SCRATCH, Store
     from hardneg.store.atomic_write import link_file, replace_text, replacing
     from hardneg.store.digest import digest, file_digest
@@ -421,6 +421,7 @@ __all__ = [  # noqa: RUF022
     # Running: plugins by name, seeds, progress, processes.
     "configure",  # a plugin made from its setting
     "plugin_errors",  # errors of a plugin's code, named as the plugin's
+    "SEED",  # the default of every `seed`
     "generator",  # random numbers that depend on the given words alone
     "Progress",  # where a stage reports its progress
     "Silent",  # progress that nobody sees

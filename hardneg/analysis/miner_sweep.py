@@ -68,10 +68,16 @@ class MinerSweep(Analysis):
     thresholds: Annotated[
         dict[Name, Annotated[tuple[float, ...], Field(min_length=1)]], Option("threshold", metavar="FILTER=VALUE")
     ] = Field(THRESHOLDS, description="Of filters, to try; default: a grid of them.")
-    most_planted: float = Field(0.01, ge=0, le=1, description="The highest share of planted among the negatives.")
-    most_let_in: float = Field(1.0, ge=0, le=1, description="The highest share of the planted that is taken.")
-    least_queries: float = Field(0.95, ge=0, le=1, description="The lowest share of queries with enough negatives.")
-    wanted: int = Field(4, gt=0, description="How many negatives of a query are enough.")
+    most_planted: float = Field(
+        ChoiceRule.most_planted, ge=0, le=1, description="The highest share of planted among the negatives."
+    )
+    most_let_in: float = Field(
+        ChoiceRule.most_let_in, ge=0, le=1, description="The highest share of the planted that is taken."
+    )
+    least_queries: float = Field(
+        ChoiceRule.least_queries, ge=0, le=1, description="The lowest share of queries with enough negatives."
+    )
+    wanted: int = Field(ChoiceRule.wanted, gt=0, description="How many negatives of a query are enough.")
     least_judged: int = Field(50, gt=0, description="Halves are planted where fewer queries have several positives.")
     split: Annotated[Name, Option("-")] = "dev"
 

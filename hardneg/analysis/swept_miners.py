@@ -111,7 +111,7 @@ def _mean(total: Any, count: Any) -> float | None:
     return float(total) / float(count) if count else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ChoiceRule:
     """By what a miner is chosen: the hardest negatives under these conditions.
 

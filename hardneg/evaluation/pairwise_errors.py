@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-CUT = 200
-"""K of table 1."""
+from hardneg.records.depths import TOP_DEPTH
+
+CUT = TOP_DEPTH
+"""K of table 1: as deep as negatives are chosen from."""
 
 
 @dataclass(frozen=True)

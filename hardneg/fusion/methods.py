@@ -21,7 +21,9 @@ Norm = Literal["none", "min-max", "min-max-inverted", "max", "sum", "zmuv", "ran
 WEIGHTED = ("mixed", "w_bordafuse", "wmnz", "wsum")
 PARAMETERS: Mapping[str, str] = {"gmnz": "gamma", "logn_isr": "sigma", "rbc": "phi", "rrf": "k"}
 """Methods with one number of their own, and ranx's name of it."""
-DEFAULTS: Mapping[str, float] = {"logn_isr": 0.01, "rrf": 60}
+RRF_CONSTANT = 60
+"""Of reciprocal ranks (Cormack et al., SIGIR 2009), for our method and ranx's."""
+DEFAULTS: Mapping[str, float] = {"logn_isr": 0.01, "rrf": RRF_CONSTANT}
 
 AnyMethod = Literal["zip", "weighted-sum", "reciprocal-rank", Method]
 OF_RANX: tuple[str, ...] = get_args(Method)
@@ -44,7 +46,7 @@ class Fusion:
     method: str
     weights: tuple[float, ...]
     missing: Missing = "lowest"
-    constant: int = 60
+    constant: int = RRF_CONSTANT
     norm: Norm | None = None
     parameter: float | None = None
     depth: int = LIST_DEPTH

@@ -6,5 +6,7 @@ TOP_DEPTH = 200
 """That negatives are chosen from, as ADORE (Zhan et al., SIGIR 2021), SimANS and ANCE-Tele choose them."""
 MINED_DEPTH = 210
 """Of lists to mine from: ten more than `TOP_DEPTH`, as positives may be among them."""
+MAXSIM_DEPTH = 1000
+"""That MaxSim scores in full, of those that an approximate search has retrieved."""
 SCORED_DEPTH = 50
 """That are tested by a second model's scores, for negatives and for labels."""

@@ -22,7 +22,7 @@ from hardneg.runtime.distributed import World
 from hardneg.runtime.progress import Silent
 from hardneg.testing.encoded import alike, check_encoded
 from hardneg.testing.forms import FORMS
-from hardneg.testing.plugin_contract import PluginTests, rule
+from hardneg.testing.plugin_contract import TOLERANCE, PluginTests, rule
 from hardneg.testing.stages import HEAVY
 
 _TEXT = "an old river ran past the quiet bridge and blue harbor while copper engines sang to a falcon"
@@ -41,7 +41,7 @@ class EncoderTests(PluginTests):
     compared by inner products, so that a longer one may be nearer.
     """
 
-    tolerance: ClassVar[float] = 1e-4
+    tolerance: ClassVar[float] = TOLERANCE
     own_share: ClassVar[float] = 1.0
 
     def model(self, folder: Path) -> ModelSpec:

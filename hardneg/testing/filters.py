@@ -10,7 +10,7 @@ from hardneg.formats.collection import StoredCollection, write_collection
 from hardneg.mining.filter_texts import MiningTexts
 from hardneg.records.types import Answers, Candidates, Document, Judgement, Query, RankedList
 from hardneg.runtime.progress import Silent
-from hardneg.testing.plugin_contract import PluginTests, rule
+from hardneg.testing.plugin_contract import LOOKAHEAD, PluginTests, rule
 
 _WORDS = ["apple", "bread", "cheese", "date", "egg", "fig", "grape", "honey", "ice", "jam"]
 _DOCUMENTS = {f"d{row}": f"{_WORDS[row % 10]} {_WORDS[row % 7]} {_WORDS[row % 3]} {row}" for row in range(40)}
@@ -24,7 +24,7 @@ class FilterTests(PluginTests):
     one word, which is their answer too.
     """
 
-    lookahead: ClassVar[int] = 1024
+    lookahead: ClassVar[int] = LOOKAHEAD
 
     def candidates(self) -> list[Candidates]:
         """Six queries, each with two lists of 0 to 20 documents, with or without its positive."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from hardneg.records.types import Candidates, Negatives, RankedList
 from hardneg.runtime.seeding import generator
-from hardneg.testing.plugin_contract import PluginTests, rule
+from hardneg.testing.plugin_contract import LOOKAHEAD, PluginTests, rule
 
 _CORPUS = [f"d{row}" for row in range(400)]
 _SEED = 7
@@ -22,7 +22,7 @@ class MinerTests(PluginTests):
     """
 
     runs: ClassVar[tuple[str, ...]] = ("run",)
-    lookahead: ClassVar[int] = 1024
+    lookahead: ClassVar[int] = LOOKAHEAD
 
     def candidates(self) -> list[Candidates]:
         """Twelve queries with lists of 0 to 60 documents, positives at the top, inside and outside."""

@@ -8,6 +8,11 @@ from hardneg.registry.plugin_help import plugin_options
 from hardneg.store.digest import canonical
 from hardneg.store.identity import plugin_identity
 
+LOOKAHEAD = 1024
+"""Queries or requests that a plugin may read, by default, before its first answer."""
+TOLERANCE = 1e-4
+"""The largest difference, by default, of two numbers that may differ in their last bits."""
+
 
 def rule(holds: bool, text: str, detail: object = "") -> None:
     """Fail the test with the broken rule unless `holds`."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.testing.plugin_contract import PluginTests, rule
+from hardneg.testing.plugin_contract import LOOKAHEAD, TOLERANCE, PluginTests, rule
 
 Request = tuple[str, Sequence[str]]
 
@@ -18,8 +18,8 @@ class RerankerTests(PluginTests):
     `lookahead` is how many requests it may read before it gives the first answer.
     """
 
-    tolerance: ClassVar[float] = 1e-4
-    lookahead: ClassVar[int] = 1024
+    tolerance: ClassVar[float] = TOLERANCE
+    lookahead: ClassVar[int] = LOOKAHEAD
 
     def requests(self) -> list[Request]:
         """Five queries with none to six documents, of different lengths, one of them empty."""

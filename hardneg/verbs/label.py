@@ -44,9 +44,9 @@ class Label(StageSpec):
     run: Annotated[Name, Reference(("run",), passes=(Trait.OWN_QUERIES,))]
     scores: Annotated[Name, Reference(("run",))]
     split: Name = UNLABELLED
-    above: float = 0.9
-    below: float = 0.1
-    count: int = Field(default=4, gt=0)
+    above: float = PseudoLabels.above
+    below: float = PseudoLabels.below
+    count: int = Field(default=PseudoLabels.count, gt=0)
     depth: int = Field(default=SCORED_DEPTH, gt=0)
     size: int | None = Field(default=None, gt=0)
     seed: int = SEED

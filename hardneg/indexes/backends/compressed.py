@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.kernels.checks import check_queries, check_rows, check_vectors, in_order, no_hits
 from hardneg.indexes.kernels.faiss.compression import (
+    SAMPLE,
     Training,
     encode_blocks,
     innermost,
@@ -188,7 +189,7 @@ class Sq8(Narrow):
         seed: of the sample.
     """
 
-    sample: int = 65_536
+    sample: int = SAMPLE
     seed: int = SEED
 
     version: ClassVar[int] = 1

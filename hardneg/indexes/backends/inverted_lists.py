@@ -9,7 +9,16 @@ from typing import ClassVar
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.backends.compressed import Compressed, build
-from hardneg.indexes.kernels.faiss.compression import ROUNDS, TRAINING, Codebook, Training, load_faiss
+from hardneg.indexes.kernels.faiss.compression import (
+    BITS,
+    ROUNDS,
+    SAMPLE,
+    SUBVECTORS,
+    TRAINING,
+    Codebook,
+    Training,
+    load_faiss,
+)
 from hardneg.records.errors import UsageError
 from hardneg.records.types import BuildCost
 from hardneg.registry.protocols import IndexSize, SearchCost
@@ -37,7 +46,7 @@ class IvfFlat(Compressed):
 
     lists: int = 256
     nprobe: int = 16
-    sample: int = 65_536
+    sample: int = SAMPLE
     seed: int = SEED
 
     version: ClassVar[int] = 1
@@ -89,11 +98,11 @@ class IvfPq(Compressed):
         seed: of the sample and of the clustering.
     """
 
-    subvectors: int = 48
-    bits: int = 8
-    lists: int = 256
-    nprobe: int = 16
-    sample: int = 65_536
+    subvectors: int = SUBVECTORS
+    bits: int = BITS
+    lists: int = IvfFlat.lists
+    nprobe: int = IvfFlat.nprobe
+    sample: int = SAMPLE
     seed: int = SEED
 
     version: ClassVar[int] = 1

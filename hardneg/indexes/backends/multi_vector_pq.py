@@ -8,6 +8,7 @@ from hardneg.formats.vectors.token_store import TokenStore
 from hardneg.indexes.kernels.faiss.compression import Codebook, encode_blocks, load_faiss, train
 from hardneg.indexes.kernels.faiss.on_gpus import encoder_of, trained_on_gpus
 from hardneg.indexes.kernels.maxsim.codes import CODES, TokenCodes, write_codes, write_lists
+from hardneg.records.depths import MAXSIM_DEPTH
 from hardneg.records.errors import UsageError
 from hardneg.records.types import BuildCost
 from hardneg.registry.protocols import IndexSize, RowLookup, SearchCost
@@ -40,7 +41,7 @@ class MultiVectorPq:
     subvectors: int = 32
     centroids: int | None = None
     probes: int = 4
-    candidates: int = 1000
+    candidates: int = MAXSIM_DEPTH
     sample: int | None = None
     seed: int = SEED
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.formats.vectors.token_store import TokenStore
+from hardneg.records.depths import MAXSIM_DEPTH
 from hardneg.records.errors import UsageError
 from hardneg.records.types import BuildCost
 from hardneg.registry.protocols import IndexSize, RowLookup, SearchCost
@@ -28,7 +29,7 @@ class MultiVectorTwoStage:
         nearest: with `tokens`, how many vectors are retrieved for each token of a query.
     """
 
-    candidates: int = 1000
+    candidates: int = MAXSIM_DEPTH
     by: Literal["pooled", "tokens"] = "pooled"
     nearest: int = 128
 

@@ -15,7 +15,15 @@ from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.backends.compressed import Compressed, CompressedSearcher, build
 from hardneg.indexes.kernels.checks import check_rows
 from hardneg.indexes.kernels.exact.product_lookup import CodeLookup
-from hardneg.indexes.kernels.faiss.compression import Codebook, innermost, load_faiss, write_folder
+from hardneg.indexes.kernels.faiss.compression import (
+    BITS,
+    SAMPLE,
+    SUBVECTORS,
+    Codebook,
+    innermost,
+    load_faiss,
+    write_folder,
+)
 from hardneg.indexes.kernels.faiss.on_gpus import GpuCopy, gpus
 from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.records.types import BuildCost
@@ -40,9 +48,9 @@ class Pq(Compressed):
         seed: of the sample and of the clustering.
     """
 
-    subvectors: int = 48
-    bits: int = 8
-    sample: int = 65_536
+    subvectors: int = SUBVECTORS
+    bits: int = BITS
+    sample: int = SAMPLE
     seed: int = SEED
 
     version: ClassVar[int] = 1

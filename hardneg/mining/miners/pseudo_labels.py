@@ -30,8 +30,8 @@ class PseudoLabels:
     """
 
     above: float = 0.9
-    below: float = 0.1
-    count: int = 4
+    below: float = Denoised.below
+    count: int = Denoised.count
     depth: int = SCORED_DEPTH
 
     def of(self, listed: Iterable[QueryLists], corpus: Corpus, left_out: Counter[str]) -> Iterator[Negatives]:

@@ -22,6 +22,8 @@ from hardneg.runtime.seeding import generator
 from hardneg.store.atomic_write import link_file, replacing
 
 _BLOCK_BYTES = 32 << 20
+SUBVECTORS, BITS, SAMPLE = 48, 8, 65_536
+"""Of codes, by default: parts of a vector, bits of each, and how many vectors are trained on at most."""
 ROUNDS = 10
 """The k-means iterations of faiss for the centres of lists."""
 TRAINING = 50e9

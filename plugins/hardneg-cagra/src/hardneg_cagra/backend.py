@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from hardneg.plugin import (
+    SEED,
     ArtifactError,
     BuildCost,
     CompressedSearcher,
@@ -46,7 +47,7 @@ class Cagra:
     intermediate: int = 128
     algorithm: Literal["ivf_pq", "nn_descent"] = "ivf_pq"
     width: int = 128
-    seed: int = 42
+    seed: int = SEED
 
     version: ClassVar[int] = 1
     input: ClassVar[str] = "vectors"
@@ -93,7 +94,7 @@ class Cagra:
 class CagraSearcher(CompressedSearcher):
     """An opened index; on a CPU until `using` names a GPU. width: how many near vectors a search there holds."""
 
-    width: int = 128
+    width: int = Cagra.width
 
     @classmethod
     def open_folder(cls, path: Path, width: int) -> "CagraSearcher":

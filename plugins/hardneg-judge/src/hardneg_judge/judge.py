@@ -47,6 +47,7 @@ from hardneg.plugin import (
     write_negatives,
 )
 from hardneg_judge.chat import ANSWER_SECONDS
+from hardneg_judge.chat_filter import ChatFilter
 from hardneg_judge.judging import Judged, Outcome, blocks, cut, judged
 from hardneg_judge.levels import Level, Metered, Opened
 
@@ -76,7 +77,7 @@ class Judge(StageSpec):
     stage: Literal["judge"]
     negatives: Annotated[Name, Reference(("negatives",), passes=(Trait.PSEUDO_POSITIVES, Trait.OWN_QUERIES))]
     split: Name = "train"
-    depth: int = Field(default=20, gt=0)
+    depth: int = Field(default=ChatFilter.depth, gt=0)
     flag: Level | None = None
     decide: Level
     outcome: Outcome = "drop-negative"

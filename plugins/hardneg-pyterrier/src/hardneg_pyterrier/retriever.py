@@ -19,6 +19,7 @@ from hardneg.plugin import (
     laid_indexes,
     usual_store,
 )
+from hardneg_pyterrier.run import DEPTH
 
 _COLUMNS = ("docno", "score", "rank")
 
@@ -34,7 +35,7 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
         folder: str | Path,
         *,
         index: str | None = None,
-        depth: int = 1000,
+        depth: int = DEPTH,
         store: str | Path | None = None,
         device: str | None = None,
     ) -> None:
@@ -61,7 +62,7 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
         model: str | ModelSpec | None = None,
         *,
         backend: Mapping[str, Any] | None = None,
-        depth: int = 1000,
+        depth: int = DEPTH,
         device: str | None = None,
     ) -> "Retriever":
         """An index folder of `hardneg encode`, or of `hardneg index build` with its backend's name and options.

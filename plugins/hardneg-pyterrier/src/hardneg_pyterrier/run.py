@@ -9,13 +9,15 @@ import pyterrier as pt
 
 from hardneg.plugin import RankedList, read_run
 
+DEPTH = 1000
+"""Documents of a query, by default."""
 _EMPTY = RankedList((), np.empty(0, np.float32))
 
 
 class Run(pt.Transformer):  # type: ignore[misc]
     """The documents that a TREC run has for each query, in its order."""
 
-    def __init__(self, path: str | Path, depth: int = 1000) -> None:
+    def __init__(self, path: str | Path, depth: int = DEPTH) -> None:
         """depth: how far down its lists."""
         super().__init__()
         self.path, self.depth = Path(path), depth

@@ -49,8 +49,8 @@ def bench(
 ) -> BenchResult:
     """Judge files of negatives, mined by any program: train with them, and compare with random and in-batch ones.
 
-    A small model is trained 400 steps of 32 queries with each file, with random negatives, and with one more in-batch
-    negative per query instead; each learning rate is chosen on the dev queries, and the test is over queries and seeds.
+    A small model is trained with each file, with random negatives, and with one more in-batch negative per query
+    instead; each learning rate is chosen on the dev queries, and the test is over queries and seeds.
     The report also counts labelled and planted positives in the files, and shows how hard and how varied they are. The
     same file gives the same figures.
 
@@ -59,7 +59,7 @@ def bench(
         dataset: beir:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
         form: Their form: triplet, n-tuple, labeled-list, tevatron-v1, tevatron-v2, dpr, flagembedding, hardneg.
         model: The student that is trained: a folder or a hub id. Or what a training returned, or a live `SentenceTransformer`, `SparseEncoder` or `MultiVectorEncoder`.
-        options: A training option, such as max_steps=200 or self_mask=0.1.
+        options: A training option, such as max_steps=200 or self_mask=0.1; default max_steps=400 and batch_size=32.
         seeds: How often each arm is trained: twice or more.
         rates: A learning rate to try on dev queries; default 0.01 0.03 0.1 for a static model, else 1e-05 3e-05 0.0001.
         equivalence_margin: Systems are equivalent where their means surely differ by less than this.

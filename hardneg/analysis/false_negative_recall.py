@@ -16,6 +16,7 @@ from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.fields import Name, Reference
 from hardneg.mining.miners.selection import RULES, lowest, scores_of
 from hardneg.records.depths import SCORED_DEPTH
+from hardneg.records.named_plugins import DENOISED, POS_MARGIN, POS_PERCENT
 from hardneg.records.types import Candidates
 from hardneg.records.wording import suggestion
 from hardneg.report.figure import COLOURS, Points, figure, lines, plain_axes
@@ -25,9 +26,9 @@ Thresholds = Mapping[str, Sequence[float]]
 """The thresholds to try, by the name of the filtering miner."""
 
 THRESHOLDS: dict[str, tuple[float, ...]] = {
-    "denoised": (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.99),
-    "pos-margin": (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9),
-    "pos-percent": (1.0, 0.99, 0.95, 0.9, 0.8, 0.7, 0.5, 0.3, 0.1),
+    DENOISED: (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.99),
+    POS_MARGIN: (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9),
+    POS_PERCENT: (1.0, 0.99, 0.95, 0.9, 0.8, 0.7, 0.5, 0.3, 0.1),
 }
 _QUERIES = 4096
 _COUNTED = ("candidates", "hidden", "unscored", "queries with no scored positive")

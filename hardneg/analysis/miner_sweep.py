@@ -12,15 +12,16 @@ from pydantic import Field, PositiveInt, model_validator
 from hardneg.analysis.base import Analysis, Option, percent
 from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.analysis.planted import HALVES, JUDGED, OWN, PlantedLists, halves, judged, known_positives, planted_lists
-from hardneg.analysis.swept_miners import TOP, WINDOW, ChoiceRule, choice, evidence, rows, swept
+from hardneg.analysis.swept_miners import ChoiceRule, choice, evidence, rows, swept
 from hardneg.fields import Name, Reference, Trait
 from hardneg.mining.miners.selection import RULES
 from hardneg.records.errors import DataError
+from hardneg.records.named_plugins import POS_MARGIN, POS_PERCENT, TOPK, WINDOW
 from hardneg.records.wording import suggestion
 from hardneg.report.figure import COLOURS, figure, lines, plain_axes
 from hardneg.report.table import Table
 
-THRESHOLDS: dict[str, tuple[float, ...]] = {"pos-percent": (0.98, 0.95, 0.9), "pos-margin": (0.0, 0.05, 0.1)}
+THRESHOLDS: dict[str, tuple[float, ...]] = {POS_PERCENT: (0.98, 0.95, 0.9), POS_MARGIN: (0.0, 0.05, 0.1)}
 _PLANTED = {
     JUDGED: (
         "Planted: of each of the {queries:,} queries with several judged positives, one stays known and the others are "
@@ -165,7 +166,7 @@ class MinerSweep(Analysis):
         chosen, least = results["miners"][results["chosen"]], 100 * results["rule"]["most_planted"]
         with figure(paths, len(panels), height=4.4, width=5.6) as drawn:
             for axes, panel in zip(drawn, panels, strict=True):
-                rows = [row for row in results["miners"] if _panel(row) == panel or row["miner"]["name"] == TOP]
+                rows = [row for row in results["miners"] if _panel(row) == panel or row["miner"]["name"] == TOPK]
                 lines(axes, {way: list(_points(each)) for way, each in groupby(rows, key=way_of)})
                 axes.axhline(least, color="#888888", linewidth=0.8, linestyle="--")
                 if chosen in rows and (point := list(_points([chosen]))):
@@ -175,7 +176,7 @@ class MinerSweep(Analysis):
 
 
 def _panel(row: Mapping[str, Any]) -> str:
-    if row["miner"]["name"] in (TOP, WINDOW):
+    if row["miner"]["name"] in (TOPK, WINDOW):
         return "ranks"
     return f"filters by {row['by']}" if row["by"] else "filters"
 

@@ -9,11 +9,8 @@ from numpy.typing import NDArray
 
 from hardneg.analysis.planted import OWN, PlantedLists
 from hardneg.evaluation.intervals import share_interval
-from hardneg.mining.miners.selection import RULES
-
-TOP, WINDOW = "topk", "window"
-_OPTIONS = {"pos-percent": "share", "pos-margin": "margin", "denoised": "below", "max-score": "highest"}
-"""What each filter calls its threshold."""
+from hardneg.mining.miners.selection import RULES, THRESHOLD_OPTIONS
+from hardneg.records.named_plugins import TOPK, WINDOW
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +34,11 @@ class SweptMiner:
 
     def setting(self, listed: int) -> dict[str, Any]:
         """As a recipe has it, where lists are so many documents long."""
-        if self.name == TOP:
-            return {"name": TOP, "depth": self.depth}
+        if self.name == TOPK:
+            return {"name": TOPK, "depth": self.depth}
         if self.name == WINDOW:
             return {"name": WINDOW, "skip": self.skip, "depth": self.depth}
-        return {"name": self.name, _OPTIONS[self.name]: self.threshold, "depth": listed, "count": self.depth}
+        return {"name": self.name, THRESHOLD_OPTIONS[self.name]: self.threshold, "depth": listed, "count": self.depth}
 
     def takes(self, lists: PlantedLists) -> NDArray[np.bool_]:
         """Which documents of the lists it takes: bool [Q, C]."""
@@ -59,7 +56,7 @@ def swept(
     depths: Sequence[int], skips: Sequence[int], thresholds: Mapping[str, Sequence[float]], labels: Sequence[str]
 ) -> Iterator[SweptMiner]:
     """All to try: the top, windows as long as each depth within the deepest, and each filter by each run's scores."""
-    yield from (SweptMiner(TOP, depth) for depth in depths)
+    yield from (SweptMiner(TOPK, depth) for depth in depths)
     last = max(depths)
     yield from (SweptMiner(WINDOW, skip + depth, skip) for skip in skips for depth in depths if skip + depth <= last)
     for name, values in thresholds.items():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hardneg.api.argument_values import plugin_setting
 from hardneg.records.errors import HardnegError, PluginError
+from hardneg.records.named_plugins import RANDOM
 from hardneg.runtime.seeding import SEED
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class AdhocRecipe:
 
     command: str
     dataset: str
-    stages: Mapping[str, Any] = field(default_factory=lambda: {MINED: {"stage": "mine", "miner": "random"}})
+    stages: Mapping[str, Any] = field(default_factory=lambda: {MINED: {"stage": "mine", "miner": RANDOM}})
     model: str | None = None
     settings: Sequence[str] = ()
     seed: int = SEED

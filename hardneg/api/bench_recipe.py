@@ -8,17 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 from hardneg.api.adhoc_recipe import planned_recipe, training_stage, warn
 from hardneg.records.errors import RecipeError, UsageError
+from hardneg.records.named_plugins import HARDNESS, RANDOM, TOPK
 
 if TYPE_CHECKING:
     from hardneg.recipe.plan import Plan
 
-IN_BATCH, RANDOM, SHIPPED = "in-batch", "random", "as shipped"
+IN_BATCH, SHIPPED = "in-batch", "as shipped"
 BASELINES = (IN_BATCH, RANDOM)
-SCORES, REPORT, HARDNESS = "scores", "report", "hardness"
+SCORES, REPORT = "scores", "report"
 METRIC = "mrr@10"
 """What learning rates are chosen by."""
 STATIC_RATES, OTHER_RATES = (0.01, 0.03, 0.1), (1e-5, 3e-5, 1e-4)
 """Learning rates to choose from: of a table of token vectors, and of a transformer."""
+TRAINED = {"max_steps": 400, "batch_size": 32}
+"""Of each arm, by default."""
+MARGIN = 0.015
+"""Within which systems are equivalent, by default; that of `bases/doses` too."""
 _MOST = 1000
 """Negatives of a query that are trained with: the first ones of the file."""
 _UNUSED = ("permuted-negatives", "permuted", "top-10-negatives", "top-10")
@@ -66,14 +71,14 @@ class BenchRecipe:
         for label, name in self.stages.items():
             stages[name] = {"options": {"learning_rate": self.rates[label]}} if label in self.rates else {}
         for label, path in self.files.items():
-            reading = {"file": str(path), "form": self.form, "miner": {"name": "topk", "depth": _MOST}, "fill_to": 1}
+            reading = {"file": str(path), "form": self.form, "miner": {"name": TOPK, "depth": _MOST}, "fill_to": 1}
             stages[self.negatives_of(label)] = {"stage": "mine", **reading}
             trained = {"stage": "train", "system": label, "negatives": self.negatives_of(label)}
             stages[self.stages[label]] = {**trained, **stages[self.stages[label]]}
         of_split, training = {"split": "dev"} if self.tuning else {}, training_stage({}, self.options)
         measured = {"baselines": [*BASELINES], "equivalence_margin": self.equivalence_margin, **of_split}
         negatives = {RANDOM: "random-negatives", **{label: self.negatives_of(label) for label in self.files}}
-        hardness = {"hardness": {"negatives": negatives, "run": "start-train"}}
+        hardness = {HARDNESS: {"negatives": negatives, "run": "start-train"}}
         stages |= {
             SCORES: measured,
             HARDNESS: {"stage": "analyze", "split": "train", "analysis": hardness},

@@ -6,10 +6,11 @@ from statistics import stdev
 from typing import Any
 
 from hardneg.analysis.base import percent
-from hardneg.api.bench_recipe import BASELINES, METRIC, RANDOM, BenchRecipe
+from hardneg.api.bench_recipe import BASELINES, METRIC, BenchRecipe
 from hardneg.evaluation.metrics import means
 from hardneg.mining.file_faults import FileFaults
 from hardneg.mining.miners.beside import FILLED
+from hardneg.records.named_plugins import RANDOM
 from hardneg.report.numbers import number, p_value, signed
 
 _TESTED = ("difference", "interval", "t_p", "t_holm", "verdict", "seed_p")

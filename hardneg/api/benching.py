@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hardneg.api.bench_recipe import HARDNESS, METRIC, OTHER_RATES, REPORT, SCORES, STATIC_RATES, BenchRecipe
+from hardneg.api.bench_recipe import METRIC, OTHER_RATES, REPORT, SCORES, STATIC_RATES, BenchRecipe
 from hardneg.api.bench_rows import Measurements, as_markdown, content_of
 from hardneg.api.content_store import keep_result
 from hardneg.api.results import StoredResult
@@ -17,6 +17,7 @@ from hardneg.evaluation.metrics_json import read_metrics
 from hardneg.formats.collection import StoredCollection
 from hardneg.mining.file_faults import FileFaults, file_faults
 from hardneg.records.layout import DATASET, METRICS, QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN
+from hardneg.records.named_plugins import HARDNESS
 from hardneg.store.atomic_write import link_file, replace_text
 from hardneg.store.gc_roots import begun
 

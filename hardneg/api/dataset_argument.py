@@ -12,6 +12,7 @@ from hardneg.api.memory_collection import MemoryCollection
 from hardneg.api.table_collection import BeirTables, PairTables, by_split, is_table
 from hardneg.formats.text_lines import find_file
 from hardneg.records.errors import UsageError
+from hardneg.records.named_plugins import BEIR
 from hardneg.store.artifacts import Store
 
 Dataset = str | Path | Mapping[str, Any] | Any
@@ -29,12 +30,12 @@ def named_dataset(dataset: Dataset, store: Store) -> str:
         DataError: one in memory has a mistake; each is told with its place.
     """
     if isinstance(dataset, os.PathLike) or (isinstance(dataset, str) and _is_folder(dataset)):
-        return f"beir:{os.fspath(dataset)}"
+        return f"{BEIR}:{os.fspath(dataset)}"
     if isinstance(dataset, str):
         return name_of("dataset", dataset)
     collection = collection_of(dataset)
     artifact = keep_content(store, "given-collection", lambda folder: write_beir(collection, folder))
-    return f"beir:{artifact.path}"
+    return f"{BEIR}:{artifact.path}"
 
 
 def collection_of(dataset: Any) -> WholeCollection:

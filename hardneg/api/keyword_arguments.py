@@ -8,6 +8,7 @@ from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, TypeVar, get_args
 
+from hardneg.records.named_plugins import LOCAL
 from hardneg.runtime.seeding import SEED
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Where(TypedDict, total=False):
         Keyword(
             "Where the blocks of encode, search, mine and rerank are computed; "
             "`hardneg plugins list engines` shows them.",
-            "local",
+            LOCAL,
         ),
     ]
     seed: Annotated["int", Keyword("What is drawn by.", SEED)]

@@ -11,6 +11,7 @@ from hardneg.api.adhoc_recipe import MINED, TRAINED
 from hardneg.api.recommended_recipe import ALONE, GOALS, METRIC, TRAIN_RUN, RecommendRequest
 from hardneg.api.recommended_rule import ALONE_WORDS, RULE, Advice, Situation, named
 from hardneg.api.recommended_trials import Trials
+from hardneg.records.named_plugins import TOPK
 from hardneg.records.wording import counted
 from hardneg.report.table import Table
 
@@ -122,7 +123,7 @@ class Recommendation:
     def evidence(self) -> str:
         """What the chosen miner takes, beside the top of the lists as deep as was searched."""
         top = next(
-            row for row in self.measured["miners"] if row["miner"] == {"name": "topk", "depth": self.measured["listed"]}
+            row for row in self.measured["miners"] if row["miner"] == {"name": TOPK, "depth": self.measured["listed"]}
         )
         said = (
             "Chosen" if not self.alone else "Of hard negatives" if self.trials is None else "Of hard negatives the best"

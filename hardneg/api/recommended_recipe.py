@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol, get_args
 
 from hardneg.api.adhoc_recipe import ENCODED, MINED, SEARCHED, TRAINED, training_stage
 from hardneg.records.errors import UsageError
+from hardneg.records.named_plugins import BM25, MINER_SWEEP, POSITIVE_RANKS, RANKNET, STAR, TOPK
 from hardneg.records.wording import suggestion
 
 Goal = Literal["top", "recall"]
@@ -80,15 +81,15 @@ class RecommendRequest:
         """All stages as far as they are known before the sweep: each depth is tried with the top of the lists."""
         if steps is None:
             return self.sweep()
-        rows = [{"miner": {"name": "topk", "depth": depth}, "by": ""} for depth in self.depths]
+        rows = [{"miner": {"name": TOPK, "depth": depth}, "by": ""} for depth in self.depths]
         return self.trials({"miners": rows, "best_of_each_depth": range(len(rows))}, steps)
 
     def sweep(self) -> dict[str, Any]:
         """The stages that compare miners."""
         analysis = {"run": SEARCHED, "index": ENCODED, **({"scores": {JUDGE: JUDGE}} if self.reranker else {})}
         analyses = {
-            "miner-sweep": {**analysis, "depths": self.depths, "split": self.split},
-            "positive-ranks": {"run": SEARCHED, "index": ENCODED, "depth": min(self.depths), "split": self.split},
+            MINER_SWEEP: {**analysis, "depths": self.depths, "split": self.split},
+            POSITIVE_RANKS: {"run": SEARCHED, "index": ENCODED, "depth": min(self.depths), "split": self.split},
         }
         return {
             ENCODED: {"stage": "encode"},
@@ -122,9 +123,9 @@ class RecommendRequest:
     def _training(self, negatives: str | None, steps: Mapping[str, Any]) -> dict[str, Any]:
         options = {"negatives_per_query": 1, **self.usual, **self.options, **steps}
         if negatives is None:
-            loss = {"name": "ranknet", "pairs": "all", "temperature": self.temperature}
+            loss = {"name": RANKNET, "pairs": "all", "temperature": self.temperature}
             return training_stage({"loss": loss}, {**options, "negatives_per_query": 0})
-        loss = {"name": "star", "temperature": self.temperature}
+        loss = {"name": STAR, "temperature": self.temperature}
         return training_stage({"negatives": negatives, "loss": loss}, options)
 
     def recipe(self, tree: Mapping[str, Any], chosen: Chosen, comments: Mapping[str, str], tested: str) -> str:
@@ -172,13 +173,13 @@ class RecommendRequest:
         if not self.bm25:
             return {}
         return {
-            "bm25-index": {"stage": "index", "backend": "bm25"},
+            "bm25-index": {"stage": "index", "backend": BM25},
             "bm25-run": {"stage": "search", "index": "bm25-index", "split": tested},
         }
 
     def _top(self, row: Mapping[str, Any], steps: Mapping[str, Any]) -> dict[str, Any]:
         """The stages of a training with the top of the lists as deep as was searched, unless that is the row."""
-        top = {"miner": {"name": "topk", "depth": self.depth}, "by": ""}
+        top = {"miner": {"name": TOPK, "depth": self.depth}, "by": ""}
         if row["miner"] == top["miner"]:
             return {}
         training = {**self._training("top-negatives", steps), "system": f"Top {self.depth}"}

@@ -10,8 +10,8 @@ from typing import Any
 from hardneg.analysis.base import percent
 from hardneg.analysis.miner_sweep import depth_of, way_of
 from hardneg.analysis.positive_ranks import rank_in_words
-from hardneg.analysis.swept_miners import TOP
 from hardneg.api.recommended_recipe import GOALS
+from hardneg.records.named_plugins import TOPK
 
 ALONE_WORDS = "in-batch negatives alone"
 MOST_FALSE = 0.5
@@ -54,7 +54,7 @@ class Situation:
     @property
     def first(self) -> int:
         """The row of the first documents, as few as were tried."""
-        tops = {row: depth_of(each) for row, each in enumerate(self.sweep["miners"]) if each["miner"]["name"] == TOP}
+        tops = {row: depth_of(each) for row, each in enumerate(self.sweep["miners"]) if each["miner"]["name"] == TOPK}
         return min(tops, key=lambda row: tops[row])
 
     @property

@@ -14,6 +14,7 @@ from hardneg.api.adhoc_recipe import AdhocRecipe, warn
 from hardneg.api.argument_values import file_path, name_of, names_of, plugin_setting, whole_number
 from hardneg.api.keyword_arguments import Settings, Where
 from hardneg.records.errors import ArtifactError, UsageError
+from hardneg.records.named_plugins import LOCAL
 from hardneg.runtime.progress import Progress, Silent, Task
 from hardneg.runtime.seeding import SEED
 from hardneg.store.artifacts import Store
@@ -200,6 +201,6 @@ def configured_engine(setting: str | Mapping[str, Any]) -> "Engine":
     from hardneg.records.types import PluginSetting
     from hardneg.registry.plugins import configure
 
-    options = plugin_setting("engine", {"name": "local", **setting} if isinstance(setting, Mapping) else setting)
+    options = plugin_setting("engine", {"name": LOCAL, **setting} if isinstance(setting, Mapping) else setting)
     engine: Engine = configure("engines", PluginSetting(options.pop("name"), options))
     return engine

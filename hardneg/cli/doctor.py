@@ -203,20 +203,21 @@ def _faiss() -> Finding:
 
 def _java() -> Finding:
     from hardneg.records.errors import MissingDependency
+    from hardneg.records.named_plugins import BM25
 
     if not importlib.util.find_spec("pyserini"):
-        return Finding("bm25", "missing", "Pyserini is not installed", 'no BM25: pip install "hardneg[lucene]"')
+        return Finding(BM25, "missing", "Pyserini is not installed", 'no BM25: pip install "hardneg[lucene]"')
     try:
         java = find_java()
     except MissingDependency as error:
-        return Finding("bm25", "missing", "no fitting Java", str(error))
+        return Finding(BM25, "missing", "no fitting Java", str(error))
     speed = "" if java.has_vector else "; a JDK with jdk.incubator.vector is faster"
     if starts_alone():
-        return Finding("bm25", "ok", f"Pyserini, Java {java.version} in {java.home}", f"BM25 works{speed}")
+        return Finding(BM25, "ok", f"Pyserini, Java {java.version} in {java.home}", f"BM25 works{speed}")
     first = first_java()
     alone = f"Java {first.version} in {first.home}, which does not fit" if first else "no Java that it finds"
     meaning = f"BM25 works{speed}; Pyserini alone would start {alone}: call hardneg.plugin.start_java() first"
-    return Finding("bm25", "note", f"Pyserini, Java {java.version} in {java.home}", meaning)
+    return Finding(BM25, "note", f"Pyserini, Java {java.version} in {java.home}", meaning)
 
 
 def _hub(ask: bool) -> Finding:

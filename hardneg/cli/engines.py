@@ -8,12 +8,12 @@ from hardneg.cli.options import key_values
 from hardneg.cli.planned_work import RunOptions, plugin_options
 from hardneg.lines.base import MACHINE
 from hardneg.records.errors import UsageError
+from hardneg.records.named_plugins import LOCAL
 from hardneg.runtime.distributed import world
 
 if TYPE_CHECKING:
     from hardneg.verbs.shared.engine import Engine
 
-LOCAL = "local"
 ENGINE_OPTION = key_values("An option of the engine, such as actors=4.", MACHINE)
 
 

@@ -13,7 +13,7 @@ from hardneg.cli.console import say, tell_left_out
 from hardneg.cli.options import OUTPUT_FILE, OVERWRITE, SET, STORE, WRITTEN
 from hardneg.cli.outputs import store_outputs
 from hardneg.cli.planned_work import PlannedWork, RunOptions, begun
-from hardneg.lines.shared_arguments import FORMS
+from hardneg.formats.export.catalogue import NAMES, OWN, check_form, read_form
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import NEGATIVES
 from hardneg.records.wording import counted
@@ -22,9 +22,9 @@ from hardneg.store.replaced_files import Target
 if TYPE_CHECKING:
     from hardneg.api.mined import MinedNegatives
 
-_FORMS = f"{', '.join(FORMS)}."
+_FORMS = f"{', '.join(NAMES)}."
 _ANCE = "ance"
-_DONE = completion.words(*FORMS)
+_DONE = completion.words(*NAMES)
 
 
 def _form(forms: str) -> Any:
@@ -61,8 +61,6 @@ class NegativesTarget:
         return [Target(path) for path in (self.output, self.corpus, self.dropped) if path is not None]
 
     def check(self) -> None:
-        from hardneg.formats.export.catalogue import check_form
-
         check_form(self.form, self.output)
         if (self.corpus is not None) != (self.form == "tevatron-v2"):
             raise UsageError(
@@ -77,7 +75,7 @@ def export(
         None, help="The dataset of the negatives.", autocompletion=completion.plugins("datasets")
     ),
     negatives: Path | None = typer.Option(None, help="The file to read."),
-    source_form: str = typer.Option("hardneg", "--from", help="Its form, as in --form.", autocompletion=_DONE),
+    source_form: str = typer.Option(OWN, "--from", help="Its form, as in --form.", autocompletion=_DONE),
     model: Path | None = typer.Option(None, help="A model folder instead of negatives, for --form ance."),
     split: str = _SPLIT,
     form: str = _form(f"{_FORMS} Of a model: {_ANCE}."),
@@ -98,8 +96,6 @@ def export(
 
     Example: hardneg export --model trained --form ance --output encoder
     """
-    from hardneg.formats.export.catalogue import check_form
-
     if model is not None and form == _ANCE and dataset is None and negatives is None:
         _export_model(model, output, overwrite)
         return
@@ -117,7 +113,6 @@ def _export_negatives(work: PlannedWork, source: tuple[str, Path], split: str, t
     """Writes the negatives of a source, its form and its file, as the target says."""
     from hardneg.api.mined import mined_in
     from hardneg.api.results import TextSource
-    from hardneg.formats.export.catalogue import read_form
     from hardneg.formats.export.export_rows import TextLookup
     from hardneg.formats.negatives import write_negatives
 

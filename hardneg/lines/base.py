@@ -65,14 +65,14 @@ class Of:
     """An argument that is a field of a verb, such as `search.depth`: its type, default, bounds and help are there.
 
     name: what the line calls it, if not as the verb does. of_dataset: it is a split; without it the only one of a
-    dataset in memory is taken. required: it must be given here. more: what is said otherwise of it here.
+    dataset in memory is taken. required: it must be given here. default: here, if another than the verb's.
     """
 
     path: str
     name: str = ""
     of_dataset: bool = False
     required: bool = False
-    more: Mapping[str, Any] = field(default_factory=dict)
+    default: Any = None
 
     @property
     def called(self) -> str:
@@ -86,7 +86,8 @@ class Of:
         own = argument_of(self.path, self.called)
         if self.required:
             own = replace(own, default=REQUIRED, type=own.type.removesuffix(" | None"))
-        return replace(own, **{"of_dataset": self.of_dataset, **self.more})
+        default = own.default if self.default is None else self.default
+        return replace(own, of_dataset=self.of_dataset, default=default)
 
 
 class Arguments(SimpleNamespace):

@@ -5,9 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from hardneg.api.bench_recipe import OTHER_RATES, STATIC_RATES, BenchRecipe
+from hardneg.api.bench_recipe import MARGIN, OTHER_RATES, STATIC_RATES, TRAINED, BenchRecipe
+from hardneg.formats.export.catalogue import NAMES, OWN, check_form
 from hardneg.lines.base import Argument, Arguments, Job, Line, Of
-from hardneg.lines.shared_arguments import DATASET, FORMS, MODEL, TRAIN_OPTIONS
+from hardneg.lines.shared_arguments import DATASET, MODEL, TRAIN_OPTIONS
 from hardneg.records.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,8 +35,6 @@ def _seeds(value: Any) -> int:
 
 def check_files(files: Collection[Path], form: str) -> None:
     """Raises UsageError where files are not there, or cannot be of the form; all mistakes."""
-    from hardneg.formats.export.catalogue import check_form
-
     problems = [f"negatives: no file {path}" for path in files if not path.is_file()]
     for path in files:
         try:
@@ -61,11 +60,14 @@ def _shown(rates: Collection[float]) -> str:
     return " ".join(f"{rate:g}" for rate in rates)
 
 
+_TRAINED = " and ".join(f"{name}={value}" for name, value in TRAINED.items())
+
+
 class BenchLine(Line):
     """Judge files of negatives, mined by any program: train with them, and compare with random and in-batch ones.
 
-    A small model is trained 400 steps of 32 queries with each file, with random negatives, and with one more in-batch
-    negative per query instead; each learning rate is chosen on the dev queries, and the test is over queries and seeds.
+    A small model is trained with each file, with random negatives, and with one more in-batch negative per query
+    instead; each learning rate is chosen on the dev queries, and the test is over queries and seeds.
     The report also counts labelled and planted positives in the files, and shows how hard and how varied they are. The
     same file gives the same figures.
 
@@ -91,9 +93,9 @@ class BenchLine(Line):
             objects="a dict of files by the names of their rows",
         ),
         DATASET,
-        Argument("form", f"Their form: {', '.join(FORMS)}.", default="hardneg", words=FORMS),
+        Argument("form", f"Their form: {', '.join(NAMES)}.", default=OWN, words=NAMES),
         replace(MODEL, help="The student that is trained: a folder or a hub id.", default="packaged:wordllama"),
-        TRAIN_OPTIONS,
+        replace(TRAIN_OPTIONS, help=f"{TRAIN_OPTIONS.help[:-1]}; default {_TRAINED}."),
         Argument("seeds", "How often each arm is trained: twice or more.", "int", 5, int, _seeds, least=2),
         Argument(
             "rates",
@@ -105,7 +107,7 @@ class BenchLine(Line):
             _rates,
             flag="rate",
         ),
-        Of("evaluate.equivalence_margin", more={"default": 0.015}),
+        Of("evaluate.equivalence_margin", default=MARGIN),
     )
 
     def job(self, args: Arguments, workplace: "Workplace") -> Job:
@@ -119,8 +121,7 @@ class BenchLine(Line):
         if "learning_rate" in args.options:
             raise UsageError("bench: each arm's learning rate is chosen: give {rates} to choose from", "rates")
         dataset, model = named_dataset(args.dataset, workplace.store), named_model(args.model, workplace.store)
-        usual = {"max_steps": 400, "batch_size": 32}
-        options = {name: value for name, value in usual.items() if name not in replaced(args.options)} | args.options
+        options = {name: value for name, value in TRAINED.items() if name not in replaced(args.options)} | args.options
         recipe = BenchRecipe(
             args.negatives,
             args.form,

@@ -8,6 +8,7 @@ from hardneg.api.adhoc_recipe import ENCODED
 from hardneg.lines.base import Argument, Arguments, Job, Line, Of
 from hardneg.lines.shared_arguments import DATASET, optional
 from hardneg.records.errors import UsageError
+from hardneg.records.named_plugins import BM25
 
 if TYPE_CHECKING:
     from hardneg.api.results import BuiltIndex
@@ -33,7 +34,7 @@ class IndexLine(Line):
     unsaid = ("segments",)
     arguments = (
         optional(DATASET),
-        Of("index.backend", more={"default": "bm25"}),
+        Of("index.backend", default=BM25),
         Argument(
             "vectors",
             "For an index over vectors or weights: the folder they are in.",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hardneg.api.adhoc_recipe import ENCODED, MINED, SEARCHED
 from hardneg.lines.base import Arguments, Job, Line, Of
-from hardneg.lines.shared_arguments import DATASET, LISTED, MODEL, RUN, VECTORS, optional
+from hardneg.lines.shared_arguments import DATASET, LISTED, MINED_BY, MODEL, RUN, VECTORS, optional
 from hardneg.records.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class MineLine(Line):
         optional(MODEL),
         replace(optional(RUN), help="Select from this TREC run instead of a model's search."),
         *VECTORS,
-        Of("mine.miner", more={"default": "topk"}),
+        MINED_BY,
         Of("mine.filters"),
         Of("mine.split", of_dataset=True),
         LISTED,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from hardneg.api.adhoc_recipe import ENCODED, SEARCHED
 from hardneg.lines.base import Arguments, Job, Line, Of
 from hardneg.lines.shared_arguments import DATASET, RUN
+from hardneg.records.named_plugins import BM25
 
 if TYPE_CHECKING:
     from hardneg.api.results import RankedRun
@@ -49,7 +50,7 @@ class RerankLine(Line):
 
         split, run = self.split(args), run_file(args.run, workplace.store)
         stages = {
-            ENCODED: {"stage": "index", "backend": "bm25"},
+            ENCODED: {"stage": "index", "backend": BM25},
             SEARCHED: {"stage": "search", "index": ENCODED, "split": split},
             _RERANKED: {**args.of("rerank"), "split": split, "run": SEARCHED},
         }

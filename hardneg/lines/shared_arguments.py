@@ -8,6 +8,7 @@ from typing import Any
 from hardneg.api.argument_values import mapping_of
 from hardneg.lines.base import Argument, Of
 from hardneg.records.depths import MINED_DEPTH
+from hardneg.records.named_plugins import MINER
 
 DATASET = Argument(
     "dataset",
@@ -66,10 +67,6 @@ VECTORS = (
 """In place of a model's search: a folder of vectors, and files of those of the queries, as other programs made them."""
 
 
-FORMS = ("triplet", "n-tuple", "labeled-list", "tevatron-v1", "tevatron-v2", "dpr", "flagembedding", "hardneg")
-"""Of files of negatives; `formats.export.catalogue` reads and writes them."""
-
-
 TRAIN_OPTIONS = Argument(
     "options",
     "A training option, such as max_steps=200 or self_mask=0.1.",
@@ -80,8 +77,9 @@ TRAIN_OPTIONS = Argument(
     flag="train-option",
     metavar="KEY=VALUE",
 )
-LISTED = Of("search.depth", more={"default": MINED_DEPTH})
+LISTED = Of("search.depth", default=MINED_DEPTH)
 """The lists to mine from."""
+MINED_BY = Of("mine.miner", default=MINER)
 
 
 def optional(argument: Argument) -> Argument:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 from hardneg.api.adhoc_recipe import MINED, TRAINED, training_stage
 from hardneg.lines.base import Arguments, Job, Line, Of
 from hardneg.lines.mine import mining_stages
-from hardneg.lines.shared_arguments import DATASET, LISTED, MODEL, TRAIN_OPTIONS
+from hardneg.lines.shared_arguments import DATASET, LISTED, MINED_BY, MODEL, TRAIN_OPTIONS
+from hardneg.records.named_plugins import LOSS
 
 if TYPE_CHECKING:
     from hardneg.api.results import TrainedModel
@@ -28,8 +29,8 @@ class TrainLine(Line):
     arguments = (
         DATASET,
         MODEL,
-        Of("mine.miner", more={"default": "topk"}),
-        Of("train.loss", more={"default": "star"}),
+        MINED_BY,
+        Of("train.loss", default=LOSS),
         TRAIN_OPTIONS,
         Of("mine.split", of_dataset=True),
         LISTED,

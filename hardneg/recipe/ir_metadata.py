@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import hardneg
 from hardneg.records.layout import DATASET, LOCK
+from hardneg.records.named_plugins import IR_DATASETS
 from hardneg.store.speed_trials import cpu_name
 from hardneg.verbs.evaluate import Evaluate
 from hardneg.verbs.fuse import Fuse
@@ -111,7 +112,7 @@ def _data(recipe: "Recipe") -> dict[str, Any]:
     name = named if isinstance(named, str) else ":".join(filter(None, [named["name"], str(named.get("source") or "")]))
     loader, _, source = name.partition(":")
     name = ":".join(filter(None, [loader, _without_folders(source)]))
-    tested = {"name": name} | ({"ir_datasets": source} if loader == "ir-datasets" else {})
+    tested = {"name": name} | ({"ir_datasets": source} if loader == IR_DATASETS else {})
     trains = any(spec.artifact_type in ("model", "reranker") for spec in recipe.stages.values())
     return {"test collection": tested} | ({"training data": [{"name": name}]} if trains else {})
 

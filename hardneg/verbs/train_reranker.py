@@ -11,6 +11,7 @@ from hardneg.fields import LossSetting, Name, PluginKind, Reference, Setting, wi
 from hardneg.formats.collection import StoredCollection
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import MODEL_FOLDER
+from hardneg.records.named_plugins import BCE
 from hardneg.records.types import PluginSetting
 from hardneg.registry.protocols import TrainableReranker
 from hardneg.runtime.distributed import world
@@ -51,7 +52,7 @@ class TrainReranker(Judging, Learning):
         description="The stage whose weights it goes on from, of the same plugin; by default the plugin's source.",
     )
     negatives: Annotated[Name, Reference(("negatives",))] = Field(description="Mined negatives, with their queries.")
-    loss: LossSetting = Field(default=PluginSetting("bce"), description="What is minimised.")
+    loss: LossSetting = Field(default=PluginSetting(BCE), description="What is minimised.")
     options: Annotated[RerankerOptions, AfterValidator(without_problems)] = of_the_run(RerankerOptions)
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:

@@ -1,22 +1,22 @@
 """`hardneg bench`: what it refuses before any work, its recipe, and that the same file gives the same figures."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
+from environments import ROOT
 from recipe.recipes import small_collection
 from tiny import tiny_static
 from typer.testing import CliRunner
 
 import hardneg as hn
-from hardneg.api.bench_recipe import BenchRecipe
+from hardneg.api.bench_recipe import MARGIN, TRAINED, BenchRecipe
 from hardneg.api.bench_rows import as_markdown
 from hardneg.cli.main import app
-from hardneg.formats.export.catalogue import NAMES
-from hardneg.lines.shared_arguments import FORMS
 from hardneg.recipe.load import load_recipe
 from hardneg.records.errors import HardnegError
 
@@ -50,10 +50,6 @@ def problem(*arguments: str) -> str:
     error = CliRunner().invoke(app, [*given, "--output", "judged"]).exception
     assert isinstance(error, HardnegError)
     return str(error)
-
-
-def test_all_forms_are_named() -> None:
-    assert set(FORMS) == set(NAMES)
 
 
 def test_mistakes_are_told_in_a_line_before_any_work(folder: Path) -> None:
@@ -93,6 +89,19 @@ def test_each_arm_has_its_rate_and_tuning_sees_dev_queries_alone(folder: Path) -
     assert tuned.steps["scores"].spec.split == "dev"
     [once] = [name for name, step in tuned.steps.items() if name.startswith("file-1") and step.verb == "train"]
     assert tuned.keys[once] == plan.keys["file-1-seed-1"], "the best of the tuning is the first seed"
+
+
+def test_the_protocol_is_that_of_the_base_and_of_the_pages() -> None:
+    scores = yaml.safe_load((ROOT / "recipes" / "bases" / "doses.yaml").read_text("utf-8"))["stages"]["scores"]
+    assert scores["equivalence_margin"] == MARGIN
+    bench, commands = ((ROOT / "docs" / page).read_text("utf-8") for page in ("bench.md", "commands.md"))
+    margin = f"{MARGIN:g}".removeprefix("0")
+    assert f"equivalent within ±{margin} (" in bench and f"bench {margin})" in commands
+    assert f"{TRAINED['max_steps']} steps of {TRAINED['batch_size']} queries." in bench
+    counts = f"default max_steps={TRAINED['max_steps']} and batch_size={TRAINED['batch_size']}."
+    assert counts in (hn.bench.__doc__ or "")
+    source = (ROOT / "hardneg" / "lines" / "bench.py").read_text("utf-8")
+    assert not re.search(r"\b(400|32|0?\.015)\b", source)
 
 
 def test_the_table_says_what_must_be_known() -> None:

@@ -1,7 +1,10 @@
 """A line says each argument once: its command and its function have what the verbs' fields say."""
 
+import ast
 import inspect
 import re
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import get_origin
 
@@ -18,12 +21,12 @@ from hardneg.lines import stub
 from hardneg.lines.base import REQUIRED, Of
 from hardneg.lines.functions import function_of, signature
 from hardneg.lines.installed import line_of, line_targets
-from hardneg.lines.shared_arguments import FORMS
 from hardneg.records.errors import UsageError
 
 PACKAGE = Path(hn.__file__).parent
 LINES = {name: line_of(name) for name in line_targets()}
 WORDS = {"index": "index build"}
+LINE_FILES = sorted((PACKAGE / "lines").glob("*.py"))
 
 
 @pytest.mark.parametrize("name", LINES)
@@ -36,7 +39,7 @@ def test_the_command_and_the_function_have_what_the_fields_say(name):
         if of := fields.get(called):
             info = verb_field(of.path)
             assert argument.help == info.description
-            if not (of.required or "default" in of.more or info.is_required()):
+            if not (of.required or of.default is not None or info.is_required()):
                 assert argument.default == info.get_default(call_default_factory=True)
         if "function" in argument.shown_in:
             missing = inspect.Parameter.empty if argument.default is REQUIRED else argument.default
@@ -89,6 +92,29 @@ def test_a_default_stands_in_one_place():
     for what, form in said.items():
         lines = [f"{path.name}: {line.strip()}" for path, text in sources.items() for line in text.splitlines()]
         assert len([line for line in lines if re.search(form, line.partition(": ")[2])]) == 1, what
+
+
+def own_defaults(path: Path, tree: ast.Module) -> Iterator[str]:
+    """Where a line states another default than its verb's as a number or a word, not by the name of a constant."""
+    fields = {name for name, each in vars(import_module(f"hardneg.lines.{path.stem}")).items() if isinstance(each, Of)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Dict) and any(getattr(key, "value", "") == "default" for key in node.keys):
+            yield f"{path.name}:{node.lineno}"
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("Of", "replace"):
+            of_field = node.func.id == "Of" or getattr(node.args[0], "id", "") in fields
+            stated = [each.value for each in node.keywords if each.arg == "default"]
+            if of_field and not all(isinstance(value, ast.Name) for value in stated):
+                yield f"{path.name}:{node.lineno}"
+
+
+def test_a_lines_own_default_has_a_name():
+    """A field's default is its verb's; where a line has another, a constant says it, which stands once."""
+    found = [line for path in LINE_FILES for line in own_defaults(path, ast.parse(path.read_text("utf-8")))]
+    assert found == []
+    again = ('Of("search.depth", default=50)', "replace(LISTED, default=50)", 'Of("x", **{"default": 50})')
+    for stated in again:
+        assert [*own_defaults(PACKAGE / "lines" / "mine.py", ast.parse(stated))] == ["mine.py:1"], stated
+    assert [*own_defaults(PACKAGE / "lines" / "mine.py", ast.parse('Of("search.depth", default=DEPTH)'))] == []
 
 
 def test_a_name_that_means_two_things_in_a_command_is_refused(tmp_path):
@@ -162,9 +188,3 @@ def copied(given, place):
     made = keep_content(place.store, "run", lambda folder: write_run(folder / "run.trec.gz", cut))
     return RankedRun("copy", made.key, made.path / "run.trec.gz", {"queries": len(cut)}, place.store, None)
 '''
-
-
-def test_every_form_of_negatives_is_offered() -> None:
-    from hardneg.formats.export import catalogue
-
-    assert {*FORMS} == {*catalogue.FORMS, catalogue.OWN}

@@ -14,6 +14,7 @@ from hardneg.doors.hub.hub_errors import TOKEN
 from hardneg.doors.hub.ids import id_texts, local_path_in
 from hardneg.doors.hub.upload import HubFile
 from hardneg.records.errors import DataError
+from hardneg.records.named_plugins import HF, IR_DATASETS, PYSERINI
 from hardneg.records.types import HUB_ID
 
 NAMELESS = "folder"
@@ -25,7 +26,7 @@ _REMOTE = re.compile(r"(?<![\w./-])[\w.-]+@(?:[a-z][\w.-]*|\d+(?:\.\d+){3}):((?:
 _ADDRESS = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s\"'`)\]]+")
 _CREDENTIALS = re.compile(r"://[^\s/@:]*:[^\s/@]+@")
 _KEY = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b")
-_ON_HUB = ("hf", "ir-datasets", "pyserini")
+_ON_HUB = (HF, IR_DATASETS, PYSERINI)
 """Loaders whose sources are names, not paths, unless a file of that name is here."""
 _CHECKED = (".json", ".jsonl", ".yaml", ".md", ".jinja")
 _WORDS = ("tokenizer.json", "vocab.json", "terms.txt")

@@ -17,6 +17,7 @@ from hardneg.evaluation.metrics_json import Measured, read_metrics
 from hardneg.recipe.load import Recipe, check_recipe
 from hardneg.records.errors import DataError, HardnegError
 from hardneg.records.layout import DATASET, LOCK, METRICS, START
+from hardneg.records.named_plugins import HF
 from hardneg.store.artifacts import Artifact, Store
 from hardneg.verbs.evaluate import Evaluate
 
@@ -75,7 +76,7 @@ class RecordedRun:
     def dataset_id(self) -> str | None:
         """Its id on the hub, where it is from there."""
         loader, _, source = self.dataset.partition(":")
-        return source if loader == "hf" and "/" in source else None
+        return source if loader == HF and "/" in source else None
 
     @property
     def dataset_title(self) -> str:

@@ -11,6 +11,7 @@ from hardneg.doors.mteb.task_texts import TaskTexts
 from hardneg.encoders.spec import SIDES, TASK, ModelSpec
 from hardneg.recipe.load import Recipe
 from hardneg.records.layout import DATASET
+from hardneg.records.named_plugins import BEIR
 from hardneg.records.types import PluginSetting
 from hardneg.registry.plugins import load_plugin
 
@@ -54,7 +55,7 @@ class TaskSystem:
     @cached_property
     def plain(self) -> Recipe:
         """The recipe without a task, for facts on the model. Raises RecipeError with all mistakes."""
-        return self._checked({"dataset": {"name": "beir", "source": _NONE}, "model": {"name": self.model or _NONE}})
+        return self._checked({"dataset": {"name": BEIR, "source": _NONE}, "model": {"name": self.model or _NONE}})
 
     def recipe(self, task: "TaskMetadata", texts: TaskTexts) -> Recipe:
         """The recipe that indexes a task's corpus.
@@ -66,7 +67,7 @@ class TaskSystem:
             RecipeError: the settings have mistakes.
         """
         model: dict[str, Any] = {"name": self.model or _NONE, **self._prompts(task)}
-        checked = self._checked({"dataset": {"name": "beir", "source": task.name}, "model": model}, task)
+        checked = self._checked({"dataset": {"name": BEIR, "source": task.name}, "model": model}, task)
         dataset = checked.dataset.model_copy(update={"loader": PluginSetting("mteb")})
         stages = {**checked.stages, DATASET: dataset}
         return replace(checked, stages=stages, plugins={**checked.plugins, (DATASET, "loader"): texts})

@@ -22,6 +22,7 @@ from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.open_store import open_store
 from hardneg.records.depths import TOP_DEPTH
 from hardneg.records.errors import DataError, UsageError
+from hardneg.records.named_plugins import LAMBDA
 from hardneg.records.types import PluginSetting
 from hardneg.registry.plugins import configure, needs_of
 from hardneg.registry.protocols import DenseSearcher
@@ -49,7 +50,7 @@ class AdoreLoss(nn.Module):
         arguments: Any,
         *,
         depth: int = TOP_DEPTH,
-        loss: str | Mapping[str, Any] = "lambda",
+        loss: str | Mapping[str, Any] = LAMBDA,
         forced: Forced = "none_retrieved",
         split: str = "train",
     ) -> None:
@@ -72,8 +73,8 @@ class AdoreLoss(nn.Module):
         self.model, self.depth, self.forced = model, depth, forced
         self._cosine = model.similarity_fn_name == "cosine"
         named = {"name": loss} if isinstance(loss, str) else dict(loss)
-        name = str(named.pop("name", "lambda"))
-        chosen = {**({"cut": depth} if name == "lambda" else {}), **named}
+        name = str(named.pop("name", LAMBDA))
+        chosen = {**({"cut": depth} if name == LAMBDA else {}), **named}
         self.settings = {"loss": name, **chosen, "depth": depth, "forced": forced}
         self._loss = configure("losses", PluginSetting(name, chosen))
         if lacking := [part for part in needs_of(self._loss) if part not in _OFFERED]:

@@ -14,6 +14,7 @@ from hardneg.api.workplace import Workplace
 from hardneg.records.depths import MINED_DEPTH
 from hardneg.records.errors import ArtifactError
 from hardneg.records.layout import RUN
+from hardneg.records.named_plugins import BM25, CROSS_ENCODER, MINER, RANDOM
 from hardneg.runtime.distributed import barrier, world
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 _NAME = "RefreshedNegatives"
 ENCODED, INDEXED, SEARCHED, RERANKED, MINED = "vectors", "index", "run", "reranked", "negatives"
-BM25 = "bm25"
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class RefreshRecipe:
 
     dataset: str
     split: str = "train"
-    miner: Mapping[str, Any] = field(default_factory=lambda: {"name": "topk"})
+    miner: Mapping[str, Any] = field(default_factory=lambda: {"name": MINER})
     filters: Sequence[Mapping[str, Any]] = ()
     depth: int = MINED_DEPTH
     index: Mapping[str, Any] | None = None
@@ -87,7 +87,7 @@ class RefreshRecipe:
     def _reranking(self, model: str) -> dict[str, Any]:
         """With a given run the index only stands for it."""
         first = {"stage": "encode"} if self.candidates not in (None, BM25) else {"stage": "index", "backend": BM25}
-        plugin = {"name": "cross-encoder", "source": model}
+        plugin = {"name": CROSS_ENCODER, "source": model}
         scored = {"stage": "rerank", "run": SEARCHED, "plugin": plugin, "split": self.split, "depth": self.depth}
         return {INDEXED: first, SEARCHED: self._search(INDEXED), RERANKED: {**scored, "keep_scores": False}}
 
@@ -103,7 +103,7 @@ class MinedRefresh:
 
 def read_dataset(dataset: str, split: str, workplace: Workplace) -> "Artifact":
     """The stored collection, read now unless it is in the store; several processes each call this."""
-    return make_dataset(AdhocRecipe(_NAME, dataset, {MINED: mining_stage("random", split)}).plan(), workplace)
+    return make_dataset(AdhocRecipe(_NAME, dataset, {MINED: mining_stage(RANDOM, split)}).plan(), workplace)
 
 
 def mine_with(recipe: RefreshRecipe, plan: "Plan", workplace: Workplace) -> MinedRefresh | None:

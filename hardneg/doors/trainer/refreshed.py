@@ -13,6 +13,7 @@ from hardneg.api.workplace import Workplace, setting_texts, usual_store
 from hardneg.doors.trainer.refresh_recipe import RefreshRecipe, read_dataset
 from hardneg.records.depths import MINED_DEPTH
 from hardneg.records.errors import UsageError
+from hardneg.records.named_plugins import MINER
 
 if TYPE_CHECKING:
     from hardneg.doors.trainer.rows import RefreshedRows
@@ -63,7 +64,7 @@ class RefreshedNegatives:
         every: int | None = None,
         negatives: int = 1,
         form: str = "n-tuple",
-        miner: str | Mapping[str, Any] = "topk",
+        miner: str | Mapping[str, Any] = MINER,
         **options: Unpack[RefreshArguments],
     ) -> None:
         """Set what is mined, and when; nothing is read yet.

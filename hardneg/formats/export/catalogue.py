@@ -1,50 +1,50 @@
-"""All forms by name: how each is written, how it is read back, and the endings its files may have."""
+"""All forms by name: how each is written, how it is read back, and the endings its files may have; light to import."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from hardneg.formats.corpus import Corpus
-from hardneg.formats.export import passages
-from hardneg.formats.export import sentence_transformers as st
-from hardneg.formats.export.export_rows import (
-    Counts,
-    ExportRow,
-    NoRows,
-    TextLookup,
-    WriteOptions,
-    check_rows,
-    gather,
-    merged,
-)
-from hardneg.formats.negatives import read_negatives, write_negatives
-from hardneg.formats.queries import Queries
 from hardneg.records.errors import DataError, UsageError
-from hardneg.records.types import Negatives
+
+if TYPE_CHECKING:
+    from hardneg.formats.corpus import Corpus
+    from hardneg.formats.export.export_rows import Counts, TextLookup, WriteOptions
+    from hardneg.formats.queries import Queries
+    from hardneg.records.types import Negatives
 
 OWN = "hardneg"
 
 
 @dataclass(frozen=True)
 class Form:
-    """endings: of its files. several_rows: a query may have several, which are joined when read."""
+    """home: module and rows of the functions that write and read it; endings: of its files.
 
-    write: Callable[[Path, Iterable[ExportRow], WriteOptions, Counts], int]
-    read: Callable[[Path, TextLookup], Iterator[Negatives]]
+    several_rows: a query may have several, which are joined when read.
+    """
+
+    home: str
     endings: tuple[str, ...]
     several_rows: bool = False
+
+    def function(self, verb: str) -> Callable[..., Any]:
+        """What writes or reads it, imported now."""
+        module, _, rows = self.home.partition(":")
+        function: Callable[..., Any] = getattr(import_module(f"hardneg.formats.export.{module}"), f"{verb}_{rows}")
+        return function
 
 
 _TABLES, _LINES = (".parquet", ".jsonl"), (".jsonl",)
 FORMS: Mapping[str, Form] = {
-    "triplet": Form(st.write_triplets, st.read_triplets, _TABLES, True),
-    "n-tuple": Form(st.write_n_tuples, st.read_n_tuples, _TABLES, True),
-    "labeled-list": Form(st.write_labeled_lists, st.read_labeled_lists, _TABLES, True),
-    "tevatron-v1": Form(passages.write_tevatron_v1, passages.read_tevatron_v1, _LINES),
-    "tevatron-v2": Form(passages.write_tevatron_v2, passages.read_tevatron_v2, _LINES),
-    "dpr": Form(passages.write_dpr, passages.read_dpr, (".json",)),
-    "flagembedding": Form(passages.write_flagembedding, passages.read_flagembedding, _LINES, True),
+    "triplet": Form("sentence_transformers:triplets", _TABLES, True),
+    "n-tuple": Form("sentence_transformers:n_tuples", _TABLES, True),
+    "labeled-list": Form("sentence_transformers:labeled_lists", _TABLES, True),
+    "tevatron-v1": Form("passages:tevatron_v1", _LINES),
+    "tevatron-v2": Form("passages:tevatron_v2", _LINES),
+    "dpr": Form("passages:dpr", (".json",)),
+    "flagembedding": Form("passages:flagembedding", _LINES, True),
 }
 NAMES = (*FORMS, OWN)
 
@@ -66,12 +66,12 @@ def check_form(form: str, path: Path) -> None:
 class Source:
     """What ids stand for: the queries of one split, and the corpus."""
 
-    queries: Queries
-    corpus: Corpus
+    queries: "Queries"
+    corpus: "Corpus"
 
 
 def write_form(
-    form: str, path: Path, negatives: Iterable[Negatives], source: Source, options: WriteOptions
+    form: str, path: Path, negatives: "Iterable[Negatives]", source: Source, options: "WriteOptions"
 ) -> dict[str, int]:
     """Writes negatives in a form, streaming, whole or not at all; returns `rows` and what was left out, by reason.
 
@@ -79,35 +79,44 @@ def write_form(
         UsageError: the form is unknown, or the file's ending is not one of its own.
         DataError: a query or document is unknown, or no query can have a row.
     """
+    from hardneg.formats.export.export_rows import NoRows, gather
+    from hardneg.formats.negatives import write_negatives
+
     check_form(form, path)
     counts: Counts = Counter()
     try:
         if form == OWN:
             return {"rows": write_negatives(path, _cut(negatives, options.negatives, counts))}
         gathered = gather(negatives, source.queries, source.corpus, options, counts)
-        rows = FORMS[form].write(path, gathered, options, counts)
+        rows = FORMS[form].function("write")(path, gathered, options, counts)
     except NoRows as error:
         lost = ", ".join(f"{reason} ({count:,})" for reason, count in counts.items() if count)
         raise DataError(f"form {form}: {error}{lost and f': {lost}'}; take more negatives, or write fewer") from None
     return {"rows": rows, **{reason: count for reason, count in counts.items() if count}}
 
 
-def read_form(form: str, path: Path, lookup: TextLookup) -> Iterator[Negatives]:
+def read_form(form: str, path: Path, lookup: "TextLookup") -> "Iterator[Negatives]":
     """The negatives of a file in any form; what cannot be found in the collection is counted in `lookup.counts`.
 
     Raises:
         UsageError: the form is unknown or the file's ending is not one of its own.
         DataError: a row is not of the form; the message names its line.
     """
+    from hardneg.formats.export.export_rows import merged
+    from hardneg.formats.negatives import read_negatives
+
     check_form(form, path)
     if form == OWN:
         return iter(read_negatives(path))
-    items = FORMS[form].read(path, lookup)
+    items = FORMS[form].function("read")(path, lookup)
     return merged(items) if FORMS[form].several_rows else items
 
 
-def _cut(negatives: Iterable[Negatives], limit: int | None, counts: Counts) -> Iterator[Negatives]:
+def _cut(negatives: "Iterable[Negatives]", limit: int | None, counts: "Counts") -> "Iterator[Negatives]":
     """The first of each query's negatives. Raises NoRows at the end where no query has any."""
+    from hardneg.formats.export.export_rows import check_rows
+    from hardneg.records.types import Negatives
+
     some = 0
     for item in negatives:
         some += bool(item.negatives)

@@ -29,6 +29,7 @@ from hardneg.fields import (
 )
 from hardneg.formats.segments import Segments
 from hardneg.records.layout import MODEL_FOLDER, START
+from hardneg.records.named_plugins import SHUFFLED
 from hardneg.records.types import PluginSetting
 from hardneg.registry.plugins import configure, load_plugin, needs_of, plugin_names
 from hardneg.store.artifacts import KEPT
@@ -207,7 +208,7 @@ class Batching(TrainingGroup):
 
     batches: Annotated[
         Setting | None,
-        AfterValidator(lambda setting: None if setting == PluginSetting("shuffled") else setting),
+        AfterValidator(lambda setting: None if setting == PluginSetting(SHUFFLED) else setting),
         PluginKind("batches"),
     ] = Field(default=None, json_schema_extra=LATER, description="The order of the queries; by default `shuffled`.")
     batches_from: Annotated[Name | None, Reference(("index", "run"), NOT_ONE_VECTOR, with_model=True)] = Field(
@@ -226,7 +227,7 @@ class Batching(TrainingGroup):
         plugin = recipe.plugin("batches")
         if self.batches is not None and plugin is None:  # a line of its own says why
             return
-        needs, what = needs_of(plugin), "shuffled" if self.batches is None else self.batches.name
+        needs, what = needs_of(plugin), SHUFFLED if self.batches is None else self.batches.name
         named = None if self.batches_from is None else recipe.stages.get(self.batches_from)
         if not needs and self.batches_from is not None:
             yield f"batches_from: batches {what} are made by the queries alone; leave it out"

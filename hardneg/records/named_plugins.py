@@ -1,0 +1,20 @@
+"""The plugins that the package names itself: defaults, and parts of the recipes that its own functions make.
+
+All others are known to recipes and callers alone, or to the room that they are in.
+"""
+
+TOPK, WINDOW, RANDOM = "topk", "window", "random"
+DENOISED, POS_MARGIN, POS_PERCENT = "denoised", "pos-margin", "pos-percent"
+MINER = TOPK
+"""Mines where no miner is named."""
+
+STAR, RANKNET, LAMBDA, BCE = "star", "ranknet", "lambda", "bce"
+LOSS = STAR
+"""Of `train`, where no loss is named."""
+
+SHUFFLED = "shuffled"
+BM25 = "bm25"
+CROSS_ENCODER = "cross-encoder"
+BEIR, HF, IR_DATASETS, PYSERINI = "beir", "hf", "ir-datasets", "pyserini"
+MINER_SWEEP, POSITIVE_RANKS, HARDNESS = "miner-sweep", "positive-ranks", "hardness"
+LOCAL = "local"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hardneg.formats.doc_ids import DocIds
 from hardneg.formats.vectors.flat_vectors import FLAT, FlatVectors
+from hardneg.indexes.backends.binary import BinarySearcher
 from hardneg.indexes.backends.compressed import CompressedSearcher
 from hardneg.indexes.backends.flat import FlatSearcher
 from hardneg.indexes.backends.product import PqSearcher
@@ -62,10 +63,12 @@ def _begin(path: Path) -> bytes:
 def _compressed(folder: Path) -> CompressedSearcher:
     opened, faiss = CompressedSearcher.open(folder), load_faiss()
     inner = innermost(opened.index)
+    if isinstance(inner, faiss.IndexPQ) and (inner.pq.M, inner.pq.nbits) == (inner.d, 1):
+        return BinarySearcher(opened.path, opened.index)
     if isinstance(inner, faiss.IndexPQ):
         return PqSearcher(opened.path, opened.index)
     if not isinstance(inner, faiss.IndexScalarQuantizer | faiss.IndexIVFPQ | faiss.IndexIVFFlat | faiss.IndexHNSW):
-        known = "flat, fp16, sq8, pq, opq-pq, ivf-flat, ivfpq, hnsw"
+        known = "flat, fp16, sq8, binary, pq, opq-pq, ivf-flat, ivfpq, hnsw"
         raise ArtifactError(
             f"{folder / 'index'}: {type(inner).__name__} is none of the kinds {known}: build one of these"
         )

@@ -113,6 +113,8 @@ class HasWithheld(Protocol):
 
 
 Side = Literal["document", "query"]
+StoredPrecision = Literal["float32", "int8", "binary"]
+"""How many bits of a number an index stores: 32, 8 or 1."""
 
 
 class Membership(NamedTuple):

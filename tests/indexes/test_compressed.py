@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 from shard_folders import in_shards
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
+from hardneg.indexes.backends import binary
+from hardneg.indexes.backends.binary import Binary
 from hardneg.indexes.backends.compressed import CompressedSearcher, Fp16, Sq8
 from hardneg.indexes.backends.flat import Flat
 from hardneg.indexes.backends.hnsw import Hnsw
 from hardneg.indexes.backends.inverted_lists import IvfFlat, IvfPq
 from hardneg.indexes.backends.product import OpqPq, Pq
+from hardneg.indexes.dense import DenseIndex
 from hardneg.indexes.kernels.faiss import compression
 from hardneg.indexes.kernels.faiss.compression import Training, sample_rows
 from hardneg.records.errors import ArtifactError, MissingDependency, UsageError
@@ -28,7 +31,7 @@ faiss = pytest.importorskip("faiss")
 
 KINDS = [Pq(subvectors=4, bits=4), Pq(subvectors=4, bits=6), OpqPq(subvectors=4, bits=4), Sq8(), Fp16()]
 KINDS += [IvfPq(subvectors=4, bits=4, lists=8, nprobe=3), IvfFlat(lists=8, nprobe=3)]
-KINDS += [Hnsw(m=4, ef_construction=20, ef_search=20)]
+KINDS += [Binary(), Hnsw(m=4, ef_construction=20, ef_search=20)]
 _N, _D = 300, 16
 
 
@@ -114,7 +117,7 @@ def test_scores_are_products_with_the_vectors_that_it_gives(plugin: Any, source:
 
 def test_bytes_a_vector(source: Path, tmp_path: Path) -> None:
     sizes = {}
-    for plugin, width in ((Pq(4), 4), (Pq(4, 4), 2), (OpqPq(4), 4), (Sq8(), _D), (Fp16(), 2 * _D)):
+    for plugin, width in ((Pq(4), 4), (Pq(4, 4), 2), (OpqPq(4), 4), (Binary(), _D // 8), (Sq8(), _D), (Fp16(), 2 * _D)):
         plugin.build(source, tmp_path / _name(plugin), Silent())
         index = compression.innermost(faiss.read_index(str(tmp_path / _name(plugin) / "index")))
         assert index.code_size == width
@@ -360,3 +363,33 @@ def test_a_seed_of_any_size_is_one_of_faiss() -> None:
     clustering = SimpleNamespace()
     Training("ivf", sample=40, least=4, seed=2**31 + 5, what="lists").settle(clustering)
     assert vars(clustering) == {"seed": 5, "min_points_per_centroid": 1, "max_points_per_centroid": 40}
+
+
+SIGNS = np.array([[3, -1, 2, -1, 1, 1, -1, 1], [1, 1, 1, 1, 1, 1, 1, 1], [-1, 2, -3, 1, -1, -1, 1, 0]], np.float32)
+
+
+def test_a_score_of_bits_is_the_query_times_the_signs(tmp_path: Path) -> None:
+    Binary().build(_folder(tmp_path / "flat", SIGNS), tmp_path / "bits", Silent())
+    searcher = Binary().open(tmp_path / "bits")
+    query = np.array([[1, 0.5, 0, 0, 0, 0, 0, -2]], np.float32)
+    hits = searcher.search(query, 3)  # products with signs, by hand: 1 - .5 - 2, 1 + .5 - 2 and -1 + .5 + 2; 0 is below
+    assert hits.rows.tolist() == [[2, 1, 0]]
+    np.testing.assert_allclose(hits.scores, np.array([[1.5, -0.5, -1.5]]) / np.sqrt(8), rtol=1e-6)
+    np.testing.assert_allclose(searcher.vectors(np.array([2])) * np.sqrt(8), [[-1, 1, -1, 1, -1, -1, 1, -1]], rtol=1e-6)
+
+
+def test_of_bits_the_nearest_are_rescored_and_of_equal_ones_the_first(tmp_path: Path, monkeypatch: Any) -> None:
+    vectors = np.repeat(SIGNS, 4, axis=0)
+    Binary().build(_folder(tmp_path / "flat", vectors), tmp_path / "bits", Silent())
+    monkeypatch.setattr(binary, "LEAST_RESCORED", 0)
+    monkeypatch.setattr(binary, "RESCORED", 2)
+    searcher = DenseIndex.open(tmp_path / "bits").searcher
+    query = np.array([[1, 0.1, 1, 0.1, 0.1, 0.1, 0.1, -9]], np.float32)  # nearest by bits: row 4; by score: row 8
+    assert searcher.search(query, 3).rows.tolist() == [[4, 5, 6]]
+    assert searcher.search(query, 6).rows.tolist() == [[8, 9, 10, 11, 4, 5]]
+
+
+def test_vectors_that_fill_no_bytes_have_no_signs(tmp_path: Path) -> None:
+    source = _folder(tmp_path / "flat", _vectors(4, 12))
+    with pytest.raises(UsageError, match="dimension 12: a multiple of 8 is needed"):
+        Binary().build(source, tmp_path / "bits", Silent())

@@ -43,6 +43,7 @@ CASES: dict[str, dict[str, Any]] = {
     "tokens-in-chunks": {"batch_size": 5, "chunk": 1},
     "dims": {"batch_size": 5, "chunk": 2},
     "dims-of-segments": {"batch_size": 7},
+    "precisions": {"batch_size": 6, "chunk": 2},
     "penalty": {"batch_size": 5, "chunk": 1},
     "guided": {"batch_size": 5},
     "guided-in-chunks": {"batch_size": 7, "chunk": 1},
@@ -61,6 +62,7 @@ TERMS = {
     "guided-dims": replace(MASKS, dims={6: 1.0, 2: 0.5}),
     "own-guided": MASKS,
     "dims": LossTerms({6: 1.0, 2: 0.5}),
+    "precisions": LossTerms({6: 1.0, 2: 0.5}, precisions=("float32", "int8", "binary")),
     "dims-of-segments": LossTerms({6: 1.0, 2: 0.5}),
     "penalty": LossTerms({}, Flops(0.5, 0.25, "constant", query_threshold=1)),
 }

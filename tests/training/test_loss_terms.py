@@ -5,6 +5,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from guided_toy import Given, drawn, toy_guide
@@ -17,13 +18,16 @@ from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.towers import cut as shortened
 from hardneg.formats.segments import Segments
+from hardneg.formats.vectors.flat_vectors import FlatWriter
+from hardneg.indexes.backends.binary import Binary
+from hardneg.indexes.backends.compressed import Sq8
 from hardneg.losses.flops import Flops
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.star import Star
 from hardneg.records.errors import UsageError
 from hardneg.records.types import ScoreBatch
 from hardneg.runtime.progress import Silent
-from hardneg.training.loss_terms import LossTerms
+from hardneg.training.loss_terms import LossTerms, stored
 from hardneg.training.masks import GuidedMask
 from hardneg.training.methods.dual_encoder import DualEncoderTraining, train
 
@@ -31,6 +35,7 @@ DIMS = {6: 1.0, 4: 0.5, 1: 2.0}
 EVERY = InfoNCE(directions=("query-document", "query-query", "document-query", "document-document"), hardness=0.5)
 MASKED = LossTerms(guided_mask=GuidedMask(), self_mask=0.1)
 PENALTY = Flops(0.3, 0.7, "constant")
+STORED = LossTerms({6: 1.0, 4: 0.5}, precisions=("float32", "int8", "binary"))
 
 
 def learnt(way: DualEncoderTraining, loss: Any, done: float = 0.9) -> tuple[Any, dict[str, torch.Tensor]]:
@@ -68,7 +73,7 @@ def test_the_sum_of_the_losses_of_models_that_are_cut(toy_folder, cut):
 
 
 @pytest.mark.parametrize("cut", [None, Segments(length=2, count=3)])
-@pytest.mark.parametrize("terms", [LossTerms(DIMS), LossTerms(DIMS, PENALTY), LossTerms({}, PENALTY)])
+@pytest.mark.parametrize("terms", [LossTerms(DIMS), LossTerms(DIMS, PENALTY), LossTerms({}, PENALTY), STORED])
 def test_gradient_caching_changes_nothing(toy_folder, cut, terms):
     if cut is not None and terms.regularizer is not None:
         terms = replace(terms, regularizer=None)
@@ -132,6 +137,61 @@ def test_documents_in_segments_have_no_scores_with_each_other(toy_folder):
         learnt(DualEncoderTraining(whole, data, options(batch_size=5)), EVERY)
 
 
+def test_the_loss_of_stored_documents_is_that_of_their_decoded_vectors_and_queries_stay_as_they_are():
+    """At each size and precision, by its weight."""
+    vectors, encoder = drawn((4, 1, 8)), SimpleNamespace(truncated=lambda encoded, dimension: encoded[..., :dimension])
+    of: Any = encoder
+    seen = []
+
+    def loss_of(cut: Any, change: Any) -> torch.Tensor:
+        queries, documents = cut(vectors.queries), change(cut(vectors.documents.flatten(0, 1)))
+        seen.append((queries.shape[1], documents.detach()))
+        return (queries @ documents.T).square().sum()
+
+    terms = LossTerms({8: 1.0, 4: 0.5}, precisions=("float32", "binary"))
+    value = terms.loss(of, loss_of)
+    sizes = [(dim, len({round(abs(number), 5) for number in kept[0].tolist()})) for dim, kept in seen]
+    assert sizes == [(8, 8), (8, 1), (4, 4), (4, 1)]
+    queries, expected = vectors.queries, 0.0
+    for weight, (dim, kept) in zip((1, 1, 0.5, 0.5), seen, strict=True):
+        expected += weight * (queries[:, :dim] @ kept.T).square().sum().item()
+    assert value.item() == pytest.approx(expected, rel=1e-6)
+
+
+BY_HAND = torch.tensor([[3.0, -4.0], [0.0, 5.0], [-5.0, 0.0]])  # each of norm 5
+
+
+def test_stored_vectors_by_hand():
+    """Of 255 steps each decodes to its middle; the largest number to half a step above the last."""
+    int8 = stored(BY_HAND, "int8")
+    steps = torch.tensor([8, 9]) / 255
+    expected = torch.tensor([-5.0, -4.0]) + torch.tensor([[255.5, 0.5], [159.5, 255.5], [0.5, 113.5]]) * steps
+    torch.testing.assert_close(int8, expected)
+    root = 5 / 2**0.5
+    assert torch.equal(stored(BY_HAND, "float32"), BY_HAND)
+    torch.testing.assert_close(stored(BY_HAND, "binary"), torch.tensor([[root, -root], [-root, root], [-root, -root]]))
+
+
+@pytest.mark.parametrize("precision", ["int8", "binary"])
+def test_gradients_pass_through_as_if_vectors_were_whole(precision):
+    vectors, factors = BY_HAND.clone().requires_grad_(), torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    (stored(vectors, precision) * factors).sum().backward()
+    assert vectors.grad is not None and torch.equal(vectors.grad, factors)
+
+
+@pytest.mark.parametrize(("precision", "backend"), [("int8", Sq8()), ("binary", Binary())])
+def test_stored_vectors_are_those_that_the_index_decodes(precision, backend, tmp_path):
+    pytest.importorskip("faiss")
+    vectors = torch.nn.functional.normalize(torch.randn(40, 16, generator=torch.Generator().manual_seed(3)), dim=1)
+    with FlatWriter(tmp_path / "flat", 16, 40) as writer:
+        writer.write_block(0, 0, vectors.numpy())
+        writer.write_doc_ids(map(str, range(40)))
+        writer.close()
+    backend.build(tmp_path / "flat", tmp_path / "index", Silent())
+    decoded = torch.from_numpy(backend.open(tmp_path / "index").vectors(np.arange(40)))
+    torch.testing.assert_close(stored(vectors, precision), decoded, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("shape", [(4, 0, 8), (6, 1, 5), (5, 3, 16)])
 def test_losses_at_several_dimensions_are_those_of_sentence_transformers(shape):
     """On fixed vectors, with weights; whole vectors among them."""
@@ -140,7 +200,7 @@ def test_losses_at_several_dimensions_are_those_of_sentence_transformers(shape):
     vectors, dims = drawn(shape), {shape[2]: 1.0, shape[2] // 2: 0.5, 2: 2.0}
     encoder: Any = SimpleNamespace(truncated=lambda encoded, dimension: shortened(encoded, dimension, True))
 
-    def loss_of(cut: Any) -> torch.Tensor:
+    def loss_of(cut: Any, _: Any) -> torch.Tensor:
         documents = cut(vectors.documents.flatten(0, 1)).unflatten(0, vectors.documents.shape[:2])
         return InfoNCE(0.05)(replace(vectors, queries=cut(vectors.queries), documents=documents).scored())
 

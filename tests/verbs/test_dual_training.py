@@ -37,6 +37,15 @@ def test_dims_that_make_no_sense(dims, told):
         Train.model_validate({**TRAIN, "dims": dims})
 
 
+def test_precisions_are_those_of_indexes_and_stand_in_the_identity_where_they_are_set():
+    plain = Train.model_validate(TRAIN)
+    both = Train.model_validate({**TRAIN, "precisions": ["float32", "binary"]})
+    assert both.identity() == {**plain.identity(), "precisions": ["float32", "binary"]}
+    assert "precisions" not in plain.identity()
+    with pytest.raises(ValueError, match="'float32', 'int8' or 'binary'"):
+        Train.model_validate({**TRAIN, "precisions": ["int4"]})
+
+
 def test_keys_and_mistakes(tmp_path, tiny_model):
     tree = tree_of(small_collection(tmp_path / "data"), tiny_model)
     key = plan_in(tmp_path, tree).keys["star"]
@@ -57,6 +66,7 @@ def model_of(family):
 @pytest.mark.parametrize(
     ("form", "settings", "told"),
     [
+        ("weights", ["precisions=[binary]"], "precisions: the recipe's model makes weights of terms"),
         ("weights", ["dims=[8]"], "dims: the recipe's model makes weights of terms, which cannot be cut"),
         ("token-vectors", ["regularizer=flops"], "on weights of terms, and the recipe's model makes a vector a token"),
         ("weights", ["segments={length: 8, count: 2}"], "segments: the recipe's model makes weights of terms"),

@@ -180,7 +180,7 @@ class PqSearcher(CompressedSearcher):
         own = self.centroids()
         if centroids.shape != own.shape or not np.isfinite(centroids).all():
             raise UsageError(f"centroids have shape {centroids.shape}: give {own.shape}, all of them finite")
-        index = _trained(centroids, self.rotation())
+        index = trained_product(centroids, self.rotation())
         packed = self._packed()
         blocks = (packed[start : start + _ROWS] for start in range(0, len(packed), _ROWS))
         write_folder(index, blocks, self.index.ntotal, self.path, out)
@@ -216,7 +216,7 @@ def _product(dimension: int, codebook: Codebook) -> Any:
     return index
 
 
-def _trained(centroids: NDArray[np.float32], rotation: NDArray[np.float32] | None) -> Any:
+def trained_product(centroids: NDArray[np.float32], rotation: NDArray[np.float32] | None) -> Any:
     """A faiss index without vectors, of centroids float32 [M, C, d / M] and a rotation float32 [d, d]."""
     faiss = load_faiss()
     parts, count, width = centroids.shape

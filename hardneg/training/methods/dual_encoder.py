@@ -23,7 +23,7 @@ from hardneg.training.dropout import dropout_of
 from hardneg.training.examples import Examples, SampledBatch, TrainingData
 from hardneg.training.gradient_cache import Towers, encode_twice
 from hardneg.training.loop import TrainingResult, Validate, check_options, learn
-from hardneg.training.loss_terms import Cut, LossTerms
+from hardneg.training.loss_terms import Change, LossTerms
 from hardneg.training.method import ExampleTraining, Minimised, Objective
 from hardneg.training.options import TrainOptions
 from hardneg.training.scoring import apart, best_segments, cut_slots, in_slots, masked
@@ -91,13 +91,16 @@ class DualEncoderTraining(ExampleTraining):
         return self._scored(*self._gathered(model, batch, half), batch)
 
     def minimised(self, loss: Objective, model: Any, batch: Batch, half: bool, done: float) -> Minimised:
-        """The loss of the masked scores, at each size of vectors in `dims`, and the regularizer's penalty."""
+        """The loss of the masked scores, at each of `dims` and `precisions`, and the regularizer's penalty."""
         queries, documents = self._gathered(model, batch, half)
         needs = self._terms.needs(loss)
 
-        def loss_of(cut: Cut) -> Tensor:
-            shorter = cut(documents) if batch.counts is None else cut_slots(documents, cut)
-            return loss(self._terms.masked(self._scored(cut(queries), shorter, batch, needs)))
+        def loss_of(cut: Change, stored: Change) -> Tensor:
+            def changed(vectors: Tensor) -> Tensor:
+                return stored(cut(vectors))
+
+            kept = changed(documents) if batch.counts is None else cut_slots(documents, changed)
+            return loss(self._terms.masked(self._scored(cut(queries), kept, batch, needs)))
 
         penalty = self._terms.penalty(queries, documents, batch.column, done)
         return Minimised(self._terms.loss(self.encoder, loss_of), penalty)

@@ -51,6 +51,8 @@ def terms_facts(context: StageContext[DualLearning]) -> dict[str, object]:
     if spec.dims:
         weighted = [f"{dim}" if weight == 1 else f"{dim} (weight {weight:g})" for dim, weight in spec.dims.items()]
         facts["Trained at"] = f"{', '.join(weighted)} dimensions: the first of a vector can be used alone"
+    if spec.precisions:
+        facts["Trained for indexes of"] = ", ".join(spec.precisions)
     if spec.regularizer is not None:
         facts["Regularizer"] = context.plugin("regularizer", Regularizer)
     facts |= guide_facts(context)
@@ -68,4 +70,4 @@ def terms_of(context: StageContext[DualLearning], encoder: "Encoder") -> "LossTe
         whole = f"the model's own {encoder.dimension} are not among them, so its whole vectors are not trained"
         context.progress.note(f"{context.name}: dims: {whole}")
     penalty = None if spec.regularizer is None else context.plugin("regularizer", Regularizer)
-    return LossTerms(spec.dims or {}, penalty, spec.guided_mask, spec.self_mask)
+    return LossTerms(spec.dims or {}, penalty, spec.guided_mask, spec.self_mask, spec.precisions)

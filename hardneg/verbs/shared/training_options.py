@@ -30,7 +30,7 @@ from hardneg.fields import (
 from hardneg.formats.segments import Segments
 from hardneg.records.layout import MODEL_FOLDER, START
 from hardneg.records.named_plugins import SHUFFLED
-from hardneg.records.types import PluginSetting
+from hardneg.records.types import PluginSetting, StoredPrecision
 from hardneg.registry.plugins import configure, load_plugin, needs_of, plugin_names
 from hardneg.store.artifacts import KEPT
 from hardneg.store.identity import options_in_key
@@ -256,6 +256,9 @@ class BothSides(TrainingGroup):
         json_schema_extra=LATER,
         description="Numbers of dimensions that the loss is taken at, with or without a weight each; none: all alone.",
     )
+    precisions: tuple[StoredPrecision, ...] = Field(
+        default=(), json_schema_extra=LATER, description="Precisions of an index's documents that the loss is taken at."
+    )
     regularizer: RegularizerSetting = Field(
         default=None, json_schema_extra=LATER, description="A penalty on what texts are encoded into."
     )
@@ -271,11 +274,11 @@ class BothSides(TrainingGroup):
         yield from [] if self.segments is None else [("document_document", reason)]
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
-        """Dimensions that the model does not have, and a penalty on what it does not make."""
-        model = resolve(self.began_with(recipe))
-        dimension, family = model.dimension, model.known_family
-        if self.dims is not None and family is not None and family.form != "vectors":
-            yield f"dims: the recipe's model makes {FORM_WORDS[family.form]}, which cannot be cut; leave them out"
+        """Dimensions that the model does not have, precisions and a penalty that do not fit what it makes."""
+        dimension, family = (model := resolve(self.began_with(recipe))).dimension, model.known_family
+        if family is not None and family.form != "vectors":
+            reason = f"the recipe's model makes {FORM_WORDS[family.form]}, which cannot be cut; leave them out"
+            yield from (f"{name}: {reason}" for name in ("dims", "precisions") if getattr(self, name))
         elif self.dims is not None and dimension is not None and (most := max(self.dims)) > dimension:
             yield f"dims: {most} is more than the {dimension} dimensions of the recipe's model; give fewer"
         wanted = getattr(type(recipe.plugin("regularizer")), "form", None)

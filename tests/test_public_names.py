@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import house
 import pytest
 from environments import ROOT
 
@@ -57,6 +58,20 @@ def test_a_notebook_sees_every_argument_and_what_it_is(name: str) -> None:
     assert free == [text.partition(" ")[0] + " " for text in [FREE.get(name)] if text]
     assert not [each for each in parameters.values() if each.kind == each.VAR_POSITIONAL]
     assert re.findall(r"^    (\w+): \S", section_of(function, "Args"), flags=re.MULTILINE) == list(parameters)
+
+
+def test_whatever_takes_shared_arguments_spells_them_out() -> None:
+    """Functions that are not public too, such as the methods of a recipe, and the classes of the trainer."""
+    unpacking = [
+        (f"{path}:{node.lineno}", [getattr(each, "id", "") for each in node.decorator_list])
+        for path, tree in house.TREES.items()
+        for node in house.functions(tree)
+        if node.args.kwarg is not None and "Unpack[" in ast.unparse(node.args.kwarg.annotation or ast.Constant(""))
+    ]
+    assert len(unpacking) > 5
+    assert [at for at, decorators in unpacking if "spelled_out" not in decorators] == []
+    run = inspect.signature(hardneg.recipe("star-passage").run)
+    assert list(run.parameters)[:5] == ["output", "until", "force", "overwrite", "settings"]
 
 
 def section_of(function: Any, title: str) -> str:

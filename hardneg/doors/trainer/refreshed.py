@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 
 from hardneg.api.argument_values import plugin_setting, plugin_settings
 from hardneg.api.dataset_argument import Dataset, named_dataset, split_of
-from hardneg.api.keyword_arguments import Settings
+from hardneg.api.keyword_arguments import Keyword, Settings, spelled_out
 from hardneg.api.run_argument import AnyRun, run_file
 from hardneg.api.workplace import Workplace, setting_texts, usual_store
 from hardneg.doors.trainer.refresh_recipe import RefreshRecipe, read_dataset
@@ -19,30 +19,26 @@ if TYPE_CHECKING:
     from hardneg.doors.trainer.rows import RefreshedRows
 
 FOLDER = "negatives"
-_SHORT = ("random", "repeat")
+_RANDOM, _REPEAT = "random", "repeat"
 
 
 class RefreshArguments(TypedDict, total=False):
-    """Further options of a refresh.
+    """Further options of a refresh."""
 
-    filters: leave candidates out before the miner selects: their names, or dicts of their options with their `name`.
-    split: whose queries are trained on; `train`. depth: how many documents are searched for each query, or scored.
-    index: a backend's name, or a dict of its options with its `name`, to search in place of exact search.
-    candidates: of a reranker, the retriever of its candidates: `bm25` or a model's name; or `run`, their
-    ranked lists. short: what fills a short list: `random` documents of the corpus, or `repeat`, its own.
-    settings: anything else of the recipe, as `--set`. store: a folder for vectors and lists; else one beside
-    the refreshes.
-    """
-
-    filters: Sequence[str | Mapping[str, Any]]
-    split: str
-    depth: int
-    index: str | Mapping[str, Any]
-    candidates: str
-    run: AnyRun
-    short: str
-    settings: Settings
-    store: str | Path
+    filters: Annotated[
+        "Sequence[str | Mapping[str, Any]]",
+        Keyword("Leave candidates out before the miner selects: names, or dicts of options with their `name`.", ()),
+    ]
+    split: Annotated["str | None", Keyword("Whose queries are trained on; `train`, or the only one in memory.")]
+    depth: Annotated["int", Keyword("How many documents are searched for each query, or scored.", MINED_DEPTH)]
+    index: Annotated["str | Mapping[str, Any] | None", Keyword("A backend to search in place of exact search.")]
+    candidates: Annotated["str | None", Keyword("Of a reranker, what retrieves its candidates: `bm25` or a model.")]
+    run: Annotated["AnyRun | None", Keyword("Of a reranker, the ranked lists of its candidates instead.")]
+    short: Annotated[
+        "str", Keyword("What fills a short list: `random` documents of the corpus, or `repeat`, its own.", _RANDOM)
+    ]
+    settings: Annotated["Settings", Keyword("Anything else of the recipe, as `settings` of the functions.", ())]
+    store: Annotated["str | Path | None", Keyword("A folder for vectors and lists; else one beside the refreshes.")]
 
 
 class RefreshedNegatives:
@@ -56,6 +52,7 @@ class RefreshedNegatives:
     (ICLR 2021), section 4, where another process mines meanwhile.
     """
 
+    @spelled_out
     def __init__(
         self,
         dataset: Dataset,
@@ -107,7 +104,7 @@ class RefreshedNegatives:
     def workplace(self) -> Workplace:
         """The store, device and seed of mining, by the trainer's arguments."""
         device = str(self._arguments.device)  # by this the processes that a launcher started have met
-        return Workplace(usual_store(self._options.get("store", self.folder / "store")), device, self._arguments.seed)
+        return Workplace(usual_store(self._options.get("store") or self.folder / "store"), device, self._arguments.seed)
 
     @cached_property
     def recipe(self) -> RefreshRecipe:
@@ -122,8 +119,8 @@ class RefreshedNegatives:
             depth=options.get("depth", MINED_DEPTH),
             index={"name": index} if isinstance(index, str) else index,
             candidates=options.get("candidates"),
-            run=run_file(options["run"], store) if "run" in options else None,
-            fill_to=self._negatives if options.get("short", "random") == "random" else None,
+            run=None if (run := options.get("run")) is None else run_file(run, store),
+            fill_to=self._negatives if options.get("short", _RANDOM) == _RANDOM else None,
             settings=setting_texts(options.get("settings", ())),
         )
 
@@ -177,9 +174,9 @@ def _check(every: object, negatives: object, options: Mapping[str, Any]) -> None
             problems.append(f"{name}: must be a whole number, not {value!r}")
         elif value is not None and value < 1:
             problems.append(f"{name}: must be 1 or above, not {value}")
-    if (short := options.get("short", "random")) not in _SHORT:
-        problems.append(f"short: {' or '.join(_SHORT)}, not {short!r}")
-    if "candidates" in options and "run" in options:
+    if (short := options.get("short", _RANDOM)) not in (_RANDOM, _REPEAT):
+        problems.append(f"short: {_RANDOM} or {_REPEAT}, not {short!r}")
+    if options.get("candidates") is not None and options.get("run") is not None:
         problems.append("candidates: goes without run; leave one of them out")
     if problems:
         raise UsageError("RefreshedNegatives: " + "; ".join(problems))

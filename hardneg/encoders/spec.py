@@ -1,6 +1,6 @@
 """The spec of an encoder in a recipe, its prompts, and the same with the model's own values filled in."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -101,6 +101,10 @@ class ModelSpec:
     def token_type(self, side: Side) -> int:
         """The token type of every token of a text of this side."""
         return self.query_token_type if side == "query" else self.document_token_type
+
+    def changed(self, names: Iterable[str]) -> list[str]:
+        """Return those of these fields that have another value than their default."""
+        return [name for name in names if getattr(self, name) != getattr(ModelSpec, name)]
 
     def problems(self) -> list[str]:
         """One line for each field that no model can have."""

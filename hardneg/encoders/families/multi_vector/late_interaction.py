@@ -1,6 +1,6 @@
 """The family `multi-vector`: a vector for each token of a text, compared by MaxSim."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -19,6 +19,7 @@ from hardneg.encoders.spec import SHORTEST, SIDES, FullSpec, ModelSpec
 from hardneg.records.errors import ModelError
 from hardneg.records.types import PluginSetting
 from hardneg.store.digest import digest
+from hardneg.store.identity import options_in_key
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
@@ -52,6 +53,7 @@ class LateInteraction(FolderFamily):
     normalise: bool | None = None
     called: ClassVar[str] = "multi-vector"
     version: ClassVar[int] = 1
+    later: ClassVar[frozenset[str]] = frozenset({"dimension", "query_expansion", "skiplist", "normalise"})
     form: ClassVar[Form] = "token-vectors"
     own: ClassVar[tuple[str, ...]] = ("MultiVectorEncoder", "ColBERT", STANFORD)
 
@@ -66,7 +68,7 @@ class LateInteraction(FolderFamily):
         if self.query_expansion:
             contract = replace(contract, query_length=self.query_expansion)
         values = filled_values(spec, contract, adapter_of(spec, model.path))
-        options = {name: value for name, value in asdict(self).items() if value != getattr(LateInteraction, name)}
+        options = options_in_key(self)
         if options.get("query_expansion") == interaction.filled:
             del options["query_expansion"]
         setting = PluginSetting("multi-vector", options) if options or not interaction.form else None
@@ -100,7 +102,7 @@ class LateInteraction(FolderFamily):
 
     def _problems(self, spec: ModelSpec, full: FullSpec, interaction: LateInteractionContract) -> list[str]:
         lines = []
-        if wrong := [name for name in _OF_ONE_VECTOR if getattr(spec, name) != getattr(ModelSpec, name)]:
+        if wrong := spec.changed(_OF_ONE_VECTOR):
             lines.append(f"{', '.join(wrong)}: not for token vectors, leave that out")
         if full.similarity not in SIMILARITIES:
             lines.append(f"similarity is {full.similarity!r}: token vectors have maxsim or meanmaxsim")

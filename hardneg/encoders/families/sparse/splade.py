@@ -1,6 +1,6 @@
 """The family `sparse`: a transformer that gives each term of its vocabulary a weight."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -11,9 +11,10 @@ from hardneg.encoders.open.model_digest import digest_of, model_content
 from hardneg.encoders.open.model_files import json_object
 from hardneg.encoders.open.resolved_model import FolderFamily
 from hardneg.encoders.protocol import Form
-from hardneg.encoders.spec import FullSpec, ModelSpec
+from hardneg.encoders.spec import FullSpec
 from hardneg.records.errors import ModelError, PluginError
 from hardneg.records.types import PluginSetting
+from hardneg.store.identity import options_in_key
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
@@ -47,6 +48,7 @@ class Splade(FolderFamily):
     version: ClassVar[int] = 1
     form: ClassVar[Form] = "weights"
     own: ClassVar[tuple[str, ...]] = (_CLASS,)
+    later: ClassVar[frozenset[str]] = frozenset({"pooling", "activation", "queries", "max_terms"})
 
     pooling: Literal["own", "max", "sum"] = "own"
     activation: Literal["own", "relu", "log1p_relu"] = "own"
@@ -64,7 +66,7 @@ class Splade(FolderFamily):
             ModelError: the folder is of another family or not readable, or the spec sets fields of dense vectors.
         """
         spec = model.spec
-        if odd := [name for name in sorted(_OF_VECTORS) if getattr(spec, name) != getattr(ModelSpec, name)]:
+        if odd := spec.changed(sorted(_OF_VECTORS)):
             raise ModelError(f"model {spec.name!r}: {', '.join(odd)}: not for weights of terms: leave out")
         if self.queries == "terms" and spec.twins:
             raise ModelError(f"model {spec.name!r}: twins: queries of terms have no encoder, leave one of the two out")
@@ -81,9 +83,7 @@ class Splade(FolderFamily):
 
     def content_digest(self, model: "ResolvedModel") -> str:
         """The digest of the files' content and the options; those of this family count where the folder lacks them."""
-        options: dict[str, Any] = {
-            field.name: value for field in fields(self) if (value := getattr(self, field.name)) != field.default
-        }
+        options = options_in_key(self)
         own = saved_class(model.path) == _CLASS
         if own and (most := json_object(model.path / CONFIG).get("max_active_dims")) is not None:
             options.setdefault("max_terms", most)

@@ -17,7 +17,7 @@ from hardneg.encoders.open.contract import Contract, filled
 from hardneg.encoders.open.model_digest import digest_of, file_identity, model_content, module_contents
 from hardneg.encoders.open.resolved_model import FolderFamily
 from hardneg.encoders.protocol import Form
-from hardneg.encoders.spec import FullSpec, ModelSpec
+from hardneg.encoders.spec import FullSpec
 from hardneg.records.errors import ModelError, PluginError
 from hardneg.records.types import Lookup
 from hardneg.store.identity import options_in_key
@@ -78,7 +78,7 @@ class Static(FolderFamily):
         self.check_class(model.path)
         spec = model.spec
         plain = replace(spec, dtype="auto") if spec.dtype == "fp32" else spec
-        if others := [name for name in _OF_TRANSFORMERS if getattr(plain, name) != getattr(ModelSpec, name)]:
+        if others := plain.changed(_OF_TRANSFORMERS):
             raise ModelError(f"model {spec.name!r} is static: it has no {', '.join(others)}, leave that out")
         return filled(spec, model.contract)
 

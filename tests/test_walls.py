@@ -1,8 +1,11 @@
-"""How far doors and commands reach past the Python functions, in numbers that import-linter does not have."""
+"""How far doors and commands reach past the Python functions, and who prints: what import-linter does not know."""
 
+import ast
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+import house
 import pytest
 
 OPEN = {"records", "api", "lines"}
@@ -35,3 +38,23 @@ def test_doors_reach_past_the_functions_less_and_less(door: str) -> None:
 
 def test_commands_reach_past_the_functions_less_and_less() -> None:
     assert len(reaching("cli", TO_COMMANDS)) == COMMANDS_PAST
+
+
+def printing(tree: ast.Module) -> Iterator[str]:
+    """Where a module prints, or has the standard output at hand."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("print", "pprint", "typer.echo", "click.echo"):
+            yield ast.unparse(node.func)
+        elif isinstance(node, ast.Attribute) and ast.unparse(node) in ("sys.stdout", "sys.__stdout__"):
+            yield ast.unparse(node)
+        elif isinstance(node, ast.ImportFrom) and node.module in ("sys", "pprint", "builtins"):
+            yield from {each.name for each in node.names} & {"stdout", "pprint", "print"}
+
+
+def test_only_commands_print() -> None:
+    """And the process beside a trainer writes into the pipe between the two, in one function."""
+    prints = {path: [*printing(tree)] for path, tree in house.TREES.items() if house.room(path) != "cli"}
+    assert {path: lines for path, lines in prints.items() if lines} == {
+        "training/refresh/inferencer.py": ["sys.stdout", "sys.stdout"]
+    }
+    assert [*printing(ast.parse("print(1)\nsys.stdout.write('')\nfrom sys import stdout\ntyper.echo('')"))]

@@ -176,14 +176,16 @@ def main(path: str) -> None:
     wake = Wake()
     with RefreshFolder(Path(settings.refreshes)).alone():
         try:
-            serve(settings, wake.wait, _tell)
+            serve(settings, wake.wait, to_trainer)
         except HardnegError as error:
-            _tell(str(error))
+            to_trainer(str(error))
             sys.exit(error.exit_code)
 
 
-def _tell(line: str) -> None:
-    print(line, flush=True)  # into a pipe to the trainer, which speaks for both
+def to_trainer(line: str) -> None:
+    """Write one line into the pipe that the trainer reads, which reports it as its own."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -3,8 +3,10 @@
 import re
 import shlex
 import shutil
+from collections import defaultdict
 from pathlib import Path
 
+from cli.commands import every_command
 from command_line import hardneg
 from recipe.recipes import small_collection
 
@@ -34,3 +36,27 @@ def test_the_page_from_a_beir_folder_to_a_report(workplace, tiny_model):
     page = Path("report/report.md").read_text()
     assert "# SciFact" in page and "trained.trec.gz" in page
     assert "Means over 14 queries." in Path("report/report.html").read_text()
+
+
+OF_OTHER_THINGS = {
+    *("--backend", "--baseline", "--dataset", "--depth", "--engine-option", "--filter-by", "--index", "--limit"),
+    *("--metric", "--metrics", "--negatives", "--option", "--output", "--qrels", "--query", "--reranker", "--run"),
+    *("--seed", "--set", "--split", "--stage", "--threshold", "--train-option", "--until"),
+}
+"""Options whose help says what they are about in a command; their meaning, in docs/commands.md, is the same."""
+
+
+def test_the_page_says_which_options_mean_two_things():
+    helps = defaultdict(set)
+    for command in every_command().values():
+        for parameter in command.params:
+            for flag in (each for each in parameter.opts if each.startswith("--")):
+                helps[flag].add(getattr(parameter, "help", ""))
+    differing = {flag for flag, texts in helps.items() if len(texts) > 1}
+    (table,) = re.findall(r"^These mean another thing .*?\n\n((?:\|.*\n)+)", PAGE.read_text(), re.MULTILINE)
+    rows = [re.split(r" *\| *", line.strip("| \n")) for line in table.splitlines()[2:]]
+    assert {option.strip("`") for option, *_ in rows} == differing - OF_OTHER_THINGS
+    assert differing >= OF_OTHER_THINGS, "these have one help by now"
+    for option, _, other in rows:
+        words = re.match("`(.*?)`", other)[1]
+        assert option.strip("`") in [flag for each in every_command()[*words.split(),].params for flag in each.opts]

@@ -107,7 +107,9 @@ def _qrels(path: Path) -> Qrels:
     return qrels
 
 
-def write_collection(collection: Collection, folder: Path, progress: Progress) -> dict[str, Any]:
+def write_collection(
+    collection: Collection, folder: Path, progress: Progress, corpus: Corpus | None = None
+) -> dict[str, Any]:
     """Writes a collection into `folder`, which the caller renames when all is done.
 
     Judgements about documents or queries that the collection does not have are left out, counted and noted.
@@ -116,6 +118,7 @@ def write_collection(collection: Collection, folder: Path, progress: Progress) -
         collection: what a dataset loader gave.
         folder: a new or empty folder.
         progress: shows the corpus going by, and the notes.
+        corpus: stored already, with the same documents: its files are linked.
 
     Returns:
         `documents`; `splits`: for each split `queries`, `judgements`, their `highest_grade`, by reason how many were
@@ -135,15 +138,16 @@ def write_collection(collection: Collection, folder: Path, progress: Progress) -
     for name in ("queries", "qrels"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     with placed(collection):
-        counts = _write(collection, splits, folder, progress)
+        documents = write_corpus(collection.documents(), folder, progress) if corpus is None else corpus.link_to(folder)
+        counts = _write(collection, splits, folder, documents)
     for note in counts["notes"]:
         progress.note(note)
     replace_text(folder / "collection.json", json.dumps({"format": _FORMAT, **counts}, indent=2, ensure_ascii=False))
     return counts
 
 
-def _write(collection: Collection, splits: Sequence[str], folder: Path, progress: Progress) -> dict[str, Any]:
-    counts: dict[str, Any] = {"documents": write_corpus(collection.documents(), folder, progress), "splits": {}}
+def _write(collection: Collection, splits: Sequence[str], folder: Path, documents: int) -> dict[str, Any]:
+    counts: dict[str, Any] = {"documents": documents, "splits": {}}
     corpus = Corpus.open(folder)
     texts, notes = dict[str, int](), list[str]()
     for split in splits:

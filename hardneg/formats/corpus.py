@@ -17,6 +17,7 @@ from hardneg.formats.hash_index import find_equal, hash_texts, normalise, ranges
 from hardneg.formats.vectors.mmap import map_array, map_batches, read_batches
 from hardneg.records.errors import DataError
 from hardneg.records.types import Candidates, Document, RankedList
+from hardneg.store.atomic_write import link_file
 
 _ROWS = 4096
 
@@ -59,6 +60,12 @@ class Corpus:
 
     def __len__(self) -> int:
         return int(self.starts[-1])
+
+    def link_to(self, folder: Path) -> int:
+        """Links the files of this corpus in another folder, and returns the number of its documents."""
+        for name in ("corpus.arrow", "content_hash.npy", "content_order.npy", "doc_index.npy"):
+            link_file(self.folder / name, folder / name)
+        return len(self)
 
     def __reduce__(self) -> tuple[object, ...]:
         return Corpus.open, (self.folder,)

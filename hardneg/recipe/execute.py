@@ -120,9 +120,10 @@ def _check_collection(done: Step, steps: Sequence[Step], artifact: Artifact, pla
     """As soon as the collection is there: whether it has what the other steps need of it."""
     from hardneg.verbs.shared.inputs import documents_alone, no_queries
 
-    if done.name != DATASET:
+    if done.spec.artifact_type != "collection":
         return
-    of_splits = [step for step in steps if Trait.OWN_QUERIES not in step.spec.traits(plan.recipe.view(step.name))]
+    readers = [step for step in steps if step.inputs.get(DATASET) == done.name]
+    of_splits = [step for step in readers if Trait.OWN_QUERIES not in step.spec.traits(plan.recipe.view(step.name))]
     problems = [f"stages.{step.name}.{line}" for step in of_splits for line in step.spec.missing(artifact.facts)]
     if problems:
         raise RecipeError(str(plan.recipe.source), problems)

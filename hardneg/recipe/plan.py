@@ -178,7 +178,7 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
     spec = recipe.stages[name]
     inputs = {path: target for path, target, _ in spec.references()}
     if spec.needs_dataset:
-        inputs["dataset"] = DATASET
+        inputs.setdefault(DATASET, DATASET)
     inputs |= spec.implied(recipe.view(name))
     plugins = {field: recipe.plugins[name, field] for field, _, _ in spec.plugins()}
     locations = {field: mark.location_options for field, mark, _ in marked_fields(spec, PluginKind)}

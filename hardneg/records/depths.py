@@ -8,5 +8,7 @@ MINED_DEPTH = 210
 """Of lists to mine from: ten more than `TOP_DEPTH`, as positives may be among them."""
 MAXSIM_DEPTH = 1000
 """That MaxSim scores in full, of those that an approximate search has retrieved."""
+RETURN_DEPTH = 20
+"""Among which the passage of a written query is to be."""
 SCORED_DEPTH = 50
 """That are tested by a second model's scores, for negatives and for labels."""

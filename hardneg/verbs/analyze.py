@@ -90,6 +90,7 @@ class Analyze(StageSpec):
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
         """Those of each analysis, as `analysis.NAME.PATH`."""
+        yield from super().references()
         for each in self.analysis:
             for path, name, need in each.references():
                 yield f"{_FIELD}.{each.name}.{path}", name, need

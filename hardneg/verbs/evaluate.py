@@ -109,7 +109,7 @@ class Evaluate(StageSpec):
             for name in names:
                 if name not in self.metrics:
                     yield f"metrics_of.{label}: {name} is none of metrics; leave it out, or add it there"
-        for path, target, _ in self.references():
+        for path, target in ((path, target) for path, target, _ in self.references() if path.startswith("runs.")):
             label = by_label(self.runs)[path.removeprefix("runs.")][0]
             longest = recipe.list_length(target)
             if deeper := cut_below(self.metrics_of.get(label, self.metrics), longest):

@@ -57,10 +57,12 @@ class Report(StageSpec):
             yield f"about: no row {self.about!r} in {self.evaluation!r}{suggestion(self.about, rows)}"
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
-        """The runs that were evaluated, as `runs.LABEL`, and all steps that made them, as `behind.NUMBER`."""
+        """The runs that were evaluated, as `runs.LABEL`, all steps that made them, `behind.NUMBER`; their dataset."""
         evaluation = recipe.stages.get(self.evaluation)
         references = evaluation.references() if evaluation is not None else ()
         runs = {path: target for path, target, need in references if "run" in need.artifact_types}
+        if evaluation is not None and evaluation.dataset and self.dataset is None:
+            runs["dataset"] = evaluation.dataset
         return runs | {f"behind.{at}": name for at, name in enumerate(steps_behind(runs.values(), recipe.stages))}
 
     def over_seeds(self, seeds: SeededStages) -> "Report":

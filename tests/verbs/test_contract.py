@@ -22,10 +22,12 @@ _MAPPINGS = {
     "model": {"model": "somebody/some-model"},
     "report": {"evaluation": "some-scores"},
     "rerank": {"reranker": "some-reranker", "run": _RUN},
+    "round-trip": {"run": _RUN},
     "search": {"index": _VECTORS},
     "train": {"negatives": "some-negatives", "loss": "star", "options": {"max_steps": 9}},
     "train-queries": {"index": _VECTORS, "loss": {"name": "lambda", "cut": 9}, "options": {"max_steps": 9}},
     "train-refreshed": {"loss": "nll", "refresh": {"every": 3}, "options": {"max_steps": 9}},
+    "write-queries": {"writers": ["inverse-cloze", {"name": "crop", "words": 20}]},
     "train-reranker": {"reranker": _RERANKER, "negatives": "some-negatives", "options": {"max_steps": 9}},
 }
 

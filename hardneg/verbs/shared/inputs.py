@@ -74,7 +74,7 @@ def no_queries(name: str, split: str) -> DataError:
 
 def documents_alone(name: str) -> DataError:
     """The error of a stage that needs queries, where the dataset has documents alone."""
-    return DataError(f"{name}: the dataset has documents and no queries; encode and index do without them")
+    return DataError(f"{name}: the dataset has documents and no queries; write some: stage write-queries")
 
 
 def queries_of(context: StageContext[StageSpec], collection: StoredCollection, split: str) -> Queries:

@@ -31,6 +31,6 @@ def nearest_model(run: BySeed, stages: Mapping[str, StageSpec]) -> tuple[str, in
             return models[0], steps
         seen |= {*level}
         known = [stages[name] for name in level if name in stages]
-        level = [target for spec in known for _, target, _ in spec.references() if target not in seen]
+        level = [target for spec in known for path, target, _ in spec.references() if {path, target}.isdisjoint(seen)]
         steps += 1
     return "", 0

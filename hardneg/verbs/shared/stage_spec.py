@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import SECTION, InputFile, PluginKind, Reference, Trait, marked_fields, marked_references
@@ -104,6 +104,10 @@ class StageSpec(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    dataset: Annotated[str | None, Reference(("collection",))] = Field(
+        default=None, description="A stage that makes a collection, read in place of the recipe's dataset."
+    )
+
     version: ClassVar[int]
     artifact_type: ClassVar[str]
     needs_dataset: ClassVar[bool] = False
@@ -112,6 +116,12 @@ class StageSpec(BaseModel):
     resumes: ClassVar[bool] = False
     every_process: ClassVar[bool] = False
     inherits: ClassVar[tuple[str, ...]] = ("seed", "title", "segments")
+
+    @model_validator(mode="after")
+    def _reads_dataset(self) -> Self:
+        if self.dataset is not None and not self.needs_dataset:
+            raise ValueError("dataset: this stage reads none; leave it out")
+        return self
 
     @model_validator(mode="after")
     def _finite(self) -> Self:

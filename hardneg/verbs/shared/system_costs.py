@@ -23,7 +23,7 @@ def steps_behind(names: Iterable[str], stages: Mapping[str, StageSpec]) -> Itera
         if name not in seen and name in stages:
             seen.add(name)
             yield name
-            waiting += [target for _, target, _ in stages[name].references()][::-1]
+            waiting += [target for path, target, _ in stages[name].references() if path != DATASET][::-1]
 
 
 def system_costs(runs: Sequence[str], inputs: Mapping[str, ArtifactInput]) -> "SystemCosts":

@@ -1,0 +1,164 @@
+"""Verb `write-queries`: queries written from the documents alone, as a collection to train and to measure on."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Literal, cast
+
+from pydantic import Field, model_validator
+
+from hardneg.fields import Option, WriterSettings
+from hardneg.records.errors import DataError
+from hardneg.records.types import Document, Judgement, Membership, Query, Side
+from hardneg.records.wording import counted
+from hardneg.registry.protocols import QueryWriter
+from hardneg.runtime.seeding import SEED, derive_seed
+from hardneg.verbs.shared.context import Facts, StageContext
+from hardneg.verbs.shared.stage_spec import Row, Sizes, StageSpec
+
+if TYPE_CHECKING:
+    from hardneg.formats.collection import StoredCollection
+    from hardneg.writers.mixture import Draft, Kept
+
+
+class WriteQueries(StageSpec):
+    """Writes queries from the passages: a collection with splits train, dev and test, which other stages name.
+
+    A query's id is `WRITER:DOC_ID:NUMBER`. The passages of the collection lack what their queries took out of them. It
+    has none of the dataset's own queries.
+    """
+
+    version = 1
+    artifact_type = "collection"
+    purpose = "write queries from the passages alone"
+    needs_dataset = True
+    stage: Literal["write-queries"]
+    writers: Annotated[WriterSettings, Option("writer", metavar="NAME")] = Field(
+        description="Writers of queries; one of them, drawn, writes for a passage; a name, or {name: NAME, ...}."
+    )
+    per_passage: int = Field(1, gt=0, description="The most queries of a passage.")
+    passages: int | None = Field(None, gt=0, description="Write for so many passages, drawn; by default for all.")
+    dev_share: float = Field(0.1, ge=0, lt=1, description="The part of the documents whose queries are split dev.")
+    test_share: float = Field(0.1, ge=0, lt=1, description="The part of the documents whose queries are split test.")
+    split_by: Literal["group", "passage"] = Field(
+        "group", description="What stays together in one split: a document's passages, or each passage alone."
+    )
+    seed: int = Field(SEED, description="For writers that draw, and for the splits.")
+
+    @model_validator(mode="after")
+    def _complete(self) -> "WriteQueries":
+        names = [setting.name for setting in self.writers]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"writers: {twice[0]} is listed twice")
+        if self.dev_share + self.test_share >= 1:
+            raise ValueError("dev_share: leaves split train nothing; give less than 1 with test_share")
+        return self
+
+    def estimate(self, sizes: Sizes) -> Row:
+        """By the passage."""
+        return Row(sizes.documents, "passages", sizes.documents * 700, seconds=sizes.documents / 5_000 + 1)
+
+    def make(self, context: "StageContext[WriteQueries]") -> Facts:
+        """Writes the collection; facts: its counts, queries by writer, and what was left out by reason.
+
+        Raises:
+            DataError: there are no documents, no query was written, or a split has none.
+        """
+        from hardneg.formats.collection import write_collection
+        from hardneg.verbs.shared.inputs import open_collection, open_corpus
+
+        open_corpus(context)
+        plugins = [cast(QueryWriter, context.plugins[f"writers.{number}"]) for number in range(len(self.writers))]
+        writers = {setting.name: plugin for setting, plugin in zip(self.writers, plugins, strict=True)}
+        writing = _Writing(context.name, self, open_collection(context.inputs["dataset"]), writers)
+        facts = write_collection(writing, context.folder, context.progress)
+        return {**facts, **writing.counts}
+
+
+@dataclass(frozen=True)
+class _Writing:
+    """The collection as it is written: documents first, with which the queries come; then these by split.
+
+    drafts: what was written. counts: what is told of it.
+    """
+
+    name: str
+    spec: WriteQueries
+    source: "StoredCollection"
+    writers: Mapping[str, QueryWriter]
+    drafts: "list[Draft]" = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def documents(self) -> Iterator[Document]:
+        """Those of the source in their order, as the writers leave them."""
+        from hardneg.writers.mixture import Draft, mixed
+
+        spec, chosen = self.spec, self._chosen()
+        groups = self._groups if spec.split_by == "group" else {}
+        written_for = mixed(self.writers, self.source.corpus.documents(), spec.per_passage, spec.seed, chosen)
+        for writer, (queries, document) in written_for:
+            yield document
+            if not writer:
+                self.counts["passages without a query"] += chosen is None or document.doc_id in chosen
+            for number, text in enumerate(queries, 1):
+                self.counts[f"queries written by {writer}"] += 1
+                query_id, group = f"{writer}:{document.doc_id}:{number}", groups.get(document.doc_id, document.doc_id)
+                self.drafts.append(Draft(query_id, " ".join(text.split()), document.doc_id, group))
+
+    def _chosen(self) -> frozenset[str] | None:
+        """The passages to write for, drawn by id: a larger number has those of a smaller one."""
+        if self.spec.passages is None:
+            return None
+        ids = self.source.corpus.doc_ids
+        drawn = sorted(ids, key=lambda doc_id: (derive_seed(self.spec.seed, "passage", doc_id), doc_id))
+        return frozenset(drawn[: self.spec.passages])
+
+    @cached_property
+    def _groups(self) -> dict[str, str]:
+        return self.source.groups("document")
+
+    @cached_property
+    def _by_split(self) -> "dict[str, list[Kept]]":
+        """The queries that stay. Raises DataError where a split has none."""
+        from hardneg.datasets.summaries import SplitShares
+        from hardneg.writers.mixture import kept
+
+        spec = self.spec
+        shares = SplitShares(spec.dev_share, spec.test_share, spec.seed)
+        by_split: dict[str, list[Kept]] = {split: [] for split, share in shares.by_split.items() if share > 0}
+        queries = kept(self.drafts, self.counts)
+        for query in queries:
+            by_split[shares.split(query.group)].append(query)
+        if empty := [split for split, some in by_split.items() if not some]:
+            groups = counted(len({query.group for query in queries}), "document")
+            problem = f"no query for split {' and '.join(empty)}: {counted(len(queries), 'query')} of {groups}"
+            advice = "say `split_by: passage`, set its share to 0, or take other writers or more documents"
+            raise DataError(f"{self.name}: {problem} written; {advice}")
+        return by_split
+
+    def splits(self) -> Sequence[str]:
+        """Those that have a share."""
+        shares = {"train": 1.0, "dev": self.spec.dev_share, "test": self.spec.test_share}
+        return [split for split, share in shares.items() if share]
+
+    def queries(self, split: str) -> Iterator[Query]:
+        """In the order of their passages."""
+        return (Query(query.query_id, query.text) for query in self._by_split[split])
+
+    def qrels(self, split: str) -> Iterator[Judgement]:
+        """Relevance 1 for the passages that a query is of."""
+        for query in self._by_split[split]:
+            yield from (Judgement(query.query_id, doc_id, 1) for doc_id in query.doc_ids)
+
+    def groups(self, side: Side) -> Iterator[Membership]:
+        """Those of the source; of a query, that of its passages."""
+        if side == "document":
+            yield from (Membership(*pair) for pair in self._groups.items())
+        elif self._groups:
+            for query in (each for some in self._by_split.values() for each in some):
+                yield Membership(query.query_id, self._groups.get(query.doc_ids[0], query.doc_ids[0]))
+
+    def notes(self) -> Sequence[str]:
+        """What was written, and what was left out."""
+        return [f"{name}: {count:,}" for name, count in self.counts.items() if count]

@@ -1,0 +1,98 @@
+"""Several writers on one collection, and which of their queries stay."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from hardneg.records.types import Document, Written
+from hardneg.registry.protocols import QueryWriter
+from hardneg.runtime.seeding import derive_seed
+
+_BLOCK = 1024
+_WORD = re.compile(r"\w+")
+_NUMBERED = re.compile(r"\b(?:passage|paragraph|document|excerpt|text)\s*(?:no\.?|number|#)?\s*\(?\d", re.IGNORECASE)
+
+NAMING = "queries left out that name their passage by its number"
+COPIES = "queries left out as passages of several documents have nearly the same"
+JOINED = "queries joined with nearly the same one of their document"
+
+
+class Draft(NamedTuple):
+    """A query as it was written: its id, its text, the document that it is of, and the group of that."""
+
+    query_id: str
+    text: str
+    doc_id: str
+    group: str
+
+
+class Kept(NamedTuple):
+    """A query that stays, and all documents that it is relevant to, its own first; group: that of all of them."""
+
+    query_id: str
+    text: str
+    doc_ids: Sequence[str]
+    group: str
+
+
+def mixed(
+    writers: Mapping[str, QueryWriter],
+    documents: Iterable[Document],
+    count: int,
+    seed: int,
+    only: Container[str] | None = None,
+) -> Iterator[tuple[str, Written]]:
+    """Each document with what one of the writers made of it, and that one's name; no name where none wrote a query.
+
+    Which writer has the first turn at a document is drawn; one that can write nothing leaves it to the next.
+
+    Args:
+        writers: by name.
+        documents: in any order; a draw depends on the seed and a document's id only.
+        count: the most queries of a document.
+        seed: what is drawn by.
+        only: the ids of the documents to write for; all where it is None.
+    """
+    stream = iter(documents)
+    while block := list(islice(stream, _BLOCK)):
+        turns = [
+            sorted(writers, key=lambda name: (derive_seed(seed, "writer", name, document.doc_id), name))
+            for document in block
+        ]
+        results = [("", Written((), document)) for document in block]
+        wanted = [row for row, document in enumerate(block) if only is None or document.doc_id in only]
+        for turn in range(len(writers)):
+            for name, writer in writers.items():
+                rows = [row for row in wanted if turns[row][turn] == name and not results[row][0]]
+                texts = writer.write((block[row] for row in rows), count=count, seed=seed)
+                for row, written in zip(rows, texts, strict=True):
+                    if written.queries:
+                        results[row] = (name, written)
+        yield from results
+
+
+def kept(drafts: Iterable[Draft], left_out: Counter[str]) -> list[Kept]:
+    """The queries that stay, in their order; `left_out` counts the others by reason.
+
+    A query that names its passage by its id or a number asks nobody else's question. Two are near copies if they have
+    the same words, whatever their case, order and number: within a group the first stands for all of them, and their
+    documents are all relevant to it; those of several groups all go, as nothing says which of them is asked for.
+    """
+    of_words: defaultdict[frozenset[str], list[Draft]] = defaultdict(list)
+    for draft in drafts:
+        if draft.doc_id in draft.text or _NUMBERED.search(draft.text):
+            left_out[NAMING] += 1
+        else:
+            of_words[frozenset(_WORD.findall(draft.text.casefold()))].append(draft)
+    queries = []
+    for first, *others in of_words.values():
+        if any(other.group != first.group for other in others):
+            left_out[COPIES] += 1 + len(others)
+            continue
+        if others:
+            left_out[JOINED] += len(others)
+        doc_ids = list(dict.fromkeys([first.doc_id, *(other.doc_id for other in others)]))
+        queries.append(Kept(first.query_id, first.text, doc_ids, first.group))
+    return queries

@@ -1,0 +1,141 @@
+"""Queries written from documents alone, those that a retriever finds again, and stages that read them."""
+
+import pytest
+import yaml
+
+from hardneg.formats.collection import StoredCollection
+from hardneg.formats.negatives import read_negatives
+from hardneg.formats.runs import read_run
+from hardneg.recipe.execute import Options, Watcher, execute
+from hardneg.recipe.load import load_recipe
+from hardneg.recipe.plan import make_plan
+from hardneg.records.errors import DataError, RecipeError
+from hardneg.store.artifacts import Store
+from hardneg.writers.mixture import COPIES
+
+WORDS = ["river", "harbor", "bridge", "tower", "garden", "market", "castle", "meadow", "valley", "forest", "island"]
+WORDS += ["desert", "canyon", "glacier"]
+STAGES = {
+    "written": {"stage": "write-queries", "writers": ["heading", "inverse-cloze"], "dev_share": 0.2, "test_share": 0.2},
+    "index": {"stage": "encode", "model": "start", "dataset": "written"},
+    "run": {"stage": "search", "index": "index", "split": "train", "depth": 12, "dataset": "written"},
+    "kept": {"stage": "round-trip", "run": "run", "depth": 5, "dataset": "written"},
+    "mined": {"stage": "mine", "runs": {"dense": "kept"}, "miner": {"name": "topk", "depth": 5}, "dataset": "kept"},
+}
+
+
+def sentence(first, second, number):
+    return f"Here the {WORDS[first % 14]} is beside the {WORDS[second % 14]} number {number}."
+
+
+def write_files(folder):
+    for file in range(12):
+        sections = [
+            f"## The {WORDS[file]} {WORDS[part]}\n\n{sentence(file, part, part)} {sentence(part, file + 1, file)}\n"
+            for part in range(4)
+        ]
+        (folder / f"f{file}.md").write_text(f"# {WORDS[file]} {file}\n\n" + "\n".join(sections))
+
+
+def recipe(folder, model, stages):
+    dataset = {"name": "documents", "source": str(folder), "min_words": 0}
+    path = folder / "small.yaml"
+    path.write_text(yaml.safe_dump({"dataset": dataset, "model": str(model), "stages": stages}))
+    return make_plan(load_recipe(path))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, tiny_model):
+    folder = tmp_path_factory.mktemp("written")
+    write_files(folder)
+    plan = recipe(folder, tiny_model, STAGES)
+    outcome = execute(plan, Store(folder / "store"), Options(device="cpu"), Watcher())
+    return folder, {name: artifact for name, artifact in outcome.artifacts.items()}
+
+
+def test_what_is_written_is_a_collection_with_splits_by_document(finished):
+    artifacts = finished[1]
+    source, written = (StoredCollection.open(artifacts[name].path) for name in ("dataset", "written"))
+    assert (list(source.splits), list(written.splits)) == ([], ["train", "dev", "test"])
+    assert list(written.corpus.doc_ids) == list(source.corpus.doc_ids)
+    groups, by_split = source.groups("document"), {}
+    before, after = ({each.doc_id: each for each in one.corpus.documents()} for one in (source, written))
+    for split in written.splits:
+        qrels = written.qrels(split)
+        for query in written.queries(split):
+            writer, doc_id = query.query_id.split(":", 1)[0], query.query_id.split(":", 1)[1].rpartition(":")[0]
+            assert qrels[query.query_id] == {doc_id: 1}
+            by_split.setdefault(groups[doc_id], set()).add(split)
+            if writer == "heading":
+                assert (query.text, after[doc_id].title) == (before[doc_id].title, "")
+            else:
+                assert query.text in before[doc_id].text
+    assert all(len(splits) == 1 for splits in by_split.values()) and len(by_split) == 12
+    facts = artifacts["written"].facts
+    total = sum(counts["queries"] for counts in facts["splits"].values())
+    assert facts["queries written by heading"] + facts["queries written by inverse-cloze"] == 48
+    assert 40 < total == 48 - facts[COPIES]
+    assert written.groups("query").keys() >= {query.query_id for query in written.queries("dev")}
+
+
+def test_the_round_trip_keeps_queries_whose_passage_is_near_the_top(finished):
+    artifacts = finished[1]
+    written, kept = (StoredCollection.open(artifacts[name].path) for name in ("written", "kept"))
+    run, qrels = read_run(artifacts["run"].path / "run.trec.gz"), written.qrels("train")
+    staying = [query for query, ranked in run.items() if qrels[query].keys() & set(ranked.doc_ids[:5])]
+    assert 0 < len(staying) < len(run)
+    assert kept.queries("train").query_ids == staying
+    assert kept.qrels("train") == {query: qrels[query] for query in staying}
+    for split in ("dev", "test"):
+        assert kept.qrels(split) == written.qrels(split)
+    facts = artifacts["kept"].facts
+    left = sum(count for name, count in facts.items() if name.startswith("queries left out, by "))
+    assert (facts["queries that stay"], left) == (len(staying), len(run) - len(staying))
+    assert (artifacts["kept"].path / "corpus.arrow").samefile(artifacts["written"].path / "corpus.arrow")
+
+
+def test_stages_read_the_collection_that_they_name(finished):
+    artifacts = finished[1]
+    kept = StoredCollection.open(artifacts["kept"].path)
+    rows = read_negatives(artifacts["mined"].path / "negatives.arrow")
+    assert rows.query_ids == kept.queries("train").query_ids
+    assert read_run(artifacts["kept"].path / "run.trec.gz").keys() == set(rows.query_ids)
+    assert all(rows[row].positives == list(kept.qrels("train")[query]) for row, query in enumerate(rows.query_ids))
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"mined": {"dataset": "run"}}, "stages.mined.dataset: 'run' makes run, but collection is needed; such are:"),
+        ({"more": {"stage": "model", "model": "x/y", "dataset": "kept"}}, "dataset: this stage reads none"),
+        ({"kept": {"depth": 13}}, "stages.kept.depth: 'run' has 12 documents a query"),
+        ({"run": {"dataset": None}}, "stages.kept.dataset: 'run' searches for the queries of another one"),
+        ({"written": {"writers": ["crop", "crop"]}}, "writers: crop is listed twice"),
+        ({"written": {"writers": []}}, "stages.written.writers: "),
+        ({"written": {"dev_share": 0.9}}, "dev_share: leaves split train nothing"),
+    ],
+)
+def test_mistakes_are_told_before_anything_runs(tmp_path, tiny_model, changes, line):
+    write_files(tmp_path)
+    stages = {name: {**STAGES.get(name, {}), **changes.get(name, {})} for name in (*STAGES, *changes)}
+    with pytest.raises(RecipeError) as caught:
+        recipe(tmp_path, tiny_model, stages)
+    assert line in str(caught.value)
+
+
+def test_a_split_without_a_query_says_what_to_do(tmp_path, tiny_model):
+    (tmp_path / "one.md").write_text("# Some words\n\nThe first sentence is here. The second sentence is there.\n")
+    stages = {"written": {"stage": "write-queries", "writers": "inverse-cloze"}}
+    plan, store = recipe(tmp_path, tiny_model, stages), Store(tmp_path / "store")
+    with pytest.raises(
+        DataError, match=r"written: no query for split .*: 1 query of 1 document written; say `split_by"
+    ):
+        execute(plan, store, Options(device="cpu"), Watcher())
+
+
+def test_the_name_of_a_collection_moves_no_key_of_stages_without_one(tmp_path, tiny_model):
+    write_files(tmp_path)
+    index = {"stage": "encode", "model": "start"}
+    alone = recipe(tmp_path, tiny_model, {"index": index}).keys["index"]
+    named = recipe(tmp_path, tiny_model, {**STAGES, "index": {**index, "dataset": "dataset"}, "run": {**STAGES["run"]}})
+    assert named.keys["index"] == alone

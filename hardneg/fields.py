@@ -41,8 +41,8 @@ class Trait(StrEnum):
     COMPRESSED = "makes a compressed index"
     IMPORTED = "holds vectors of another program, whose model is not known"
     ADDED_POSITIVES = "lists positives that were not found"
-    PSEUDO_POSITIVES = "tells positives that nobody judged"
-    MORE_POSITIVES = "tells positives beside the dataset's"
+    PSEUDO_POSITIVES = "has positives that nobody judged"
+    MORE_POSITIVES = "has positives besides the dataset's"
     OWN_QUERIES = "is of the queries of a file"
     OF_POSITIVES = "is of the texts of positives, not of queries"
 

@@ -198,7 +198,7 @@ def _depth_sentence(results: Any) -> str:
         return ""
     return (
         f" One is planted a query, so whatever takes {least:,} or more of a query keeps the bound of {100 * most:g} %: "
-        "there this share tells of depth, and the share let in of the miner."
+        "there this share depends on the depth, and the share let in on the miner."
     )
 
 

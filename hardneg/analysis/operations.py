@@ -36,7 +36,7 @@ class Operations(Analysis):
     title = "time of operations"
     explained = (
         "Wall time of whole stages over what they went through: a search opens its index and encodes its queries, a "
-        "training measures its dev metrics and writes its checkpoints. Behind the colon: parts of the stage before; "
+        "training measures its dev metrics and writes its checkpoints. After the colon: parts of the stage before; "
         "`making negatives` is all that refreshes took, for each step."
     )
     paper = "ANCE, Table 5"

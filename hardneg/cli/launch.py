@@ -50,7 +50,7 @@ def _check_launcher(count: int | None) -> None:
     started = os.environ.get("ACCELERATE_USE_CPU", "").lower() in {"1", "true"} and os.environ.get("MASTER_ADDR")
     if started and not (started == "127.0.0.1" and count is not None):
         raise UsageError(
-            "`accelerate launch --cpu` starts one process and gives it no number; say --multi_gpu in its place (that "
+            "`accelerate launch --cpu` starts one process and gives it no number; pass --multi_gpu in its place (that "
             "needs no GPU) with --device cpu after `hardneg ...`, or use torchrun, or set RANK and WORLD_SIZE"
         )
 

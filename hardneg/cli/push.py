@@ -101,7 +101,7 @@ def _ask(planned_push: "Push") -> None:
     name = planned_push.repository.name
     is_so = "is public" if planned_push.repository.public else "will be public"
     if not sys.stdin.isatty():
-        raise UsageError(f"{name} {is_so}: everybody reads what is pushed; say --yes")
+        raise UsageError(f"{name} {is_so}: everybody reads what is pushed; pass --yes")
     say(f"{name} {is_so}: everybody reads what is pushed. Type yes to push: ", err=True, nl=False)
     if sys.stdin.readline().strip().lower() != "yes":
         raise UsageError("not pushed")

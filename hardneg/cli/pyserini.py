@@ -43,4 +43,4 @@ def pyserini(
             say(f"# {outcome}\n")
             failed += [name] if outcome.failure else []
     if failed:
-        raise HardnegError(f"pyserini: the lines of {', '.join(failed)} fail: `hardneg doctor` tells what is installed")
+        raise HardnegError(f"pyserini: the lines of {', '.join(failed)} fail: `hardneg doctor` shows what is installed")

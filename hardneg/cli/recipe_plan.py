@@ -131,7 +131,7 @@ def _where(machine: "Machine", processes: int | None, price: float | None) -> "M
         UsageError: there is nothing that the price is of, or fewer processes than machines.
     """
     if price is not None and not machine.gpu:
-        raise UsageError("--price is a GPU's, and this plan has none: say --rates, such as h100, or leave it out")
+        raise UsageError("--price is a GPU's, and this plan has none: give --rates, such as h100, or leave it out")
     if processes is not None and processes < machine.machines:
         raise UsageError(f"--num-processes {processes}: fewer than --machines {machine.machines}")
     return machine if processes is None else replace(machine, processes=processes)

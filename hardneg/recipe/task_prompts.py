@@ -44,7 +44,7 @@ def _one(value: Mapping[str, Any], names: list[str], path: str, problems: list[s
     for name in (*names, _OTHERS):
         if name in by_dataset:
             return by_dataset[name]
-    called = " or ".join(map(repr, names)) or "not told"
+    named = f", {' or '.join(map(repr, names))}" if names else ""
     hint = suggestion(names[0], list(by_dataset)) if names else ""
-    problems.append(f"{path}.{BY_DATASET}: none for this dataset, which is called {called}{hint}; add it, or `default`")
+    problems.append(f"{path}.{BY_DATASET}: none for this dataset{named}{hint}; add one, or `default`")
     return None

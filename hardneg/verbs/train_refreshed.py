@@ -94,7 +94,7 @@ class TrainRefreshed(DualLearning):
         if problem := self.refresh.never_again(self.options, evaluated, self.options.known_end):
             raise ValueError(f"refresh: {problem}")
         if self.miner is not None and self.refresh.choice != "sampled":
-            raise ValueError("refresh.choice: goes without miner, which says what is chosen; leave it out")
+            raise ValueError("refresh.choice: does not go with miner, which sets what is chosen; leave it out")
         return self
 
     def identity(self) -> dict[str, Any]:

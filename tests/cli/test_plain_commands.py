@@ -101,7 +101,7 @@ def test_a_run_is_filtered_by_the_scores_of_another(hardneg, place):
     (row,) = [item for item in read_negatives(place / "negatives.arrow") if item.negatives]
     assert (row.query_id, row.negatives) == ("q3", ["d41"]) and row.scores.tolist() == [7]
     assert "rank 2 d40" in hardneg("analyze denoising dropped.arrow")
-    with pytest.raises(UsageError, match="this miner does not tell what it drops"):
+    with pytest.raises(UsageError, match="this miner does not record what it drops"):
         hardneg(f"{command} --form hardneg --dropped dropped.arrow")
     with pytest.raises(UsageError, match="--filter-by goes with --run"):
         hardneg(f"{MINE} --output x.jsonl --filter-by ce.txt")

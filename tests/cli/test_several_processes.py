@@ -110,7 +110,7 @@ def test_the_single_process_of_accelerate_launch_cpu_does_not_work_for_several(m
     assert not launches(None)
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     assert launches(2)
-    with pytest.raises(UsageError, match="starts one process and gives it no number; say --multi_gpu"):
+    with pytest.raises(UsageError, match="starts one process and gives it no number; pass --multi_gpu"):
         launches(None)
     monkeypatch.setenv("MASTER_ADDR", "10.0.0.1")
     with pytest.raises(UsageError, match="or set RANK and WORLD_SIZE"):

@@ -130,7 +130,7 @@ def test_a_truncated_refresh_is_told_and_not_used(tmp_path: Path, store: Path, t
     told = Run(recipe, store, seconds=0).finish()
     for size in (100, 101):
         assert f"has {size} bytes, its manifest says" in told
-    assert "it is made again" in told and len(history(store)) == STEPS
+    assert "it is mined again" in told and len(history(store)) == STEPS
 
 
 @pytest.mark.slow

@@ -51,7 +51,9 @@ stages:
     recipe.write_text(text)
     assert load_recipe(recipe).model.query_prompt == PromptName("query")
     recipe.write_text(text.replace("small: {name", "smal: {name"))
-    with pytest.raises(RecipeError, match=r"model.query_prompt.by_dataset: none for this dataset, which is called"):
+    with pytest.raises(
+        RecipeError, match=r"model.query_prompt.by_dataset: none for this dataset, 'small' or 'beir'.*; add one"
+    ):
         load_recipe(recipe)
     recipe.write_text(text.replace("by_dataset: {", "by_dataset: x, a: {"))
     with pytest.raises(RecipeError, match=r"must map names of datasets to prompts"):

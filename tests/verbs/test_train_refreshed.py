@@ -113,7 +113,7 @@ def test_damaged_negatives_are_mined_again_by_the_model_that_mined_them(
     whole, _ = make(recipe, store, name)
     _cut_off(recipe, Store(tmp_path), monkeypatch, name, steps, number)
     artifact, notes = make(recipe, Store(tmp_path), name)
-    assert sum("has 100 bytes" in line and line.endswith("it is made again") for line in notes) == 1
+    assert sum("has 100 bytes" in line and line.endswith("it is mined again") for line in notes) == 1
     assert uses(artifact) == uses(whole) and weights(artifact) == weights(whole)
     assert artifact.facts["refreshes made"] == whole.facts["refreshes made"]
 
@@ -298,7 +298,7 @@ def test_mistakes_are_told_before_anything_runs(recipe, setting, told):
 
 def test_a_miner_goes_without_choice(recipe):
     settings = ["stages.ance.miner=topk", "stages.ance.refresh.choice=top"]
-    with pytest.raises(RecipeError, match=r"ance: .*refresh.choice: goes without miner, which says what is chosen"):
+    with pytest.raises(RecipeError, match=r"ance: .*refresh.choice: does not go with miner, which sets what is chosen"):
         load_recipe(recipe, settings=settings)
 
 

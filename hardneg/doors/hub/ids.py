@@ -41,7 +41,9 @@ def id_texts(file: HubFile) -> Iterator[str]:
         elif name.endswith(_TABLE):
             yield from _of_table(file.source)
     except (OSError, EOFError, zlib.error, ArrowException) as error:
-        raise DataError(f"{file.source}: cannot be read ({error}): it may tell anything; make it again") from None
+        raise DataError(
+            f"{file.source}: cannot be read ({error}): what it holds is not known; build the index again"
+        ) from None
 
 
 def local_path_in(text: str) -> str | None:

@@ -43,7 +43,7 @@ def lines_of(folder: Path, repo: str, encoder: str, run: RecordedRun | None) -> 
 def _by_pyserini(folder: Path, encoder: str, run: RecordedRun | None) -> str | None:
     """The lines with paths of this machine; None where Pyserini has none for this form."""
     card = f"the card of {encoder}" if encoder else "its model's card"
-    text = opening(folder, {}, QuerySide(reason=f"{card} tells how its queries are encoded"))
+    text = opening(folder, {}, QuerySide(reason=f"{card} describes how its queries are encoded"))
     if run is not None:
         lines = None
         with suppress(HardnegError):  # the model is not here

@@ -169,7 +169,7 @@ class RefreshFolder:
                 refresh = self._read(number)
             except ArtifactError as error:
                 if self._path(number).exists():  # and was not removed meanwhile
-                    report(f"{error}; it is made again")
+                    report(f"{error}; it is mined again")
                     self.remove(number)
                 continue
             if step is None or refresh.step <= step:

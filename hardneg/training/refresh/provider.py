@@ -265,7 +265,7 @@ class BackgroundProvider:
         """Report it; a damaged refresh is removed and mined again."""
         if isinstance(error, ArtifactError):
             self.refreshes.remove(refresh.number)
-            self._damaged(f"{_named(refresh)}: {error}; it is made again")
+            self._damaged(f"{_named(refresh)}: {error}; it is mined again")
         else:
             self.report(f"{_named(refresh)}: {error}; it is not used")
 

@@ -71,7 +71,7 @@ def test_an_index_goes_without_what_is_no_part_of_it(hub, index, store, scratch,
     card = files["README.md"].decode()
     assert "viewer: false" in card and "- Rows: 3" in card
     assert 'folder = snapshot_download("org/made", repo_type="dataset")\nsearcher = FaissSearcher(folder, None)' in card
-    assert "# org/made: the card of org/tiny tells how its queries are encoded" in card and str(index) not in card
+    assert "# org/made: the card of org/tiny describes how its queries are encoded" in card and str(index) not in card
     fetched = written(files, tmp_path / "fetched")
     assert len(FlatVectors.open(fetched)) == 3 and (fetched / "index").read_bytes() == (index / "index").read_bytes()
 

@@ -72,7 +72,7 @@ def test_nothing_private_is_in_any_byte_that_was_sent(hub, run, store, tiny_mode
 
 
 def test_public_is_asked_for(hub, run, store, monkeypatch):
-    assert "say --yes" in push(run, store, "--public") and NAME not in hub.repositories
+    assert "pass --yes" in push(run, store, "--public") and NAME not in hub.repositories
     typed = StringIO("y\nyes\n")
     monkeypatch.setattr(typed, "isatty", lambda: True)
     monkeypatch.setattr("hardneg.cli.push.sys", SimpleNamespace(stdin=typed, stderr=sys.stderr))
@@ -83,7 +83,7 @@ def test_public_is_asked_for(hub, run, store, monkeypatch):
 
 def test_a_repository_that_is_public_already_is_asked_for_too(hub, run, store):
     hub.add(NAME, {".gitattributes": b""})
-    assert "org/tiny is public: everybody reads what is pushed; say --yes" in push(run, store)
+    assert "org/tiny is public: everybody reads what is pushed; pass --yes" in push(run, store)
     assert list(there(hub)) == [".gitattributes"]
     push(run, store, "--yes")
     assert "model.safetensors" in there(hub)

@@ -62,7 +62,7 @@ def test_a_damaged_one_is_told_once_and_removed(tmp_path, name, damage):
     for _ in range(2):
         found = place.newest(20, told.append)
         assert found is not None and found.number == 0
-    assert len(told) == 1 and "damaged" in told[0] and told[0].endswith("it is made again") and "\n" not in told[0]
+    assert len(told) == 1 and "damaged" in told[0] and told[0].endswith("it is mined again") and "\n" not in told[0]
     publish(place, 1, 20)
     assert place.newest() == Refresh(1, 20, 10, 200, SECONDS)
 

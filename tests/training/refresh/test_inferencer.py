@@ -141,7 +141,7 @@ def test_a_truncated_refresh_is_made_again(settings):
     whole = path.read_bytes()
     path.write_bytes(whole[:100])
     told, _ = until_idle(settings)
-    assert len(told) == 1 and "has 100 bytes" in told[0] and told[0].endswith("it is made again")
+    assert len(told) == 1 and "has 100 bytes" in told[0] and told[0].endswith("it is mined again")
     assert path.read_bytes() == whole and steps(settings) == [0]
 
 

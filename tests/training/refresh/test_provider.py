@@ -49,7 +49,7 @@ def test_training_beside_goes_on_and_has_what_is_damaged_made_again(tmp_path, er
     supply: RefreshProvider = BackgroundProvider(beside, place, True, 5, told.append)
     supply.refuse(refresh, error)
     if error is ERRORS[0]:
-        assert told == [f"{NAMED}: cannot be read; it is made again"] and (place.numbers(), process.times) == ([], 1)
+        assert told == [f"{NAMED}: cannot be read; it is mined again"] and (place.numbers(), process.times) == ([], 1)
     else:
         assert told == [f"{NAMED}: no query can be trained on; it is not used"]
         assert (place.numbers(), process.times) == ([3], 0)

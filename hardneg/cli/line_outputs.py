@@ -101,7 +101,7 @@ class NegativesOutput:
             if self.target.dropped is not None:
                 if not (result.folder / DROPPED).is_file():
                     raise UsageError(
-                        "--dropped: this miner does not record what it drops; leave it out, or take denoised, which filters"
+                        "--dropped: this miner does not record what it drops; leave it out, or take denoised"
                     )
                 link_file(result.folder / DROPPED, self.target.dropped)
                 say(f"{self.target.dropped}: what was dropped")

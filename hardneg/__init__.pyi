@@ -67,7 +67,7 @@ def bench(
         store: The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
         device: cpu, cuda, cuda:1, mps; default: the best available.
         engine: Where the blocks of encode, search, mine and rerank are computed; `hardneg plugins list engines` shows them.
-        seed: What is drawn by.
+        seed: The seed of random draws.
         progress: Whether to show bars, or what shows them.
 
     Raises:
@@ -104,7 +104,7 @@ def encode(
         store: The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
         device: cpu, cuda, cuda:1, mps; default: the best available.
         engine: Where the blocks of encode, search, mine and rerank are computed; `hardneg plugins list engines` shows them.
-        seed: What is drawn by.
+        seed: The seed of random draws.
         progress: Whether to show bars, or what shows them.
 
     Raises:
@@ -156,7 +156,7 @@ def evaluate(
         store: The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
         device: cpu, cuda, cuda:1, mps; default: the best available.
         engine: Where the blocks of encode, search, mine and rerank are computed; `hardneg plugins list engines` shows them.
-        seed: What is drawn by.
+        seed: The seed of random draws.
         progress: Whether to show bars, or what shows them.
 
     Raises:
@@ -207,7 +207,7 @@ def fuse(
         store: The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
         device: cpu, cuda, cuda:1, mps; default: the best available.
         engine: Where the blocks of encode, search, mine and rerank are computed; `hardneg plugins list engines` shows them.
-        seed: What is drawn by.
+        seed: The seed of random draws.
         progress: Whether to show bars, or what shows them.
 
     Raises:
@@ -238,7 +238,7 @@ def index(
         store: The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
         device: cpu, cuda, cuda:1, mps; default: the best available.
         engine: Where the blocks of encode, search, mine and rerank are computed; `hardneg plugins list engines` shows them.
-        seed: What is drawn by.
+        seed: The seed of random draws.
         progress: Whether to show bars, or what shows them.
 
     Raises:
@@ -333,7 +333,7 @@ def recommend(
         store: The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
         device: cpu, cuda, cuda:1, mps; default: the best available.
         engine: Where the blocks of encode, search, mine and rerank are computed; `hardneg plugins list engines` shows them.
-        seed: What is drawn by.
+        seed: The seed of random draws.
         progress: Whether to show bars, or what shows them.
 
     Raises:
@@ -370,7 +370,7 @@ def rerank(
         store: The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
         device: cpu, cuda, cuda:1, mps; default: the best available.
         engine: Where the blocks of encode, search, mine and rerank are computed; `hardneg plugins list engines` shows them.
-        seed: What is drawn by.
+        seed: The seed of random draws.
         progress: Whether to show bars, or what shows them.
 
     Raises:
@@ -413,7 +413,7 @@ def search(
         store: The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
         device: cpu, cuda, cuda:1, mps; default: the best available.
         engine: Where the blocks of encode, search, mine and rerank are computed; `hardneg plugins list engines` shows them.
-        seed: What is drawn by.
+        seed: The seed of random draws.
         progress: Whether to show bars, or what shows them.
 
     Raises:
@@ -451,7 +451,7 @@ def train(
         store: The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
         device: cpu, cuda, cuda:1, mps; default: the best available.
         engine: Where the blocks of encode, search, mine and rerank are computed; `hardneg plugins list engines` shows them.
-        seed: What is drawn by.
+        seed: The seed of random draws.
         progress: Whether to show bars, or what shows them.
 
     Raises:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -16,11 +16,11 @@ from hardneg.analysis.inputs import Files
 from hardneg.api.argument_values import name_of
 from hardneg.api.content_store import keep_content
 from hardneg.api.evaluation import Evaluation
-from hardneg.api.keyword_arguments import Keyword, Where, spelled_out
+from hardneg.api.keyword_arguments import AnalyzeArguments, Where, keywords, spelled_out
 from hardneg.api.labels import run_labels
 from hardneg.api.notebook import html_section
 from hardneg.api.output_files import writing
-from hardneg.api.qrels_argument import AnyQrels, named_qrels
+from hardneg.api.qrels_argument import named_qrels
 from hardneg.api.run_argument import is_run, labelled_runs, run_file
 from hardneg.api.workplace import Workplace
 from hardneg.evaluation.metrics_json import write_metrics
@@ -32,7 +32,6 @@ from hardneg.records.types import Judgement
 from hardneg.records.wording import complaint, mistakes
 from hardneg.registry.plugins import load_plugin, no_such_option, plugin_errors
 from hardneg.report.table import Section
-from hardneg.runtime.seeding import SEED
 
 if TYPE_CHECKING:
     from hardneg.runtime.progress import Progress
@@ -42,17 +41,6 @@ Stages = Mapping[str, tuple[str, Mapping[str, Any]]]
 """Kind and facts of the stages of a run folder, by name."""
 
 _FILES = ("qrels", "queries", "corpus", "withheld")
-
-
-class AnalyzeArguments(Where, total=False):
-    """What analyses take beside their fields, those that read it."""
-
-    qrels: Annotated["AnyQrels | None", Keyword("Judgements: a file, or grades by document by query.")]
-    queries: Annotated["str | Path | Mapping[str, Any] | None", Keyword("Queries: a file, or texts by id.")]
-    corpus: Annotated["str | Path | Mapping[str, Any] | None", Keyword("Documents: a file, or texts by id.")]
-    withheld: Annotated["AnyQrels | None", Keyword("Judgements that the filters do not know.")]
-    relevance_level: Annotated["int", Keyword("The lowest grade that is relevant.", 1)]
-    run_folder: Annotated["str | Path | None", Keyword("The folder of a finished recipe.")]
 
 
 @partial(spelled_out, options=AnalyzeArguments)
@@ -109,6 +97,7 @@ def _problem_line(chosen: type[Analysis], item: Any, flag: Callable[[str], str])
 def files_of(analysis: Analysis, arguments: Mapping[str, Any], stages: Stages, progress: "Progress") -> Files:
     """What an analysis reads: the files that its fields name, and what was given beside."""
     named = {path: name for path, name, _ in analysis.references()}
+    usual = {name: keyword.default for name, (_, keyword) in keywords(AnalyzeArguments).items()}
     alone = [Path(name) for path, name in named.items() if "." not in path]
     return Files(
         named,
@@ -119,8 +108,8 @@ def files_of(analysis: Analysis, arguments: Mapping[str, Any], stages: Stages, p
         hidden=arguments.get("withheld"),
         stages=stages,
         device=arguments.get("device"),
-        relevance_level=arguments.get("relevance_level", 1),
-        seed=arguments.get("seed", SEED),
+        relevance_level=arguments.get("relevance_level", usual["relevance_level"]),
+        seed=arguments.get("seed", usual["seed"]),
         progress=progress,
     )
 

@@ -12,6 +12,7 @@ from hardneg.records.named_plugins import LOCAL
 from hardneg.runtime.seeding import SEED
 
 if TYPE_CHECKING:
+    from hardneg.api.qrels_argument import AnyQrels
     from hardneg.runtime.progress import Progress
 
 Settings = Sequence[str] | Mapping[str, Any]
@@ -20,10 +21,16 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Keyword:
-    """What a keyword argument is, in a sentence, and its default."""
+    """What a keyword argument is, in a sentence, and its default; objects: what a function takes beside a text."""
 
     help: str
     default: Any = None
+    objects: str = ""
+
+    @property
+    def documented(self) -> str:
+        """As a function's docstring has it."""
+        return f"{self.help} Or {self.objects}." if self.objects else self.help
 
 
 class Where(TypedDict, total=False):
@@ -42,8 +49,30 @@ class Where(TypedDict, total=False):
             LOCAL,
         ),
     ]
-    seed: Annotated["int", Keyword("What is drawn by.", SEED)]
+    seed: Annotated["int", Keyword("The seed of random draws.", SEED)]
     progress: Annotated["bool | Progress", Keyword("Whether to show bars, or what shows them.", False)]
+
+
+class AnalyzeArguments(Where, total=False):
+    """What analyses take beside their fields, those that read it."""
+
+    qrels: Annotated[
+        "AnyQrels | None",
+        Keyword("Judgements: TREC or BEIR form, plain or gzip.", objects="grades by document by query"),
+    ]
+    queries: Annotated[
+        "str | Path | Mapping[str, Any] | None",
+        Keyword("Queries: BEIR's queries.jsonl, id and text by tab, or TREC topics.", objects="texts by id"),
+    ]
+    corpus: Annotated[
+        "str | Path | Mapping[str, Any] | None",
+        Keyword("BEIR's corpus.jsonl, for documents' texts.", objects="texts by id"),
+    ]
+    withheld: Annotated[
+        "AnyQrels | None", Keyword("Judgements that the filters do not know.", objects="grades by document by query")
+    ]
+    relevance_level: Annotated["int", Keyword("The lowest grade that is relevant.", 1)]
+    run_folder: Annotated["str | Path | None", Keyword("The folder of a finished recipe.")]
 
 
 def keywords(options: type) -> dict[str, tuple[str, Keyword]]:
@@ -54,9 +83,9 @@ def keywords(options: type) -> dict[str, tuple[str, Keyword]]:
 
 
 def taken(arguments: Any, options: type) -> dict[str, Any]:
-    """Takes the arguments of these options out of a function's, and leaves those that every function takes."""
-    names = set(options.__annotations__) - set(Where.__annotations__)
-    return {name: arguments.pop(name) for name in list(arguments) if name in names}
+    """Takes the arguments of these options, or their defaults, out of a function's; those of every function stay."""
+    own = {name: keyword for name, (_, keyword) in keywords(options).items() if name not in Where.__annotations__}
+    return {name: arguments.pop(name, keyword.default) for name, keyword in own.items()}
 
 
 def spelled_out(function: _Function, options: type | None = None) -> _Function:
@@ -74,7 +103,7 @@ def spelled_out(function: _Function, options: type | None = None) -> _Function:
     ]
     kept = [] if options is None else [rest]
     function.__signature__ = signature.replace(parameters=[*named, *more, *kept])  # type: ignore[attr-defined]
-    lines = "".join(f"    {name}: {keyword.help}\n" for name, (_, keyword) in listed.items())
+    lines = "".join(f"    {name}: {keyword.documented}\n" for name, (_, keyword) in listed.items())
     line = re.compile(rf"^    {rest.name}: .*\n( {{8}}.*\n)*", re.MULTILINE)
     document = f"{inspect.getdoc(function)}\n"
     function.__doc__ = line.sub(lambda own: lines + (own[0] if kept else ""), document)

@@ -11,30 +11,20 @@ from pydantic.fields import FieldInfo
 
 from hardneg.analysis.base import Analysis, Option
 from hardneg.analysis.inputs import Files
+from hardneg.api.keyword_arguments import AnalyzeArguments, keywords
 from hardneg.api.labels import run_labels
 from hardneg.cli import completion
 from hardneg.cli.console import Bars, stderr_console
 from hardneg.cli.evaluate import split_names
-from hardneg.cli.options import DEVICE, STORE, keyword, open_store, option_of, plain_flag
+from hardneg.cli.options import DEVICE, STORE, keyword, open_store, plain_flag
 from hardneg.fields import Reference, known_metric
-from hardneg.lines.evaluate import EvaluateLine
-from hardneg.lines.shared_arguments import QRELS
 from hardneg.lines.verb_fields import all_marks, least
 from hardneg.records.errors import UsageError
-from hardneg.runtime.seeding import SEED
 
 _RUN = "A TREC run, plain or gzip; give --run for each."
-_QUERIES = "Queries: BEIR's queries.jsonl, id and text by tab, or TREC topics."
-_LEVEL = EvaluateLine.resolved()["relevance_level"]
-_EXTRA_OPTIONS: Mapping[str, tuple[Any, Any]] = {
-    "qrels": (Annotated[Path, option_of(QRELS)], None),
-    "queries": (Annotated[Path, typer.Option("--queries", help=_QUERIES)], None),
-    "corpus": (Annotated[Path, typer.Option("--corpus", help="BEIR's corpus.jsonl, for documents' texts.")], None),
-    "withheld": (Annotated[Path, typer.Option("--withheld", help="Judgements that the filters do not know.")], None),
-    "relevance_level": (Annotated[int, option_of(_LEVEL)], _LEVEL.default),
-    "seed": (Annotated[int, typer.Option("--seed", help="The seed of random draws.")], SEED),
-}
-"""What a command takes beside the fields: its form, and its default."""
+_KEYWORDS = {name: keyword for name, (_, keyword) in keywords(AnalyzeArguments).items()}
+_FORMS = {"qrels": Path, "queries": Path, "corpus": Path, "withheld": Path, "relevance_level": int, "seed": int}
+"""What a command takes beside the fields, where the analysis asks for it."""
 
 _Texts = Sequence[str]
 
@@ -42,15 +32,15 @@ _Texts = Sequence[str]
 def parameters(chosen: type[Analysis]) -> Iterator[Parameter]:
     """Those of the command of an analysis."""
     if "stages" in chosen.asks:
-        folder = typer.Argument(metavar="RUN_FOLDER", help="The folder of a finished recipe.")
+        folder = typer.Argument(metavar="RUN_FOLDER", help=_KEYWORDS["run_folder"].help)
         yield keyword("run_folder", annotation=Annotated[Path, folder])
     for ask in chosen.asks:
         name = ask.rstrip("?")
-        if name in _EXTRA_OPTIONS:
-            form, default = _EXTRA_OPTIONS[name]
-            optional = Annotated[get_args(form)[0] | None, get_args(form)[1]] if ask != name else form
-            empty = Parameter.empty if default is None and ask == name else default
-            yield keyword(name, default=empty, annotation=optional)
+        if name in _FORMS:
+            own, form = _KEYWORDS[name], _FORMS[name]
+            said = typer.Option(plain_flag(name), help=own.help, min=1 if name == "relevance_level" else None)
+            empty = Parameter.empty if own.default is None and ask == name else own.default
+            yield keyword(name, default=empty, annotation=Annotated[form | None if ask != name else form, said])
     for name, info in chosen.model_fields.items():
         yield from _of_field(chosen, name, info)
     if "device" in chosen.asks:

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from hardneg.api.keyword_arguments import keywords
 from hardneg.cli.console import bars, say
 from hardneg.cli.options import DATASET_OR_OTHER, OVERWRITE, STORE, WRITTEN, flags_but, flags_named
 from hardneg.cli.outputs import store_outputs
 from hardneg.cli.planned_work import RunOptions
+from hardneg.doors.browse.looked_at import LookedAt
 from hardneg.records.wording import counted
 from hardneg.store.replaced_files import Target
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from hardneg.doors.browse.browsed import Browsed
     from hardneg.doors.browse.marks import Marks
 
-_MARKS = "The file of marks; default NAME.marks.qrels beside what is shown."
+_OWN = {name: keyword for name, (_, keyword) in keywords(LookedAt).items()}
 _EXPORT = "Write the first 200 queries as one page here, and serve nothing."
 _SOURCES = "A finished recipe's folder, or files: negatives (.arrow) and TREC runs."
 
@@ -26,14 +28,14 @@ _SOURCES = "A finished recipe's folder, or files: negatives (.arrow) and TREC ru
 def browse(
     paths: list[Path] = typer.Argument(metavar="RUNFOLDER|FILE...", help=_SOURCES),
     dataset: str | None = DATASET_OR_OTHER,
-    split: str | None = typer.Option(None, help="The queries' split; default train, or that of the negatives."),
-    run: list[Path] = typer.Option([], "--run", help="A TREC run beside the negatives, for ranks and scores."),
-    filter_by: list[Path] = typer.Option([], "--filter-by", help="Like --run, with the scores of a reranker or guide."),
-    dropped: Path | None = typer.Option(None, help="What the miner left out, as `mine --dropped` writes it."),
-    marks: Path | None = typer.Option(None, help=_MARKS, rich_help_panel=WRITTEN),
+    split: str | None = typer.Option(None, help=_OWN["split"].help),
+    run: list[Path] = typer.Option([], "--run", help=_OWN["runs"].help),
+    filter_by: list[Path] = typer.Option([], "--filter-by", help=_OWN["filter_by"].help),
+    dropped: Path | None = typer.Option(None, help=_OWN["dropped"].help),
+    marks: Path | None = typer.Option(None, help=_OWN["marks"].help, rich_help_panel=WRITTEN),
     export: Path | None = typer.Option(None, help=_EXPORT, rich_help_panel=WRITTEN),
     overwrite: bool = OVERWRITE,
-    port: int = typer.Option(0, min=0, max=65535, help="The port; default: a free one."),
+    port: int = typer.Option(_OWN["port"].default, min=0, max=65535, help=_OWN["port"].help),
     store: Path | None = STORE,
 ) -> None:
     """Look at negatives in a browser: what was mined, what was left out, what may be relevant after all.

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.api.argument_values import mapping_of
+from hardneg.api.keyword_arguments import AnalyzeArguments, keywords
 from hardneg.lines.base import Argument, Of
 from hardneg.records.depths import MINED_DEPTH
 from hardneg.records.named_plugins import MINER
@@ -32,14 +33,8 @@ RUN = Argument(
     form=Path,
     objects="what a search returned, or scores by document by query",
 )
-QRELS = Argument(
-    "qrels",
-    "Judgements: TREC or BEIR form, plain or gzip.",
-    "AnyQrels | None",
-    None,
-    form=Path,
-    objects="grades by document by query",
-)
+_QRELS_TYPE, _JUDGEMENTS = keywords(AnalyzeArguments)["qrels"]
+QRELS = Argument("qrels", _JUDGEMENTS.help, _QRELS_TYPE, None, form=Path, objects=_JUDGEMENTS.objects)
 MODEL = Argument(
     "model",
     "A folder, a hub id, or packaged:all-MiniLM-L6-v2.",

@@ -5,31 +5,19 @@ from contextlib import ExitStack
 from html import escape
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Unpack
+from typing import Unpack
 
-from hardneg.api.dataset_argument import Dataset
-from hardneg.api.keyword_arguments import Keyword, Where, spelled_out, taken
+from hardneg.api.keyword_arguments import spelled_out, taken
 from hardneg.api.mined import MinedNegatives
-from hardneg.api.run_argument import AnyRun, run_file
+from hardneg.api.run_argument import run_file
 from hardneg.api.workplace import Workplace
 from hardneg.doors.browse.arguments import Beside, mined_sources, path_sources
 from hardneg.doors.browse.browsed import opened
+from hardneg.doors.browse.looked_at import LookedAt
 from hardneg.doors.browse.marks import Marks
 from hardneg.doors.browse.serving import BrowseServer, check_installed, listening
 
 Browsable = str | Path | MinedNegatives | Sequence[str | Path]
-
-
-class LookedAt(Where, total=False):
-    """The options of `browse` beside those of every function."""
-
-    dataset: Annotated["Dataset | None", Keyword("With files, for texts and judgements.")]
-    split: Annotated["str | None", Keyword("The queries' split; default train, or that of the negatives.")]
-    runs: Annotated["Sequence[AnyRun]", Keyword("Runs beside the negatives, for ranks and scores.", ())]
-    filter_by: Annotated["Sequence[AnyRun]", Keyword("Like runs, with the scores of a reranker or guide.", ())]
-    dropped: Annotated["str | Path | None", Keyword("What the miner left out, as `hardneg mine` writes it.")]
-    marks: Annotated["str | Path | None", Keyword("The file of marks; default NAME.marks.qrels beside what is shown.")]
-    port: Annotated["int", Keyword("The port; default: a free one.", 0)]
 
 
 class BrowsePage:
@@ -82,13 +70,13 @@ def browse(what: Browsable, **options: Unpack[LookedAt]) -> BrowsePage:
         sources = mined_sources(what)
     else:
         paths = [what] if isinstance(what, str | Path) else what
-        sources = path_sources([Path(path) for path in paths], own.get("dataset"), own.get("split"), workplace)
-    runs = {name: [run_file(each, workplace.store) for each in own.get(name, ())] for name in ("runs", "filter_by")}
-    dropped = Path(own["dropped"]) if own.get("dropped") else None
+        sources = path_sources([Path(path) for path in paths], own["dataset"], own["split"], workplace)
+    runs = {name: [run_file(each, workplace.store) for each in own[name]] for name in ("runs", "filter_by")}
+    dropped = Path(own["dropped"]) if own["dropped"] else None
     sources = Beside(runs["runs"], runs["filter_by"], dropped).added(sources)
-    marks = Marks(Path(own.get("marks") or sources.marks))
+    marks = Marks(Path(own["marks"] or sources.marks))
     with ExitStack() as stack:
         browsed = stack.enter_context(opened(sources, workplace.progress))
-        server = stack.enter_context(listening(browsed, marks, own.get("port", 0)))
+        server = stack.enter_context(listening(browsed, marks, own["port"]))
         stack.enter_context(server.beside())
         return BrowsePage(server, stack.pop_all())

@@ -86,7 +86,7 @@ def test_a_default_stands_in_one_place():
     said = {
         "seed": r"\bseed\b.*\b42\b|\bSEED = ",
         "the depth to mine from": r"\b210\b(?!\d|9)",
-        "constant": r"constant.*\b60\b",
+        "constant": r"(?i:constant).*\b60\b",
         "also_qrels": r"\balso_qrels: ",
     }
     for what, form in said.items():

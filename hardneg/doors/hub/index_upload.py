@@ -7,11 +7,11 @@ from hardneg.doors.hub.index_lines import lines_of
 from hardneg.doors.hub.pushable_files import listed_files, some_files
 from hardneg.doors.hub.pushed_folder import PushedFolder
 from hardneg.doors.hub.recorded_run import RecordedRun
-from hardneg.doors.hub.upload import CARD, HubFile, Upload, in_order
+from hardneg.doors.hub.upload import Upload
 from hardneg.formats.vectors.shards import Shards
 from hardneg.indexes.open_store import form_in
 from hardneg.records.errors import UsageError
-from hardneg.records.layout import DOC_IDS, INDEX_FOLDER, LOCK, SHARDS, TERMS
+from hardneg.records.layout import DOC_IDS, INDEX_FOLDER, SHARDS, TERMS
 
 _OWN = ("index", DOC_IDS, "sparse.json", TERMS, "codebooks.safetensors", SHARDS)
 _ARRAYS = ("offsets", "terms", "weights", "nearest", "codes", "lists", "lists_offsets")
@@ -49,7 +49,7 @@ def index_upload(pushed: PushedFolder, repo: str, encoder: str) -> Upload:
         files = some_files(folder, FILES, notes)
     lines = lines_of(folder, repo, encoder, None)
     card = _card(folder, repo, "a corpus", [*_encoded_by(encoder), *pushed.origin_paragraphs], lines)
-    return Upload("index", in_order([HubFile(CARD, card.encode()), *files]), tuple(notes))
+    return Upload.of("index", card, files, notes)
 
 
 def run_index_upload(run: RecordedRun, repo: str, encoder: str) -> Upload:
@@ -69,8 +69,7 @@ def run_index_upload(run: RecordedRun, repo: str, encoder: str) -> Upload:
     if stage and (model := run.query_model(stage)):
         paragraphs.append(f"The key of the model that encodes its queries is `{run.key(model)}`.")
     card = _card(folder, repo, run.dataset_title, paragraphs, lines_of(folder, repo, encoder, run))
-    own = [HubFile(CARD, card.encode()), HubFile(LOCK, run.shown_lock().encode())]
-    return Upload("index", in_order([*own, *files]), tuple(notes))
+    return Upload.of("index", card, files, notes, run.shown_lock())
 
 
 def _whole(folder: Path) -> Path:

@@ -7,9 +7,9 @@ from hardneg.doors.hub.cards import pushed_model_card
 from hardneg.doors.hub.pushable_files import listed_files, model_files
 from hardneg.doors.hub.pushed_folder import PushedFolder
 from hardneg.doors.hub.recorded_run import RecordedRun
-from hardneg.doors.hub.upload import CARD, HubFile, Upload, in_order
+from hardneg.doors.hub.upload import CARD, Upload
 from hardneg.records.errors import ModelError, UsageError
-from hardneg.records.layout import LOCK, MODEL_FOLDER, SPEC_FILE
+from hardneg.records.layout import MODEL_FOLDER, SPEC_FILE
 
 _RERANKER = """\
 ---
@@ -45,7 +45,7 @@ def model_upload(pushed: PushedFolder, repo: str) -> Upload:
     else:
         files = model_files(folder, notes)
     card = pushed_model_card(_card(folder, upload_type), repo, None, "", pushed.origin_paragraphs)
-    return Upload(upload_type, in_order([HubFile(CARD, card.encode()), *files]), (*notes, *_licence(card)))
+    return Upload.of(upload_type, card, files, [*notes, *_licence(card)])
 
 
 def run_model_upload(run: RecordedRun, repo: str) -> Upload:
@@ -62,8 +62,7 @@ def run_model_upload(run: RecordedRun, repo: str) -> Upload:
     files = run.compared_files("model", folder, notes, {CARD})
     files = model_files(folder, notes) if files is None else files
     card = pushed_model_card(_card(folder, "model"), repo, run if stage else None, stage or "")
-    own = [HubFile(CARD, card.encode()), HubFile(LOCK, run.shown_lock().encode())]
-    return Upload("model", in_order([*own, *files]), (*notes, *_licence(card)))
+    return Upload.of("model", card, files, [*notes, *_licence(card)], run.shown_lock())
 
 
 def _card(folder: Path, upload_type: str) -> str:

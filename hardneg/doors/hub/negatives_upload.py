@@ -13,14 +13,14 @@ from hardneg.doors.hub.cards import listed, mined_by, origin_section, with_metad
 from hardneg.doors.hub.pushable_files import check_listed
 from hardneg.doors.hub.pushed_folder import PushedFolder
 from hardneg.doors.hub.recorded_run import RecordedRun
-from hardneg.doors.hub.upload import CARD, HubFile, Upload, in_order
+from hardneg.doors.hub.upload import HubFile, Upload
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.export.catalogue import OWN, Source, write_form
 from hardneg.formats.export.export_rows import WriteOptions
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.vectors.mmap import map_batches
 from hardneg.records.errors import ArtifactError, DataError, MissingDependency, UsageError
-from hardneg.records.layout import DATASET, LOCK, NEGATIVES
+from hardneg.records.layout import DATASET, NEGATIVES
 
 _SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"))
 _SPLIT = re.compile(r"\w+(\.\w+)*")  # as `datasets` has it
@@ -60,7 +60,7 @@ def negatives_upload(pushed: PushedFolder, repo: str, rows: Rows, scratch: Path)
         tables[split] = _table(scratch, split)
         _copy(map_batches(source, _COLUMNS) if source.suffix == ".arrow" else _batches(source), tables[split])
     card = _card(repo, tables, ["Passages that rank high and are not labelled as relevant.", *pushed.origin_paragraphs])
-    return _upload(card, tables, [])
+    return Upload.of("negatives", card, _files(tables))
 
 
 def _sources(path: Path) -> dict[str, Path]:
@@ -106,7 +106,7 @@ def run_negatives_upload(run: RecordedRun, repo: str, rows: Rows, scratch: Path)
         write_form(rows.form, table[split], mined, Source(collection.queries(split), collection.corpus), options)
     facts = [f"Negatives of the {split} queries of {run.dataset_title}, {mined_by(run, stage)}."]
     card = _card(repo, table, [*facts, *origin_section(run, stage)])
-    return _upload(card, table, [HubFile(LOCK, run.shown_lock().encode())])
+    return Upload.of("negatives", card, _files(table), lock=run.shown_lock())
 
 
 def _table(scratch: Path, split: str) -> Path:
@@ -133,9 +133,8 @@ def _copy(batches: Iterable[pa.RecordBatch], path: Path) -> None:
             writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
 
 
-def _upload(card: str, tables: dict[str, Path], more: list[HubFile]) -> Upload:
-    files = [HubFile(f"data/{path.name}", path) for path in tables.values()]
-    return Upload("negatives", in_order([HubFile(CARD, card.encode()), *files, *more]))
+def _files(tables: dict[str, Path]) -> list[HubFile]:
+    return [HubFile(f"data/{path.name}", path) for path in tables.values()]
 
 
 def _card(repo: str, tables: dict[str, Path], paragraphs: list[str]) -> str:

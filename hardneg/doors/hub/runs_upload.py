@@ -3,9 +3,9 @@
 from hardneg.doors.hub.cards import listed, with_metadata
 from hardneg.doors.hub.pushable_files import compare, some_files
 from hardneg.doors.hub.recorded_run import RecordedRun
-from hardneg.doors.hub.upload import CARD, HubFile, Upload, in_order
+from hardneg.doors.hub.upload import HubFile, Upload
 from hardneg.records.errors import UsageError
-from hardneg.records.layout import LOCK, METRICS, RUN
+from hardneg.records.layout import METRICS, RUN
 
 _PATTERNS = ("runs/*.trec.gz", METRICS)
 
@@ -27,8 +27,7 @@ def runs_upload(run: RecordedRun, repo: str) -> Upload:
             f"not compared with a manifest, which the store {run.store.root} has not: {', '.join(unknown[:5])}"
         )
     card = _card(run, repo, [file.path for file in files])
-    own = [HubFile(CARD, card.encode()), HubFile(LOCK, run.shown_lock().encode())]
-    return Upload("runs", in_order([*own, *files]), tuple(notes))
+    return Upload.of("runs", card, files, notes, run.shown_lock())
 
 
 def _is_unchanged(file: HubFile, run: RecordedRun) -> bool:

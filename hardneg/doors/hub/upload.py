@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from hardneg.records.layout import LOCK
+
 CARD = "README.md"
 _CHUNK = 1 << 22
 
@@ -62,6 +64,15 @@ class Upload:
     files: tuple[HubFile, ...]
     notes: tuple[str, ...] = ()
 
+    @classmethod
+    def of(
+        cls, upload_type: str, card: str, files: Iterable[HubFile], notes: Iterable[str] = (), lock: str = ""
+    ) -> "Upload":
+        """The files by their paths, with the card, and the lock file of a recipe where there is one."""
+        own = [HubFile(CARD, card.encode()), *([HubFile(LOCK, lock.encode())] if lock else [])]
+        files = sorted([*own, *files], key=lambda file: (file.path != CARD, file.path))
+        return cls(upload_type, tuple(files), tuple(notes))
+
     @property
     def repo_type(self) -> str:
         """The hub's word for the kind of repository."""
@@ -76,8 +87,3 @@ class Upload:
     def size(self) -> int:
         """How many bytes it has."""
         return sum(file.size for file in self.files)
-
-
-def in_order(files: Iterable[HubFile]) -> tuple[HubFile, ...]:
-    """The files by their paths, the card first."""
-    return tuple(sorted(files, key=lambda file: (file.path != CARD, file.path)))

@@ -32,14 +32,21 @@ def built_in(scale: Scale, batch: int) -> str:
     return f"Query: {{query}}\n\n{head}:\n{{passages}}\n\n{_QUESTION[scale]}\n{form}"
 
 
-def template(prompt: str, scale: Scale, batch: int) -> str:
-    """A template from its text, from the path of a file that has it, or the built-in one where nothing is given.
+IN_ORDER = (
+    "Passages:\n{passages}\n\nQuery: {query}\n\nPut the passages in the order in which they serve someone who asks "
+    "this query, the best one first. Answer with all their numbers and nothing else, in the form [2] > [1] > [3]."
+)
+"""The built-in template of a whole list."""
+
+
+def template(prompt: str, otherwise: str) -> str:
+    """A template from its text, from the path of a file that has it, or `otherwise` where nothing is given.
 
     Raises:
         ValueError: there is no such file, or a part is missing.
     """
     if not prompt:
-        return built_in(scale, batch)
+        return otherwise
     text = prompt if any(f"{{{part}}}" in prompt for part in _PARTS) else _read(prompt)
     if lacking := [f"{{{part}}}" for part in _PARTS if f"{{{part}}}" not in text]:
         raise ValueError(f"prompt: has no {' and no '.join(lacking)}: write where the texts go")

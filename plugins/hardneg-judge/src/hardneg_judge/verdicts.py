@@ -21,9 +21,14 @@ def verdicts(answer: str, count: int, scale: Scale, numbered: bool) -> list[floa
     Numbered passages have a line each, but a single one may have a bare verdict. What stands before the end of a
     `<think>` block is no answer.
     """
-    said = answer.rpartition(_THOUGHT)[2].strip()
+    said = spoken(answer)
     bare = not numbered or (count == 1 and not any(match[2] for match in _lines(said)))
     return [_verdict(said, scale)] if bare else _by_number(said, count, scale)
+
+
+def spoken(answer: str) -> str:
+    """What an answer says, without what was thought before."""
+    return answer.rpartition(_THOUGHT)[2].strip()
 
 
 def _verdict(said: str, scale: Scale) -> float | None:

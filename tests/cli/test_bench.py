@@ -14,9 +14,11 @@ from tiny import tiny_static
 from typer.testing import CliRunner
 
 import hardneg as hn
-from hardneg.api.bench_recipe import MARGIN, TRAINED, BenchRecipe
+from hardneg.api.bench_recipe import MARGIN, OTHER_RATES, STATIC_RATES, TRAINED, BenchRecipe
 from hardneg.api.bench_rows import as_markdown
 from hardneg.cli.main import app
+from hardneg.evaluation.levels import MARGIN as USUAL_MARGIN
+from hardneg.lines.bench import BenchLine
 from hardneg.recipe.load import load_recipe
 from hardneg.records.errors import HardnegError
 
@@ -91,12 +93,25 @@ def test_each_arm_has_its_rate_and_tuning_sees_dev_queries_alone(folder: Path) -
     assert tuned.keys[once] == plan.keys["file-1-seed-1"], "the best of the tuning is the first seed"
 
 
+def short(number: float) -> str:
+    """As pages write it: .015."""
+    return f"{number:g}".removeprefix("0")
+
+
 def test_the_protocol_is_that_of_the_base_and_of_the_pages() -> None:
     scores = yaml.safe_load((ROOT / "recipes" / "bases" / "doses.yaml").read_text("utf-8"))["stages"]["scores"]
     assert scores["equivalence_margin"] == MARGIN
-    bench, commands = ((ROOT / "docs" / page).read_text("utf-8") for page in ("bench.md", "commands.md"))
-    margin = f"{MARGIN:g}".removeprefix("0")
-    assert f"equivalent within ±{margin} (" in bench and f"bench {margin})" in commands
+    bench, commands = (
+        " ".join((ROOT / "docs" / page).read_text("utf-8").split()) for page in ("bench.md", "commands.md")
+    )
+    assert f"equivalent within ±{short(MARGIN)} (" in bench
+    assert f"({short(USUAL_MARGIN)}; bench {short(MARGIN)})" in commands
+    rates = re.search(r"first seed, from (.+?) for static models, and (.+?) for others", bench)
+    assert rates and [tuple(map(float, re.split(", | and ", text))) for text in rates.groups()] == [
+        STATIC_RATES,
+        OTHER_RATES,
+    ]
+    assert f"**Seeds**: {BenchLine.resolved()['seeds'].default} (" in bench
     assert f"{TRAINED['max_steps']} steps of {TRAINED['batch_size']} queries." in bench
     counts = f"default max_steps={TRAINED['max_steps']} and batch_size={TRAINED['batch_size']}."
     assert counts in (hn.bench.__doc__ or "")

@@ -1,18 +1,19 @@
 """A dataset as a function is given it: a name, a folder, tables or dicts, as a recipe names it."""
 
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from hardneg.api.argument_values import name_of
-from hardneg.api.beir_folder import WholeCollection, write_beir
 from hardneg.api.content_store import keep_content
 from hardneg.api.memory_collection import MemoryCollection
 from hardneg.api.table_collection import BeirTables, PairTables, by_split, is_table
 from hardneg.formats.text_lines import find_file
-from hardneg.records.errors import UsageError
+from hardneg.records.errors import DataError, UsageError
 from hardneg.records.named_plugins import BEIR
+from hardneg.records.types import Collection, Query
 from hardneg.store.artifacts import Store
 
 Dataset = str | Path | Mapping[str, Any] | Any
@@ -20,6 +21,13 @@ Dataset = str | Path | Mapping[str, Any] | Any
 and qrels as such tables or as dicts."""
 
 _FORMS = "give beir:FOLDER or another plugin's name, a folder in BEIR's form, a datasets.Dataset, or a dict"
+
+
+class WholeCollection(Collection, Protocol):
+    """A collection that gives its queries as they were given too, be they judged or not."""
+
+    def all_queries(self) -> Iterator[Query]:
+        """The queries of all splits in their order; one may come twice."""
 
 
 def named_dataset(dataset: Dataset, store: Store) -> str:
@@ -66,3 +74,47 @@ def _is_folder(dataset: str) -> bool:
         raise UsageError(
             f"dataset: {dataset!r:.60} is no name ({getattr(error, 'strerror', error)}); {_FORMS}"
         ) from None
+
+
+def write_beir(collection: WholeCollection, folder: Path) -> None:
+    """Writes `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv` into an empty folder, streaming.
+
+    Raises:
+        DataError: the collection has a mistake; or two splits give a query other texts.
+    """
+    (folder / "qrels").mkdir()
+    documents = ({"_id": each.doc_id, "title": each.title, "text": each.text} for each in collection.documents())
+    _write(folder / "corpus.jsonl", (_line(row) for row in documents))
+    _write(
+        folder / "queries.jsonl", (_line({"_id": each.query_id, "text": each.text}) for each in _queries(collection))
+    )
+    for split in collection.splits():
+        judged = (f"{query_id}\t{doc_id}\t{grade}\n" for query_id, doc_id, grade in collection.qrels(split))
+        _write(folder / "qrels" / f"{split}.tsv", ["query-id\tcorpus-id\tscore\n"], judged)
+
+
+def _queries(collection: WholeCollection) -> Iterator[Query]:
+    """All queries, each once."""
+    texts: dict[str, str] = {}
+    for query in collection.all_queries():
+        if query.query_id not in texts:
+            texts[query.query_id] = query.text
+            yield query
+        elif texts[query.query_id] != query.text:
+            raise DataError(f"dataset: query {query.query_id!r} has other texts in other splits; give it one text")
+
+
+def _line(row: dict[str, str]) -> str:
+    line = json.dumps(row, ensure_ascii=False) + "\n"
+    try:
+        line.encode()
+    except UnicodeEncodeError as error:
+        problem = f"the text of {row['_id']!r:.60} has half a character, {error.object[error.start]!r}"
+        raise DataError(f"dataset: {problem}, which no file can hold; mend or leave it out") from error
+    return line
+
+
+def _write(path: Path, *parts: Iterable[str]) -> None:
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        for part in parts:
+            file.writelines(part)

@@ -16,7 +16,6 @@ from hardneg.cli.console import say, stream
 from hardneg.cli.doctor import doctor
 from hardneg.cli.export import export
 from hardneg.cli.line_commands import LineGroup
-from hardneg.cli.merge import merge
 from hardneg.cli.push import push
 from hardneg.cli.pyserini import pyserini
 from hardneg.records.errors import ArtifactError, DataError, HardnegError
@@ -48,7 +47,6 @@ app.add_typer(data.app, name="data", rich_help_panel=options.AROUND)
 app.add_typer(plugins.app, name="plugins", rich_help_panel=options.AROUND)
 app.add_typer(index.app, name="index", rich_help_panel=options.STAGES)
 app.add_typer(analyze.app, name="analyze", rich_help_panel=options.RESULTS)
-index.app.command("merge")(merge)
 app.command("doctor", rich_help_panel=options.RECIPES)(doctor)
 app.command("export", rich_help_panel=options.STAGES)(export)
 app.command("browse", rich_help_panel=options.RESULTS)(browse)

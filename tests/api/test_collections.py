@@ -7,8 +7,7 @@ import pandas
 import pytest
 import torch
 
-from hardneg.api.beir_folder import write_beir
-from hardneg.api.dataset_argument import collection_of, named_dataset, split_of
+from hardneg.api.dataset_argument import collection_of, named_dataset, split_of, write_beir
 from hardneg.api.qrels_argument import named_qrels
 from hardneg.datasets.beir import Beir
 from hardneg.records.errors import DataError, UsageError

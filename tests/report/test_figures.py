@@ -14,8 +14,7 @@ from hardneg.report.content import MeanScore, ReportContent
 from hardneg.report.cost_section import SystemCosts, costs_section
 from hardneg.report.gain_section import QueryGains, gains_section
 from hardneg.report.intervals import comparison_section
-from hardneg.report.order import sections
-from hardneg.report.page import html, markdown, write_report
+from hardneg.report.page import html, markdown, sections, write_report
 from hardneg.report.query_section import ByQuery, Passages
 from hardneg.report.svg import clean, fitted
 from hardneg.report.table import Section

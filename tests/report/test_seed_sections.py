@@ -12,8 +12,7 @@ from hardneg.evaluation.significance import compare_all
 from hardneg.evaluation.two_level import compare_over_seeds
 from hardneg.report.content import ReportContent, estimates, legend, marks_of
 from hardneg.report.content import tests_by_metric as query_tables
-from hardneg.report.order import sections
-from hardneg.report.page import html, markdown
+from hardneg.report.page import html, markdown, sections
 from hardneg.report.seed_section import outcome
 
 

@@ -4,7 +4,7 @@ from hardneg.recipe.load import load_recipe
 from hardneg.recipe.yaml_load import find_recipe
 from hardneg.report.content import MeanScore, ReportContent
 from hardneg.report.cost_section import SystemCosts, costs_section
-from hardneg.report.order import sections
+from hardneg.report.page import sections
 
 
 def test_a_time_is_told_in_the_largest_unit_of_which_the_shortest_has_one() -> None:

@@ -7,13 +7,13 @@ import pytest
 from recipe.recipes import artifacts_of, recipe_in, small_collection, small_part, stored_collection
 
 from hardneg.formats.collection import StoredCollection
-from hardneg.formats.positive_texts import positive_texts
 from hardneg.formats.qrels import positives
 from hardneg.formats.queries import Queries
 from hardneg.formats.runs import read_run
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.recipe.plan import make_plan
 from hardneg.records.errors import RecipeError
+from hardneg.verbs.shared.searched_queries import positive_texts
 
 SEARCH = {"stage": "search", "index": "start-index", "split": "train", "depth": 5}
 LOOKAHEAD = {**SEARCH, "text_of": "positive"}

@@ -1,16 +1,20 @@
-"""An index for the hub: its files, and a card with its encoder and how to open it."""
+"""An index for the hub: its files, and a card with its encoder and the lines of Python that fetch and search it."""
 
+import re
+from contextlib import suppress
 from pathlib import Path
 
 from hardneg.doors.hub.cards import listed, origin_section, with_metadata
-from hardneg.doors.hub.index_lines import lines_of
 from hardneg.doors.hub.pushable_files import listed_files, some_files
 from hardneg.doors.hub.pushed_folder import PushedFolder
 from hardneg.doors.hub.recorded_run import RecordedRun
 from hardneg.doors.hub.upload import Upload
+from hardneg.doors.pyserini.folders import Named, openings
+from hardneg.doors.pyserini.openings import QuerySide, opening
+from hardneg.encoders.open.pyserini_lines import quoted
 from hardneg.formats.vectors.shards import Shards
 from hardneg.indexes.open_store import form_in
-from hardneg.records.errors import UsageError
+from hardneg.records.errors import HardnegError, UsageError
 from hardneg.records.layout import DOC_IDS, INDEX_FOLDER, SHARDS, TERMS
 
 _OWN = ("index", DOC_IDS, "sparse.json", TERMS, "codebooks.safetensors", SHARDS)
@@ -27,6 +31,18 @@ _FORMS = {
     "lucene": "a Lucene index",
     "impacts": "a Lucene index of weights of terms",
 }
+_FETCH = "from huggingface_hub import snapshot_download"
+_QUOTED = re.compile(r'"(/[^"]+)"')
+_BY_HARDNEG = """\
+from pathlib import Path
+
+from hardneg.plugin import open_store
+from huggingface_hub import snapshot_download
+
+{placed}
+searcher = open_store(Path(folder))"""
+MODEL = "the-model"
+"""The model in the lines where its repository is not known."""
 
 
 def is_index(folder: Path) -> bool:
@@ -105,3 +121,32 @@ def _entries(folder: Path) -> dict[str, str]:
     with path.open("rb") as file:
         count = sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(_CHUNK), b""))
     return {"Rows": f"{count:,}"}
+
+
+def lines_of(folder: Path, repo: str, encoder: str, run: RecordedRun | None) -> str:
+    """How a user of a repository opens its index: by Pyserini where that can, else by hardneg.
+
+    folder: of the index, here. encoder: the repository of its model, empty where unknown. run: of a
+    finished recipe's index.
+    """
+    placed = f"folder = snapshot_download({quoted(repo)}, repo_type={quoted('dataset')})"
+    text = _by_pyserini(folder, encoder, run)
+    if text is None:
+        return _BY_HARDNEG.format(placed=placed)
+    text = text.replace(quoted(str(folder)), "folder").replace(str(folder), repo)
+    text = _QUOTED.sub(lambda match: quoted(encoder or MODEL), text)
+    before, searcher, after = text.partition("searcher = ")
+    return f"{_FETCH}\n{before}{placed}\n{searcher}{after}"
+
+
+def _by_pyserini(folder: Path, encoder: str, run: RecordedRun | None) -> str | None:
+    """The lines with paths of this machine; None where Pyserini has none for this form."""
+    card = f"the card of {encoder}" if encoder else "its model's card"
+    text = opening(folder, {}, QuerySide(reason=f"{card} describes how its queries are encoded"))
+    if run is not None:
+        lines = None
+        with suppress(HardnegError):  # the model is not here
+            lines = next((each for _, each in openings(run.folder / folder.name, run.store, Named())), None)
+        inner = str(run.folder / "model" / "")
+        text = lines if lines and f'"{inner}/' not in lines else text
+    return text if "searcher = " in text else None

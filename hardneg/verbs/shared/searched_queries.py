@@ -1,13 +1,16 @@
 """What a search asks for: the queries of a split or of a file, and their vectors where a file has them."""
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hardneg.formats.collection import StoredCollection
-from hardneg.formats.positive_texts import positive_texts
+from hardneg.formats.corpus import Corpus
 from hardneg.formats.qrels import positives
 from hardneg.formats.queries import SAME_TEXT, Queries, read_query_file, write_queries
 from hardneg.formats.vectors.flat_vectors import FlatVectors
@@ -20,6 +23,8 @@ from hardneg.verbs.shared.inputs import open_queries, open_vector_files
 
 if TYPE_CHECKING:
     from hardneg.verbs.search import Search
+
+WITHOUT = "queries without positives"
 
 
 def searched_queries(context: "StageContext[Search]", collection: StoredCollection, facts: Counter[str]) -> Queries:
@@ -78,3 +83,48 @@ def vectors_of_queries(context: "StageContext[Search]", queries: Queries, facts:
     if others := arrange_vectors(file, owners, folder, context.progress):
         facts["vectors of other queries"] = others
     return FlatVectors.open(folder)
+
+
+@dataclass(frozen=True)
+class DocumentTexts(Sequence[str]):
+    """The contents of some documents, read on access; rows: int64 [n], of the corpus."""
+
+    corpus: Corpus
+    rows: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return self.corpus.contents(self.rows[index])
+        return self.corpus.contents(self.rows[index : index + 1 or None])[0]
+
+
+def positive_texts(
+    queries: Queries, known: Mapping[str, Sequence[str]], corpus: Corpus, facts: Counter[str]
+) -> Queries:
+    """The queries, each with the contents of its first positive that the corpus has, read on access.
+
+    Those that have none are left out, and counted in `facts`.
+
+    Args:
+        queries: of one split.
+        known: positives by query id, in the order of the judgements.
+        corpus: what the positives are documents of.
+        facts: counts.
+    """
+    lists = [known.get(query_id, ()) for query_id in queries.query_ids]
+    rows = corpus.rows([doc_id for doc_ids in lists for doc_id in doc_ids])
+    owner = np.repeat(np.arange(len(lists)), [len(doc_ids) for doc_ids in lists])[rows >= 0]
+    owners, first = np.unique(owner, return_index=True)
+    if left_out := len(lists) - len(owners):
+        facts[WITHOUT] = left_out
+    query_ids = [queries.query_ids[i] for i in owners.tolist()]
+    return Queries(query_ids, DocumentTexts(corpus, rows[rows >= 0][first]))

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import hardneg as hn
-from hardneg.api.beir_folder import write_beir
+from hardneg.api.dataset_argument import write_beir
 from hardneg.api.memory_collection import MemoryCollection
 from hardneg.doors.hub.negatives_upload import Rows
 from hardneg.doors.hub.preparing import Wanted, prepare

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from hardneg.records.types import Document, Written
-from hardneg.testing.plugin_contract import PluginTests, rule
+from hardneg.testing.plugin_contract import LOOKAHEAD, PluginTests, rule
 
 _WORDS = ("river", "harbor", "bridge", "tower", "garden", "market", "castle", "meadow")
 _SEED = 5
@@ -14,7 +14,7 @@ _SEED = 5
 class WriterTests(PluginTests):
     """Set `plugin`; `lookahead` is how many documents it may read before its first answer."""
 
-    lookahead: ClassVar[int] = 1024
+    lookahead: ClassVar[int] = LOOKAHEAD
 
     def documents(self) -> list[Document]:
         """Twelve with a title and five sentences of six words, then one with one word, and an empty one."""

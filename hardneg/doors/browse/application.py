@@ -8,13 +8,11 @@ from urllib.parse import parse_qs, unquote
 
 from hardneg.doors.browse.browsed import Browsed
 from hardneg.doors.browse.guard import FORM_BYTES, Access, Guard
-from hardneg.doors.browse.margins import margin_histogram
 from hardneg.doors.browse.marks import Marks
 from hardneg.doors.browse.pages import link, page, policy
-from hardneg.doors.browse.query_page import query_page
+from hardneg.doors.browse.query_page import moves, query_page, tally
 from hardneg.doors.browse.query_search import PAGE
-from hardneg.doors.browse.rank_moves import moves, tally
-from hardneg.doors.browse.survey import Survey
+from hardneg.doors.browse.survey import Survey, margin_histogram
 from hardneg.doors.browse.texts import beginning
 from hardneg.doors.browse.training_drift import TrainingDrift, drifts
 from hardneg.records.errors import HardnegError

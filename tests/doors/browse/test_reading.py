@@ -5,12 +5,10 @@ import pytest
 from doors.browse.material import DOCUMENTS, MINED, QUERIES, RUNS, falling
 
 from hardneg.doors.browse.browsed import opened
-from hardneg.doors.browse.margins import margin_histogram
-from hardneg.doors.browse.query_page import query_page
+from hardneg.doors.browse.query_page import RankMove, moves, query_page, tally
 from hardneg.doors.browse.query_search import PAGE, QuerySearch
-from hardneg.doors.browse.rank_moves import RankMove, moves, tally
 from hardneg.doors.browse.sources import BrowseSources, of_files
-from hardneg.doors.browse.survey import Survey, margins
+from hardneg.doors.browse.survey import Survey, margin_histogram, margins
 from hardneg.formats.runs import write_run
 from hardneg.records.errors import DataError, UsageError
 from hardneg.runtime.progress import Silent

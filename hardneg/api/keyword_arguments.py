@@ -71,7 +71,9 @@ class AnalyzeArguments(Where, total=False):
     withheld: Annotated[
         "AnyQrels | None", Keyword("Judgements that the filters do not know.", objects="grades by document by query")
     ]
-    relevance_level: Annotated["int", Keyword("The lowest grade that is relevant.", 1)]
+    relevance_level: Annotated[
+        "int", Keyword("The lowest grade that binary metrics take as relevant (trec_eval -l).", 1)
+    ]
     run_folder: Annotated["str | Path | None", Keyword("The folder of a finished recipe.")]
 
 

@@ -13,8 +13,7 @@ from hardneg.cli.launch import launched, meet, together
 from hardneg.cli.options import DEVICE, ENGINE, JSON, OVERWRITE, PROCESSES, STORE, open_store, output
 from hardneg.cli.recipe_options import NAME, PRESET, SET, check_stages, headline, planned
 from hardneg.cli.recipe_plan import plan, run_outputs
-from hardneg.cli.recipe_runs import runs
-from hardneg.cli.recipe_verify import verify
+from hardneg.cli.recipe_results import runs, verify
 from hardneg.records.errors import HardnegError, RecipeError, UsageError
 from hardneg.records.wording import counted, size
 from hardneg.runtime.distributed import world

@@ -1,4 +1,4 @@
-"""The accelerator, and the tracker that it logs to."""
+"""The accelerator, the tracker that it logs to, and the weights that no pass reaches, which processes leave out."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -6,14 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from hardneg.records.errors import MissingDependency, UsageError
+from hardneg.encoders.towers import evaluating
+from hardneg.records.errors import MissingDependency, TrainingError, UsageError
 from hardneg.runtime.distributed import from_first, join, world
-from hardneg.training.unused_weights import never_reached, unreached
+from hardneg.training.optimizers import stacks
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
+
+_SKIPPING = ("layerdrop", "encoder_layerdrop", "layer_drop")
 
 
 @contextmanager
@@ -55,7 +58,7 @@ def shared(module: nn.Module) -> Iterator[nn.Module]:
     """The module with its gradients averaged over all processes, each on the device that its weights are on.
 
     accelerate would take the GPU of the process's number for every one. Every step looks for weights without a gradient
-    only where the first process cannot predict them (`hardneg.training.unused_weights`).
+    only where the first process cannot predict them (`hardneg.training.tracking`).
     """
     if world().size == 1:
         yield module
@@ -93,3 +96,54 @@ def _check(tracker: str) -> None:
         raise UsageError(f"no tracker is called {tracker!r}; there are: {', '.join(known)}")
     if tracker not in map(str, get_available_trackers()):
         raise MissingDependency(f"the tracker {tracker!r} is not installed: pip install {tracker}")
+
+
+def never_reached(module: nn.Module) -> list[str] | None:
+    """Return the learning weights that no pass reaches, such as a pooler's; None where passes may differ.
+
+    Read from the graph of one pass without dropout over the input of `module.trial`. Passes may differ where a member
+    of a list of layers or of experts was not reached, where layers are skipped by chance, and without a `trial`.
+    """
+    trial, configs = getattr(module, "trial", None), (getattr(part, "config", None) for part in module.modules())
+    if trial is None or any(getattr(config, name, 0) for config in configs for name in _SKIPPING):
+        return None
+    with evaluating(module), torch.enable_grad(), torch.compiler.set_stance("force_eager"):
+        outputs = module(*trial())
+        parts = outputs if isinstance(outputs, tuple) else (outputs,)
+        reached = set(map(id, _leaves([part for part in parts if isinstance(part, Tensor)])))
+    missed = [name for name, weight in module.named_parameters() if weight.requires_grad and id(weight) not in reached]
+    listed = tuple(path for path, _ in stacks(module))
+    return None if any(name.startswith(listed) for name in missed) else missed
+
+
+@contextmanager
+def unreached(module: nn.Module, names: list[str]) -> Iterator[None]:
+    """Raise TrainingError where one of these weights gets a gradient after all."""
+
+    def refuse(_: Tensor) -> None:
+        raise TrainingError(
+            f"a weight that a first pass did not reach has a gradient: one of {', '.join(names)}; "
+            "several processes cannot share it: train in one"
+        )
+
+    weights = dict(module.named_parameters())
+    listened: list[Any] = [weights[name] for name in names]
+    handles = [weight.register_post_accumulate_grad_hook(refuse) for weight in listened]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _leaves(tensors: list[Tensor]) -> Iterator[Tensor]:
+    """Yield the weights that the tensors were computed from."""
+    waiting = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
+    seen = set(waiting)
+    while waiting:
+        node: Any = waiting.pop()
+        if hasattr(node, "variable"):
+            yield node.variable
+        following = {child for child, _ in node.next_functions if child is not None} - seen
+        seen |= following
+        waiting += following

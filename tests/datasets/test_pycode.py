@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hardneg.datasets.code import code_of
 from hardneg.datasets.docstrings import Docstring, SourceFile, installed_packages
 from hardneg.datasets.held_out import Withheld
-from hardneg.datasets.pycode import PyCode, PyCodeCollection
+from hardneg.datasets.pycode import PyCode, PyCodeCollection, code_of
 from hardneg.records.errors import MissingDependency, UsageError
 from hardneg.records.types import HasGroups, Judgement, Membership
 from hardneg.testing import DatasetTests

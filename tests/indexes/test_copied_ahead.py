@@ -11,8 +11,7 @@ import torch
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.kernels.exact import exact_torch
-from hardneg.indexes.kernels.exact.copied_ahead import copied_ahead
-from hardneg.indexes.kernels.exact.exact_torch import Blocks, device_blocks
+from hardneg.indexes.kernels.exact.exact_torch import Blocks, copied_ahead, device_blocks
 from hardneg.records.errors import ArtifactError
 from hardneg.testing.forms import write_encoded
 

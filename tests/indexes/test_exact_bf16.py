@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hardneg.indexes.kernels.exact import exact_bf16
 from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
-from hardneg.indexes.kernels.exact.pair_products import gathered_products, pair_products
+from hardneg.indexes.kernels.exact.exact_bf16 import gathered_products, pair_products
 from hardneg.indexes.kernels.exact.rounded_tiles import Tile, in_groups, reaching
 from hardneg.indexes.kernels.exact.rounding import Rounded, error_bounds, rounded_down
 from hardneg.indexes.kernels.exact.running_best import RunningBest
@@ -150,7 +150,7 @@ def test_few_vectors_go_through_float32(monkeypatch):
 def test_pairs_by_hand(monkeypatch):
     queries, documents = torch.tensor([[1.0, 2], [3, 4], [0, 1]]), torch.tensor([[1.0, 0], [0, 10]])
     query, row, counts = torch.tensor([0, 0, 2]), torch.tensor([1, 0, 1]), torch.tensor([2, 0, 1])
-    monkeypatch.setattr("hardneg.indexes.kernels.exact.pair_products._PAIRS", 2)
+    monkeypatch.setattr("hardneg.indexes.kernels.exact.exact_bf16._PAIRS", 2)
     assert pair_products(queries, documents, counts, query, row).tolist() == [20, 1, 10]
     assert gathered_products(queries, documents, query, row).tolist() == [20, 1, 10]
     assert gathered_products(queries, documents, query[:0], row[:0]).tolist() == []
@@ -161,7 +161,7 @@ def test_every_pair_is_multiplied_among_as_many(monkeypatch):
     lines: list[int] = []
     whole = torch.Tensor.sum
     monkeypatch.setattr(torch.Tensor, "sum", lambda of, axis: lines.append(len(of)) or whole(of, axis))
-    monkeypatch.setattr("hardneg.indexes.kernels.exact.pair_products._PAIRS", 4)
+    monkeypatch.setattr("hardneg.indexes.kernels.exact.exact_bf16._PAIRS", 4)
     queries, documents = torch.tensor([[1.0, 2], [3, 4]]), torch.tensor([[1.0, 0], [0, 10]])
     query, row = torch.tensor([0, 0, 0, 1, 1, 1]), torch.tensor([1, 0, 1, 0, 1, 0])
     assert gathered_products(queries, documents, query, row).tolist() == [20, 1, 20, 3, 40, 3]

@@ -12,7 +12,7 @@ from hardneg.records.errors import TrainingError
 from hardneg.training.methods.adore import QueryTower
 from hardneg.training.methods.dual_encoder import TwoTowers
 from hardneg.training.methods.reranker import PairTower
-from hardneg.training.unused_weights import never_reached, unreached
+from hardneg.training.tracking import never_reached, unreached
 
 
 class Ways(nn.Module):

@@ -1,13 +1,17 @@
-"""`hardneg recipe verify`: a finished run beside the bands of its recipe."""
+"""`hardneg recipe verify` and `recipe runs`: a finished run beside the bands of its recipe, and its runs for others."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from hardneg.cli import options
 from hardneg.cli.console import aligned, say, say_answer
 from hardneg.cli.options import JSON
+from hardneg.cli.outputs import store_outputs
 from hardneg.cli.recipe_options import NAME, PRESET
+from hardneg.records.wording import counted
+from hardneg.store.replaced_files import Target
 
 if TYPE_CHECKING:
     from hardneg.recipe.verify import Verified
@@ -70,3 +74,24 @@ def _lines(verified: "Verified") -> list[str]:
     summary = f"{len(rows) - outside} of {len(rows)} values inside their bands ({verified.device})"
     differ = f"; {len(verified.differences)} differences from the recipe:" if verified.differences else ""
     return [*aligned(rows), summary + differ, *(f"  {line}" for line in verified.differences)]
+
+
+_OUTPUT = options.output("The folder to write: a folder for each run.", "submissions")
+
+
+def runs(
+    folder: Path = typer.Argument(..., help="The run folder of a finished recipe."),
+    output: Path = _OUTPUT,
+    overwrite: bool = options.OVERWRITE,
+) -> None:
+    """Write each run with its ir_metadata, as TIRA takes them: NAME/run.txt.gz and NAME/ir-metadata.yml.
+
+    Example: hardneg recipe runs runs/star-passage-demo --output submissions
+    """
+    from hardneg.recipe.exported_runs import export_runs
+
+    outputs = store_outputs("recipe runs", [Target(output, folder=True)], [folder], overwrite)
+    outputs.check()
+    with outputs.laid_out():
+        names = export_runs(folder, output)
+    say(f"{output}: {counted(len(names), 'run')}: {', '.join(names)}")

@@ -64,7 +64,7 @@ def browse(
 
 
 def _export(browsed: "Browsed", marks: "Marks", target: Path, overwrite: bool) -> None:
-    from hardneg.doors.browse.exported_page import export_page
+    from hardneg.doors.browse.pages import export_page
 
     outputs = store_outputs("browse", [Target(target)], browsed.sources.reads, overwrite)
     with outputs.begun(), outputs.laid_out():

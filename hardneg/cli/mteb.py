@@ -183,7 +183,7 @@ class OnTasks:
     def _local_task(self, dataset: str, workplace: "TerminalWorkplace") -> Any:
         from hardneg.api.adhoc_recipe import AdhocRecipe
         from hardneg.api.single_stage import make_dataset
-        from hardneg.doors.mteb.local_task import local_task
+        from hardneg.doors.mteb.tasks import local_task
         from hardneg.formats.collection import StoredCollection
 
         settings = [setting for setting in self.at.settings if setting.startswith("dataset.")]

@@ -138,8 +138,7 @@ def _where(machine: "Machine", processes: int | None, price: float | None) -> "M
 
 
 def _planned(plan: "Plan", store: Store, until: str | None, documents: int | None, machine: "Machine") -> Planned:
-    from hardneg.recipe.estimate import estimate
-    from hardneg.recipe.limits import Room, too_large
+    from hardneg.recipe.estimate import Room, estimate, too_large
 
     rows = estimate(plan, store, until, machine, documents)
     here = machine.here

@@ -1,17 +1,21 @@
-"""Ranked lists of queries: searched by a model, with the positives that the search missed appended."""
+"""Ranked lists of queries: searched by a model, with positives appended, or with an answer's document as positive."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.formats.answer_matching import PassageAnswers, first_with_answer
 from hardneg.formats.corpus import Corpus
+from hardneg.formats.runs import QueryLists
 from hardneg.indexes.kernels.candidate_scoring import rank_candidates
 from hardneg.records.types import Encoded, Hits
 from hardneg.registry.protocols import Searcher
 from hardneg.runtime.progress import Seconds
 
-_LISTS = 1024
+_LISTS, _QUERIES = 1024, 256
 
 Listed = tuple[NDArray[np.int64], NDArray[np.float32]]
 """A query's documents, rows of the corpus int64 [n], best first, with their scores float32 [n]."""
@@ -69,3 +73,16 @@ def rows_of(corpus: Corpus, lists: Sequence[Sequence[str]]) -> NDArray[np.int64]
     inside = np.arange(rows.shape[1]) < lengths[:, None]
     rows[inside] = corpus.rows([doc_id for doc_ids in lists for doc_id in doc_ids])
     return rows
+
+
+def labelled(
+    listed: Iterator[QueryLists], known: dict[str, list[str]], answers: PassageAnswers, depth: int, facts: Counter[str]
+) -> Iterator[QueryLists]:
+    """Gives a query without positives the first of the first run's top that has an answer, before it goes by."""
+    while block := list(islice(listed, _QUERIES)):
+        unknown = {query_id: next(iter(hits.values())) for query_id, hits in block if query_id not in known}
+        tops = [ranked.doc_ids[:depth] for ranked in unknown.values()]
+        for query_id, doc_id in first_with_answer(list(unknown), tops, answers).items():
+            known[query_id] = [doc_id]
+            facts["pseudo-positives"] += 1
+        yield from block

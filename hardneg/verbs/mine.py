@@ -228,7 +228,7 @@ class _Mining:
 
     def mined(self, listed: "Iterator[QueryLists]", facts: Counter[str]) -> Iterator[Negatives]:
         """The negatives of some queries; facts count them, and what was left out."""
-        from hardneg.mining.pseudo_positives import labelled
+        from hardneg.mining.listing import labelled
 
         if depth := self.context.spec.pseudo_positives:
             listed = labelled(listed, self.known, self.texts.answers(self.context.spec.answer_match), depth, facts)

@@ -16,8 +16,7 @@ from hardneg.encoders.spec import FullSpec
 from hardneg.indexes.backends.hnsw import Hnsw
 from hardneg.indexes.backends.inverted_lists import IvfFlat, IvfPq
 from hardneg.indexes.backends.product import OpqPq, Pq
-from hardneg.recipe.estimate import Estimate, estimate
-from hardneg.recipe.limits import Room, too_large
+from hardneg.recipe.estimate import Estimate, Room, estimate, too_large
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.store.artifacts import Store

@@ -1,21 +1,29 @@
-"""Render templates: all text escaped, one style whose digest is in the policy, no script at all."""
+"""Render templates: all text escaped, one style whose digest is in the policy, no script; also one page of a file."""
 
 import re
 from base64 import b64encode
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
+from hardneg.doors.browse.browsed import Browsed
+from hardneg.doors.browse.marks import Marks
+from hardneg.doors.browse.query_page import query_page
 from hardneg.doors.browse.texts import clean
+from hardneg.store.atomic_write import replace_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-
 _PIECES = re.compile(r"[^._/:-]*[._/:-]+|[^._/:-]+")
 """Of an id: letters and digits with the signs after them."""
+
+QUERIES = 200
+NEGATIVES = 20
+"""Of each query, the first ones."""
 
 
 def page(name: str, **content: Any) -> str:
@@ -102,3 +110,24 @@ def line(curve: list[tuple[float, float]]) -> str:
     steps, values = [step for step, _ in curve], [value for _, value in curve]
     span, most = (max(steps) - min(steps)) or 1.0, max(1e-9, *values)
     return " ".join(f"{WIDTH * (s - steps[0]) / span:.1f},{HEIGHT * (1 - v / most):.1f}" for s, v in curve)
+
+
+def export_page(browsed: Browsed, label: str, marks: Marks, target: Path, count: int = QUERIES) -> int:
+    """Writes the first queries that have negatives in a list; returns how many there are.
+
+    Memory: the page, about 40 kB a query.
+    """
+    ids = [query_id for query_id in browsed.search.query_ids if browsed.lists[label].count(query_id)][:count]
+    shown = [query_page(browsed, query_id, label, marks.of(query_id)) for query_id in ids]
+    content = page(
+        "export",
+        title=browsed.sources.title,
+        label=label,
+        negatives=NEGATIVES,
+        shown=shown,
+        total=len(browsed.search.query_ids),
+        judges=browsed.sources.judges,
+        policy=policy("'none'").replace("; frame-ancestors 'none'", ""),
+    )
+    replace_text(target, content)
+    return len(shown)

@@ -16,6 +16,7 @@ _PUBLIC = {
     "analyze": "hardneg.api.analyzing",
     "bench": "hardneg.lines.functions",
     "browse": "hardneg.doors.browse.calling",
+    "diagnose": "hardneg.diagnosis.diagnose",
     "encode": "hardneg.lines.functions",
     "evaluate": "hardneg.lines.functions",
     "fuse": "hardneg.lines.functions",

@@ -19,6 +19,7 @@ from hardneg.api.results import RankedRun
 from hardneg.api.results import TrainedModel
 from hardneg.api.run_argument import AnyRun
 from hardneg.api.run_argument import Runs
+from hardneg.diagnosis.diagnose import diagnose as diagnose
 from hardneg.doors.browse.calling import browse as browse
 from hardneg.doors.hub.push import push as push
 from hardneg.doors.mteb.model import mteb_model as mteb_model

@@ -13,6 +13,7 @@ import hardneg
 from hardneg.cli import analyze, artifacts, data, index, options, plugins, recipe
 from hardneg.cli.browse import browse
 from hardneg.cli.console import say, stream
+from hardneg.cli.diagnose import diagnose
 from hardneg.cli.doctor import doctor
 from hardneg.cli.export import export
 from hardneg.cli.line_commands import LineGroup
@@ -50,6 +51,7 @@ app.add_typer(analyze.app, name="analyze", rich_help_panel=options.RESULTS)
 app.command("doctor", rich_help_panel=options.RECIPES)(doctor)
 app.command("export", rich_help_panel=options.STAGES)(export)
 app.command("browse", rich_help_panel=options.RESULTS)(browse)
+app.command("diagnose", rich_help_panel=options.RESULTS)(diagnose)
 app.command("push", rich_help_panel=options.RESULTS)(push)
 app.command("pyserini", rich_help_panel=options.AROUND)(pyserini)
 

@@ -61,20 +61,20 @@ def _locked(folder: Path) -> tuple[Recipe, dict[str, str]]:
 
 def _indexes(recipe: Recipe, folder: Path, artifacts: Mapping[str, Artifact]) -> Iterator[tuple[str, LaidIndex]]:
     for name, spec in recipe.stages.items():
-        index_folder = _part(recipe, folder, artifacts, name, INDEX_FOLDER) if "index" in spec.makes else None
+        index_folder = laid_part(recipe, folder, artifacts, name, INDEX_FOLDER) if "index" in spec.makes else None
         if index_folder is None:
             continue
         view = recipe.view(name)
         maker, model = view.query_model(name), None
         if maker == START:
             model = recipe.model
-        elif maker and (model_folder := _part(recipe, folder, artifacts, maker, MODEL_FOLDER)):
+        elif maker and (model_folder := laid_part(recipe, folder, artifacts, maker, MODEL_FOLDER)):
             model = read_spec(model_folder)
         yield name, LaidIndex(name, index_folder, view.plugin("backend"), model, Trait.SEGMENTS in spec.traits(view))
 
 
-def _part(recipe: Recipe, folder: Path, artifacts: Mapping[str, Artifact], name: str, output: str) -> Path | None:
-    """Where what a stage makes of a kind is: in the run folder, or in the store; None where in neither."""
+def laid_part(recipe: Recipe, folder: Path, artifacts: Mapping[str, Artifact], name: str, output: str) -> Path | None:
+    """Where a model or an index that a stage makes is: in the run folder, or in the store; None where in neither."""
     if recipe.outputs.get(output) == name and (folder / output).is_dir():
         return folder / output
     inner = recipe.stages[name].parts.get(output, ".")

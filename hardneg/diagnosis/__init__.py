@@ -1,0 +1,1 @@
+"""Why a training did not help, or made things worse: checks of a finished run."""

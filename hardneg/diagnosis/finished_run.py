@@ -1,0 +1,142 @@
+"""A finished run as checks read it: its recipe, artifacts, collection, and a sample of what was mined."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.encoders.open.resolved import resolve
+from hardneg.encoders.open.save import read_spec
+from hardneg.encoders.spec import ModelSpec
+from hardneg.formats.collection import StoredCollection
+from hardneg.formats.negatives import read_negatives
+from hardneg.formats.runs import stream_run
+from hardneg.recipe.laid_indexes import laid_part
+from hardneg.recipe.load import Recipe, check_recipe
+from hardneg.recipe.run_folder import read_lock
+from hardneg.records.errors import ArtifactError
+from hardneg.records.layout import DATASET, LOCK, MODEL_FOLDER, NEGATIVES, RUN, START
+from hardneg.records.types import Negatives, RankedList
+from hardneg.runtime.seeding import FIXED, generator
+from hardneg.store.artifacts import Artifact, Store
+from hardneg.verbs.mine import Mine
+from hardneg.verbs.shared.stage_spec import StageSpec
+from hardneg.verbs.shared.training_options import EncoderLearning
+
+SAMPLED = 1_000
+"""The most queries, documents or vectors that a check looks at."""
+
+
+def sample(count: int, purpose: str) -> NDArray[np.int64]:
+    """Numbers below `count` drawn at random, ascending: all of them, or `SAMPLED`."""
+    drawn = generator(FIXED, "diagnosis", purpose).choice(count, min(count, SAMPLED), replace=False, shuffle=False)
+    return np.sort(drawn).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class MinedSample:
+    """Mined negatives of some queries, and the lists that they were mined from.
+
+    lists: by query; one that the run lacks is missing, all where it was not mined from a run.
+    """
+
+    negatives: Sequence[Negatives]
+    lists: Mapping[str, RankedList]
+
+    @property
+    def depth(self) -> int:
+        """How many documents the longest list has."""
+        return max((len(ranked.doc_ids) for ranked in self.lists.values()), default=0)
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A run folder and the store that its artifacts are in; what is missing raises ArtifactError when it is read."""
+
+    folder: Path
+    recipe: Recipe
+    keys: Mapping[str, str]
+    store: Store
+    _mined: dict[str, MinedSample] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def open(cls, folder: Path, store: Store) -> "FinishedRun":
+        """The run of a folder.
+
+        Raises:
+            DataError: it is no run folder, or its lock file is damaged.
+            RecipeError: the recipe is not one of this hardneg's.
+        """
+        lock = read_lock(folder)
+        return cls(folder, check_recipe(lock["tree"], folder / LOCK, lock["preset"]), lock["keys"], store)
+
+    def stages(self, spec_class: type[StageSpec]) -> list[str]:
+        """The stages of a class; of those with several seeds the first copy."""
+        later = {name for copies in self.recipe.copies.values() for name in list(copies.values())[1:]}
+        return [name for name, spec in self.recipe.stages.items() if isinstance(spec, spec_class) and name not in later]
+
+    def copies(self, stage: str) -> list[str]:
+        """The stage with all its seeds."""
+        families = (list(copies.values()) for copies in self.recipe.copies.values())
+        return next((names for names in families if stage in names), [stage])
+
+    def artifact(self, stage: str) -> Artifact:
+        """What a stage made. Raises ArtifactError where the store lacks it."""
+        key = self.keys.get(stage, "")
+        artifact = self.store.find(key) if key.isalnum() else None
+        if artifact is None:
+            raise ArtifactError(f"the store {self.store.root} lacks what {stage} made; name the store of the run")
+        return artifact
+
+    def part(self, stage: str, part: str) -> Path:
+        """The folder of a model or an index, in the run folder or the store. Raises ArtifactError without one."""
+        laid = laid_part(self.recipe, self.folder, {}, stage, part)
+        return laid or self.artifact(stage).path / self.recipe.stages[stage].parts.get(part, ".")
+
+    @cached_property
+    def collection(self) -> StoredCollection:
+        """The dataset."""
+        return StoredCollection.open(self.artifact(DATASET).path)
+
+    def model(self) -> tuple[Path, ModelSpec]:
+        """The model that the recipe hands out, and its spec; without one that it begins with."""
+        if stage := self.recipe.outputs.get(MODEL_FOLDER):
+            folder = self.part(stage, MODEL_FOLDER)
+            return folder, read_spec(folder)
+        resolved = resolve(self.recipe.model)
+        return resolved.path, resolved.full
+
+    def encoder_of(self, index: str) -> str:
+        """`start`, the training whose model encodes the queries of an index, or nothing."""
+        maker = self.recipe.view(index).query_model(index) if index in self.recipe.stages else None
+        trained = isinstance(self.recipe.stages.get(maker or ""), EncoderLearning)
+        return maker if maker and (maker == START or trained) else ""
+
+    def mined(self, stage: str) -> MinedSample:
+        """A sample of the queries of a mine stage, with the lists of the first run that it mined from.
+
+        Raises:
+            ArtifactError: the store lacks the negatives or the run.
+        """
+        if stage not in self._mined:
+            spec = self.recipe.stages[stage]
+            runs = list(spec.runs.values()) if isinstance(spec, Mine) else []
+            file = read_negatives(self.artifact(stage).path / NEGATIVES)
+            rows = [file[row] for row in sample(len(file), "queries").tolist()]
+            lists = _lists(self.artifact(runs[0]).path / RUN, rows) if runs else {}
+            self._mined[stage] = MinedSample(rows, lists)
+        return self._mined[stage]
+
+
+def _lists(path: Path, rows: Sequence[Negatives]) -> dict[str, RankedList]:
+    """The lists of these queries; the run is read as far as it has them."""
+    wanted, lists = {row.query_id for row in rows}, dict[str, RankedList]()
+    for query_id, ranked in stream_run(path):
+        if query_id in wanted:
+            lists[query_id] = ranked
+        if len(lists) == len(wanted):
+            break
+    return lists

@@ -1,0 +1,78 @@
+"""Checks of mined negatives: copies of positives, likely positives, positives that the model does not find."""
+
+import numpy as np
+
+from hardneg.diagnosis.check_result import CheckResult
+from hardneg.diagnosis.finished_run import FinishedRun
+from hardneg.formats.runs import EMPTY
+from hardneg.mining.filter_texts import MiningTexts
+from hardneg.mining.filters.near_copies import NearCopyFilter
+from hardneg.mining.miners.selection import scores_of
+from hardneg.records.types import Candidates, Negatives, RankedList
+
+MOST_COPIES = 0.01
+MOST_ABOVE = 2 / 3
+"""A weak start model has many above; with 60 % mined negatives still helped (recipe `dose-start`, a static model)."""
+MOST_HIDDEN = 0.5
+"""As in `hardneg recommend`: mined negatives help where half of the queries have their positive among as many."""
+_EACH = 20
+
+
+def near_copies(run: FinishedRun, stage: str) -> CheckResult:
+    """The share of the first 20 negatives of a query whose text nearly equals that of a positive of it."""
+    mined, copies, count = run.mined(stage), 0, 0
+    texts, corpus = MiningTexts(run.collection, "train"), run.collection.corpus
+    for row in mined.negatives:
+        listed = RankedList(row.negatives[:_EACH], row.scores[:_EACH])
+        candidates = Candidates(row.query_id, row.positives, {"": listed}, corpus.doc_ids)
+        [reasons] = NearCopyFilter().reasons([candidates], texts)
+        copies, count = copies + len(reasons), count + len(listed.doc_ids)
+    share = copies / max(count, 1)
+    return CheckResult.of(
+        share > MOST_COPIES,
+        f"{share:.1%} of {count:,} negatives nearly equal a positive of their query in words",
+        {"share": share, "negatives": count, "copies": copies},
+        "these are wrong labels: mine with the filter near-copies (`filters: [near-copies]`)",
+    )
+
+
+def above_positive(run: FinishedRun, stage: str) -> CheckResult:
+    """The share of negatives with a higher score than the best positive of their query, where the run lists one."""
+    compared, above = 0, 0
+    for row, ranked in _listed(run, stage):
+        best = np.nan_to_num(scores_of(row.positives, ranked), nan=-np.inf).max(initial=-np.inf)
+        scores = scores_of(row.negatives, ranked)
+        if np.isfinite(best):
+            compared += int(np.isfinite(scores).sum())
+            above += int((scores > best).sum())
+    if not compared:
+        return CheckResult("unknown", "no negative is in a list that has a positive too, so that none can be compared")
+    share = above / compared
+    return CheckResult.of(
+        share > MOST_ABOVE,
+        f"{share:.1%} of {compared:,} negatives score above the best positive of their query, by the run mined from",
+        {"share": share, "negatives": compared, "above": above},
+        "many may be relevant and not labelled: look at some with `hardneg browse`; then mine with pos-percent, "
+        "max-score or denoised, deeper by a window, or have a reranker or judge filter them",
+    )
+
+
+def hidden_positives(run: FinishedRun, stage: str) -> CheckResult:
+    """The share of queries without a positive in the list that was mined from."""
+    rows, depth = _listed(run, stage), run.mined(stage).depth
+    if not depth:
+        return CheckResult("unknown", f"{stage} has no run that it mines from")
+    hidden = sum(not np.isfinite(scores_of(row.positives, ranked)).any() for row, ranked in rows)
+    share = hidden / max(len(rows), 1)
+    return CheckResult.of(
+        share > MOST_HIDDEN,
+        f"{share:.1%} of {len(rows):,} training queries have no positive in the first {depth:,} of the run mined from",
+        {"share": share, "queries": len(rows), "depth": depth},
+        "the model is not yet mistaking these negatives for the positive: train on in-batch negatives first, or begin "
+        "with a better model, and mine again from that; check that labels and documents belong together",
+    )
+
+
+def _listed(run: FinishedRun, stage: str) -> list[tuple[Negatives, RankedList]]:
+    mined = run.mined(stage)
+    return [(row, mined.lists.get(row.query_id, EMPTY)) for row in mined.negatives]

@@ -1,0 +1,118 @@
+"""Checks of texts: queries of other splits in training, texts longer than the model reads, prompts that go unused."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.diagnosis.check_result import CheckResult, Figures
+from hardneg.diagnosis.finished_run import FinishedRun, sample
+from hardneg.encoders.open.model_files import sides
+from hardneg.encoders.open.resolved import resolve
+from hardneg.encoders.open.save import read_spec
+from hardneg.encoders.spec import SIDES, FullSpec, Side
+from hardneg.fields import Trait
+from hardneg.formats.hash_index import hash_texts, normalise
+from hardneg.formats.record_hashes import among, fold
+from hardneg.records.errors import ModelError
+from hardneg.records.layout import MODEL_FOLDER
+from hardneg.verbs.encode import Encode
+
+TRAIN = "train"
+MOST_CUT: dict[Side, float] = {"query": 0.05, "document": 0.5}
+_TOKENIZER = "tokenizer.json"
+_AT_ONCE = 32
+
+
+def shared_queries(run: FinishedRun, _: str) -> CheckResult:
+    """The queries of each other split whose text is that of a training query, but for case and white space."""
+    splits = [name for name in run.collection.splits if name != TRAIN and not name.startswith(f"{TRAIN}.")]
+    if TRAIN not in run.collection.splits or not splits:
+        return CheckResult("unknown", "the dataset has no split train beside others")
+    known, figures, parts = np.sort(_folded(run, TRAIN)), Figures(), []
+    for split in splits:
+        own = _folded(run, split)
+        figures[split] = count = int(among(known, own).sum())
+        parts.append(f"{count:,} of {len(own):,} of {split}")
+    return CheckResult.of(
+        any(figures.values()),
+        f"queries with the text of a training query: {', '.join(parts)}",
+        figures,
+        "what is measured there is partly memory: take these queries out of train, or out of the other split; "
+        "`hardneg data check` lists them",
+    )
+
+
+def _folded(run: FinishedRun, split: str) -> NDArray[np.uint64]:
+    return hash_texts(fold(normalise(text)) for text in run.collection.queries(split).texts)
+
+
+def cut_texts(run: FinishedRun, side: Side) -> CheckResult:
+    """The share of a sample of documents, or of training queries, that has more tokens than the model reads."""
+    if side == "document" and any(Trait.SEGMENTS in run.recipe.view(name).traits(name) for name in run.stages(Encode)):
+        return CheckResult("fine", "documents are cut into segments, which are all read")
+    folder, spec = run.model()
+    most = spec.query_length if side == "query" else spec.document_length
+    prompt = spec.query_prompt if side == "query" else spec.document_prompt
+    lengths = _lengths(folder, side, [f"{prompt or ''}{text}" for text in _sampled(run, side)])
+    share = float((lengths > (most or 0)).mean())
+    middle = float(np.median(lengths))
+    return CheckResult.of(
+        share > MOST_CUT[side],
+        f"{share:.1%} of {len(lengths):,} texts are longer than the {most} tokens read; the median has {middle:.0f}",
+        {"share": share, "texts": len(lengths), "length": most or 0, "median": middle},
+        f"set model.{side}_length higher" + (", or cut documents with `segments`" if side == "document" else ""),
+    )
+
+
+def _sampled(run: FinishedRun, side: Side) -> list[str]:
+    if side == "document":
+        corpus = run.collection.corpus
+        return corpus.contents(sample(len(corpus), "documents"))
+    texts = run.collection.queries(TRAIN).texts
+    return [texts[row] for row in sample(len(texts), "texts of queries").tolist()]
+
+
+def _lengths(folder: Path, side: Side, texts: Sequence[str]) -> NDArray[np.int64]:
+    """The tokens of each text, special ones included: int64 [n]. Raises ModelError without a fast tokenizer."""
+    from tokenizers import Tokenizer
+
+    path = next((at / _TOKENIZER for at in (*sides(folder)[side], folder) if (at / _TOKENIZER).is_file()), None)
+    if path is None:
+        raise ModelError(f"model {folder}: has no {_TOKENIZER}, by which texts could be counted")
+    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    blocks = (tokenizer.encode_batch(texts[start : start + _AT_ONCE]) for start in range(0, len(texts), _AT_ONCE))
+    return np.array([len(encoded.ids) for block in blocks for encoded in block], np.int64)
+
+
+def unused_prompts(run: FinishedRun, _: str) -> CheckResult:
+    """Prompts that the start model declares and the recipe does not use; or that training changed."""
+    start = resolve(run.recipe.model)
+    used, problems = start.full, []
+    declared = {name: text for name, text in start.contract.prompts.items() if text}
+    if declared and not (used.query_prompt or used.document_prompt):
+        problems.append(f"the model declares the prompts {', '.join(declared)}, and the recipe uses none")
+    if stage := run.recipe.outputs.get(MODEL_FOLDER):
+        trained = read_spec(run.part(stage, MODEL_FOLDER))
+        problems += [
+            f"the {side}_prompt of the trained model is {getattr(trained, f'{side}_prompt')!r}, that of the start "
+            f"model {getattr(used, f'{side}_prompt')!r}"
+            for side in SIDES
+            if getattr(trained, f"{side}_prompt") != getattr(used, f"{side}_prompt")
+        ]
+    return CheckResult.of(
+        bool(problems),
+        "; ".join(problems) or _prompts(used),
+        {"declared": len(declared), "query_prompt": used.query_prompt, "document_prompt": used.document_prompt},
+        "leave model.query_prompt and model.document_prompt out, so that the model's own are used, or choose one by "
+        "name (`{name: NAME}`); train and search with the same",
+    )
+
+
+def _prompts(spec: FullSpec) -> str:
+    if not (spec.query_prompt or spec.document_prompt):
+        return "the model declares no prompts, and none are used"
+    return f"prompts are used: {spec.query_prompt!r} for queries, {spec.document_prompt!r} for documents"

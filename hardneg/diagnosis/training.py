@@ -1,0 +1,117 @@
+"""Checks of trainings: the learning curve, and what came of it beside the start model."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from hardneg.diagnosis.check_result import CheckResult, Figures
+from hardneg.diagnosis.finished_run import FinishedRun
+from hardneg.evaluation.equivalence import Design, verdict
+from hardneg.evaluation.levels import MARGIN
+from hardneg.evaluation.metrics_json import Measured, read_metrics
+from hardneg.evaluation.significance import Comparison, compare
+from hardneg.evaluation.two_level import TwoLevel
+from hardneg.records.layout import HISTORY, METRICS, START
+from hardneg.records.wording import counted
+from hardneg.report.curve import mean_history, measurements
+from hardneg.training.history import History
+from hardneg.verbs.evaluate import Evaluate
+from hardneg.verbs.search import Search
+from hardneg.verbs.train_refreshed import TrainRefreshed
+
+MOST_FALL = 2 * MARGIN
+_PARTS = 5
+_LEAST_STEPS = 20
+_ERRORS = 3.0
+_ELSE = "see what else is suspect; `hardneg recommend` says whether mined negatives can help here"
+_LOWER = "lower options.learning_rate to a third, or train fewer steps; see whether warmup_steps covers a tenth of them"
+
+
+def learning_curve(run: FinishedRun, stage: str) -> CheckResult:
+    """Whether the loss rises, or validation falls after its best; of several seeds the mean curve.
+
+    The loss rises where the mean of its last fifth is above that of its lowest fifth by three standard errors and a
+    tenth. Negatives that are mined anew make it rise by design, so there validation alone counts.
+    """
+    histories = [History(run.artifact(name).path / HISTORY).read() for name in run.copies(stage)]
+    curves = measurements(mean_history(histories))
+    figures, problems, said = Figures(), list[str](), list[str]()
+    losses = [value for _, value in curves.pop("loss", [])]
+    if len(losses) >= _LEAST_STEPS and not isinstance(run.recipe.stages[stage], TrainRefreshed):
+        lowest, last, risen = _rise(losses)
+        figures |= {"lowest_loss": lowest, "last_loss": last}
+        line = f"the mean loss of the last fifth of the steps is {last:.4g}, of the lowest fifth {lowest:.4g}"
+        (problems if risen else said).append(line)
+    if curves:
+        wanted = getattr(getattr(run.recipe.stages[stage], "options", None), "metric", "")
+        metric = wanted if wanted in curves else next(iter(curves))
+        (step, best), (end, last) = max(curves[metric], key=lambda point: point[1]), curves[metric][-1]
+        figures |= {"metric": metric, "best": best, "best_step": int(step), "last": last}
+        line = f"{metric} on dev is {best:.4f} at its best, at step {step:,.0f}, and {last:.4f} at step {end:,.0f}"
+        (problems if best - last > MOST_FALL else said).append(line)
+    if not figures:
+        return CheckResult("unknown", f"the curve has less than {_LEAST_STEPS} steps with a loss, and no validation")
+    return CheckResult.of(bool(problems), "; ".join(problems or said), figures, _LOWER)
+
+
+def _rise(losses: Sequence[float]) -> tuple[float, float, bool]:
+    """The mean of the lowest fifth and of the last, and whether the loss has risen."""
+    size = len(losses) // _PARTS
+    parts = np.asarray(losses[len(losses) - size * _PARTS :], np.float64).reshape(_PARTS, size)
+    means, errors = parts.mean(axis=1), parts.var(axis=1, ddof=1) / size
+    low = int(means.argmin())
+    gap = means[-1] - means[low]
+    risen = gap > _ERRORS * (errors[-1] + errors[low]) ** 0.5 and means[-1] > 1.1 * means[low]
+    return float(means[low]), float(means[-1]), bool(risen)
+
+
+def trained_rows(run: FinishedRun) -> list[str]:
+    """The rows of the metrics that are searches with trained models."""
+    return [label for label, encoder in _encoders(run).items() if encoder != START]
+
+
+def outcome(run: FinishedRun, label: str) -> CheckResult:
+    """Whether a trained model is better or worse than the start model, by the first metric, over seeds if there are."""
+    shipped = next((row for row, encoder in _encoders(run).items() if encoder == START), None)
+    measured = read_metrics(run.folder / METRICS)
+    if shipped is None or not {label, shipped} <= measured.results.keys():
+        return CheckResult("unknown", "the metrics have no row of the start model: search and evaluate that too")
+    metric = next(name for name in measured.results[label] if name in measured.results[shipped])
+    test = _test(measured, label, shipped, metric)
+    difference = test.difference if test.system == label else -test.difference
+    decided, queries = verdict(test, measured.significance_level), len(measured.results[label][metric])
+    figures: Figures = {"metric": metric, "baseline": shipped, "difference": difference}
+    figures |= {"verdict": decided, "queries": queries}
+    line = f"{metric} is {difference:+.4f} against {shipped} over {queries:,} queries"
+    if isinstance(test, TwoLevel):
+        line += f" and {counted(max(test.seeds), 'seed')}"
+    if decided == "difference":
+        better = "better" if difference > 0 else "worse"
+        return CheckResult.of(difference < 0, f"{better}: {line}", figures, _ELSE)
+    if decided == "equivalent":
+        return CheckResult("suspect", f"equivalent, so it did not help: {line}", figures, _ELSE)
+    advice = "undecided is not worse: evaluate on more queries, and train with several `seeds`"
+    return CheckResult("unknown", f"undecided: {line}", figures, advice)
+
+
+def _encoders(run: FinishedRun) -> dict[str, str]:
+    """By row of an evaluation: the training, or `start`, whose model encodes the queries of its search."""
+    encoders = dict[str, str]()
+    for name in run.stages(Evaluate):
+        spec = run.recipe.stages[name]
+        for label, runs in spec.runs.items() if isinstance(spec, Evaluate) else ():
+            first = run.recipe.stages.get(runs if isinstance(runs, str) else next(iter(runs.values())))
+            if isinstance(first, Search) and first.index and (encoder := run.encoder_of(first.index)):
+                encoders.setdefault(label, encoder)
+    return encoders
+
+
+def _test(measured: Measured, label: str, shipped: str, metric: str) -> Comparison | TwoLevel:
+    """The test of the two in the metrics, that over seeds first; one by query where it lacks them."""
+    tests: Iterable[Comparison | TwoLevel] = (*measured.over_seeds, *measured.comparisons)
+    for test in tests:
+        if {test.system, test.baseline} == {label, shipped} and test.metric == metric:
+            return test
+    scores = {name: measured.results[name][metric] for name in (shipped, label)}
+    design = Design(measured.equivalence_margin, measured.query_groups)
+    return compare(scores, metric, [shipped], design=design)[0]

@@ -1,0 +1,103 @@
+"""Checks of trainings on curves and scores by hand."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from diagnosis.handmade import HandmadeRun, handmade, made
+
+from hardneg.diagnosis.training import learning_curve, outcome, trained_rows
+from hardneg.evaluation.metrics_json import Measured, write_metrics
+from hardneg.evaluation.significance import compare_all
+
+
+@pytest.fixture
+def run(tmp_path: Path, tiny_model: Path) -> HandmadeRun:
+    return handmade(tmp_path, tiny_model)
+
+
+def history(run: HandmadeRun, losses: Sequence[float], dev: Sequence[float] = ()) -> None:
+    rows = [{"step": step, "loss": loss} for step, loss in enumerate(losses, 1)]
+    rows += [{"step": 10 * step, "dev": {"mrr@10": value}} for step, value in enumerate(dev, 1)]
+    (made(run, "star") / "history.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def parts(*means: float) -> list[float]:
+    """Five fifths of four steps, each around its mean by a tenth."""
+    return [mean + sign for mean in means for sign in (0.1, -0.1, 0.1, -0.1)]
+
+
+@pytest.mark.parametrize(
+    ("means", "state"),
+    [
+        ((5, 4, 3, 2, 1), "fine"),
+        ((5, 1, 2, 2, 3), "suspect"),
+        ((5, 1, 1, 1, 1.05), "fine"),  # by less than a tenth
+        ((5, 1, 1, 1, 1.2), "fine"),  # by less than three errors: each is 0.1155 / 2, 3 * 0.0816 = 0.245
+        ((5, 1, 1, 1, 1.3), "suspect"),
+    ],
+)
+def test_a_loss_that_rises_is_suspect(run: HandmadeRun, means: tuple[float, ...], state: str) -> None:
+    history(run, parts(*means))
+    result = learning_curve(run, "star")
+    assert result.state == state
+    assert result.figures == {"lowest_loss": pytest.approx(1.0), "last_loss": pytest.approx(means[-1])}
+    assert ("learning_rate" in result.advice) == (state == "suspect")
+
+
+@pytest.mark.parametrize(("dev", "state"), [((0.5, 0.6, 0.58), "suspect"), ((0.5, 0.6, 0.595), "fine")])
+def test_validation_that_falls_after_its_best_is_suspect(run: HandmadeRun, dev: Sequence[float], state: str) -> None:
+    history(run, [1.0] * 5, dev)
+    result = learning_curve(run, "star")
+    assert result.state == state and "at step 20" in result.sentence
+    assert result.figures == {"metric": "mrr@10", "best": 0.6, "best_step": 20, "last": dev[-1]}
+
+
+def test_a_few_steps_tell_nothing(run: HandmadeRun) -> None:
+    history(run, [1.0] * 19)
+    assert learning_curve(run, "star").state == "unknown"
+
+
+def scores(run: HandmadeRun, baseline: Sequence[float], trained: Sequence[float], compared: bool) -> None:
+    results = {
+        "start": {"mrr@10": {f"q{i}": value for i, value in enumerate(baseline)}},
+        "STAR": {"mrr@10": {f"q{i}": value for i, value in enumerate(trained)}},
+    }
+    tests = compare_all(results, ["start"]) if compared else []
+    write_metrics(run.folder / "metrics.json", Measured(results, tests))
+
+
+HALF = [0.5] * 200
+UP = [0.5 + 0.2 * (i % 2) for i in range(200)]
+DOWN = [0.5 - 0.2 * (i % 2) for i in range(200)]
+NEAR = [0.5 + 0.001 * (-1) ** i for i in range(200)]
+
+
+@pytest.mark.parametrize("compared", [True, False])
+@pytest.mark.parametrize(
+    ("trained", "state", "word", "difference"),
+    [(UP, "fine", "better", 0.1), (DOWN, "suspect", "worse", -0.1), (NEAR, "suspect", "equivalent", 0.0)],
+)
+def test_the_verdict_is_that_of_the_metrics(
+    run: HandmadeRun, trained: list[float], state: str, word: str, difference: float, compared: bool
+) -> None:
+    scores(run, HALF, trained, compared)
+    assert trained_rows(run) == ["STAR"]
+    result = outcome(run, "STAR")
+    assert result.state == state and result.sentence.startswith(word)
+    assert result.figures["difference"] == pytest.approx(difference) and result.figures["baseline"] == "start"
+
+
+def test_too_few_queries_are_undecided(run: HandmadeRun) -> None:
+    scores(run, [0.5, 0.5, 0.5], [0.6, 0.9, 0.2], True)
+    result = outcome(run, "STAR")
+    assert (result.state, result.figures["verdict"]) == ("unknown", "undecided")
+
+
+def test_without_a_row_of_the_start_model_there_is_nothing_to_compare(tmp_path: Path, tiny_model: Path) -> None:
+    alone = {"stage": "evaluate", "runs": {"STAR": "star-test"}, "metrics": ["mrr@10"]}
+    report = {"stage": "report", "evaluation": "scores"}
+    run = handmade(tmp_path, tiny_model, scores=alone, report=report)
+    scores(run, HALF, UP, False)
+    assert outcome(run, "STAR").state == "unknown"

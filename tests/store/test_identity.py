@@ -85,6 +85,7 @@ DEFAULTS = {"default", "default_factory", "get_default", "model_fields_set", "ex
 READ_DEFAULTS = {
     "hardneg/lines/": "signatures of functions, options of commands",
     "hardneg/cli/": "options of commands",
+    "hardneg/api/analyzing.py": "arguments of an analysis for a function",
     "hardneg/api/keyword_arguments.py": "signatures of functions",
     "hardneg/registry/plugin_help.py": "the help of a plugin",
     "hardneg/costs/rate_files.py": "a file of rates, that holds what was measured",

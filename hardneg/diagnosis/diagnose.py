@@ -8,8 +8,8 @@ from typing import Any
 from hardneg.api.workplace import usual_store
 from hardneg.diagnosis.check_result import CheckResult
 from hardneg.diagnosis.finished_run import FinishedRun
-from hardneg.diagnosis.negatives import above_positive, hidden_positives, near_copies
-from hardneg.diagnosis.texts import cut_texts, shared_queries, unused_prompts
+from hardneg.diagnosis.negatives import above_positive, hidden_positives, near_copies, seen_documents
+from hardneg.diagnosis.texts import cut_texts, shared_queries, training_sets, unused_prompts
 from hardneg.diagnosis.training import learning_curve, outcome, trained_rows
 from hardneg.diagnosis.vectors import collapse, trained_indexes
 from hardneg.encoders.spec import SIDES
@@ -35,13 +35,9 @@ class Check:
         for subject in subjects:
             try:
                 result = self.find(run, subject)
-            except HardnegError as error:
+            except (HardnegError, OSError) as error:
                 result = CheckResult("unknown", f"could not be checked: {error}")
             yield replace(result, check=self.name, subject=subject)
-
-
-def _whole(run: FinishedRun) -> Sequence[str]:
-    return [""]
 
 
 def _mined(run: FinishedRun) -> Sequence[str]:
@@ -58,9 +54,10 @@ CHECKS = (
     Check("near copies", near_copies, _mined, _NO_NEGATIVES),
     Check("above the positive", above_positive, _mined, _NO_NEGATIVES),
     Check("hidden positives", hidden_positives, _mined, _NO_NEGATIVES),
-    Check("shared queries", shared_queries, _whole),
+    Check("seen documents", seen_documents, _mined, _NO_NEGATIVES),
+    Check("shared queries", shared_queries, training_sets),
     Check("texts cut", cut_texts, lambda run: SIDES),
-    Check("prompts", unused_prompts, _whole),
+    Check("prompts", unused_prompts, lambda run: [""]),
     Check("learning curve", learning_curve, _trainings, "the recipe trains no encoder"),
     Check("collapse", collapse, trained_indexes, "the recipe encodes no index with a model that it trains"),
 )

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -96,10 +95,13 @@ class FinishedRun:
         laid = laid_part(self.recipe, self.folder, {}, stage, part)
         return laid or self.artifact(stage).path / self.recipe.stages[stage].parts.get(part, ".")
 
-    @cached_property
-    def collection(self) -> StoredCollection:
-        """The dataset."""
-        return StoredCollection.open(self.artifact(DATASET).path)
+    def dataset_of(self, stage: str) -> str:
+        """The stage whose collection a stage reads: `dataset`, or one that makes a collection."""
+        return self.recipe.stages[stage].dataset or DATASET
+
+    def collection(self, maker: str = DATASET) -> StoredCollection:
+        """The collection that a stage made. Raises ArtifactError where the store lacks it."""
+        return StoredCollection.open(self.artifact(maker).path)
 
     def model(self) -> tuple[Path, ModelSpec]:
         """The model that the recipe hands out, and its spec; without one that it begins with."""

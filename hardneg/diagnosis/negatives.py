@@ -5,6 +5,7 @@ import numpy as np
 from hardneg.diagnosis.check_result import CheckResult
 from hardneg.diagnosis.finished_run import FinishedRun
 from hardneg.formats.runs import EMPTY
+from hardneg.mining.choosing import SEEN
 from hardneg.mining.filter_texts import MiningTexts
 from hardneg.mining.filters.near_copies import NearCopyFilter
 from hardneg.mining.miners.selection import scores_of
@@ -15,16 +16,18 @@ MOST_ABOVE = 2 / 3
 """A weak start model has many above; with 60 % mined negatives still helped (recipe `dose-start`, a static model)."""
 MOST_HIDDEN = 0.5
 """As in `hardneg recommend`: mined negatives help where half of the queries have their positive among as many."""
+MOST_SEEN = 0.5
 _EACH = 20
 
 
 def near_copies(run: FinishedRun, stage: str) -> CheckResult:
     """The share of the first 20 negatives of a query whose text nearly equals that of a positive of it."""
     mined, copies, count = run.mined(stage), 0, 0
-    texts, corpus = MiningTexts(run.collection, "train"), run.collection.corpus
+    collection = run.collection(run.dataset_of(stage))
+    texts = MiningTexts(collection, "train")
     for row in mined.negatives:
         listed = RankedList(row.negatives[:_EACH], row.scores[:_EACH])
-        candidates = Candidates(row.query_id, row.positives, {"": listed}, corpus.doc_ids)
+        candidates = Candidates(row.query_id, row.positives, {"": listed}, collection.corpus.doc_ids)
         [reasons] = NearCopyFilter().reasons([candidates], texts)
         copies, count = copies + len(reasons), count + len(listed.doc_ids)
     share = copies / max(count, 1)
@@ -70,6 +73,23 @@ def hidden_positives(run: FinishedRun, stage: str) -> CheckResult:
         {"share": share, "queries": len(rows), "depth": depth},
         "the model is not yet mistaking these negatives for the positive: train on in-batch negatives first, or begin "
         "with a better model, and mine again from that; check that labels and documents belong together",
+    )
+
+
+def seen_documents(run: FinishedRun, stage: str) -> CheckResult:
+    """The share of negatives that are relevant to queries of another split, as mining has counted them."""
+    facts = run.artifact(stage).facts
+    begin, count = SEEN.format(""), facts.get("negatives", 0)
+    counts = {name.removeprefix(begin): int(seen) for name, seen in facts.items() if name.startswith(begin)}
+    if not counts or not count:
+        return CheckResult("unknown", "mining has counted no positives of other splits")
+    parts = [f"{seen / count:.1%} to queries of {split}" for split, seen in counts.items()]
+    return CheckResult.of(
+        max(counts.values()) > MOST_SEEN * count,
+        f"of {count:,} negatives {', '.join(parts)} are relevant",
+        {"negatives": count, **counts},
+        "training pushes these documents away, and they are what is measured: leave them out by the filter documents "
+        "(`filters: [{name: documents, of: train}]`)",
     )
 
 

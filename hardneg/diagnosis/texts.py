@@ -13,11 +13,13 @@ from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.open.save import read_spec
 from hardneg.encoders.spec import SIDES, FullSpec, Side
 from hardneg.fields import Trait
+from hardneg.formats.collection import StoredCollection
 from hardneg.formats.hash_index import hash_texts, normalise
 from hardneg.formats.record_hashes import among, fold
 from hardneg.records.errors import ModelError
-from hardneg.records.layout import MODEL_FOLDER
+from hardneg.records.layout import DATASET, MODEL_FOLDER
 from hardneg.verbs.encode import Encode
+from hardneg.verbs.shared.training_options import EncoderLearning
 
 TRAIN = "train"
 MOST_CUT: dict[Side, float] = {"query": 0.05, "document": 0.5}
@@ -25,14 +27,20 @@ _TOKENIZER = "tokenizer.json"
 _AT_ONCE = 32
 
 
-def shared_queries(run: FinishedRun, _: str) -> CheckResult:
-    """The queries of each other split whose text is that of a training query, but for case and white space."""
-    splits = [name for name in run.collection.splits if name != TRAIN and not name.startswith(f"{TRAIN}.")]
-    if TRAIN not in run.collection.splits or not splits:
-        return CheckResult("unknown", "the dataset has no split train beside others")
-    known, figures, parts = np.sort(_folded(run, TRAIN)), Figures(), []
+def training_sets(run: FinishedRun) -> Sequence[str]:
+    """The stages whose collections trainings read."""
+    return list(dict.fromkeys(run.dataset_of(name) for name in run.stages(EncoderLearning))) or [DATASET]
+
+
+def shared_queries(run: FinishedRun, maker: str) -> CheckResult:
+    """The queries of the dataset's other splits whose text is that of a training query, but for case and spaces."""
+    training, tested = run.collection(maker), run.collection()
+    splits = [name for name in tested.splits if name != TRAIN and not name.startswith(f"{TRAIN}.")]
+    if TRAIN not in training.splits or not splits:
+        return CheckResult("unknown", "there is no split train, or none beside it")
+    known, figures, parts = np.sort(_folded(training, TRAIN)), Figures(), []
     for split in splits:
-        own = _folded(run, split)
+        own = _folded(tested, split)
         figures[split] = count = int(among(known, own).sum())
         parts.append(f"{count:,} of {len(own):,} of {split}")
     return CheckResult.of(
@@ -44,8 +52,8 @@ def shared_queries(run: FinishedRun, _: str) -> CheckResult:
     )
 
 
-def _folded(run: FinishedRun, split: str) -> NDArray[np.uint64]:
-    return hash_texts(fold(normalise(text)) for text in run.collection.queries(split).texts)
+def _folded(collection: StoredCollection, split: str) -> NDArray[np.uint64]:
+    return hash_texts(fold(normalise(text)) for text in collection.queries(split).texts)
 
 
 def cut_texts(run: FinishedRun, side: Side) -> CheckResult:
@@ -56,6 +64,8 @@ def cut_texts(run: FinishedRun, side: Side) -> CheckResult:
     most = spec.query_length if side == "query" else spec.document_length
     prompt = spec.query_prompt if side == "query" else spec.document_prompt
     lengths = _lengths(folder, side, [f"{prompt or ''}{text}" for text in _sampled(run, side)])
+    if not len(lengths):
+        return CheckResult("unknown", f"there is no {side} to count tokens of")
     share = float((lengths > (most or 0)).mean())
     middle = float(np.median(lengths))
     return CheckResult.of(
@@ -68,9 +78,9 @@ def cut_texts(run: FinishedRun, side: Side) -> CheckResult:
 
 def _sampled(run: FinishedRun, side: Side) -> list[str]:
     if side == "document":
-        corpus = run.collection.corpus
+        corpus = run.collection().corpus
         return corpus.contents(sample(len(corpus), "documents"))
-    texts = run.collection.queries(TRAIN).texts
+    texts = run.collection(training_sets(run)[0]).queries(TRAIN).texts
     return [texts[row] for row in sample(len(texts), "texts of queries").tolist()]
 
 

@@ -28,7 +28,8 @@ class HandmadeRun(FinishedRun):
         path = self.folder / "store" / stage
         if not path.is_dir():
             raise ArtifactError(f"lacks {stage}")
-        return Artifact(stage, "", path)
+        facts = path / "facts.json"
+        return Artifact(stage, "", path, json.loads(facts.read_text()) if facts.exists() else {})
 
 
 def handmade(folder: Path, model: Path, settings: Mapping[str, Any] | None = None, **stages: Any) -> HandmadeRun:
@@ -59,9 +60,11 @@ def mine(run: HandmadeRun, lists: Mapping[str, RankedList], rows: Mapping[str, t
     write_negatives(made(run, "static") / "negatives.arrow", negatives)
 
 
-def collect(run: HandmadeRun, documents: Sequence[str], queries: Mapping[str, Sequence[str]]) -> None:
-    """Writes the dataset: documents d0, d1, ...; queries by split, each with d0 as its positive."""
-    data = run.folder / "data"
+def collect(
+    run: HandmadeRun, documents: Sequence[str], queries: Mapping[str, Sequence[str]], stage: str = "dataset"
+) -> None:
+    """Writes the collection of a stage: documents d0, d1, ...; queries by split, each with d0 as its positive."""
+    data = run.folder / "data" / stage
     (data / "qrels").mkdir(parents=True)
     rows = [{"_id": f"d{number}", "title": "", "text": text} for number, text in enumerate(documents)]
     (data / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -71,4 +74,4 @@ def collect(run: HandmadeRun, documents: Sequence[str], queries: Mapping[str, Se
     for split, texts in named.items():
         judged = "".join(f"{name}\td0\t1\n" for name in texts)
         (data / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged)
-    write_collection(Beir(str(data)).load(), made(run, "dataset"), Silent())
+    write_collection(Beir(str(data)).load(), made(run, stage), Silent())

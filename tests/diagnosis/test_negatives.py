@@ -1,13 +1,14 @@
 """Checks of mined negatives on four documents and a few lists, with shares by hand."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from diagnosis.handmade import HandmadeRun, collect, handmade, mine, ranked
+from diagnosis.handmade import HandmadeRun, collect, handmade, made, mine, ranked
 
 from hardneg.diagnosis.finished_run import SAMPLED, sample
-from hardneg.diagnosis.negatives import above_positive, hidden_positives, near_copies
+from hardneg.diagnosis.negatives import above_positive, hidden_positives, near_copies, seen_documents
 from hardneg.records.errors import ArtifactError
 
 TEN = "one two three four five six seven eight nine ten"
@@ -68,6 +69,21 @@ def test_negatives_that_were_not_mined_from_a_run_have_no_depth(tmp_path: Path, 
     run = handmade(tmp_path, tiny_model, static=drawn)
     mine(run, {"a": ranked(d0=1.0)}, {"a": (["d0"], ["d1"])})
     assert hidden_positives(run, "static").state == above_positive(run, "static").state == "unknown"
+
+
+@pytest.mark.parametrize(("test", "state"), [(11, "suspect"), (10, "fine")])
+def test_negatives_that_other_splits_measure_by_are_counted(run: HandmadeRun, test: int, state: str) -> None:
+    named = {f"negatives relevant to queries of {split}": count for split, count in (("dev", 1), ("test", test))}
+    facts = {"queries": 4, "negatives": 20, **named}
+    (made(run, "static") / "facts.json").write_text(json.dumps(facts))
+    result = seen_documents(run, "static")
+    assert result.state == state and result.figures == {"negatives": 20, "dev": 1, "test": test}
+    assert "5.0% to queries of dev" in result.sentence
+
+
+def test_a_mining_that_has_counted_no_other_split_tells_nothing(run: HandmadeRun) -> None:
+    (made(run, "static") / "facts.json").write_text('{"negatives": 20}')
+    assert seen_documents(run, "static").state == "unknown"
 
 
 def test_a_stage_that_the_store_lacks_raises(run: HandmadeRun) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from diagnosis.handmade import HandmadeRun, collect, handmade, made
 
-from hardneg.diagnosis.texts import cut_texts, shared_queries, unused_prompts
+from hardneg.diagnosis.texts import cut_texts, shared_queries, training_sets, unused_prompts
 
 
 def with_model(run: HandmadeRun, tiny_model: Path, **values: Any) -> HandmadeRun:
@@ -25,7 +25,7 @@ def test_queries_that_differ_from_a_training_query_in_case_and_white_space_alone
 ) -> None:
     run = handmade(tmp_path, tiny_model)
     collect(run, ["a"], {"train": ["old river", "new bridge"], "dev": ["a garden"], "test": [test, "a falcon"]})
-    result = shared_queries(run, "")
+    result = shared_queries(run, "dataset")
     assert result.state == state and result.figures == {"dev": 0, "test": count}
     assert f"{count} of 2 of test" in result.sentence
 
@@ -33,7 +33,27 @@ def test_queries_that_differ_from_a_training_query_in_case_and_white_space_alone
 def test_a_collection_without_training_queries_shares_none(tmp_path: Path, tiny_model: Path) -> None:
     run = handmade(tmp_path, tiny_model)
     collect(run, ["a"], {"test": ["a garden"]})
-    assert shared_queries(run, "").state == "unknown"
+    assert shared_queries(run, "dataset").state == "unknown"
+
+
+def test_the_queries_of_a_training_on_another_collection_are_compared_with_those_of_the_dataset(
+    tmp_path: Path, tiny_model: Path
+) -> None:
+    written = {"stage": "write-queries", "writers": "heading"}
+    options = {"negatives_per_query": 0, "max_steps": 2}
+    star = {"stage": "train", "dataset": "written", "loss": "star", "options": options}
+    run = with_model(handmade(tmp_path, tiny_model, written=written, star=star), tiny_model)
+    collect(run, ["a"], {"test": ["old river", "a garden"]})
+    collect(run, ["a"], {"train": ["Old river", "a b c d"], "test": ["a garden"]}, "written")
+    assert training_sets(run) == ["written"]
+    assert shared_queries(run, "written").figures == {"test": 1}
+    assert cut_texts(run, "query").figures["texts"] == 2
+
+
+def test_a_split_without_queries_is_not_counted(tmp_path: Path, tiny_model: Path) -> None:
+    run = with_model(handmade(tmp_path, tiny_model), tiny_model)
+    collect(run, ["a"], {"train": [], "test": ["a"]})
+    assert cut_texts(run, "query").state == "unknown"
 
 
 @pytest.mark.parametrize(("length", "share", "state"), [(6, 2 / 3, "suspect"), (7, 1 / 3, "fine"), (8, 0.0, "fine")])

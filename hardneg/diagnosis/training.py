@@ -76,7 +76,9 @@ def outcome(run: FinishedRun, label: str) -> CheckResult:
     measured = read_metrics(run.folder / METRICS)
     if shipped is None or not {label, shipped} <= measured.results.keys():
         return CheckResult("unknown", "the metrics have no row of the start model: search and evaluate that too")
-    metric = next(name for name in measured.results[label] if name in measured.results[shipped])
+    metric = next((name for name in measured.results[label] if name in measured.results[shipped]), None)
+    if metric is None:
+        return CheckResult("unknown", f"{label} and {shipped} have no metric in common")
     test = _test(measured, label, shipped, metric)
     difference = test.difference if test.system == label else -test.difference
     decided, queries = verdict(test, measured.significance_level), len(measured.results[label][metric])

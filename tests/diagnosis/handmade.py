@@ -32,10 +32,13 @@ class HandmadeRun(FinishedRun):
         return Artifact(stage, "", path, json.loads(facts.read_text()) if facts.exists() else {})
 
 
-def handmade(folder: Path, model: Path, settings: Mapping[str, Any] | None = None, **stages: Any) -> HandmadeRun:
-    """A run of the small recipe; settings: of its model. stages: others, or what is changed of its own."""
+def handmade(
+    folder: Path, model: Path, settings: Mapping[str, Any] | None = None, seeds: Sequence[int] = (), **stages: Any
+) -> HandmadeRun:
+    """A run of the small recipe; settings: of its model. seeds: of its training. stages: others, or changed ones."""
     tree = small_tree(folder / "data", model)
     tree["model"] |= settings or {}
+    tree |= {"seeds": list(seeds)} if seeds else {}
     tree["stages"] = {**tree["stages"], **stages}
     return HandmadeRun(folder, recipe_in(folder, tree), {}, Store(folder / "nothing"))
 

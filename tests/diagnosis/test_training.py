@@ -10,6 +10,9 @@ from diagnosis.handmade import HandmadeRun, handmade, made
 from hardneg.diagnosis.training import learning_curve, outcome, trained_rows
 from hardneg.evaluation.metrics_json import Measured, write_metrics
 from hardneg.evaluation.significance import compare_all
+from hardneg.evaluation.two_level import compare_over_seeds
+from hardneg.records.errors import ArtifactError
+from hardneg.verbs.train import Train
 
 
 @pytest.fixture
@@ -17,10 +20,10 @@ def run(tmp_path: Path, tiny_model: Path) -> HandmadeRun:
     return handmade(tmp_path, tiny_model)
 
 
-def history(run: HandmadeRun, losses: Sequence[float], dev: Sequence[float] = ()) -> None:
+def history(run: HandmadeRun, losses: Sequence[float], dev: Sequence[float] = (), stage: str = "star") -> None:
     rows = [{"step": step, "loss": loss} for step, loss in enumerate(losses, 1)]
     rows += [{"step": 10 * step, "dev": {"mrr@10": value}} for step, value in enumerate(dev, 1)]
-    (made(run, "star") / "history.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (made(run, stage) / "history.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def parts(*means: float) -> list[float]:
@@ -52,6 +55,38 @@ def test_validation_that_falls_after_its_best_is_suspect(run: HandmadeRun, dev: 
     result = learning_curve(run, "star")
     assert result.state == state and "at step 20" in result.sentence
     assert result.figures == {"metric": "mrr@10", "best": 0.6, "best_step": 20, "last": dev[-1]}
+
+
+@pytest.fixture
+def seeded(tmp_path: Path, tiny_model: Path) -> HandmadeRun:
+    return handmade(tmp_path, tiny_model, seeds=[1, 2])
+
+
+def test_the_curve_of_several_seeds_is_their_mean(seeded: HandmadeRun) -> None:
+    assert seeded.stages(Train) == ["star-seed-1"]
+    history(seeded, parts(5, 1, 2, 2, 3), stage="star-seed-1")
+    with pytest.raises(ArtifactError, match="lacks star-seed-2"):
+        learning_curve(seeded, "star-seed-1")
+    history(seeded, parts(5, 4, 3, 2, 0), stage="star-seed-2")
+    result = learning_curve(seeded, "star-seed-1")
+    assert result.state == "fine" and result.figures["last_loss"] == pytest.approx(1.5)
+
+
+def test_several_seeds_are_tested_over_seeds(seeded: HandmadeRun) -> None:
+    by_seed = {seed: {"mrr@10": {f"q{i}": value + seed / 1000 for i, value in enumerate(DOWN)}} for seed in (1, 2)}
+    means = {"mrr@10": {f"q{i}": value + 0.0015 for i, value in enumerate(DOWN)}}
+    results = {"start": {"mrr@10": {f"q{i}": 0.5 for i in range(200)}}, "STAR": means}
+    tests = compare_over_seeds(results, {"STAR": by_seed}, ["start"])
+    measured = Measured(results, by_seed={"STAR": by_seed}, over_seeds=tests)
+    write_metrics(seeded.folder / "metrics.json", measured)
+    result = outcome(seeded, "STAR")
+    assert result.sentence == "worse: mrr@10 is -0.0985 against start over 200 queries and 2 seeds"
+    assert result.state == "suspect"
+
+
+def test_rows_without_a_metric_in_common_are_not_compared(run: HandmadeRun) -> None:
+    write_metrics(run.folder / "metrics.json", Measured({"start": {"mrr@10": {"q": 1.0}}, "STAR": {"p@1": {"q": 1.0}}}))
+    assert outcome(run, "STAR").state == "unknown"
 
 
 def test_a_few_steps_tell_nothing(run: HandmadeRun) -> None:

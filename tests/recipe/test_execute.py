@@ -257,6 +257,14 @@ def test_a_finished_run_is_diagnosed(finished):
     }
 
 
+def test_a_diagnosis_begins_with_what_is_suspect(finished):
+    folder, _, store, _, _ = finished
+    *lines, summary = hardneg("diagnose", folder / "out", "--store", store.root).stdout.splitlines()
+    states = [line.split()[0] for line in lines if not line.startswith(" ")]
+    assert states == ["unknown"] * 2 + ["fine"] * 9 and summary == "0 of 11 checks suspect, 2 unknown"
+    assert [line.split()[0] for line in lines if line.startswith(" ")] == ["->"]
+
+
 def test_a_diagnosis_without_the_store_says_what_it_lacks(finished, tmp_path):
     lines = hardneg("diagnose", finished[0] / "out", "--store", tmp_path).stdout.splitlines()
     assert lines[-1].endswith("unknown")

@@ -18,11 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hardneg.analysis.swept_miners import TOP, WINDOW, ChoiceRule, MinerEvidence
+from hardneg.analysis.swept_miners import ChoiceRule, MinerEvidence
 from hardneg.evaluation.metrics import Scores
 from hardneg.evaluation.two_level import SeedScores
 from hardneg.records.errors import DataError
 from hardneg.records.layout import METRICS
+from hardneg.records.named_plugins import TOPK, WINDOW
 
 BOUND = 0.01
 GOALS = {"mrr@10": "top", "recall@100": "recall"}
@@ -41,7 +42,7 @@ def row_of(miner: Mapping[str, Any]) -> str:
     """What the recipes dose-* call the row of a miner."""
     if miner["name"] == WINDOW:
         return f"ranks {miner['skip'] + 1}-{miner['depth']}"
-    if miner["name"] == TOP:
+    if miner["name"] == TOPK:
         return f"top {miner['depth']}"
     return " ".join(str(value) for value in miner.values())
 

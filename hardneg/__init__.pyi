@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-from hardneg.api.analyzing import analyze as analyze
+from hardneg.api.analyzing import AnalysisResult
 from hardneg.api.benching import BenchResult
 from hardneg.api.dataset_argument import Dataset
 from hardneg.api.evaluation import Evaluation
@@ -19,12 +19,14 @@ from hardneg.api.results import RankedRun
 from hardneg.api.results import TrainedModel
 from hardneg.api.run_argument import AnyRun
 from hardneg.api.run_argument import Runs
-from hardneg.diagnosis.diagnose import diagnose as diagnose
-from hardneg.doors.browse.calling import browse as browse
-from hardneg.doors.hub.push import push as push
-from hardneg.doors.mteb.model import mteb_model as mteb_model
+from hardneg.diagnosis.diagnose import Diagnosis
+from hardneg.doors.browse.calling import BrowsePage
+from hardneg.doors.hub.preparing import Wanted
+from hardneg.doors.hub.push import Pushed
+from hardneg.doors.mteb.model import TaskSearcher
 from hardneg.records.errors import HardnegError as HardnegError
 from hardneg.runtime.progress import Progress
+from os import PathLike
 from pathlib import Path
 from typing import Any
 from typing import Literal
@@ -457,4 +459,165 @@ def train(
 
     Raises:
         RecipeError: the miner, the loss or training has no such option.
+    """
+
+
+def analyze(
+    name: str,
+    *,
+    qrels: AnyQrels | None = None,
+    queries: str | Path | Mapping[str, Any] | None = None,
+    corpus: str | Path | Mapping[str, Any] | None = None,
+    withheld: AnyQrels | None = None,
+    relevance_level: int = 1,
+    run_folder: str | Path | None = None,
+    settings: Settings = (),
+    store: str | Path | None = None,
+    device: str | None = None,
+    engine: str | Mapping[str, Any] = 'local',
+    seed: int = 42,
+    progress: bool | Progress = False,
+    **fields: Any,
+) -> AnalysisResult:
+    """Runs an analysis on results of functions, files, or a finished run folder.
+
+    Args:
+        name: as `hardneg analyze --help` lists it.
+        qrels: Judgements: TREC or BEIR form, plain or gzip. Or grades by document by query.
+        queries: Queries: BEIR's queries.jsonl, id and text by tab, or TREC topics. Or texts by id.
+        corpus: BEIR's corpus.jsonl, for documents' texts. Or texts by id.
+        withheld: Judgements that the filters do not know. Or grades by document by query.
+        relevance_level: The lowest grade that binary metrics take as relevant (trec_eval -l).
+        run_folder: The folder of a finished recipe.
+        settings: Set any value, such as model.document_length=256.
+        store: The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
+        device: cpu, cuda, cuda:1, mps; default: the best available.
+        engine: Where the blocks of encode, search, mine and rerank are computed; `hardneg plugins list engines` shows them.
+        seed: The seed of random draws.
+        progress: Whether to show bars, or what shows them.
+        fields: those of the analysis by their names in a recipe, such as `runs={"dense": run, "bm25": path}`.
+
+    Raises:
+        PluginError: there is no such analysis.
+        UsageError: it has no such field, or one is missing.
+    """
+
+
+def browse(
+    what: str | Path | MinedNegatives | Sequence[str | Path],
+    *,
+    dataset: Dataset | None = None,
+    split: str | None = None,
+    runs: Sequence[AnyRun] = (),
+    filter_by: Sequence[AnyRun] = (),
+    dropped: str | Path | None = None,
+    marks: str | Path | None = None,
+    port: int = 0,
+    settings: Settings = (),
+    store: str | Path | None = None,
+    device: str | None = None,
+    engine: str | Mapping[str, Any] = 'local',
+    seed: int = 42,
+    progress: bool | Progress = False,
+) -> BrowsePage:
+    """Serve a page of negatives on this machine, in another thread.
+
+    Args:
+        what: a finished recipe's folder, what `hardneg.mine` returned, or files of negatives and runs.
+        dataset: With files, for texts and judgements.
+        split: The queries' split; default train, or that of the negatives.
+        runs: TREC runs beside the negatives, for ranks and scores.
+        filter_by: Like runs, with the scores of a reranker or guide.
+        dropped: What the miner left out, as `hardneg mine` writes it.
+        marks: The file of marks; default NAME.marks.qrels beside what is shown.
+        port: The port; default: a free one.
+        settings: Set any value, such as model.document_length=256.
+        store: The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
+        device: cpu, cuda, cuda:1, mps; default: the best available.
+        engine: Where the blocks of encode, search, mine and rerank are computed; `hardneg plugins list engines` shows them.
+        seed: The seed of random draws.
+        progress: Whether to show bars, or what shows them.
+
+    Raises:
+        MissingDependency: the server's packages are not installed.
+        UsageError: arguments do not go together, or the port is taken.
+        DataError, ArtifactError: a file is missing or malformed.
+    """
+
+
+def diagnose(
+    folder: str | Path,
+    store: str | Path | None = None,
+) -> Diagnosis:
+    """Checks why the training of a finished run did not help, or made things worse; nothing is written.
+
+    Args:
+        folder: the run folder of a finished recipe.
+        store: where its artifacts are; by default the usual store.
+
+    Raises:
+        DataError: it is no run folder, or its lock file is damaged.
+        RecipeError: the recipe is not one of this hardneg's.
+    """
+
+
+def mteb_model(
+    model: str | Path,
+    *,
+    index: str | Mapping[str, Any] | None = None,
+    settings: Settings = (),
+    store: str | Path | None = None,
+    device: str | None = None,
+    engine: str | Mapping[str, Any] = 'local',
+    seed: int = 42,
+    progress: bool | Progress = False,
+) -> TaskSearcher:
+    """A model for `mteb.evaluate` that encodes, indexes and searches as hardneg's commands do.
+
+    Vectors of a corpus go into the store by content: another task over it, or the same after a stop, finds them.
+
+    Args:
+        model: a folder, a hub id or packaged:all-MiniLM-L6-v2; or an index over texts, such as bm25.
+        index: what the vectors are searched in, such as hnsw, or a dict of its options with its `name`; None: all of
+            them, exactly.
+        settings: Set any value, such as model.document_length=256.
+        store: The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
+        device: cpu, cuda, cuda:1, mps; default: the best available.
+        engine: Where the blocks of encode, search, mine and rerank are computed; `hardneg plugins list engines` shows them.
+        seed: The seed of random draws.
+        progress: Whether to show bars, or what shows them.
+
+    Raises:
+        MissingDependency: mteb is not installed.
+        ModelError: there is no such model.
+        RecipeError: the index or the settings have mistakes.
+        UsageError: the index is no name and no options, or goes with no vectors.
+    """
+
+
+def push(
+    what: str | PathLike[str],
+    repo: str,
+    wanted: Wanted | str | None = None,
+    *,
+    public: bool = False,
+    message: str = '',
+    store: str | Path | None = None,
+) -> Pushed:
+    """Uploads a model, an index, negatives or runs to the Hugging Face hub as one commit, with a card.
+
+    Nothing private goes along: what would be is refused. The token is that of `hf auth login`, or `HF_TOKEN`.
+
+    Args:
+        what: a run folder, that of a model, an index or negatives, or a function's result.
+        repo: the repository, such as org/name.
+        wanted: of a run folder `"model"`, `"index"`, `"negatives"` or `"runs"`; by default its model.
+        public: everybody may read it. A repository that is public already needs it too.
+        message: of the commit.
+        store: the artifact store; default $HARDNEG_STORE, else ~/.cache/hardneg/store.
+
+    Raises:
+        UsageError: there is nothing of that type, or the repository is public and `public` is not set.
+        DataError, ArtifactError, ModelError: a file is private, has changed, or cannot go.
+        HubError: nobody is logged in, or the hub refuses.
     """

@@ -88,7 +88,7 @@ def fitted(request: RecommendRequest, model: "ModelSpec") -> RecommendRequest:
     from hardneg.recipe.packages import absent
 
     resolved = resolve(model, fetch=True)
-    temperature, usual = 0.05 if resolved.full.similarity == "cosine" else 1.0, {}
+    temperature, usual = request.temperature if resolved.full.similarity == "cosine" else 1.0, {}
     if getattr(resolved.family, "tables", False):
         usual = {"learning_rate": 0.03 if model.name == "packaged:wordllama" else 0.01, "weight_decay": 0.0}
     return replace(request, temperature=temperature, usual=usual, bm25=not absent("lucene"))

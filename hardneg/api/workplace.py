@@ -92,6 +92,12 @@ class Workplace:
         opened = usual_store(store if store in (None, "") else file_path(store, "store"))
         return cls(opened, device, whole_number("seed", arguments.get("seed", SEED)), settings, shown, engine)
 
+    def without_recipe(self) -> "Workplace":
+        """The same, for what makes no recipe. Raises UsageError where there are settings: they would change nothing."""
+        if self.settings:
+            raise UsageError("{settings}: no recipe is made here that they could change; leave them out", "settings")
+        return self
+
     def tell(self, note: str) -> None:
         """Warns of what a recipe has noted."""
         warn(note)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from hardneg.registry.plugins import Plugin
 
 app = typer.Typer(
-    help="List, show and write plugins: datasets, writers, miners, filters, losses, regularizers, batches, indexes, "
-    "rerankers, stages, analyses, engines.",
+    help="List, show and write plugins: datasets, encoders, writers, miners, filters, losses, regularizers, batches, "
+    "indexes, rerankers, stages, analyses, engines.",
     no_args_is_help=True,
 )
 

@@ -65,7 +65,7 @@ class FuseLine(Line):
         from hardneg.api.run_argument import labelled_runs
         from hardneg.fusion.methods import Fusion
 
-        files = labelled_runs(args.runs, workplace.store)
+        files = labelled_runs(args.runs, workplace.without_recipe().store)
         if len(files) < 2:
             raise UsageError("fuse: give {runs} twice or more", "runs")
         labels, tuned = list(files), "parameter" in args.grid

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 import torch
 from recipe.recipes import small_collection
+from typer.testing import CliRunner
 
 import hardneg as hn
+from hardneg.cli.main import app
 from hardneg.records.errors import HardnegError, UsageError
 
 DATA = {
@@ -154,3 +156,22 @@ def test_what_is_known_of_a_result_takes_no_change(mined):
             change()
     assert before and mined.facts == before == json.loads(json.dumps(mined.facts))
     assert pickle.loads(pickle.dumps(mined)).facts == copy.deepcopy(mined).facts == before
+
+
+@pytest.mark.parametrize("settings", [["garbage"], ["stages.x.depth=1"], {"seed": 3}])
+def test_settings_are_refused_where_no_recipe_is_made(tmp_path, settings):
+    """They would change nothing; the command names its flag."""
+    run, qrels = tmp_path / "a.trec", tmp_path / "q.txt"
+    run.write_text("q1 Q0 d1 1 2.0 x\nq1 Q0 d2 2 1.0 x\n")
+    other = shutil.copy(run, tmp_path / "b.trec")
+    qrels.write_text("q1 0 d1 1\n")
+    for call in (
+        lambda: hn.evaluate([run], qrels, settings=settings),
+        lambda: hn.fuse([run, other], settings=settings),
+        lambda: hn.analyze("overlap", runs=[run], settings=settings),
+    ):
+        with pytest.raises(UsageError, match="settings: no recipe is made here that they could change; leave them out"):
+            call()
+    arguments = ["evaluate", "--run", str(run), "--run", other, "--qrels", str(qrels), "--set", "a.b=1"]
+    told = CliRunner().invoke(app, list(map(str, arguments)))
+    assert str(told.exception) == "--set: no recipe is made here that they could change; leave them out"

@@ -117,6 +117,25 @@ def test_a_lines_own_default_has_a_name():
     assert [*own_defaults(PACKAGE / "lines" / "mine.py", ast.parse('Of("search.depth", default=DEPTH)'))] == []
 
 
+OWN_DEFAULTS = {
+    "evaluate.equivalence_margin": "MARGIN",  # of the bench's protocol
+    "index.backend": "BM25",  # what can be built without a model
+    "mine.miner": "MINER",  # a stage has to name one
+    "search.depth": "MINED_DEPTH",  # lists of what mines are longer than what is measured
+    "train.loss": "LOSS",  # a stage has to name one
+}
+"""The fields for which a line has another default than their verb, and its constant."""
+
+
+def test_lines_with_other_defaults_than_their_verbs_are_listed():
+    stated = {}
+    for node in (node for path in LINE_FILES for node in ast.walk(ast.parse(path.read_text("utf-8")))):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Of":
+            own = [each.value for each in node.keywords if each.arg == "default"]
+            stated |= {ast.literal_eval(node.args[0]): ast.unparse(value) for value in own}
+    assert stated == OWN_DEFAULTS
+
+
 def test_a_name_that_means_two_things_in_a_command_is_refused(tmp_path):
     given = ["mine", "--dataset", "pydocs", "--model", "m", "--output", str(tmp_path / "x.parquet")]
     told = CliRunner().invoke(app, [*given, "--depth", "100", "--option", "depth=50"])

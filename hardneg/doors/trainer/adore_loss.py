@@ -28,7 +28,7 @@ from hardneg.registry.plugins import configure, needs_of
 from hardneg.registry.protocols import DenseSearcher
 from hardneg.runtime.distributed import barrier, world
 from hardneg.training.examples import QueryRows
-from hardneg.training.methods.adore import Forced, label, score_batch
+from hardneg.training.methods.adore import FORCED, Forced, label, score_batch
 
 FOLDER = "adore"
 _OFFERED = ("ranks",)
@@ -51,7 +51,7 @@ class AdoreLoss(nn.Module):
         *,
         depth: int = TOP_DEPTH,
         loss: str | Mapping[str, Any] = LAMBDA,
-        forced: Forced = "none_retrieved",
+        forced: Forced = FORCED,
         split: str = "train",
     ) -> None:
         """Encodes the corpus, unless the store has that already.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from hardneg.encoders.open.configuration import tokens_read
 from hardneg.encoders.open.pyserini_lines import ModelReference, dense_encoder, sparse_encoder
 from hardneg.encoders.open.source import ON_HUB
+from hardneg.formats.vectors.sparse_rows import IMPACT_SCALE
 from hardneg.records.types import HUB_ID
 
 if TYPE_CHECKING:
@@ -89,12 +90,11 @@ scores = model.similarity(queries, documents)
 
 
 _TOKEN_VECTORS = "Pyserini has no index of a vector a token; hardneg's `multi-vector` indexes search them."
-_SCALE = 100.0  # of the index `impact`, where a recipe says no other one
 
 
 def _pyserini(encoder: "Encoder") -> str:
     form, model = encoder.representation.form, ModelReference("path/to/this/folder")
-    program = dense_encoder(encoder, model) if form == "vectors" else sparse_encoder(model, _SCALE)
+    program = dense_encoder(encoder, model) if form == "vectors" else sparse_encoder(model, IMPACT_SCALE)
     if form == "token-vectors" or program is None:
         return _TOKEN_VECTORS
     imports, searcher = "from pyserini.search.faiss import FaissSearcher", 'FaissSearcher("path/to/its/index", encoder)'

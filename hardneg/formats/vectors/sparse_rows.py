@@ -5,6 +5,9 @@ from numpy.typing import NDArray
 
 from hardneg.records.types import SparseRows
 
+IMPACT_SCALE = 100.0
+"""By which weights are multiplied before they are rounded to whole numbers, where nothing else is said."""
+
 
 def fault(rows: SparseRows) -> str:
     """What is wrong with weights of terms, with the first text that it is true of; nothing where they are sound."""

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.formats.doc_ids import DocIds
+from hardneg.formats.vectors.sparse_rows import IMPACT_SCALE
 from hardneg.formats.vectors.sparse_store import SparseStore
 from hardneg.formats.vectors.term_list import read_terms, write_terms
 from hardneg.indexes.kernels.checks import in_order, no_hits
@@ -40,7 +41,7 @@ class Impact:
         scale: the factor of weights before they are rounded to whole numbers.
     """
 
-    scale: float = 100.0
+    scale: float = IMPACT_SCALE
 
     version: ClassVar[int] = 1
     extra: ClassVar[str] = "lucene"

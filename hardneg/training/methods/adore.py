@@ -27,6 +27,8 @@ from hardneg.training.method import ExampleTraining
 from hardneg.training.negative_sources import NegativeSource
 
 Forced = Literal["none_retrieved", "always", "never"]
+FORCED: Forced = "none_retrieved"
+"""Which known positives are added to a list, where nothing else is chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ class Index:
 class AdoreOptions:
     """forced: which known positives are added to the lists. dropout: whether queries search as dropout left them."""
 
-    forced: Forced = "none_retrieved"
+    forced: Forced = FORCED
     dropout: bool = True
 
 

@@ -16,7 +16,9 @@ from hardneg_ray.roster import Roster
 def make(options: Ray, context: StageContext[StageSpec]) -> Mapping[str, Any]:
     """A stage; where it is not cut into blocks, this process makes it. Raises as `Ray.make`."""
     if (context.device or "").startswith("cuda:"):
-        raise UsageError(f"--device {context.device}: Ray gives each actor its own GPU: say cuda, or leave it out")
+        raise UsageError(
+            f"{{device}} {context.device}: Ray gives each actor its own GPU: say cuda, or leave it out", "device"
+        )
     Roster(context.folder).write([])
     blocks = context.spec.blocks(replace(context, device="cpu"))
     if blocks is None:

@@ -91,7 +91,7 @@ class Foreman:
             problem = (
                 f"no room for an actor of {self.crew.needs.words} within {self.crew.cluster.options.patience:g} seconds"
             )
-            raise UsageError(f"--engine ray: {problem}: see `ray status`, and options num_gpus and num_cpus")
+            raise UsageError(f"engine ray: {problem}: see `ray status`, and options num_gpus and num_cpus")
 
     def _take(self, member: Member, report: Report | None) -> None:
         if isinstance(report, Failed):

@@ -150,4 +150,4 @@ def silence(address: str) -> str:
 
 
 def _unreached(address: str, reason: str) -> str:
-    return f"--engine ray: no cluster at {address} ({reason}); see `ray start`, or address=local"
+    return f"engine ray: no cluster at {address} ({reason}); see `ray start`, or address=local"

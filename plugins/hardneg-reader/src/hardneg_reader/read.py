@@ -15,6 +15,7 @@ from hardneg.plugin import (
     MEASURED,
     METRICS,
     MODEL_FOLDER,
+    PAIR_TOKENS,
     PROCESS_BYTES,
     RUN,
     ArtifactInput,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 SYSTEM = "reader"
 """The name of what was measured in the metrics of an artifact."""
 _MEASURES = {"exact_match": exact_match, "f1": f1}
-_PAIR_TOKENS = 120
 _Passages = Annotated[int, Field(gt=0)]
 
 
@@ -72,7 +72,7 @@ class Read(StageSpec):
     def estimate(self, sizes: Sizes) -> Row:
         """One pass over all passages."""
         count, shape = sizes.queries(self.split), sizes.network
-        seconds = sizes.network_seconds(count * max(self.passages) * _PAIR_TOKENS, shape)
+        seconds = sizes.network_seconds(count * max(self.passages) * PAIR_TOKENS, shape)
         return Row(count, "queries", count * 300, PROCESS_BYTES, seconds + 5, 2 * shape.weights)
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:

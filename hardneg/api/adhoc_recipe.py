@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardneg.api.argument_values import plugin_setting
-from hardneg.records.errors import HardnegError, PluginError
+from hardneg.records.errors import HardnegError, PluginError, RecipeError
 from hardneg.records.named_plugins import RANDOM
 from hardneg.runtime.seeding import SEED
 
@@ -29,6 +29,7 @@ class AdhocRecipe:
     """The recipe of a verb; without stages it reads the dataset, without a model its stages must not need one.
 
     command: under whose name mistakes are told. settings: as `--set` of the command has them, laid over the recipe.
+    arguments: by their path in the recipe the arguments that stand there, as mistakes name them.
     """
 
     command: str
@@ -37,6 +38,7 @@ class AdhocRecipe:
     model: str | None = None
     settings: Sequence[str] = ()
     seed: int = SEED
+    arguments: Mapping[str, str] = field(default_factory=dict)
 
     def check(self, tell: Callable[[str], None] = warn) -> "Recipe":
         """Checked but not planned: no data is read; `tell` gets its notes.
@@ -46,7 +48,11 @@ class AdhocRecipe:
         """
         model = {"name": "none" if self.model is None else self.model}
         tree = {"dataset": self.dataset, "model": model, "seed": self.seed, "stages": dict(self.stages)}
-        checked = checked_tree(tree, self.settings, f"hardneg {self.command}")
+        try:
+            checked = checked_tree(tree, self.settings, f"hardneg {self.command}")
+        except RecipeError as error:
+            problems = [self._by_argument(problem) for problem in error.problems]
+            raise RecipeError(error.source, problems, ["settings", *self.arguments.values()]) from None
         for note in checked.notes:
             tell(note)
         return checked
@@ -56,6 +62,15 @@ class AdhocRecipe:
         from hardneg.recipe.plan import make_plan
 
         return make_plan(self.check(tell))
+
+    def _by_argument(self, problem: str) -> str:
+        """A mistake at the path of an argument, by its name; one of a setting stays as it was written."""
+        where, _, reason = problem.partition(": ")
+        for path, name in self.arguments.items():
+            written = any(setting.startswith(path) for setting in self.settings)
+            if not written and (where == path or where.startswith(f"{path}.")):
+                return f"{{{name}}}{where.removeprefix(path)}: {reason}"
+        return f"{{settings}} {problem.removeprefix('set ')}" if where.startswith("set ") else problem
 
 
 def checked_tree(

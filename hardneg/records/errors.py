@@ -51,12 +51,12 @@ class UsageError(HardnegError):
 
 
 class RecipeError(UsageError):
-    """A recipe has mistakes; `problems` holds one line for each of them."""
+    """A recipe has mistakes; `problems` holds one line for each of them, `names` the arguments in braces there."""
 
-    def __init__(self, source: str, problems: Sequence[str]) -> None:
-        self.problems = tuple(problems)
+    def __init__(self, source: str, problems: Sequence[str], names: Sequence[str] = ()) -> None:
+        self.source, self.problems = source, tuple(problems)
         count = f"{len(problems)} problem{'s' if len(problems) != 1 else ''}"
-        super().__init__(f"{source}: {count}\n" + "\n".join(f"  {problem}" for problem in problems))
+        super().__init__(f"{source}: {count}\n" + "\n".join(f"  {problem}" for problem in problems), *names)
 
 
 class PluginError(HardnegError):

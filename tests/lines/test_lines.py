@@ -153,6 +153,48 @@ def test_options_of_a_plugin_that_is_not_named_are_refused(command, output, plug
     assert str(told.exception) == f"--option k1: is an option of {plugin}, which is missing"
 
 
+COLLECTION = {"corpus": {"d1": "a river", "d2": "a hill"}, "queries": {"q1": "river"}, "qrels": {"q1": {"d1": 1}}}
+
+
+@pytest.mark.parametrize(
+    ("call", "command", "names"),
+    [
+        (
+            lambda: hn.rerank(COLLECTION, {"q1": {"d1": 1.0}}, "nope"),
+            ["rerank", "--reranker=nope", "--run=README.md", "--output=x.trec.gz"],
+            ("reranker: no rerankers plugin", "--reranker: no rerankers plugin"),
+        ),
+        (
+            lambda: hn.mine(COLLECTION, "packaged:wordllama", filters=["nope"]),
+            ["mine", "--model=packaged:wordllama", "--filter=nope", "--output=x.parquet"],
+            ("filters.0: no filters plugin", "--filter.0: no filters plugin"),
+        ),
+        (
+            lambda: hn.encode(COLLECTION, "packaged:wordllama", settings=["x"]),
+            ["encode", "--model=packaged:wordllama", "--set=x", "--output=x"],
+            ("settings x: must be of the form", "--set x: must be of the form"),
+        ),
+        (
+            lambda: hn.train(COLLECTION, "packaged:wordllama", options={"nope": 1}),
+            ["train", "--model=packaged:wordllama", "--train-option=nope=1", "--output=x"],
+            ("options.nope: no such option", "--train-option.nope: no such option"),
+        ),
+        (
+            lambda: hn.mine(COLLECTION, "packaged:wordllama", settings=["stages.negatives.filters=nope"]),
+            ["mine", "--model=packaged:wordllama", "--set=stages.negatives.filters=nope", "--output=x.parquet"],
+            ("stages.negatives.filters", "stages.negatives.filters"),
+        ),
+    ],
+)
+def test_a_mistake_in_the_recipe_of_a_line_names_the_argument_and_the_flag(call, command, names):
+    """One of a setting keeps the path that was written."""
+    with pytest.raises(UsageError) as raised:
+        call()
+    told = CliRunner().invoke(app, [command[0], "--dataset=pydocs", *command[1:]])
+    for error, name in zip((raised.value, told.exception), names, strict=True):
+        assert str(error).splitlines()[1].strip().startswith(name), str(error)
+
+
 def test_a_line_of_another_package_is_a_command_and_a_function(tmp_path, monkeypatch):
     (tmp_path / "outside_line.py").write_text(OUTSIDE)
     installed = tmp_path / "outside_line-1.0.dist-info"

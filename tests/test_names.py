@@ -4,6 +4,7 @@ import ast
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import house
 import pytest
@@ -29,6 +30,18 @@ def test_fields_that_recipes_write_and_names_of_libraries_are_not_counted() -> N
     assert house.words(ast.parse(source)) == Counter()
     stages = [load_plugin("stages", each.name).model_fields for each in list_plugins("stages")]
     assert all(any(name in fields for fields in stages) for name in house.RECIPE_FIELDS)
+
+
+BESIDE = {
+    f"{path.parent.name}/{path.name}": ast.parse(path.read_text("utf-8"))
+    for path in (Path(house.__file__).parents[1] / "plugins").glob("*/src/**/*.py")
+}
+"""The modules of the packages in `plugins/`."""
+
+
+def test_packages_beside_have_none_of_these_words() -> None:
+    assert len(BESIDE) > 30
+    assert {name: words for name, tree in BESIDE.items() if (words := +house.words(tree))} == {}
 
 
 def test_no_class_name_stands_twice() -> None:
@@ -107,7 +120,7 @@ def flags(tree: ast.Module) -> Iterator[str]:
 def test_flags_are_named_by_the_command_line_alone() -> None:
     """Below it errors name arguments, which a command renders as flags and a function as they are."""
     below = {path: tree for path, tree in house.TREES.items() if house.room(path) not in {"cli", "testing"}}
-    lines = [f"{path}: {text}" for path, tree in below.items() for text in flags(tree)]
+    lines = [f"{path}: {text}" for path, tree in {**below, **BESIDE}.items() for text in flags(tree)]
     assert [line for line in lines if not any(other in line for other in PROGRAMS)] == []
     for text in ("--split", "give `--split`", "'--split'", "(--split)", "split/--split"):
         assert [*flags(ast.parse(f"raise Error({text!r})"))] == [text]

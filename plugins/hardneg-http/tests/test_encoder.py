@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from embedding_server import Served, serving, vector
 from hardneg_http.encoder import HttpEncoder
-from hardneg_http.kind import Http
+from hardneg_http.family import Http
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.resolved import load_encoder, resolve

@@ -31,7 +31,7 @@ from hardneg_http.cache import Vector, VectorCache, text_key
 from hardneg_http.client import EmbeddingClient
 
 if TYPE_CHECKING:
-    from hardneg_http.kind import Http
+    from hardneg_http.family import Http
 
 _DEFAULTS = EncodeOptions()
 _SILENT = Silent()

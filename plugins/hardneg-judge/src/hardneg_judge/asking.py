@@ -57,11 +57,11 @@ class Asking:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, raised: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._client.close()
         self._journal.close()
-        if kind is None:
+        if raised is None:
             self._check()
 
     @property

@@ -103,8 +103,8 @@ class Ordering:
             problem = f"not one of {self.counts[REQUESTS]} answers names a passage by its number"
             raise self._client.error(f"{problem}: look at the server, and at the options prompt and tokens")
         scores = [0.0] * len(order)
-        for place, passage in enumerate(order):
-            scores[passage] = float(len(order) - place)
+        for position, passage in enumerate(order):
+            scores[passage] = float(len(order) - position)
         return scores
 
     def _in_order(self, query: str, passages: Sequence[str]) -> tuple[list[int], Counter[str]]:
@@ -115,11 +115,11 @@ class Ordering:
             start = max(0, end - self._options.window)
             window = order[start:end]
             texts = [passages[passage][: self._options.characters] for passage in window]
-            order[start:end] = [window[place] for place in self._asked(query, texts, counts)]
+            order[start:end] = [window[position] for position in self._ordered(query, texts, counts)]
             end = 0 if start == 0 else end - self._options.step
         return order, counts
 
-    def _asked(self, query: str, texts: Sequence[str], counts: Counter[str]) -> list[int]:
+    def _ordered(self, query: str, texts: Sequence[str], counts: Counter[str]) -> list[int]:
         message = filled(self._options.prompt, query, texts, numbered=True)
         key = request_key(message)
         known = self._journal.find(key)

@@ -57,10 +57,10 @@ class Cluster:
         by_machine = zip(self._machines("CPU"), self._machines("GPU"), strict=True)
         return sum(_fitting(cpus, needs.num_cpus, _fitting(gpus, needs.num_gpus)) for cpus, gpus in by_machine)
 
-    def beside_driver(self, kind: type[Any]) -> Any:
+    def beside_driver(self, actor: type[Any]) -> Any:
         """Makes actors of a class on this machine, which take no room there."""
         here = NodeAffinitySchedulingStrategy(self.node, soft=False)
-        return ray.remote(kind).options(num_cpus=0, max_restarts=-1, max_task_retries=-1, scheduling_strategy=here)
+        return ray.remote(actor).options(num_cpus=0, max_restarts=-1, max_task_retries=-1, scheduling_strategy=here)
 
     def check(self) -> None:
         """Raises ClusterLost where the Ray processes of this machine are gone."""

@@ -62,8 +62,8 @@ class Crew:
         self.hired += 1
         name = uuid.uuid4().hex
         assignment = replace(self.assignment, name=name, writer=self.hired)
-        kind = ray.remote(BlockActor).options(num_cpus=self.needs.num_cpus, num_gpus=self.needs.num_gpus)
-        return Member(name, kind.remote(assignment), None)
+        actor = ray.remote(BlockActor).options(num_cpus=self.needs.num_cpus, num_gpus=self.needs.num_gpus)
+        return Member(name, actor.remote(assignment), None)
 
     def give(self, member: Member, numbers: Sequence[int]) -> None:
         """Has an idle member make these blocks."""

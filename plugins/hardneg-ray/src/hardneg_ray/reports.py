@@ -26,25 +26,25 @@ class Block:
 
 @dataclass(frozen=True)
 class Failed:
-    """An error; kind: the name of its class in `hardneg.plugin`, empty for others."""
+    """An error; class_name: the name of its class in `hardneg.plugin`, empty for others."""
 
-    kind: str
+    class_name: str
     text: str
     trace: str
 
     @classmethod
     def of(cls, error: Exception) -> "Failed":
         """An error as it was caught."""
-        kinds = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ == HardnegError.__module__]
+        classes = [each.__name__ for each in type(error).__mro__ if each.__module__ == HardnegError.__module__]
         trace = "".join(traceback.format_exception(error))
-        return cls(kinds[0] if isinstance(error, HardnegError) else "", str(error), trace)
+        return cls(classes[0] if isinstance(error, HardnegError) else "", str(error), trace)
 
     def error(self) -> Exception:
         """The same, to raise here; one that hardneg does not know comes with its trace."""
-        if not self.kind:
+        if not self.class_name:
             return RuntimeError(f"an actor failed:\n{self.trace}")
-        kind = getattr(hardneg.plugin, self.kind)
-        raised: HardnegError = kind.__new__(kind)
+        error_class = getattr(hardneg.plugin, self.class_name)
+        raised: HardnegError = error_class.__new__(error_class)
         HardnegError.__init__(raised, self.text)
         return raised
 

@@ -53,13 +53,13 @@ class Roster:
             yield
 
     @contextmanager
-    def _locked(self, kind: int) -> Iterator[None]:
+    def _locked(self, lock: int) -> Iterator[None]:
         try:
             handle = os.open(self._lock, os.O_RDWR | os.O_CREAT, 0o666)
         except FileNotFoundError as error:  # the folder was finished, or is gone
             raise Dismissed(str(self._lock)) from error
         try:
-            fcntl.flock(handle, kind)
+            fcntl.flock(handle, lock)
             yield
         finally:
             os.close(handle)

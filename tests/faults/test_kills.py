@@ -12,7 +12,7 @@ from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.store.artifacts import MANIFEST, Store
 
-TIMED = {"report.html", "report.md"}
+TIMED = {"ir-metadata.yml", "report.html", "report.md"}
 """They tell how long each step took."""
 
 

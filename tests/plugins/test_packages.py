@@ -34,6 +34,7 @@ SHOWN = {
     "hardneg-http": [("encoder", "http", "in_flight: int = 4")],
     "hardneg-judge": [
         ("reranker", "chat", "in_flight: "),
+        ("reranker", "chat-listwise", "window: int = 20"),
         ("stage", "judge", "flagged_share"),
         ("filter", "chat", "model: str (required)"),
     ],

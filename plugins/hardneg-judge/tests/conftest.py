@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # where the server is
+sys.path.append(str(Path(__file__).parents[3] / "tests"))  # processes that tests kill are forked as hardneg's own
 
 from chat_server import Served, serving
 

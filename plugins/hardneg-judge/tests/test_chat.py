@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 from chat_server import Served, serving, shared_words
-from hardneg_judge.asking import KEPT, READ, REQUESTS, UNREADABLE, WRITTEN
 from hardneg_judge.chat import Chat
 from hardneg_judge.journal import Answer, request_key
 from hardneg_judge.prompts import filled
+from hardneg_judge.session import KEPT, READ, REQUESTS, UNREADABLE, WRITTEN
 
 from hardneg.records.errors import ModelError, PluginError
 from hardneg.records.types import PluginSetting
@@ -124,7 +124,7 @@ def test_a_server_that_says_nothing_is_not_asked_of_everything(served: Served) -
 def test_unreadable_answers_that_an_earlier_version_kept_are_asked_again(served: Served) -> None:
     with chat(served).asking() as asking:
         message = filled(chat(served).prompt, "old river", ["a river"], numbered=False)
-        asking._journal.keep(request_key(message), Answer("maybe"))
+        asking._session.journal.keep(request_key(message), Answer("maybe"))
     with chat(served).asking() as asking:
         assert list(asking.rerank([("old river", ["a river"])])) == [[1]] and asking.counts[KEPT] == 0
     with chat(served).asking() as asking:

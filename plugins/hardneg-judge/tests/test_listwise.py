@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from chat_server import Served, serving
-from hardneg_judge.asking import KEPT, REQUESTS, UNREADABLE
 from hardneg_judge.listwise import ChatListwise, Ordering, permutation
+from hardneg_judge.session import KEPT, REQUESTS, UNREADABLE
 
 from hardneg.records.errors import ModelError
 from hardneg.testing import RerankerTests
@@ -99,7 +99,7 @@ def test_each_window_reaches_the_top_and_nothing_is_asked_twice(served: Served) 
     assert max(range(24), key=lambda passage: first[passage]) == 23 and sorted(first) == list(range(1, 25))
     requests = len(served.requests)
     assert requests == 11
-    ordering = Ordering(plugin, *plugin.opened(plugin.window))
+    ordering = Ordering(plugin, plugin.opened(plugin.window))
     assert list(ordering.rerank(asked)) == [first] and len(served.requests) == requests
     assert ordering.counts[KEPT] == ordering.counts[REQUESTS] == 11
 
@@ -108,7 +108,7 @@ def test_answers_without_an_order_are_counted_and_asked_again(served: Served, ca
     served.says = lambda message: "I cannot say"
     asked, plugin = [("q", ["a", "bb", "ccc"])], ChatListwise("m", url=served.url)
     for requests in (1, 2):
-        ordering = Ordering(plugin, *plugin.opened(plugin.window))
+        ordering = Ordering(plugin, plugin.opened(plugin.window))
         assert list(ordering.rerank(asked)) == [[3, 2, 1]] and ordering.counts[UNREADABLE] == 1
         assert len(served.requests) == requests
     assert "of 1 answers 1 name no passage, so the order stays" in caplog.text

@@ -2,9 +2,19 @@
 
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, ClassVar
-from urllib.parse import urlsplit
 
-from hardneg.plugin import Form, FullSpec, Lookup, ModelError, ModelSpec, ResolvedModel, Shape, digest, whole_prompts
+from hardneg.plugin import (
+    Form,
+    FullSpec,
+    Lookup,
+    ModelError,
+    ModelSpec,
+    ResolvedModel,
+    Shape,
+    check_server_address,
+    digest,
+    whole_prompts,
+)
 
 if TYPE_CHECKING:
     from hardneg_http.client import EmbeddingClient
@@ -61,14 +71,7 @@ class Http:
     cache: float = 10.0
 
     def __post_init__(self) -> None:
-        try:
-            parts = urlsplit(self.url)
-        except ValueError:  # such as brackets that are not closed
-            parts = urlsplit("")
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"url: {self.url!r} is no address: give it as http://localhost:8080/v1")
-        if parts.username or parts.password or parts.query:
-            raise ValueError("url: no user, key or question may stand in it: name a variable that holds a key in `key`")
+        check_server_address(self.url, "http://localhost:8080/v1")
         for name in ("dimensions", "characters", "batch", "batch_characters", "in_flight", "timeout", "deadline"):
             if (value := getattr(self, name)) is not None and value <= 0:
                 raise ValueError(f"{name}: {value} must be above 0")

@@ -10,9 +10,9 @@ from threading import Event
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from hardneg_judge.client import ChatClient
-from hardneg_judge.journal import Answer, AnswerJournal, request_key
+from hardneg_judge.journal import Answer, request_key
 from hardneg_judge.prompts import filled
+from hardneg_judge.session import READ, UNREADABLE, WRITTEN, ChatSession, Reply
 from hardneg_judge.verdicts import verdicts
 
 if TYPE_CHECKING:
@@ -22,12 +22,9 @@ _LOT = 64  # times the same: what is asked of between two looks at the progress
 _SURELY = 64  # passages: where of so many first ones not one could be read, the others are not asked about
 _DOUBTFUL = 0.05  # of the passages: from here on it is told
 _AHEAD = 4  # times the requests that are under way: what is read ahead
-REQUESTS, KEPT, READ, WRITTEN, UNREADABLE, UNCOUNTED = (
-    "requests", "answers kept from before", "tokens read", "tokens written", "unreadable", "answers without usage"
-)  # fmt: skip
 _log = logging.getLogger(__name__)
 _Verdicts = list[float | None]
-_Scored = tuple[Answer, bool, _Verdicts]
+_Scored = Reply[_Verdicts]
 _Ask = Callable[[str, int], "Future[_Scored]"]
 
 
@@ -48,8 +45,8 @@ class Asking:
     counts them, passages of which the answer did not say it.
     """
 
-    def __init__(self, chat: "Chat", client: ChatClient, journal: AnswerJournal, unread: float) -> None:
-        self._chat, self._client, self._journal, self._unread = chat, client, journal, unread
+    def __init__(self, chat: "Chat", session: ChatSession, unread: float) -> None:
+        self._chat, self._session, self._unread = chat, session, unread
         self._passages = 0
         self.counts = Counter[str]()
 
@@ -59,8 +56,7 @@ class Asking:
     def __exit__(
         self, raised: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._client.close()
-        self._journal.close()
+        self._session.close()
         if raised is None:
             self._check()
 
@@ -114,36 +110,35 @@ class Asking:
         return parts
 
     def _ask_once(self, message: str, passages: int, ended: Event) -> _Scored:
-        """The answer to a message, whether it was known, and what it says of each passage; one that can be read."""
-        key = request_key(message)
-        if (known := self._journal.find(key)) is not None and None not in (judged := self._verdicts(known, passages)):
-            return known, True, judged
-        answer = self._client.ask(message, ended)
-        if None not in (judged := self._verdicts(answer, passages)):
-            self._journal.keep(key, answer)
-        return answer, False, judged
+        """The answer to a message, and what it says of each passage."""
 
-    def _verdicts(self, answer: Answer, passages: int) -> _Verdicts:
-        return verdicts(answer.text, passages, self._chat.scale, numbered=self._chat.batch > 1)
+        def read(answer: Answer) -> tuple[_Verdicts, bool]:
+            judged = verdicts(answer.text, passages, self._chat.scale, numbered=self._chat.batch > 1)
+            return judged, None not in judged
+
+        return self._session.reply(message, read, ended)
 
     def _scores(self, parts: Sequence[_Part]) -> list[float]:
         scores: list[float] = []
         for part in parts:
-            answer, known, judged = part.answer.result()
+            reply = part.answer.result()
+            judged = reply.value
             if not part.again:
-                self._count(answer, known)
+                reply.add_to(self.counts)
             self._passages += len(judged)
             self.counts[UNREADABLE] += judged.count(None)
             scores += [self._unread if score is None else score for score in judged]
             if self._passages >= _SURELY:
-                self._refuse_silence(answer.text)
+                self._refuse_silence(reply.answer.text)
         return scores
 
     def _refuse_silence(self, said: str = "") -> None:
         if self._passages == self.counts[UNREADABLE] > 0:
             shown = f"; the last one is {' '.join(said.split())[:80]!r}" if said else ""
             problem = f"not one of {self._passages} passages has an answer that can be read{shown}"
-            raise self._client.error(f"{problem}: look at the server, and at the options prompt, scale and tokens")
+            raise self._session.client.error(
+                f"{problem}: look at the server, and at the options prompt, scale and tokens"
+            )
 
     def _check(self) -> None:
         """Raises ModelError where no answer could be read; tells it where many could not."""
@@ -151,10 +146,3 @@ class Asking:
         if (unread := self.counts[UNREADABLE]) > _DOUBTFUL * self._passages:
             problem = f"of {self._passages} passages {unread} have no answer that can be read"
             _log.warning("%s: %s; another prompt or more tokens may help", self._chat.model, problem)
-
-    def _count(self, answer: Answer, known: bool) -> None:
-        self.counts[REQUESTS] += 1
-        self.counts[KEPT] += known
-        self.counts[READ] += max(0, answer.read)
-        self.counts[WRITTEN] += max(0, answer.written)
-        self.counts[UNCOUNTED] += min(answer.read, answer.written) < 0

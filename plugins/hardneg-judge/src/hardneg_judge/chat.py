@@ -6,14 +6,10 @@ from math import inf, nan
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from hardneg_judge.prompts import BEST, Scale, built_in, template
-from hardneg_judge.server_options import ChatServer
+from hardneg_judge.server_options import CHARACTERS_A_TOKEN, ChatServer
 
 if TYPE_CHECKING:
     from hardneg_judge.asking import Asking
-
-_CHARACTERS_A_TOKEN = 4
-ANSWER_SECONDS = 1.0
-"""Of a server, assumed."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +64,8 @@ class Chat(ChatServer):
         """
         from hardneg_judge.asking import Asking
 
-        client, journal = self.opened(self.batch)
-        return Asking(self, client, journal, nan if judging and self.unreadable == "irrelevant" else self.unread)
+        unread = nan if judging and self.unreadable == "irrelevant" else self.unread
+        return Asking(self, self.opened(self.batch), unread)
 
     @property
     def best(self) -> float:
@@ -83,5 +79,5 @@ class Chat(ChatServer):
 
     def foretold(self, pairs: float, tokens: float) -> float:
         """About what so many pairs cost, of so many tokens each."""
-        prompt_tokens = len(self.prompt) / _CHARACTERS_A_TOKEN / self.batch
+        prompt_tokens = len(self.prompt) / CHARACTERS_A_TOKEN / self.batch
         return self.cost(pairs * (prompt_tokens + tokens), pairs * (self.tokens or 0))

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from itertools import islice
 
 from hardneg.plugin import PAIR_TOKENS, Candidates, FilterCost, FilterTexts
-from hardneg_judge.chat import ANSWER_SECONDS, Chat
+from hardneg_judge.chat import Chat
 from hardneg_judge.judging import RELEVANT, UNREADABLE
+from hardneg_judge.server_options import ANSWER_SECONDS
 
 UNJUDGED = "unjudged"
 

@@ -46,10 +46,10 @@ from hardneg.plugin import (
     source_of,
     write_negatives,
 )
-from hardneg_judge.chat import ANSWER_SECONDS
 from hardneg_judge.chat_filter import ChatFilter
 from hardneg_judge.judging import Judged, Outcome, blocks, cut, judged
 from hardneg_judge.levels import Level, Metered, Opened
+from hardneg_judge.server_options import ANSWER_SECONDS
 
 if TYPE_CHECKING:
     from hardneg.plugin import Section

@@ -13,15 +13,14 @@ from dataclasses import dataclass
 from threading import Event
 from typing import TYPE_CHECKING, ClassVar
 
-from hardneg_judge.asking import KEPT, READ, REQUESTS, UNREADABLE, WRITTEN
-from hardneg_judge.journal import request_key
+from hardneg_judge.journal import Answer
 from hardneg_judge.prompts import IN_ORDER, filled, template
 from hardneg_judge.server_options import ChatServer
+from hardneg_judge.session import REQUESTS, UNREADABLE
 from hardneg_judge.verdicts import spoken
 
 if TYPE_CHECKING:
-    from hardneg_judge.client import ChatClient
-    from hardneg_judge.journal import AnswerJournal
+    from hardneg_judge.session import ChatSession
 
 _NUMBER = re.compile(r"\d+")
 _SURELY = 16  # windows: where of so many first ones not one could be read, the others are not asked about
@@ -63,19 +62,18 @@ class ChatListwise(ChatServer):
         Raises:
             ModelError: there is no key, the server refuses or does not answer, or no answer can be read.
         """
-        client, journal = self.opened(self.window)
+        session = self.opened(self.window)
         try:
-            yield from Ordering(self, client, journal).rerank(requests)
+            yield from Ordering(self, session).rerank(requests)
         finally:
-            client.close()
-            journal.close()
+            session.close()
 
 
 class Ordering:
     """Several queries at a time; counts: requests, those known before, tokens, and answers without any number."""
 
-    def __init__(self, options: ChatListwise, client: "ChatClient", journal: "AnswerJournal") -> None:
-        self._options, self._client, self._journal = options, client, journal
+    def __init__(self, options: ChatListwise, session: "ChatSession") -> None:
+        self._options, self._session = options, session
         self._ended = Event()
         self.counts = Counter[str]()
 
@@ -101,7 +99,7 @@ class Ordering:
         self.counts += counts
         if self.counts[REQUESTS] >= _SURELY and self.counts[REQUESTS] == self.counts[UNREADABLE]:
             problem = f"not one of {self.counts[REQUESTS]} answers names a passage by its number"
-            raise self._client.error(f"{problem}: look at the server, and at the options prompt and tokens")
+            raise self._session.client.error(f"{problem}: look at the server, and at the options prompt and tokens")
         scores = [0.0] * len(order)
         for position, passage in enumerate(order):
             scores[passage] = float(len(order) - position)
@@ -121,15 +119,15 @@ class Ordering:
 
     def _ordered(self, query: str, texts: Sequence[str], counts: Counter[str]) -> list[int]:
         message = filled(self._options.prompt, query, texts, numbered=True)
-        key = request_key(message)
-        known = self._journal.find(key)
-        answer = known or self._client.ask(message, self._ended)
-        order = permutation(answer.text, len(texts))
-        if not known and order is not None:
-            self._journal.keep(key, answer)
-        counts.update({REQUESTS: 1, KEPT: known is not None, UNREADABLE: order is None})
-        counts.update({READ: max(0, answer.read), WRITTEN: max(0, answer.written)})
-        return list(range(len(texts))) if order is None else order
+
+        def read(answer: Answer) -> tuple[list[int] | None, bool]:
+            order = permutation(answer.text, len(texts))
+            return order, order is not None
+
+        reply = self._session.reply(message, read, self._ended)
+        reply.add_to(counts)
+        counts[UNREADABLE] += reply.value is None
+        return list(range(len(texts))) if reply.value is None else reply.value
 
 
 def permutation(answer: str, count: int) -> list[int] | None:

@@ -1,7 +1,7 @@
 """What a language model is asked: templates, and the texts that are put into them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -10,7 +10,7 @@ BEST = {"yes-no": 1.0, "grades": 3.0}
 """The highest score of each scale; the lowest is 0."""
 
 _PARTS = ("query", "passages")
-_PART = re.compile(r"\{(query|passages)\}")
+_PART = re.compile(r"\{(\w+)\}")
 _QUESTION = {
     "yes-no": "Would someone who asks this query find what they look for in the passage?",
     "grades": (
@@ -39,30 +39,36 @@ IN_ORDER = (
 """The built-in template of a whole list."""
 
 
-def template(prompt: str, otherwise: str) -> str:
-    """A template from its text, from the path of a file that has it, or `otherwise` where nothing is given.
+def template(prompt: str, otherwise: str, parts: Sequence[str] = _PARTS) -> str:
+    """A template with these parts: from its text, or a file that has it; `otherwise` where nothing is given.
 
     Raises:
         ValueError: there is no such file, or a part is missing.
     """
     if not prompt:
         return otherwise
-    text = prompt if any(f"{{{part}}}" in prompt for part in _PARTS) else _read(prompt)
-    if lacking := [f"{{{part}}}" for part in _PARTS if f"{{{part}}}" not in text]:
+    text = prompt if any(f"{{{part}}}" in prompt for part in parts) else file_text("prompt", prompt)
+    if lacking := [f"{{{part}}}" for part in parts if f"{{{part}}}" not in text]:
         raise ValueError(f"prompt: has no {' and no '.join(lacking)}: write where the texts go")
     return text
 
 
-def _read(name: str) -> str:
+def file_text(option: str, name: str) -> str:
+    """The text of the file that an option names. Raises ValueError where it cannot be read."""
     try:
         return Path(name).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
-        raise ValueError(f"prompt: {name:.200} cannot be read ({reason}): give a file with a template") from None
+        content = {"prompt": "a template"}.get(option, option)
+        raise ValueError(f"{option}: {name:.200} cannot be read ({reason}): give a file with {content}") from None
 
 
 def filled(text: str, query: str, passages: Sequence[str], numbered: bool) -> str:
     """A template with its texts, and the numbers of the passages from 1. Braces within texts stay as they are."""
     listed = passages[0] if not numbered else "\n".join(f"[{i}] {text}" for i, text in enumerate(passages, 1))
-    parts = {"query": query, "passages": listed}
-    return _PART.sub(lambda match: parts[match[1]], text)
+    return put_in(text, {"query": query, "passages": listed})
+
+
+def put_in(text: str, parts: Mapping[str, str]) -> str:
+    """A template with these texts in place of their names in braces; other braces stay as they are."""
+    return _PART.sub(lambda match: parts.get(match[1], match[0]), text)

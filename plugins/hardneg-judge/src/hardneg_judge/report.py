@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from hardneg.plugin import ArtifactInput, Section, Table
-from hardneg_judge.asking import KEPT, READ, REQUESTS, UNREADABLE, WRITTEN
+from hardneg_judge.session import KEPT, READ, REQUESTS, UNREADABLE, WRITTEN
 
 _COUNTED = ("pairs", "flagged", "relevant", "queries dropped", "negatives", "made positives")
 _HIDDEN = ("hidden positives", "hidden positives found")

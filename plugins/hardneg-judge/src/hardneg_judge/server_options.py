@@ -5,14 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar
-from urllib.parse import urlsplit
 
-from hardneg.plugin import digest
+from hardneg.plugin import check_server_address, digest
 
 if TYPE_CHECKING:
-    from hardneg_judge.client import ChatClient
-    from hardneg_judge.journal import AnswerJournal
+    from hardneg_judge.session import ChatSession
 
+CHARACTERS_A_TOKEN = 4
+ANSWER_SECONDS = 1.0
+"""Of a server, assumed."""
 _MILLION = 1e6
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ABOVE_0 = ("characters", "tokens", "in_flight", "timeout", "deadline")
@@ -57,14 +58,7 @@ class ChatServer:
     deadline: float = field(default=600.0, compare=False)
 
     def __post_init__(self) -> None:
-        try:
-            parts = urlsplit(self.url)
-        except ValueError:  # such as brackets that are not closed
-            parts = urlsplit("")
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"url: {self.url!r} is no address: give it as http://localhost:8000/v1")
-        if parts.username or parts.password or parts.query:
-            raise ValueError("url: no user, key or question may stand in it: name a variable that holds a key in `key`")
+        check_server_address(self.url, "http://localhost:8000/v1")
         if self.key is not None and not _VARIABLE.fullmatch(self.key):
             raise ValueError("key: is no name of an environment variable: name the one that holds the API key")
         for name in _ABOVE_0:
@@ -75,7 +69,7 @@ class ChatServer:
         if taken := [name for name in self.more if name in _OWN]:
             raise ValueError(f"more: {', '.join(taken)}: has an option of its own, or cannot be changed")
 
-    def opened(self, passages: int) -> "tuple[ChatClient, AnswerJournal]":
+    def opened(self, passages: int) -> "ChatSession":
         """A client of the server, and the answers that are kept of it; passages: in a message.
 
         Raises:
@@ -84,11 +78,12 @@ class ChatServer:
         from hardneg.plugin import Endpoint, cache_folder, server_key
         from hardneg_judge.client import ChatClient
         from hardneg_judge.journal import AnswerJournal
+        from hardneg_judge.session import ChatSession
 
         key, said = server_key(self.model, self.key), self._said(passages)
         journal = AnswerJournal(cache_folder() / "answers" / f"{digest([self.revision, said])}.jsonl")
         endpoint = Endpoint(self.url.rstrip("/"), key, said, self.timeout, self.deadline, self.in_flight)
-        return ChatClient(endpoint), journal
+        return ChatSession(ChatClient(endpoint), journal)
 
     def cost(self, read: float, written: float) -> float:
         """What so many tokens cost."""

@@ -1,0 +1,158 @@
+"""The writer `chat`: its contract, its messages, and what it does with answers."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chat_server import Served, serving
+from hardneg_judge.session import KEPT, READ, REQUESTS, UNCOUNTED, UNREADABLE, WRITTEN
+from hardneg_judge.writer import MISSING, ChatWriter
+
+from hardneg.plugin import Document, ModelError, PluginError, PluginSetting, configure
+from hardneg.store.identity import plugin_identity
+from hardneg.testing import WriterTests
+
+TEXTS = ["the river ran", "an old town", "the sea"]
+DOCUMENTS = [Document(f"d{number}", text) for number, text in enumerate(TEXTS)]
+
+
+def numbered(message: str) -> str:
+    """A query for each line that is asked for, from the passage's words."""
+    *_, passage = re.findall(r"Passage:\n(.*)\n\nWrite", message)
+    asked = re.findall(r"^(\d+)\. ", message.rpartition("Write one")[2], re.MULTILINE)
+    return "\n".join(f"{number}. what{number} of {passage}" for number in asked)
+
+
+class TestChatWriter(WriterTests):
+    plugin = ChatWriter("m")
+
+    @pytest.fixture(autouse=True)
+    def _served(self) -> Any:
+        with serving() as served:
+            served.says, self.url = numbered, served.url
+            yield
+
+    def make(self, folder: Path) -> ChatWriter:
+        return ChatWriter("m", url=self.url)
+
+
+@pytest.fixture
+def asked(served: Served) -> Served:
+    served.says = numbered
+    return served
+
+
+def write(served: Served, documents: list[Document] = DOCUMENTS, count: int = 1, **options: Any) -> list[list[str]]:
+    writer = ChatWriter("m", url=served.url, **options)
+    return [list(each.queries) for each in writer.write(documents, count=count, seed=3)]
+
+
+def test_queries_are_those_of_the_answers_in_order(asked: Served) -> None:
+    assert write(asked, count=2) == [[f"what1 of {text}", f"what2 of {text}"] for text in TEXTS]
+    assert {request["max_tokens"] for request in asked.requests} == {256}
+    assert "The" not in write(asked, [Document("a", "body", "Its title")], characters=5)[0][0]
+    assert asked.messages[-1].startswith("Passage:\nIts t\n\nWrite one search query")
+
+
+def test_a_passage_is_asked_of_once(asked: Served) -> None:
+    twice = [*DOCUMENTS, Document("another id", "the sea")]
+    assert write(asked, twice)[2:] == [["what1 of the sea"]] * 2 and len(asked.requests) == 3
+    counts: dict[str, float] = {}
+    with ChatWriter("m", url=asked.url, price=(10, 1000)).writing(counts) as session:
+        assert [list(each.queries) for each in session.write(twice, count=1, seed=3)] == write(asked, twice)
+    assert counts == {REQUESTS: 3, KEPT: 3, READ: 300, WRITTEN: 6, "cost": 0.009}
+    assert len(asked.requests) == 3
+    prompt = "Passage:\n{passage}\n\nWrite one\n{forms}"
+    for other in ({"temperature": 1.0}, {"revision": "new"}, {"prompt": prompt}, {"tokens": 9}):
+        before = len(asked.requests)
+        assert write(asked, DOCUMENTS[:1], **other) == [["what1 of the river ran"]]
+        assert len(asked.requests) == before + 1, other
+
+
+def test_forms_begin_with_a_drawn_one_and_examples_come_first(asked: Served, tmp_path: Path) -> None:
+    (file := tmp_path / "shots.jsonl").write_text('{"passage": "The bridge is old.", "queries": ["how old"]}\n')
+    documents = [Document(str(number), f"text {number}") for number in range(60)]
+    write(asked, documents, forms=("keywords", "a title"), examples=str(file))
+    begun = ["a title" in message for message in asked.messages]
+    assert 15 <= sum(begun) <= 45  # 30 and almost four standard deviations
+    shots = "Passage:\nThe bridge is old.\n\nQueries:\n1. how old\n\n"
+    assert all(message.startswith(f"{shots}Passage:\ntext ") for message in asked.messages)
+    write(asked, documents[:1], count=3, forms=("keywords", "a title"))
+    assert len(re.findall(r"a title|two to six", asked.messages[-1])) == 3
+
+
+def test_broken_answers_are_counted_and_asked_for_again(asked: Served, caplog: pytest.LogCaptureFixture) -> None:
+    answers = {"the river ran": "I am sorry.\nI cannot.", "an old town": "1. how old\n2. ", "the sea": "1. a\n2. b"}
+    asked.says = lambda message: next(answer for text, answer in answers.items() if text in message)
+    asked.usage = None
+    for requests, new in ((3, 0), (4, 2)):
+        counts: dict[str, float] = {}
+        with ChatWriter("m", url=asked.url).writing(counts) as session:
+            written = list(session.write(DOCUMENTS, count=2, seed=3))
+        assert [each.queries for each in written] == [[], ["how old"], ["a", "b"]]
+        assert [each.document for each in written] == DOCUMENTS
+        own = {REQUESTS: 3, KEPT: new, UNREADABLE: 1, MISSING: 1, UNCOUNTED: 3, "cost": 0.0}
+        assert counts == {name: count for name, count in own.items() if count or name == "cost"}
+        assert len(asked.requests) == requests
+    assert caplog.messages[-1] == (
+        "m: of 3 answers 1 have no query that can be read, others lack 1; another prompt or more tokens may help"
+    )
+
+
+def test_a_line_that_was_cut_off_is_no_query(asked: Served) -> None:
+    asked.usage = {"prompt_tokens": 9, "completion_tokens": 5}
+    assert write(asked, DOCUMENTS[:1], count=2, tokens=5) == [["what1 of the river ran"]]
+    assert write(asked, DOCUMENTS[:1], count=2, tokens=6) == [["what1 of the river ran", "what2 of the river ran"]]
+
+
+def test_a_server_that_writes_nothing_ends_it(asked: Served) -> None:
+    asked.says = lambda message: "I am\nsorry."
+    many = [Document(str(number), f"text {number}") for number in range(200)]
+    with pytest.raises(ModelError, match="not one of 32 answers has a query that can be read; the last one is 'I am s"):
+        write(asked, many)
+    assert len(asked.requests) < 100
+    asked.says, asked.fault = numbered, lambda number, handler: handler.reply(400, {"message": "too long"}) or True
+    with pytest.raises(ModelError, match="status 400: too long"):
+        write(asked, many)
+
+
+def test_requests_at_a_time(asked: Served) -> None:
+    asked.together = 3
+    many = [Document(str(number), f"text {number}") for number in range(9)]
+    assert len(write(asked, many, in_flight=3)) == 9
+    assert asked.most_under_way == 3
+
+
+def test_what_a_plan_says() -> None:
+    writer = ChatWriter("m", prompt="p" * 391 + "{passage}", price=(1, 2), in_flight=4)
+    cost = writer.writing_cost(1000, 50, 2)
+    assert cost[:2] == (1000, 1000 * (391 / 4 + 50 + 32))
+    assert cost.charge == pytest.approx((391 / 4 + 50) * 1000 / 1e6 + 2 * 32 * 1000 / 1e6) and cost.seconds == 250
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"forms": []}, "forms: name what to ask for"),
+        ({"prompt": "{passages}"}, "prompt: {passages} cannot be read"),
+        ({"prompt": "{passage}", "forms": ["claim"]}, "prompt: has no {forms}, and forms are asked for"),
+        ({"prompt": "{passage}", "examples": '{"passage": "a", "queries": "b"}'}, "prompt: has no {examples}, and"),
+        ({"examples": "nowhere.jsonl"}, "examples: nowhere.jsonl cannot be read (No such file or directory)"),
+        ({"examples": "{}"}, "examples: line 1 is no JSON object"),
+        ({"url": "nowhere"}, "url: 'nowhere' is no address"),
+    ],
+)
+def test_mistakes_in_options(options: dict[str, Any], line: str) -> None:
+    with pytest.raises(PluginError, match=re.escape(line)):
+        configure("writers", PluginSetting("chat", {"model": "m", **options}))
+
+
+def test_the_texts_of_files_are_in_keys_and_prices_are_not(tmp_path: Path) -> None:
+    (file := tmp_path / "p").write_text("About: {passage}")
+    named, said = (
+        ChatWriter("m", prompt=str(file), price=(1, 1)),
+        ChatWriter("m", prompt="About: {passage}", in_flight=1),
+    )
+    assert plugin_identity("chat", named) == plugin_identity("chat", said)
+    assert plugin_identity("chat", named)["options"]["prompt"] == "About: {passage}"

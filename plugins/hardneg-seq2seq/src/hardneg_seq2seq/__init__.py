@@ -1,0 +1,1 @@
+"""A writer of queries for hardneg: sequence-to-sequence networks of transformers."""

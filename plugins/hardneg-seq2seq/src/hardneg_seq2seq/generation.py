@@ -1,0 +1,148 @@
+"""Passages in, queries out: batches by their tokens, and draws that no batch changes. Generation is transformers'."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import LogitsProcessor
+
+from hardneg.plugin import (
+    Document,
+    Written,
+    best_device,
+    check_model_files,
+    generator,
+    locate_model,
+    opening_model,
+    token_batches,
+    usual_tokens_per_batch,
+    weight_options,
+)
+
+if TYPE_CHECKING:
+    from hardneg_seq2seq.writer import Seq2seq
+
+_WINDOW = 256  # passages that are sorted by their length
+_LOCAL = {"local_files_only": True, "trust_remote_code": False}
+
+
+class Drawn(LogitsProcessor):  # type: ignore[misc]
+    """Leaves of each row one token, drawn among the `top_k` likeliest by a number from 0 to 1.
+
+    draws: float64 [rows, steps], the number of each row at each step.
+    """
+
+    def __init__(self, draws: Tensor, top_k: int) -> None:
+        self._draws, self._top_k, self._step = draws, top_k, 0
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """From scores [rows, vocabulary] those of the drawn tokens: 0, and -inf of all others."""
+        likeliest, tokens = scores.topk(min(self._top_k, scores.shape[1]))
+        shares = likeliest.double().softmax(-1)
+        behind = shares.cumsum(-1) <= self._draws[:, self._step, None]
+        chosen = behind.sum(-1).minimum((shares > 0).sum(-1) - 1)
+        self._step += 1
+        return torch.full_like(scores, -torch.inf).scatter(1, tokens.gather(1, chosen[:, None]), 0.0)
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A network at work. counts: tokens read and written, queries that were drawn twice or are empty."""
+
+    version: ClassVar[int] = 1
+
+    options: "Seq2seq"
+    network: Any
+    tokenizer: Any
+    counts: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def opened(cls, options: "Seq2seq", device: str | None) -> "Generation":
+        """The network on a device, or on the best one. Raises ModelError where it cannot be opened."""
+        from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+        folder = locate_model(options.source, options.revision, fetch=True).path
+        check_model_files(folder)
+        target = torch.device(device or best_device())
+        half = options.precision == "bf16"
+        if options.precision == "auto":
+            half = target.type == "cuda" and torch.cuda.is_bf16_supported()
+        with opening_model(f"seq2seq: {options.source}", folder):
+            dtype = torch.bfloat16 if half else torch.float32
+            network = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=dtype, **weight_options(folder), **_LOCAL)
+            tokenizer = AutoTokenizer.from_pretrained(folder, **_LOCAL)
+        return cls(options, network.to(target).eval(), tokenizer)
+
+    def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:
+        """As `Seq2seq.write`."""
+        stream = iter(documents)
+        while window := list(islice(stream, _WINDOW)):
+            texts = [self.options.prefix + document.contents if document.text.strip() else "" for document in window]
+            queries = self._queries([text for text in texts if text], count, seed) if count > 0 else iter(())
+            for text, document in zip(texts, window, strict=True):
+                yield Written(next(queries, ()) if text else (), document)
+
+    def _queries(self, texts: Sequence[str], count: int, seed: int) -> Iterator[list[str]]:
+        """Those of each text, in the order of the texts."""
+        if not texts:
+            return
+        ids = self.tokenizer(list(texts), truncation=True, max_length=self.options.length)["input_ids"]
+        budget = self.options.tokens_per_batch or usual_tokens_per_batch(self.network.device)
+        written: dict[int, list[str]] = {}
+        for rows in token_batches(np.array([len(each) for each in ids]), max(1, budget // count)):
+            batch = rows.tolist()
+            lines = self._generated([ids[row] for row in batch], [texts[row] for row in batch], count, seed)
+            written |= {row: self._kept(lines[at * count : (at + 1) * count]) for at, row in enumerate(batch)}
+        yield from (written[row] for row in range(len(texts)))
+
+    @torch.inference_mode()
+    def _generated(self, ids: Sequence[list[int]], texts: Sequence[str], count: int, seed: int) -> list[str]:
+        """`count` queries of each text, one text after another."""
+        from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopPLogitsWarper
+
+        options, device = self.options, self.network.device
+        batch = self.tokenizer.pad({"input_ids": list(ids)}, return_tensors="pt").to(device)
+        states = self.network.get_encoder()(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"])
+        states.last_hidden_state = states.last_hidden_state.repeat_interleave(count, 0)
+        streams = (generator(seed, "seq2seq", text, number) for text in texts for number in range(count))
+        draws = torch.from_numpy(np.stack([stream.random(options.query_tokens) for stream in streams])).to(device)
+        warpers = [TemperatureLogitsWarper(float(options.temperature)), TopPLogitsWarper(float(options.top_p))]
+        output = self.network.generate(
+            encoder_outputs=states,
+            attention_mask=batch["attention_mask"].repeat_interleave(count, 0),
+            logits_processor=LogitsProcessorList([*warpers, Drawn(draws, options.top_k)]),
+            generation_config=self._greedy(),
+        )
+        self.counts["tokens read"] += int(batch["attention_mask"].sum())
+        self.counts["tokens written"] += int((output[:, 1:] != self.tokenizer.pad_token_id).sum())
+        lines: list[str] = self.tokenizer.batch_decode(output, skip_special_tokens=True)
+        return lines
+
+    def _greedy(self) -> Any:
+        """The network's own settings, with the likeliest token at each step: `Drawn` leaves one."""
+        config = deepcopy(self.network.generation_config)
+        config.update(do_sample=False, num_beams=1, temperature=1.0, top_k=50, top_p=1.0)
+        config.update(max_length=None, max_new_tokens=self.options.query_tokens)
+        return config
+
+    def _kept(self, lines: Sequence[str]) -> list[str]:
+        texts = [" ".join(line.split()) for line in lines]
+        kept = list(dict.fromkeys(filter(None, texts)))
+        self.counts["empty queries"] += texts.count("")
+        self.counts["queries drawn twice"] += len(texts) - texts.count("") - len(kept)
+        return kept
+
+
+@contextmanager
+def writing(options: "Seq2seq", counts: MutableMapping[str, float], device: str | None) -> Iterator[Generation]:
+    """The network, opened for all documents; `counts` gets what it has used."""
+    opened = options.opened(device)
+    yield opened
+    counts.update({what: count for what, count in opened.counts.items() if count})

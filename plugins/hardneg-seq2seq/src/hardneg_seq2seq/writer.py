@@ -1,0 +1,87 @@
+"""The writer `seq2seq`: a network on this machine reads a passage and draws queries."""
+
+from collections.abc import Iterable, Iterator, MutableMapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from hardneg.plugin import Document, QueryWriter, WriterCost, Written, digest, locate_model, model_content
+
+if TYPE_CHECKING:
+    from hardneg_seq2seq.generation import Generation
+
+_QUERY_TOKENS = 16  # of a written query
+
+
+@dataclass(frozen=True)
+class Seq2seq:
+    """Draws queries by a sequence-to-sequence network of transformers that reads the passage, as doc2query-T5.
+
+    Each token is drawn among the likeliest by a number that depends on the passage's text, the seed and the query's
+    number, so that the other passages of a batch do not matter.
+
+    Source: Nogueira and Lin, From doc2query to docTTTTTquery (2019): top-k sampling with k = 10, up to 64 tokens.
+
+    Args:
+        source: a hub id or a folder: a network that transformers opens as AutoModelForSeq2SeqLM, and its tokenizer.
+        revision: a branch, tag or commit of a hub id.
+        prefix: what is put before the passage, such as `Generate question: `; the network's own training decides.
+        length: how many tokens of a passage are read, special ones included.
+        query_tokens: the most tokens of a query.
+        top_k: among how many of the likeliest tokens each is drawn; 1 always takes the likeliest.
+        top_p: among the likeliest tokens which together have this probability.
+        temperature: what the network's scores are divided by before the draw.
+        precision: `bf16`, `fp32`, or `auto`, which is bf16 on a GPU that has it.
+        tokens_per_batch: of passages that go through the network together, for each query that is wanted.
+    """
+
+    version: ClassVar[int] = 1
+    path_options: ClassVar[tuple[str, ...]] = ("source", "revision")
+    free: ClassVar[frozenset[str]] = frozenset({"tokens_per_batch"})
+
+    source: str
+    revision: str | None = None
+    prefix: str = ""
+    length: int = 512
+    query_tokens: int = 64
+    top_k: int = 10
+    top_p: float = 1.0
+    temperature: float = 1.0
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    tokens_per_batch: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("length", "query_tokens", "top_k", "temperature", "tokens_per_batch"):
+            if (value := getattr(self, name)) is not None and value <= 0:
+                raise ValueError(f"{name}: {value} must be above 0")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p: {self.top_p:g} must be above 0 and up to 1")
+
+    def fingerprint(self) -> str:
+        """A name for the network's content. Raises ModelError where there is none, or the hub cannot be reached."""
+        return digest(model_content(locate_model(self.source, self.revision)))
+
+    def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:
+        """Return for each document up to `count` queries, those drawn twice once.
+
+        Raises:
+            ModelError: the network cannot be opened.
+        """
+        with self.writing({}, None) as writer:
+            yield from writer.write(documents, count=count, seed=seed)
+
+    def writing(self, counts: MutableMapping[str, float], device: str | None) -> AbstractContextManager[QueryWriter]:
+        """The same with the network opened once. Raises ModelError where it cannot be."""
+        from hardneg_seq2seq.generation import writing
+
+        return writing(self, counts, device)
+
+    def opened(self, device: str | None) -> "Generation":
+        """The network, on this device or the best one. Raises ModelError where it cannot be opened."""
+        from hardneg_seq2seq.generation import Generation
+
+        return Generation.opened(self, device)
+
+    def writing_cost(self, passages: float, tokens: float, count: int) -> WriterCost:
+        """Of each passage its tokens once, and those of its queries."""
+        return WriterCost(network_tokens=passages * (min(tokens, self.length) + count * _QUERY_TOKENS))

@@ -1,0 +1,102 @@
+"""BRIGHT's domains: queries that need reasoning, and the documents that may not count for them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from hardneg.plugin import DataError, Document, Exclusion, Judgement, Query
+from hardneg_instructions.tables import TableRow, count_rows, files_in, folder_of, read_tables, tables_digest
+
+_NONE = "N/A"
+"""Stands in `excluded_ids` where nothing is excluded."""
+
+
+@dataclass(frozen=True)
+class Bright:
+    """One domain of BRIGHT: `documents` with `id` and `content`, `examples` with `query`, `gold_ids`, `excluded_ids`.
+
+    The documents of `excluded_ids` do not count for their query: no run has them, no metric, no negatives.
+
+    Source: Su et al., BRIGHT: A Realistic and Challenging Benchmark for Reasoning-Intensive Retrieval (ICLR 2025).
+
+    Args:
+        source: the folder of `xlangai/BRIGHT`, with files such as `documents/biology-00000-of-00001.parquet`.
+        domain: which domain is read, such as `biology`.
+        examples: the table of queries, such as `gpt4_reason`, where a language model has reasoned about them.
+        long: whole pages are the documents, `long_documents`, judged by `gold_ids_long`.
+    """
+
+    source: str
+    domain: str
+    examples: str = "examples"
+    long: bool = False
+    version: ClassVar[int] = 1
+
+    def load(self) -> "BrightDomain":
+        """The domain, opened for streaming. Raises DataError where a table lacks it."""
+        folder = folder_of(self.source, "bright")
+        documents = self._files(folder / ("long_documents" if self.long else "documents"))
+        return BrightDomain(
+            documents, self._files(folder / self.examples), "gold_ids_long" if self.long else "gold_ids"
+        )
+
+    def fingerprint(self) -> str:
+        """A digest of the files."""
+        domain = self.load()
+        return tables_digest("bright", self.version, [*domain.corpus, *domain.examples], domain.gold)
+
+    def size_hint(self) -> int:
+        """About how many documents there are."""
+        return count_rows(self.load().corpus)
+
+    def _files(self, folder: Path) -> list[Path]:
+        files = {path: path.name.partition(".")[0].partition("-")[0] for path in files_in(folder)}
+        if self.domain not in files.values():
+            domains = ", ".join(sorted({*files.values()})) or "none"
+            raise DataError(f"{folder}: no domain {self.domain!r}; there are: {domains}")
+        return [path for path, domain in files.items() if domain == self.domain]
+
+
+@dataclass(frozen=True)
+class BrightDomain:
+    """The files of a domain's documents and queries; gold: the column of what is relevant."""
+
+    corpus: list[Path]
+    examples: list[Path]
+    gold: str
+
+    def documents(self) -> Iterator[Document]:
+        """The corpus, in the table's order."""
+        return (Document(_id(row, "id"), row.text("content")) for row in read_tables(self.corpus))
+
+    def splits(self) -> Sequence[str]:
+        """`test` alone."""
+        return ["test"]
+
+    def queries(self, split: str) -> Iterator[Query]:
+        """All queries."""
+        return (Query(_id(row, "id"), row.text("query")) for row in read_tables(self.examples))
+
+    def qrels(self, split: str) -> Iterator[Judgement]:
+        """1 for each document that answers a query."""
+        for row in read_tables(self.examples):
+            yield from (Judgement(_id(row, "id"), doc_id, 1) for doc_id in dict.fromkeys(_ids(row, self.gold)))
+
+    def excluded(self) -> Iterator[Exclusion]:
+        """The documents that do not count for a query."""
+        for row in read_tables(self.examples):
+            yield from (Exclusion(_id(row, "id"), doc_id) for doc_id in _ids(row, "excluded_ids") if doc_id != _NONE)
+
+    def notes(self) -> Sequence[str]:
+        """None."""
+        return ()
+
+
+def _ids(row: TableRow, column: str) -> list[str]:
+    return [_id(TableRow(row.path, row.number, {column: value}), column) for value in row.cells.get(column) or ()]
+
+
+def _id(row: TableRow, column: str) -> str:
+    """An id, with blanks as in a URL: BRIGHT's are paths of files, some with blanks."""
+    return "%20".join(row.text(column).split())

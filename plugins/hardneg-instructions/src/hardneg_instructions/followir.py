@@ -1,0 +1,128 @@
+"""FollowIR's collections: each query with TREC's instruction and with a changed one, judged under both."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
+from hardneg.plugin import DataError, Document, Judgement, Query
+from hardneg_instructions.tables import TableRow, count_rows, folder_of, read_tables, table_files, tables_digest
+from hardneg_instructions.templates import TEMPLATE, check_template, instructed
+
+ORIGINAL, CHANGED = "-og", "-changed"
+"""End the ids of a query under its original and under its changed instruction, as mteb has them."""
+_SPLITS = {"test": (ORIGINAL, CHANGED), "original": (ORIGINAL,), "changed": (CHANGED,)}
+
+
+@dataclass(frozen=True)
+class FollowIR:
+    """A folder of FollowIR's news21, robust04 or core17, in either published form.
+
+    `jhu-clsp/news21-instructions` has tables `corpus`, `queries` (with `instruction_og` and `instruction_changed`),
+    `qrels_og/test` and `qrels_changed/test`; mteb's `News21InstructionRetrieval` has `corpus`, `queries`,
+    `instruction` and qrels as `data`, `default` or `qrels`, with ids that end in `-og` and `-changed`. The ids are so
+    in both. Split `test` has all queries, `original` and `changed` those of one instruction.
+
+    Source: Weller et al., FollowIR: Evaluating and Teaching Information Retrieval Models to Follow Instructions (2024).
+
+    Args:
+        source: the folder; each table is a file NAME.jsonl or NAME.parquet, or a folder NAME of such files.
+        template: the text of a query with an instruction; `{query}` alone leaves instructions out.
+    """
+
+    source: str
+    template: str = TEMPLATE
+    version: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        check_template(self.template)
+
+    def load(self) -> "FollowIRCollection":
+        """The collection, opened for streaming. Raises DataError where a table is missing."""
+        folder = folder_of(self.source, "followir")
+        instructions = table_files(folder, "instruction")
+        tables = {"corpus": ("corpus",), "queries": ("queries", "query")}
+        if instructions:
+            tables |= {"qrels": ("data", "default", "qrels", "qrels/test", "test")}
+        else:
+            tables |= {"original": ("qrels_og/test", "qrels_og"), "changed": ("qrels_changed/test", "qrels_changed")}
+        files = {name: table_files(folder, *names) for name, names in tables.items()}
+        if missing := [tables[name][0] for name, paths in files.items() if not paths]:
+            raise DataError(f"{folder}: no table {' and no '.join(missing)}, as Parquet or JSON Lines")
+        return FollowIRCollection({**files, "instruction": instructions}, self.template)
+
+    def fingerprint(self) -> str:
+        """A digest of the files."""
+        files = [path for paths in self.load().files.values() for path in paths]
+        return tables_digest("followir", self.version, files)
+
+    def size_hint(self) -> int:
+        """About how many documents there are."""
+        return count_rows(self.load().files["corpus"])
+
+
+@dataclass(frozen=True)
+class FollowIRCollection:
+    """The files of each table."""
+
+    files: dict[str, list[Path]]
+    template: str
+
+    def documents(self) -> Iterator[Document]:
+        """The corpus, in the table's order."""
+        for row in read_tables(self.files["corpus"]):
+            yield Document(_id(row), row.text("text"), row.optional("title"))
+
+    def splits(self) -> Sequence[str]:
+        """All queries, and those of either instruction."""
+        return list(_SPLITS)
+
+    def queries(self, split: str) -> Iterator[Query]:
+        """The queries of a split, each with its instruction."""
+        for row in read_tables(self.files["queries"]):
+            query_id, text = _id(row), row.text("text")
+            if self.files["instruction"]:
+                if query_id.endswith(_SPLITS[split]):
+                    yield Query(query_id, instructed(self.template, text, self._instruction(row, query_id)))
+            else:
+                columns = {ORIGINAL: "instruction_og", CHANGED: "instruction_changed"}
+                for end in _SPLITS[split]:
+                    yield Query(query_id + end, instructed(self.template, text, row.text(columns[end])))
+
+    def qrels(self, split: str) -> Iterator[Judgement]:
+        """The judgements of a split."""
+        if self.files["instruction"]:
+            for row in read_tables(self.files["qrels"]):
+                if (query_id := row.id("query-id")).endswith(_SPLITS[split]):
+                    yield Judgement(query_id, row.id("corpus-id"), _relevance(row))
+            return
+        for end in _SPLITS[split]:
+            for row in read_tables(self.files["original" if end == ORIGINAL else "changed"]):
+                yield Judgement(row.id("query-id") + end, row.id("corpus-id"), _relevance(row))
+
+    def notes(self) -> Sequence[str]:
+        """That the template leaves the instructions out, where it does."""
+        left_out = "{instruction}" not in self.template
+        return [f"the template {self.template!r} leaves the instructions out"] if left_out else []
+
+    def _instruction(self, row: TableRow, query_id: str) -> str:
+        if query_id not in self._instructions:
+            raise row.error(f"query {query_id!r} has no instruction in {self.files['instruction'][0]}")
+        return self._instructions[query_id]
+
+    @cached_property
+    def _instructions(self) -> dict[str, str]:
+        rows = read_tables(self.files["instruction"])
+        return {row.id("query-id"): row.text("instruction") for row in rows}
+
+
+def _id(row: TableRow) -> str:
+    return row.id("_id" if "_id" in row.cells else "id")
+
+
+def _relevance(row: TableRow) -> int:
+    score = row.cells.get("score")
+    if isinstance(score, bool) or not isinstance(score, int | float) or score != int(score):
+        raise row.error(f"column 'score' must hold a whole number, not {score!r:.40}")
+    return int(score)

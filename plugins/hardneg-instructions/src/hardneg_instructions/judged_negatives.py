@@ -1,0 +1,73 @@
+"""Verb `judged-negatives`: what was judged not relevant, as a run to mine from."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from hardneg.plugin import (
+    RUN,
+    DataError,
+    Facts,
+    Name,
+    RankedList,
+    Row,
+    RunSpec,
+    Sizes,
+    StageContext,
+    open_collection,
+    open_queries,
+    write_run,
+)
+
+_DOCUMENTS = 3
+"""How many a query has, for estimates: Promptriever's have up to three."""
+
+
+class JudgedNegatives(RunSpec):
+    """Lists the documents that are judged not relevant to the queries of a split, in the order of the judgements.
+
+    Of Promptriever's data these answer the query and not the instruction. `mine` takes negatives from this run, alone
+    or with the miner `union` beside others.
+
+    Source: Weller et al., Promptriever (ICLR 2025), on instruction negatives.
+
+    split: whose queries. highest: the highest relevance that still counts as not relevant.
+    """
+
+    version = 1
+    purpose = "list the passages that are judged not relevant: negatives that people or a language model have chosen"
+    stage: Literal["judged-negatives"]
+    split: Name = "train"
+    highest: int = Field(default=0, le=0)
+
+    def estimate(self, sizes: Sizes) -> Row:
+        """By the query."""
+        count = sizes.queries(self.split)
+        return Row(count, "queries", disk=count * _DOCUMENTS * 20, seconds=count / 50_000 + 1)
+
+    def make(self, context: "StageContext[JudgedNegatives]") -> Facts:
+        """Writes the run; a document's score is minus its rank, for judgements have no order.
+
+        Raises:
+            DataError: no query has such a document.
+        """
+        collection = open_collection(context.inputs["dataset"])
+        queries, qrels = open_queries(context, collection, self.split), collection.qrels(self.split)
+        counts = {"queries": len(queries), "documents": 0, "queries without documents": 0}
+
+        def lists() -> Iterator[tuple[str, RankedList]]:
+            for query_id in queries.query_ids:
+                judged = qrels.get(query_id, {}).items()
+                doc_ids = [doc_id for doc_id, relevance in judged if relevance <= self.highest]
+                counts["documents"] += len(doc_ids)
+                counts["queries without documents"] += not doc_ids
+                if doc_ids:
+                    yield query_id, RankedList(doc_ids, -np.arange(1, len(doc_ids) + 1, dtype=np.float32))
+
+        write_run(context.folder / RUN, lists())
+        if not counts["documents"]:
+            reason = f"no query of split {self.split} has a document that is judged {self.highest} or below"
+            raise DataError(f"{context.name}: {reason}: take another dataset, or leave the stage out")
+        return counts

@@ -1,0 +1,147 @@
+"""Analysis `p-mrr`: how far documents move that a changed instruction rules out."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import Field, model_validator
+
+from hardneg.plugin import (
+    Analysis,
+    AnalysisInputs,
+    DataError,
+    Name,
+    Option,
+    RankedList,
+    Reference,
+    Runs,
+    Table,
+    UsageError,
+    bar_width,
+    bars,
+    figure,
+    plain_axes,
+)
+from hardneg_instructions.followir import CHANGED, ORIGINAL
+
+ChangedRuns = Annotated[dict[Name, Name], Reference(("run",)), Option("changed")]
+
+
+class PMrr(Analysis):
+    """Show whether runs follow a changed instruction: p-MRR, from -1 (the opposite) over 0 (ignored) to 1.
+
+    It looks at the documents that are less relevant under the changed instruction than under the original one.
+
+    Source: Weller et al., FollowIR (2024), section 4.
+
+    Example: hardneg analyze p-mrr --qrels qrels.txt --run both.trec.gz
+    """
+
+    name = "p-mrr"
+    title = "p-MRR"
+    asks = ("qrels",)
+
+    runs: Runs = Field(min_length=1, description="A run of the queries under the original instruction, or under both.")
+    changed: ChangedRuns = Field(
+        default_factory=dict, description="The run under the changed instruction, where it is another one."
+    )
+    original_ending: str = Field(ORIGINAL, min_length=1, description="Ends ids of queries under the original.")
+    changed_ending: str = Field(CHANGED, min_length=1, description="Ends ids of queries under the changed instruction.")
+
+    @model_validator(mode="after")
+    def _labels(self) -> Self:
+        if unknown := sorted(self.changed.keys() - self.runs.keys()):
+            raise ValueError(f"no run is labelled {', '.join(unknown)}; runs has {', '.join(self.runs)}")
+        return self
+
+    @classmethod
+    def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
+        """Changed runs in the order of the others, under their labels."""
+        runs, changed = values.get("runs", {}), list(values.get("changed", {}).values())
+        if changed and len(changed) != len(runs):
+            message = f"analyze {cls.name}: {len(changed)} {{changed}} for {len(runs)} {{runs}}: give one of each"
+            raise UsageError(message, "changed", "runs")
+        return {**values, "changed": dict(zip(runs, changed, strict=False))}
+
+    def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
+        """Of each run p-MRR, its values by query, and how many queries and documents it is of.
+
+        Raises:
+            DataError: no document is less relevant under a changed instruction, or a run has none of the queries.
+        """
+        less, more = self._judged(inputs.qrels())
+        if not less:
+            ends = f"{self.original_ending} and {self.changed_ending}"
+            raise DataError(f"p-mrr: the qrels have no document that is less relevant to a query in {ends} form")
+        measured = {}
+        for label in self.runs:
+            run = dict(inputs.run(f"runs.{label}"))
+            run |= inputs.run(f"changed.{label}") if label in self.changed else {}
+            both = [query for query in less if {query + end for end in self._endings} <= run.keys()]
+            values = {query: self._of(run, query, less[query]) for query in both}
+            if not values:
+                raise DataError(f"p-mrr: {inputs.location(f'runs.{label}')} has no query under both instructions")
+            measured[label] = {
+                "p-MRR": sum(values.values()) / len(values),
+                "documents": sum(len(less[query]) for query in values),
+                "by_query": values,
+            }
+        return {"queries": len(less), "more relevant": more, "runs": measured}
+
+    def table(self, results: Any) -> Table:
+        """A row a run."""
+        rows = []
+        for label, row in results["runs"].items():
+            queries = f"{len(row['by_query']):,} of {results['queries']:,}"
+            rows.append([label, f"{row['p-MRR']:+.4f}", queries, f"{row['documents']:,}"])
+        return Table(("run", "p-MRR", "queries", "documents"), rows)
+
+    def explain(self, results: Any) -> str:
+        """How to read it, and what is left out."""
+        more = results["more relevant"]
+        return (
+            "The mean over queries of the mean over documents that the changed instruction makes less relevant: above "
+            "0 where they fall, below 0 where they rise, 0 where nothing moves. The papers print it times 100."
+            + (f" {more} that became more relevant are left out." if more else "")
+        )
+
+    def draw(self, results: Any, paths: Sequence[Path]) -> None:
+        """One bar a run."""
+        values = {label: row["p-MRR"] for label, row in results["runs"].items()}
+        with figure(paths, 1, width=bar_width(len(values))) as (axes,):
+            bars(axes, values, {label: f"{value:+.3f}" for label, value in values.items()})
+            axes.axhline(0, color="#333333", linewidth=0.8)
+            plain_axes(axes, f"{results['queries']} queries", "", "p-MRR")
+
+    def _judged(self, qrels: Mapping[str, Mapping[str, int]]) -> tuple[dict[str, list[str]], int]:
+        """By query the documents that are less relevant under the changed instruction, and how many are more."""
+        less, more = {}, 0
+        for query_id, original in qrels.items():
+            query = query_id.removesuffix(self.original_ending)
+            changed = qrels.get(query + self.changed_ending, {}) if query_id.endswith(self.original_ending) else {}
+            doc_ids = [doc_id for doc_id in original if changed.get(doc_id, original[doc_id]) < original[doc_id]]
+            more += sum(changed[doc_id] > original.get(doc_id, changed[doc_id]) for doc_id in changed)
+            if doc_ids:
+                less[query] = doc_ids
+        return less, more
+
+    @property
+    def _endings(self) -> tuple[str, str]:
+        return self.original_ending, self.changed_ending
+
+    def _of(self, run: Mapping[str, RankedList], query: str, doc_ids: Sequence[str]) -> float:
+        lists = (run[query + ending].doc_ids for ending in (self.original_ending, self.changed_ending))
+        ranks = [{doc_id: rank for rank, doc_id in enumerate(listed, 1)} for listed in lists]
+        original, changed = ([of.get(doc_id, len(of) + 1) for doc_id in doc_ids] for of in ranks)
+        return sum(map(rank_change, original, changed)) / len(doc_ids)
+
+
+def rank_change(original: int, changed: int) -> float:
+    """How far a document falls from its rank under the original instruction, as reciprocal ranks see it.
+
+    With MRR = 1 / rank: MRR_og / MRR_new - 1 where it rises, 1 - MRR_new / MRR_og where it falls or stays; -1 to 1. A
+    document that a list lacks counts as the one after its last.
+
+    Source: Weller et al., FollowIR (2024), p-MRR.
+    """
+    return changed / original - 1 if original > changed else 1 - original / changed

@@ -1,0 +1,152 @@
+"""The training data of Promptriever: queries with instructions, and passages that these rule out."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from hardneg.plugin import DataError, Document, Judgement, PluginError, Query, digest
+from hardneg_instructions.tables import TableRow, files_in, read_tables, tables_digest
+from hardneg_instructions.templates import TEMPLATE, check_template, instructed
+
+_SPLIT = re.compile(r"([A-Za-z0-9][A-Za-z0-9_]*?)(-\d+-of-\d+)?\.(?:parquet|jsonl?)(?:\.gz)?")
+_POSITIVE, _RULED_OUT, _MINED = "positive_passages", "new_negatives", "negative_passages"
+SUFFIX = "-instruct"
+"""Ends the id of a query with an instruction: the same query stands without one under the bare id."""
+
+
+@dataclass(frozen=True)
+class Promptriever:
+    """Rows of a query, its instruction, its passages, and passages that answer the query and not the instruction.
+
+    The columns are those of `samaya-ai/msmarco-w-instructions`: `query_id`, `only_query`, `only_instruction`,
+    `has_instruction`, `positive_passages`, `negative_passages` and `new_negatives`, lists of passages with `docid`,
+    `title` and `text`. Positive passages are judged 1, new negatives, those that the instruction rules out, 0; the
+    negative passages are documents that nobody judged. A passage that a language model has written, which has an
+    `explanation`, is `DOCID.DIGEST`; a query with an instruction is `ID-instruct`.
+
+    Source: Weller et al., Promptriever: Instruction-Trained Retrievers Can Be Prompted Like Language Models (ICLR
+    2025).
+
+    Args:
+        source: a file, or a folder of files: Parquet or JSON Lines, the split as name, `train-00000-of-00052.parquet`.
+        template: the text of a query with an instruction; `{query}` alone leaves instructions out.
+        dev: the share of the queries of split `train` that are split `dev`, by their texts.
+        test: the same of split `test`.
+    """
+
+    source: str
+    template: str = TEMPLATE
+    dev: float = 0.0
+    test: float = 0.0
+    version: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        check_template(self.template)
+        if not (self.dev >= 0 and self.test >= 0 and self.dev + self.test < 1):
+            raise PluginError(f"dev, test: shares must be 0 or above, together below 1, not {self.dev} and {self.test}")
+
+    def load(self) -> "PromptrieverRows":
+        """The rows, opened for streaming. Raises DataError where there is no file that can be read."""
+        if not self.source:
+            raise DataError("promptriever needs a file or a folder: promptriever:FOLDER")
+        path = Path(self.source).expanduser()
+        files = [path] if path.is_file() else files_in(path) or files_in(path / "data")
+        by_split: dict[str, list[Path]] = {}
+        for each in files:
+            if match := _SPLIT.fullmatch(each.name):
+                by_split.setdefault(match[1], []).append(each)
+        if not by_split:
+            raise DataError(f"{path}: no file of rows, such as train.jsonl or train-00000-of-00052.parquet")
+        for split, share in (("dev", self.dev), ("test", self.test)):
+            if share and (split in by_split or "train" not in by_split):
+                raise DataError(f"{path}: {split}: a share is taken of split train, where there is no {split}")
+        return PromptrieverRows(by_split, self)
+
+    def fingerprint(self) -> str:
+        """A digest of the files."""
+        files = [path for paths in self.load().files.values() for path in paths]
+        return tables_digest("promptriever", self.version, files)
+
+    def size_hint(self) -> int:
+        """0: how many passages the rows share is known only when all are read."""
+        return 0
+
+
+@dataclass(frozen=True)
+class PromptrieverRows:
+    """The files of each split."""
+
+    files: dict[str, list[Path]]
+    loader: Promptriever
+    _counts: Counter[str] = field(default_factory=Counter)
+
+    def documents(self) -> Iterator[Document]:
+        """Every passage once, in the order of the rows; ids and digests of all texts are held in memory."""
+        known: dict[str, int] = {}
+        for split in self.files:
+            for row in read_tables(self.files[split]):
+                for column in (_POSITIVE, _RULED_OUT, _MINED):
+                    for passage in row.rows(column):
+                        document = Document(_doc_id(passage), passage.text("text"), passage.optional("title"))
+                        content = hash((document.title, document.text))
+                        if document.doc_id not in known:
+                            known[document.doc_id] = content
+                            yield document
+                        elif known[document.doc_id] != content:
+                            raise row.error(f"{column}: document {document.doc_id!r} stands there before, another text")
+
+    def splits(self) -> Sequence[str]:
+        """Those of the files, and those that take a share of `train`."""
+        shares = {"dev": self.loader.dev, "test": self.loader.test}
+        return [*self.files, *(split for split, share in shares.items() if share)]
+
+    def queries(self, split: str) -> Iterator[Query]:
+        """The queries of a split, each with its instruction."""
+        self._counts.clear()
+        for query_id, row in self._rows(split):
+            instruction = _instruction(row)
+            self._counts["with"] += bool(instruction)
+            yield Query(query_id, instructed(self.loader.template, row.text("only_query"), instruction))
+
+    def qrels(self, split: str) -> Iterator[Judgement]:
+        """1 for each positive passage, 0 for each that the instruction rules out."""
+        for query_id, row in self._rows(split):
+            positive = {_doc_id(passage): 1 for passage in row.rows(_POSITIVE)}
+            ruled_out = {_doc_id(passage): 0 for passage in row.rows(_RULED_OUT)}
+            if both := positive.keys() & ruled_out.keys():
+                raise row.error(f"document {min(both)!r} is among {_POSITIVE} and {_RULED_OUT}: leave one out")
+            yield from (Judgement(query_id, *pair) for pair in (positive | ruled_out).items())
+
+    def notes(self) -> Sequence[str]:
+        """What became of the negative passages, and of instructions that the template leaves out."""
+        notes = [f"{_MINED} are documents and not judged: they were mined"]
+        if "{instruction}" not in self.loader.template and self._counts["with"]:
+            notes.append(f"{self._counts['with']} instructions left out by the template {self.loader.template!r}")
+        return notes
+
+    def _rows(self, split: str) -> Iterator[tuple[str, TableRow]]:
+        shared = {"dev": self.loader.dev, "test": self.loader.test}
+        source = split if split in self.files else "train"
+        for row in read_tables(self.files[source]):
+            if source != "train" or not any(shared.values()) or self._share(row) == split:
+                query_id = row.id("query_id")
+                bare = not _instruction(row) or query_id.endswith(SUFFIX)
+                yield query_id if bare else query_id + SUFFIX, row
+
+    def _share(self, row: TableRow) -> str:
+        """The split of a row of `train`: that of its query, whatever the instruction."""
+        drawn = int(digest(["split", row.text("only_query")])[:8], 16) / 16**8
+        return "test" if drawn < self.loader.test else "dev" if drawn < self.loader.test + self.loader.dev else "train"
+
+
+def _instruction(row: TableRow) -> str:
+    return "" if row.cells.get("has_instruction") is False else row.optional("only_instruction")
+
+
+def _doc_id(passage: TableRow) -> str:
+    doc_id = passage.id("docid")
+    written = passage.cells.get("explanation") is not None
+    return f"{doc_id}.{digest([passage.optional('title'), passage.text('text')])[:8]}" if written else doc_id

@@ -1,0 +1,148 @@
+"""Tables in local files, as the Hugging Face hub has them: Parquet or JSON Lines, in one file or in several."""
+
+import gzip
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hardneg.plugin import DataError, digest, file_digest
+
+_ENDINGS = (".parquet", ".jsonl", ".jsonl.gz", ".json", ".json.gz")
+_ROWS = 1024
+
+
+class TableRow(NamedTuple):
+    """One row of a table: its file, its number there, counted from 1, and its cells by column."""
+
+    path: Path
+    number: int
+    cells: Mapping[str, Any]
+
+    def text(self, column: str) -> str:
+        """The text of a cell. Raises DataError where it is none."""
+        value = self.cells.get(column)
+        if not isinstance(value, str):
+            raise self.error(f"column {column!r} must hold a text, not {value!r:.40}")
+        return value
+
+    def optional(self, column: str) -> str:
+        """The text of a cell, empty where the row has none."""
+        return "" if self.cells.get(column) is None else self.text(column)
+
+    def id(self, column: str) -> str:
+        """The id of a cell: one word, or a whole number. Raises DataError where it is none."""
+        value = self.cells.get(column)
+        name = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+        if name.split() != [name]:
+            raise self.error(f"column {column!r} must hold an id without white space, not {value!r:.40}")
+        return name
+
+    def ids(self, column: str) -> list[str]:
+        """The ids of a cell that holds a list, maybe none."""
+        return [TableRow(self.path, self.number, {column: value}).id(column) for value in self._list(column)]
+
+    def rows(self, column: str) -> list["TableRow"]:
+        """The records of a cell that holds a list of them, maybe none."""
+        values = self._list(column)
+        if not all(isinstance(value, Mapping) for value in values):
+            raise self.error(f"column {column!r} must hold a list of records")
+        return [TableRow(self.path, self.number, value) for value in values]
+
+    def error(self, reason: str) -> DataError:
+        """The error for this row."""
+        return DataError.at(self.path, self.number, reason)
+
+    def _list(self, column: str) -> Sequence[Any]:
+        value = self.cells.get(column)
+        if value is not None and not isinstance(value, list):
+            raise self.error(f"column {column!r} must hold a list, not {value!r:.40}")
+        return value or ()
+
+
+def table_files(folder: Path, *names: str) -> list[Path]:
+    """The files of the first of these tables that a folder has; none where it has none of them.
+
+    A table is one file, as `corpus.jsonl`, or all files of a folder, as `corpus/corpus-00000-of-00001.parquet`.
+    """
+    for name in names:
+        files = [path for ending in _ENDINGS if (path := folder / f"{name}{ending}").is_file()]
+        if files := files[:1] or files_in(folder / name):
+            return files
+    return []
+
+
+def files_in(folder: Path) -> list[Path]:
+    """The files of a folder that can be read, by name."""
+    paths = folder.iterdir() if folder.is_dir() else ()
+    return sorted(path for path in paths if path.name.endswith(_ENDINGS) and not path.name.startswith("."))
+
+
+def read_tables(files: Sequence[Path]) -> Iterator[TableRow]:
+    """The rows of some files, one after another, as a stream.
+
+    Raises:
+        DataError: a file cannot be read, or a line is no JSON object.
+    """
+    for path in files:
+        yield from _parquet(path) if path.suffix == ".parquet" else _json_lines(path)
+
+
+def tables_digest(name: str, version: int, files: Sequence[Path], *options: Any) -> str:
+    """A digest of the bytes of these files, in their order, and of the options of a loader."""
+    return digest([name, version, *([path.name, file_digest(path)] for path in files), *options])
+
+
+def count_rows(files: Sequence[Path]) -> int:
+    """About how many rows the files have: by Parquet's metadata, or by the size of the first lines."""
+    return sum(_count(path) for path in files)
+
+
+def folder_of(source: str, form: str) -> Path:
+    """The folder of a loader. Raises DataError where there is none."""
+    if not source:
+        raise DataError(f"{form} needs a folder: {form}:FOLDER")
+    folder = Path(source).expanduser()
+    if not folder.is_dir():
+        raise DataError(f"{folder}: no such folder")
+    return folder
+
+
+def _parquet(path: Path) -> Iterator[TableRow]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    number = 0
+    try:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(_ROWS):
+                for cells in batch.to_pylist():
+                    number += 1
+                    yield TableRow(path, number, cells)
+    except (OSError, pa.ArrowException) as error:
+        raise DataError.at(path, number + 1, f"cannot be read: {str(error).splitlines()[0]}") from error
+
+
+def _json_lines(path: Path) -> Iterator[TableRow]:
+    number = 0
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    cells = json.loads(line)
+                    if not isinstance(cells, dict):
+                        raise DataError.at(path, number, "a line must be a JSON object")
+                    yield TableRow(path, number, cells)
+    except (OSError, EOFError, ValueError) as error:
+        raise DataError.at(path, max(number, 1), f"cannot be read: {error}") from error
+
+
+def _count(path: Path) -> int:
+    if path.suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        return int(pq.read_metadata(path).num_rows)
+    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+        lengths = [len(line) for _, line in zip(range(_ROWS), file, strict=False)]
+        rest = 0 if path.suffix == ".gz" else path.stat().st_size - sum(lengths)
+    return len(lengths) + round(rest * len(lengths) / max(sum(lengths), 1))

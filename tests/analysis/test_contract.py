@@ -12,7 +12,7 @@ from hardneg.formats.negatives import recorded, write_negatives
 from hardneg.formats.runs import write_run
 from hardneg.mining.miners.thresholds import Denoised
 from hardneg.records.types import Candidates, RankedList
-from hardneg.registry.plugins import load_plugin, plugin_names
+from hardneg.registry.plugins import list_plugins, load_plugin
 from hardneg.testing import AnalysisTests
 
 RUNS = {"runs": {"a": "a.trec", "b": "b.trec"}}
@@ -20,6 +20,7 @@ HISTORY = {"trainings": {"x": "history.jsonl"}}
 INDEXES = {"indexes": {"one": "index", "two": "index"}, "models": {"one": "m", "two": "m"}}
 MAPPINGS: dict[str, dict[str, Any]] = {
     "ablation": {"evaluation": "metrics.json"},
+    "across-collections": {"evaluations": {"one": "metrics.json", "two": "metrics.json"}},
     "candidates": {"first": {"a": "a.trec"}, "reranked": {"a": "b.trec"}, "counts": [1, 3]},
     "costs": {"methods": {"m": ["trained", "indexed"]}},
     "denoising": {"negatives": {"n": "dropped.arrow"}},
@@ -115,5 +116,5 @@ for _name, _mapping in MAPPINGS.items():
 
 
 def test_all_are_tested_and_called_by_the_name_of_their_entry_point() -> None:
-    assert sorted(MAPPINGS) == plugin_names("analyses")
+    assert sorted(MAPPINGS) == [each.name for each in list_plugins("analyses") if each.package == "hardneg"]
     assert all(load_plugin("analyses", name).name == name for name in MAPPINGS)

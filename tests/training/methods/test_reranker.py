@@ -14,6 +14,7 @@ from two_processes import results
 from hardneg.encoders.inference import EncodeOptions
 from hardneg.losses.bce import Bce, TwoClass
 from hardneg.losses.infonce import InfoNCE
+from hardneg.losses.listwise import ListNet
 from hardneg.losses.ranknet import RankNet
 from hardneg.records.errors import TrainingError
 from hardneg.records.types import RankedList
@@ -63,6 +64,30 @@ def test_known_positives_and_their_copies_are_no_negatives(toy_folder: Path, tin
     batch = reranking(tiny_model, toy_folder).make(draw)
     assert batch.valid.tolist() == [[True, False, True], [True, True, True]]
     assert len(batch.features["input_ids"]) == 6
+
+
+def test_a_teachers_scores_are_learnt_from(toy_folder: Path, tmp_path: Path, tiny_model: Path) -> None:
+    """Of two queries' documents, one has no score; ListNet by hand from the network's own scores."""
+    data = toy_data(toy_folder)
+    rows = data.corpus.rows(["p0", "n0", "n1", "p1", "n1", "n2"]).reshape(2, 3)
+    known = data.corpus.rows(["p0", "p1"])
+    teacher = np.array([[3, 1, 2], [1, np.nan, 2]], np.float32)
+    draw = SampledBatch(["q0", "q1"], ["one", "two"], rows, known, np.array([0, 1]), teacher)
+    training = reranking(tiny_model, toy_folder)
+    for part in training.trainable.modules():
+        if isinstance(part, torch.nn.Dropout):
+            part.p = 0.0
+    batch = training.scores(training.forward_module, training.make(draw), half=False)
+    assert batch.teacher is not None
+    np.testing.assert_array_equal(batch.teacher.numpy(), teacher)
+    scores = batch.scores.detach().double().numpy()
+
+    def cross_entropy(labels: list[float], own: list[float]) -> float:
+        shares = np.exp(labels) / np.exp(labels).sum()
+        return float(-(shares * (own - np.log(np.exp(own).sum()))).sum())
+
+    expected = (cross_entropy([3, 1, 2], scores[0]) + cross_entropy([1, 2], scores[1][[0, 2]])) / 2
+    assert float(ListNet(labels="teacher")(batch).detach()) == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_stopped_run_goes_on_bit_for_bit(toy_folder: Path, tmp_path: Path, tiny_model: Path) -> None:

@@ -96,18 +96,20 @@ def test_a_coarse_index_finds_other_negatives(encoder, toy_folder, tmp_path):
     assert found != [list(item.negatives) for item in exact]
 
 
-def test_documents_with_an_answer_are_left_out(encoder, toy_folder, tmp_path):
+def test_documents_with_an_answer_and_excluded_ones_are_left_out(encoder, toy_folder, tmp_path):
     data = replace(toy_data(toy_folder), negatives=None)
     options = RefreshOptions("continuous", depth=40, negatives=5, choice="top", precision="fp32", without_answers=True)
     best = [doc_id for doc_id in top(encoder, toy_folder, 3, 40) if doc_id != "p3"]
     bad = data.corpus.documents_at(data.corpus.rows(best[:1]))[0].text
     answers = PassageAnswers(data.corpus, {"q3": (bad,)})
-    texts: Any = SimpleNamespace(answers=lambda match: answers, positives_elsewhere={})
+    collection = SimpleNamespace(excluded=lambda: {"q3": best[-1:] + best[1:2]})
+    texts: Any = SimpleNamespace(answers=lambda match: answers, positives_elsewhere={}, collection=collection)
     place = RefreshFolder(tmp_path)
     made = mine_refresh([encoder], Mining(data, options, 1, Filters.of(texts, [], "string")), place, 0, 0)
-    assert made.dropped["answer"] >= 1 and place.newest() == made
-    texts = data.corpus.contents(data.corpus.rows(list(read_negatives(place.negatives(0))[3].negatives)))
-    assert len(texts) == 5 and bad not in texts
+    assert made.dropped["answer"] >= 1 and made.dropped["excluded"] == 2 and place.newest() == made
+    negatives = list(read_negatives(place.negatives(0))[3].negatives)
+    texts = data.corpus.contents(data.corpus.rows(negatives))
+    assert len(texts) == 5 and bad not in texts and best[1] not in negatives
 
 
 def test_draws_are_of_the_top_and_depend_on_seed_refresh_and_query(encoder, toy_folder, tmp_path):

@@ -1,0 +1,205 @@
+"""Examples of several collections in one training, each with its own corpus, positives and negatives."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.formats.corpus import Corpus
+from hardneg.formats.segments import Segments
+from hardneg.records.errors import TrainingError
+from hardneg.registry.protocols import Loss
+from hardneg.runtime.seeding import derive_seed
+from hardneg.store.digest import digest
+from hardneg.store.identity import options_in_key
+from hardneg.training.examples import Examples, SampledBatch, SourcePrompts, TrainingData
+from hardneg.training.options import LearningOptions
+from hardneg.training.source_order import SourceOrder, source_shares
+
+
+@dataclass(frozen=True, eq=False)
+class MixedSource:
+    """One collection of a mixture.
+
+    cap: the most queries of it that are learnt from, drawn by the seed; None: all. prompts: of its texts, in place of
+    the model's. loss: of its batches, in place of the training's.
+    """
+
+    data: TrainingData
+    cap: int | None = None
+    prompts: SourcePrompts = field(default_factory=dict)
+    loss: Loss | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """The data of a training on several sources, by name, in the order of the alphabet.
+
+    temperature: a source of n queries is drawn with p in proportion to n^(1/temperature). one_source: each batch is of
+    one source, which is drawn; otherwise each example's is. segments: how documents of all sources are cut.
+    """
+
+    sources: Mapping[str, MixedSource]
+    temperature: float = 1.0
+    one_source: bool = False
+    segments: Segments | None = None
+    guide: None = None
+
+    @cached_property
+    def corpus(self) -> "JoinedCorpora":
+        """The corpora, one after the other."""
+        return JoinedCorpora([source.data.corpus for source in self.sources.values()])
+
+    @property
+    def losses(self) -> Mapping[int, Loss]:
+        """The loss of each source that has its own, by the source's number."""
+        return {at: source.loss for at, source in enumerate(self.sources.values()) if source.loss is not None}
+
+    def examples(self, options: LearningOptions) -> "MixedExamples":
+        """The examples of all sources in one endless order."""
+        return MixedExamples(self, options)
+
+
+@dataclass(frozen=True)
+class JoinedCorpora:
+    """Several corpora as one: the rows of each after those of the one before."""
+
+    corpora: Sequence[Corpus]
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """int64 [S + 1], the first row of each, and the number of all."""
+        return np.cumsum([0, *map(len, self.corpora)], dtype=np.int64)
+
+    @property
+    def content_hash(self) -> "_Hashes":
+        """By row, as `Corpus.content_hash`: uint64 of an array of rows."""
+        return _Hashes(self)
+
+    def contents(self, rows: NDArray[np.int64]) -> list[str]:
+        """Title, space and text of the documents in `rows`: int64 [n], any order."""
+        texts = np.empty(len(rows), object)
+        for corpus, chosen, own in self.parts(rows):
+            texts[chosen] = corpus.contents(own)
+        return list(texts)
+
+    def parts(self, rows: NDArray[np.int64]) -> list[tuple[Corpus, NDArray[np.int64], NDArray[np.int64]]]:
+        """Each corpus that some rows, int64 [n], are of; which of these they are, and their rows there."""
+        number = np.searchsorted(self.starts, rows, "right") - 1
+        chosen = {at: np.flatnonzero(number == at) for at in np.unique(number).tolist()}
+        return [(self.corpora[at], some, rows[some] - self.starts[at]) for at, some in chosen.items()]
+
+
+@dataclass(frozen=True)
+class _Hashes:
+    joined: JoinedCorpora
+
+    def __getitem__(self, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
+        hashes = np.empty(len(rows), np.uint64)
+        for corpus, chosen, own in self.joined.parts(rows):
+            hashes[chosen] = corpus.content_hash[own]
+        return hashes
+
+
+class MixedExamples:
+    """The queries of several sources in one endless order; those of a source come as in a training on it alone.
+
+    An epoch has as many examples as the sources have together, caps counted. Several batches may be of one source in a
+    row, and a source may begin its next epoch while another is in its first.
+
+    skipped: how many queries and positives were left out, by reason and source.
+    """
+
+    def __init__(self, mixture: Mixture, options: LearningOptions) -> None:
+        self._mixture, self._batch_size = mixture, options.batch_size
+        self.skipped: dict[str, int] = {}
+        self._examples = [self._examples_of(name, source, options) for name, source in mixture.sources.items()]
+        sizes = [len(examples) for examples in self._examples]
+        self._length = sum(sizes)
+        self._order = SourceOrder(source_shares(sizes, mixture.temperature), options.seed)
+        prompts = tuple(source.prompts for source in mixture.sources.values())
+        self._prompts = prompts if any(prompts) else ()
+
+    def _examples_of(self, name: str, source: MixedSource, options: LearningOptions) -> Examples:
+        try:
+            examples = source.data.examples(options)
+        except TrainingError as error:
+            raise TrainingError(f"{name}: {error}") from error
+        skipped = {f"{reason} of {name}": count for reason, count in examples.skipped.items()}
+        if source.cap is not None and (above := len(examples.queries) - source.cap) > 0:
+            skipped[f"queries of {name} above its cap"] = above
+            examples = _some(source.data, examples.queries, source.cap, options.seed).examples(options)
+        self.skipped |= skipped
+        return examples
+
+    def __len__(self) -> int:
+        return self._length
+
+    def digest(self) -> str:
+        """A name for the examples of all sources, how they are drawn, and their own prompts and losses."""
+        mixture = self._mixture
+        losses = [
+            [at, type(loss).__qualname__, loss.version, options_in_key(loss)] for at, loss in mixture.losses.items()
+        ]
+        drawn = [mixture.temperature, mixture.one_source, [*mixture.sources]]
+        return digest([*drawn, [dict(each) for each in self._prompts], losses, [e.digest() for e in self._examples]])
+
+    def counts(self, batches: int) -> dict[str, int]:
+        """How many examples of the first batches are of each source, by name."""
+        size = self._batch_size
+        drawn = self._order.counts(batches) * size if self._mixture.one_source else self._order.counts(batches * size)
+        return dict(zip(self._mixture.sources, drawn.tolist(), strict=True))
+
+    def draw(self, start: int, count: int) -> SampledBatch:
+        """The examples at positions `start` to `start + count` of the endless order, a batch.
+
+        Raises:
+            DataError: a negative is not in the corpus of its source.
+        """
+        if self._mixture.one_source:
+            sources, numbers = self._order.at(start // count, 1)
+            return self._drawn(int(sources[0]), int(numbers[0]) * count, count)
+        sources, numbers = self._order.at(start, count)
+        chosen = {source: np.flatnonzero(sources == source) for source in np.unique(sources).tolist()}
+        parts = [self._drawn(source, int(numbers[rows[0]]), len(rows)) for source, rows in chosen.items()]
+        return joined(parts).at(np.argsort(np.concatenate(list(chosen.values()))))
+
+    def _drawn(self, source: int, start: int, count: int) -> SampledBatch:
+        """Examples of one source, their documents as rows of all corpora."""
+        drawn, first = self._examples[source].draw(start, count), int(self._mixture.corpus.starts[source])
+        return replace(
+            drawn,
+            documents=drawn.documents + first,
+            known=drawn.known + first,
+            sources=np.full(count, source),
+            prompts=self._prompts,
+        )
+
+
+AnyExamples = Examples | MixedExamples
+
+
+def _some(data: TrainingData, queries: NDArray[np.int64], count: int, seed: int) -> TrainingData:
+    """The data with so many of its queries, int64 [n], drawn by their ids: a larger number has those of a smaller."""
+    ids = data.query_ids
+    drawn = sorted(queries.tolist(), key=lambda query: (derive_seed(seed, "cap", ids[query]), ids[query]))[:count]
+    kept = sorted(drawn)
+    return replace(data, query_ids=[ids[row] for row in kept], texts=[data.texts[row] for row in kept])
+
+
+def joined(parts: Sequence[SampledBatch]) -> SampledBatch:
+    """Batches of one width as one, one after the other."""
+    starts = np.cumsum([0, *(len(part.query_ids) for part in parts[:-1])])
+    owner = [part.owner + start for part, start in zip(parts, starts.tolist(), strict=True)]
+    return replace(
+        parts[0],
+        query_ids=[each for part in parts for each in part.query_ids],
+        texts=[each for part in parts for each in part.texts],
+        documents=np.concatenate([part.documents for part in parts]),
+        known=np.concatenate([part.known for part in parts]),
+        owner=np.concatenate(owner),
+        queries=np.concatenate([part.queries for part in parts]),
+        sources=np.concatenate([part.sources for part in parts]),
+    )

@@ -1,0 +1,141 @@
+"""Options of a training on several collections: its sources, and how they are mixed."""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from hardneg.fields import LATER, Name, Reference, Setting, marked_references
+from hardneg.records.layout import DATASET
+from hardneg.records.types import PluginSetting
+from hardneg.registry.plugins import needs_of
+from hardneg.store.identity import options_in_key
+from hardneg.training.masks import WITH_EACH_OTHER
+from hardneg.verbs.shared.stage_spec import RecipeView
+from hardneg.verbs.shared.training_options import TrainingGroup
+
+_OF_ONE = ("negatives", "augmented", "teacher", "guide", "batches", "batches_from", "batches_sources")
+"""Fields of a training that are of one collection."""
+
+
+def _parse_source(value: Any) -> Any:
+    """A source from the name of its negatives alone, or from a mapping."""
+    return {"negatives": value} if isinstance(value, str) else value
+
+
+class SourceOptions(BaseModel):
+    """One collection of a training: a mining stage, or a collection without mined negatives."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    negatives: Annotated[Name | None, Reference(("negatives",))] = None
+    dataset: Annotated[Name | None, Reference(("collection",))] = None
+    cap: int | None = None
+    query_prompt: str | None = None
+    document_prompt: str | None = None
+    loss: Setting | None = None
+
+
+class MixingOptions(BaseModel):
+    """How sources are drawn; `temperature` T: with p in proportion to n^(1/T), for each example or each batch."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    temperature: float = 1.0
+    one_source: bool = False
+
+
+class ManyCollections(TrainingGroup):
+    """Several collections to learn from at once."""
+
+    datasets: dict[Name, Annotated[SourceOptions, BeforeValidator(_parse_source)]] = Field(
+        default={},
+        json_schema_extra=LATER,
+        description="Several collections to learn from, by name: each a stage that mined negatives, or a mapping with "
+        "`negatives` or `dataset`, and `cap` (the most queries), `query_prompt`, `document_prompt` or a `loss` of its "
+        "own.",
+    )
+    mixing: MixingOptions = Field(
+        default=MixingOptions(),
+        json_schema_extra=LATER,
+        description="How these are drawn: `temperature` T, a collection of n queries with p in proportion to n^(1/T); "
+        "with `one_source`, each batch is of one of them.",
+    )
+
+    def references(self) -> Iterator[tuple[str, str, Reference]]:
+        """Those of the sources too."""
+        yield from super().references()
+        for name, source in self.datasets.items():
+            for path, target, need in marked_references(source):
+                yield f"datasets.{name}.{path}", target, need
+
+    def plugins(self) -> Iterator[tuple[str, str, PluginSetting]]:
+        """The losses of the sources too."""
+        yield from super().plugins()
+        for name, source in self.datasets.items():
+            if source.loss is not None:
+                yield f"datasets.{name}.loss", "losses", source.loss
+
+    def identity(self) -> dict[str, Any]:
+        """The sources without what counts by its content."""
+        identity = super().identity()
+        if "mixing" in identity:
+            identity["mixing"] = options_in_key(self.mixing)
+        if self.datasets:
+            without = ("negatives", "dataset", "loss")
+            identity["datasets"] = {name: options_in_key(each, without) for name, each in self.datasets.items()}
+        return identity
+
+    def implied(self, recipe: RecipeView) -> Mapping[str, str]:
+        """The collection of each source: that of its negatives, where it names none."""
+        collections = {
+            f"datasets.{name}.dataset": _collection_of(source.negatives, recipe)
+            for name, source in self.datasets.items()
+            if source.negatives is not None and source.dataset is None
+        }
+        return {**super().implied(recipe), **collections}
+
+    def mistakes(self, recipe: RecipeView) -> Iterator[str]:
+        """Options of one collection beside several, and what sources cannot have."""
+        if not self.datasets:
+            if self.mixing != MixingOptions():
+                yield "mixing: there is nothing to mix; name collections in datasets, or leave it out"
+            return
+        for name in _OF_ONE:
+            if getattr(self, name, None) is not None:
+                yield f"{name}: is of one collection; leave it out beside datasets"
+        if not self.mixing.temperature > 0:
+            yield f"mixing.temperature: must be above 0, not {self.mixing.temperature:g}"
+        for name in self.datasets:
+            yield from (f"datasets.{name}.{line}" for line in self._problems_of(name, recipe))
+
+    def _problems_of(self, name: str, recipe: RecipeView) -> Iterator[str]:
+        source = self.datasets[name]
+        if source.negatives is None and source.dataset is None:
+            yield "negatives: missing; name a stage that mined some, or a collection in `dataset`"
+        elif source.negatives is None and self.options.negatives_per_query:
+            yield "negatives: missing; for the other queries' documents alone set options.negatives_per_query to 0"
+        if source.negatives in recipe.stages and source.dataset is not None:
+            own = _collection_of(str(source.negatives), recipe)
+            if own != source.dataset:
+                yield f"dataset: {source.negatives!r} is of {own!r}; leave this out"
+        if source.cap is not None and source.cap < 1:
+            yield f"cap: must be 1 or above, not {source.cap}"
+        if source.document_prompt is not None and self.segments is not None:
+            yield "document_prompt: documents in segments have the model's own; leave one of the two out"
+        if source.loss is not None:
+            yield from (f"loss: {line}" for line in self._problems_of_loss(name, source.loss.name, recipe))
+
+    def _problems_of_loss(self, name: str, called: str, recipe: RecipeView) -> Iterator[str]:
+        loss, similarity = recipe.plugin(f"datasets.{name}.loss"), self.began_with(recipe).similarity
+        if not self.mixing.one_source:
+            yield "a batch of several collections has one loss; say `mixing.one_source: true`, or leave this out"
+        if lacking := [part for part in needs_of(loss) if part not in WITH_EACH_OTHER]:
+            yield f"{called} needs {', '.join(lacking)}, which these batches lack; take another loss"
+        elif needs_of(loss) and self.segments is not None:
+            yield f"{called} needs scores of documents with each other, which segments have not; leave segments out"
+        if similarity not in (None, wanted := getattr(type(loss), "similarity", similarity)):
+            yield f"{called} is made for similarity {wanted}, and the model's is {similarity}; take another loss"
+
+
+def _collection_of(negatives: str, recipe: RecipeView) -> str:
+    stage = recipe.stages.get(negatives)
+    return DATASET if stage is None or stage.dataset is None else stage.dataset

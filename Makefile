@@ -37,7 +37,7 @@ $(VENV)/.demo: $(VENV)/.torch pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.torch pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e '.[dev]' -e plugins/hardneg-cagra -e plugins/hardneg-electra -e plugins/hardneg-http -e plugins/hardneg-judge -e plugins/hardneg-pyterrier -e plugins/hardneg-ray -e plugins/hardneg-reader
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e '.[dev]' -e plugins/hardneg-cagra -e plugins/hardneg-electra -e plugins/hardneg-http -e plugins/hardneg-instructions -e plugins/hardneg-judge -e plugins/hardneg-pyterrier -e plugins/hardneg-ray -e plugins/hardneg-reader -e plugins/hardneg-seq2seq
 	@touch $@ $(VENV)/.demo
 
 clean:

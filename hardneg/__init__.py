@@ -27,7 +27,9 @@ _PUBLIC = {
     "recommend": "hardneg.lines.functions",
     "rerank": "hardneg.lines.functions",
     "search": "hardneg.lines.functions",
+    "start": "hardneg.api.starting",
     "train": "hardneg.lines.functions",
+    "write_queries": "hardneg.lines.functions",
 }
 """The module that holds each public name."""
 

@@ -17,8 +17,10 @@ from hardneg.api.recommending import RecommendedNegatives
 from hardneg.api.results import BuiltIndex
 from hardneg.api.results import RankedRun
 from hardneg.api.results import TrainedModel
+from hardneg.api.results import WrittenQueries
 from hardneg.api.run_argument import AnyRun
 from hardneg.api.run_argument import Runs
+from hardneg.api.starting import Started
 from hardneg.diagnosis.diagnose import Diagnosis
 from hardneg.doors.browse.calling import BrowsePage
 from hardneg.doors.hub.preparing import Wanted
@@ -330,7 +332,7 @@ def recommend(
         reranker: A second model, whose scores filters also use: cross-encoder:FOLDER or cross-encoder:HUB-ID.
         split: The queries to choose on; never the test queries. Default: dev, or the only one of a dataset in memory.
         depth: How many documents to retrieve for each query: the largest depth tried.
-        train: Train this many steps with the best of each depth, and choose on the dev queries.
+        train: Train this many steps with the best of each depth and with the first documents, and choose on dev.
         train_options: A training option, such as learning_rate=1e-4.
         settings: Set any value, such as model.document_length=256.
         store: The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
@@ -459,6 +461,56 @@ def train(
 
     Raises:
         RecipeError: the miner, the loss or training has no such option.
+    """
+
+
+def write_queries(
+    dataset: Dataset,
+    writers: Sequence[str | Mapping[str, Any]],
+    *,
+    per_passage: int = 1,
+    passages: int | None = None,
+    dev_share: float = 0.1,
+    test_share: float = 0.1,
+    split_by: Literal["group", "passage"] = 'group',
+    round_trip: Model | None = None,
+    first_k: int = 20,
+    reranker: str | Mapping[str, Any] | None = None,
+    seed: int = 42,
+    settings: Settings = (),
+    store: str | Path | None = None,
+    device: str | None = None,
+    engine: str | Mapping[str, Any] = 'local',
+    progress: bool | Progress = False,
+) -> WrittenQueries:
+    """Write queries from the passages of a collection alone, to train a retriever with and to measure it by.
+
+    The result is a folder in BEIR's form: the passages as their queries leave them, queries, and qrels by split.
+
+    With a model for the round trip, a training query stays if its passage is among the first k that the model finds;
+    with a reranker too, among the first k after reranking.
+
+    Args:
+        dataset: beir:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
+        writers: Writers of queries; one of them, drawn, writes for a passage; a name, or {name: NAME, ...}.
+        per_passage: The most queries of a passage.
+        passages: Write for so many passages, drawn; by default for all.
+        dev_share: The part of the documents whose queries are split dev.
+        test_share: The part of the documents whose queries are split test.
+        split_by: What stays together in one split: a document's passages, or each passage alone.
+        round_trip: A model that must find a training query's passage again. Or what a training returned, or a live `SentenceTransformer`, `SparseEncoder` or `MultiVectorEncoder`.
+        first_k: A relevant passage must be among so many.
+        reranker: A trained reranker: cross-encoder:FOLDER or cross-encoder:HUB-ID.
+        seed: For writers that draw, and for the splits.
+        settings: Set any value, such as model.document_length=256.
+        store: The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
+        device: cpu, cuda, cuda:1, mps; default: the best available.
+        engine: Where the blocks of encode, search, mine and rerank are computed; `hardneg plugins list engines` shows them.
+        progress: Whether to show bars, or what shows them.
+
+    Raises:
+        RecipeError: a writer has no such option, or another mistake in what was asked.
+        DataError: no query was written, or a split has none.
     """
 
 
@@ -620,4 +672,31 @@ def push(
         UsageError: there is nothing of that type, or the repository is public and `public` is not set.
         DataError, ArtifactError, ModelError: a file is private, has changed, or cannot go.
         HubError: nobody is logged in, or the hub refuses.
+    """
+
+
+def start(
+    folder: str | Path,
+    output: str | Path | None = None,
+    *,
+    run: bool = False,
+    overwrite: bool = False,
+    store: str | Path | None = None,
+    device: str | None = None,
+    progress: bool | Progress = False,
+) -> Started:
+    """Writes a recipe that fits what a folder holds: documents alone, queries beside them, or judgements too.
+
+    Args:
+        folder: documents of any form that `documents` reads, or a collection with or without judgements.
+        output: the recipe to write; by default NAME.yaml in the working folder, NAME being the folder's.
+        run: run it too, into runs/NAME; which negatives to train with is measured first, where judgements allow it.
+        overwrite: replace a file of that name that is not this function's.
+        store: the artifact store, by default the usual one.
+        device: such as cpu or cuda; by default the best available.
+        progress: whether to show bars, or what shows them.
+
+    Raises:
+        DataError: nothing in the folder can be read, or nothing can be measured by its judgements.
+        UsageError: the recipe would be written into the folder, or over another file.
     """

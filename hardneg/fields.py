@@ -1,6 +1,6 @@
 """Types of recipe fields: references to stages, plugins by name, files."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Protocol, TypeVar
@@ -165,12 +165,20 @@ def parse_names(value: Any) -> Any:
     return (value,) if isinstance(value, str | Mapping) else value
 
 
+_Listed = TypeVar("_Listed", bound=Sequence[Any])
+
+
+def each_once(value: _Listed) -> _Listed:
+    """The list, unless something stands in it twice: then a ValueError."""
+    if twice := sorted({item for item in value if value.count(item) > 1}, key=str):
+        raise ValueError(f"{twice[0]} is listed twice")
+    return value
+
+
 def parse_dimensions(value: Any) -> Any:
     """Dimensions with weights, of 1 for those of a list; largest first."""
     if isinstance(value, list | tuple):
-        if twice := sorted({dim for dim in value if value.count(dim) > 1}, key=str):
-            raise ValueError(f"{twice[0]} is listed twice")
-        value = dict.fromkeys(value, 1.0)
+        value = dict.fromkeys(each_once(value), 1.0)
     if isinstance(value, Mapping):
         return dict(sorted(value.items(), key=lambda item: -int(item[0]) if str(item[0]).isdigit() else 0))
     return value

@@ -47,7 +47,9 @@ if TYPE_CHECKING:
         FREE,
         LATER,
         MEASURED,
+        InputFile,
         Name,
+        Option,
         Reference,
         Setting,
         Trait,
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
     from hardneg.formats.answer_matching import PassageAnswers, answer_spans
     from hardneg.formats.collection import StoredCollection
     from hardneg.formats.corpus import Corpus
+    from hardneg.formats.excluded import Exclusion, HasExcluded
     from hardneg.formats.negatives import read_negatives, write_negatives
     from hardneg.formats.negatives import recorded as recording_drops
     from hardneg.formats.qrels import positives as positives_by_query
@@ -154,9 +157,10 @@ if TYPE_CHECKING:
     from hardneg.report.numbers import signed as format_difference
     from hardneg.report.table import Section, Table
     from hardneg.rerankers.cached_scores import CachedScorer, CachedScores
-    from hardneg.rerankers.pair_scoring import PairScorer
+    from hardneg.rerankers.pair_scoring import PairScorer, best_device
     from hardneg.runtime.distributed import World, gather, settle_by, world
     from hardneg.runtime.model_server import Endpoint, ModelServer
+    from hardneg.runtime.model_server import check_address as check_server_address
     from hardneg.runtime.model_server import key_of as server_key
     from hardneg.runtime.progress import Progress, Silent, Task
     from hardneg.runtime.seeding import SEED, generator
@@ -185,6 +189,7 @@ if TYPE_CHECKING:
         source_of,
     )
     from hardneg.verbs.shared.training_options import Judging, of_the_run
+    from hardneg.writers.protocol import EstimatedWriter, SessionWriter, WriterCost
 
 __all__ = [  # noqa: RUF022
     # Records: what passes between datasets, indexes, miners, losses and stages.
@@ -196,6 +201,8 @@ __all__ = [  # noqa: RUF022
     "Encoded",  # what an encoder makes of texts: vectors, weights of terms, or a vector a token
     "EncodedBatch",  # what a regularizer sees of a batch
     "HasAnswers",  # a collection that has answers too
+    "HasExcluded",  # a collection with documents that do not count for some queries
+    "Exclusion",  # one such document
     "HasGroups",  # a collection whose documents and queries belong to groups
     "HasParts",  # a collection that is read part by part, past its mistakes
     "HasWithheld",  # a collection that keeps judgements from training
@@ -216,6 +223,9 @@ __all__ = [  # noqa: RUF022
     "TrainingQueries",  # the training queries as `BatchOrder` sees them
     "DatasetLoader",  # a dataset
     "QueryWriter",  # a writer of queries
+    "SessionWriter",  # a writer that opens something once for all documents
+    "EstimatedWriter",  # a writer that estimates its cost
+    "WriterCost",  # what `EstimatedWriter` returns
     "EncoderFamily",  # a family of encoders
     "TextEncoder",  # an encoder with its model opened
     "Engine",  # an engine: where the blocks of a stage are computed
@@ -260,6 +270,7 @@ __all__ = [  # noqa: RUF022
     "RunSpec",  # base of verbs that make a run
     "IndexSpec",  # base of verbs that make an index
     "Name",  # a field that holds the name of a stage, split or run
+    "InputFile",  # marks a field as a file whose content counts
     "Reference",  # marks a field as the name of a stage that makes what is needed
     "Trait",  # reasons not to use what a stage makes
     "Setting",  # a field that holds a plugin's name and options
@@ -286,6 +297,7 @@ __all__ = [  # noqa: RUF022
     "Line",  # base of all lines
     "Job",  # the work of a line: a recipe in memory, or none, and what makes the result
     "Of",  # an argument that is a field of a verb
+    "Option",  # marks a field's option on the command line
     "RUN_ARGUMENT",  # the argument that names a run
     # Artifacts: names of files in artifacts, digests, and the store.
     "ANSWERS",  # file of answers
@@ -359,6 +371,7 @@ __all__ = [  # noqa: RUF022
     "model_content",  # the digest of a model
     "takes_bf16",  # whether bfloat16 is used, by option or by a timed trial
     "usual_tokens_per_batch",  # tokens of a batch on a device
+    "best_device",  # the name of the device that networks are on by default
     "one_ahead",  # computes the next item while one is used
     "Tokens",  # token ids of many texts in one array
     "token_batches",  # batches of about equal work
@@ -368,6 +381,7 @@ __all__ = [  # noqa: RUF022
     "CachedScores",  # the file that keeps them
     "Endpoint",  # address, key and limits of a model server
     "ModelServer",  # HTTP requests to one, with retries
+    "check_server_address",  # refuses what is no address of one, or holds a secret
     "server_key",  # the key in an environment variable
     # Training: a training of the plugin's own.
     "learn",  # trains, with checkpoints and validation

@@ -10,7 +10,7 @@ from hardneg.registry.plugins import KINDS, list_plugins, load_plugin
 ROOT = Path(__file__).parents[1]
 WORDS, VERBS = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").split("\n## ")[1:]
 TERMS = re.findall(r"^### (.+)$", WORDS, re.MULTILINE)
-OURS = ("hardneg", "hardneg-judge", "hardneg-reader")
+OURS = ("hardneg", "hardneg-instructions", "hardneg-judge", "hardneg-reader")
 SINGULAR = {"analyses": "Analysis", "batches": "Batch", "indexes": "Index", "losses": "Loss"}
 
 

@@ -26,6 +26,7 @@ from hardneg.runtime.seeding import SEED
 if TYPE_CHECKING:
     from hardneg.encoders.spec import Side
     from hardneg.evaluation.metrics import Scores
+    from hardneg.evaluation.metrics_json import Measured
     from hardneg.registry.protocols import DenseSearcher
 
 _LINES = 65_536
@@ -126,8 +127,12 @@ class AnalysisInputs(ABC):
         """The type of a stage's artifact, and the facts of its manifest."""
 
     @abstractmethod
+    def measured(self, path: str) -> "Measured":
+        """An evaluation: scores by system, those of each seed, and its tests."""
+
     def results(self, path: str) -> "Mapping[str, Scores]":
         """Scores of an evaluation by system."""
+        return self.measured(path).results
 
     @abstractmethod
     def index(self, path: str) -> tuple[Path, int | None]:
@@ -256,10 +261,10 @@ class Files(AnalysisInputs):
             raise UsageError(f"{{stages}}: no stage {name!r}{hint}; there are: {', '.join(self.stages)}", "stages")
         return self.stages[name]
 
-    def results(self, path: str) -> "Mapping[str, Scores]":
+    def measured(self, path: str) -> "Measured":
         from hardneg.evaluation.metrics_json import read_metrics
 
-        return read_metrics(self._path(path)).results
+        return read_metrics(self._path(path))
 
     def index(self, path: str) -> tuple[Path, int | None]:
         return self._path(path), None

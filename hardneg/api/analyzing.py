@@ -61,7 +61,7 @@ def analyze(name: str, **fields: Any) -> "AnalysisResult":
     if unknown := [f"{each}: {no_such_option(each, known)}" for each in fields if each not in known]:
         raise UsageError("\n".join(f"analyze {name}: {line}" for line in unknown))
     workplace = Workplace.of({key: fields[key] for key in Where.__annotations__ if key in fields})  # type: ignore[arg-type]
-    workplace = workplace.without_recipe()
+    workplace.refuse_settings()
     files = {key: _file(key, fields[key], workplace.store) for key in _FILES if fields.get(key) is not None}
     own = {**files, "device": workplace.device, "seed": workplace.seed}
     stages = stages_of(Path(fields["run_folder"]), workplace.store) if fields.get("run_folder") else {}

@@ -19,7 +19,6 @@ from hardneg.mining.file_faults import FileFaults, file_faults
 from hardneg.records.layout import DATASET, METRICS, QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN
 from hardneg.records.named_plugins import HARDNESS
 from hardneg.store.atomic_write import link_file, replace_text
-from hardneg.store.gc_roots import begun
 
 if TYPE_CHECKING:
     from hardneg.api.workplace import Workplace
@@ -72,7 +71,7 @@ class Bench:
         tuning, on_dev = self._tuned(sorted(set(self.rates)) or usual_rates(plan.recipe.model), workplace)
         best = {label: max(by_rate, key=lambda rate: by_rate[rate]) for label, by_rate in on_dev.items()}
         final = replace(self.recipe, rates=best)
-        outcome = _executed(chosen := final.plan(workplace.tell), workplace, REPORT)
+        outcome = workplace.make_later("bench", chosen := final.plan(workplace.tell), REPORT)
         steps = [DATASET, SCORES, HARDNESS, REPORT, *map(final.negatives_of, final.files)]
         origin = {
             "stage": "bench",
@@ -92,7 +91,7 @@ class Bench:
         keys, on_dev = dict[str, str](), dict[str, dict[float, float]]()
         for rate in rates:
             recipe = replace(self.recipe, rates=dict.fromkeys(self.recipe.stages, rate), tuning=True)
-            scores = _executed(recipe.plan(workplace.tell), workplace, SCORES).artifacts[SCORES]
+            scores = workplace.make_later("bench", recipe.plan(workplace.tell), SCORES).artifacts[SCORES]
             keys[str(rate)], results = scores.key, read_metrics(scores.path / METRICS).results
             for label in recipe.stages:
                 on_dev.setdefault(label, {})[rate] = means(results[label])[METRIC]
@@ -105,11 +104,6 @@ def usual_rates(model: "ModelSpec") -> list[float]:
 
     static = getattr(resolve(model, fetch=True).family, "tables", False)
     return [*(STATIC_RATES if static else OTHER_RATES)]
-
-
-def _executed(plan: "Plan", workplace: "Workplace", until: str) -> "Outcome":
-    with begun(workplace.store, "bench", workplace.store.root, list(plan.keys.values())):
-        return workplace.make(plan, until)
 
 
 def _write(

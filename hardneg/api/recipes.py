@@ -33,8 +33,15 @@ def recipe(name: str | Path, preset: str | None = None) -> "ChosenRecipe":
     Args:
         name: as `hardneg recipe list` tells it, or a path.
         preset: `demo` (the default), `paper`, or another that it has.
+
+    Raises:
+        UsageError: there is no such recipe, or file.
     """
-    return ChosenRecipe(str(file_path(name, "name")), preset)
+    from hardneg.recipe.yaml_load import find_recipe
+
+    path = str(file_path(name, "name"))
+    find_recipe(path)
+    return ChosenRecipe(path, preset)
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ from hardneg.report.table import Table
 class Recommendation:
     """A miner of a sweep, chosen.
 
-    measured: the sweep. trials: trainings with the best miner of each depth, and with in-batch negatives alone; None
-    where none was asked for: then the rule chooses. situation: what the rule goes by. goal: what is to be good; None is
-    answered for both, and the recipe is the one for the top.
+    measured: the sweep. trials: trainings with the rows that `situation` names, and with in-batch negatives alone;
+    None where none was asked for: then the rule chooses. situation: what the rule goes by. goal: what is to be good;
+    None is answered for both, and the recipe is the one for the top.
     """
 
     measured: Mapping[str, Any]
@@ -59,8 +59,8 @@ class Recommendation:
         if self.trials is None:
             return RULE
         return (
-            "Of the best miner of each depth and in-batch negatives alone the one whose training of "
-            f"{counted(self.trials.steps, 'step')} has the highest {METRIC} on the dev queries, of equal ones the "
+            "Of the best miner of each depth, the first documents and in-batch negatives alone the one whose training "
+            f"of {counted(self.trials.steps, 'step')} has the highest {METRIC} on the dev queries, of equal ones the "
             f"first; in-batch negatives are the last, the miners in this order: {self.measured['rule']['said']}"
         )
 
@@ -143,9 +143,7 @@ class Recommendation:
 
     def _tried(self) -> dict[int, str]:
         """The stage that trained with each miner, by the miner's position in the sweep."""
-        return {
-            position: f"{TRAINED}-{number}" for number, position in enumerate(self.measured["best_of_each_depth"], 1)
-        }
+        return {position: f"{TRAINED}-{number}" for number, position in enumerate(self.situation.tried, 1)}
 
 
 def _in_words(row: Mapping[str, Any]) -> str:

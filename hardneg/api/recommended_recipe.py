@@ -1,6 +1,6 @@
 """The stages behind `hardneg recommend`, and the recipe that it writes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from textwrap import wrap
 from typing import Any, Literal, Protocol, get_args
@@ -81,8 +81,7 @@ class RecommendRequest:
         """All stages as far as they are known before the sweep: each depth is tried with the top of the lists."""
         if steps is None:
             return self.sweep()
-        rows = [{"miner": {"name": TOPK, "depth": depth}, "by": ""} for depth in self.depths]
-        return self.trials({"miners": rows, "best_of_each_depth": range(len(rows))}, steps)
+        return self.trials([{"miner": {"name": TOPK, "depth": depth}, "by": ""} for depth in self.depths], steps)
 
     def sweep(self) -> dict[str, Any]:
         """The stages that compare miners."""
@@ -97,9 +96,8 @@ class RecommendRequest:
             SWEEP: {"stage": "analyze", "analysis": analyses, "split": self.split},
         }
 
-    def trials(self, sweep: Mapping[str, Any], steps: int) -> dict[str, Any]:
-        """The same stages, and those that train with the best miner of each depth and measure by the same queries."""
-        rows = [sweep["miners"][row_number] for row_number in sweep["best_of_each_depth"]]
+    def trials(self, rows: Sequence[Mapping[str, Any]], steps: int) -> dict[str, Any]:
+        """The same stages, and those that train with each of these miners and measure by the same queries."""
         judged = any(row["by"] for row in rows)
         stages = {**self.sweep(), **self._searched(TRAIN_RUN, _TRAIN_JUDGE, "train", judged)}
         runs = {}

@@ -17,7 +17,7 @@ ALONE_WORDS = "in-batch negatives alone"
 MOST_FALSE = 0.5
 """Of the first documents, the share of false negatives up to which they are taken.
 
-With half of the queries' negatives false, mined ones still were .052 MRR@10 above in-batch ones (docs/results/when.md,
+With half of the queries' negatives false, mined ones still were .051 MRR@10 above in-batch ones (docs/results/when.md,
 D3). RocketQA (Qu et al., NAACL 2021) puts it at about 70 % on MS MARCO, where undenoised ones lost 6 points (Table 3).
 """
 RULE = (
@@ -56,6 +56,11 @@ class Situation:
         """The row of the first documents, as few as were tried."""
         tops = {row: depth_of(each) for row, each in enumerate(self.sweep["miners"]) if each["miner"]["name"] == TOPK}
         return min(tops, key=lambda row: tops[row])
+
+    @property
+    def tried(self) -> list[int]:
+        """The rows that trainings are to choose from: the best of each depth, and the first documents."""
+        return list(dict.fromkeys([*self.sweep["best_of_each_depth"], self.first]))
 
     @property
     def depth(self) -> int:

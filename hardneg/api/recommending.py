@@ -22,7 +22,6 @@ from hardneg.evaluation.metrics_json import read_metrics
 from hardneg.records.layout import DATASET, METRICS
 from hardneg.report.table import Section
 from hardneg.store.atomic_write import replace_text
-from hardneg.store.gc_roots import begun
 
 if TYPE_CHECKING:
     from hardneg.encoders.spec import ModelSpec
@@ -40,20 +39,16 @@ class Recommending:
 
     def chosen(self, plan: "Plan", workplace: Workplace) -> "RecommendedNegatives":
         """Compares, trains where trainings are to choose, and chooses."""
-        outcome = _executed(plan, workplace)
+        outcome = workplace.make_later("recommend", plan)
         sweep, request, trials = sweep_in(outcome), fitted(self.request, plan.recipe.model), None
-        last = plan
+        situation, last = situation_in(outcome, request), plan
         if self.steps is not None:
-            last = replace(self.recipe, stages=request.trials(sweep, self.steps)).plan(workplace.tell)
-            trials = trials_in(_executed(last, workplace), self.steps)
-        answer = Recommendation(sweep, trials, situation_in(outcome, request), request.goal)
+            rows = [sweep["miners"][row] for row in situation.tried]
+            last = replace(self.recipe, stages=request.trials(rows, self.steps)).plan(workplace.tell)
+            trials = trials_in(workplace.make_later("recommend", last), self.steps)
+        answer = Recommendation(sweep, trials, situation, request.goal)
         facts = ReadOnly(outcome.artifacts[DATASET].facts)
         return RecommendedNegatives(answer, request, plan.recipe.tree, facts, list(last.keys.values()))
-
-
-def _executed(plan: "Plan", workplace: Workplace) -> "Outcome":
-    with begun(workplace.store, "recommend", workplace.store.root, list(plan.keys.values())):
-        return workplace.make(plan)
 
 
 def sweep_in(outcome: "Outcome", analysis: type[Analysis] = MinerSweep) -> dict[str, Any]:

@@ -71,6 +71,11 @@ class TrainedModel(StoredResult):
 
 
 @dataclass(frozen=True)
+class WrittenQueries(StoredResult):
+    """A collection whose queries were written, a folder in BEIR's form; functions take the object as a dataset."""
+
+
+@dataclass(frozen=True)
 class RankedRun(StoredResult):
     """A run: a list of documents for each query of a split, best first. `path` is a TREC run, gzip.
 

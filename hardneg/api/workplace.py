@@ -92,11 +92,10 @@ class Workplace:
         opened = usual_store(store if store in (None, "") else file_path(store, "store"))
         return cls(opened, device, whole_number("seed", arguments.get("seed", SEED)), settings, shown, engine)
 
-    def without_recipe(self) -> "Workplace":
-        """The same, for what makes no recipe. Raises UsageError where there are settings: they would change nothing."""
+    def refuse_settings(self) -> None:
+        """Raises UsageError where there are settings: for what makes no recipe, in which they would change nothing."""
         if self.settings:
             raise UsageError("{settings}: no recipe is made here that they could change; leave them out", "settings")
-        return self
 
     def tell(self, note: str) -> None:
         """Warns of what a recipe has noted."""
@@ -113,6 +112,11 @@ class Workplace:
         """The artifacts of all steps of a plan, or of those up to one; what the store has is taken."""
         with begun(self.store, "python", self.store.root, list(plan.keys.values())):
             return self.execute(plan, until, force)
+
+    def make_later(self, command: str, plan: "Plan", until: str | None = None) -> "Outcome":
+        """As `make`, of a plan that follows from another's results, so that a command's record has not its steps."""
+        with begun(self.store, command, self.store.root, list(plan.keys.values())):
+            return self.make(plan, until)
 
     def execute(self, plan: "Plan", until: str | None = None, force: Sequence[str] = ()) -> "Outcome":
         """The same; of what was made before a failure `gc` keeps nothing."""

@@ -19,6 +19,7 @@ from hardneg.cli.export import export
 from hardneg.cli.line_commands import LineGroup
 from hardneg.cli.push import push
 from hardneg.cli.pyserini import pyserini
+from hardneg.cli.start import start
 from hardneg.records.errors import ArtifactError, DataError, HardnegError
 from hardneg.runtime.distributed import world
 
@@ -48,6 +49,7 @@ app.add_typer(data.app, name="data", rich_help_panel=options.AROUND)
 app.add_typer(plugins.app, name="plugins", rich_help_panel=options.AROUND)
 app.add_typer(index.app, name="index", rich_help_panel=options.STAGES)
 app.add_typer(analyze.app, name="analyze", rich_help_panel=options.RESULTS)
+app.command("start", rich_help_panel=options.RECIPES)(start)
 app.command("doctor", rich_help_panel=options.RECIPES)(doctor)
 app.command("export", rich_help_panel=options.STAGES)(export)
 app.command("browse", rich_help_panel=options.RESULTS)(browse)

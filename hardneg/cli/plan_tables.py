@@ -66,7 +66,8 @@ def _lines(rows: Sequence[Estimate], copies: Copies) -> Iterator[_Line]:
 def _summed(name: str, group: Sequence[Estimate]) -> Estimate:
     """Steps that run one after the other, as one."""
     first, step = group[0], replace(group[0].step, name=name)
-    totals = {field: sum(getattr(row, field) for row in group) for field in ("items", "disk", "sent", "charge")}
+    summed = ("items", "disk", "sent", "charge", "requests", "tokens")
+    totals = {field: sum(getattr(row, field) for row in group) for field in summed}
     most = {field: max(getattr(row, field) for row in group) for field in ("memory", "gpu_memory")}
     seconds = sum((row.seconds for row in group), EstimatedSeconds.of(0))
     return replace(first, step=step, cached=all(row.cached for row in group), seconds=seconds, **totals, **most)
@@ -92,6 +93,9 @@ def _beyond(rows: Sequence[Estimate], machine: Machine, price: float | None) -> 
         yield "between machines", [size(row.sent) if row.sent else "" for row in rows]
     if machine.gpu:
         yield "GPU hours", [_hours(row.gpu_hours) if row.gpus else "" for row in rows]
+    for name in ("requests", "tokens"):
+        if any(getattr(row, name) for row in rows):
+            yield name, [f"{count:,}" if (count := getattr(row, name)) else "" for row in rows]
     if price is not None:
         yield "cost", [_amount(row.cost(price)) if row.gpus or row.charge else "" for row in rows]
     if len(_bases(rows)) > 1:
@@ -113,6 +117,8 @@ def _ahead(rows: Sequence[Estimate], machine: Machine, price: float | None) -> s
         parts.append(f"{size(sum(row.sent for row in ahead))} between machines")
     if machine.gpu:
         parts.append(f"{_hours(sum(row.gpu_hours for row in ahead))} GPU hours")
+    if requests := sum(row.requests for row in ahead):
+        parts.append(f"{counted(requests, 'request')} of about {sum(row.tokens for row in ahead):,} tokens")
     if price is not None:
         parts.append(f"cost {_amount(sum(row.cost(price) for row in ahead))}")
     parts.append(_time(sum(row.seconds for row in ahead)) if ahead else "0 s")

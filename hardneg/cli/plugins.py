@@ -29,19 +29,18 @@ app = typer.Typer(
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
-KIND = typer.Argument(
-    help="dataset, writer, encoder, miner, filter, loss, regularizer, batches, index, reranker, stage, analysis, "
-    "engine; or the plural.",
-    autocompletion=completion.kinds,
-)
+_SINGULARS = (
+    "dataset", "writer", "encoder", "miner", "filter", "loss", "regularizer", "batches", "index", "reranker", "stage",
+    "analysis", "engine",
+)  # fmt: skip
+KIND = typer.Argument(help=f"{', '.join(_SINGULARS)}; or the plural.", autocompletion=completion.kinds)
 
 
 def singulars() -> dict[str, str]:
     """Kinds of plugins by their names in the singular."""
     from hardneg.registry.plugins import KINDS
 
-    first = ("dataset", "writer", "encoder", "miner", "filter", "loss", "regularizer", "batches", "index", "reranker")
-    return dict(zip((*first, "stage", "analysis", "engine"), KINDS, strict=True))
+    return dict(zip(_SINGULARS, KINDS, strict=True))
 
 
 def kind_of(word: str) -> str:

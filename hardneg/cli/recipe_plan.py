@@ -192,6 +192,7 @@ def _line(row: "Estimate", price: float | None) -> dict[str, Any]:
     counts = {name: getattr(row, name) for name in ("items", "unit", "disk", "memory", "gpu_memory", "sent", "gpus")}
     times = {"seconds": _number(row.seconds), "from": list(row.seconds.bases), "gpu_hours": _number(row.gpu_hours)}
     cost = {} if price is None else {"cost": _number(row.cost(price))}
+    cost |= {"requests": row.requests, "tokens": row.tokens} if row.requests else {}
     return {"step": row.step.name, "stage": row.step.verb, "stored": row.cached, **counts, **times, **cost}
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar, get_args
 
 from hardneg.datasets.topic_files import PartedCollection
+from hardneg.formats.excluded import Exclusion, read_excluded
 from hardneg.formats.groups import read_groups
 from hardneg.formats.json_rows import id_field, json_row, text_field, texts_field
 from hardneg.formats.qrels import iter_qrels
@@ -26,16 +27,21 @@ class Beir:
 
     A query that also has `answers`, a list of texts, keeps them. `groups.tsv` has the group of each passage and query,
     as `id<TAB>group`; where a passage and a query have the same id, `document-groups.tsv` and `query-groups.tsv` do.
+    `excluded.tsv` has passages that do not count for a query, as `query_id<TAB>doc_id`.
 
     Source: Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval
     Models", 2021.
 
     Args:
         source: the folder with `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv`, each as it is or as `.gz`.
+        judged: false reads the documents alone, of a folder that has no qrels.
     """
 
     source: str
+    judged: bool = True
     version: ClassVar[int] = 1
+    later: ClassVar[frozenset[str]] = frozenset({"judged"})
+    known_by: ClassVar[tuple[str, ...]] = ("corpus.jsonl", "corpus.jsonl.gz")
 
     def load(self) -> "BeirCollection":
         """The collection, opened for streaming. Raises DataError where a file is missing."""
@@ -44,12 +50,14 @@ class Beir:
         folder = Path(self.source).expanduser()
         if not folder.is_dir():
             raise no_folder(folder)
+        corpus = line_part(_file(folder, "corpus.jsonl"), _document)
+        if not self.judged:
+            return BeirCollection([corpus], {}, {})
         tables = (path.name.removesuffix(".gz") for path in (folder / "qrels").glob("*.tsv*"))
         names = [name for name in tables if not name.startswith(".")]  # such as those that macOS puts into archives
         splits = order_splits(name.removesuffix(".tsv") for name in names if name.endswith(".tsv"))
         if not splits:
             raise DataError(f"{folder}: no qrels/SPLIT.tsv; a BEIR folder has one for each split")
-        corpus = line_part(_file(folder, "corpus.jsonl"), _document)
         queries = dict.fromkeys(splits, line_part(_file(folder, "queries.jsonl"), _query))
         qrels = {split: qrels_part(_file(folder / "qrels", f"{split}.tsv"), split) for split in splits}
         return BeirCollection([corpus], queries, qrels)
@@ -58,7 +66,8 @@ class Beir:
         """A digest of the bytes of the files that are read."""
         collection = self.load()
         marks = ["answers"] if collection.with_answers() else []
-        marks += [file_digest(path) for side in get_args(Side) if (path := collection.groups_file(side))]
+        files = [*(collection.groups_file(side) for side in get_args(Side)), collection.excluded_file]
+        marks += [file_digest(path) for path in files if path]
         return digest(["beir", self.version, collection.digest(Path(self.source).expanduser()), *marks])
 
     def size_hint(self) -> int:
@@ -76,6 +85,8 @@ class BeirCollection(PartedCollection):
 
     def with_answers(self) -> bool:
         """Whether a query has answers."""
+        if not self.queries_in:
+            return False
         path = self._query_file
         marked = (line for line in read_lines(path) if '"answers"' in line[1])
         return any("answers" in json_row(path, *line) for line in marked)
@@ -92,8 +103,17 @@ class BeirCollection(PartedCollection):
 
     def groups_file(self, side: Side) -> Path | None:
         """The file that has the groups of documents or of queries, if there is one."""
-        folder = self._query_file.parent
+        folder = Path(self.documents_in[0].name).parent
         return find_file(folder, f"{side}-groups.tsv") or find_file(folder, "groups.tsv")
+
+    def excluded(self) -> Iterator[Exclusion]:
+        """The lines of the file of excluded passages."""
+        return read_excluded(self.excluded_file) if self.excluded_file else iter(())
+
+    @property
+    def excluded_file(self) -> Path | None:
+        """The file that has the passages that do not count for a query, if there is one."""
+        return find_file(self._query_file.parent, "excluded.tsv")
 
     @property
     def _query_file(self) -> Path:

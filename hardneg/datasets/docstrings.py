@@ -8,32 +8,16 @@ import sysconfig
 import warnings
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
 from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
+from hardneg.formats.python_code import Definition, SourceFile, children
 from hardneg.records.errors import MissingDependency, UsageError
 from hardneg.store.digest import file_digest, tree_digest
 
 _TESTS = frozenset({"test", "tests", "_test", "_tests", "testing", "_testing", "conftest.py"})
 _DISTRIBUTIONS = {"sklearn": "scikit-learn", "PIL": "pillow", "yaml": "PyYAML"}
-_BLOCKS = ("body", "handlers", "cases", "orelse", "finalbody")
-
-Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-
-
-@dataclass(frozen=True)
-class SourceFile:
-    """The bytes of a Python file."""
-
-    content: bytes
-
-    @cached_property
-    def lines(self) -> list[bytes]:
-        """Its lines in UTF-8, without their ends: a node's `lineno` counts them from 1, its `col_offset` bytes."""
-        return [line.encode() for line in importlib.util.decode_source(self.content).split("\n")]
 
 
 class Docstring(NamedTuple):
@@ -171,8 +155,3 @@ def _documented(tree: ast.Module, module: str, file: SourceFile) -> Iterator[Doc
             if text:
                 yield Docstring(name, text, scope, node, file)
         waiting.extend((child, name, scope) for child in reversed(children(node)))
-
-
-def children(node: ast.AST) -> list[ast.AST]:
-    """The statements, handlers and cases within a node, in the order of the source."""
-    return [child for block in _BLOCKS for child in getattr(node, block, ())]

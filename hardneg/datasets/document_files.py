@@ -1,14 +1,18 @@
-"""Files of text as headings and paragraphs: plain text, Markdown, HTML, JSON Lines, CSV, PDF."""
+"""Files of text as headings and paragraphs: plain text, Markdown, HTML, JSON Lines, CSV, PDF; and Python's code."""
 
+import ast
 import csv
 import io
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from html.parser import HTMLParser
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from hardneg.formats.json_rows import json_row, text_field
+from hardneg.formats.python_code import SourceFile, code_of, definitions
 from hardneg.formats.text_lines import lines_or_errors, other_format
 from hardneg.records.errors import DataError
 
@@ -36,12 +40,13 @@ class Block(NamedTuple):
 class Text(NamedTuple):
     """A document: what one file holds, or one row of it.
 
-    row: its line in a file of rows; 0 for a file that is one document.
+    row: its line in a file of rows; 0 for a file that is one document. whole: each block is a passage, as it is.
     """
 
     blocks: Sequence[Block]
     title: str = ""
     row: int = 0
+    whole: bool = False
 
 
 def read_file(path: Path) -> Iterator[tuple[int, Text | DataError]]:
@@ -208,6 +213,23 @@ def _pdf(path: Path) -> Iterator[tuple[int, Text]]:
     yield 1, Text(blocks)
 
 
+def _python(path: Path) -> Iterator[tuple[int, Text]]:
+    """Functions and classes with their docstrings; statements of a module outside of these are left out."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(content := path.read_bytes())
+    except OSError as error:
+        raise DataError(f"{path}: cannot be opened: {error.strerror}") from error
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line, reason = getattr(error, "lineno", None) or 1, getattr(error, "msg", type(error).__name__)
+        raise DataError.at(path, line, f"not Python ({reason}); mend it, or leave it out by `glob`") from error
+    file = SourceFile(content)
+    for name, node in definitions(tree):
+        code = code_of(node, file, docstring=True)
+        yield node.lineno, Text([Block(node.lineno, code)], name, whole=True)
+
+
 FORMS: Mapping[str, Callable[[Path], Iterator[tuple[int, Text | DataError]]]] = {
     ".txt": _plain,
     ".md": _markdown,
@@ -217,5 +239,15 @@ FORMS: Mapping[str, Callable[[Path], Iterator[tuple[int, Text | DataError]]]] = 
     ".jsonl": _json_lines,
     ".csv": _csv,
     ".pdf": _pdf,
+    ".py": _python,
 }
 """The readers of files by their suffix."""
+USUAL_FORMS = frozenset(FORMS) - {".py"}
+"""The suffixes of files that are read where no forms are named."""
+_LIBRARIES = {".md": "markdown-it-py", ".markdown": "markdown-it-py", ".pdf": "pypdf"}
+
+
+def reader_of(path: Path) -> str:
+    """What reads a file: the form of its suffix, with the version of the library that does."""
+    suffix = path.suffix.lower()
+    return f"{suffix} {version(_LIBRARIES[suffix])}" if suffix in _LIBRARIES else suffix

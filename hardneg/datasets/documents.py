@@ -1,16 +1,17 @@
-"""A folder of documents: text, Markdown, HTML, JSON Lines, CSV and PDF, cut into passages; there are no queries."""
+"""A folder of documents: text, Markdown, HTML, JSON Lines, CSV, PDF, Python, cut into passages; without queries."""
 
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
 from urllib.parse import quote
 
-from hardneg.datasets.document_files import FORMS, read_file
+from hardneg.datasets.document_files import FORMS, USUAL_FORMS, read_file, reader_of
+from hardneg.datasets.kept_passages import KeptPassages, Row
 from hardneg.datasets.passages import Cutting
 from hardneg.formats.source_files import Part
 from hardneg.formats.text_lines import no_folder
@@ -34,10 +35,12 @@ class Documents:
     Args:
         source: the folder.
         glob: which files are read, such as `guide/**/*.md`; hidden ones are not.
-        forms: only these, such as `[md, html]`; by default all of txt, md, html, jsonl, csv, pdf.
+        forms: only these, such as `[md, html]`; by default all of txt, md, html, jsonl, csv, pdf. `py` is read where it
+            is named: each function and class is a passage, as it is.
         words: how long a passage gets, in words: what white space separates, 1.3 to 1.5 tokens of most models.
         min_words: a section, or the last passage of one, that has fewer is joined with its neighbour in the file.
         overlap: so many words at most end a passage and begin the next one too, in whole sentences.
+        without: names of files that are not read, such as those of queries.
     """
 
     source: str
@@ -46,7 +49,9 @@ class Documents:
     words: int = 150
     min_words: int = 20
     overlap: int = 0
+    without: tuple[str, ...] = ()
     version: ClassVar[int] = 1
+    later: ClassVar[frozenset[str]] = frozenset({"without"})
 
     def load(self) -> "DocumentFolder":
         """The folder, opened for streaming.
@@ -64,7 +69,8 @@ class Documents:
             raise no_folder(folder)
         files, left_out = list[Path](), Counter[str]()
         for path in sorted(folder.glob(self.glob)):
-            if not path.is_file() or any(part.startswith(".") for part in path.relative_to(folder).parts):
+            hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+            if hidden or path.name in self.without or not path.is_file():
                 continue
             if path.suffix.lower() in suffixes:
                 files.append(path)
@@ -74,7 +80,8 @@ class Documents:
             others = f"; there are {_listed(left_out)}" if left_out else ""
             wanted = ", ".join(sorted(suffix[1:] for suffix in suffixes))
             raise DataError(f"{folder}: no file to read: none of {wanted} among {self.glob}{others}")
-        return DocumentFolder(folder, files, Cutting(self.words, self.min_words, self.overlap), left_out)
+        kept = KeptPassages.of(folder, [self.version, {**asdict(self), "source": ""}])
+        return DocumentFolder(folder, files, Cutting(self.words, self.min_words, self.overlap), left_out, kept)
 
     def fingerprint(self) -> str:
         """A digest of the names and bytes of the files that are read."""
@@ -102,23 +109,24 @@ class Documents:
             raise UsageError(f"documents: {'; '.join(problems)}")
         chosen = frozenset(f".{form.lstrip('.').lower()}" for form in self.forms)
         if find_spec("pypdf") is not None:
-            return chosen or frozenset(FORMS)
+            return chosen or USUAL_FORMS
         if ".pdf" in chosen:
             raise MissingDependency('documents: PDF files need pypdf: pip install "hardneg[pdf]"')
-        return chosen or frozenset(FORMS) - {".pdf"}
+        return chosen or USUAL_FORMS - {".pdf"}
 
 
 @dataclass(frozen=True)
 class DocumentFolder:
     """The passages of the files of a folder, in the order of their names.
 
-    left_out: how many files are not read, by suffix. empty: the files in which no passage was, after a full pass.
+    left_out: how many files are not read, by suffix. kept: the passages of an earlier reading.
     """
 
     folder: Path
     files: Sequence[Path]
     cutting: Cutting
     left_out: Mapping[str, int]
+    kept: KeptPassages
     _empty: set[Path] = field(default_factory=set)
 
     def documents(self) -> Iterator[Document]:
@@ -134,6 +142,7 @@ class DocumentFolder:
                     errors.append(record)
                 elif isinstance(record, Document) and not errors:
                     yield record
+        self.kept.prune()
         if len(errors) == 1:
             raise errors[0]
         if errors:
@@ -167,6 +176,10 @@ class DocumentFolder:
             notes.append('PDF files are read with pypdf: pip install "hardneg[pdf]"')
         if self._empty:
             notes.append(f"left out: {counted(len(self._empty), 'file')} without text, such as {min(self._empty).name}")
+        if damaged := len(self.kept.damaged):
+            notes.append(
+                f"{counted(damaged, 'kept file')} of passages {'was' if damaged == 1 else 'were'} damaged: read again"
+            )
         return notes
 
     def parts(self) -> Iterator[Part]:
@@ -185,15 +198,22 @@ class DocumentFolder:
         """Each passage of a file with its line and the name of its document, or what cannot be read."""
         name = _NOT_IN_IDS.sub(lambda match: quote(match[0], safe=""), path.relative_to(self.folder).as_posix())
         begun = Counter[int]()
+        for row, passage in self.kept.rows(path, reader_of(path), partial(self._read, path)):
+            if isinstance(passage, DataError):
+                yield row, name, passage
+                continue
+            line, title, words = passage
+            begun[line] += 1
+            again = f".{begun[line]}" if begun[line] > 1 else ""
+            yield line, f"{name}:{row}" if row else name, Document(f"{name}:{line}{again}", words, title)
+
+    def _read(self, path: Path) -> Iterator[Row]:
+        """The passages of a file, parsed and cut; of what cannot be read the error with its line."""
         for number, text in read_file(path):
             if isinstance(text, DataError):
-                yield number, name, text
-                continue
-            group = f"{name}:{text.row}" if text.row else name
-            for line, title, words in self.cutting.passages(text):
-                begun[line] += 1
-                again = f".{begun[line]}" if begun[line] > 1 else ""
-                yield line, group, Document(f"{name}:{line}{again}", words, title)
+                yield number, text
+            else:
+                yield from ((text.row, passage) for passage in self.cutting.passages(text))
 
 
 def _listed(suffixes: Mapping[str, int]) -> str:

@@ -61,6 +61,7 @@ class Dpr:
     corpus: str = "psgs_w100.tsv"
     splits: Mapping[str, str] = field(default_factory=dict)
     version: ClassVar[int] = 1
+    known_by: ClassVar[tuple[str, ...]] = ("psgs_w100.tsv", "psgs_w100.tsv.gz")
 
     def load(self) -> "DprCollection":
         """The collection, opened for streaming. Raises DataError where a file is missing."""

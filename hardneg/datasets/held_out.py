@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
-from hardneg.datasets.withheld_groups import PartOfCollection, groups_of, without_groups, without_siblings
+from hardneg.datasets.withheld_groups import PartOfCollection, excluded_of, groups_of, without_groups, without_siblings
+from hardneg.formats.excluded import Exclusion
 from hardneg.records.errors import DataError
 from hardneg.records.types import Answers, Collection, Document, HasAnswers, Judgement, Membership, Query, Side
 from hardneg.runtime.seeding import SEED, derive_seed
@@ -122,6 +123,10 @@ class WithheldCollection:
     def groups(self, side: Side) -> Iterator[Membership]:
         """Those of the whole."""
         return groups_of(self.whole, side)
+
+    def excluded(self) -> Iterator[Exclusion]:
+        """Those of the whole."""
+        return excluded_of(self.whole)
 
     def notes(self) -> Sequence[str]:
         """What the whole collection noted."""

@@ -31,10 +31,14 @@ class MsMarcoPassage:
 
     Args:
         source: the folder; each file as it is or as `.gz`.
+        judged: false reads the passages alone, of a folder that has no qrels.
     """
 
     source: str
+    judged: bool = True
     version: ClassVar[int] = 1
+    later: ClassVar[frozenset[str]] = frozenset({"judged"})
+    known_by: ClassVar[tuple[str, ...]] = ("collection.tsv", "collection.tsv.gz")
 
     def load(self) -> PartedCollection:
         """The collection, opened for streaming. Raises DataError where a file is missing."""
@@ -44,6 +48,8 @@ class MsMarcoPassage:
             raise DataError(
                 f"{folder}: neither collection.tsv nor collection.tsv.gz; `hardneg data fetch msmarco-passage`"
             )
+        if not self.judged:
+            return PartedCollection([line_part(corpus, _passage)], {}, {})
         queries, qrels = _files(folder, "queries"), _files(folder, "qrels")
         pairs = {name: (queries[name], qrels[name]) for name in queries if name in qrels}
         if not pairs:
@@ -99,6 +105,7 @@ class MsMarcoDocument:
     url: bool = False
     splits: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     version: ClassVar[int] = 1
+    known_by: ClassVar[tuple[str, ...]] = (_CORPUS, f"{_CORPUS}.gz")
 
     def load(self) -> PartedCollection:
         """The collection, opened for streaming. Raises DataError where a file is missing."""

@@ -38,6 +38,9 @@ class Cutting:
 
     def passages(self, text: Text) -> Iterator[Passage]:
         """The passages of a document in their order, each within one section, and near `most` words long."""
+        if text.whole:
+            yield from (Passage(block.line, text.title, block.text) for block in text.blocks)
+            return
         blank = "\n\n"
         for title, pieces in self._sections(text):
             for block in self._packed(pieces):

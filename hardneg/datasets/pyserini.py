@@ -40,6 +40,7 @@ class Pyserini:
     topic_field: str = "title"
     splits: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     version: ClassVar[int] = 1
+    known_by: ClassVar[tuple[str, ...]] = ("qrels.*.txt", "qrels.*.tsv", "qrels.*.gz")
 
     def load(self) -> PartedCollection:
         """The collection, opened for streaming. Raises DataError where a file is missing."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from hardneg.formats.excluded import Exclusion, HasExcluded
 from hardneg.formats.source_files import Part, parts_of
 from hardneg.records.errors import DataError
 from hardneg.records.types import (
@@ -65,6 +66,10 @@ class PartOfCollection:
         """Those of the whole, of what is left out too."""
         return groups_of(self.whole, side)
 
+    def excluded(self) -> Iterator[Exclusion]:
+        """Those of the whole, of what is left out too."""
+        return excluded_of(self.whole)
+
     def notes(self) -> Sequence[str]:
         """Those of the whole, and how much is left out."""
         documents, queries = (len(ids) for ids in self.withheld)
@@ -79,6 +84,11 @@ class PartOfCollection:
 def groups_of(collection: Collection, side: Side) -> Iterator[Membership]:
     """The groups that a collection brings, maybe none."""
     return collection.groups(side) if isinstance(collection, HasGroups) else iter(())
+
+
+def excluded_of(collection: Collection) -> Iterator[Exclusion]:
+    """The documents of a collection that do not count for a query, maybe none."""
+    return collection.excluded() if isinstance(collection, HasExcluded) else iter(())
 
 
 def without_siblings(collection: Collection, count: int, seed: int) -> WithheldIds:

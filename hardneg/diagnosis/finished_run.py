@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.open.save import read_spec
 from hardneg.encoders.spec import ModelSpec
+from hardneg.evaluation.metrics_json import Measured, read_metrics
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import stream_run
@@ -17,7 +19,7 @@ from hardneg.recipe.laid_indexes import laid_part
 from hardneg.recipe.load import Recipe, check_recipe
 from hardneg.recipe.run_folder import read_lock
 from hardneg.records.errors import ArtifactError
-from hardneg.records.layout import DATASET, LOCK, MODEL_FOLDER, NEGATIVES, RUN, START
+from hardneg.records.layout import DATASET, LOCK, METRICS, MODEL_FOLDER, NEGATIVES, RUN, START
 from hardneg.records.types import Negatives, RankedList
 from hardneg.runtime.seeding import FIXED, generator
 from hardneg.store.artifacts import Artifact, Store
@@ -72,6 +74,11 @@ class FinishedRun:
         lock = read_lock(folder)
         return cls(folder, check_recipe(lock["tree"], folder / LOCK, lock["preset"]), lock["keys"], store)
 
+    @cached_property
+    def measured(self) -> Measured:
+        """Its metrics. Raises ArtifactError where there are none, or they are damaged."""
+        return read_metrics(self.folder / METRICS)
+
     def stages(self, spec_class: type[StageSpec]) -> list[str]:
         """The stages of a class; of those with several seeds the first copy."""
         later = {name for copies in self.recipe.copies.values() for name in list(copies.values())[1:]}
@@ -98,6 +105,14 @@ class FinishedRun:
     def dataset_of(self, stage: str) -> str:
         """The stage whose collection a stage reads: `dataset`, or one that makes a collection."""
         return self.recipe.stages[stage].dataset or DATASET
+
+    def datasets_of(self, training: str) -> list[str]:
+        """The stages whose collections a training reads: one, or that of each of its sources."""
+        view = self.recipe.view(training)
+        inputs = {path: name for path, name, _ in view.stages[training].references()}
+        inputs |= view.stages[training].implied(view)
+        sources = [name for path, name in inputs.items() if path.startswith("datasets.") and path.endswith(".dataset")]
+        return sources or [self.dataset_of(training)]
 
     def collection(self, maker: str = DATASET) -> StoredCollection:
         """The collection that a stage made. Raises ArtifactError where the store lacks it."""

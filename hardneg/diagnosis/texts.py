@@ -29,12 +29,16 @@ _AT_ONCE = 32
 
 def training_sets(run: FinishedRun) -> Sequence[str]:
     """The stages whose collections trainings read."""
-    return list(dict.fromkeys(run.dataset_of(name) for name in run.stages(EncoderLearning))) or [DATASET]
+    trainings = run.stages(EncoderLearning)
+    return list(dict.fromkeys(maker for name in trainings for maker in run.datasets_of(name))) or [DATASET]
 
 
 def shared_queries(run: FinishedRun, maker: str) -> CheckResult:
-    """The queries of the dataset's other splits whose text is that of a training query, but for case and spaces."""
-    training, tested = run.collection(maker), run.collection()
+    """The queries of other splits whose text is that of a training query, but for case and spaces.
+
+    They are those of the collection itself, or, where a stage wrote it, of the recipe's dataset.
+    """
+    training, tested = run.collection(maker), run.collection(maker if maker in run.recipe.collections else DATASET)
     splits = [name for name in tested.splits if name != TRAIN and not name.startswith(f"{TRAIN}.")]
     if TRAIN not in training.splits or not splits:
         return CheckResult("unknown", "there is no split train, or none beside it")

@@ -8,10 +8,10 @@ from hardneg.diagnosis.check_result import CheckResult, Figures
 from hardneg.diagnosis.finished_run import FinishedRun
 from hardneg.evaluation.equivalence import Design, verdict
 from hardneg.evaluation.levels import MARGIN
-from hardneg.evaluation.metrics_json import Measured, read_metrics
+from hardneg.evaluation.metrics_json import Measured
 from hardneg.evaluation.significance import Comparison, compare
 from hardneg.evaluation.two_level import TwoLevel
-from hardneg.records.layout import HISTORY, METRICS, START
+from hardneg.records.layout import HISTORY, START
 from hardneg.records.wording import counted
 from hardneg.report.curve import mean_history, measurements
 from hardneg.training.history import History
@@ -73,7 +73,7 @@ def trained_rows(run: FinishedRun) -> list[str]:
 def outcome(run: FinishedRun, label: str) -> CheckResult:
     """Whether a trained model is better or worse than the start model, by the first metric, over seeds if there are."""
     shipped = next((row for row, encoder in _encoders(run).items() if encoder == START), None)
-    measured = read_metrics(run.folder / METRICS)
+    measured = run.measured
     if shipped is None or not {label, shipped} <= measured.results.keys():
         return CheckResult("unknown", "the metrics have no row of the start model: search and evaluate that too")
     metric = next((name for name in measured.results[label] if name in measured.results[shipped]), None)

@@ -21,9 +21,10 @@ def trained_indexes(run: FinishedRun) -> list[str]:
 
 def collapse(run: FinishedRun, index: str) -> CheckResult:
     """The mean cosine of pairs of documents and their effective dimensions, beside those of the start model's index."""
-    first = next((name for name in run.stages(Encode) if run.encoder_of(name) == START), None)
-    if first is None:
+    starts = [name for name in run.stages(Encode) if run.encoder_of(name) == START]
+    if not starts:
         return CheckResult("unknown", "the recipe encodes no index with the start model to compare with")
+    first = next((name for name in starts if run.dataset_of(name) == run.dataset_of(index)), starts[0])
     (before, wide), (after, narrow) = (_spread(run, name) for name in (first, index))
     return CheckResult.of(
         after - before > MOST_CLOSER or narrow < LEAST_KEPT * wide,

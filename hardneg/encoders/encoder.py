@@ -96,6 +96,13 @@ class Encoder:
         parts, kept = route(self.module, side), self.spec.truncate_dim
         return parts if kept is None else [*parts, Cut(kept, self.spec.similarity == "cosine")]
 
+    def prompted(self, side: Side, prompt: str | None) -> "Encoder":
+        """The same modules with another prompt of a side; None leaves it as it is."""
+        if prompt is None:
+            return self
+        changed: dict[str, Any] = {f"{side}_prompt": prompt}
+        return type(self)(self.module, replace(self.spec, **changed), self.representation)
+
     def tokenise(self, texts: Sequence[str], side: Side) -> Tokens:
         """The token ids of the texts with the prompt of their side, truncated to its length."""
         prompt, parts = self.spec.prompt(side), self.parts(side)

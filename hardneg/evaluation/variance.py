@@ -107,6 +107,35 @@ def spread(tables: Sequence[SeedTable], groups: GroupIndex | None = None) -> Spr
     )
 
 
+def spread_over_collections(
+    collections: Sequence[Sequence[SeedTable]], groups: Sequence[GroupIndex | None] | None = None
+) -> Spread:
+    """The same of the mean of several collections' means, each with its own queries and an equal weight.
+
+    Queries are draws within each collection. A seed is one draw for all of them, as one model is measured on each, so
+    the part of seeds comes from means over collections. Collections are no draws: nothing is said of others.
+
+    collections: the tables of each, those of one system in the same position. groups: of each one's queries.
+    """
+    parts = [
+        spread(tables, chosen) for tables, chosen in zip(collections, groups or [None] * len(collections), strict=True)
+    ]
+    several = [at for at, table in enumerate(collections[0]) if len(table) > 1]
+    by_seed = [np.mean([tables[at].mean(axis=1) for tables in collections], axis=0) for at in several]
+    return Spread(
+        float(np.mean([part.mean for part in parts])),
+        _mean_of([part.query for part in parts]),
+        tuple(mean_variance(values) for values in by_seed),
+        tuple(_mean_of([part.rest[at] for part in parts]) for at in range(len(several))),
+    )
+
+
+def _mean_of(components: Sequence[Component]) -> Component:
+    """The variance of the mean of independent means."""
+    variance = sum(each.variance for each in components)
+    return Component(variance / len(components) ** 2, _satterthwaite(variance, components))
+
+
 def _rest_variance(table: SeedTable, groups: GroupIndex | None) -> Component:
     rest = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
     sums = np.array([group_sums(row, groups) for row in rest])

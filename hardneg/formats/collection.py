@@ -10,6 +10,7 @@ from typing import Any
 
 from hardneg.formats.collection_check import placed
 from hardneg.formats.corpus import Corpus, write_corpus
+from hardneg.formats.excluded import Exclusion, HasExcluded, read_excluded, write_excluded
 from hardneg.formats.groups import read_groups, write_groups
 from hardneg.formats.hash_index import normalise
 from hardneg.formats.problems import Unplaced
@@ -26,6 +27,7 @@ from hardneg.store.atomic_write import replace_text
 _FORMAT = 1
 _BLOCK = 65536
 _WITHHELD = "withheld.txt"
+_EXCLUDED = "excluded.tsv"
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,13 @@ class StoredCollection:
         path = self.folder / _WITHHELD
         return _qrels(path) if path.exists() else {}
 
+    def excluded(self) -> dict[str, list[str]]:
+        """The documents that do not count for a query, by query id; none where nothing is excluded."""
+        path, excluded = self.folder / _EXCLUDED, dict[str, list[str]]()
+        for query_id, doc_id in read_excluded(path) if path.exists() else ():
+            excluded.setdefault(query_id, []).append(doc_id)
+        return excluded
+
     def groups(self, side: Side) -> dict[str, str]:
         """The group of each document, or of each query, that has one, by its id; maybe none."""
         path = _groups_file(self.folder, side)
@@ -124,8 +133,8 @@ def write_collection(
         `documents`; `splits`: for each split `queries`, `judgements`, their `highest_grade`, by reason how many were
         left out or stand without a relevant document, and `with_answers` where there are some; `withheld`, where
         judgements are kept from training: the same of them, and `hidden`: by split, their positives of queries that
-        keep others; `groups`, where there are some: how many documents and queries have one; `notes`: all that was
-        noted, in words.
+        keep others; `excluded`, where there are some: how many documents do not count for a query; `groups`, where
+        there are some: how many documents and queries have one; `notes`: all that was noted, in words.
 
     Raises:
         DataError: ids are repeated, empty or hold white space, or one pair is judged in two ways.
@@ -170,6 +179,11 @@ def _write(collection: Collection, splits: Sequence[str], folder: Path, document
         notes += _described("withheld", tally)
         others = counted(sum(hidden.values()), "hidden positive is", "hidden positives are")
         notes.append(f"{others} among them: of queries that keep others")
+    if isinstance(collection, HasExcluded):
+        known = _known_exclusions(collection.excluded(), frozenset(texts), corpus)
+        if count := write_excluded(folder / _EXCLUDED, known):
+            counts["excluded"] = count
+            notes.append(f"{counted(count, 'document does', 'documents do')} not count for a query")
     if isinstance(collection, HasGroups) and (groups := _write_groups(collection, corpus, frozenset(texts), folder)):
         counts["groups"] = groups
     return {**counts, "notes": [*collection.notes(), *notes]}
@@ -196,6 +210,15 @@ def _write_split(collection: Collection, split: str, corpus: Corpus, folder: Pat
         if count := write_answers(folder / "answers" / f"{split}.jsonl", known):
             counts["with_answers"] = count
     return dict(counts)
+
+
+def _known_exclusions(
+    exclusions: Iterator[Exclusion], query_ids: frozenset[str], corpus: Corpus
+) -> Iterator[Exclusion]:
+    """Those of queries and documents that the collection has: others exclude nothing."""
+    while block := list(islice(exclusions, _BLOCK)):
+        rows = corpus.rows([item.doc_id for item in block]).tolist()
+        yield from (item for item, row in zip(block, rows, strict=True) if row >= 0 and item.query_id in query_ids)
 
 
 def _write_groups(collection: HasGroups, corpus: Corpus, query_ids: frozenset[str], folder: Path) -> dict[str, int]:

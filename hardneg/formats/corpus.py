@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from hardneg.formats.corpus_writer import DOC_INDEX, HASHES, ORDER, TEXTS
 from hardneg.formats.corpus_writer import write_corpus as write_corpus
 from hardneg.formats.hash_index import find_equal, hash_texts, normalise, ranges
 from hardneg.formats.vectors.mmap import map_array, map_batches, read_batches
@@ -46,16 +47,16 @@ class Corpus:
             ArtifactError: one is missing, cut off or foreign.
         """
         folder = Path(folder)
-        batches = map_batches(folder / "corpus.arrow", ["doc_id", "title", "text"])
+        batches = map_batches(folder / TEXTS, ["doc_id", "title", "text"])
         starts = np.cumsum([0, *(batch.num_rows for batch in batches)], dtype=np.int64)
         count = int(starts[-1])
         return cls(
             folder,
             batches,
             starts,
-            map_array(folder / "content_hash.npy", (count,), np.uint64),
-            map_array(folder / "content_order.npy", (count,), np.int64),
-            map_array(folder / "doc_index.npy", (2, count), np.uint64),
+            map_array(folder / HASHES, (count,), np.uint64),
+            map_array(folder / ORDER, (count,), np.int64),
+            map_array(folder / DOC_INDEX, (2, count), np.uint64),
         )
 
     def __len__(self) -> int:
@@ -63,7 +64,7 @@ class Corpus:
 
     def link_to(self, folder: Path) -> int:
         """Links the files of this corpus in another folder, and returns the number of its documents."""
-        for name in ("corpus.arrow", "content_hash.npy", "content_order.npy", "doc_index.npy"):
+        for name in (TEXTS, HASHES, ORDER, DOC_INDEX):
             link_file(self.folder / name, folder / name)
         return len(self)
 
@@ -175,7 +176,7 @@ class Corpus:
         """The rows `start` to `stop` of some columns, read past the map: memory does not grow while passing through."""
         if start >= stop:
             return
-        read = read_batches(self.folder / "corpus.arrow", columns)
+        read = read_batches(self.folder / TEXTS, columns)
         number = int(np.searchsorted(self.starts, start, "right")) - 1
         while start < stop:
             end = min(stop, int(self.starts[number + 1]))

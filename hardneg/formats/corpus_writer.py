@@ -16,6 +16,9 @@ from hardneg.records.errors import DataError
 from hardneg.records.types import Document
 from hardneg.runtime.progress import Progress
 
+TEXTS, HASHES, ORDER, DOC_INDEX = "corpus.arrow", "content_hash.npy", "content_order.npy", "doc_index.npy"
+"""The files of a corpus."""
+
 COLUMNS = ["doc_id", "title", "text"]
 _SCHEMA = pa.schema([(name, pa.string()) for name in COLUMNS])
 _ROWS = 8192
@@ -37,7 +40,7 @@ def write_corpus(documents: Iterable[Document], folder: Path, progress: Progress
     folder.mkdir(parents=True, exist_ok=True)
     spools = [folder / "doc_index.spool", folder / "content_hash.spool"]
     count = 0
-    with (folder / "corpus.arrow").open("wb") as file:
+    with (folder / TEXTS).open("wb") as file:
         with (
             pa.ipc.new_file(file, _SCHEMA) as writer,
             spools[0].open("wb") as ids,
@@ -54,8 +57,8 @@ def write_corpus(documents: Iterable[Document], folder: Path, progress: Progress
         os.fsync(file.fileno())
     _index_ids(folder, spools[0])
     hashes = np.fromfile(spools[1], np.uint64)
-    save_array(folder / "content_hash.npy", hashes)
-    save_array(folder / "content_order.npy", np.argsort(hashes, stable=True))
+    save_array(folder / HASHES, hashes)
+    save_array(folder / ORDER, np.argsort(hashes, stable=True))
     spools[1].unlink()
     return count
 
@@ -94,7 +97,7 @@ def _index_ids(folder: Path, spool: Path) -> None:
     order = np.argsort(hashes, stable=True)
     hashes = hashes[order]
     _refuse_repeats(folder, hashes, order)
-    save_array(folder / "doc_index.npy", np.stack([hashes, order.astype(np.uint64)]))
+    save_array(folder / DOC_INDEX, np.stack([hashes, order.astype(np.uint64)]))
     spool.unlink()
 
 
@@ -102,7 +105,7 @@ def _refuse_repeats(folder: Path, hashes: NDArray[np.uint64], order: NDArray[np.
     equal = np.flatnonzero(hashes[1:] == hashes[:-1])
     if not len(equal):
         return
-    batches = map_batches(folder / "corpus.arrow", COLUMNS)
+    batches = map_batches(folder / TEXTS, COLUMNS)
     starts = np.cumsum([0, *(batch.num_rows for batch in batches)])
     seen: dict[str, int] = {}
     for row in np.unique(order[np.concatenate([equal, equal + 1])]).tolist():

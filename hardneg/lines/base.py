@@ -98,12 +98,17 @@ class Arguments(SimpleNamespace):
         values = {at: getattr(self, name) for at, name in self.fields.items() if at.startswith(f"{verb}.")}
         return {"stage": verb, **{at.partition(".")[2]: value for at, value in values.items() if value is not None}}
 
-    def stood_in(self, stages: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-        """Each stage of a verb whose fields are arguments: its name, the field and the argument."""
-        for stage, spec in stages.items():
-            yield from ((stage, at, name) for at, name in self.fields.items() if at.startswith(f"{spec['stage']}."))
-            if "options" in spec and hasattr(self, "options"):
-                yield stage, "train.options", "options"
+    def paths(self, stages: Mapping[str, Any]) -> dict[str, str]:
+        """The arguments by where they stand in a recipe of these stages."""
+        paths = {
+            f"stages.{stage}.{at.partition('.')[2]}": name
+            for stage, spec in stages.items()
+            for at, name in self.fields.items()
+            if at.startswith(f"{spec['stage']}.")
+        }
+        if hasattr(self, "options"):
+            paths |= {f"stages.{stage}.options": "options" for stage, spec in stages.items() if "options" in spec}
+        return paths
 
 
 class Plannable(Protocol):
@@ -166,8 +171,7 @@ class Line(ABC):
         model = getattr(args, "model", None)
         named = None if model is None else named_model(model, workplace.store)
         recipe = workplace.recipe(self.words or self.name, named_dataset(args.dataset, workplace.store), stages, named)
-        paths = {f"stages.{stage}.{at.partition('.')[2]}": name for stage, at, name in args.stood_in(stages)}
-        return replace(recipe, arguments=paths)
+        return replace(recipe, arguments=args.paths(stages))
 
     def split(self, args: Arguments) -> str:
         """The split that was given; else the only one of a dataset in memory, or the usual one."""

@@ -144,7 +144,7 @@ def judge_of(args: Arguments, workplace: "Workplace") -> "Judge":
     if args.dataset is not None:
         named, split = named_dataset(args.dataset, workplace.store), EvaluateLine().split(args)
         return Judge(qrels, level, named, split, match, partial(_collection, named, workplace))
-    workplace.without_recipe()
+    workplace.refuse_settings()
     source = source_of_runs(args.runs)
     usual = EvaluateLine.resolved()["split"].default
     if source is None:

@@ -65,7 +65,8 @@ class FuseLine(Line):
         from hardneg.api.run_argument import labelled_runs
         from hardneg.fusion.methods import Fusion
 
-        files = labelled_runs(args.runs, workplace.without_recipe().store)
+        workplace.refuse_settings()
+        files = labelled_runs(args.runs, workplace.store)
         if len(files) < 2:
             raise UsageError("fuse: give {runs} twice or more", "runs")
         labels, tuned = list(files), "parameter" in args.grid

@@ -18,7 +18,7 @@ def line_targets() -> dict[str, str]:
 
 
 def line_of(name: str) -> "type[Line]":
-    """The class of a line.
+    """The class of a line, by the name of its command or of its function, which has underscores for hyphens.
 
     Raises:
         AttributeError: there is no such line.
@@ -26,7 +26,7 @@ def line_of(name: str) -> "type[Line]":
     """
     from hardneg.registry.plugins import entry_points
 
-    points = [point for point in entry_points(GROUP) if point.name == name]
+    points = [point for point in entry_points(GROUP) if point.name.replace("-", "_") == name.replace("-", "_")]
     if not points:
         raise AttributeError(f"module 'hardneg' has no attribute {name!r}")
     if len(points) > 1:

@@ -63,7 +63,7 @@ class RecommendLine(Line):
         ),
         Argument(
             "train",
-            "Train this many steps with the best of each depth, and choose on the dev queries.",
+            "Train this many steps with the best of each depth and with the first documents, and choose on dev.",
             "int | None",
             None,
             int,

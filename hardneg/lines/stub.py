@@ -12,8 +12,7 @@ from textwrap import indent
 from typing import Any
 
 import hardneg
-from hardneg.lines.base import REQUIRED, Line
-from hardneg.lines.functions import arguments_of, docstring, type_of
+from hardneg.lines.functions import function_of
 from hardneg.lines.installed import line_of, line_targets
 
 PATH = Path(hardneg.__file__).with_name("__init__.pyi")
@@ -43,8 +42,10 @@ _TYPES = {
     "Runs": "hardneg.api.run_argument",
     "Sequence": "collections.abc",
     "Settings": "hardneg.api.keyword_arguments",
+    "Started": "hardneg.api.starting",
     "TaskSearcher": "hardneg.doors.mteb.model",
     "TrainedModel": "hardneg.api.results",
+    "WrittenQueries": "hardneg.api.results",
     "Wanted": "hardneg.doors.hub.preparing",
 }
 """Where the types of signatures are."""
@@ -52,32 +53,20 @@ _TYPES = {
 
 def text() -> str:
     """The whole stub."""
+    public = {**vars(hardneg)["_PUBLIC"], **vars(hardneg)["_CALLED"]}
     lines = [line_of(name) for name, target in line_targets().items() if target.startswith("hardneg.lines.")]
-    others = {**vars(hardneg)["_PUBLIC"], **vars(hardneg)["_CALLED"]}
-    for line in lines:
-        others.pop(line.name, None)
-    written = {name: value for name in sorted(others) if isfunction(value := getattr(hardneg, name))}
-    functions = "\n\n".join([*map(_function, lines), *(_spelled(*each) for each in written.items())])
+    written = {line.name: function_of(line) for line in lines}
+    written |= {name: value for name in sorted(public) if isfunction(value := getattr(hardneg, name))}
+    functions = "\n\n".join(_spelled(*each) for each in written.items())
     used = sorted({name for name in re.findall(r"\w+", functions) if name in _TYPES})
-    imports = [f"from {others[name]} import {name} as {name}" for name in sorted({*others} - {*written})]
+    imports = [f"from {public[name]} import {name} as {name}" for name in sorted({*public} - {*written})]
     types = [f"from {_TYPES[name]} import {name}" for name in used]
     head = '"""The public names of hardneg. Made by `python -m hardneg.lines.stub`: change the lines, not this file."""'
     return "\n".join([head, "", *sorted([*imports, *types]), "", "__version__: str", "", functions])
 
 
-def _function(line: type[Line]) -> str:
-    parameters = []
-    for number, each in enumerate(arguments_of(line)):
-        default = "" if each.default is REQUIRED else f" = {None if each.of_dataset else each.default!r}"
-        parameters += ["*"] if number == line.positional else []
-        parameters.append(f"{each.name}: {type_of(each)}{default}")
-    parameter_lines = "".join(f"    {one},\n" for one in parameters)
-    body = indent(f'"""{docstring(line)}\n"""', "    ")
-    return f"def {line.name}(\n{parameter_lines}) -> {line.returns}:\n{body}\n"
-
-
 def _spelled(name: str, function: Callable[..., Any]) -> str:
-    """A function that is no line, with all arguments of its signature; types without the modules they are from."""
+    """A function with all arguments of its signature; types without the modules they are from."""
     signature, names, parameters = inspect.signature(function), inspect.getfullargspec(function), []
     for each in signature.parameters.values():
         if each.name == next(iter(names.kwonlyargs), None):

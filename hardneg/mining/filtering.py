@@ -10,6 +10,7 @@ from hardneg.formats.answer_matching import Match
 from hardneg.mining.filter_protocol import EstimatedFilter, FilterCost, NegativeFilter
 from hardneg.mining.filter_texts import MiningTexts
 from hardneg.mining.filters.answers import AnswerFilter
+from hardneg.mining.filters.excluded import ExcludedFilter
 from hardneg.mining.miners.beside import paired
 from hardneg.records.types import Candidates, Negatives, PluginSetting, RankedList
 from hardneg.registry.plugins import configure, load_plugin
@@ -28,8 +29,12 @@ class Filters:
 
     @classmethod
     def of(cls, texts: MiningTexts, plugins: Iterable[NegativeFilter], answers: Match | None) -> "Filters":
-        """Build the filters of a mining; answers: the match of the filter `answers`, which comes first, or None."""
-        return cls([*([] if answers is None else [AnswerFilter(answers)]), *plugins], texts)
+        """Build the filters of a mining, first that of excluded documents, where the collection has some.
+
+        answers: the match of the filter `answers`, which comes before `plugins`, or None.
+        """
+        first: list[NegativeFilter] = [ExcludedFilter(known)] if (known := texts.collection.excluded()) else []
+        return cls([*first, *([] if answers is None else [AnswerFilter(answers)]), *plugins], texts)
 
     def left(self, candidates: Iterable[Candidates], dropped: Counter[str]) -> Iterator[Candidates]:
         """Return the same candidates in the same order, without what the filters drop from their lists.

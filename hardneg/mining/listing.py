@@ -48,6 +48,18 @@ def listed(hits: Hits) -> Iterator[Listed]:
         yield rows[rows >= 0], scores[rows >= 0]
 
 
+def without(hits: Hits, excluded: Sequence[Sequence[str]], corpus: Corpus, depth: int) -> Hits:
+    """Return the best `depth` hits of each query that are none of its excluded documents."""
+    kept = Hits(hits.rows[:, :depth].copy(), hits.scores[:, :depth].copy())
+    for query, (doc_ids, out) in enumerate(zip(excluded, rows_of(corpus, excluded), strict=True)):
+        if doc_ids:
+            stays = np.flatnonzero(~np.isin(hits.rows[query], out))[:depth]
+            kept.rows[query], kept.scores[query] = -1, -np.inf
+            kept.rows[query, : len(stays)] = hits.rows[query, stays]
+            kept.scores[query, : len(stays)] = hits.scores[query, stays]
+    return kept
+
+
 def with_positives(
     hits: Hits, searcher: Searcher, queries: Sequence[str] | Encoded, known: Sequence[Sequence[str]], corpus: Corpus
 ) -> Iterator[Listed]:

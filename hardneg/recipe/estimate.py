@@ -16,7 +16,7 @@ from hardneg.records.layout import DATASET
 from hardneg.records.wording import size
 from hardneg.registry.plugins import plugin_errors
 from hardneg.registry.protocols import HintsQueries
-from hardneg.store.artifacts import Store
+from hardneg.store.artifacts import Artifact, Store
 from hardneg.verbs.shared.stage_spec import Row, Sizes
 
 _LONG = 10_000  # hours of GPUs or machines together
@@ -29,6 +29,7 @@ class Estimate:
     items: how many of `unit` there are to go through. disk, memory: bytes, memory of all processes together.
     gpu_memory: bytes on each GPU; 0 where there is none. seconds: 0 for what is in the store; NaN where the GPU is not
     known. sent: bytes that machines send each other. gpus: how many work on it. charge: what others ask for it.
+    requests, tokens: those of servers that write.
     """
 
     step: Step
@@ -42,6 +43,8 @@ class Estimate:
     sent: int = 0
     gpus: int = 0
     charge: float = 0.0
+    requests: int = 0
+    tokens: int = 0
 
     @property
     def gpu_hours(self) -> float:
@@ -61,11 +64,19 @@ def estimate(
     documents: as if the dataset had so many; then nothing that the store holds is of it.
     """
     where, known_store = machine or this_machine(), store if documents is None else None
-    sizes, shapes = plan_sizes(plan, known_store, where), {name: resolve(spec).shape for name, spec in networks(plan)}
-    sizes = replace(sizes, documents=documents or sizes.documents)
+    shapes = {name: resolve(spec).shape for name, spec in networks(plan)}
+    sizes = {name: plan_sizes(plan, known_store, where, name) for name in plan.recipe.collections}
+    sizes[DATASET] = replace(sizes[DATASET], documents=documents or sizes[DATASET].documents)
     steps = list(plan.until(until))
+    reads = {step.name: step.name if step.name in sizes else step.inputs.get(DATASET, DATASET) for step in steps}
+    for step in steps:
+        if step.spec.artifact_type == "collection" and step.name not in sizes:
+            sizes[step.name] = _of_collection(step, sizes.get(reads[step.name], sizes[DATASET]), known_store)
     with plugin_errors(step.spec for step in steps):
-        rows = [step.spec.estimate(step_sizes(sizes, plan, step, shapes)) for step in steps]
+        rows = [
+            step.spec.estimate(step_sizes(sizes.get(reads[step.name], sizes[DATASET]), plan, step, shapes))
+            for step in steps
+        ]
     return [_estimate(step, row, where, known_store) for step, row in zip(steps, rows, strict=True)]
 
 
@@ -76,31 +87,50 @@ def _estimate(step: Step, row: Row, machine: Machine, store: Store | None) -> Es
     memory, gpu = (own, -(-networks // processes)) if machine.gpu else (own + networks, 0)
     seconds, sent = (EstimatedSeconds.of(0), 0) if done else (EstimatedSeconds.of(row.seconds), row.sent)
     gpus = processes if machine.gpu and networks else 0
-    charge = 0.0 if done else row.charge
-    return Estimate(step, done, row.items, row.unit, row.disk, memory, gpu, seconds, sent, gpus, charge)
+    of_servers = (0.0, 0, 0) if done else (row.charge, row.requests, row.tokens)
+    return Estimate(step, done, row.items, row.unit, row.disk, memory, gpu, seconds, sent, gpus, *of_servers)
 
 
 _TRAIN = "train"
 
 
-def plan_sizes(plan: Plan, store: Store | None, machine: Machine) -> Sizes:
-    """Counts from the store, or else from the recipe or the loader; shapes from the models' configurations."""
-    step, resolved = plan.steps[DATASET], resolve(plan.recipe.model)
+def plan_sizes(plan: Plan, store: Store | None, machine: Machine, collection: str = DATASET) -> Sizes:
+    """Counts from the store, or else from the recipe or the loader; shapes from the models' configurations.
+
+    collection: the stage that reads it; what the recipe says of sizes is of its own dataset.
+    """
+    step, resolved = plan.steps[collection], resolve(plan.recipe.model)
     model, shape, form = _usual(resolved), resolved.shape, resolved.family.form
     if store is not None and (artifact := cached(step, store)):
-        facts = artifact.facts
-        splits = {name: int(counts["queries"]) for name, counts in facts["splits"].items()}
-        return Sizes(int(facts["documents"]), splits, model, shape, machine, form=form)
-    sizes, loader = plan.recipe.sizes, step.plugins["loader"]
-    documents = sizes.documents or loader.size_hint()
-    hinted = loader.query_hint() if isinstance(loader, HintsQueries) and not sizes.documents else {}
-    said = Sizes(documents, {**hinted, **sizes.queries}, model, shape, machine, form=form)
+        from hardneg.formats.corpus_writer import TEXTS
+
+        corpus = (artifact.path / TEXTS).stat().st_size
+        return Sizes(*_counts(artifact), model, shape, machine, form=form, corpus=corpus)
+    stated, loader = plan.recipe.sizes if collection == DATASET else None, step.plugins["loader"]
+    documents = (stated.documents if stated else 0) or loader.size_hint()
+    hinted = loader.query_hint() if isinstance(loader, HintsQueries) and not (stated and stated.documents) else {}
+    said = Sizes(documents, {**hinted, **(stated.queries if stated else {})}, model, shape, machine, form=form)
     # where labels are withheld, the unlabelled queries are no longer of split `train`
-    share = plan.recipe.dataset.withheld.unlabelled if plan.recipe.dataset.withheld else 0.0
+    withheld = plan.recipe.collections[collection].withheld
+    share = withheld.unlabelled if withheld else 0.0
     unlabelled = round(said.queries(_TRAIN) * share)
     if not share:
         return said
     return replace(said, splits={**said.splits, _TRAIN: said.queries(_TRAIN) - unlabelled, UNLABELLED: unlabelled})
+
+
+def _counts(collection: Artifact) -> tuple[int, dict[str, int]]:
+    splits = {name: int(counts["queries"]) for name, counts in collection.facts["splits"].items()}
+    return int(collection.facts["documents"]), splits
+
+
+def _of_collection(step: Step, source: Sizes, store: Store | None) -> Sizes:
+    """Counts of the collection that a step makes: from the store, or else by its options; source: of what it reads."""
+    if store is not None and (artifact := cached(step, store)):
+        documents, splits = _counts(artifact)
+        return replace(source, documents=documents, splits=splits)
+    with plugin_errors([step.spec]):
+        return step.spec.collection_sizes(source)
 
 
 def step_sizes(sizes: Sizes, plan: Plan, step: Step, shapes: Mapping[str, Shape]) -> Sizes:

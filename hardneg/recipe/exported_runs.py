@@ -5,7 +5,7 @@ from pathlib import Path
 import yaml
 
 from hardneg.formats.runs import stream_run, write_run
-from hardneg.recipe.run_folder import as_yaml
+from hardneg.recipe.run_folder import as_yaml, yaml_errors
 from hardneg.records.errors import DataError
 from hardneg.records.layout import IR_METADATA
 from hardneg.store.atomic_write import replace_text, replacing_folder
@@ -24,7 +24,9 @@ def export_runs(folder: Path, output: Path) -> list[str]:
         DataError: the folder has no metadata or no runs, or a file of it is damaged.
         ArtifactError: the disk is full.
     """
-    metadata, names = _metadata(folder / IR_METADATA), []
+    metadata_file, names = folder / IR_METADATA, []
+    with yaml_errors(metadata_file, "run the recipe again, which writes it"):
+        metadata = dict(yaml.safe_load(metadata_file.read_text(encoding="utf-8")))
     paths = sorted((folder / "runs").glob(f"*{_ENDING}"))
     if not paths:
         raise DataError(f"{folder}: has no runs: give the folder of a recipe that has searched")
@@ -35,13 +37,3 @@ def export_runs(folder: Path, output: Path) -> list[str]:
             write_run(new / names[-1] / RUN_FILE, stream_run(path), names[-1])
             replace_text(new / names[-1] / IR_METADATA, as_yaml({**metadata, "tag": names[-1]}))
     return names
-
-
-def _metadata(path: Path) -> dict[str, object]:
-    try:
-        metadata = yaml.safe_load(path.read_text(encoding="utf-8"))
-        return dict(metadata)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}): run the recipe again, which writes it") from None
-    except (yaml.YAMLError, ValueError, TypeError):
-        raise DataError(f"{path}: damaged: run the recipe again") from None

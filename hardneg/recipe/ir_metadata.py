@@ -78,8 +78,11 @@ def _platform(artifacts: Iterable["Artifact"]) -> dict[str, Any]:
 
 
 def _installed(names: Iterable[str]) -> list[str]:
-    versions = {each.name.lower(): each.version for each in importlib.metadata.distributions() if each.name}
-    return [f"{name}=={versions[name]}" for name in names if name in versions]
+    versions = []
+    for name in names:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            versions.append(f"{name}=={importlib.metadata.version(name)}")
+    return versions
 
 
 def _evaluation(recipe: "Recipe") -> dict[str, Any]:
@@ -108,13 +111,18 @@ def _retrieval(name: str, spec: "StageSpec") -> dict[str, Any]:
 
 
 def _data(recipe: "Recipe") -> dict[str, Any]:
-    named = recipe.tree[DATASET]
-    name = named if isinstance(named, str) else ":".join(filter(None, [named["name"], str(named.get("source") or "")]))
-    loader, _, source = name.partition(":")
-    name = ":".join(filter(None, [loader, _without_folders(source)]))
-    tested = {"name": name} | ({"ir_datasets": source} if loader == IR_DATASETS else {})
+    loaders = {stage: spec.loader for stage, spec in recipe.collections.items()}
+    sources = {stage: str(loader.options.get("source") or "") for stage, loader in loaders.items()}
+    names = {
+        stage: ":".join(filter(None, [loader.name, _without_folders(sources[stage])]))
+        for stage, loader in loaders.items()
+    }
+    tested = {"name": names[DATASET]}
+    if loaders[DATASET].name == IR_DATASETS:
+        tested["ir_datasets"] = sources[DATASET]
     trains = any(spec.artifact_type in ("model", "reranker") for spec in recipe.stages.values())
-    return {"test collection": tested} | ({"training data": [{"name": name}]} if trains else {})
+    trained = [{"name": name} for name in dict.fromkeys(names.values())]
+    return {"test collection": tested} | ({"training data": trained} if trains else {})
 
 
 def _without_folders(value: Any) -> Any:

@@ -80,6 +80,11 @@ class Recipe:
         """The stage that reads the dataset."""
         return cast(ReadDataset, self.stages[DATASET])
 
+    @property
+    def collections(self) -> Mapping[str, ReadDataset]:
+        """Every stage that reads a dataset, by name."""
+        return {name: spec for name, spec in self.stages.items() if isinstance(spec, ReadDataset)}
+
     def view(self, name: str) -> RecipeView:
         """The recipe as one of its stages sees it."""
         return RecipeView(name, self.stages, self.plugins, self.model)

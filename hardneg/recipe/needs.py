@@ -13,7 +13,7 @@ from hardneg.recipe.packages import absent, extras
 from hardneg.recipe.plan import Plan
 from hardneg.recipe.run_folder import maker
 from hardneg.records.errors import DataError, HardnegError, MissingDependency, ModelError
-from hardneg.records.layout import DATASET, START
+from hardneg.records.layout import START
 from hardneg.records.types import Lookup
 from hardneg.registry.protocols import LooksUp
 
@@ -48,10 +48,10 @@ def needs(plan: Plan) -> Iterator[Need]:
     yield from packages(plan)
     if "lucene" in extras(plan.steps.values(), plan) and not absent("lucene"):
         yield _looked_up("package", "Java", _java)
-    loader = plan.recipe.plugins[DATASET, "loader"]
-    name = plan.recipe.dataset.loader.name
-    source = getattr(loader, "source", "")
-    yield _looked_up("data", f"{name}:{source}" if source else name, partial(_data, loader))
+    for stage, name in {each: spec.loader.name for each, spec in plan.recipe.collections.items()}.items():
+        loader = plan.recipe.plugins[stage, "loader"]
+        source = getattr(loader, "source", "")
+        yield _looked_up("data", f"{name}:{source}" if source else name, partial(_data, loader))
     for stage, spec in plan.recipe.stages.items():
         for path, _, file in input_files(spec):
             yield _looked_up("data", file, partial(_file, f"stages.{stage}.{path}", file))

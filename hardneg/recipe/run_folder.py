@@ -4,8 +4,8 @@ Others go on from there; the command that fills it, and the artifacts that it ca
 """
 
 import json
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,15 +67,22 @@ def read_lock(folder: Path) -> dict[str, Any]:
         DataError: the folder has none, or it is damaged.
     """
     path = folder / LOCK
-    try:
+    with yaml_errors(path):
         lock = yaml.safe_load(path.read_text(encoding="utf-8"))
         keys = {str(name): str(key) for name, key in lock["keys"].items()}
         words = {
             name: str(lock.get(name, default)) for name, default in (("recipe", ""), ("preset", ""), ("device", "cpu"))
         }
         return {**words, "keys": keys, "tree": dict(lock.get("tree", {}))}
+
+
+@contextmanager
+def yaml_errors(path: Path, advice: str = "give the folder of a finished recipe") -> Iterator[None]:
+    """Raises DataError where a file of a run folder cannot be read in this block, or has not what it is read for."""
+    try:
+        yield
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}): give the folder of a finished recipe") from None
+        raise DataError(f"{path}: cannot be read ({error.strerror}): {advice}") from None
     except (yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError):
         raise DataError(f"{path}: damaged: run the recipe again") from None
 

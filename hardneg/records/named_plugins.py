@@ -15,6 +15,6 @@ LOSS = STAR
 SHUFFLED = "shuffled"
 BM25 = "bm25"
 CROSS_ENCODER = "cross-encoder"
-BEIR, HF, IR_DATASETS, PYSERINI = "beir", "hf", "ir-datasets", "pyserini"
+BEIR, DOCUMENTS, HF, IR_DATASETS, PYSERINI = "beir", "documents", "hf", "ir-datasets", "pyserini"
 MINER_SWEEP, POSITIVE_RANKS, HARDNESS = "miner-sweep", "positive-ranks", "hardness"
 LOCAL = "local"

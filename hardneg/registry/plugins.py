@@ -24,15 +24,23 @@ KINDS = (
 _MODELS = ("stages", "analyses")
 """Kinds whose plugins are pydantic models, not dataclasses: their recipe entries are more than flat options."""
 _OUTSIDE = {
+    ("analyses", "p-mrr"): "hardneg-instructions",
+    ("datasets", "bright"): "hardneg-instructions",
+    ("datasets", "followir"): "hardneg-instructions",
+    ("datasets", "promptriever"): "hardneg-instructions",
     ("encoders", "http"): "hardneg-http",
     ("engines", "ray"): "hardneg-ray",
     ("filters", "chat"): "hardneg-judge",
     ("indexes", "cagra"): "hardneg-cagra",
     ("rerankers", "chat"): "hardneg-judge",
     ("rerankers", "electra"): "hardneg-electra",
+    ("stages", "candidate-lists"): "hardneg-instructions",
     ("stages", "judge"): "hardneg-judge",
+    ("stages", "judged-negatives"): "hardneg-instructions",
     ("stages", "read"): "hardneg-reader",
     ("stages", "train-reader"): "hardneg-reader",
+    ("writers", "chat"): "hardneg-judge",
+    ("writers", "seq2seq"): "hardneg-seq2seq",
 }
 """Plugins of the packages in plugins/ of hardneg's sources."""
 

@@ -6,7 +6,7 @@ This module has the content's sentences and tables; `page` lays them out.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from string import ascii_lowercase
-from typing import Any
+from typing import Any, NamedTuple
 
 from hardneg.evaluation.intervals import Interval, interval_of
 from hardneg.evaluation.levels import LEVEL, MARGIN
@@ -249,9 +249,8 @@ def tests_by_metric(report: ReportContent) -> list[Table]:
         for test in report.query_tests:
             if test.metric == metric:
                 row = _test_row(test, level)
-                rows.append(
-                    [Cell(f"{test.system} − {test.baseline}", test.significant(level)), *row[3:6], row[7], row[9]]
-                )
+                pair = Cell(f"{test.system} − {test.baseline}", test.significant(level))
+                rows.append([pair, row.outcome, row.difference, row.interval, row.t_holm, row.randomisation_holm])
         tables.append(Table([metric, *columns], rows, words=2))
     return tables
 
@@ -267,7 +266,7 @@ def _mean(report: ReportContent, system: str, metric: str, top: float | None) ->
 def _tests(report: ReportContent) -> Table:
     tests = ["t-test p", "Holm", "randomised p", "Holm", "TOST p", "Holm"]
     columns = ["metric", "system", "baseline", "outcome", "difference", "95 % interval", *tests]
-    rows = [_test_row(test, report.level) for test in report.query_tests]
+    rows = [[*_test_row(test, report.level)] for test in report.query_tests]
     if report.groups:
         columns.append("bootstrap of groups")
         for row, test in zip(rows, report.query_tests, strict=True):
@@ -275,9 +274,26 @@ def _tests(report: ReportContent) -> Table:
     return Table(columns, rows, words=4)
 
 
-def _test_row(test: Comparison, level: float) -> list[Cell]:
-    p_values = [test.t_p, test.t_holm, test.randomisation_p, test.randomisation_holm]
-    p_values += [test.equivalence_p, test.equivalence_holm]
-    words = [test.metric, test.system, test.baseline, outcome(test, level)]
-    texts = [*words, signed(test.difference), difference_bounds(test), *map(p_value, p_values)]
-    return [Cell(text, strong=test.significant(level)) for text in texts]
+class _TestRow(NamedTuple):
+    """The cells of a paired test, in the order of the table's columns."""
+
+    metric: Cell
+    system: Cell
+    baseline: Cell
+    outcome: Cell
+    difference: Cell
+    interval: Cell
+    t_p: Cell
+    t_holm: Cell
+    randomisation_p: Cell
+    randomisation_holm: Cell
+    equivalence_p: Cell
+    equivalence_holm: Cell
+
+
+def _test_row(test: Comparison, level: float) -> _TestRow:
+    texts = {name: p_value(getattr(test, name)) for name in _TestRow._fields if name.endswith(("_p", "_holm"))}
+    texts |= {name: getattr(test, name) for name in ("metric", "system", "baseline")}
+    texts |= {"outcome": outcome(test, level), "difference": signed(test.difference)}
+    texts["interval"] = difference_bounds(test)
+    return _TestRow(**{name: Cell(text, strong=test.significant(level)) for name, text in texts.items()})

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from threading import Event
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from hardneg.records.errors import ModelError
 
@@ -63,6 +64,22 @@ class _Request:
     most: int
     end: float
     attempts: int = 1
+
+
+def check_address(url: str, example: str) -> None:
+    """Refuses what is no address of a server, or holds a secret.
+
+    Raises:
+        ValueError: it is no URL of http or https, or it has a user, a key or a query string.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # such as brackets that are not closed
+        parts = urlsplit("")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"url: {url!r} is no address: give it as {example}")
+    if parts.username or parts.password or parts.query:
+        raise ValueError("url: no user, key or question may stand in it: name a variable that holds a key in `key`")
 
 
 def key_of(model: str, variable: str | None) -> str | None:

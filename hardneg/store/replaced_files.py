@@ -21,13 +21,15 @@ _log = logging.getLogger("hardneg")
 class Target:
     """A file or a folder to write; of a run folder, the possible `names` in it, and the file that identifies it.
 
-    A folder is replaced whole, a run folder's names one by one; those of folders end in "/".
+    A folder is replaced whole, a run folder's names one by one; those of folders end in "/". use: how what is already
+    there serves as it is, for the message that refuses to replace it.
     """
 
     path: Path
     folder: bool = False
     names: Sequence[str] = WHOLE
     marked_by: str = ""
+    use: str = ""
 
     @property
     def tops(self) -> list[Path]:
@@ -141,10 +143,13 @@ class Outputs:
         if foreign := self._strangers(target):
             first = ", ".join(str(path) for path in foreign[:3])
             more = f" and {len(foreign) - 3} more" if len(foreign) > 3 else ""
-            yield (
-                f"{first}{more}: already there, and not written by `{self.words.writer.format(self.command)}`; "
-                f"{self._another}, or {self.words.overwrite} to replace it"
-            )
+            known = record(self.store, target.path)
+            files = known.files or {} if known and known.command == self.command else {}
+            changed = all(path.relative_to(target.path).as_posix() in files for path in foreign)
+            writer = f"`{self.words.writer.format(self.command)}`"
+            reason = f"changed since {writer} wrote it" if changed else f"not written by {writer}"
+            advice = f"{target.use}; {self._another}" if target.use else self._another
+            yield f"{first}{more}: already there, and {reason}; {advice}, or {self.words.overwrite} to replace it"
 
     def _strangers(self, target: Target) -> list[Path]:
         """Return the existing files of the target that an earlier run of the same command did not write."""

@@ -10,13 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.tokens.tokens import token_batches
+from hardneg.encoders.spec import Side
+from hardneg.encoders.tokens.tokens import Tokens, token_batches
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.segments import Segments
 from hardneg.runtime.distributed import World, world
 from hardneg.training.examples import SampledBatch
 from hardneg.training.guide import Guide
 from hardneg.training.scoring import BatchColumns, GuideVectors
+from hardneg.training.sources import JoinedCorpora
 
 Features = dict[str, Tensor]
 
@@ -89,6 +91,7 @@ class Batch:
     column: int64 [M], the document of each column of the scores.
     counts: int64, how many rows of `documents`, its segments, each of this process's documents has; none: one each.
     guide: a guide's vectors of all queries and documents, if there is one.
+    source: the number of the source of all queries, where a batch is of one.
     """
 
     query_ids: list[str]
@@ -99,11 +102,12 @@ class Batch:
     columns: BatchColumns
     counts: Tensor | None = None
     guide: GuideVectors | None = None
+    source: int | None = None
 
 
 def make_batch(
     encoder: Encoder,
-    corpus: Corpus,
+    corpus: Corpus | JoinedCorpora,
     draw: SampledBatch,
     cut: Segments | None = None,
     here: World | None = None,
@@ -113,10 +117,12 @@ def make_batch(
 
     here: this process among those that share the draw; by default all do.
     """
-    rows, column = np.unique(draw.documents, return_inverse=True)
-    contents, counts = corpus.contents(rows[own_share(len(rows), here)]), None
+    rows, first, column = np.unique(draw.documents, return_index=True, return_inverse=True)
+    share, queries = own_share(len(rows), here), own_share(len(draw.texts), here)
+    contents, counts = corpus.contents(rows[share]), None
     if cut is None:
-        documents = encoder.features(contents, "document")
+        prompts = draw.prompts_of("document", first[share] // draw.documents.shape[1])
+        documents = _features(encoder, contents, "document", prompts)
     else:
         segmented = encoder.segment(contents, cut)
         documents = segmented.tokens.batch(np.arange(len(segmented.tokens.lengths)))
@@ -125,16 +131,32 @@ def make_batch(
     if guide is not None:
         vectors = map(torch.from_numpy, guide.of(draw.queries, rows))
         guided = GuideVectors(**_pinned(dict(zip(("queries", "documents"), vectors, strict=True)), encoder.device))
+    query_prompts = draw.prompts_of("query", np.arange(len(draw.texts))[queries])
     return Batch(
         draw.query_ids,
-        _pinned(encoder.features(draw.texts[own_share(len(draw.texts), here)], "query"), encoder.device),
+        _pinned(_features(encoder, draw.texts[queries], "query", query_prompts), encoder.device),
         _pinned(documents, encoder.device),
         len(rows),
         torch.from_numpy(column.reshape(-1)),
         BatchColumns.of(draw, corpus.content_hash),
         counts,
         guided,
+        int(draw.sources[0]) if len(set(draw.sources.tolist())) == 1 else None,
     )
+
+
+def _features(encoder: Encoder, texts: Sequence[str], side: Side, prompts: Sequence[str | None] | None) -> Features:
+    """The features of texts; of each prompt apart, and joined, where they have their own."""
+    if prompts is None:
+        return encoder.features(texts, side)
+    rows = {prompt: [at for at, each in enumerate(prompts) if each == prompt] for prompt in dict.fromkeys(prompts)}
+    parts = [encoder.prompted(side, prompt).tokenise([texts[at] for at in own], side) for prompt, own in rows.items()]
+    order = np.argsort(np.concatenate([np.array(own, np.int64) for own in rows.values()]))
+    features = Tokens.join(parts).batch(order)
+    if any(part.prompt_length for part in parts):
+        lengths = np.repeat([part.prompt_length for part in parts], [len(own) for own in rows.values()])
+        features["prompt_length"] = torch.from_numpy(lengths[order])
+    return features
 
 
 def _pinned(features: Features, device: torch.device) -> Features:

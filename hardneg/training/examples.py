@@ -2,22 +2,27 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.batches.shuffled import Shuffled
+from hardneg.encoders.spec import Side
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.hash_index import ranges
 from hardneg.formats.segments import Segments
 from hardneg.records.errors import TrainingError
+from hardneg.registry.protocols import Loss
 from hardneg.runtime.seeding import generator
 from hardneg.store.digest import digest
 from hardneg.training.guide import Guide
 from hardneg.training.negative_draws import Drawing, by_margin, uniformly
 from hardneg.training.query_order import QueryOrder
 from hardneg.training.teacher import Teacher
+
+if TYPE_CHECKING:
+    from hardneg.training.options import LearningOptions
 
 
 class NegativeLists(Protocol):
@@ -54,6 +59,19 @@ class TrainingData:
     teacher: Teacher | None = None
     order: QueryOrder | None = None
     guide: Guide | None = None
+    losses: ClassVar[Mapping[int, Loss]] = {}
+
+    def examples(self, options: "LearningOptions") -> "Examples":
+        """The examples of these queries in an endless order."""
+        return Examples(self, options.negatives_per_query, options.seed, options.drawing)
+
+
+SourcePrompts = Mapping[Side, str]
+"""Prompts of one source by side, in place of the model's; a side without one has the model's."""
+
+
+def _none() -> NDArray[np.int64]:
+    return np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +82,8 @@ class SampledBatch:
     known: int64 [K], all known positives of all queries; owner: int64 [K], the batch row each belongs to.
     teacher: float32 [B, 1 + n], a teacher's scores of the documents, nan where it has none.
     queries: int64 [B], positions among those of the training data.
+    sources: int64 [B], the source of each query where there are several, else empty. prompts: of each source, where
+    any has its own.
     """
 
     query_ids: list[str]
@@ -72,7 +92,22 @@ class SampledBatch:
     known: NDArray[np.int64]
     owner: NDArray[np.int64]
     teacher: NDArray[np.float32] | None = None
-    queries: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    queries: NDArray[np.int64] = field(default_factory=_none)
+    sources: NDArray[np.int64] = field(default_factory=_none)
+    prompts: Sequence[SourcePrompts] = ()
+
+    def prompts_of(self, side: Side, queries: NDArray[np.int64]) -> list[str | None] | None:
+        """The own prompt of texts that belong to these queries, int64 [n]; None where no source has one."""
+        return [self.prompts[at].get(side) for at in self.sources[queries].tolist()] if self.prompts else None
+
+    def at(self, rows: NDArray[np.int64]) -> "SampledBatch":
+        """The same in another order: int64 [B], each row once; `owner` no longer ascends."""
+        position = np.argsort(rows)
+        ids, texts = [self.query_ids[row] for row in rows.tolist()], [self.texts[row] for row in rows.tolist()]
+        teacher = None if self.teacher is None else self.teacher[rows]
+        documents, owner = self.documents[rows], position[self.owner]
+        sources, prompts = self.sources[rows], self.prompts
+        return SampledBatch(ids, texts, documents, self.known, owner, teacher, self.queries[rows], sources, prompts)
 
     def part(self, rows: slice) -> "SampledBatch":
         """Some queries that lie in a row, with their own documents alone."""
@@ -81,12 +116,12 @@ class SampledBatch:
         known, owner = self.known[kept], self.owner[kept] - start
         teacher = None if self.teacher is None else self.teacher[rows]
         ids, texts, queries = self.query_ids[rows], self.texts[rows], self.queries[rows]
-        return SampledBatch(ids, texts, self.documents[rows], known, owner, teacher, queries)
+        sources, documents = self.sources[rows], self.documents[rows]
+        return SampledBatch(ids, texts, documents, known, owner, teacher, queries, sources, self.prompts)
 
     def unmasked(self) -> "SampledBatch":
         """The same batch without known positives but the drawn ones."""
-        none = np.empty(0, np.int64)
-        return replace(self, known=none, owner=none)
+        return replace(self, known=_none(), owner=_none())
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +235,7 @@ class Examples:
             self._orders = {old: order for old, order in self._orders.items() if old == epoch - 1}
             if self._data.order is not None:
                 queries = self._data.order.of(self._queries, epoch, self._seed)
-                self._orders[epoch] = queries, _times_before(queries)
+                self._orders[epoch] = queries, times_before(queries)
             else:
                 queries = _SHUFFLED.order(self._queries, self._queries, 1, epoch=epoch, seed=self._seed)
                 turn, positions = ranges(np.zeros_like(queries), self._turns[np.searchsorted(self._queries, queries)])
@@ -231,7 +266,7 @@ class Examples:
         return start + by_margin(scores, self._width, source)
 
 
-def _times_before(queries: NDArray[np.int64]) -> NDArray[np.int64]:
+def times_before(queries: NDArray[np.int64]) -> NDArray[np.int64]:
     """How often each query, int64 [n], occurs before its position; int64 [n]."""
     order = queries.argsort(stable=True)
     number = np.empty_like(queries)

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from hardneg.training.batches import ahead
-from hardneg.training.examples import Examples, SampledBatch
+from hardneg.training.examples import SampledBatch
 from hardneg.training.history import Record
+from hardneg.training.sources import AnyExamples
 
 
 class Network(Protocol):
@@ -105,9 +106,9 @@ class TrainingMethod(Protocol):
 
 
 class ExampleTraining:
-    """The base of the methods that draw batches from `Examples`: draws depend on the seed alone."""
+    """The base of the methods that draw batches from examples: draws depend on the seed alone."""
 
-    examples: Examples
+    examples: AnyExamples
 
     @property
     def refresh_interval(self) -> int | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Set
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -13,6 +14,12 @@ from hardneg.encoders.towers import placed
 from hardneg.formats.hash_index import known_to
 from hardneg.records.types import ScoreBatch
 from hardneg.training.examples import SampledBatch
+
+
+class ContentHashes(Protocol):
+    """The hash of each document's contents, by row: an array, or several as one."""
+
+    def __getitem__(self, rows: NDArray[np.int64], /) -> NDArray[np.uint64]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +41,7 @@ class BatchColumns:
     teacher: NDArray[np.float32] | None = None
 
     @classmethod
-    def of(cls, draw: SampledBatch, content_hash: NDArray[np.uint64]) -> "BatchColumns":
+    def of(cls, draw: SampledBatch, content_hash: ContentHashes) -> "BatchColumns":
         """The columns of one draw; content_hash: uint64 [N], by row of the corpus."""
         contents = content_hash[draw.documents.reshape(-1)]
         return cls(len(draw.query_ids), contents, content_hash[draw.known], draw.owner, draw.teacher)

@@ -58,7 +58,7 @@ def shared(module: nn.Module) -> Iterator[nn.Module]:
     """The module with its gradients averaged over all processes, each on the device that its weights are on.
 
     accelerate would take the GPU of the process's number for every one. Every step looks for weights without a gradient
-    only where the first process cannot predict them (`hardneg.training.tracking`).
+    only where the first process cannot predict them (`never_reached`).
     """
     if world().size == 1:
         yield module

@@ -14,7 +14,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from hardneg.analysis.base import Analysis, sections, write_analysis
 from hardneg.analysis.inputs import AnalysisInputs, Record, System
 from hardneg.encoders.spec import Side
-from hardneg.evaluation.metrics import Scores
+from hardneg.evaluation.metrics_json import Measured
 from hardneg.fields import Name, Reference, Trait
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.qrels import Qrels, positives
@@ -235,10 +235,10 @@ class Artifacts(AnalysisInputs):
         source = self._input(path)
         return source.spec.artifact_type if source.spec is not None else "model", source.facts
 
-    def results(self, path: str) -> Mapping[str, Scores]:
+    def measured(self, path: str) -> Measured:
         from hardneg.evaluation.metrics_json import read_metrics
 
-        return read_metrics(self._input(path).folder / METRICS).results
+        return read_metrics(self._input(path).folder / METRICS)
 
     def index(self, path: str) -> tuple[Path, int | None]:
         return self._input(path).part("index"), len(self._collection.corpus)

@@ -54,6 +54,9 @@ class Encode(IndexSpec):
     model: Annotated[Name, Reference(("model",))] = START
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     segments: OwnCut = Field(default=None, json_schema_extra=LATER)
+    document_prompt: str | None = Field(
+        default=None, json_schema_extra=LATER, description="The prompt before each passage, in place of the model's."
+    )
     tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
     tf32: bool = Field(default=False, json_schema_extra=LATER)
     attention: Attention = Field(default="auto", json_schema_extra=FREE)
@@ -139,10 +142,10 @@ class Encode(IndexSpec):
         """The model, and what it is to encode. Raises ArtifactError where a stopped run has cut other blocks."""
         from hardneg.encoders.corpus.stream import block_sizes
         from hardneg.formats.vectors.journal import check_sizes
-        from hardneg.verbs.shared.inputs import open_corpus, open_encoder
+        from hardneg.verbs.shared.inputs import open_corpus, open_prompted
 
         corpus = open_corpus(context)
-        encoder = open_encoder(context.inputs["model"], context.device, self.precision)
+        encoder = open_prompted(context, "document", self.document_prompt, self.precision)
         rows = encoder.rows(corpus, self.segments, context.folder, context.progress, world())
         check_sizes(context.folder / SCRATCH, block_sizes(encoder, rows))
         return encoder, rows

@@ -1,6 +1,7 @@
 """Stage `evaluate`: runs scored on one split, and compared pairwise."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -31,6 +32,7 @@ from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, StageSpec
 if TYPE_CHECKING:
     from hardneg.evaluation.metrics import Scores
     from hardneg.formats.collection import StoredCollection
+    from hardneg.report.table import Section
 
 
 class Evaluate(StageSpec):
@@ -167,6 +169,16 @@ class Evaluate(StageSpec):
         reason = {"passages": source.facts["passages"], "evaluated on": f"{queries} of split {self.split}"}
         return {**reason, "relevant from grade": self.relevance_level}
 
+    def sections(self, sources: Mapping[str, ArtifactInput]) -> "list[Section]":
+        """The means of each evaluation, for the report of another one: of another collection, say."""
+        from hardneg.evaluation.metrics_json import read_metrics
+        from hardneg.report.content import ReportContent, systems_section
+
+        measured = {label: read_metrics(source.folder / METRICS) for label, source in sources.items()}
+        return [
+            replace(systems_section(ReportContent.of(label, each)), title=label) for label, each in measured.items()
+        ]
+
     def make(self, context: "StageContext[Evaluate]") -> Facts:
         """Writes means, values by query, intervals, paired tests against the baselines, by default the first row."""
         from hardneg.evaluation.bootstrap import Resampling
@@ -219,6 +231,7 @@ def _scores(
     from hardneg.evaluation.metrics import answer_coverage, answer_cutoffs, evaluate
     from hardneg.evaluation.notes import judgement_notes, run_notes
     from hardneg.formats.answer_matching import PassageAnswers
+    from hardneg.formats.excluded import without_excluded
     from hardneg.formats.runs import read_run
 
     spec, cutoffs, paths = context.spec, answer_cutoffs(context.spec.metrics), by_label(context.spec.runs)
@@ -229,11 +242,11 @@ def _scores(
         if cutoffs
         else PassageAnswers(collection.corpus, {})
     )
-    query_ids, documents = answers.query_ids, len(collection.corpus)
+    query_ids, documents, excluded = answers.query_ids, len(collection.corpus), collection.excluded()
     scores: dict[str, Scores] = {}
     notes = [*judgement_notes(qrels, by_judgements, spec.relevance_level)]
     for path, source in context.inputs_of("runs").items():
-        run, (label, seed) = read_run(source.folder / RUN), paths[path]
+        run, (label, seed) = without_excluded(read_run(source.folder / RUN), excluded), paths[path]
         names = spec.metrics_of.get(label, spec.metrics)
         judged, answered = [name for name in names if name not in cutoffs], [n for n in names if n in cutoffs]
         by_metric = evaluate(run, qrels, judged, spec.relevance_level) if judged else {}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from hardneg.fields import MEASURED, Name
+from hardneg.formats.excluded import Exclusion
 from hardneg.records.depths import RETURN_DEPTH
 from hardneg.records.errors import DataError
 from hardneg.records.layout import RUN
@@ -120,6 +121,11 @@ class _Returned:
     def groups(self, side: Side) -> Iterator[Membership]:
         """Those of the whole."""
         return (Membership(*pair) for pair in self.whole.groups(side).items())
+
+    def excluded(self) -> Iterator[Exclusion]:
+        """Those of the whole."""
+        excluded = self.whole.excluded().items()
+        return (Exclusion(query_id, doc_id) for query_id, doc_ids in excluded for doc_id in doc_ids)
 
     def notes(self) -> Sequence[str]:
         """None: the facts tell it."""

@@ -54,6 +54,9 @@ class Search(RunSpec):
     split: Name = Field("test", description=SPLIT)
     depth: int = Field(LIST_DEPTH, gt=0, description="How many documents are ranked for each query.")
     precision: Literal["auto", "fp32", "bf16"] = "fp32"
+    query_prompt: str | None = Field(
+        default=None, json_schema_extra=LATER, description="The prompt before each query, in place of the model's."
+    )
     positives: bool = Field(default=False, json_schema_extra=LATER)
     text_of: Literal["query", "positive"] = Field(default="query", json_schema_extra=LATER)
     scores: Literal["own", "angular"] = Field(default="own", json_schema_extra=LATER)
@@ -80,6 +83,8 @@ class Search(RunSpec):
         texts = Trait.TEXTS in recipe.traits(self.index)
         if texts and self.model is not None:
             yield f"model: {self.index!r} is searched with texts, not vectors; leave the model out"
+        if self.query_prompt is not None and (texts or self.query_vectors is not None or self.text_of != "query"):
+            yield "query_prompt: no model encodes queries here; leave it out"
         if texts and self.positives:
             yield f"positives: {self.index!r} holds texts, which have no scores of their own"
         yield from self._problems_of_positives()

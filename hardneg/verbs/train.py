@@ -1,30 +1,24 @@
 """Verb `train`: a dual encoder trained on mined negatives, judged on the dev queries while it trains."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from hardneg.fields import OF_QUERIES, Name, Reference
-from hardneg.records.errors import TrainingError
-from hardneg.records.layout import RUN
-from hardneg.runtime.distributed import barrier, world
-from hardneg.store.artifacts import SCRATCH
+from hardneg.fields import Name, Reference
+from hardneg.runtime.distributed import world
 from hardneg.verbs.shared.context import Facts, StageContext
+from hardneg.verbs.shared.mixture_options import ManyCollections
 from hardneg.verbs.shared.stage_spec import Row, Sizes
+from hardneg.verbs.shared.taught import Taught, taught
 from hardneg.verbs.shared.training_options import DualLearning
 
 if TYPE_CHECKING:
     from hardneg.formats.collection import StoredCollection
     from hardneg.training.examples import TrainingData
-    from hardneg.training.teacher import Teacher
-
-_QUERIES = 4096
 
 
-class Train(DualLearning):
+class Train(ManyCollections, Taught, DualLearning):
     """Trains a dual encoder on mined negatives, or, without them, on the other queries' documents for split `train`."""
 
     version = 1
@@ -38,28 +32,21 @@ class Train(DualLearning):
         description="More negatives, with the queries they are of, such as a label stage makes: their examples are "
         "mixed with the others.",
     )
-    teacher: Annotated[Name | None, Reference(("run",), refuses=OF_QUERIES)] = Field(
-        default=None,
-        description="A run, such as a rerank stage's, whose scores of the queries' own documents a loss may learn; it "
-        "is of the queries that the negatives are of.",
-    )
 
     @model_validator(mode="after")
     def _complete(self) -> "Train":
-        if self.negatives is None and self.options.negatives_per_query:
+        if self.negatives is None and self.options.negatives_per_query and not self.datasets:
             raise ValueError("negatives: missing; for the other queries' documents alone set negatives_per_query to 0")
         return self
 
     def why(self) -> str:
         """Without mined negatives, the documents of the other queries in the batch."""
         others = "the labelled passages of the other queries in the batch"
-        return self.purpose if self.negatives is not None else self.purpose.replace("the hard negatives", others)
-
-    def withheld(self) -> Iterator[tuple[str, str]]:
-        """A teacher's scores, where neither a run nor a guide has them."""
-        if self.teacher is None and self.guide is None:
-            reason = f"missing; {self.loss.name} learns a run's scores, such as those of a rerank stage"
-            yield "teacher", f"teacher: {reason}"
+        return (
+            self.purpose
+            if self.negatives is not None or self.datasets
+            else self.purpose.replace("the hard negatives", others)
+        )
 
     def estimate(self, sizes: Sizes) -> Row:
         """Passes over queries with their documents."""
@@ -72,11 +59,13 @@ class Train(DualLearning):
         from hardneg.training.methods.dual_encoder import train
         from hardneg.verbs.shared.guided import terms_of
         from hardneg.verbs.shared.inputs import open_collection, open_learner
+        from hardneg.verbs.shared.mixed_sources import card_facts, drawn_of, mixture_of
         from hardneg.verbs.shared.training_common import loss_of, save, validation
 
         collection = open_collection(context.inputs["dataset"])
         encoder = open_learner(context, context.device)
-        data, teacher_facts = _data(context, collection)
+        mixture = mixture_of(context) if self.datasets else None
+        data, facts = _data(context, collection) if mixture is None else (mixture, dict[str, int]())
         result = train(
             encoder,
             data,
@@ -89,7 +78,10 @@ class Train(DualLearning):
         )
         if not world().first:
             return {}
-        return {**save(context, encoder, _card_facts(context, collection), result), **teacher_facts}
+        if mixture is not None:
+            facts |= drawn_of(context, mixture, result.steps)
+        said = _card_facts(context, collection) if mixture is None else card_facts(context, mixture)
+        return {**save(context, encoder, said, result), **facts}
 
 
 def _data(context: StageContext[Train], collection: "StoredCollection") -> "tuple[TrainingData, dict[str, int]]":
@@ -108,50 +100,6 @@ def _data(context: StageContext[Train], collection: "StoredCollection") -> "tupl
         data = mixed(data, replace(more, query_ids=query_ids, texts=texts))
     data = ordered(context, replace(data, segments=context.spec.segments))
     return with_guide(context, data), teacher_facts
-
-
-def taught(context: StageContext[Train], data: "TrainingData") -> "tuple[TrainingData, dict[str, int]]":
-    """The examples with the scores of the stage's `teacher`, if it names one, and how many lack a scored positive.
-
-    Raises:
-        DataError: the run is of other queries.
-        TrainingError: it scores no positive of any of them.
-    """
-    from hardneg.formats.runs import lists_in_order
-    from hardneg.training.teacher import Teacher, write_teacher
-
-    source = context.inputs.get("teacher")
-    if source is None:
-        return data, {}
-    folder = context.folder / SCRATCH / "teacher"
-    if world().first:
-        write_teacher(folder, data.corpus, lists_in_order(source.folder / RUN, data.query_ids))
-    barrier()
-    teacher = Teacher.open(folder, len(data.corpus))
-    scored, known = (sum(counts) for counts in zip(*_scored(data, teacher), strict=True))
-    if not scored:
-        raise TrainingError(
-            f"{context.name}.teacher: {source.name} scores no known positive of the training queries: rerank their run "
-            "with `positives: true`"
-        )
-    if scored < known:
-        context.progress.note(
-            f"{context.name}: {known - scored} of {known} queries have no positive that {source.name} scores"
-        )
-    return replace(data, teacher=teacher), {"queries without a positive that the teacher scored": known - scored}
-
-
-def _scored(data: "TrainingData", teacher: "Teacher") -> Iterator[tuple[int, int]]:
-    """By block of queries: how many have a positive with a score, and how many have a positive."""
-    import numpy as np
-
-    queries = iter(enumerate(data.query_ids))
-    yield 0, 0
-    while block := list(islice(queries, _QUERIES)):
-        pairs = [(rows, doc_id) for rows, query_id in block for doc_id in data.positives.get(query_id, ())]
-        rows = np.array([rows for rows, _ in pairs], np.int64)
-        scores = teacher.scores(rows, data.corpus.rows([doc_id for _, doc_id in pairs])[:, None])[:, 0]
-        yield len(np.unique(rows[~np.isnan(scores)])), len(np.unique(rows))
 
 
 def _card_facts(context: StageContext[Train], collection: "StoredCollection") -> dict[str, object]:

@@ -19,6 +19,7 @@ from hardneg.training.options import RerankerOptions
 from hardneg.verbs.shared.context import Facts, StageContext
 from hardneg.verbs.shared.inputs import open_collection
 from hardneg.verbs.shared.stage_spec import PAIR_TOKENS, PROCESS_BYTES, RecipeView, Row, Sizes, source_of
+from hardneg.verbs.shared.taught import Taught, taught
 from hardneg.verbs.shared.training_common import (
     data_facts,
     examples_of,
@@ -38,12 +39,13 @@ if TYPE_CHECKING:
 _MOVED_EMBEDDINGS = 2  # their gradient and the step along it
 
 
-class TrainReranker(Judging, Learning):
+class TrainReranker(Taught, Judging, Learning):
     """Trains a reranker on mined negatives, each query's documents against each other."""
 
     version = 1
     artifact_type = "reranker"
     teaches = "reranker"
+    gives = ("teacher",)
     purpose = "teach a network that reads a query and a passage together"
     stage: Literal["train-reranker"]
     reranker: Annotated[Setting, PluginKind("rerankers")] = Field(description="The reranker to train.")
@@ -100,13 +102,13 @@ class TrainReranker(Judging, Learning):
         reranker = context.plugin("reranker", TrainableReranker)
         network = PairNetwork(reranker.load(_start(context)).to(context.device or best_device()))
         _check_outputs(context, network)
-        data = examples_of(collection, context.inputs["negatives"])
+        data, teacher_facts = taught(context, examples_of(collection, context.inputs["negatives"]))
         way = RerankerTraining(network, data, loss_of(context), self.options)
         result = learned(context, way, _validation(context, collection, network))
         if not world().first:
             return {}
         network.save(context.folder / MODEL_FOLDER, reranker_card(network, _said(context, collection, result)))
-        return finished(context, result)
+        return {**finished(context, result), **teacher_facts}
 
 
 def _start(context: StageContext[TrainReranker]) -> Path | None:
@@ -150,6 +152,8 @@ def _said(
     pairs = f"{options.batch_size * options.accumulate * (1 + options.negatives_per_query)} pairs"
     maker = negatives.plugins.get("miner", negatives.name)
     more = {"Adversarial": f"embeddings moved by {options.adversarial:g}"} if options.adversarial else {}
+    if "teacher" in context.inputs:
+        more["Teacher"] = f"the scores of {context.inputs['teacher'].name}"
     return {
         "Base model": spec.start or spec.reranker.options.get("source", spec.reranker.name),
         **data_facts(collection.corpus, negatives.count("queries")),

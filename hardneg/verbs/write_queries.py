@@ -2,20 +2,24 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from pydantic import Field, model_validator
 
+from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import Option, WriterSettings
 from hardneg.records.errors import DataError
 from hardneg.records.types import Document, Judgement, Membership, Query, Side
 from hardneg.records.wording import counted
+from hardneg.registry.plugins import configure
 from hardneg.registry.protocols import QueryWriter
 from hardneg.runtime.seeding import SEED, derive_seed
 from hardneg.verbs.shared.context import Facts, StageContext
-from hardneg.verbs.shared.stage_spec import Row, Sizes, StageSpec
+from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, StageSpec, source_of
+from hardneg.writers.protocol import EstimatedWriter, SessionWriter, WriterCost
 
 if TYPE_CHECKING:
     from hardneg.formats.collection import StoredCollection
@@ -55,12 +59,44 @@ class WriteQueries(StageSpec):
             raise ValueError("dev_share: leaves split train nothing; give less than 1 with test_share")
         return self
 
+    def network(self, recipe: RecipeView) -> ModelSpec | None:
+        """That of the first writer with one."""
+        sources = (source_of(recipe.plugin(f"writers.{number}")) for number in range(len(self.writers)))
+        return next(filter(None, sources), None)
+
     def estimate(self, sizes: Sizes) -> Row:
-        """By the passage."""
-        return Row(sizes.documents, "passages", sizes.documents * 700, seconds=sizes.documents / 5_000 + 1)
+        """By the passage; each writer for its part of them."""
+        passages = min(self.passages or sizes.documents, sizes.documents) / len(self.writers)
+        plugins = [configure("writers", each) for each in self.writers]
+        costs = [
+            each.writing_cost(passages, sizes.text_tokens, self.per_passage)
+            for each in plugins
+            if isinstance(each, EstimatedWriter)
+        ]
+        cost = WriterCost(*map(sum, zip(WriterCost(), *costs, strict=True)))
+        seconds, held = sizes.documents / 5_000 + 1 + cost.seconds, 0
+        if cost.network_tokens:
+            seconds += sizes.network_seconds(cost.network_tokens, sizes.network)
+            held = 2 * sizes.network.weights
+        return Row(
+            sizes.documents,
+            "passages",
+            sizes.documents * 700,
+            seconds=seconds,
+            held=held,
+            charge=cost.charge,
+            requests=round(cost.requests),
+            tokens=round(cost.tokens),
+        )
+
+    def collection_sizes(self, sizes: Sizes) -> Sizes:
+        """As many queries as its options allow: a writer may write fewer, and none of some passages."""
+        count = min(self.passages or sizes.documents, sizes.documents) * self.per_passage
+        dev, test = (round(count * share) for share in (self.dev_share, self.test_share))
+        return replace(sizes, splits={"train": count - dev - test, "dev": dev, "test": test})
 
     def make(self, context: "StageContext[WriteQueries]") -> Facts:
-        """Writes the collection; facts: its counts, queries by writer, and what was left out by reason.
+        """Writes the collection; facts: its counts, queries by writer, what these used, and what was left out.
 
         Raises:
             DataError: there are no documents, no query was written, or a split has none.
@@ -69,11 +105,18 @@ class WriteQueries(StageSpec):
         from hardneg.verbs.shared.inputs import open_collection, open_corpus
 
         open_corpus(context)
-        plugins = [cast(QueryWriter, context.plugins[f"writers.{number}"]) for number in range(len(self.writers))]
-        writers = {setting.name: plugin for setting, plugin in zip(self.writers, plugins, strict=True)}
-        writing = _Writing(context.name, self, open_collection(context.inputs["dataset"]), writers)
-        facts = write_collection(writing, context.folder, context.progress)
-        return {**facts, **writing.counts}
+        used: dict[str, dict[str, float]] = {setting.name: {} for setting in self.writers}
+        with ExitStack() as stack:
+            writers = {}
+            for number, (name, counts) in enumerate(used.items()):
+                plugin = context.plugins[f"writers.{number}"]
+                if isinstance(plugin, SessionWriter):
+                    plugin = stack.enter_context(plugin.writing(counts, context.device))
+                writers[name] = cast(QueryWriter, plugin)
+            writing = _Writing(context.name, self, open_collection(context.inputs["dataset"]), writers)
+            facts = write_collection(writing, context.folder, context.progress)
+        of_writers = {f"{name}: {what}": count for name, counts in used.items() for what, count in counts.items()}
+        return {**facts, **writing.counts, **of_writers}
 
 
 @dataclass(frozen=True)

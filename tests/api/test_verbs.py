@@ -145,7 +145,7 @@ def test_a_notebook_shows_one_query_a_fusion_a_model_and_a_recipe(place, at):
     assert '<td style="text-align:left">key</td>' in built._repr_html_() and built.key in built._repr_html_()
     chosen = hn.recipe("bm25-passage").set("stages.scores.split=dev")
     assert "BM25 and the start model on passages" in chosen._repr_html_() and "start-test" in chosen._repr_html_()
-    assert "no recipe" in hn.recipe("bm52-passage")._repr_html_()
+    assert "no such option" in hn.recipe("bm25-passage").set("stages.scores.spilt=dev")._repr_html_()
 
 
 def test_a_live_model_is_kept_once_by_its_content(place, at, tiny_model):

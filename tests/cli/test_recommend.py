@@ -106,6 +106,16 @@ def test_by_the_rule_or_by_trials():
     assert poor.rule().endswith("in this order: R.") and "training of 5 steps has the highest mrr@10" in poor.rule()
 
 
+def test_trainings_try_the_first_documents_too():
+    assert situation().tried == [1, 0]
+    assert situation({**FOUND, "best_of_each_depth": [1, 2]}).tried == [1, 2, 0]
+    asked = RecommendRequest("dev", 20, {"name": "cross-encoder", "source": "ce"}, {})
+    stages = asked.trials([ROWS[row] for row in (1, 2, 0)], 5)
+    miners = [stages[f"negatives-{number}"]["miner"] for number in (1, 2, 3)]
+    assert miners == [ROWS[1]["miner"], ROWS[2]["miner"], ROWS[0]["miner"]]
+    assert list(stages["trials"]["runs"]) == ["in-batch", "model-1", "model-2", "model-3"]
+
+
 def test_the_top_of_the_lists_where_positives_rank_high_and_batches_do_not_reach():
     answer = answer_of(FOUND)
     facts, top, recall = answer.reasons()

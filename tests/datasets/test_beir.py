@@ -232,3 +232,17 @@ def test_groups_that_cannot_be(folder, tmp_path, lines, message):
     (folder / "groups.tsv").write_text(lines)
     with pytest.raises(DataError, match=message):
         stored_groups(folder, tmp_path / "stored")
+
+
+def test_documents_alone_of_a_folder_without_qrels(folder):
+    whole, judged = list(Beir(str(folder)).load().documents()), Beir(str(folder)).fingerprint()
+    for path in folder.glob("qrels/*"):
+        path.unlink()
+    with pytest.raises(DataError, match=r"no qrels/SPLIT\.tsv"):
+        Beir(str(folder)).load()
+    loader = Beir(str(folder), judged=False)
+    collection = loader.load()
+    assert list(collection.documents()) == whole and not collection.splits() and not collection.with_answers()
+    assert not list(collection.groups("document"))
+    assert loader.size_hint() == 2 and loader.query_hint() == {}
+    assert loader.fingerprint() not in (judged, "")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from hardneg.datasets.held_out import Withheld, WithheldCollection
 from hardneg.formats.collection import StoredCollection, write_collection
+from hardneg.formats.excluded import Exclusion
 from hardneg.records.errors import DataError
 from hardneg.records.types import Answers, Document, Judgement, Membership, Query, Side
 from hardneg.runtime.progress import Silent
@@ -221,3 +222,14 @@ def test_halves_are_documents_that_nobody_has_labelled():
 def test_keys_of_recipes_without_them_stay():
     assert options_in_key(Withheld(unlabelled=0.5)) == {"unlabelled": 0.5, "positives": 0.0, "seed": 42}
     assert options_in_key(Withheld(siblings=0))["siblings"] == 0
+
+
+class ExcludingOne(Whole):
+    def excluded(self) -> Iterator[Exclusion]:
+        yield Exclusion("q1", "d9")
+
+
+def test_what_is_excluded_stays_so(tmp_path):
+    for number, whole in enumerate((ExcludingOne(), Whole())):
+        write_collection(WithheldCollection(whole, Withheld(positives=0.5)), tmp_path / str(number), Silent())
+    assert [StoredCollection.open(tmp_path / name).excluded() for name in ("0", "1")] == [{"q1": ["d9"]}, {}]

@@ -180,3 +180,11 @@ def test_no_bytes_give_another_error(tmp_path_factory, corpus, queries, qrels):
         write_collection(MsMarcoPassage(str(folder)).load(), folder / "stored", Silent())
     except HardnegError as error:
         assert "\n" not in str(error)
+
+
+def test_passages_alone_of_a_folder_without_qrels(tmp_path):
+    source = written(tmp_path / "passages", {"collection.tsv": PASSAGES["collection.tsv"]})
+    with pytest.raises(DataError, match="no split has both"):
+        MsMarcoPassage(source).load()
+    collection = MsMarcoPassage(source, judged=False).load()
+    assert [each.doc_id for each in collection.documents()] == ["0", "1"] and not collection.splits()

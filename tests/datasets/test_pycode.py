@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from hardneg.datasets.docstrings import Docstring, SourceFile, installed_packages
+from hardneg.datasets.docstrings import installed_packages
 from hardneg.datasets.held_out import Withheld
-from hardneg.datasets.pycode import PyCode, PyCodeCollection, code_of
+from hardneg.datasets.pycode import PyCode, PyCodeCollection
+from hardneg.formats.python_code import SourceFile, code_of
 from hardneg.records.errors import MissingDependency, UsageError
 from hardneg.records.types import HasGroups, Judgement, Membership
 from hardneg.testing import DatasetTests
@@ -116,11 +117,11 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]
     return write_packages(tmp_path)
 
 
-def parsed(source: str) -> dict[str, str | None]:
+def parsed(source: str) -> dict[str, str]:
     """The code of each documented definition of a source, by its name."""
     file = SourceFile(source.encode())
     nodes = [node for node in ast.walk(ast.parse(source.encode())) if isinstance(node, ast.FunctionDef | ast.ClassDef)]
-    return {node.name: code_of(Docstring(node.name, "", "m", node, file)) for node in nodes if ast.get_docstring(node)}
+    return {node.name: code_of(node, file) for node in nodes if ast.get_docstring(node)}
 
 
 def test_passages_queries_and_groups(packages: tuple[str, str]) -> None:

@@ -107,3 +107,15 @@ def test_prompts_that_are_declared_and_not_used_or_changed_are_reported(
 def test_a_model_without_prompts_is_fine(tmp_path: Path, tiny_model: Path) -> None:
     result = unused_prompts(with_model(handmade(tmp_path, tiny_model), tiny_model), "")
     assert result.state == "fine" and "declares no prompts" in result.sentence
+
+
+def test_each_collection_of_a_training_is_compared_with_its_own_splits(tmp_path: Path, tiny_model: Path) -> None:
+    mined = {"stage": "mine", "miner": "random"}
+    other = {"stage": "dataset", "loader": "pynames"}
+    both = {"stage": "train", "loss": "star", "datasets": {"a": "static", "b": "more"}, "options": {"max_steps": 2}}
+    run = handmade(tmp_path, tiny_model, other=other, more={**mined, "dataset": "other"}, star=both)
+    collect(run, ["a"], {"train": ["old river"], "test": ["a garden", "a falcon"]})
+    collect(run, ["a"], {"train": ["new bridge", "a garden"], "test": ["new  bridge"]}, "other")
+    assert training_sets(run) == ["dataset", "other"]
+    assert shared_queries(run, "dataset").figures == {"test": 0}
+    assert shared_queries(run, "other").figures == {"test": 1}

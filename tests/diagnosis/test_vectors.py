@@ -55,3 +55,16 @@ def test_few_dimensions_alone_are_suspect(tmp_path: Path, tiny_model: Path) -> N
     result = collapse(run, "star-index")
     assert result.state == "suspect" and result.figures["dimensions"] == pytest.approx(1.0)
     assert result.figures["cosine"] == pytest.approx((narrow.sum(0) ** 2).sum() / 56 - 8 / 56)
+
+
+def test_an_index_is_compared_with_the_start_models_of_the_same_collection(tmp_path: Path, tiny_model: Path) -> None:
+    other = {"stage": "dataset", "loader": "pynames"}
+    stages = {name: {"stage": "encode", "model": model, "dataset": "other"} for name, model in OTHER.items()}
+    run = handmade(tmp_path, tiny_model, other=other, **stages)
+    for stage, vectors in {"start-index": AXES, "other-index": AXES + 3, "other-star-index": AXES + 3}.items():
+        write_encoded(made(run, stage), vectors.astype(np.float32))
+    result = collapse(run, "other-star-index")
+    assert result.state == "fine" and result.figures["cosine"] == result.figures["start_cosine"]
+
+
+OTHER = {"other-index": "start", "other-star-index": "star"}

@@ -209,7 +209,7 @@ def test_a_line_of_another_package_is_a_command_and_a_function(tmp_path, monkeyp
     done = CliRunner().invoke(app, [*given, "--depth", "1", "--output", str(tmp_path / "copy.trec.gz")])
     assert done.exit_code == 0, done.exception
     assert done.stdout == f"{tmp_path / 'copy.trec.gz'}: 1 query\n"
-    function = getattr(hn, "copy-run")
+    function = hn.copy_run
     assert function(tmp_path / "run.txt", depth=1, store=tmp_path / "store")["q"].doc_ids == ["d"]
     with pytest.raises(UsageError, match="depth: must be greater than 0"):
         function(tmp_path / "run.txt", depth=0)

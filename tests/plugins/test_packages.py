@@ -32,11 +32,20 @@ SHOWN = {
         ("analyses", "lengths", "depth: int = 10"),
     ],
     "hardneg-http": [("encoder", "http", "in_flight: int = 4")],
+    "hardneg-instructions": [
+        ("dataset", "bright", "domain: str (required)"),
+        ("dataset", "followir", "template: str = '{query} {instruction}'"),
+        ("dataset", "promptriever", "test: float = 0.0"),
+        ("stage", "candidate-lists", "split: "),
+        ("stage", "judged-negatives", "highest: "),
+        ("analysis", "p-mrr", "original_ending: "),
+    ],
     "hardneg-judge": [
         ("reranker", "chat", "in_flight: "),
         ("reranker", "chat-listwise", "window: int = 20"),
         ("stage", "judge", "flagged_share"),
         ("filter", "chat", "model: str (required)"),
+        ("writer", "chat", "forms: tuple[str, ...] = ('question',)"),
     ],
     "hardneg-pyterrier": [],
     "hardneg-ray": [("engine", "ray", "num_cpus: float | None = None")],
@@ -44,6 +53,7 @@ SHOWN = {
         ("stage", "read", "passages: tuple[int, ...] = (100,)"),
         ("stage", "train-reader", "reader: ReaderSpec (required)"),
     ],
+    "hardneg-seq2seq": [("writer", "seq2seq", "top_k: int = 10")],
 }
 """Each plugin of a package: its kind, its name, and what `plugins show` has of it."""
 

@@ -3,10 +3,14 @@
 import json
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
+from hardneg.doors.hub.negatives_upload import Rows, run_negatives_upload
+from hardneg.doors.hub.recorded_run import RecordedRun
+from hardneg.store.artifacts import Store
 
 PAGES = Path(__file__).parents[2] / "docs"
 
@@ -26,3 +30,9 @@ def test_a_folder_of_text_becomes_a_tested_retriever(tmp_path, monkeypatch):
     assert (tmp_path / "out" / "model" / "model.safetensors").exists() and (
         tmp_path / "out" / "index" / "docid"
     ).exists()
+    run = RecordedRun.open(tmp_path / "out", Store(tmp_path / "store"))
+    upload = run_negatives_upload(run, "org/name", Rows("n-tuple", 2), tmp_path)
+    card = next(file.source for file in upload.files if file.path == "README.md")
+    assert b"Negatives of the train queries that stage `kept` made of docs" in card
+    rows = pq.read_table(tmp_path / "train-00000-of-00001.parquet").to_pylist()
+    assert len(rows) > 200 and all(row["anchor"] and row["positive"] for row in rows)

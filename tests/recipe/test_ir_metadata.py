@@ -19,6 +19,7 @@ from hardneg.recipe.plan import make_plan
 from hardneg.recipe.run_folder import publish
 from hardneg.records.errors import DataError
 from hardneg.store.artifacts import Store
+from hardneg.verbs.dataset import ReadDataset
 
 CHECKLIST = {
     "schema-version": float,
@@ -88,6 +89,15 @@ def test_a_recipe_of_runs_alone_has_neither_training_data_nor_tests(finished):
     searched = {name: recipe.stages[name] for name in ("dataset", "start-index", "start-test")}
     tree = ir_metadata(replace(recipe, stages=searched), {name: artifacts[name] for name in searched})
     assert "training data" not in tree["data"] and tree["research goal"]["evaluation"] == {}
+
+
+def test_every_collection_stands_among_the_training_data(finished):
+    recipe, artifacts, _ = finished
+    other = ReadDataset.model_validate({"stage": "dataset", "loader": "beir:/some/folder/other"})
+    again = other.model_copy(update={"loader": recipe.dataset.loader})
+    tree = ir_metadata(replace(recipe, stages={**recipe.stages, "other": other, "again": again}), artifacts)
+    assert tree["data"]["test collection"] == {"name": "beir:data"}
+    assert tree["data"]["training data"] == [{"name": "beir:data"}, {"name": "beir:other"}]
 
 
 def test_energy_is_the_difference_of_the_counters(finished, tmp_path, monkeypatch):

@@ -32,6 +32,7 @@ NOT_IN_SMALL = {
     **dict.fromkeys([f"dose-{name}" for name in DOSES], "its verbs are those of dose-siblings, in many more stages"),
     "ance-passage": IN_A_TABLE,
     "from-documents": "of so short passages no query can be written; test_from_documents runs it",
+    "gpl-passage": "of so short passages no query can be written; test_gpl runs its preset paper",
     **dict.fromkeys([f"{name}-document" for name in LONG], ALIKE),
     **dict.fromkeys(["cort-dl20", "drift-document"], ALIKE),
     **dict.fromkeys(["cort-electra-dl20", "cort-electra-passage"], "the server's models are all of BERT's kind"),

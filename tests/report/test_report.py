@@ -6,9 +6,12 @@ import pytest
 from hardneg.evaluation.intervals import Interval
 from hardneg.evaluation.significance import Comparison
 from hardneg.report.content import MeanScore, ReportContent, difference_bounds, estimates, legend, marks_of
+from hardneg.report.content import tests_by_metric as query_tables
+from hardneg.report.content import tests_section as section_of_tests
 from hardneg.report.curve import learning_graphics, measurements
 from hardneg.report.page import html, markdown
 from hardneg.report.summary import summary
+from hardneg.report.table import Cell
 
 HISTORY = [
     {"step": 1, "loss": 2.0, "lr": 1e-5},
@@ -50,6 +53,16 @@ def test_intervals_end_where_metrics_do() -> None:
     wide = Comparison("dense", "bm25", "mrr", 0.6, Interval(-0.1, 1.3), 2, 0.1, 0.1, 0.1, 0.1)
     assert difference_bounds(wide) == "[−0.100, +1.000]"
     assert "cut at 0 and 1" in legend(report())[-2]
+
+
+def test_a_narrow_table_has_the_corrected_p_values() -> None:
+    test = Comparison("dense", "bm25", "mrr", 0.1, Interval(-0.05, 0.25), 43, 0.001, 0.002, 0.003, 0.004, 0, 0.5, 0.6)
+    page = report(comparisons=[test])
+    wide, (narrow,) = section_of_tests(page).tables[0], query_tables(page)
+    texts = [[cell.text for cell in row if isinstance(cell, Cell)] for row in (wide.rows[0], narrow.rows[0])]
+    words = ["better", "+0.1000", "[−0.050, +0.250]"]
+    assert texts[0] == ["mrr", "dense", "bm25", *words, "0.001", "0.002", "0.003", "0.004", "0.500", "0.600"]
+    assert texts[1] == ["dense − bm25", *words, "0.002", "0.004"]
 
 
 def test_markdown_reads_as_a_paper() -> None:

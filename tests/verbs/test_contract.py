@@ -1,10 +1,7 @@
 """Every built-in verb keeps the contract of verbs, and the built-in engine that of engines."""
 
-from types import MappingProxyType
-
 from hardneg.registry.plugins import load_plugin, plugin_names
 from hardneg.testing import EngineTests, StageTests
-from hardneg.verbs.dataset import ReadDataset
 from hardneg.verbs.shared.local_engine import Local
 
 _VECTORS, _RUN, _OTHER = "some-index", "some-run", "other-run"
@@ -12,6 +9,7 @@ _RERANKER = {"name": "cross-encoder", "source": "somebody/some-model"}
 _MAPPINGS = {
     "analyze": {"analysis": {"sizes": {"indexes": {"a": _VECTORS}}}},
     "average": {"models": {"one": "some-model", "two": "other-model"}},
+    "dataset": {"loader": "pynames"},
     "encode": {},
     "evaluate": {"runs": {"row": _RUN}},
     "fuse": {"runs": {"one": _RUN, "two": _OTHER}},
@@ -38,11 +36,6 @@ def _of(verb: str) -> type[StageTests]:
 
 
 globals().update({kind.__name__: kind for kind in map(_of, _MAPPINGS)})
-
-
-class TestDataset(StageTests):
-    stage = ReadDataset
-    mapping = MappingProxyType({"stage": "dataset", "loader": "pynames"})
 
 
 def test_no_verb_of_ours_is_left_out() -> None:

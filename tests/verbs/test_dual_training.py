@@ -44,6 +44,8 @@ def test_precisions_are_those_of_indexes_and_stand_in_the_identity_where_they_ar
     assert "precisions" not in plain.identity()
     with pytest.raises(ValueError, match="'float32', 'int8' or 'binary'"):
         Train.model_validate({**TRAIN, "precisions": ["int4"]})
+    with pytest.raises(ValueError, match=r"precisions\n.*binary is listed twice"):
+        Train.model_validate({**TRAIN, "precisions": ["binary", "float32", "binary"]})
 
 
 def test_keys_and_mistakes(tmp_path, tiny_model):

@@ -120,6 +120,23 @@ def test_mistakes_are_told_before_anything_runs(planned):
         planned(reranker={"name": "cross-encoder", "source": "x", "length": 1})
 
 
+def test_a_teachers_run_is_learnt_from(planned, tmp_path):
+    """The teacher is the start model's run: the student comes nearer to its order, and the key and the card say so."""
+    teacher = {"stage": "search", "index": "start-index", "split": "train", "depth": 60}
+    before = {"teacher": teacher, "deeper": {**teacher, "depth": 59}}
+    loss = {"name": "adr-mse", "labels": "teacher"}
+    with pytest.raises(RecipeError, match=r"stages\.judge\.teacher: missing; adr-mse learns a run's scores"):
+        planned(before, loss=loss)
+    options = {**OPTIONS, "max_steps": 8}
+    plan, store = planned(before, loss=loss, teacher="teacher", options=options), Store(tmp_path / "store")
+    assert planned(before, loss=loss, teacher="deeper", options=options).keys["judge"] != plan.keys["judge"]
+    judge = execute(plan, store, Options("judge", device="cpu"), Watcher()).artifacts["judge"]
+    losses = [json.loads(line)["loss"] for line in (judge.path / "history.jsonl").read_text().splitlines()]
+    assert len(losses) == 8 and np.mean(losses[-4:]) < np.mean(losses[:4])
+    assert judge.facts["queries without a positive that the teacher scored"] == 0
+    assert "Teacher: the scores of teacher" in (judge.path / "model" / "README.md").read_text()
+
+
 def test_two_classes_need_two_outputs(planned, tmp_path, tiny_model, monkeypatch):
     store = Store(tmp_path / "store")
     told = r"stages\.judge\.loss: two-class needs a head of 2 outputs, the reranker has 1; say reranker.outputs: 2"

@@ -1,17 +1,25 @@
 """Queries written from documents alone, those that a retriever finds again, and stages that read them."""
 
+from contextlib import contextmanager
+
 import pytest
 import yaml
 
+from hardneg.cli.plan_tables import plan_table
+from hardneg.costs.machine import this_machine
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import read_run
+from hardneg.recipe.estimate import estimate
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.records.errors import DataError, RecipeError
+from hardneg.registry import plugins as registry
 from hardneg.store.artifacts import Store
+from hardneg.writers.heading import Heading
 from hardneg.writers.mixture import COPIES
+from hardneg.writers.protocol import WriterCost
 
 WORDS = ["river", "harbor", "bridge", "tower", "garden", "market", "castle", "meadow", "valley", "forest", "island"]
 WORDS += ["desert", "canyon", "glacier"]
@@ -37,10 +45,10 @@ def write_files(folder):
         (folder / f"f{file}.md").write_text(f"# {WORDS[file]} {file}\n\n" + "\n".join(sections))
 
 
-def recipe(folder, model, stages):
+def recipe(folder, model, stages, **lengths):
     dataset = {"name": "documents", "source": str(folder), "min_words": 0}
     path = folder / "small.yaml"
-    path.write_text(yaml.safe_dump({"dataset": dataset, "model": str(model), "stages": stages}))
+    path.write_text(yaml.safe_dump({"dataset": dataset, "model": {"name": str(model), **lengths}, "stages": stages}))
     return make_plan(load_recipe(path))
 
 
@@ -131,6 +139,54 @@ def test_a_split_without_a_query_says_what_to_do(tmp_path, tiny_model):
         DataError, match=r"written: no query for split .*: 1 query of 1 document written; say `split_by"
     ):
         execute(plan, store, Options(device="cpu"), Watcher())
+
+
+def test_a_writer_is_opened_once_and_tells_what_it_used_and_will(tmp_path, tiny_model, monkeypatch, capsys):
+    (docs := tmp_path / "docs").mkdir()
+    write_files(docs)
+    opened = []
+
+    class Counting(Heading):
+        @contextmanager
+        def writing(self, counts, device):
+            opened.append(device)
+            yield self
+            counts["requests"] = 7
+
+        def writing_cost(self, passages, tokens, count):
+            return WriterCost(passages, passages * tokens * count, 0.5, 9.0)
+
+    load = registry.load_plugin
+    monkeypatch.setattr(registry, "load_plugin", lambda *plugin: Counting if plugin[1] == "heading" else load(*plugin))
+    written = {**STAGES["written"], "passages": 20, "per_passage": 3}
+    plan, store = recipe(docs, tiny_model, {"written": written}, document_length=24), Store(tmp_path / "store")
+    rows = estimate(plan, store, documents=48)
+    tokens = 10 * 3 * round(0.6 * 24)
+    assert (rows[1].requests, rows[1].tokens, rows[1].charge) == (10, tokens, 0.5)
+    plan_table(rows, this_machine())
+    assert f"10 requests of about {tokens:,} tokens" in capsys.readouterr().out
+    artifacts = execute(plan, store, Options(device="cpu"), Watcher()).artifacts
+    facts = artifacts["written"].facts
+    assert facts["heading: requests"] == 7 and opened == ["cpu"]
+    again = recipe(docs, tiny_model, {"written": {**written, "per_passage": 2}})
+    (_, row) = estimate(again, store)
+    size = (artifacts["dataset"].path / "corpus.arrow").stat().st_size
+    assert row.tokens == round(10 * 2 * size / 48 / 4)  # by the stored texts, four bytes a token
+
+
+def test_a_plan_counts_what_a_writer_writes(tmp_path, tiny_model):
+    """Of 48 passages 30, two queries each: 20 % of the 60 are dev, 20 % test; what is made of them has as many."""
+    write_files(tmp_path)
+    written = {**STAGES["written"], "writers": "inverse-cloze", "passages": 30, "per_passage": 2}
+    test = {**STAGES["run"], "split": "test", "dataset": "kept"}
+    plan, store = recipe(tmp_path, tiny_model, {**STAGES, "written": written, "test": test}), Store(tmp_path / "store")
+    rows = {row.step.name: row.items for row in estimate(plan, store, documents=48)}
+    assert (rows["run"], rows["kept"], rows["mined"], rows["test"]) == (36, 36, 36, 12)
+    most = recipe(tmp_path, tiny_model, {**STAGES, "written": {**written, "passages": 1000}})
+    assert {row.step.name: row.items for row in estimate(most, store, documents=48)}["run"] == 96 - 2 * 19
+    made = execute(plan, store, Options("written", device="cpu"), Watcher()).artifacts["written"]
+    after = {row.step.name: row.items for row in estimate(plan, store)}
+    assert after["run"] == made.facts["splits"]["train"]["queries"] != 36
 
 
 def test_the_name_of_a_collection_moves_no_key_of_stages_without_one(tmp_path, tiny_model):

@@ -1,7 +1,9 @@
 """Every built-in writer against the kit that authors of plugins use."""
 
+from hardneg.records.types import Document
 from hardneg.testing import WriterTests
 from hardneg.writers.crop import Crop
+from hardneg.writers.docstring import FirstSentence
 from hardneg.writers.heading import Heading
 from hardneg.writers.inverse_cloze import InverseCloze
 
@@ -12,6 +14,16 @@ class TestInverseCloze(WriterTests):
 
 class TestCrop(WriterTests):
     plugin = Crop()
+
+
+class TestFirstSentence(WriterTests):
+    plugin = FirstSentence()
+
+    def documents(self):
+        code = 'def {0}(a):\n    """Return the {0} of {1}. More."""\n    return a'
+        pairs = [(first, second) for first in ("river", "harbor", "tower") for second in ("wood", "stone", "sand")]
+        passages = [Document(f"d{number}", code.format(*pair)) for number, pair in enumerate(pairs)]
+        return [*passages, Document("short", "word"), Document("empty", "")]
 
 
 class TestHeading(WriterTests):

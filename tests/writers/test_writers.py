@@ -3,8 +3,9 @@
 import pytest
 
 from hardneg.records.errors import PluginError
-from hardneg.records.types import Document
+from hardneg.records.types import Document, Written
 from hardneg.writers.crop import Crop
+from hardneg.writers.docstring import FirstSentence
 from hardneg.writers.heading import Heading
 from hardneg.writers.inverse_cloze import InverseCloze
 
@@ -73,3 +74,26 @@ def test_the_heading_is_taken_out_of_the_passage():
 def test_options_that_make_no_sense(make, message):
     with pytest.raises(PluginError, match=message):
         make()
+
+
+METHOD = '''def push(self, item):
+    """Put an item on top.  It is
+    popped first.
+
+    Details.
+    """
+    self.items.append(item)'''
+
+
+def test_docstring_takes_the_first_sentence_and_leaves_code():
+    documents = [Document("a.py:3", METHOD, "Stack.push"), Document("b", "def x(): pass"), Document("c", "One. Two.")]
+    documents += [Document("d", '"""A module."""'), Document("e", 'def f():\n    """Short."""')]
+    first, *others = FirstSentence().write(documents, count=2, seed=1)
+    assert first == Written(
+        ["Put an item on top."], Document("a.py:3", "def push(self, item):\n    self.items.append(item)", "Stack.push")
+    )
+    assert others == [Written((), document) for document in documents[1:]]
+    (few,) = FirstSentence(words=(6, 9)).write(documents[:1], count=1, seed=1)
+    assert few == Written((), documents[0])
+    with pytest.raises(PluginError, match=r"words must be two numbers, the smaller first, from 1: not \[4, 3\]"):
+        FirstSentence(words=(4, 3))

@@ -49,6 +49,9 @@ def is_run_folder(path: Path) -> bool:
 def of_run_folder(folder: Path, store: Store, split: str | None = None) -> BrowseSources:
     """The artifacts of a finished recipe in the store; `split`: by default that of its first negatives.
 
+    Queries of a stage that writes some have ids and texts of their own: what is of another collection than the first
+    negatives, or without any the first runs, is left out.
+
     Raises:
         DataError: it is no run folder, or the store has none of its steps.
         UsageError: nothing of it can be looked at.
@@ -57,9 +60,14 @@ def of_run_folder(folder: Path, store: Store, split: str | None = None) -> Brows
     negatives = {name: item for name, item in artifacts.items() if (item.path / NEGATIVES).is_file()}
     wanted = split or next(filter(None, map(_split, negatives.values())), "train")
     negatives = {name: item for name, item in negatives.items() if _split(item) in (None, wanted)}
-    dataset = artifacts[DATASET].path if DATASET in artifacts else None
+    ranked = {name: item for name, item in artifacts.items() if _is_run_of(item, wanted)}
+    keys = (item.origin["inputs"].get(DATASET) for item in (*negatives.values(), *ranked.values()))
+    key = next(filter(None, keys), None)
+    negatives = {name: item for name, item in negatives.items() if _is_of(item, key)}
+    read = next((item for item in artifacts.values() if item.key == key), artifacts.get(DATASET))
+    dataset = read.path if read else None
     sources = BrowseSources(folder.name, folder.with_name(folder.name + MARKS), dataset=dataset, split=wanted)
-    runs = {name: item.path / RUN for name, item in artifacts.items() if _is_run_of(item, wanted)}
+    runs = {name: item.path / RUN for name, item in ranked.items() if _is_of(item, key)}
     if dataset is not None:
         runs = dict(_of_split(runs, dataset, wanted))
     if not negatives and not runs:
@@ -96,6 +104,11 @@ def _split(item: Artifact) -> str | None:
     """The split of a step; None where its verb has none."""
     split = item.origin["options"].get("split")
     return split if isinstance(split, str) else None
+
+
+def _is_of(item: Artifact, key: str | None) -> bool:
+    """Whether a step reads the collection with this key, is it, or reads none itself."""
+    return key in (item.key, item.origin["inputs"].get(DATASET, key))
 
 
 def _is_run_of(item: Artifact, split: str) -> bool:

@@ -98,13 +98,15 @@ def run_negatives_upload(run: RecordedRun, repo: str, rows: Rows, scratch: Path)
         _copy(map_batches(artifact.path / NEGATIVES, _COLUMNS), table[split])
     else:
         mined, options = read_negatives(artifact.path / NEGATIVES), WriteOptions(rows.count)
-        dataset = run.artifact(DATASET)
+        dataset = run.store.find(artifact.origin["inputs"].get(DATASET, run.key(DATASET)))
         if dataset is None:
             message = f"the store {run.store.root} has no texts of {run.dataset}: leave {{form}} out, or name {{store}}"
             raise ArtifactError(message, "form", "store")
         collection = StoredCollection.open(dataset.path)
         write_form(rows.form, table[split], mined, Source(collection.queries(split), collection.corpus), options)
-    facts = [f"Negatives of the {split} queries of {run.dataset_title}, {mined_by(run, stage)}."]
+    key, keys = artifact.origin["inputs"].get(DATASET), {key: name for name, key in run.lock["keys"].items()}
+    written = f" that stage `{keys[key]}` made" if keys.get(key, DATASET) != DATASET else ""
+    facts = [f"Negatives of the {split} queries{written} of {run.dataset_title}, {mined_by(run, stage)}."]
     card = _card(repo, table, [*facts, *origin_section(run, stage)])
     return Upload.of("negatives", card, _files(table), lock=run.shown_lock())
 

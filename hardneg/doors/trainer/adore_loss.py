@@ -67,9 +67,10 @@ class AdoreLoss(nn.Module):
             split: whose queries are trained on.
 
         Raises:
-            UsageError: the loss needs what there is not, or a text has more than one vector.
+            UsageError: an argument makes no sense, the loss needs what it has not, or texts have several vectors.
         """
         super().__init__()
+        _check(model, depth)
         self.model, self.depth, self.forced = model, depth, forced
         self._cosine = model.similarity_fn_name == "cosine"
         named = {"name": loss} if isinstance(loss, str) else dict(loss)
@@ -139,3 +140,16 @@ class AdoreLoss(nn.Module):
     def citation(self) -> str:
         """For the model's card."""
         return "Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021)"
+
+
+def _check(model: object, depth: object) -> None:
+    """Raise UsageError with all mistakes."""
+    problems = []
+    if not (isinstance(model, nn.Module) and hasattr(model, "similarity_fn_name")):
+        problems.append(f"model: must be a SentenceTransformer, not {model!r:.60}")
+    if isinstance(depth, bool) or not isinstance(depth, int):
+        problems.append(f"depth: must be a whole number, not {depth!r:.60}")
+    elif depth < 1:
+        problems.append(f"depth: must be 1 or above, not {depth}")
+    if problems:
+        raise UsageError("AdoreLoss: " + "; ".join(problems))

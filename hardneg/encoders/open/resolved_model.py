@@ -4,7 +4,7 @@ import logging
 from collections.abc import Set
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -132,6 +132,12 @@ class ResolvedModel:
         return self.family.remarks(self.folder)
 
 
+@cache
+def _warn(message: str) -> None:
+    """Warns, of the same only once."""
+    _LOG.warning(message)
+
+
 def claiming(folder: Path | None) -> EncoderFamily:
     """The family that claims a folder, with its default options; the most special ones claim first."""
     families: dict[str, Any] = {}
@@ -139,7 +145,7 @@ def claiming(folder: Path | None) -> EncoderFamily:
         try:
             family = load_plugin("encoders", name)
         except PluginError as error:
-            _LOG.warning("%s; it claims no model's folder", error)
+            _warn(f"{error}; it claims no model's folder")
         else:
             families |= {name: family} if hasattr(family, "claims") else {}
     for name in sorted(families, key=lambda name: -getattr(families[name], "special", 1)):

@@ -25,6 +25,7 @@ from hardneg.encoders.tokens.segmenting import SegmentedCorpus, SegmentTokens, r
 from hardneg.encoders.tokens.tokens import Tokens
 from hardneg.encoders.tokens.word_ids import Ids
 from hardneg.formats.corpus import Corpus
+from hardneg.formats.corpus_writer import TEXTS
 from hardneg.formats.vectors.journal import Journal
 from hardneg.records.errors import ArtifactError, HardnegError
 from hardneg.store.artifacts import MANIFEST, Store
@@ -168,7 +169,7 @@ def _content(corpus: Corpus) -> str | None:
         return None
     with suppress(ArtifactError):
         artifact = Store(corpus.folder.parent).find(corpus.folder.name)
-        return None if artifact is None else artifact.files.get("corpus.arrow") or artifact.key
+        return None if artifact is None else artifact.files.get(TEXTS) or artifact.key
     return None
 
 

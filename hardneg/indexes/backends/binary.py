@@ -90,12 +90,13 @@ class BinarySearcher(PqSearcher):
 
     def _best(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Rescores the nearest by Hamming distance, of equally near ones those of the first rows."""
-        depth = max(1, min(self.index.ntotal, max(RESCORED * k, LEAST_RESCORED)))
+        depth = min(self.index.ntotal, max(RESCORED * k, LEAST_RESCORED))
+        if not depth:
+            return np.empty((len(queries), 0), np.int64), np.empty((len(queries), 0), np.float32)
         query_bits = np.packbits(queries > 0, axis=1, bitorder="little")
         rows: NDArray[np.int64] = self._bits.search(query_bits, depth)[1]
-        scores = np.full(rows.shape, -np.inf, np.float32)
-        step = max(1, _BYTES // (4 * depth * self.index.d)) if self.index.ntotal else len(queries) + 1
-        for start in range(0, len(queries) if self.index.ntotal else 0, step):
+        scores, step = np.empty(rows.shape, np.float32), max(1, _BYTES // (4 * depth * self.index.d))
+        for start in range(0, len(queries), step):
             part = slice(start, start + step)
             signs = np.unpackbits(self._packed()[rows[part]], axis=-1, bitorder="little").astype(np.float32)
             products = np.matmul(signs, queries[part, :, None])[..., 0]  # of the numbers whose sign is +

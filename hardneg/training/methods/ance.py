@@ -18,6 +18,7 @@ from hardneg.training.options import TrainOptions
 from hardneg.training.refresh.folder import kept_since_before
 from hardneg.training.refresh.provider import RefreshProvider
 from hardneg.training.refresh.refresh_options import RefreshOptions
+from hardneg.training.sources import AnyExamples
 
 
 class AnceTraining(DualEncoderTraining):
@@ -101,7 +102,7 @@ class AnceTraining(DualEncoderTraining):
     def batches(self, starts: range, size: int) -> Iterator[Batch]:
         """The drawn examples, tokenised one batch ahead."""
 
-        def make(planned: tuple[int, Examples]) -> Batch:
+        def make(planned: tuple[int, AnyExamples]) -> Batch:
             start, examples = planned
             return self.make(examples.draw(start, size))
 
@@ -114,7 +115,7 @@ class AnceTraining(DualEncoderTraining):
         """
         return self._uses.pop(step - 1, {})
 
-    def _planned(self, starts: range) -> Iterator[tuple[int, Examples]]:
+    def _planned(self, starts: range) -> Iterator[tuple[int, AnyExamples]]:
         per_step = self._options.batch_size * self._options.accumulate
         for start in starts:
             step, within = divmod(start, per_step)

@@ -20,13 +20,14 @@ from hardneg.runtime.distributed import World, gather, world
 from hardneg.runtime.progress import Progress
 from hardneg.training.batches import Batch, Features, Parts, in_parts, in_passes, make_batch
 from hardneg.training.dropout import dropout_of
-from hardneg.training.examples import Examples, SampledBatch, TrainingData
+from hardneg.training.examples import SampledBatch, TrainingData
 from hardneg.training.gradient_cache import Towers, encode_twice
 from hardneg.training.loop import TrainingResult, Validate, check_options, learn
 from hardneg.training.loss_terms import Change, LossTerms
 from hardneg.training.method import ExampleTraining, Minimised, Objective
 from hardneg.training.options import TrainOptions
 from hardneg.training.scoring import apart, best_segments, cut_slots, in_slots, masked
+from hardneg.training.sources import Mixture
 
 
 class TwoTowers(nn.Module):
@@ -62,7 +63,7 @@ class DualEncoderTraining(ExampleTraining):
     """The method of stage `train`: documents are drawn for each query, and both sides learn."""
 
     def __init__(
-        self, encoder: Encoder, data: TrainingData, options: TrainOptions, terms: LossTerms = _LOSS_ALONE
+        self, encoder: Encoder, data: TrainingData | Mixture, options: TrainOptions, terms: LossTerms = _LOSS_ALONE
     ) -> None:
         """terms: UsageError or ModelError where the encoder does not fit them."""
         terms.check(encoder)
@@ -73,7 +74,7 @@ class DualEncoderTraining(ExampleTraining):
         self._unmasked = not options.false_negative_mask
         self._here = _sharing(options)
         self._chunk, self._options = _chunk(options), options
-        self.examples = Examples(data, options.negatives_per_query, options.seed, options.drawing)
+        self.examples, self._losses = data.examples(options), data.losses
 
     def make(self, drawn: SampledBatch) -> Batch:
         """The batch of what was drawn, or of this process's own queries where it shares with no other."""
@@ -93,6 +94,7 @@ class DualEncoderTraining(ExampleTraining):
     def minimised(self, loss: Objective, model: Any, batch: Batch, half: bool, done: float) -> Minimised:
         """The loss of the masked scores, at each of `dims` and `precisions`, and the regularizer's penalty."""
         queries, documents = self._gathered(model, batch, half)
+        loss = loss if batch.source is None else self._losses.get(batch.source, loss)
         needs = self._terms.needs(loss)
 
         def loss_of(cut: Change, stored: Change) -> Tensor:
@@ -176,7 +178,7 @@ def _sharing(options: TrainOptions) -> World:
 
 def train(
     encoder: Encoder,
-    data: TrainingData,
+    data: TrainingData | Mixture,
     loss: Loss,
     options: TrainOptions,
     folder: Path,

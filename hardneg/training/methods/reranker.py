@@ -34,12 +34,14 @@ _PAIRS_A_PASS = 16  # on a CPU, where padding costs more than a second pass
 class PairBatch:
     """One batch of B queries with `width` documents each, the positive first.
 
-    features: of this process's share of the pairs. valid: bool [B, width], as in a `ScoreBatch`.
+    features: of this process's share of the pairs. valid: bool [B, width], as in a `ScoreBatch`. teacher: float32
+    [B, width], its scores, nan where it has none; None without a teacher.
     """
 
     query_ids: list[str]
     features: dict[str, Tensor]
     valid: Tensor
+    teacher: Tensor | None = None
 
     @property
     def width(self) -> int:
@@ -68,6 +70,8 @@ class PairTower(nn.Module):
 
 class RerankerTraining(ExampleTraining):
     """Trains a network that scores pairs; a query's positive and its negatives are drawn anew in each epoch.
+
+    A loss may learn a teacher's scores of these documents, where the data has some.
 
     Source: Qu et al., RocketQA (NAACL 2021), section 3.3, step 2.
     """
@@ -98,7 +102,8 @@ class RerankerTraining(ExampleTraining):
         own, width = own_share(len(drawn.texts)), drawn.documents.shape[1]
         documents = self._corpus.contents(drawn.documents[own].reshape(-1))
         queries = [text for text in drawn.texts[own] for _ in range(width)]
-        return PairBatch(drawn.query_ids, self.encoder.features(queries, documents), self._valid(drawn))
+        teacher = None if drawn.teacher is None else torch.from_numpy(drawn.teacher)
+        return PairBatch(drawn.query_ids, self.encoder.features(queries, documents), self._valid(drawn), teacher)
 
     def _valid(self, drawn: SampledBatch) -> Tensor:
         """A drawn document that is another known positive of its query, or a copy of one, is no negative."""
@@ -115,7 +120,8 @@ class RerankerTraining(ExampleTraining):
         scores = gather(logits.view(-1, batch.width), len(batch.query_ids))
         positive = torch.zeros_like(scores, dtype=torch.bool)
         positive[:, 0] = True
-        return ScoreBatch(scores, positive, ~positive, batch.valid.to(device))
+        teacher = None if batch.teacher is None else batch.teacher.to(scores)
+        return ScoreBatch(scores, positive, ~positive, batch.valid.to(device), teacher=teacher)
 
 
 def rerank_validation(

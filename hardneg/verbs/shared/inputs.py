@@ -16,6 +16,7 @@ from hardneg.verbs.shared.stage_spec import IndexSpec, StageSpec
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.protocol import TextEncoder
+    from hardneg.encoders.spec import Side
     from hardneg.encoders.speed.fastest import Precision
     from hardneg.registry.protocols import Searcher
     from hardneg.runtime.progress import Progress
@@ -28,6 +29,24 @@ def open_encoder(source: ArtifactInput, device: str | None, precision: "Precisio
     if source.model is not None:
         return load_encoder(source.model, device, precision)
     return open_encoder(source.folder / MODEL_FOLDER, device, precision)
+
+
+def open_prompted(
+    context: StageContext[StageSpec], side: "Side", prompt: str | None, precision: "Precision | None"
+) -> "TextEncoder":
+    """The stage's model, with another prompt of a side where there is one.
+
+    Raises:
+        UsageError: its network does not run here, so that nobody can change its prompt.
+    """
+    from hardneg.encoders.encoder import Encoder
+
+    encoder = open_encoder(context.inputs["model"], context.device, precision)
+    if prompt is None:
+        return encoder
+    if not isinstance(encoder, Encoder):
+        raise UsageError(f"{context.name}.{side}_prompt: the model's prompts cannot be changed here: leave it out")
+    return encoder.prompted(side, prompt)
 
 
 def open_learner(context: StageContext[StageSpec], device: str | None) -> "Encoder":

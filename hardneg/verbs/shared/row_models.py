@@ -31,6 +31,7 @@ def nearest_model(run: BySeed, stages: Mapping[str, StageSpec]) -> tuple[str, in
             return models[0], steps
         seen |= {*level}
         known = [stages[name] for name in level if name in stages]
-        level = [target for spec in known for path, target, _ in spec.references() if {path, target}.isdisjoint(seen)]
+        references = (each for spec in known for each in spec.references())
+        level = [target for path, target, _ in references if path != DATASET and target not in seen]
         steps += 1
     return "", 0

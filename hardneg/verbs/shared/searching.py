@@ -14,7 +14,7 @@ from hardneg.formats.runs import lists_in_order
 from hardneg.formats.vectors.block_files import contiguous
 from hardneg.indexes.kernels.candidate_scoring import angular_scores, rank_candidates
 from hardneg.indexes.kernels.checks import check_encoded
-from hardneg.mining.listing import listed, rows_of, with_positives
+from hardneg.mining.listing import listed, rows_of, with_positives, without
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import RUN
 from hardneg.records.types import Encoded, Hits, RankedList
@@ -23,7 +23,7 @@ from hardneg.runtime.progress import Seconds
 from hardneg.store.artifacts import SCRATCH
 from hardneg.store.digest import digest
 from hardneg.verbs.shared.context import StageContext
-from hardneg.verbs.shared.inputs import open_encoder, open_searcher
+from hardneg.verbs.shared.inputs import open_prompted, open_searcher
 from hardneg.verbs.shared.run_blocks import Entry
 from hardneg.verbs.shared.searched_queries import vectors_of_queries
 
@@ -77,10 +77,16 @@ class Searching:
             for _ in entries:
                 pass
 
-    @property
+    @cached_property
+    def _excluded(self) -> dict[str, list[str]]:
+        """The documents that do not count for a query, by query; none where nothing is excluded."""
+        return self.collection.excluded()
+
+    @cached_property
     def _depth(self) -> int:
-        """How many documents a list may have: there are no more than the corpus has."""
-        return min(self.context.spec.depth, len(self.collection.corpus.doc_ids))
+        """How many documents are searched for: excluded ones besides, and no more than the corpus has."""
+        excluded = max((len(self._excluded.get(query_id, ())) for query_id in self.queries.query_ids), default=0)
+        return min(self.context.spec.depth + excluded, len(self.collection.corpus.doc_ids))
 
     @cached_property
     def _searcher(self) -> "Searcher":
@@ -116,8 +122,9 @@ class Searching:
 
     @cached_property
     def _encoder(self) -> "TextEncoder | None":
-        inputs, precision = self.context.inputs, self.context.spec.precision
-        return open_encoder(inputs["model"], self.context.device, precision) if "model" in inputs else None
+        context, spec = self.context, self.context.spec
+        has_model = "model" in context.inputs
+        return open_prompted(context, "query", spec.query_prompt, spec.precision) if has_model else None
 
     def entries(self, part: range) -> Iterator[Entry]:
         """The ranked lists of a part of the queries, in order."""
@@ -141,6 +148,9 @@ class Searching:
                 query_ids, keep = self.queries.query_ids[window], lists is None and len(part) > step
                 wanted = vectors.read(window.start, window.stop) if vectors else self._encoded(encoder, window, keep)
                 hits = self._hits(self._searcher_at(start), wanted, lists, window)
+                if self._excluded:
+                    excluded = [self._excluded.get(query_id, ()) for query_id in query_ids]
+                    hits = without(hits, excluded, corpus, spec.depth)
                 hits_of = listed(hits)
                 if known is not None:
                     theirs = [known.get(query_id, ()) for query_id in query_ids]

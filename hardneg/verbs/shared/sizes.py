@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hardneg.training.options import LearningOptions
 
 _FULL, _FULL_QUERY = 0.6, 0.4  # of the tokens that are read at most, those that texts and queries have
+_BYTES_A_TOKEN = 4
 _TERMS = 120  # what a learned sparse encoder keeps of a passage
 _SPARSE_SCORES = 50e6  # of a query and a document in a second, on one core
 PROCESS_BYTES = 700_000_000
@@ -31,7 +32,8 @@ class Row:
     items: how many of `unit` there are to go through. disk, memory: bytes; memory of a process, without its networks.
     held: a process's network and what it needs of its own. shared: what the processes share. sent: bytes that machines
     send each other. seconds: `EstimatedSeconds` where they come from rates; a plain number is shown as a guess. charge:
-    what others ask for it, such as a server for its answers, in the currency of its prices.
+    what others ask for it, such as a server for its answers, in the currency of its prices. requests, tokens: those of
+    servers that write, tokens read and written.
     """
 
     items: int
@@ -43,6 +45,8 @@ class Row:
     shared: int = 0
     sent: int = 0
     charge: float = 0.0
+    requests: int = 0
+    tokens: int = 0
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,8 @@ class Sizes:
 
     splits: queries by split. model, shape: of the recipe's own model. network: that of the reranker or reader which the
     stage has or uses. inputs: the stage's, by path, those that are implied too. form: what the model makes of a text.
-    index: the configured backend of the index that the stage reads; None where that is flat.
+    index: the configured backend of the index that the stage reads; None where that is flat. corpus: bytes of all texts
+    and ids; 0 where they are not in the store.
     """
 
     documents: int
@@ -63,6 +68,7 @@ class Sizes:
     inputs: Mapping[str, str] = field(default_factory=dict)
     form: str = "vectors"
     index: object = None
+    corpus: int = 0
 
     def queries(self, split: str) -> int:
         """How many queries a split has; a tenth of the documents where nothing says it."""
@@ -75,12 +81,19 @@ class Sizes:
         return min(width, self.model.truncate_dim or width)
 
     @property
+    def document_tokens(self) -> int:
+        """Those of a document that are read, in the mean."""
+        return round(_FULL * self.model.document_length)
+
+    @property
+    def text_tokens(self) -> float:
+        """Those of a whole document, in the mean; as many as the model reads where the texts are not in the store."""
+        return self.corpus / self.documents / _BYTES_A_TOKEN if self.corpus else self.document_tokens
+
+    @property
     def stored(self) -> int:
         """Bytes that a text of a document takes in an index, its id left out."""
-        by_form = {
-            "weights": _TERMS * 8 + 8,
-            "token-vectors": round(_FULL * self.model.document_length) * self.dimension * 4,
-        }
+        by_form = {"weights": _TERMS * 8 + 8, "token-vectors": self.document_tokens * self.dimension * 4}
         return by_form.get(self.form, self.dimension * 4)
 
     @property

@@ -222,6 +222,10 @@ class StageSpec(BaseModel):
         """What the stage will take, roughly."""
         return Row(1, "stage")
 
+    def collection_sizes(self, sizes: Sizes) -> Sizes:
+        """Of a verb that makes a collection: what this has, by the sizes of the one that it reads; roughly."""
+        return sizes
+
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         """Place in the run folder to a file of the artifact, or to a folder, which has no suffix and may be missing."""
         return {}

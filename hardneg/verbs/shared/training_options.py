@@ -25,6 +25,7 @@ from hardneg.fields import (
     RegularizerSetting,
     Setting,
     Trait,
+    each_once,
     without_problems,
 )
 from hardneg.formats.segments import Segments
@@ -48,8 +49,7 @@ class TrainingGroup(StageSpec):
     """A group of options of the verbs that train.
 
     gives: the optional parts of a `ScoreBatch` that the verb's batches have, for losses that need them. A group's
-    `mistakes` are lines as of `problems`, and its `withheld` those of `gives` that its options leave out, each with
-    what to do about it.
+    `mistakes` are lines as of `problems`, and its `withheld` those of `gives` that its options leave out, with advice.
     """
 
     gives: ClassVar[tuple[str, ...]] = ()
@@ -256,7 +256,7 @@ class BothSides(TrainingGroup):
         json_schema_extra=LATER,
         description="Numbers of dimensions that the loss is taken at, with or without a weight each; none: all alone.",
     )
-    precisions: tuple[StoredPrecision, ...] = Field(
+    precisions: Annotated[tuple[StoredPrecision, ...], AfterValidator(each_once)] = Field(
         default=(), json_schema_extra=LATER, description="Precisions of an index's documents that the loss is taken at."
     )
     regularizer: RegularizerSetting = Field(

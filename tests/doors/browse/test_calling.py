@@ -11,9 +11,11 @@ from typer.testing import CliRunner
 import hardneg as hn
 from hardneg.cli.main import app
 from hardneg.doors.browse.arguments import Beside
+from hardneg.doors.browse.browsed import opened
 from hardneg.doors.browse.sources import of_run_folder
 from hardneg.records.errors import DataError, UsageError
 from hardneg.records.layout import LOCK
+from hardneg.runtime.progress import Silent
 from hardneg.store.artifacts import Store
 
 
@@ -116,3 +118,31 @@ def test_a_finished_recipe_is_looked_at_through_the_store(beir, tmp_path, tiny_m
         of_run_folder(out, Store(tmp_path / "store"), "test")
     result = CliRunner().invoke(app, ["browse", str(out), "--export", str(tmp_path / "page.html"), *store])
     assert result.exit_code == 0 and "5 queries of first" in result.output
+
+
+@pytest.mark.slow
+def test_written_queries_are_looked_at_with_their_own_collection(beir, tmp_path, tiny_model):
+    """Negatives of a written dataset: its queries and runs, and none of the recipe's own dataset."""
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text(
+        f"dataset: beir:{beir / 'data'}\nmodel: {tiny_model}\nstages:\n"
+        "  written: {stage: write-queries, writers: [crop], dev_share: 0.0, test_share: 0.0, split_by: passage}\n"
+        "  own-vectors: {stage: encode}\n"
+        "  own-run: {stage: search, index: own-vectors, split: train, depth: 5}\n"
+        "  vectors: {stage: encode, dataset: written}\n"
+        "  listed: {stage: search, index: vectors, split: train, depth: 5, dataset: written}\n"
+        "  kept: {stage: round-trip, run: listed, depth: 5, dataset: written}\n"
+        "  again: {stage: search, index: vectors, split: train, depth: 5, dataset: kept}\n"
+        "  mined: {stage: mine, runs: {dense: kept}, miner: topk, dataset: kept}\n"
+    )
+    store, out = ["--store", str(tmp_path / "store")], tmp_path / "out"
+    result = CliRunner().invoke(app, ["recipe", "run", str(recipe), "--output", str(out), "--device", "cpu", *store])
+    assert result.exit_code == 0, (result.output, result.exception)
+    sources = of_run_folder(out, Store(tmp_path / "store"))
+    assert (list(sources.negatives), sorted(sources.runs), sources.split) == (["mined"], ["again", "kept"], "train")
+    with opened(sources, Silent()) as browsed:
+        first = browsed.lists["mined"].query_ids[0]
+        assert first.startswith("crop:") and browsed.text(first) and browsed.positives_of(first)
+    page = tmp_path / "page.html"
+    assert CliRunner().invoke(app, ["browse", str(out), "--export", str(page), *store]).exit_code == 0
+    assert "crop:" in page.read_text()

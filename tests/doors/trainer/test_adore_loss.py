@@ -95,3 +95,16 @@ def test_it_trains_in_the_trainer(tmp_path: Path, data: Path, model: Any) -> Non
 def test_a_loss_that_needs_a_teacher_is_refused(tmp_path: Path, data: Path, model: Any) -> None:
     with pytest.raises(UsageError, match="loss kl needs teacher, which it has not: take another loss"):
         made(model, data, tmp_path, loss="kl")
+
+
+@pytest.mark.parametrize(
+    ("starting", "depth", "line"),
+    [
+        (None, 0, r"AdoreLoss: model: must be a SentenceTransformer, not None; depth: must be 1 or above, not 0"),
+        ("a name", 5, r"AdoreLoss: model: must be a SentenceTransformer, not 'a name'$"),
+        (None, "5", r"model: .*; depth: must be a whole number, not '5'"),
+    ],
+)
+def test_what_it_cannot_take_is_one_line(tmp_path: Path, starting: Any, depth: Any, line: str) -> None:
+    with pytest.raises(UsageError, match=line):
+        AdoreLoss(starting, "beir:nowhere", SimpleNamespace(output_dir=tmp_path, device="cpu"), depth=depth)

@@ -1,0 +1,94 @@
+"""What a folder holds: documents, maybe queries beside them, maybe judgements, in a form that a dataset loader reads.
+
+A loader's `known_by` are the names of files by which folders of its form are known.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hardneg.formats.queries import topics_part
+from hardneg.formats.source_files import records
+from hardneg.formats.text_lines import no_folder
+from hardneg.records.errors import DataError
+from hardneg.records.named_plugins import DOCUMENTS
+from hardneg.records.types import Collection, PluginSetting, Query
+from hardneg.registry.plugins import configure, load_plugin, plugin_names
+
+_QUERIES = ("queries.jsonl", "queries.tsv", "queries.txt", "queries.*", "topics.*")
+_SUFFIXES = frozenset({".jsonl", ".tsv", ".txt", ".trec", ".gz"})
+
+
+@dataclass(frozen=True)
+class FolderContents:
+    """What was seen in a folder.
+
+    dataset: as a recipe names it. documents: about how many there are, or passages of them. judged: by split the
+    queries with a relevant document. queries: a file of queries that nobody has judged; own_queries: their texts.
+    left_out: a line for each thing that is not read.
+    """
+
+    folder: Path
+    dataset: Mapping[str, Any]
+    documents: int
+    judged: Mapping[str, int] = field(default_factory=dict)
+    queries: Path | None = None
+    own_queries: Sequence[str] = ()
+    left_out: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, folder: Path) -> "FolderContents":
+        """Looks into a folder; queries and judgements are counted, documents estimated.
+
+        Raises:
+            DataError: there is no such folder, nothing in it that is read, or files of a form that are no collection.
+        """
+        folder = folder.expanduser().absolute()
+        if not folder.is_dir():
+            raise no_folder(folder)
+        marks = {name: getattr(load_plugin("datasets", name), "known_by", ()) for name in plugin_names("datasets")}
+        forms = [name for name, patterns in marks.items() if any(any(folder.glob(each)) for each in patterns)]
+        if judged := _first_judged(folder, forms):
+            return judged
+        named = dict.fromkeys(path for pattern in _QUERIES for path in sorted(folder.glob(pattern)))
+        files = [path for path in named if path.is_file() and path.suffix in _SUFFIXES]
+        plain = next((name for name in forms if "judged" in load_plugin("datasets", name).__dataclass_fields__), None)
+        options = {"judged": False} if plain else {"without": [path.name for path in files]} if files else {}
+        dataset = {"name": plain or DOCUMENTS, "source": os.fspath(folder), **options}
+        loader = _configured(dataset)
+        left_out = [f"{path.name}: not read, {files[0].name} is" for path in files[1:]]
+        left_out += [] if plain else loader.load().notes()
+        texts = [each.text for _, each in records(topics_part(files[0])) if isinstance(each, Query)] if files else []
+        return cls(folder, dataset, loader.size_hint(), {}, files[0] if files else None, texts, left_out)
+
+
+def _configured(dataset: Mapping[str, Any]) -> Any:
+    options = {name: value for name, value in dataset.items() if name != "name"}
+    return configure("datasets", PluginSetting(dataset["name"], options))
+
+
+def _first_judged(folder: Path, forms: Sequence[str]) -> FolderContents | None:
+    """The contents in the first form that can be read with judgements; None where the folder seems to have none.
+
+    Raises:
+        DataError: it seems to have some, and no form can be read.
+    """
+    errors = []
+    for name in forms:
+        dataset = {"name": name, "source": os.fspath(folder)}
+        loader = _configured(dataset)
+        try:
+            collection: Collection = loader.load()
+        except DataError as error:
+            errors.append(error)
+            continue
+        positives = {
+            split: (each for each in collection.qrels(split) if each.relevance > 0) for split in collection.splits()
+        }
+        judged = {split: len({each.query_id for each in judgements}) for split, judgements in positives.items()}
+        return FolderContents(folder, dataset, loader.size_hint(), judged)
+    if errors and any(folder.glob("*qrels*")):
+        raise errors[0]
+    return None

@@ -1,0 +1,232 @@
+"""`hardneg.start`: from a folder to a recipe that fits what it holds, and to its results."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any, cast
+
+from hardneg.api.folder_contents import FolderContents
+from hardneg.api.output_files import writing
+from hardneg.api.recipes import ChosenRecipe, RunFolder
+from hardneg.api.recommended_recipe import RecommendRequest
+from hardneg.api.recommending import Recommending
+from hardneg.api.workplace import Workplace
+from hardneg.records.depths import TOP_DEPTH
+from hardneg.records.errors import DataError, UsageError
+from hardneg.records.named_plugins import BM25, STAR, TOPK
+from hardneg.records.wording import counted, duration
+from hardneg.store.atomic_write import replace_text
+
+if TYPE_CHECKING:
+    from hardneg.recipe.estimate import Estimate
+    from hardneg.runtime.progress import Progress
+
+WITHOUT_LABELS, WITH_LABELS = "from-documents", "star-static"
+"""The shipped recipes."""
+_TRAIN, _DEV, _TEST = "train", "dev", "test"
+_WIDTH = 110
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """A recipe for what a folder holds.
+
+    miner: where there are labels, what to train with. alone: whether in-batch negatives alone are recommended. reasons:
+    for these, once they were measured.
+    """
+
+    contents: FolderContents
+    miner: Mapping[str, Any] = field(default_factory=lambda: {"name": TOPK, "depth": 10})
+    alone: bool = False
+    reasons: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, folder: Path) -> "Beginning":
+        """Looks into a folder.
+
+        Raises:
+            DataError: nothing can be read there, or nothing can be measured by its judgements.
+        """
+        contents = FolderContents.of(folder)
+        if contents.judged and not any(contents.judged.get(split) for split in (_DEV, _TEST)):
+            splits = ", ".join(contents.judged)
+            reason = f"judgements of {splits}, and none of test or dev to measure by; move some of the queries there"
+            raise DataError(f"{contents.folder}: {reason}")
+        return cls(contents)
+
+    @property
+    def labelled(self) -> bool:
+        """Whether there are judgements to train with."""
+        return bool(self.contents.judged.get(_TRAIN))
+
+    @property
+    def measurable(self) -> bool:
+        """Whether there are dev queries to choose negatives by."""
+        return self.labelled and bool(self.contents.judged.get(_DEV) and self.contents.judged.get(_TEST))
+
+    @property
+    def name(self) -> str:
+        """That of the folder, for files and titles."""
+        return self.contents.folder.resolve().name or "start"
+
+    def sentences(self) -> Iterator[str]:
+        """What there is, and what the recipe does."""
+        contents = self.contents
+        seen = f"{contents.folder}: about {counted(contents.documents, 'passage')}, read as {contents.dataset['name']}"
+        judged = ", ".join(f"{split} {count:,}" for split, count in contents.judged.items())
+        own = counted(len(contents.own_queries), "query")
+        if judged:
+            yield f"{seen}; queries with judgements: {judged}"
+        elif contents.queries:
+            yield f"{seen}; {own} in {contents.queries.name}, and no judgements"
+        else:
+            yield f"{seen}; no queries and no judgements"
+        yield from contents.left_out
+        yield from self._labelled_sentences() if self.labelled else self._written_sentences()
+        if self._lexical:
+            yield f"BM25 is left out: {self._lexical}"
+
+    def _labelled_sentences(self) -> Iterator[str]:
+        yield f"recipe {WITH_LABELS}: a static model learns from the judged queries, beside in-batch negatives alone"
+        if self.reasons:
+            yield from self.reasons
+        elif self.measurable:
+            yield "which negatives: with `run`, what `hardneg recommend` chooses on the dev queries; else the first 10"
+        else:
+            yield "which negatives: the first 10 of each query; there are no dev queries to choose by"
+
+    def _written_sentences(self) -> Iterator[str]:
+        yield f"recipe {WITHOUT_LABELS}: queries are written from the passages, and a static model learns from them"
+        if self.contents.judged:
+            yield "the judged queries are used to measure alone"
+        elif self.contents.own_queries:
+            yield "the own queries train and measure nothing, as nobody has judged them: they are searched in the end"
+        if not self.contents.judged:
+            yield "it is measured by written queries, which are not those that people ask"
+
+    @property
+    def _lexical(self) -> str:
+        """Why there is no row of BM25; empty where there is one."""
+        from hardneg.recipe.packages import absent
+
+        return absent("lucene")
+
+    @property
+    def tree(self) -> dict[str, Any]:
+        """The recipe, less what it extends."""
+        contents, stages = self.contents, dict[str, Any]()
+        extended = WITH_LABELS if self.labelled else f"{WITHOUT_LABELS}:judged" if contents.judged else WITHOUT_LABELS
+        tree = {"title": self.name, "extends": extended, "dataset": dict(contents.dataset)}
+        if contents.judged and not contents.judged.get(_TEST):
+            tree["defaults"] = {"search": {"split": _DEV}, "evaluate": {"split": _DEV}}
+        if self.labelled:
+            stages["static-negatives"] = {"miner": dict(self.miner)}
+        if contents.queries:
+            own = {"stage": "search", "index": "documents-index", "dataset": "dataset", "depth": 100}
+            stages["own-queries"] = {**own, "queries": str(contents.queries)}
+        if self._lexical:
+            stages |= {"bm25-index": None, BM25: None}
+            stages["scores"] = {"runs": {"BM25": None}, "baselines": ["as shipped"]}
+        tree |= {"stages": stages} if stages else {}
+        if self.alone:
+            tree["outputs"] = {"model": "inbatch-neg", "index": "inbatch-neg-index"}
+        return tree
+
+    def recipe(self, path: Path) -> str:
+        """The text of the recipe to write at a path."""
+        from hardneg.recipe.yaml_load import as_yaml
+
+        head = [line for sentence in self.sentences() for line in wrap(sentence, _WIDTH)]
+        comments = [f"# {line}\n" for line in (*head, "", f"  hardneg recipe run {path}")]
+        return "".join(line.replace("# \n", "#\n") for line in comments) + as_yaml(self.tree)
+
+    def measured(self, workplace: Workplace) -> "Beginning":
+        """With the negatives that the rule of `recommend` chooses by the dev queries; the store keeps what it takes."""
+        from hardneg.recipe.load import load_recipe
+        from hardneg.recipe.yaml_load import find_recipe
+        from hardneg.verbs.train import Train
+
+        shipped = load_recipe(find_recipe(WITH_LABELS), None, ())
+        model, train = shipped.model, cast(Train, shipped.stages[STAR])
+        request = RecommendRequest(_DEV, TOP_DEPTH, None, {"batch_size": train.options.batch_size}, goal="top")
+        lengths = [f"model.query_length={model.query_length}", f"model.document_length={model.document_length}"]
+        dataset = f"{self.contents.dataset['name']}:{self.contents.dataset['source']}"
+        ad_hoc = replace(workplace, settings=lengths).recipe("start", dataset, request.sweep(), model.name)
+        answer = Recommending(request, ad_hoc, None).chosen(ad_hoc.plan(workplace.tell), workplace)
+        chosen = answer.recommendation
+        return replace(self, miner=answer.miner, alone=chosen.alone, reasons=tuple(chosen.reasons()))
+
+    def paths(self, output: str | Path | None, run: bool) -> tuple[Path, Path]:
+        """The recipe to write, and its run folder.
+
+        Raises:
+            UsageError: what is written would be in the folder, and be read with its documents next time.
+        """
+        from hardneg.recipe.run_folder import default_folder
+
+        recipe, folder = Path(output or f"{self.name}.yaml"), self.contents.folder.resolve()
+        results = default_folder(recipe.stem, "")
+        for path in (recipe, results) if run else (recipe,):
+            if folder in path.resolve().parents:
+                reason = f"in {folder}, where it would be read as a document next time; call it from another folder"
+                raise UsageError(f"{path}: {reason}, or name {{output}}", "output")
+        return recipe, results
+
+
+def takes(rows: "Sequence[Estimate]") -> str:
+    """How long the steps that the store lacks take, in words."""
+    ahead = [row for row in rows if not row.cached]
+    seconds = sum(row.seconds for row in ahead)
+    return f"{len(ahead)} of {counted(len(rows), 'step')} to run, about {duration(seconds)}"
+
+
+@dataclass(frozen=True)
+class Started:
+    """A recipe that was written for a folder. run: its results, where it has run."""
+
+    recipe: Path
+    contents: FolderContents
+    sentences: tuple[str, ...]
+    run: RunFolder | None = None
+
+    def __repr__(self) -> str:
+        return "\n".join([f"Started({str(self.recipe)!r})", *self.sentences])
+
+
+def start(
+    folder: str | Path,
+    output: str | Path | None = None,
+    *,
+    run: bool = False,
+    overwrite: bool = False,
+    store: str | Path | None = None,
+    device: str | None = None,
+    progress: "bool | Progress" = False,
+) -> Started:
+    """Writes a recipe that fits what a folder holds: documents alone, queries beside them, or judgements too.
+
+    Args:
+        folder: documents of any form that `documents` reads, or a collection with or without judgements.
+        output: the recipe to write; by default NAME.yaml in the working folder, NAME being the folder's.
+        run: run it too, into runs/NAME; which negatives to train with is measured first, where judgements allow it.
+        overwrite: replace a file of that name that is not this function's.
+        store: the artifact store, by default the usual one.
+        device: such as cpu or cuda; by default the best available.
+        progress: whether to show bars, or what shows them.
+
+    Raises:
+        DataError: nothing in the folder can be read, or nothing can be measured by its judgements.
+        UsageError: the recipe would be written into the folder, or over another file.
+    """
+    beginning = Beginning.of(Path(folder))
+    recipe, results = beginning.paths(output, run)
+    workplace = Workplace.of({"store": store, "device": device, "progress": progress})
+    if run and beginning.measurable:
+        beginning = beginning.measured(workplace)
+    with writing("start", [recipe], overwrite, reads=[beginning.contents.folder]) as (path,):
+        replace_text(path, beginning.recipe(path))
+    chosen, where = ChosenRecipe(str(recipe)), {"store": store, "device": device, "progress": progress}
+    rows = chosen.plan(store=store).rows
+    done = chosen.run(results, **where) if run else None  # type: ignore[arg-type]
+    return Started(recipe, beginning.contents, (*beginning.sentences(), takes(rows)), done)

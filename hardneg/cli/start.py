@@ -1,0 +1,54 @@
+"""`hardneg start`: from a folder to a recipe that fits what it holds."""
+
+from pathlib import Path
+
+import typer
+
+from hardneg.cli.console import say
+from hardneg.cli.options import DEVICE, OVERWRITE, STORE, output
+from hardneg.records.named_plugins import LOCAL
+
+
+def start(
+    folder: Path = typer.Argument(..., metavar="FOLDER", help="Documents, maybe with queries, maybe with judgements."),
+    run: bool = typer.Option(False, "--run", help="Run the recipe too, into runs/NAME."),
+    output: Path | None = output("The recipe to write; default NAME.yaml, after the folder.", None),
+    overwrite: bool = OVERWRITE,
+    store: Path | None = STORE,
+    device: str | None = DEVICE,
+) -> None:
+    """Look at a folder, say what can be trained from it and how long that takes, and write the recipe.
+
+    Documents alone, queries beside them, or judgements too: in a form that a dataset of hardneg reads.
+
+    Example: hardneg start docs --run
+    """
+    from hardneg.api.adhoc_recipe import planned_recipe
+    from hardneg.api.starting import Beginning, takes
+    from hardneg.cli.options import tell_once
+    from hardneg.cli.outputs import command_outputs
+    from hardneg.cli.planned_work import RunOptions
+    from hardneg.cli.recipe import run as run_recipe
+    from hardneg.recipe.estimate import estimate
+    from hardneg.store.atomic_write import replace_text
+    from hardneg.store.replaced_files import Target
+
+    beginning = Beginning.of(folder)
+    (recipe, results), workplace = beginning.paths(output, run), RunOptions(store, device).opened()
+    target = Target(recipe, use=f"`hardneg recipe run {recipe}` runs it as it is")
+    outputs = command_outputs("start", [target], [beginning.contents.folder], workplace.store, overwrite)
+    outputs.check()
+    for sentence in beginning.sentences():
+        say(sentence)
+    if run and beginning.measurable:
+        beginning = beginning.measured(workplace)
+        for reason in beginning.reasons:
+            say(reason)
+    with outputs.laid_out():
+        replace_text(recipe, beginning.recipe(recipe))
+    plan = planned_recipe(str(recipe), None, [], tell_once)
+    say(f"{recipe}: written; {takes(estimate(plan, workplace.store))}")
+    if run:
+        run_recipe(str(recipe), None, [], None, [], results, overwrite, store, device, None, LOCAL, [])
+    else:
+        say(f"run it: hardneg recipe run {recipe}, or `hardneg start {folder} --run`")

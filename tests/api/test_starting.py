@@ -1,0 +1,204 @@
+"""`hardneg.start`: what a folder holds, in each form, and the recipe that it gets."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from recipe.recipes import small_collection
+from typer.testing import CliRunner
+
+import hardneg
+from hardneg.api import starting
+from hardneg.api.folder_contents import FolderContents
+from hardneg.api.starting import Beginning
+from hardneg.cli.main import app
+from hardneg.recipe.load import load_recipe
+from hardneg.records.errors import DataError, HardnegError, UsageError
+
+CORPUS = "".join(json.dumps({"_id": f"d{n}", "title": "", "text": f"text {n} of rivers"}) + "\n" for n in range(4))
+QUERIES = '{"_id": "q1", "text": "how long"}\n{"_id": "q2", "text": "how wide"}\n'
+BEIR = {"corpus.jsonl": CORPUS, "queries.jsonl": QUERIES}
+TREC = "<top><num>7</num><title>where</title></top>\n"
+TSV = {"collection.tsv": "0\tfirst\n1\tsecond\n"}
+
+
+def written(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress(text.encode())) if name.endswith(".gz") else path.write_text(text)
+    return folder
+
+
+def qrels(*splits: str) -> dict[str, str]:
+    return {f"qrels/{split}.tsv": "query-id\tcorpus-id\tscore\nq1\td1\t1\nq2\td2\t0\n" for split in splits}
+
+
+@pytest.mark.parametrize(
+    ("files", "form", "judged", "own"),
+    [
+        ({"a.md": "# A\n\nWords.", "b.txt": "More."}, "documents", {}, None),
+        ({"a.md": "# A\n\nWords.", "queries.tsv": "1\twhat\n2\twho\n"}, "documents", {}, ("queries.tsv", 2)),
+        ({"a.md": "# A\n\nWords.", "queries.jsonl": QUERIES}, "documents", {}, ("queries.jsonl", 2)),
+        ({"a.md": "# A\n\nWords.", "topics.new.txt": TREC}, "documents", {}, ("topics.new.txt", 1)),
+        ({"corpus.jsonl.gz": CORPUS}, "beir", {}, None),
+        (BEIR, "beir", {}, ("queries.jsonl", 2)),
+        ({**BEIR, **qrels("train", "dev", "test")}, "beir", {"train": 1, "dev": 1, "test": 1}, None),
+        (TSV, "msmarco", {}, None),
+        ({**TSV, "queries.own.tsv": "1\twhat\n"}, "msmarco", {}, ("queries.own.tsv", 1)),
+        ({**TSV, "queries.test.tsv": "1\twhat\n", "qrels.test.tsv": "1\t0\t1\t1\n"}, "msmarco", {"test": 1}, None),
+        (
+            {
+                "corpus/a.jsonl": '{"id": "x", "contents": "y"}\n',
+                "topics.test.txt": TREC,
+                "qrels.test.txt": "7 0 x 1\n",
+            },
+            "pyserini",
+            {"test": 1},
+            None,
+        ),
+    ],
+)
+def test_what_a_folder_holds(tmp_path, files, form, judged, own):
+    seen = FolderContents.of(written(tmp_path, files))
+    assert (seen.dataset["name"], dict(seen.judged)) == (form, judged)
+    assert own == (None if seen.queries is None else (seen.queries.name, len(seen.own_queries)))
+    options = {name: value for name, value in seen.dataset.items() if name not in ("name", "source")}
+    unjudged = (
+        {"without": [own[0]]} if own and form == "documents" else {} if form == "documents" else {"judged": False}
+    )
+    assert options == ({} if judged else unjudged)
+
+
+def test_queries_are_no_documents(tmp_path):
+    seen = FolderContents.of(written(tmp_path, {"a.md": "Words.", "queries.jsonl": QUERIES, "topics.x.txt": TREC}))
+    assert seen.own_queries == ["how long", "how wide"]
+    assert seen.dataset["without"] == ["queries.jsonl", "topics.x.txt"]
+    assert "topics.x.txt: not read, queries.jsonl is" in seen.left_out
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"picture.png": "x"}, r"no file to read: .* there are 1 file \.png"),
+        ({"corpus.jsonl": CORPUS, **qrels("test")}, r"neither queries\.jsonl"),
+        ({**BEIR, **qrels("train")}, "judgements of train, and none of test or dev"),
+        ({"a.md": "Words.", "queries.tsv": "no tab\n"}, r"queries\.tsv:1: 1 column"),
+        ({"a.md": "Words.", "qrels.test.txt": "7 0 x 1\n"}, "no split has both topics and qrels"),
+    ],
+)
+def test_a_folder_that_cannot_be_used_gets_one_line(tmp_path, files, message):
+    with pytest.raises(DataError, match=message) as caught:
+        Beginning.of(written(tmp_path, files))
+    assert "\n" not in str(caught.value)
+
+
+def test_no_folder(tmp_path):
+    with pytest.raises(DataError, match="no such folder"):
+        Beginning.of(tmp_path / "none")
+
+
+def loaded(beginning: Beginning, path: Path):
+    path.write_text(beginning.recipe(path))
+    assert "# " + next(beginning.sentences())[:20] in path.read_text()
+    return load_recipe(path, None, ())
+
+
+def test_documents_alone_get_written_queries(tmp_path):
+    beginning = Beginning.of(written(tmp_path / "pages", {"a.md": "# A\n\nWords."}))
+    recipe = loaded(beginning, tmp_path / "x.yaml")
+    assert beginning.tree["extends"] == "from-documents" and recipe.stages["written"].verb == "write-queries"
+    assert "no queries and no judgements" in next(beginning.sentences())
+
+
+def test_own_queries_are_searched_and_nothing_else(tmp_path):
+    beginning = Beginning.of(written(tmp_path / "pages", BEIR))
+    stages = loaded(beginning, tmp_path / "x.yaml").stages
+    assert stages["own-queries"].queries == str(tmp_path / "pages" / "queries.jsonl")
+    assert "own-queries" not in str(stages["scores"]) and stages["own-queries"].index == "documents-index"
+    assert any("train and measure nothing" in sentence for sentence in beginning.sentences())
+
+
+def test_judgements_of_test_alone_measure(tmp_path):
+    beginning = Beginning.of(written(tmp_path / "pages", {**BEIR, **qrels("test")}))
+    assert loaded(beginning, tmp_path / "x.yaml").stages["scores"].dataset == "dataset"
+    assert beginning.tree["extends"] == "from-documents:judged" and not beginning.measurable
+
+
+def test_judgements_of_train_are_trained_with(tmp_path):
+    whole = Beginning.of(written(tmp_path / "whole", {**BEIR, **qrels("train", "dev", "test")}))
+    recipe = loaded(whole, tmp_path / "x.yaml")
+    assert recipe.stages["star"].negatives == "static-negatives" and whole.measurable
+    assert recipe.plugins["static-negatives", "miner"].depth == 10
+    alone = starting.replace(whole, alone=True, reasons=("Because.",))
+    assert loaded(alone, tmp_path / "y.yaml").outputs["model"] == "inbatch-neg" and "Because." in alone.sentences()
+    dev = Beginning.of(written(tmp_path / "dev", {**BEIR, **qrels("train", "dev")}))
+    stages = loaded(dev, tmp_path / "z.yaml").stages
+    assert not dev.measurable and stages["start-test"].split == stages["scores"].split == "dev"
+
+
+def test_without_pyserini_there_is_no_row_of_bm25(tmp_path, monkeypatch):
+    monkeypatch.setattr("hardneg.recipe.packages.absent", lambda extra: "pyserini not installed")
+    beginning = Beginning.of(written(tmp_path / "pages", {"a.md": "Words."}))
+    assert "bm25" not in loaded(beginning, tmp_path / "x.yaml").stages
+    assert "BM25 is left out: pyserini not installed" in beginning.sentences()
+
+
+def test_the_command_looks_and_writes_and_runs_nothing(tmp_path, monkeypatch):
+    written(tmp_path / "pages", {"a.md": "# A\n\nWords of a page."})
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
+    ended = CliRunner().invoke(app, ["start", "pages"])
+    assert ended.exit_code == 0, ended.output
+    assert "pages.yaml: written; " in ended.output and "to run, about" in ended.output
+    assert yaml.safe_load(Path("pages.yaml").read_text())["dataset"]["source"] == str(tmp_path / "pages")
+    assert not (tmp_path / "runs").exists() and not [*(tmp_path / "store").glob("*/manifest.json")]
+    Path("pages.yaml").write_text("mine: 1\n")
+    assert "pages.yaml" in str(CliRunner().invoke(app, ["start", "pages"]).exception)
+    assert Path("pages.yaml").read_text() == "mine: 1\n"
+    with pytest.raises(HardnegError, match=r"pages\.yaml"):
+        hardneg.start("pages")
+
+
+def test_a_recipe_that_was_edited_is_kept_and_may_be_run_as_it_is(tmp_path, monkeypatch):
+    written(tmp_path / "pages", {"a.md": "Words."})
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
+    Path("pages.yaml").write_text("title: mine\n")
+    refused = CliRunner().invoke(app, ["start", "pages", "--run"])
+    assert "pages.yaml: already there, and not written by `hardneg start`; " in str(refused.exception)
+    assert CliRunner().invoke(app, ["start", "pages", "--overwrite"]).exit_code == 0
+    edited = Path("pages.yaml").read_text() + "# edited\n"
+    Path("pages.yaml").write_text(edited)
+    refused = CliRunner().invoke(app, ["start", "pages", "--run"])
+    assert isinstance(refused.exception, UsageError) and str(refused.exception) == (
+        "pages.yaml: already there, and changed since `hardneg start` wrote it; `hardneg recipe run pages.yaml` "
+        "runs it as it is; give another --output, or --overwrite to replace it"
+    )
+    with pytest.raises(UsageError, match="changed since `start` wrote it; give another path, or overwrite=True"):
+        hardneg.start("pages")
+    assert Path("pages.yaml").read_text() == edited
+
+
+def test_nothing_is_written_where_documents_are_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(written(tmp_path / "pages", {"a.md": "Words."}))
+    with pytest.raises(UsageError, match="read as a document next time"):
+        hardneg.start(".")
+    assert not Path("pages.yaml").exists()
+
+
+@pytest.mark.slow
+def test_start_runs_what_it_wrote_for_judged_queries(tmp_path, monkeypatch):
+    """The negatives of the recipe are those that the rule chose, and in-batch ones stand beside them."""
+    pytest.importorskip("wordllama")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
+    monkeypatch.setattr("hardneg.recipe.packages.absent", lambda extra: "no" if extra == "lucene" else "")
+    small_collection(tmp_path / "own")
+    done = hardneg.start("own", run=True)
+    measured = json.loads(Path("runs/own/metrics.json").read_text())["metrics"]
+    assert done.run is not None and {*measured} == {"STAR", "In-Batch Neg", "as shipped"}
+    reasons = [line for line in done.sentences if line.startswith("For the top of the lists")]
+    assert len(reasons) == 1 and reasons[0] in " ".join(Path("own.yaml").read_text().replace("\n# ", " ").split())

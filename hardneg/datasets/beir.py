@@ -113,7 +113,7 @@ class BeirCollection(PartedCollection):
     @property
     def excluded_file(self) -> Path | None:
         """The file that has the passages that do not count for a query, if there is one."""
-        return find_file(self._query_file.parent, "excluded.tsv")
+        return find_file(self._query_file.parent, "excluded.tsv") if self.queries_in else None
 
     @property
     def _query_file(self) -> Path:

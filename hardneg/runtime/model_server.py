@@ -24,6 +24,7 @@ _PASSING = frozenset((408, 409, 425, 429, 500, 502, 503, 504, 529))
 """Statuses after which the same request may succeed."""
 _REFUSED = dict.fromkeys((401, 403), "the server takes no request with this key: set the variable that `key` names")
 _FIRST_WAIT, _LONGEST_WAIT, _SOON = 0.5, 30.0, 5.0  # seconds
+_SCHEMES = frozenset(("http", "https"))
 _INSTANT = 0.001  # seconds: a timeout must be above 0
 _DOUBLED = 10  # times at most that the wait is
 _SHOWN = 200  # characters
@@ -76,7 +77,7 @@ def check_address(url: str, example: str) -> None:
         parts = urlsplit(url)
     except ValueError:  # such as brackets that are not closed
         parts = urlsplit("")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if parts.scheme not in _SCHEMES or not parts.hostname:
         raise ValueError(f"url: {url!r} is no address: give it as {example}")
     if parts.username or parts.password or parts.query:
         raise ValueError("url: no user, key or question may stand in it: name a variable that holds a key in `key`")

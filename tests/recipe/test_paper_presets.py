@@ -85,7 +85,7 @@ def test_ances_overlap_is_of_one_training_that_waits_for_its_negatives():
 
 
 PAPERS = with_a_paper_preset()
-PRETRAINED_FOR_RETRIEVAL = {"Luyu/co-condenser-marco"}
+PRETRAINED_FOR_RETRIEVAL = {"Luyu/co-condenser-marco", "GPL/msmarco-distilbert-margin-mse"}
 
 
 def test_no_paper_preset_encodes_with_a_model_that_cannot_rank_yet():

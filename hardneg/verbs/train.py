@@ -78,9 +78,12 @@ class Train(ManyCollections, Taught, DualLearning):
         )
         if not world().first:
             return {}
-        if mixture is not None:
-            facts |= drawn_of(context, mixture, result.steps)
-        said = _card_facts(context, collection) if mixture is None else card_facts(context, mixture)
+        if mixture is None:
+            said = _card_facts(context, collection)
+        else:
+            drawn = drawn_of(context, mixture, result.steps)
+            facts |= {f"examples of {name}": count for name, count in drawn.items()}
+            said = card_facts(context, mixture, drawn)
         return {**save(context, encoder, said, result), **facts}
 
 

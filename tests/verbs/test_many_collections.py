@@ -61,7 +61,8 @@ def test_each_source_has_the_collection_of_its_negatives(tmp_path, tree):
 
 
 def test_a_training_on_two_collections(tmp_path, tree):
-    plan = plan_in(tmp_path, tree, "stages.both.mixing.temperature=2", "stages.both.datasets.b.cap=4")
+    own = ("mixing.temperature=2", "datasets.b.cap=4", "dims=[32, 8]", "precisions=[float32, binary]")
+    plan = plan_in(tmp_path, tree, *(f"stages.both.{setting}" for setting in own))
     artifacts = artifacts_of(plan, tmp_path / "store")
     assert len(StoredCollection.open(artifacts["second"].path).corpus) == 30
     facts = artifacts["both"].facts
@@ -69,7 +70,11 @@ def test_a_training_on_two_collections(tmp_path, tree):
     assert facts["left out: queries of b above its cap"] == 8
     assert len(History(artifacts["both"].path / "history.jsonl").read()) == 4
     card = (artifacts["both"].path / "model" / "README.md").read_text()
-    assert "a (60 passages, 36 queries), b (30 passages, 12 queries); temperature 2, mixed in a batch" in card
+    a, b = facts["examples of a"], facts["examples of b"]
+    assert f"- Dataset a: 60 passages, 36 queries; {a} examples\n" in card and a > b > 0
+    assert f"- Dataset b: 30 passages, 12 queries, 4 at most; {b} examples\n" in card
+    assert "- Mixing: temperature 2, mixed in a batch\n- Negatives: 1 a query, mined apart\n" in card
+    assert "- Trained at: 32, 8 dimensions" in card and "- Trained for indexes of: float32, binary\n" in card
 
 
 def test_losses_and_prompts_of_a_source_are_of_the_training(tmp_path, tree):

@@ -1,5 +1,6 @@
 """The sources of a training on several collections, opened, and what is said of them."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from hardneg.encoders.spec import SIDES
@@ -7,6 +8,7 @@ from hardneg.records.wording import counted
 from hardneg.registry.protocols import Loss
 from hardneg.training.sources import MixedSource, Mixture
 from hardneg.verbs.shared.context import StageContext
+from hardneg.verbs.shared.guided import terms_facts
 from hardneg.verbs.shared.inputs import open_collection
 from hardneg.verbs.shared.mixture_options import ManyCollections
 from hardneg.verbs.shared.training_common import examples_of
@@ -30,22 +32,23 @@ def _source(context: StageContext[ManyCollections], name: str) -> MixedSource:
 
 
 def drawn_of(context: StageContext[ManyCollections], mixture: Mixture, steps: int) -> dict[str, int]:
-    """How many examples of each source that many steps have."""
+    """How many examples of each source that many steps have, by the source's name."""
     options = context.spec.options
-    drawn = mixture.examples(options).counts(steps * options.accumulate)
-    return {f"examples of {name}": count for name, count in drawn.items()}
+    return mixture.examples(options).counts(steps * options.accumulate)
 
 
-def card_facts(context: StageContext[ManyCollections], mixture: Mixture) -> dict[str, object]:
-    """What a model card says of what was trained on."""
-    mixing = context.spec.mixing
-    whole = [
-        f"{name} ({counted(len(source.data.corpus), 'passage')}, {counted(len(source.data.query_ids), 'query')})"
-        for name, source in mixture.sources.items()
-    ]
-    drawn = "one a batch" if mixture.one_source else "mixed in a batch"
-    facts: dict[str, object] = {"Datasets": f"{', '.join(whole)}; temperature {mixing.temperature:g}, {drawn}"}
+def card_facts(context: StageContext[ManyCollections], mixture: Mixture, drawn: Mapping[str, int]) -> dict[str, object]:
+    """What a model card says of what was trained on; drawn: how many examples of each source."""
+    facts: dict[str, object] = {}
     for name, source in mixture.sources.items():
+        queries = counted(len(source.data.query_ids), "query", "queries")
+        capped = "" if source.cap is None else f", {source.cap:,} at most"
+        passages = counted(len(source.data.corpus), "passage")
+        facts[f"Dataset {name}"] = f"{passages}, {queries}{capped}; {counted(drawn[name], 'example')}"
         facts |= {f"Prompt of {side} texts of {name}": repr(prompt) for side, prompt in source.prompts.items()}
         facts |= {} if source.loss is None else {f"Loss of {name}": source.loss}
-    return facts
+    by = "one a batch" if mixture.one_source else "mixed in a batch"
+    facts["Mixing"] = f"temperature {mixture.temperature:g}, {by}"
+    width = context.spec.options.negatives_per_query
+    facts["Negatives"] = f"{width} a query, mined apart" if width else "the other queries' documents"
+    return {**facts, **terms_facts(context)}

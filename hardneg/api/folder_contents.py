@@ -17,6 +17,8 @@ from hardneg.records.named_plugins import DOCUMENTS
 from hardneg.records.types import Collection, PluginSetting, Query
 from hardneg.registry.plugins import configure, load_plugin, plugin_names
 
+PYTHON = "py"
+"""The form of `documents` that is read only if it is named."""
 _QUERIES = ("queries.jsonl", "queries.tsv", "queries.txt", "queries.*", "topics.*")
 _SUFFIXES = frozenset({".jsonl", ".tsv", ".txt", ".trec", ".gz"})
 
@@ -57,9 +59,11 @@ class FolderContents:
         plain = next((name for name in forms if "judged" in load_plugin("datasets", name).__dataclass_fields__), None)
         options = {"judged": False} if plain else {"without": [path.name for path in files]} if files else {}
         dataset = {"name": plain or DOCUMENTS, "source": os.fspath(folder), **options}
-        loader = _configured(dataset)
         left_out = [f"{path.name}: not read, {files[0].name} is" for path in files[1:]]
-        left_out += [] if plain else loader.load().notes()
+        if not plain:
+            dataset, notes = _documents(dataset)
+            left_out += notes
+        loader = _configured(dataset)
         texts = [each.text for _, each in records(topics_part(files[0])) if isinstance(each, Query)] if files else []
         return cls(folder, dataset, loader.size_hint(), {}, files[0] if files else None, texts, left_out)
 
@@ -67,6 +71,22 @@ class FolderContents:
 def _configured(dataset: Mapping[str, Any]) -> Any:
     options = {name: value for name, value in dataset.items() if name != "name"}
     return configure("datasets", PluginSetting(dataset["name"], options))
+
+
+def _documents(dataset: Mapping[str, Any]) -> tuple[dict[str, Any], Sequence[str]]:
+    """The dataset of a folder of files, as Python's where there are no others, and what is not read.
+
+    Raises:
+        DataError: there is no file that is read.
+    """
+    try:
+        return dict(dataset), _configured(dataset).load().notes()
+    except DataError as error:
+        code = {**dataset, "forms": [PYTHON]}
+        try:
+            return code, _configured(code).load().notes()
+        except DataError:
+            raise error from None
 
 
 def _first_judged(folder: Path, forms: Sequence[str]) -> FolderContents | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, cast
 
-from hardneg.api.folder_contents import FolderContents
+from hardneg.api.folder_contents import PYTHON, FolderContents
 from hardneg.api.output_files import writing
 from hardneg.api.recipes import ChosenRecipe, RunFolder
 from hardneg.api.recommended_recipe import RecommendRequest
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 WITHOUT_LABELS, WITH_LABELS = "from-documents", "star-static"
 """The shipped recipes."""
+_DOCSTRING = "docstring"
 _TRAIN, _DEV, _TEST = "train", "dev", "test"
 _WIDTH = 110
 
@@ -98,12 +99,19 @@ class Beginning:
 
     def _written_sentences(self) -> Iterator[str]:
         yield f"recipe {WITHOUT_LABELS}: queries are written from the passages, and a static model learns from them"
+        if self._python:
+            yield "a passage is a function or class, its query the first sentence of its docstring: writer `docstring`"
         if self.contents.judged:
             yield "the judged queries are used to measure alone"
         elif self.contents.own_queries:
             yield "the own queries train and measure nothing, as nobody has judged them: they are searched in the end"
         if not self.contents.judged:
             yield "it is measured by written queries, which are not those that people ask"
+
+    @property
+    def _python(self) -> bool:
+        """Whether all documents are Python files."""
+        return PYTHON in self.contents.dataset.get("forms", ())
 
     @property
     def _lexical(self) -> str:
@@ -120,6 +128,8 @@ class Beginning:
         tree = {"title": self.name, "extends": extended, "dataset": dict(contents.dataset)}
         if contents.judged and not contents.judged.get(_TEST):
             tree["defaults"] = {"search": {"split": _DEV}, "evaluate": {"split": _DEV}}
+        if self._python:
+            stages["written"] = {"writers": [_DOCSTRING]}
         if self.labelled:
             stages["static-negatives"] = {"miner": dict(self.miner)}
         if contents.queries:

@@ -23,6 +23,8 @@ from hardneg.store.digest import digest, tree_digest
 _NOT_IN_IDS = re.compile(r"[\s%:\x00-\x1f\x7f-\x9f\ufeff]")
 _BYTES_A_WORD = 7
 _SHOWN = 20
+_PYTHON = ".py"
+_NAME_PYTHON = "Python files are read with `--set dataset.forms=[py]`; the writer `docstring` makes queries of them"
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,7 @@ class Documents:
                 left_out[path.suffix.lower() or "without a suffix"] += 1
         if not files:
             others = f"; there are {_listed(left_out)}" if left_out else ""
+            others += f"; {_NAME_PYTHON}" if left_out[_PYTHON] else ""
             wanted = ", ".join(sorted(suffix[1:] for suffix in suffixes))
             raise DataError(f"{folder}: no file to read: none of {wanted} among {self.glob}{others}")
         kept = KeptPassages.of(folder, [self.version, {**asdict(self), "source": ""}])
@@ -172,6 +175,8 @@ class DocumentFolder:
     def notes(self) -> Sequence[str]:
         """Files that are not read, by suffix, and those without text."""
         notes = [f"left out: {_listed(self.left_out)}, of no form that is read"] if self.left_out else []
+        if self.left_out.get(_PYTHON):
+            notes.append(_NAME_PYTHON)
         if self.left_out.get(".pdf") and find_spec("pypdf") is None:
             notes.append('PDF files are read with pypdf: pip install "hardneg[pdf]"')
         if self._empty:

@@ -12,6 +12,7 @@ from hub_server import Hub
 
 Rows = Sequence[Mapping[str, Any]]
 MTEB_MSMARCO = "c5a29a104738b98a9e76336939199e264163d4a0"
+MTEB_FIQA = "27a168819829fe9bcd655c2df245fb19452e8e06"
 _CARD = """---
 configs:
 - config_name: default
@@ -69,9 +70,10 @@ def beir_folder(folder: Path) -> tuple[Rows, Rows, dict[str, Rows]]:
     return corpus, queries, qrels
 
 
-def add_mteb_msmarco(hub: Hub, folder: Path) -> None:
-    """A folder in BEIR's form as `mteb/msmarco`, at the commit that the recipes name."""
-    hub.dataset("mteb/msmarco", mteb(*beir_folder(folder)), commits={"main": MTEB_MSMARCO})
+def add_mteb(hub: Hub, folder: Path) -> None:
+    """A folder in BEIR's form as `mteb/msmarco` and `mteb/fiqa`, at the commits that the recipes name."""
+    for name, commit in (("mteb/msmarco", MTEB_MSMARCO), ("mteb/fiqa", MTEB_FIQA)):
+        hub.dataset(name, mteb(*beir_folder(folder)), commits={"main": commit})
 
 
 def dpr_folder(folder: Path, beir: Path) -> None:

@@ -211,15 +211,15 @@ def test_a_stage_does_not_find_the_last_ones_model_in_memory(finished, tmp_path,
 
     path = finished[1]
     alive, opened = [], []
-    load = searching.open_encoder
+    load = searching.open_prompted
 
-    def remembering(source, device, precision):
+    def remembering(*arguments):
         alive.append([module() is not None for module in opened])
-        encoder = load(source, device, precision)
+        encoder = load(*arguments)
         opened.append(weakref.ref(encoder.module))
         return encoder
 
-    monkeypatch.setattr(searching, "open_encoder", remembering)
+    monkeypatch.setattr(searching, "open_prompted", remembering)
     execute(make_plan(load_recipe(path)), Store(tmp_path / "store"), Options(device="cpu"), Watcher())
     assert len(alive) > 1 and not any(any(one) for one in alive)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hub_layouts import add_mteb_msmarco, beir_folder, dpr_folder, parquet
+from hub_layouts import add_mteb, beir_folder, dpr_folder, parquet
 from hub_server import Hub, hub_server
 from recipe.recipes import small_collection, with_a_paper_preset
 from safetensors.torch import load_file
@@ -27,6 +27,10 @@ PASSAGES_MODELS = ("star", "inbatch-neg", "rand-neg", "bm25-neg", "ance-bm25-neg
 MODELS = dict.fromkeys(("FacebookAI/roberta-base", "Luyu/co-condenser-marco", "albert/albert-base-v2"), "safe")
 MODELS |= dict.fromkeys(("distilbert/distilbert-base-uncased", "google-bert/bert-base-uncased"), "safe")
 MODELS |= {"cross-encoder/ms-marco-MiniLM-L6-v2": "reranker", "google/electra-large-discriminator": "old"}
+MODELS |= {"cross-encoder/ms-marco-MiniLM-L-6-v2": "reranker", "GPL/msmarco-distilbert-margin-mse": "safe"}
+MODELS |= dict.fromkeys(
+    (f"sentence-transformers/msmarco-{name}" for name in ("distilbert-base-v3", "MiniLM-L-6-v3")), "safe"
+)
 MODELS |= {"nghuyong/ernie-2.0-base-en": "old", "nghuyong/ernie-2.0-large-en": "old"}
 CHECK = """
 import json, sys
@@ -78,7 +82,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Hub, Path]]:
     place = tmp_path_factory.mktemp("needs")
     with hub_server() as hub:
         add_models(hub, place)
-        add_mteb_msmarco(hub, small_collection(place / "beir"))
+        add_mteb(hub, small_collection(place / "beir"))
         dpr_folder(place / "data" / "nq", place / "beir")
         vectors_of_others(place, place / "beir")
         (place / "unlabelled-queries.tsv").write_text("u1\tblue river\n")
@@ -132,7 +136,7 @@ def test_the_command_says_what_is_missing_and_what_to_do(tmp_path: Path) -> None
         hub.model("FacebookAI/roberta-base", files, gated=True)
         line = [sys.executable, "-m", "hardneg", "recipe", "check", "star-passage", "--preset", "paper"]
         both = run_in(tmp_path, hub, line)
-        add_mteb_msmarco(hub, small_collection(tmp_path / "beir"))
+        add_mteb(hub, small_collection(tmp_path / "beir"))
         gated = run_in(tmp_path, hub, [*line, "--json"])
         hub.model("FacebookAI/roberta-base", files)
         ready = run_in(tmp_path, hub, line)

@@ -72,11 +72,12 @@ def estimate(
     for step in steps:
         if step.spec.artifact_type == "collection" and step.name not in sizes:
             sizes[step.name] = _of_collection(step, sizes.get(reads[step.name], sizes[DATASET]), known_store)
+    rows = []
     with plugin_errors(step.spec for step in steps):
-        rows = [
-            step.spec.estimate(step_sizes(sizes.get(reads[step.name], sizes[DATASET]), plan, step, shapes))
-            for step in steps
-        ]
+        for step in steps:
+            own = step_sizes(sizes.get(reads[step.name], sizes[DATASET]), plan, step, shapes)
+            collections = {path: sizes[name] for path, name in step.inputs.items() if name in sizes}
+            rows.append(step.spec.estimate(replace(own, collections=collections)))
     return [_estimate(step, row, where, known_store) for step, row in zip(steps, rows, strict=True)]
 
 

@@ -52,7 +52,7 @@ class Train(ManyCollections, Taught, DualLearning):
         """Passes over queries with their documents."""
         from hardneg.verbs.shared.training_common import encoder_training
 
-        return encoder_training(self, sizes)
+        return encoder_training(self, self.learnt(sizes))
 
     def make(self, context: "StageContext[Train]") -> Facts:
         """Trains, saves the model with its card, and leaves the learning curve beside it."""

@@ -60,6 +60,16 @@ def test_each_source_has_the_collection_of_its_negatives(tmp_path, tree):
     assert items["dataset"] > items["second"] > 0
 
 
+@pytest.mark.parametrize(("cap", "steps"), [("null", 8), ("5", 7), ("1000", 8)])
+def test_an_epoch_has_the_queries_of_all_sources(tmp_path, tree, cap, steps):
+    """36 queries and 12, or 5: 48 / 6 and 41 / 6 steps, planned with the collections in the store and made."""
+    epoch = ("stages.both.options.max_steps=null", f"stages.both.datasets.b.cap={cap}")
+    plan, store = plan_in(tmp_path, tree, *epoch), Store(tmp_path / "store")
+    made = artifacts_of(plan, tmp_path / "store")["both"].facts["steps"]
+    (planned,) = (row.items for row in estimate(plan, store) if row.step.name == "both")
+    assert planned == made == steps
+
+
 def test_a_training_on_two_collections(tmp_path, tree):
     own = ("mixing.temperature=2", "datasets.b.cap=4", "dims=[32, 8]", "precisions=[float32, binary]")
     plan = plan_in(tmp_path, tree, *(f"stages.both.{setting}" for setting in own))

@@ -1,6 +1,7 @@
 """Options of a training on several collections: its sources, and how they are mixed."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -11,7 +12,7 @@ from hardneg.records.types import PluginSetting
 from hardneg.registry.plugins import needs_of
 from hardneg.store.identity import options_in_key
 from hardneg.training.masks import WITH_EACH_OTHER
-from hardneg.verbs.shared.stage_spec import RecipeView
+from hardneg.verbs.shared.stage_spec import RecipeView, Sizes
 from hardneg.verbs.shared.training_options import TrainingGroup
 
 _OF_ONE = ("negatives", "augmented", "teacher", "guide", "batches", "batches_from", "batches_sources")
@@ -92,6 +93,16 @@ class ManyCollections(TrainingGroup):
             if source.negatives is not None and source.dataset is None
         }
         return {**super().implied(recipe), **collections}
+
+    def learnt(self, sizes: Sizes) -> Sizes:
+        """The sizes with the queries of all sources, caps counted, as those to learn from."""
+        if not self.datasets:
+            return sizes
+        queries = 0
+        for name, source in self.datasets.items():
+            own = sizes.collections.get(f"datasets.{name}.dataset", sizes).queries("train")
+            queries += own if source.cap is None else min(own, source.cap)
+        return replace(sizes, splits={**sizes.splits, "train": queries})
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
         """Options of one collection beside several, and what sources cannot have."""

@@ -56,7 +56,7 @@ class Sizes:
     splits: queries by split. model, shape: of the recipe's own model. network: that of the reranker or reader which the
     stage has or uses. inputs: the stage's, by path, those that are implied too. form: what the model makes of a text.
     index: the configured backend of the index that the stage reads; None where that is flat. corpus: bytes of all texts
-    and ids; 0 where they are not in the store.
+    and ids; 0 where they are not in the store. collections: those that the stage reads, by the paths of its inputs.
     """
 
     documents: int
@@ -69,6 +69,7 @@ class Sizes:
     form: str = "vectors"
     index: object = None
     corpus: int = 0
+    collections: Mapping[str, "Sizes"] = field(default_factory=dict)
 
     def queries(self, split: str) -> int:
         """How many queries a split has; a tenth of the documents where nothing says it."""

@@ -1,6 +1,7 @@
 """Systems measured on several collections: a column for each, their mean, and tests of the mean."""
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -55,9 +56,11 @@ class AcrossCollections(Analysis):
         everywhere = [
             system for system in first if all(metric in each.results.get(system, ()) for each in evaluations.values())
         ]
-        baseline = self.baseline or next(iter(everywhere), "")
+        if not everywhere:
+            raise UsageError(f"{inputs.location('evaluations')}: no system has {metric} on all collections")
+        baseline = self.baseline or everywhere[0]
         if baseline not in everywhere:
-            known = f"{suggestion(baseline, everywhere)}; there are: {', '.join(everywhere) or 'none'}"
+            known = f"{suggestion(baseline, everywhere)}; there are: {', '.join(everywhere)}"
             raise UsageError(f"{inputs.location('baseline')}: {baseline!r} has no {metric} on all collections{known}")
         for system in everywhere:
             if len({tuple(sorted(each.by_seed.get(system, ()))) for each in evaluations.values()}) > 1:
@@ -77,7 +80,15 @@ class AcrossCollections(Analysis):
             "systems": systems,
             "baseline": baseline,
             "tests": _tests(evaluations, tables, baseline, others, metric),
+            "left out": sorted({*chain(*(each.results for each in evaluations.values()))} - {*everywhere}),
         }
+
+    def explain(self, results: Any) -> str:
+        """How to read it, and which systems are left out."""
+        sentences = [self.explained]
+        if left_out := results.get("left out"):
+            sentences.append(f"Left out, as not every collection has their {results['metric']}: {', '.join(left_out)}.")
+        return " ".join(sentences)
 
     def tables(self, results: Any) -> Sequence[Table]:
         """The means, and the tests where there is more than one system."""

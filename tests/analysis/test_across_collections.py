@@ -61,8 +61,13 @@ def test_a_seed_is_one_draw_for_all_collections(tmp_path):
 def test_systems_that_are_not_everywhere(tmp_path):
     with pytest.raises(UsageError, match=r"'C' has no mrr@10 on all collections; there are: A, B"):
         measured(written(tmp_path, one=ONE, two=TWO), baseline="C")
-    with pytest.raises(UsageError, match="there are: none"):
+    with pytest.raises(UsageError, match=r"^evaluations: no system has ndcg@10 on all collections$"):
         measured(written(tmp_path, one=ONE, two=TWO), metric="ndcg@10")
+    analysis, results = measured(written(tmp_path, one=ONE, two={**TWO, "D": TWO["A"]}))
+    assert [*results["systems"]] == ["A", "B"] and results["left out"] == ["C", "D"]
+    assert analysis.explain(results).endswith(" Left out, as not every collection has their mrr@10: C, D.")
+    analysis, results = measured(written(tmp_path, one=ONE, two={**TWO, "C": TWO["A"]}))
+    assert results["left out"] == [] and analysis.explain(results) == analysis.explained
 
 
 def test_a_system_has_the_same_seeds_everywhere(tmp_path):

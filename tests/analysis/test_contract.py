@@ -11,7 +11,7 @@ from hardneg.evaluation.metrics_json import Measured, write_metrics
 from hardneg.formats.negatives import recorded, write_negatives
 from hardneg.formats.runs import write_run
 from hardneg.mining.miners.thresholds import Denoised
-from hardneg.records.types import Candidates, RankedList
+from hardneg.records.types import Candidates, Negatives, RankedList
 from hardneg.registry.plugins import list_plugins, load_plugin
 from hardneg.testing import AnalysisTests
 
@@ -30,6 +30,7 @@ MAPPINGS: dict[str, dict[str, Any]] = {
     "false-negative-recall": {"run": "a.trec"},
     "gradients": HISTORY,
     "hardness": {"negatives": {"n": "negatives.arrow"}, "run": "a.trec"},
+    "information": {"negatives": {"n": "mined.arrow"}, "index": "index", "model": "m"},
     "latency": {**INDEXES, "sample": 1},
     "matrix": {"evaluation": "metrics.json", "rows": {"r": {"c": "A"}}},
     "miner-sweep": {"run": "a.trec", "depths": [1, 2], "skips": [1]},
@@ -83,6 +84,7 @@ def write_all(folder: Path) -> None:
     hits = {name: RankedList(["d0", "d1", "d2"], scores / 4) for name in ("run", "scores")}
     mined = Denoised(count=1).mine([Candidates("q1", ["d0"], hits, [])], seed=0)
     write_negatives(folder / "negatives.arrow", recorded(mined, folder / "dropped.arrow"))
+    write_negatives(folder / "mined.arrow", [Negatives("q1", ["d0"], ["d1", "d2"], np.zeros(2, np.float32))])
     records = [
         {"step": step, "loss": 1.0, "gradient_norms": {"all": 1.0}, "drift": {"overlap": 0.5}, "dev": {"mrr@10": 0.1}}
         for step in (1, 2)

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, ClassVar, get_args
 
 from hardneg.datasets.topic_files import PartedCollection
-from hardneg.formats.excluded import Exclusion, read_excluded
+from hardneg.formats.excluded import Exclusion, parse_exclusion, read_excluded
 from hardneg.formats.groups import read_groups
 from hardneg.formats.json_rows import id_field, json_row, text_field, texts_field
 from hardneg.formats.qrels import iter_qrels
-from hardneg.formats.source_files import line_part, order_splits, qrels_part
+from hardneg.formats.source_files import Part, line_part, order_splits, qrels_part
 from hardneg.formats.text_lines import estimate_lines, find_file, no_folder, read_lines
 from hardneg.records.errors import DataError
 from hardneg.records.types import Answers, Document, Membership, Query, Side
@@ -66,8 +66,7 @@ class Beir:
         """A digest of the bytes of the files that are read."""
         collection = self.load()
         marks = ["answers"] if collection.with_answers() else []
-        files = [*(collection.groups_file(side) for side in get_args(Side)), collection.excluded_file]
-        marks += [file_digest(path) for path in files if path]
+        marks += [file_digest(path) for side in get_args(Side) if (path := collection.groups_file(side))]
         return digest(["beir", self.version, collection.digest(Path(self.source).expanduser()), *marks])
 
     def size_hint(self) -> int:
@@ -109,6 +108,12 @@ class BeirCollection(PartedCollection):
     def excluded(self) -> Iterator[Exclusion]:
         """The lines of the file of excluded passages."""
         return read_excluded(self.excluded_file) if self.excluded_file else iter(())
+
+    def parts(self) -> Iterator[Part]:
+        """The file of excluded passages too, after the judgements."""
+        yield from super().parts()
+        if self.excluded_file:
+            yield line_part(self.excluded_file, parse_exclusion)
 
     @property
     def excluded_file(self) -> Path | None:

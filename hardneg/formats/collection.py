@@ -180,10 +180,15 @@ def _write(collection: Collection, splits: Sequence[str], folder: Path, document
         others = counted(sum(hidden.values()), "hidden positive is", "hidden positives are")
         notes.append(f"{others} among them: of queries that keep others")
     if isinstance(collection, HasExcluded):
-        known = _known_exclusions(collection.excluded(), frozenset(texts), corpus)
+        tally = Counter()
+        known = _known_exclusions(collection.excluded(), frozenset(texts), corpus, tally)
         if count := write_excluded(folder / _EXCLUDED, known):
             counts["excluded"] = count
             notes.append(f"{counted(count, 'document does', 'documents do')} not count for a query")
+            _check_exclusions(folder, splits)
+        if unknown := tally["unknown"]:
+            lines = counted(unknown, "exclusion is", "exclusions are")
+            notes.append(f"{lines} left out: of queries or documents that the collection lacks")
     if isinstance(collection, HasGroups) and (groups := _write_groups(collection, corpus, frozenset(texts), folder)):
         counts["groups"] = groups
     return {**counts, "notes": [*collection.notes(), *notes]}
@@ -213,12 +218,26 @@ def _write_split(collection: Collection, split: str, corpus: Corpus, folder: Pat
 
 
 def _known_exclusions(
-    exclusions: Iterator[Exclusion], query_ids: frozenset[str], corpus: Corpus
+    exclusions: Iterator[Exclusion], query_ids: frozenset[str], corpus: Corpus, tally: Counter[str]
 ) -> Iterator[Exclusion]:
-    """Those of queries and documents that the collection has: others exclude nothing."""
+    """Those of queries and documents that the collection has; tally: counts the others, which exclude nothing."""
     while block := list(islice(exclusions, _BLOCK)):
         rows = corpus.rows([item.doc_id for item in block]).tolist()
-        yield from (item for item, row in zip(block, rows, strict=True) if row >= 0 and item.query_id in query_ids)
+        known = [item for item, row in zip(block, rows, strict=True) if row >= 0 and item.query_id in query_ids]
+        tally["unknown"] += len(block) - len(known)
+        yield from known
+
+
+def _check_exclusions(folder: Path, splits: Sequence[str]) -> None:
+    """Raises DataError where a document that does not count for a query is relevant to it."""
+    excluded = frozenset(read_excluded(folder / _EXCLUDED))
+    for split in splits:
+        for query_id, doc_ids in positives(_qrels(folder / "qrels" / f"{split}.txt")).items():
+            if both := [doc_id for doc_id in doc_ids if (query_id, doc_id) in excluded]:
+                reason = (
+                    f"document {both[0]!r} of query {query_id!r} is relevant and excluded: leave one of the two out"
+                )
+                raise Unplaced("excluded documents that are relevant", reason)
 
 
 def _write_groups(collection: HasGroups, corpus: Corpus, query_ids: frozenset[str], folder: Path) -> dict[str, int]:

@@ -3,11 +3,13 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
+from hardneg.formats.excluded import Exclusion
 from hardneg.formats.hash_index import hash_texts
 from hardneg.formats.problems import Contents, Problem, SplitContents, Unplaced, unreadable
 from hardneg.formats.record_hashes import (
@@ -106,6 +108,7 @@ class _Checker:
             yield from self._text_problems(location, query)
         if judgements:
             yield from self._judgements(judgements, part.split or "")
+        yield from self._exclusions([(location, item) for location, item in located if isinstance(item, Exclusion)])
 
     def finish(self) -> Iterator[Problem]:
         self._known.clear()
@@ -176,6 +179,28 @@ class _Checker:
             yield self._locations.problem("judgements of unknown documents", block[i][0], reason)
         judged = self._judged.setdefault(split, Judged())
         judged.add([location for location, _ in block], [item for _, item in block], queries)
+
+    def _exclusions(self, block: list[tuple[int, Exclusion]]) -> Iterator[Problem]:
+        """All other parts have been read."""
+        if not block:
+            return
+        queries, documents = (hash_texts(item[at] for _, item in block) for at in range(2))
+        known = among(self._every["queries"], queries) & among(self._every["documents"], documents)
+        relevant = among(self._every["relevant"], hash_texts(f"{query_id} {doc_id}" for _, (query_id, doc_id) in block))
+        for location, item in (block[i] for i in np.flatnonzero(~known).tolist()):
+            reason = f"query {item.query_id!r} or document {item.doc_id!r} is unknown"
+            yield self._locations.problem("exclusions that exclude nothing", location, reason, warning=True)
+        for location, item in (block[i] for i in np.flatnonzero(relevant).tolist()):
+            reason = f"document {item.doc_id!r} is relevant to query {item.query_id!r}: leave one of the two out"
+            yield self._locations.problem("excluded documents that are relevant", location, reason)
+
+    @cached_property
+    def _every(self) -> dict[str, Hashes]:
+        """Hashes of all ids of queries and of documents, and of all relevant pairs, ascending."""
+        pairs = [as_array(each.pairs)[np.array(each.relevance) > 0] for each in self._judged.values()]
+        queries = [as_array(seen.ids) for seen in self._queries.values()]
+        parts = {"queries": queries, "documents": [as_array(self._documents.ids)], "relevant": pairs}
+        return {name: np.unique(np.concatenate([np.empty(0, np.uint64), *each])) for name, each in parts.items()}
 
     def _repeated_ids(self, seen: Seen, what: str) -> Iterator[Problem]:
         for first, again in repeats(as_array(seen.ids)):

@@ -35,11 +35,18 @@ def read_excluded(path: Path) -> Iterator[Exclusion]:
         DataError: the file is missing, or a line has another number of columns or an id that is none.
     """
     for number, line in read_lines(path):
-        cells = line.split("\t")
-        if len(cells) != 2:
-            raise DataError.at(path, number, "a line is QUERY_ID<TAB>DOC_ID")
-        if number > 1 or tuple(cells) != Exclusion._fields:
-            yield Exclusion(*(checked_id(path, number, cell) for cell in cells))
+        if exclusion := parse_exclusion(path, number, line):
+            yield exclusion
+
+
+def parse_exclusion(path: Path, number: int, line: str) -> Exclusion | None:
+    """What a line of such a file says; None for a header. Raises DataError where it is none."""
+    cells = line.split("\t")
+    if len(cells) != 2:
+        raise DataError.at(path, number, "a line is QUERY_ID<TAB>DOC_ID")
+    if number == 1 and tuple(cells) == Exclusion._fields:
+        return None
+    return Exclusion(*(checked_id(path, number, cell) for cell in cells))
 
 
 def write_excluded(path: Path, exclusions: Iterable[Exclusion]) -> int:

@@ -10,13 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from hardneg.formats.excluded import Exclusion, HasExcluded
 from hardneg.formats.qrels import qrels_parser
 from hardneg.formats.text_lines import checked_id, lines_or_errors
 from hardneg.records.errors import DataError
 from hardneg.records.types import Collection, Document, Judgement, Query
 from hardneg.records.wording import counted
 
-Record = Document | Query | Judgement
+Record = Document | Query | Judgement | Exclusion
 LineParser = Callable[[Path, int, str], Record | None]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _USUAL = ("train", "dev", "test")
@@ -41,7 +42,7 @@ class HasParts(Protocol):
     """A collection that can be read part by part, past its mistakes."""
 
     def parts(self) -> Iterator[Part]:
-        """Documents first, then queries, then judgements."""
+        """Documents first, then queries, then judgements, then excluded documents."""
 
 
 def parts_of(collection: Collection) -> Iterator[Part]:
@@ -54,6 +55,8 @@ def parts_of(collection: Collection) -> Iterator[Part]:
         yield Part(f"queries of {split}", partial(_stream, collection.queries, split), split)
     for split in collection.splits():
         yield Part(f"judgements of {split}", partial(_stream, collection.qrels, split), split)
+    if isinstance(collection, HasExcluded):
+        yield Part("excluded documents", lambda: _numbered(collection.excluded()))
 
 
 def records(part: Part) -> Iterator[tuple[int, Record]]:

@@ -63,6 +63,19 @@ def test_judgements(tmp_path: Path) -> None:
     ]
 
 
+def test_excluded_documents(tmp_path: Path) -> None:
+    folder = write(tmp_path, GOOD, ASKED, test="q1 0 d1 1\nq1 0 d2 0\n")
+    (folder / "excluded.tsv").write_text("query_id\tdoc_id\nq1\td2\nq1\td1\nq9\td2\nq1 d2\nq1\td9\n")
+    assert [(item.category, item.line, item.warning) for item in problems(folder)] == [
+        ("lines that cannot be read", 5, False),
+        ("exclusions that exclude nothing", 4, True),
+        ("exclusions that exclude nothing", 6, True),
+        ("excluded documents that are relevant", 3, False),
+    ]
+    contents = Contents()
+    assert list(check(parts_of(Beir(str(folder)).load()), contents=contents)) and contents.not_read(folder) == []
+
+
 def test_texts(tmp_path: Path) -> None:
     rows = ['"_id": "d1", "text": " "', '"_id": "d2", "title": "t", "text": ""', '"_id": "d3", "text": "u"']
     write(tmp_path, "".join(f"{{{row}}}\n" for row in rows), ASKED, test="q1 0 d1 1\n")
@@ -262,6 +275,12 @@ def test_judgements_are_told_with_their_place(tmp_path: Path) -> None:
 def test_what_is_withheld_has_places_too(tmp_path: Path) -> None:
     collection = WithheldCollection(beir(tmp_path, [*CORPUS, "d2"]), Withheld(unlabelled=0.5))
     assert refused(collection, tmp_path).startswith(f"{tmp_path}/corpus.jsonl:4: ")
+
+
+def test_a_document_that_is_relevant_and_excluded(tmp_path: Path) -> None:
+    folder = write(tmp_path, GOOD, ASKED, test="q1 0 d1 1\n")
+    (folder / "excluded.tsv").write_text("q1\td2\nq1\td1\n")
+    assert "excluded.tsv:2: document 'd1' is relevant to query 'q1'" in refused(Beir(str(folder)).load(), tmp_path)
 
 
 def test_a_query_with_two_texts(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from recipe.recipes import artifacts_of, plan_in, small_collection, small_part
 
+from hardneg.formats.collection import StoredCollection
 from hardneg.formats.excluded import without_excluded
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import read_run
@@ -56,9 +57,15 @@ def artifacts(tmp_path, tiny_model):
 def test_what_is_excluded_is_neither_listed_nor_mined(artifacts):
     plain = artifacts()
     before = read_run(plain["shallow"].path / "run.trec.gz")
-    exclusions = [(query_id, each.doc_ids[0]) for query_id, each in before.items()]
+    relevant = StoredCollection.open(plain["dataset"].path).qrels("train")
+    exclusions = [
+        (query_id, next(doc_id for doc_id in each.doc_ids if doc_id not in relevant[query_id]))
+        for query_id, each in before.items()
+    ]
     made = artifacts([*exclusions, ("no-such-query", "d1"), (exclusions[0][0], "no-such-document")])
     assert made["dataset"].facts["excluded"] == len(exclusions)
+    notes = made["dataset"].facts["notes"]
+    assert "2 exclusions are left out: of queries or documents that the collection lacks" in notes
     out = dict(exclusions)
     deep, lists = read_run(plain["start-train"].path / "run.trec.gz"), read_run(made["shallow"].path / "run.trec.gz")
     for query_id, each in lists.items():

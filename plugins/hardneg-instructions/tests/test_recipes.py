@@ -126,6 +126,28 @@ stages:
     }
 
 
+def test_runs_of_files_and_judgements_lack_what_is_excluded(tmp_path: Path, tiny_model: Path) -> None:
+    """Of query q's list b is excluded, of its judgements c."""
+    json_lines(tmp_path / "corpus.jsonl", [{"_id": doc_id, "text": doc_id} for doc_id in "abcd"])
+    json_lines(tmp_path / "queries.jsonl", [{"_id": "q", "text": "water"}])
+    json_lines(tmp_path / "lists.jsonl", [{"query-id": "q", "corpus-ids": ["b", "a", "d"]}])
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "qrels" / "test.tsv").write_text("q 0 a 1\nq 0 c 0\nq 0 d 0\n")
+    (tmp_path / "excluded.tsv").write_text("q\tb\nq\tc\n")
+    (tmp_path / "r.yaml").write_text(f"""
+dataset: beir:{tmp_path}
+model: {tiny_model}
+stages:
+  listed: {{stage: candidate-lists, file: {tmp_path / "lists.jsonl"}}}
+  judged: {{stage: judged-negatives, split: test}}
+""")
+    plan = make_plan(load_recipe(tmp_path / "r.yaml"))
+    made = execute(plan, Store(tmp_path / "store"), Options(device="cpu"), Watcher()).artifacts
+    runs = {name: read_run(made[name].path / "run.trec.gz")["q"].doc_ids for name in ("listed", "judged")}
+    assert {name: [*doc_ids] for name, doc_ids in runs.items()} == {"listed": ["a", "d"], "judged": ["d"]}
+    assert made["listed"].facts["documents excluded"] == 1 and made["judged"].facts["documents excluded"] == 1
+
+
 @pytest.mark.slow
 def test_a_dataset_without_such_judgements_is_refused(tmp_path: Path, tiny_model: Path) -> None:
     rows = promptriever_rows()

@@ -57,6 +57,7 @@ class CandidateLists(RunSpec):
         collection = open_collection(context.inputs["dataset"])
         queries, lists = open_queries(context, collection, self.split), read_lists(Path(self.file).expanduser())
         counts = {"queries": len(queries), "queries without a list": 0, "documents that the corpus lacks": 0}
+        excluded = collection.excluded()
 
         def ranked() -> Iterator[tuple[str, RankedList]]:
             for query_id in queries.query_ids:
@@ -64,6 +65,9 @@ class CandidateLists(RunSpec):
                 rows = collection.corpus.rows(list(listed)).tolist()
                 doc_ids = [doc_id for doc_id, row in zip(listed, rows, strict=True) if row >= 0]
                 counts["documents that the corpus lacks"] += len(listed) - len(doc_ids)
+                if out := {*excluded.get(query_id, ())}.intersection(doc_ids):
+                    counts["documents excluded"] = counts.get("documents excluded", 0) + len(out)
+                    doc_ids = [doc_id for doc_id in doc_ids if doc_id not in out]
                 counts["queries without a list"] += not doc_ids
                 if doc_ids:
                     yield query_id, RankedList(doc_ids, -np.arange(1, len(doc_ids) + 1, dtype=np.float32))

@@ -56,11 +56,15 @@ class JudgedNegatives(RunSpec):
         collection = open_collection(context.inputs["dataset"])
         queries, qrels = open_queries(context, collection, self.split), collection.qrels(self.split)
         counts = {"queries": len(queries), "documents": 0, "queries without documents": 0}
+        excluded = collection.excluded()
 
         def lists() -> Iterator[tuple[str, RankedList]]:
             for query_id in queries.query_ids:
                 judged = qrels.get(query_id, {}).items()
                 doc_ids = [doc_id for doc_id, relevance in judged if relevance <= self.highest]
+                if out := {*excluded.get(query_id, ())}.intersection(doc_ids):
+                    counts["documents excluded"] = counts.get("documents excluded", 0) + len(out)
+                    doc_ids = [doc_id for doc_id in doc_ids if doc_id not in out]
                 counts["documents"] += len(doc_ids)
                 counts["queries without documents"] += not doc_ids
                 if doc_ids:

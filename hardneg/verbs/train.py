@@ -57,7 +57,7 @@ class Train(ManyCollections, Taught, DualLearning):
     def make(self, context: "StageContext[Train]") -> Facts:
         """Trains, saves the model with its card, and leaves the learning curve beside it."""
         from hardneg.training.methods.dual_encoder import train
-        from hardneg.verbs.shared.guided import terms_of
+        from hardneg.verbs.shared.guided import terms_facts, terms_of
         from hardneg.verbs.shared.inputs import open_collection, open_learner
         from hardneg.verbs.shared.mixed_sources import card_facts, drawn_of, mixture_of
         from hardneg.verbs.shared.training_common import loss_of, save, validation
@@ -83,7 +83,7 @@ class Train(ManyCollections, Taught, DualLearning):
         else:
             drawn = drawn_of(context, mixture, result.steps)
             facts |= {f"examples of {name}": count for name, count in drawn.items()}
-            said = card_facts(context, mixture, drawn)
+            said = {**card_facts(context, mixture, drawn), **terms_facts(context)}
         return {**save(context, encoder, said, result), **facts}
 
 

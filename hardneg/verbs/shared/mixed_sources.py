@@ -8,7 +8,6 @@ from hardneg.records.wording import counted
 from hardneg.registry.protocols import Loss
 from hardneg.training.sources import MixedSource, Mixture
 from hardneg.verbs.shared.context import StageContext
-from hardneg.verbs.shared.guided import terms_facts
 from hardneg.verbs.shared.inputs import open_collection
 from hardneg.verbs.shared.mixture_options import ManyCollections
 from hardneg.verbs.shared.training_common import examples_of
@@ -51,4 +50,4 @@ def card_facts(context: StageContext[ManyCollections], mixture: Mixture, drawn: 
     facts["Mixing"] = f"temperature {mixture.temperature:g}, {by}"
     width = context.spec.options.negatives_per_query
     facts["Negatives"] = f"{width} a query, mined apart" if width else "the other queries' documents"
-    return {**facts, **terms_facts(context)}
+    return facts

@@ -186,7 +186,8 @@ def effective_rank(moment: NDArray[np.float64]) -> float:
 
 def _spectrum(moment: NDArray[np.float64]) -> NDArray[np.float64]:
     """Its eigenvalues, those that rounding has made negative as 0."""
-    return np.maximum(np.linalg.eigvalsh(moment), 0.0)
+    values: NDArray[np.float64] = np.maximum(np.linalg.eigvalsh(moment), 0.0)
+    return values
 
 
 Vectors = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]

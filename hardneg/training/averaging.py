@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 
 from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.spec import SIDES
+from hardneg.encoders.towers import route
 from hardneg.records.errors import ModelError
 
 Open = Callable[[str], Encoder]
@@ -18,13 +20,14 @@ class WeightSum:
     """A sum of weights, each model's times its share; `total`: the sum of the shares.
 
     sums: float32 tensors by their names in the first model. kept: what has no floating point, which must be the same
-    in all.
+    in all, as must be the vocabularies, of queries and documents: the number of each token.
     """
 
     first: str
     sums: dict[str, Tensor]
     kept: dict[str, Tensor]
     total: float
+    vocabularies: Sequence[Mapping[str, int]] = ()
 
     @classmethod
     def of(cls, label: str, encoder: Encoder, share: float) -> "WeightSum":
@@ -35,7 +38,9 @@ class WeightSum:
         weights = encoder.module.state_dict()
         floating = {name: tensor for name, tensor in weights.items() if tensor.is_floating_point()}
         sums = {name: tensor.detach().float() * share for name, tensor in floating.items()}
-        return cls(label, sums, {name: weights[name].clone() for name in weights.keys() - sums.keys()}, share)
+        kept = {name: weights[name].clone() for name in weights.keys() - sums.keys()}
+        vocabularies = [route(encoder.module, side)[0].tokenizer.get_vocab() for side in SIDES]
+        return cls(label, sums, kept, share, vocabularies)
 
     def plus(self, other: "WeightSum") -> "WeightSum":
         """Both in one.
@@ -45,7 +50,7 @@ class WeightSum:
         """
         self._check(other)
         sums = {name: tensor + other.sums[name] for name, tensor in self.sums.items()}
-        return WeightSum(self.first, sums, self.kept, self.total + other.total)
+        return WeightSum(self.first, sums, self.kept, self.total + other.total, self.vocabularies)
 
     def written_to(self, encoder: Encoder) -> Encoder:
         """The encoder with the mean as its weights."""
@@ -60,6 +65,9 @@ class WeightSum:
             if shape != expected or (name in self.kept and not torch.equal(self.kept[name], others[name])):
                 reason = f"{name} is {shape}, in {self.first} {expected}" if shape != expected else f"{name} differs"
                 raise ModelError(f"{other.first}: {reason}; average models of one architecture and vocabulary")
+        if self.vocabularies != other.vocabularies:
+            reason = f"its tokenizer numbers tokens otherwise than that of {self.first}"
+            raise ModelError(f"{other.first}: {reason}; average models of one architecture and vocabulary")
 
 
 def weighted(open_model: Open, shares: Mapping[str, float]) -> Encoder:

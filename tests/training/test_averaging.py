@@ -1,5 +1,6 @@
 """Averages of weights, by hand."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,17 @@ def test_models_of_other_shapes_are_refused_by_name(folders: dict[str, Path], tm
         ModelError, match=r"^other: .*weight is missing, in a \(\d+, 32\); average models of one architecture"
     ):
         weighted(lambda name: opened({**folders, "other": other}[name]), {"a": 1.0, "other": 1.0})
+
+
+def test_models_of_other_vocabularies_are_refused_by_name(folders: dict[str, Path]) -> None:
+    """Of one size, but two tokens have changed places: each table has the row of another token there."""
+    file = folders["b"] / "tokenizer.json"
+    tokens = json.loads(file.read_text())
+    vocabulary = tokens["model"]["vocab"]
+    vocabulary["ab"], vocabulary["cd"] = vocabulary["cd"], vocabulary["ab"]
+    file.write_text(json.dumps(tokens))
+    with pytest.raises(ModelError, match=r"^b: its tokenizer numbers tokens otherwise than that of a; average models"):
+        weighted(lambda name: opened(folders[name]), {"a": 1.0, "b": 1.0})
 
 
 def test_whole_numbers_must_be_the_same(folders: dict[str, Path]) -> None:

@@ -3,14 +3,17 @@
 import regex
 
 _END = regex.compile(
-    r"""(?<=[.!?…]["'”’»)\]]*)\s+(?=["'“‘«(\[]*[\p{Lu}\p{Lo}\p{N}])  # a mark of an end, then what begins with a capital
-    |(?<=[。！？][」』”]*)\s*  # scripts without blanks between sentences
+    r"""(?<=[.!?…]["'”’»)\]]{0,8})\s+(?=["'“‘«(\[]*[\p{Lu}\p{Lo}\p{N}])  # an end, then what begins with a capital
+    |(?<=[。！？][」』”]{0,8})\s*  # scripts without blanks between sentences
     |\s*\n\s*\n\s*  # a blank line""",
     regex.VERBOSE,
 )
 _NO_END = regex.compile(
     r"(?:^|[\s(])(?:Mr|Mrs|Ms|Dr|Prof|St|Fig|Figs|Eq|Sec|No|vs|cf|approx|e\.g|i\.e|et al|\p{Lu})\.$"
 )
+
+_LONGEST = 16
+"""More characters than an abbreviation has with what stands before it."""
 
 
 def sentences(text: str) -> list[str]:
@@ -22,8 +25,10 @@ def sentences(text: str) -> list[str]:
     parts: list[str] = []
     start = 0
     for match in _END.finditer(text):
-        part = text[start : match.start()].strip()
-        if part and not _NO_END.search(part):
+        end = match.start()
+        if _NO_END.search(text[max(start, end - _LONGEST) : end]):
+            continue
+        if part := text[start:end].strip():
             parts.append(part)
             start = match.end()
     rest = text[start:].strip()

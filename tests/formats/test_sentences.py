@@ -1,5 +1,7 @@
 """Sentences by their punctuation."""
 
+import time
+
 import pytest
 
 from hardneg.formats.sentences import sentences
@@ -27,3 +29,10 @@ def test_where_sentences_end(text, parts):
 def test_nothing_is_lost():
     text = "A first one. And (a second)! “A third.” 4 more… Done"
     assert " ".join(sentences(text)) == text
+
+
+@pytest.mark.parametrize("text", ["X. Y. Z. " * 4000, '"' * 40_000, "。" + "」" * 40_000])
+def test_long_texts_without_an_end_take_no_time(text):
+    begun = time.process_time()
+    assert "".join(sentences(text)) == text.strip()
+    assert time.process_time() - begun < 5

@@ -88,7 +88,15 @@ class Information(Analysis):
         """One row a file of negatives."""
         head = ("negatives", "queries", "left out", "information", "mean weight", "above the positive", "directions")
         rows = [
-            [label, *(f"{each[name]:,}" for name in ("queries", "left_out")), *_cells(each)]
+            [
+                label,
+                f"{each['queries']:,}",
+                f"{each['left_out']:,}",
+                f"{each['information']:.4g}",
+                f"{each['weight']:.3g}",
+                percent(each["above"]),
+                f"{each['directions']:.1f}",
+            ]
             for label, each in results.items()
         ]
         return Table(head, rows)
@@ -214,8 +222,3 @@ def _block(block: Sequence[Negatives], system: System, texts: Mapping[str, str])
         )
         if positives and negatives:
             yield query, vectors[positives], vectors[negatives]
-
-
-def _cells(each: Mapping[str, Any]) -> tuple[str, ...]:
-    numbers = f"{each['information']:.4g}", f"{each['weight']:.3g}"
-    return (*numbers, percent(each["above"]), f"{each['directions']:.1f}")

@@ -24,7 +24,7 @@ from hardneg.runtime.progress import Progress
 
 RESCORED, LEAST_RESCORED = 4, 1_000
 """Documents that are rescored for each hit, the nearest by Hamming distance, and how many at least."""
-_BYTES = 64 << 20  # of unpacked bits, float32, at a time
+_BYTES = 4 << 20  # of unpacked bits, float32, at a time: what stays in caches
 _WORD = 64  # bits that are compared at once
 
 

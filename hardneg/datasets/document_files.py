@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hardneg.formats.json_rows import json_row, text_field
 from hardneg.formats.python_code import SourceFile, code_of, definitions
-from hardneg.formats.text_lines import lines_or_errors, other_format
+from hardneg.formats.text_lines import GZIP, lines_or_errors, other_format
 from hardneg.records.errors import DataError
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
 _UNSEEN = frozenset({"head", "script", "style", "template", "noscript", "svg", "nav"})
+_IN_HEAD = frozenset({"title", "meta", "link", "base", *_UNSEEN})
 _WITHIN_LINES = re.compile(
     "a|abbr|b|bd[io]|cite|code|del|dfn|em|font|i|ins|kbd|label|mark|q|s|samp|small|span|strong|su[bp]|time|u|var"
 )
@@ -29,12 +30,14 @@ _WITHIN_LINES = re.compile(
 class Block(NamedTuple):
     """A heading or a paragraph.
 
-    line: where it begins, from 1; in a PDF the page. level: of a heading, 1 for the highest; 0 for text.
+    line: where it begins, from 1; in a PDF the page. level: of a heading, 1 for the highest; 0 for text. lines: whether
+    a line of its text is one of the file.
     """
 
     line: int
     text: str
     level: int = 0
+    lines: bool = True
 
 
 class Text(NamedTuple):
@@ -62,6 +65,8 @@ def _decoded(path: Path) -> str:
         data = path.read_bytes()
     except OSError as error:
         raise DataError(f"{path}: cannot be opened: {error.strerror}") from error
+    if data.startswith(GZIP):
+        raise DataError(f"{path}: packed with gzip; unpack it, or leave it out by `glob`")
     if (other := other_format(data)) and not other.startswith("a web page"):
         raise DataError(f"{path}: not a text file but {other}")
     try:
@@ -124,10 +129,14 @@ class _Html(HTMLParser):
         self.blocks: list[Block] = []
         self._words: list[str] = []
         self._line, self._level, self._unseen = 1, 0, 0
+        self._in_head = False
 
     def handle_starttag(self, tag: str, attrs: object) -> None:
         if not _WITHIN_LINES.fullmatch(tag):
             self.end_block()
+        if self._in_head and tag not in _IN_HEAD:  # no `</head>` is needed
+            self.handle_endtag("head")
+        self._in_head |= tag == "head"
         self._unseen += tag in _UNSEEN
         if len(tag) == 2 and tag[0] == "h" and tag[1].isdigit():
             self._level = int(tag[1])
@@ -135,7 +144,9 @@ class _Html(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         if not _WITHIN_LINES.fullmatch(tag):
             self.end_block()
-        self._unseen = max(0, self._unseen - (tag in _UNSEEN))
+        if tag != "head" or self._in_head:
+            self._unseen = max(0, self._unseen - (tag in _UNSEEN))
+        self._in_head &= tag != "head"
 
     def handle_data(self, data: str) -> None:
         if self._unseen:
@@ -169,7 +180,7 @@ def _json_lines(path: Path) -> Iterator[tuple[int, Text | DataError]]:
                 raise line
             fields = json_row(path, number, line)
             title = text_field(path, number, fields, "title") if "title" in fields else ""
-            yield number, _row(path, number, text_field(path, number, fields, "text"), title)
+            yield number, _row(path, number, text_field(path, number, fields, "text"), title, lines=False)
         except DataError as error:
             yield number, error
 
@@ -177,37 +188,53 @@ def _json_lines(path: Path) -> Iterator[tuple[int, Text | DataError]]:
 def _csv(path: Path) -> Iterator[tuple[int, Text | DataError]]:
     text = _decoded(path)
     csv.field_size_limit(max(csv.field_size_limit(), len(text)))
-    rows = csv.DictReader(io.StringIO(text, newline=""), strict=True)
-    if "text" not in (rows.fieldnames or ()):
-        columns = ", ".join(rows.fieldnames or ()) or "none"
-        raise DataError.at(path, 1, f"no column `text`; the first line names the columns, here: {columns:.80}")
-    number = rows.line_num + 1
+    rows, columns, number = csv.reader(io.StringIO(text, newline=""), strict=True), list[str](), 1
     try:
-        for row in rows:
-            try:
-                yield number, _row(path, number, row["text"] or "", row.get("title") or "")
-            except DataError as error:
-                yield number, error
+        for fields in rows:
+            if not columns and fields:
+                columns = _columns(path, number, fields)
+            elif fields:
+                try:
+                    row = _named(path, number, columns, fields)
+                    yield number, _row(path, number, row.get("text", ""), row.get("title", ""))
+                except DataError as error:
+                    yield number, error
             number = rows.line_num + 1
     except csv.Error as error:
         raise DataError.at(path, number, f"not CSV: {error}") from error
 
 
-def _row(path: Path, number: int, text: str, title: str) -> Text:
+def _columns(path: Path, number: int, names: list[str]) -> list[str]:
+    """The names of the columns. Raises DataError where `text` is none of them, or one of two."""
+    if "text" not in names:
+        reason = f"no column `text`; the first line names the columns, here: {', '.join(names):.80}"
+        raise DataError.at(path, number, reason)
+    if twice := [name for name in ("text", "title") if names.count(name) > 1]:
+        raise DataError.at(path, number, f"two columns `{twice[0]}`; give one of them another name")
+    return names
+
+
+def _named(path: Path, number: int, columns: list[str], fields: list[str]) -> dict[str, str]:
+    if len(fields) > len(columns):
+        reason = f"{len(fields)} fields, and {len(columns)} columns; put a text with commas in quotation marks"
+        raise DataError.at(path, number, reason)
+    return dict(zip(columns, fields, strict=False))
+
+
+def _row(path: Path, number: int, text: str, title: str, lines: bool = True) -> Text:
     if not text.strip():
         raise DataError.at(path, number, "`text` is empty; leave the row out, or fill it in")
-    return Text([Block(number, text.strip())], " ".join(title.split()), number)
+    return Text([Block(number, text.strip(), lines=lines)], " ".join(title.split()), number)
 
 
 def _pdf(path: Path) -> Iterator[tuple[int, Text]]:
     from pypdf import PdfReader
-    from pypdf.errors import PyPdfError
 
     try:
         pages = [page.extract_text() for page in PdfReader(path).pages]
-    except (PyPdfError, OSError, ValueError, KeyError) as error:
+    except Exception as error:  # of a damaged file pypdf raises any, such as TypeError
         raise DataError(f"{path}: not a PDF that can be read ({type(error).__name__}: {error})") from error
-    blocks = [Block(number, text.strip()) for number, text in enumerate(pages, 1) if text.strip()]
+    blocks = [Block(number, text.strip(), lines=False) for number, text in enumerate(pages, 1) if text.strip()]
     if not blocks:
         raise DataError(f"{path}: no text in it, maybe scanned pages; leave it out by `glob`")
     yield 1, Text(blocks)

@@ -1,5 +1,6 @@
 """A folder of documents: text, Markdown, HTML, JSON Lines, CSV, PDF, Python, cut into passages; without queries."""
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from hardneg.records.wording import counted, suggestion
 from hardneg.store.digest import digest, tree_digest
 
 _NOT_IN_IDS = re.compile(r"[\s%:\x00-\x1f\x7f-\x9f\ufeff]")
+_UNDECODED = re.compile("[\ud800-\udfff]")
 _BYTES_A_WORD = 7
 _SHOWN = 20
 _PYTHON = ".py"
@@ -52,7 +54,7 @@ class Documents:
     min_words: int = 20
     overlap: int = 0
     without: tuple[str, ...] = ()
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     later: ClassVar[frozenset[str]] = frozenset({"without"})
 
     def load(self) -> "DocumentFolder":
@@ -69,22 +71,35 @@ class Documents:
         folder = Path(self.source).expanduser()
         if not folder.is_dir():
             raise no_folder(folder)
-        files, left_out = list[Path](), Counter[str]()
-        for path in sorted(folder.glob(self.glob)):
-            hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-            if hidden or path.name in self.without or not path.is_file():
-                continue
-            if path.suffix.lower() in suffixes:
+        files, links, left_out = list[Path](), list[Path](), Counter[str]()
+        for path in self._paths(folder):
+            if not path.is_file():
+                links += [path] if path.is_symlink() else []
+            elif path.suffix.lower() in suffixes:
                 files.append(path)
             else:
                 left_out[path.suffix.lower() or "without a suffix"] += 1
         if not files:
             others = f"; there are {_listed(left_out)}" if left_out else ""
             others += f"; {_NAME_PYTHON}" if left_out[_PYTHON] else ""
+            others += f"; {_links(links)}" if links else ""
             wanted = ", ".join(sorted(suffix[1:] for suffix in suffixes))
             raise DataError(f"{folder}: no file to read: none of {wanted} among {self.glob}{others}")
         kept = KeptPassages.of(folder, [self.version, {**asdict(self), "source": ""}])
-        return DocumentFolder(folder, files, Cutting(self.words, self.min_words, self.overlap), left_out, kept)
+        cutting = Cutting(self.words, self.min_words, self.overlap)
+        return DocumentFolder(folder, files, cutting, left_out, kept, links)
+
+    def _paths(self, folder: Path) -> list[Path]:
+        """What `glob` names in a folder, in order, but for what is hidden. Raises UsageError, DataError."""
+        try:
+            paths = sorted(folder.glob(self.glob))
+        except (ValueError, NotImplementedError) as error:
+            raise UsageError(f"documents: glob: {error}; give one within the folder, as `guide/**/*.md`") from error
+        names = [(path, path.relative_to(folder)) for path in paths if path.name not in self.without]
+        seen = [(path, name) for path, name in names if not any(part.startswith(".") for part in name.parts)]
+        if bad := [os.fsencode(name) for _, name in seen if _UNDECODED.search(str(name))]:
+            raise DataError(f"{folder}: {bad[0]!r}: a name that is not UTF-8; rename it, or leave it out by `glob`")
+        return [path for path, _ in seen]
 
     def fingerprint(self) -> str:
         """A digest of the names and bytes of the files that are read."""
@@ -122,7 +137,8 @@ class Documents:
 class DocumentFolder:
     """The passages of the files of a folder, in the order of their names.
 
-    left_out: how many files are not read, by suffix. kept: the passages of an earlier reading.
+    left_out: how many files are not read, by suffix. kept: the passages of an earlier reading. links: those that are
+    not followed.
     """
 
     folder: Path
@@ -130,6 +146,7 @@ class DocumentFolder:
     cutting: Cutting
     left_out: Mapping[str, int]
     kept: KeptPassages
+    links: Sequence[Path] = ()
     _empty: set[Path] = field(default_factory=set)
 
     def documents(self) -> Iterator[Document]:
@@ -173,8 +190,9 @@ class DocumentFolder:
                     yield Membership(passage.doc_id, group)
 
     def notes(self) -> Sequence[str]:
-        """Files that are not read, by suffix, and those without text."""
+        """Files that are not read, by suffix, links that are not followed, and files without text."""
         notes = [f"left out: {_listed(self.left_out)}, of no form that is read"] if self.left_out else []
+        notes += [f"left out: {_links(self.links)}"] if self.links else []
         if self.left_out.get(_PYTHON):
             notes.append(_NAME_PYTHON)
         if self.left_out.get(".pdf") and find_spec("pypdf") is None:
@@ -223,3 +241,7 @@ class DocumentFolder:
 
 def _listed(suffixes: Mapping[str, int]) -> str:
     return ", ".join(f"{counted(count, 'file')} {suffix}" for suffix, count in sorted(suffixes.items()))
+
+
+def _links(links: Sequence[Path]) -> str:
+    return f"{counted(len(links), 'link')} to no file, such as {links[0].name}"

@@ -1,11 +1,14 @@
 """Documents cut into passages: by headings first, then at the ends of sentences."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from hardneg.datasets.document_files import Block, Text
 from hardneg.formats.sentences import sentences
+
+_WORD = re.compile(r"\S+")
 
 
 class Passage(NamedTuple):
@@ -23,6 +26,14 @@ class _Piece(NamedTuple):
     text: str
     first: bool
     words: int
+
+
+class _Section(NamedTuple):
+    """What stands under a heading, with that and the headings above it in one line."""
+
+    title: str
+    heading: list[_Piece]
+    pieces: list[_Piece]
 
 
 @dataclass(frozen=True)
@@ -49,36 +60,36 @@ class Cutting:
 
     def _sections(self, text: Text) -> Iterator[tuple[str, list[_Piece]]]:
         """What stands under each heading, with the headings above it; short sections go with the next one's text."""
-        sections: list[tuple[str, list[_Piece]]] = []
+        sections: list[_Section] = []
         path: list[tuple[int, str]] = []
         for block in text.blocks:
             if block.level:
                 path = [*((level, words) for level, words in path if level < block.level), (block.level, block.text)]
             title = ": ".join([text.title] * bool(text.title) + [words for _, words in path])
-            if block.level and (not sections or _words(sections[-1][1]) >= self.least or not sections[-1][1]):
-                sections.append((title, []))
-            elif block.level:  # the section before is short: its title stays, this heading is text
-                sections[-1][1].extend(self._pieces(block))
-            else:
-                if not sections:
-                    sections.append((title, []))
-                sections[-1][1].extend(self._pieces(block))
-        kept = [section for section in sections if section[1]]
-        if len(kept) > 1 and _words(kept[-1][1]) < self.least:
-            _, last = kept.pop()
-            kept[-1][1].extend(last)
-        yield from kept
+            pieces, before = list(self._pieces(block)), sections[-1].pieces if sections else []
+            if block.level and (not before or _words(before) >= self.least):
+                sections.append(_Section(title, pieces, []))
+                continue
+            if not sections:
+                sections.append(_Section(title, [], []))
+            sections[-1].pieces.extend(pieces)  # of a heading too, where the section before is short: its title stays
+        kept = [section for section in sections if section.pieces]
+        if len(kept) > 1 and _words(kept[-1].pieces) < self.least:
+            last = kept.pop()
+            kept[-1].pieces.extend(last.heading + last.pieces)
+        yield from ((section.title, section.pieces) for section in kept)
 
     def _pieces(self, block: Block) -> Iterator[_Piece]:
-        line, start = block.line, 0
+        line, counted, end = block.line, 0, 0
         for number, sentence in enumerate(sentences(block.text)):
-            at = block.text.index(sentence, start)
-            line, start = line + block.text.count("\n", start, at), at
-            words = sentence.split()
+            at = block.text.index(sentence, end)
+            end, words = at + len(sentence), list(_WORD.finditer(sentence))
             for begin in range(0, len(words), self.most):
                 part = words[begin : begin + self.most]
-                whole = len(words) <= self.most
-                yield _Piece(line, sentence if whole else " ".join(part), not number and not begin, len(part))
+                start = at + part[0].start()
+                line, counted = line + block.lines * block.text.count("\n", counted, start), start
+                text = sentence if len(words) <= self.most else " ".join(word[0] for word in part)
+                yield _Piece(line, text, not number and not begin, len(part))
 
     def _packed(self, pieces: Sequence[_Piece]) -> Iterator[list[_Piece]]:
         """Pieces in runs of at most `most` words; a last run that is short goes with the one before."""

@@ -15,7 +15,8 @@ from typing import cast
 
 from hardneg.records.errors import DataError
 
-_MAGIC = b"\x1f\x8b"
+GZIP = b"\x1f\x8b"
+"""The first bytes of a gzipped file."""
 _SAMPLE = 1 << 22
 LONGEST_LINE = 1 << 30
 """Bytes of a line; a pipe may send one that has no end."""
@@ -43,7 +44,7 @@ def _opened(path: Path) -> Iterator[tuple[io.BufferedReader, io.BufferedReader]]
     except OSError as error:
         raise DataError(f"{path}: cannot be opened: {error.strerror}") from error
     with raw:
-        packed = raw.peek(2)[:2] == _MAGIC
+        packed = raw.peek(2)[:2] == GZIP
         yield raw, io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=raw))) if packed else raw
 
 

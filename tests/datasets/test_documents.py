@@ -1,5 +1,10 @@
 """Folders of documents: forms, passages, ids, what is left out, and mistakes."""
 
+import gzip
+import json
+import os
+import re
+
 import pytest
 import yaml
 from command_line import call
@@ -88,7 +93,7 @@ def test_passages_end_with_sentences_and_overlap_in_sentences(tmp_path):
 def test_short_sections_are_joined_with_their_neighbour(tmp_path):
     (tmp_path / "a.md").write_text("# A\n\nShort.\n\n## B\n\nSome more words here.\n\n## C\n\nLast.\n")
     assert documents(tmp_path, min_words=3) == [
-        Document("a.md:3", "Short.\n\nB\n\nSome more words here.\n\nLast.", "A")
+        Document("a.md:3", "Short.\n\nB\n\nSome more words here.\n\nC\n\nLast.", "A")
     ]
     titles = [each.title for each in documents(tmp_path, min_words=0)]
     assert titles == ["A", "A: B", "A: C"]
@@ -183,7 +188,7 @@ def test_a_pdf_page_is_the_line_of_its_passages(tmp_path, monkeypatch):
 
     monkeypatch.setattr(pypdf, "PdfReader", lambda path: type("R", (), {"pages": [Page(""), Page("Second page.")]}))
     [(_, text)] = read_file(tmp_path / "a.pdf")
-    assert isinstance(text, Text) and text.blocks == [(2, "Second page.", 0)]
+    assert isinstance(text, Text) and text.blocks == [(2, "Second page.", 0, False)]
 
 
 def test_without_pypdf_pdf_files_are_counted_or_refused(folder, monkeypatch):
@@ -344,3 +349,81 @@ def plain(a):
     (tmp_path / "a.py").write_text("def f(:\n")
     with pytest.raises(DataError, match=r"a\.py:1: not Python \(.*\); mend it, or leave it out by `glob`"):
         documents(tmp_path, forms=("py",))
+
+
+def test_a_passage_stands_at_the_line_of_its_first_word(tmp_path):
+    (tmp_path / "a.txt").write_text("Yes it is.\nYes it is.\nall in\none long sentence")
+    ids = [each.doc_id for each in documents(tmp_path, words=3, min_words=0)]
+    assert ids == ["a.txt:1", "a.txt:2", "a.txt:3", "a.txt:4"]
+    (tmp_path / "a.txt").unlink()
+    rows = [{"text": "One two.\nThree four.\nFive six."}, {"text": "Seven."}]
+    (tmp_path / "r.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (tmp_path / "s.csv").write_text('text\n\n"One two.\nThree four."\nFive.\n')
+    ids = [each.doc_id for each in documents(tmp_path, words=2, min_words=0)]
+    assert ids == ["r.jsonl:1", "r.jsonl:1.2", "r.jsonl:1.3", "r.jsonl:2", "s.csv:3", "s.csv:4", "s.csv:5"]
+
+
+def test_pages_of_a_pdf_are_the_numbers_of_all_their_passages(tmp_path, monkeypatch):
+    pypdf = pytest.importorskip("pypdf")
+    pages = [type("Page", (), {"extract_text": lambda self: "One two.\nThree four.\nFive six."})() for _ in range(2)]
+    monkeypatch.setattr(pypdf, "PdfReader", lambda path: type("Reader", (), {"pages": pages}))
+    (tmp_path / "a.pdf").write_bytes(b"%PDF")
+    ids = [each.doc_id for each in documents(tmp_path, words=4, min_words=0)]
+    assert ids == ["a.pdf:1", "a.pdf:1.2", "a.pdf:2"]
+
+
+@pytest.mark.parametrize("error", [TypeError("no page"), AssertionError("mypy"), RecursionError("deep")])
+def test_what_pypdf_raises_for_a_damaged_file_is_one_line(tmp_path, monkeypatch, error):
+    pypdf = pytest.importorskip("pypdf")
+
+    def fail(path):
+        raise error
+
+    monkeypatch.setattr(pypdf, "PdfReader", fail)
+    [(_, result)] = read_file(tmp_path / "a.pdf")
+    assert isinstance(result, DataError) and "not a PDF that can be read" in str(result)
+
+
+def test_a_head_needs_no_end(tmp_path):
+    (tmp_path / "a.html").write_text("<head><title>T</title><meta name=x><style>p {}</style><body><p>Words.")
+    (tmp_path / "b.html").write_text("<head><title>T</title><p>More.</p></head><p>Rest.")
+    assert [each.text for each in documents(tmp_path)] == ["Words.", "More.\n\nRest."]
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ("title,text\nA,one, two\n", "a.csv:2: 3 fields, and 2 columns; put a text with commas in quotation marks"),
+        ('"ti"tle,text\nA,b\n', "a.csv:1: not CSV: "),
+        ("text,text\na,b\n", "a.csv:1: two columns `text`; give one of them another name"),
+    ],
+)
+def test_a_csv_file_that_would_lose_words_is_refused(tmp_path, content, line):
+    (tmp_path / "a.csv").write_text(content)
+    with pytest.raises(DataError, match=re.escape(line)):
+        documents(tmp_path)
+
+
+def test_packed_files_and_names_that_are_no_text_are_refused(tmp_path):
+    (tmp_path / "a.txt").write_bytes(gzip.compress(b"Words."))
+    with pytest.raises(DataError, match=r"a\.txt: packed with gzip; unpack it"):
+        documents(tmp_path)
+    (tmp_path / os.fsdecode(b"\xe9.txt")).write_text("Words.")
+    with pytest.raises(DataError, match=r"b'\\xe9\.txt': a name that is not UTF-8"):
+        Documents(str(tmp_path)).load()
+
+
+@pytest.mark.parametrize("pattern", ["", "/etc/*", "a**"])
+def test_globs_that_leave_the_folder(folder, pattern):
+    with pytest.raises(UsageError, match="documents: glob: "):
+        documents(folder, glob=pattern)
+
+
+def test_links_that_are_not_followed_are_told(tmp_path):
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages/a.txt").write_text("Words.")
+    for name, target in (("b.txt", "a.txt"), ("folder", tmp_path), ("gone.txt", "nowhere")):
+        (tmp_path / "pages" / name).symlink_to(target)
+    opened = Documents(str(tmp_path / "pages")).load()
+    assert [each.doc_id for each in opened.documents()] == ["a.txt:1", "b.txt:1"]
+    assert opened.notes() == ["left out: 2 links to no file, such as folder"]

@@ -19,6 +19,7 @@ from hardneg.formats.record_hashes import among, fold
 from hardneg.records.errors import ModelError
 from hardneg.records.layout import DATASET, MODEL_FOLDER
 from hardneg.verbs.encode import Encode
+from hardneg.verbs.evaluate import Evaluate
 from hardneg.verbs.shared.training_options import EncoderLearning
 
 TRAIN = "train"
@@ -36,17 +37,19 @@ def training_sets(run: FinishedRun) -> Sequence[str]:
 def shared_queries(run: FinishedRun, maker: str) -> CheckResult:
     """The queries of other splits whose text is that of a training query, but for case and spaces.
 
-    They are those of the collection itself, or, where a stage wrote it, of the recipe's dataset.
+    They are those of the collection itself, or, where a stage wrote it and no evaluation reads it, of the recipe's
+    dataset.
     """
-    training, tested = run.collection(maker), run.collection(maker if maker in run.recipe.collections else DATASET)
+    own = {*run.recipe.collections, *(run.dataset_of(name) for name in run.stages(Evaluate))}
+    training, tested = run.collection(maker), run.collection(maker if maker in own else DATASET)
     splits = [name for name in tested.splits if name != TRAIN and not name.startswith(f"{TRAIN}.")]
     if TRAIN not in training.splits or not splits:
         return CheckResult("unknown", "there is no split train, or none beside it")
     known, figures, parts = np.sort(_folded(training, TRAIN)), Figures(), []
     for split in splits:
-        own = _folded(tested, split)
-        figures[split] = count = int(among(known, own).sum())
-        parts.append(f"{count:,} of {len(own):,} of {split}")
+        texts = _folded(tested, split)
+        figures[split] = count = int(among(known, texts).sum())
+        parts.append(f"{count:,} of {len(texts):,} of {split}")
     return CheckResult.of(
         any(figures.values()),
         f"queries with the text of a training query: {', '.join(parts)}",

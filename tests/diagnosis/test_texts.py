@@ -47,6 +47,7 @@ def test_the_queries_of_a_training_on_another_collection_are_compared_with_those
     collect(run, ["a"], {"train": ["Old river", "a b c d"], "test": ["a garden"]}, "written")
     assert training_sets(run) == ["written"]
     assert shared_queries(run, "written").figures == {"test": 1}
+    assert cut_texts(run, "query").figures["texts"] == 2
     scores = {"stage": "evaluate", "runs": {"A": "run"}, "metrics": ["mrr@10"], "dataset": "written"}
     (tmp_path / "own").mkdir()
     index = {"stage": "encode", "model": "start", "dataset": "written"}
@@ -54,7 +55,6 @@ def test_the_queries_of_a_training_on_another_collection_are_compared_with_those
     run = with_model(handmade(tmp_path / "own", tiny_model, written=written, star=star, **stages), tiny_model)
     collect(run, ["a"], {"train": ["A river"], "dev": ["the  RIVER"], "test": ["a RIVER"]}, "written")
     assert shared_queries(run, "written").figures == {"dev": 0, "test": 1}  # of what is measured by
-    assert cut_texts(run, "query").figures["texts"] == 2
 
 
 def test_a_split_without_queries_is_not_counted(tmp_path: Path, tiny_model: Path) -> None:

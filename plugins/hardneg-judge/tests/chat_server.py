@@ -20,7 +20,7 @@ def words(text: str) -> list[str]:
 
 
 class Served(server.ServedModel):
-    """says: what it says to a message."""
+    """says: what it says to a message. ends: why it ends, where it says so."""
 
     path = "/v1/chat/completions"
 
@@ -28,6 +28,7 @@ class Served(server.ServedModel):
         super().__init__()
         self.says: Callable[[str], Any] = shared_words
         self.usage: Any = {"prompt_tokens": 100, "completion_tokens": 2}
+        self.ends: str | None = None
 
     @property
     def messages(self) -> list[str]:
@@ -35,7 +36,7 @@ class Served(server.ServedModel):
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         said = self.says(request["messages"][0]["content"])
-        return {"choices": [{"message": {"content": said}}], "usage": self.usage}
+        return {"choices": [{"message": {"content": said}, "finish_reason": self.ends}], "usage": self.usage}
 
 
 def serving() -> AbstractContextManager[Served]:

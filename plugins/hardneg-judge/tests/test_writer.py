@@ -104,6 +104,10 @@ def test_a_line_that_was_cut_off_is_no_query(asked: Served) -> None:
     asked.usage = {"prompt_tokens": 9, "completion_tokens": 5}
     assert write(asked, DOCUMENTS[:1], count=2, tokens=5) == [["what1 of the river ran"]]
     assert write(asked, DOCUMENTS[:1], count=2, tokens=6) == [["what1 of the river ran", "what2 of the river ran"]]
+    asked.usage, asked.ends = None, "length"  # a server that counts no tokens
+    for _ in range(2):  # from it, then from what is kept
+        assert write(asked, DOCUMENTS[:1], count=2, tokens=7) == [["what1 of the river ran"]]
+    assert len(asked.requests) == 3
 
 
 def test_a_server_that_writes_nothing_ends_it(asked: Served) -> None:

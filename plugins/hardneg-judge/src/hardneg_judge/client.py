@@ -21,11 +21,14 @@ class ChatClient(ModelServer):
         content = self.post("/chat/completions", {"messages": [{"role": "user", "content": message}]}, _MOST, ended)
         try:
             body = json.loads(content)
-            text = body["choices"][0]["message"]["content"]
+            choice = body["choices"][0]
+            text, cut = choice["message"]["content"], choice.get("finish_reason") == "length"
             usage = body.get("usage") or {}
             tokens = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
             problem = "the answer is not as /v1/chat/completions has it: no JSON with `choices[0].message.content`"
             raise self.error(problem) from None
         read, written = (count if type(count) is int and count >= 0 else -1 for count in tokens)
+        if written < 0 and cut:  # it has said all tokens that it may
+            written = self.endpoint.said.get("max_tokens", -1)
         return Answer(self.without_key(text) if isinstance(text, str) else "", read, written)

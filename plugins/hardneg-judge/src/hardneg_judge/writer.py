@@ -41,7 +41,7 @@ class ChatWriter(ChatServer):
             keys.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     tokens: int | None = 256
     prompt: str = ""

@@ -14,6 +14,7 @@ __version__ = "0.2.0"
 _PUBLIC = {
     "HardnegError": "hardneg.records.errors",
     "analyze": "hardneg.api.analyzing",
+    "average": "hardneg.lines.functions",
     "bench": "hardneg.lines.functions",
     "browse": "hardneg.doors.browse.calling",
     "diagnose": "hardneg.diagnosis.diagnose",

@@ -35,6 +35,38 @@ from typing import Literal
 
 __version__: str
 
+def average(
+    models: Sequence[Model],
+    *,
+    weights: Sequence[float] | None = None,
+    settings: Settings = (),
+    store: str | Path | None = None,
+    device: str | None = None,
+    engine: str | Mapping[str, Any] = 'local',
+    seed: int = 42,
+    progress: bool | Progress = False,
+) -> TrainedModel:
+    """Average the weights of several models into one, such as those of several seeds, or a start and what it became.
+
+    The models are of one architecture and vocabulary; the tokenizer, prompts and lengths are those of the first. To
+    choose among models on dev queries, and to average what a recipe trains, there is the stage `average`.
+
+    Args:
+        models: A folder, a hub id, or packaged:NAME; give it twice or more. Or what a training returned, or a live `SentenceTransformer`, `SparseEncoder` or `MultiVectorEncoder`.
+        weights: The weight of each model, in their order; by default all count alike.
+        settings: Set any value, such as model.document_length=256.
+        store: The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
+        device: cpu, cuda, cuda:1, mps; default: the best available.
+        engine: Where the blocks of encode, search, mine and rerank are computed; `hardneg plugins list engines` shows them.
+        seed: The seed of random draws.
+        progress: Whether to show bars, or what shows them.
+
+    Raises:
+        UsageError: there is one model alone, or there are not as many weights as models.
+        ModelError: the models are not of one architecture and vocabulary, or one is an adapter.
+    """
+
+
 def bench(
     negatives: str | Path | Sequence[str | Path] | Mapping[str, str | Path],
     dataset: Dataset,

@@ -20,6 +20,10 @@ from hardneg.registry.plugins import configure, load_plugin, plugin_names
 PYTHON = "py"
 """The form of `documents` that is read only if it is named."""
 _QUERIES = ("queries.jsonl", "queries.tsv", "queries.txt", "queries.*", "topics.*")
+_ROWS = frozenset({".jsonl", ".csv"})
+"""Files of which each row is a document."""
+_FEW = 50
+"""Documents: fewer leave one of two splits with a tenth each empty in more than a hundredth of the cases."""
 _SUFFIXES = frozenset({".jsonl", ".tsv", ".txt", ".trec", ".gz"})
 
 
@@ -29,7 +33,7 @@ class FolderContents:
 
     dataset: as a recipe names it. documents: about how many there are, or passages of them. judged: by split the
     queries with a relevant document. queries: a file of queries that nobody has judged; own_queries: their texts.
-    left_out: a line for each thing that is not read.
+    left_out: a line for each thing that is not read. few: whether the documents are too few for splits by document.
     """
 
     folder: Path
@@ -39,6 +43,7 @@ class FolderContents:
     queries: Path | None = None
     own_queries: Sequence[str] = ()
     left_out: Sequence[str] = ()
+    few: bool = False
 
     @classmethod
     def of(cls, folder: Path) -> "FolderContents":
@@ -59,13 +64,14 @@ class FolderContents:
         plain = next((name for name in forms if "judged" in load_plugin("datasets", name).__dataclass_fields__), None)
         options = {"judged": False} if plain else {"without": [path.name for path in files]} if files else {}
         dataset = {"name": plain or DOCUMENTS, "source": os.fspath(folder), **options}
-        left_out = [f"{path.name}: not read, {files[0].name} is" for path in files[1:]]
+        left_out, few = [f"{path.name}: not read, {files[0].name} is" for path in files[1:]], False
         if not plain:
-            dataset, notes = _documents(dataset)
-            left_out += notes
+            dataset, opened = _documents(dataset)
+            left_out += opened.notes()
+            few = len(opened.files) < _FEW and not any(path.suffix.lower() in _ROWS for path in opened.files)
         loader = _configured(dataset)
         texts = [each.text for _, each in records(topics_part(files[0])) if isinstance(each, Query)] if files else []
-        return cls(folder, dataset, loader.size_hint(), {}, files[0] if files else None, texts, left_out)
+        return cls(folder, dataset, loader.size_hint(), {}, files[0] if files else None, texts, left_out, few)
 
 
 def _configured(dataset: Mapping[str, Any]) -> Any:
@@ -73,18 +79,18 @@ def _configured(dataset: Mapping[str, Any]) -> Any:
     return configure("datasets", PluginSetting(dataset["name"], options))
 
 
-def _documents(dataset: Mapping[str, Any]) -> tuple[dict[str, Any], Sequence[str]]:
-    """The dataset of a folder of files, as Python's where there are no others, and what is not read.
+def _documents(dataset: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+    """The dataset of a folder of files, as Python's where there are no others, and the same opened.
 
     Raises:
         DataError: there is no file that is read.
     """
     try:
-        return dict(dataset), _configured(dataset).load().notes()
+        return dict(dataset), _configured(dataset).load()
     except DataError as error:
         code = {**dataset, "forms": [PYTHON]}
         try:
-            return code, _configured(code).load().notes()
+            return code, _configured(code).load()
         except DataError:
             raise error from None
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from shlex import quote
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, cast
 
@@ -51,8 +52,9 @@ class Beginning:
         """
         contents = FolderContents.of(folder)
         if contents.judged and not any(contents.judged.get(split) for split in (_DEV, _TEST)):
-            splits = ", ".join(contents.judged)
-            reason = f"judgements of {splits}, and none of test or dev to measure by; move some of the queries there"
+            splits = ", ".join(f"{split} {count:,}" for split, count in contents.judged.items())
+            reason = f"queries with a relevant document: {splits}, and none of test or dev to measure by"
+            reason += "; move some of the queries there"
             raise DataError(f"{contents.folder}: {reason}")
         return cls(contents)
 
@@ -101,6 +103,8 @@ class Beginning:
         yield f"recipe {WITHOUT_LABELS}: queries are written from the passages, and a static model learns from them"
         if self._python:
             yield "a passage is a function or class, its query the first sentence of its docstring: writer `docstring`"
+        if self.contents.few:
+            yield "of so few documents each passage alone is put into train, dev or test: `split_by: passage`"
         if self.contents.judged:
             yield "the judged queries are used to measure alone"
         elif self.contents.own_queries:
@@ -130,6 +134,8 @@ class Beginning:
             tree["defaults"] = {"search": {"split": _DEV}, "evaluate": {"split": _DEV}}
         if self._python:
             stages["written"] = {"writers": [_DOCSTRING]}
+        if contents.few:
+            stages["written"] = {**stages.get("written", {}), "split_by": "passage"}
         if self.labelled:
             stages["static-negatives"] = {"miner": dict(self.miner)}
         if contents.queries:
@@ -148,7 +154,8 @@ class Beginning:
         from hardneg.recipe.yaml_load import as_yaml
 
         head = [line for sentence in self.sentences() for line in wrap(sentence, _WIDTH)]
-        comments = [f"# {line}\n" for line in (*head, "", f"  hardneg recipe run {path}")]
+        command = f"  hardneg recipe run {quote(str(path))}".splitlines()
+        comments = [f"# {line}\n" for line in (*head, "", *command)]
         return "".join(line.replace("# \n", "#\n") for line in comments) + as_yaml(self.tree)
 
     def measured(self, workplace: Workplace) -> "Beginning":

@@ -1,6 +1,7 @@
 """`hardneg start`: from a folder to a recipe that fits what it holds."""
 
 from pathlib import Path
+from shlex import quote
 
 import typer
 
@@ -35,7 +36,8 @@ def start(
 
     beginning = Beginning.of(folder)
     (recipe, results), workplace = beginning.paths(output, run), RunOptions(store, device).opened()
-    target = Target(recipe, use=f"`hardneg recipe run {recipe}` runs it as it is")
+    command = f"hardneg recipe run {quote(str(recipe))}"
+    target = Target(recipe, use=f"`{command}` runs it as it is")
     outputs = command_outputs("start", [target], [beginning.contents.folder], workplace.store, overwrite)
     outputs.check()
     for sentence in beginning.sentences():
@@ -51,4 +53,4 @@ def start(
     if run:
         run_recipe(str(recipe), None, [], None, [], results, overwrite, store, device, None, LOCAL, [])
     else:
-        say(f"run it: hardneg recipe run {recipe}, or `hardneg start {folder} --run`")
+        say(f"run it: {command}, or `hardneg start {quote(str(folder))} --run`")

@@ -174,9 +174,11 @@ class _Writing:
         for query in queries:
             by_split[shares.split(query.group)].append(query)
         if empty := [split for split, some in by_split.items() if not some]:
-            groups = counted(len({query.group for query in queries}), "document")
+            by_document = spec.split_by == "group"
+            groups = counted(len({query.group for query in queries}), "document" if by_document else "passage")
             problem = f"no query for split {' and '.join(empty)}: {counted(len(queries), 'query')} of {groups}"
-            advice = "say `split_by: passage`, set its share to 0, or take other writers or more documents"
+            advice = "say `split_by: passage`, set" if by_document else "set"
+            advice += " its share to 0, or take other writers or more documents"
             raise DataError(f"{self.name}: {problem} written; {advice}")
         return by_split
 

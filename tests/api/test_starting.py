@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -84,7 +85,7 @@ def test_queries_are_no_documents(tmp_path):
     [
         ({"picture.png": "x"}, r"no file to read: .* there are 1 file \.png"),
         ({"corpus.jsonl": CORPUS, **qrels("test")}, r"neither queries\.jsonl"),
-        ({**BEIR, **qrels("train")}, "judgements of train, and none of test or dev"),
+        ({**BEIR, **qrels("train")}, "a relevant document: train 1, and none of test or dev"),
         ({"a.md": "Words.", "queries.tsv": "no tab\n"}, r"queries\.tsv:1: 1 column"),
         ({"a.md": "Words.", "qrels.test.txt": "7 0 x 1\n"}, "no split has both topics and qrels"),
     ],
@@ -124,8 +125,33 @@ def test_python_files_alone_get_queries_of_their_docstrings(tmp_path):
 
 def test_python_files_beside_pages_are_left_out_and_a_line_says_how_to_read_them(tmp_path):
     beginning = Beginning.of(written(tmp_path / "both", {"a.py": "x = 1\n", "README.md": "# A\n\nWords."}))
-    assert "forms" not in beginning.contents.dataset and "stages" not in beginning.tree
+    assert "forms" not in beginning.contents.dataset and beginning.tree["stages"] == {
+        "written": {"split_by": "passage"}
+    }
     assert any("--set dataset.forms=[py]" in sentence for sentence in beginning.sentences())
+
+
+def test_few_documents_are_split_by_passage(tmp_path):
+    pages = {f"{number}.md": f"# A\n\nWords {number}." for number in range(50)}
+    many = Beginning.of(written(tmp_path / "many", pages))
+    assert "stages" not in many.tree
+    (tmp_path / "many" / "0.md").unlink()
+    few = Beginning.of(written(tmp_path / "many", {}))
+    assert loaded(few, tmp_path / "x.yaml").stages["written"].split_by == "passage"
+    assert any("`split_by: passage`" in sentence for sentence in few.sentences())
+    rows = Beginning.of(written(tmp_path / "rows", {"a.csv": "text\nWords.\nMore.\n"}))
+    assert "stages" not in rows.tree
+
+
+def test_commands_with_odd_names_can_be_copied(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("my docs", "two\nlines"):
+        folder = written(tmp_path / name, {"a.md": "# A\n\nWords."})
+        result = CliRunner().invoke(app, ["start", str(folder), "--store", str(tmp_path / "store")])
+        assert result.exit_code == 0, result.output
+        assert f"`hardneg start {shlex.quote(str(folder))} --run`" in result.output
+        assert load_recipe(Path(f"{name}.yaml")).title == name
+    assert "#   hardneg recipe run 'my docs.yaml'\n" in Path("my docs.yaml").read_text()
 
 
 def test_own_queries_are_searched_and_nothing_else(tmp_path):

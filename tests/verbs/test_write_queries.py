@@ -133,12 +133,11 @@ def test_mistakes_are_told_before_anything_runs(tmp_path, tiny_model, changes, l
 
 def test_a_split_without_a_query_says_what_to_do(tmp_path, tiny_model):
     (tmp_path / "one.md").write_text("# Some words\n\nThe first sentence is here. The second sentence is there.\n")
-    stages = {"written": {"stage": "write-queries", "writers": "inverse-cloze"}}
-    plan, store = recipe(tmp_path, tiny_model, stages), Store(tmp_path / "store")
-    with pytest.raises(
-        DataError, match=r"written: no query for split .*: 1 query of 1 document written; say `split_by"
-    ):
-        execute(plan, store, Options(device="cpu"), Watcher())
+    for split_by, words in (("group", "1 document written; say `split_by"), ("passage", "1 passage written; set its")):
+        stages = {"written": {"stage": "write-queries", "writers": "inverse-cloze", "split_by": split_by}}
+        plan, store = recipe(tmp_path, tiny_model, stages), Store(tmp_path / "store")
+        with pytest.raises(DataError, match=rf"written: no query for split .*: 1 query of {words}"):
+            execute(plan, store, Options(device="cpu"), Watcher())
 
 
 def test_a_writer_is_opened_once_and_tells_what_it_used_and_will(tmp_path, tiny_model, monkeypatch, capsys):

@@ -160,13 +160,17 @@ def explain(step: Step, store: Store) -> list[str]:
         return [*lines, f"no artifact of stage {step.verb} is there to compare with"]
     wanted = dict(_flat(step.origin))
 
+    def origin(item: Artifact) -> dict[str, Any]:
+        """What its key is of: all but the name of its stage."""
+        return dict(_flat({name: value for name, value in item.origin.items() if name != "name"}))
+
     def likeness(item: Artifact) -> float:
-        there = dict(_flat(item.origin))
+        there = origin(item)
         same = sum(1 for path in wanted if wanted[path] == there.get(path))
         return same + difflib.SequenceMatcher(None, str(sorted(wanted)), str(sorted(there))).quick_ratio()
 
     nearest = max(others, key=likeness)
-    there = dict(_flat(nearest.origin))
+    there = origin(nearest)
     lines.append(f"the most like artifact of stage {step.verb} is {nearest.key}; it differs in:")
     for path in sorted(wanted.keys() | there.keys()):
         if wanted.get(path) != there.get(path):

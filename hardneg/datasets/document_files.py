@@ -195,7 +195,10 @@ def _csv(path: Path) -> Iterator[tuple[int, Text | DataError]]:
                 columns = _columns(path, number, fields)
             elif fields:
                 try:
-                    row = _named(path, number, columns, fields)
+                    if len(fields) > len(columns):
+                        reason = f"{len(fields)} fields, and {len(columns)} columns"
+                        raise DataError.at(path, number, f"{reason}; put a text with commas in quotation marks")
+                    row = dict(zip(columns, fields, strict=False))
                     yield number, _row(path, number, row.get("text", ""), row.get("title", ""))
                 except DataError as error:
                     yield number, error
@@ -212,13 +215,6 @@ def _columns(path: Path, number: int, names: list[str]) -> list[str]:
     if twice := [name for name in ("text", "title") if names.count(name) > 1]:
         raise DataError.at(path, number, f"two columns `{twice[0]}`; give one of them another name")
     return names
-
-
-def _named(path: Path, number: int, columns: list[str], fields: list[str]) -> dict[str, str]:
-    if len(fields) > len(columns):
-        reason = f"{len(fields)} fields, and {len(columns)} columns; put a text with commas in quotation marks"
-        raise DataError.at(path, number, reason)
-    return dict(zip(columns, fields, strict=False))
 
 
 def _row(path: Path, number: int, text: str, title: str, lines: bool = True) -> Text:

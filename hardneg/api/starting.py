@@ -15,7 +15,7 @@ from hardneg.api.recommending import Recommending
 from hardneg.api.workplace import Workplace
 from hardneg.records.depths import TOP_DEPTH
 from hardneg.records.errors import DataError, UsageError
-from hardneg.records.named_plugins import BM25, STAR, TOPK
+from hardneg.records.named_plugins import BM25, DOCSTRING, STAR, TOPK
 from hardneg.records.wording import counted, duration
 from hardneg.store.atomic_write import replace_text
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 WITHOUT_LABELS, WITH_LABELS = "from-documents", "star-static"
 """The shipped recipes."""
-_DOCSTRING = "docstring"
 _TRAIN, _DEV, _TEST = "train", "dev", "test"
 _WIDTH = 110
 
@@ -133,7 +132,7 @@ class Beginning:
         if contents.judged and not contents.judged.get(_TEST):
             tree["defaults"] = {"search": {"split": _DEV}, "evaluate": {"split": _DEV}}
         if self._python:
-            stages["written"] = {"writers": [_DOCSTRING]}
+            stages["written"] = {"writers": [DOCSTRING]}
         if contents.few:
             stages["written"] = {**stages.get("written", {}), "split_by": "passage"}
         if self.labelled:

@@ -26,7 +26,7 @@ _UNDECODED = re.compile("[\ud800-\udfff]")
 _BYTES_A_WORD = 7
 _SHOWN = 20
 _PYTHON = ".py"
-_NAME_PYTHON = "Python files are read with `--set dataset.forms=[py]`; the writer `docstring` makes queries of them"
+_NAME_PYTHON = "Python files are read with the option `forms: [py]`; the writer `docstring` makes queries of them"
 
 
 @dataclass(frozen=True)

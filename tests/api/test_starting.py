@@ -128,7 +128,7 @@ def test_python_files_beside_pages_are_left_out_and_a_line_says_how_to_read_them
     assert "forms" not in beginning.contents.dataset and beginning.tree["stages"] == {
         "written": {"split_by": "passage"}
     }
-    assert any("--set dataset.forms=[py]" in sentence for sentence in beginning.sentences())
+    assert any("forms: [py]" in sentence for sentence in beginning.sentences())
 
 
 def test_few_documents_are_split_by_passage(tmp_path):

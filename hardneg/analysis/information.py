@@ -18,6 +18,7 @@ from hardneg.analysis.base import Analysis, Option, percent
 from hardneg.analysis.inputs import AnalysisInputs, System
 from hardneg.fields import Name, Reference, Trait
 from hardneg.formats.negatives import NegativesFile, read_negatives
+from hardneg.losses import TEMPERATURE
 from hardneg.records.errors import DataError
 from hardneg.records.types import Negatives
 from hardneg.report.figure import bar_width, bars, figure, plain_axes
@@ -56,7 +57,7 @@ class Information(Analysis):
     model: Annotated[Name | None, Reference(("model",)), Option(metavar="NAME")] = Field(
         None, description="The model of that index."
     )
-    temperature: float = Field(0.05, gt=0, description="That of the loss.")
+    temperature: float = Field(TEMPERATURE, gt=0, description="That of the loss.")
     together: bool = Field(
         False, description="Whether a step has all negatives of a query in one softmax; without, it draws one."
     )

@@ -6,6 +6,7 @@ from textwrap import wrap
 from typing import Any, Literal, Protocol, get_args
 
 from hardneg.api.adhoc_recipe import ENCODED, MINED, SEARCHED, TRAINED, training_stage
+from hardneg.losses import TEMPERATURE
 from hardneg.records.errors import UsageError
 from hardneg.records.named_plugins import BM25, MINER_SWEEP, POSITIVE_RANKS, RANKNET, STAR, TOPK
 from hardneg.records.wording import suggestion
@@ -55,7 +56,7 @@ class RecommendRequest:
     depth: int
     reranker: Mapping[str, Any] | None
     options: Mapping[str, Any]
-    temperature: float = 0.05
+    temperature: float = TEMPERATURE
     usual: Mapping[str, Any] = field(default_factory=dict)
     bm25: bool = True
     goal: str | None = None

@@ -1,7 +1,6 @@
 """A collection without some of its groups' documents: to see what siblings, and the size of the corpus, change."""
 
 from collections import defaultdict
-from collections.abc import Collection as Container
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -21,7 +20,7 @@ from hardneg.records.types import (
     Side,
 )
 from hardneg.records.wording import counted
-from hardneg.runtime.seeding import derive_seed
+from hardneg.runtime.seeding import derive_seed, drawn_order
 
 
 class WithheldIds(NamedTuple):
@@ -109,14 +108,14 @@ def without_siblings(collection: Collection, count: int, seed: int) -> WithheldI
         members[group].append(doc_id)
     targets = judged.difference(groups)
     for doc_ids in members.values():
-        targets.update(_drawn(seed, "target", [doc_id for doc_id in doc_ids if doc_id in judged])[:1])
+        targets.update(drawn_order(seed, "target", [doc_id for doc_id in doc_ids if doc_id in judged])[:1])
     kept = {query_id: doc_ids for query_id, doc_ids in positives.items() if not targets.isdisjoint(doc_ids)}
     relevant = {doc_id for doc_ids in kept.values() for doc_id in doc_ids}
     gone: set[str] = relevant.difference(targets)
     for doc_ids in members.values():
         if not judged.isdisjoint(doc_ids):
             siblings = [doc_id for doc_id in doc_ids if doc_id not in targets and doc_id not in relevant]
-            gone.update(_drawn(seed, "sibling", siblings)[count:])
+            gone.update(drawn_order(seed, "sibling", siblings)[count:])
     return WithheldIds(frozenset(gone), frozenset(positives.keys() - kept.keys()))
 
 
@@ -155,8 +154,3 @@ def _positives(collection: Collection, splits: Sequence[str]) -> dict[str, set[s
             if relevance > 0:
                 positives[query_id].add(doc_id)
     return positives
-
-
-def _drawn(seed: int, name: str, ids: Container[str]) -> list[str]:
-    """The ids in an order that depends on the seed and on each of them alone."""
-    return sorted(ids, key=lambda item_id: (derive_seed(seed, name, item_id), item_id))

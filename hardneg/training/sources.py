@@ -11,7 +11,7 @@ from hardneg.formats.corpus import Corpus
 from hardneg.formats.segments import Segments
 from hardneg.records.errors import TrainingError
 from hardneg.registry.protocols import Loss
-from hardneg.runtime.seeding import derive_seed
+from hardneg.runtime.seeding import drawn_order
 from hardneg.store.digest import digest
 from hardneg.store.identity import options_in_key
 from hardneg.training.examples import Examples, SampledBatch, SourcePrompts, TrainingData
@@ -183,10 +183,9 @@ AnyExamples = Examples | MixedExamples
 
 def _some(data: TrainingData, queries: NDArray[np.int64], count: int, seed: int) -> TrainingData:
     """The data with so many of its queries, int64 [n], drawn by their ids: a larger number has those of a smaller."""
-    ids = data.query_ids
-    drawn = sorted(queries.tolist(), key=lambda query: (derive_seed(seed, "cap", ids[query]), ids[query]))[:count]
-    kept = sorted(drawn)
-    return replace(data, query_ids=[ids[row] for row in kept], texts=[data.texts[row] for row in kept])
+    rows = {data.query_ids[row]: row for row in queries.tolist()}
+    kept = sorted(rows[query_id] for query_id in drawn_order(seed, "cap", rows)[:count])
+    return replace(data, query_ids=[data.query_ids[row] for row in kept], texts=[data.texts[row] for row in kept])
 
 
 def joined(parts: Sequence[SampledBatch]) -> SampledBatch:

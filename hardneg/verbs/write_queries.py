@@ -16,7 +16,7 @@ from hardneg.records.types import Document, Judgement, Membership, Query, Side
 from hardneg.records.wording import counted
 from hardneg.registry.plugins import configure
 from hardneg.registry.protocols import QueryWriter
-from hardneg.runtime.seeding import SEED, derive_seed
+from hardneg.runtime.seeding import SEED, drawn_order
 from hardneg.verbs.shared.context import Facts, StageContext
 from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, StageSpec, source_of
 from hardneg.writers.protocol import EstimatedWriter, SessionWriter, WriterCost
@@ -137,7 +137,9 @@ class _Writing:
         """Those of the source in their order, as the writers leave them."""
         from hardneg.writers.mixture import Draft, mixed
 
-        spec, chosen = self.spec, self._chosen()
+        spec, chosen = self.spec, None
+        if spec.passages is not None:  # drawn by id: a larger number has those of a smaller one
+            chosen = frozenset(drawn_order(spec.seed, "passage", self.source.corpus.doc_ids)[: spec.passages])
         groups = self._groups if spec.split_by == "group" else {}
         written_for = mixed(self.writers, self.source.corpus.documents(), spec.per_passage, spec.seed, chosen)
         for writer, (queries, document) in written_for:
@@ -148,14 +150,6 @@ class _Writing:
                 self.counts[f"queries written by {writer}"] += 1
                 query_id, group = f"{writer}:{document.doc_id}:{number}", groups.get(document.doc_id, document.doc_id)
                 self.drafts.append(Draft(query_id, " ".join(text.split()), document.doc_id, group))
-
-    def _chosen(self) -> frozenset[str] | None:
-        """The passages to write for, drawn by id: a larger number has those of a smaller one."""
-        if self.spec.passages is None:
-            return None
-        ids = self.source.corpus.doc_ids
-        drawn = sorted(ids, key=lambda doc_id: (derive_seed(self.spec.seed, "passage", doc_id), doc_id))
-        return frozenset(drawn[: self.spec.passages])
 
     @cached_property
     def _groups(self) -> dict[str, str]:

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
-import numpy as np
 from pydantic import Field
 
 from hardneg.plugin import (
@@ -24,6 +23,7 @@ from hardneg.plugin import (
     write_run,
 )
 from hardneg_instructions.followir import CHANGED, ORIGINAL
+from hardneg_instructions.listed import listed
 from hardneg_instructions.tables import read_tables
 
 _LISTED = 1000
@@ -61,16 +61,14 @@ class CandidateLists(RunSpec):
 
         def ranked() -> Iterator[tuple[str, RankedList]]:
             for query_id in queries.query_ids:
-                listed = lists.get(query_id) or lists.get(query_id.removesuffix(ORIGINAL).removesuffix(CHANGED), {})
-                rows = collection.corpus.rows(list(listed)).tolist()
-                doc_ids = [doc_id for doc_id, row in zip(listed, rows, strict=True) if row >= 0]
-                counts["documents that the corpus lacks"] += len(listed) - len(doc_ids)
-                if out := {*excluded.get(query_id, ())}.intersection(doc_ids):
-                    counts["documents excluded"] = counts.get("documents excluded", 0) + len(out)
-                    doc_ids = [doc_id for doc_id in doc_ids if doc_id not in out]
-                counts["queries without a list"] += not doc_ids
-                if doc_ids:
-                    yield query_id, RankedList(doc_ids, -np.arange(1, len(doc_ids) + 1, dtype=np.float32))
+                names = lists.get(query_id) or lists.get(query_id.removesuffix(ORIGINAL).removesuffix(CHANGED), {})
+                rows = collection.corpus.rows(list(names)).tolist()
+                doc_ids = [doc_id for doc_id, row in zip(names, rows, strict=True) if row >= 0]
+                counts["documents that the corpus lacks"] += len(names) - len(doc_ids)
+                ranked_list = listed(doc_ids, {*excluded.get(query_id, ())}, counts)
+                counts["queries without a list"] += not ranked_list.doc_ids
+                if ranked_list.doc_ids:
+                    yield query_id, ranked_list
 
         write_run(context.folder / RUN, ranked())
         if counts["queries without a list"] == len(queries):

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Literal
 
-import numpy as np
 from pydantic import Field
 
 from hardneg.plugin import (
@@ -20,6 +19,7 @@ from hardneg.plugin import (
     open_queries,
     write_run,
 )
+from hardneg_instructions.listed import listed
 
 _DOCUMENTS = 3
 """How many a query has, for estimates: Promptriever's have up to three."""
@@ -62,13 +62,11 @@ class JudgedNegatives(RunSpec):
             for query_id in queries.query_ids:
                 judged = qrels.get(query_id, {}).items()
                 doc_ids = [doc_id for doc_id, relevance in judged if relevance <= self.highest]
-                if out := {*excluded.get(query_id, ())}.intersection(doc_ids):
-                    counts["documents excluded"] = counts.get("documents excluded", 0) + len(out)
-                    doc_ids = [doc_id for doc_id in doc_ids if doc_id not in out]
-                counts["documents"] += len(doc_ids)
-                counts["queries without documents"] += not doc_ids
-                if doc_ids:
-                    yield query_id, RankedList(doc_ids, -np.arange(1, len(doc_ids) + 1, dtype=np.float32))
+                ranked_list = listed(doc_ids, {*excluded.get(query_id, ())}, counts)
+                counts["documents"] += len(ranked_list.doc_ids)
+                counts["queries without documents"] += not ranked_list.doc_ids
+                if ranked_list.doc_ids:
+                    yield query_id, ranked_list
 
         write_run(context.folder / RUN, lists())
         if not counts["documents"]:

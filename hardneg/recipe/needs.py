@@ -48,8 +48,8 @@ def needs(plan: Plan) -> Iterator[Need]:
     yield from packages(plan)
     if "lucene" in extras(plan.steps.values(), plan) and not absent("lucene"):
         yield _looked_up("package", "Java", _java)
-    for stage, name in {each: spec.loader.name for each, spec in plan.recipe.collections.items()}.items():
-        loader = plan.recipe.plugins[stage, "loader"]
+    for stage, reading in plan.recipe.collections.items():
+        loader, name = plan.recipe.plugins[stage, "loader"], reading.loader.name
         source = getattr(loader, "source", "")
         yield _looked_up("data", f"{name}:{source}" if source else name, partial(_data, loader))
     for stage, spec in plan.recipe.stages.items():

@@ -102,10 +102,11 @@ class Documents:
         return [path for path, _ in seen]
 
     def fingerprint(self) -> str:
-        """A digest of the names and bytes of the files that are read."""
+        """A digest of the names and bytes of the files that are read, and of the libraries that read them."""
         opened = self.load()
         names = [path.relative_to(opened.folder).as_posix() for path in opened.files]
-        return digest(["documents", self.version, tree_digest(opened.folder, names)])
+        readers = sorted({reader_of(path) for path in opened.files} - {*FORMS})
+        return digest(["documents", self.version, tree_digest(opened.folder, names), *readers])
 
     def size_hint(self) -> int:
         """About how many passages there are, from the sizes of the files."""

@@ -7,12 +7,14 @@ Source: Breuer, Keller and Schaer, ir_metadata: An Extensible Metadata Schema fo
 import importlib.metadata
 import os
 import platform
+import shlex
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hardneg
+from hardneg.recipe.yaml_load import shipped_recipes
 from hardneg.records.layout import DATASET, LOCK
 from hardneg.records.named_plugins import IR_DATASETS
 from hardneg.store.speed_trials import cpu_name
@@ -37,6 +39,7 @@ def ir_metadata(recipe: "Recipe", artifacts: Mapping[str, "Artifact"]) -> dict[s
     """The metadata of a finished recipe, as a tree for YAML; artifacts: by stage."""
     stages = {name: spec for name, spec in recipe.stages.items() if name in artifacts}
     preset = f" --preset {recipe.preset}" if recipe.preset else ""
+    called = recipe.name if shipped_recipes().get(recipe.name) == recipe.source else shlex.quote(recipe.source.name)
     return {
         "schema-version": 0.1,
         "run-version": 1.0,
@@ -44,7 +47,7 @@ def ir_metadata(recipe: "Recipe", artifacts: Mapping[str, "Artifact"]) -> dict[s
         "platform": _platform(artifacts.values()),
         "research goal": {"description": recipe.title, "evaluation": _evaluation(recipe)},
         "implementation": {
-            "executable": {"cmd": f"hardneg recipe run {recipe.name}{preset}", "settings": LOCK},
+            "executable": {"cmd": f"hardneg recipe run {called}{preset}", "settings": LOCK},
             "source": {"lang": ["Python"]},
         },
         "method": {

@@ -20,8 +20,9 @@ def source_shares(sizes: Sequence[int], temperature: float) -> NDArray[np.float6
     Source: Raffel et al., Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer (JMLR
     2020), section 3.5.2.
     """
-    logs = np.log(np.array(sizes, np.float64)) / temperature
-    weights = np.exp(logs - logs.max())
+    logs = np.log(np.array(sizes, np.float64))
+    with np.errstate(over="ignore"):  # so small a T that the largest source is all
+        weights = np.exp((logs - logs.max()) / temperature)
     shares: NDArray[np.float64] = weights / weights.sum()
     return shares
 

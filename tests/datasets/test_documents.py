@@ -9,6 +9,7 @@ import pytest
 import yaml
 from command_line import call
 
+from hardneg.datasets import document_files
 from hardneg.datasets.document_files import Text, read_file
 from hardneg.datasets.documents import Documents
 from hardneg.formats.collection import StoredCollection, write_collection
@@ -164,6 +165,14 @@ def test_the_fingerprint_is_that_of_the_files_that_are_read(folder):
     assert Documents(str(folder)).fingerprint() != before
     assert Documents(str(folder), glob="*.md").load().files == [folder / "birds.md"]
     assert 1 <= Documents(str(folder)).size_hint() < 9
+
+
+def test_the_fingerprint_changes_with_the_library_that_reads(folder, monkeypatch):
+    of_text = Documents(str(folder), glob="*.txt").fingerprint()
+    before = Documents(str(folder), forms=("txt", "md")).fingerprint()
+    monkeypatch.setattr(document_files, "version", lambda library: "99")
+    assert Documents(str(folder), forms=("txt", "md")).fingerprint() != before
+    assert Documents(str(folder), glob="*.txt").fingerprint() == of_text
 
 
 def test_pdf_pages_are_read_with_pypdf(tmp_path):

@@ -15,8 +15,10 @@ from hardneg.recipe import usage as measured
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.exported_runs import export_runs
 from hardneg.recipe.ir_metadata import ir_metadata
+from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.run_folder import publish
+from hardneg.recipe.yaml_load import find_recipe
 from hardneg.records.errors import DataError
 from hardneg.store.artifacts import Store
 from hardneg.verbs.dataset import ReadDataset
@@ -98,6 +100,14 @@ def test_every_collection_stands_among_the_training_data(finished):
     tree = ir_metadata(replace(recipe, stages={**recipe.stages, "other": other, "again": again}), artifacts)
     assert tree["data"]["test collection"] == {"name": "beir:data"}
     assert tree["data"]["training data"] == [{"name": "beir:data"}, {"name": "beir:other"}]
+
+
+def test_the_command_names_the_file_of_a_recipe_of_ones_own(finished):
+    recipe, artifacts, _ = finished
+    shipped = load_recipe(find_recipe("star-passage"))
+    commands = [at(ir_metadata(each, artifacts), "implementation/executable/cmd") for each in (recipe, shipped)]
+    names = [recipe.source.name, "star-passage"]
+    assert commands == [f"hardneg recipe run {name} --preset demo" for name in names]
 
 
 def test_energy_is_the_difference_of_the_counters(finished, tmp_path, monkeypatch):

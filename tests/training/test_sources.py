@@ -46,6 +46,7 @@ def test_shares_are_in_proportion_to_the_root_of_the_size():
     assert source_shares([900, 100], 10) == pytest.approx([1.974 / 3.559, 1.585 / 3.559], abs=1e-4)
     assert source_shares([10**9, 1], 1e6) == pytest.approx([0.5, 0.5], abs=1e-4)
     assert source_shares([10**9, 10**9 - 1, 1], 0.01)[2] == pytest.approx(0)
+    assert source_shares([900, 100], 1e-320).tolist() == [1, 0]
 
 
 @pytest.mark.parametrize(("temperature", "part"), [(1, 1000 / 1001), (2, 31.6228 / 32.6228), (1e6, 0.5)])

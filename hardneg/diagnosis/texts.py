@@ -84,10 +84,10 @@ def cut_texts(run: FinishedRun, side: Side) -> CheckResult:
 
 
 def _sampled(run: FinishedRun, side: Side) -> list[str]:
+    collection = run.collection(training_sets(run)[0])
     if side == "document":
-        corpus = run.collection().corpus
-        return corpus.contents(sample(len(corpus), "documents"))
-    texts = run.collection(training_sets(run)[0]).queries(TRAIN).texts
+        return collection.corpus.contents(sample(len(collection.corpus), "documents"))
+    texts = collection.queries(TRAIN).texts
     return [texts[row] for row in sample(len(texts), "texts of queries").tolist()]
 
 

@@ -33,7 +33,7 @@ class WriteQueries(StageSpec):
     has none of the dataset's own queries.
     """
 
-    version = 1
+    version = 2
     artifact_type = "collection"
     purpose = "write queries from the passages alone"
     needs_dataset = True
@@ -140,7 +140,6 @@ class _Writing:
         spec, chosen = self.spec, None
         if spec.passages is not None:  # drawn by id: a larger number has those of a smaller one
             chosen = frozenset(drawn_order(spec.seed, "passage", self.source.corpus.doc_ids)[: spec.passages])
-        groups = self._groups if spec.split_by == "group" else {}
         written_for = mixed(self.writers, self.source.corpus.documents(), spec.per_passage, spec.seed, chosen)
         for writer, (queries, document) in written_for:
             yield document
@@ -148,23 +147,29 @@ class _Writing:
                 self.counts["passages without a query"] += chosen is None or document.doc_id in chosen
             for number, text in enumerate(queries, 1):
                 self.counts[f"queries written by {writer}"] += 1
-                query_id, group = f"{writer}:{document.doc_id}:{number}", groups.get(document.doc_id, document.doc_id)
+                query_id, group = f"{writer}:{document.doc_id}:{number}", self._part(document.doc_id)
                 self.drafts.append(Draft(query_id, " ".join(text.split()), document.doc_id, group))
 
     @cached_property
     def _groups(self) -> dict[str, str]:
         return self.source.groups("document")
 
+    def _part(self, doc_id: str) -> str:
+        """What stays together in one split."""
+        return self._groups.get(doc_id, doc_id) if self.spec.split_by == "group" else doc_id
+
     @cached_property
     def _by_split(self) -> "dict[str, list[Kept]]":
         """The queries that stay. Raises DataError where a split has none."""
         from hardneg.datasets.summaries import SplitShares
-        from hardneg.writers.mixture import kept
+        from hardneg.writers.mixture import Draft, kept
 
         spec = self.spec
         shares = SplitShares(spec.dev_share, spec.test_share, spec.seed)
         by_split: dict[str, list[Kept]] = {split: [] for split, share in shares.by_split.items() if share > 0}
-        queries = kept(self.drafts, self.counts)
+        documents = self.source.corpus.documents()
+        titles = (Draft("", each.title, each.doc_id, self._part(each.doc_id)) for each in documents if each.title)
+        queries = kept(self.drafts, titles, self.counts)
         for query in queries:
             by_split[shares.split(query.group)].append(query)
         if empty := [split for split, some in by_split.items() if not some]:

@@ -20,7 +20,10 @@ JOINED = "queries joined with nearly the same one of their document"
 
 
 class Draft(NamedTuple):
-    """A query as it was written: its id, its text, the document that it is of, and the group of that."""
+    """A query as it was written: its id, its text, the document that it is of, and the group of that.
+
+    A title that a document keeps is one too, without an id: it asks for that document in the same words.
+    """
 
     query_id: str
     text: str
@@ -73,26 +76,36 @@ def mixed(
         yield from results
 
 
-def kept(drafts: Iterable[Draft], left_out: Counter[str]) -> list[Kept]:
-    """The queries that stay, in their order; `left_out` counts the others by reason.
+def kept(drafts: Iterable[Draft], titles: Iterable[Draft], left_out: Counter[str]) -> list[Kept]:
+    """The queries that stay, in their order; `left_out` counts the others by reason; titles: those of all documents.
 
     A query that names its passage by its id or a number asks nobody else's question. Two are near copies if they have
     the same words, whatever their case, order and number: within a group the first stands for all of them, and their
-    documents are all relevant to it; those of several groups all go, as nothing says which of them is asked for.
+    documents are all relevant to it; those of several groups all go, as nothing says which of them is asked for. A
+    document with such a title counts in the same way.
     """
     of_words: defaultdict[frozenset[str], list[Draft]] = defaultdict(list)
     for draft in drafts:
         if draft.doc_id in draft.text or _NUMBERED.search(draft.text):
             left_out[NAMING] += 1
         else:
-            of_words[frozenset(_WORD.findall(draft.text.casefold()))].append(draft)
+            of_words[_words(draft.text)].append(draft)
+    titled: defaultdict[frozenset[str], list[Draft]] = defaultdict(list)
+    for title in titles:
+        if (words := _words(title.text)) in of_words:
+            titled[words].append(title)
     queries = []
-    for first, *others in of_words.values():
-        if any(other.group != first.group for other in others):
+    for words, (first, *others) in of_words.items():
+        alike = [*others, *titled[words]]
+        if any(each.group != first.group for each in alike):
             left_out[COPIES] += 1 + len(others)
             continue
         if others:
             left_out[JOINED] += len(others)
-        doc_ids = list(dict.fromkeys([first.doc_id, *(other.doc_id for other in others)]))
+        doc_ids = list(dict.fromkeys([first.doc_id, *(each.doc_id for each in alike)]))
         queries.append(Kept(first.query_id, first.text, doc_ids, first.group))
     return queries
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(text.casefold()))

@@ -194,3 +194,21 @@ def test_the_name_of_a_collection_moves_no_key_of_stages_without_one(tmp_path, t
     alone = recipe(tmp_path, tiny_model, {"index": index}).keys["index"]
     named = recipe(tmp_path, tiny_model, {**STAGES, "index": {**index, "dataset": "dataset"}, "run": {**STAGES["run"]}})
     assert named.keys["index"] == alone
+
+
+def test_passages_with_the_title_that_is_asked_for_are_relevant(tmp_path, tiny_model):
+    for name in ("a", "b", "c", "d"):
+        text = " ".join(f"Word {WORDS[each]} {name} stands here." for each in range(12))
+        (tmp_path / f"{name}.md").write_text(f"# The {name} of owls\n\n{text}\n")
+    stages = {"written": {"stage": "write-queries", "writers": ["heading"], "passages": 4, "dev_share": 0}}
+    stages["written"]["test_share"] = 0
+    path = tmp_path / "small.yaml"
+    dataset = {"name": "documents", "source": str(tmp_path), "words": 20, "min_words": 0}
+    path.write_text(yaml.safe_dump({"dataset": dataset, "model": {"name": str(tiny_model)}, "stages": stages}))
+    outcome = execute(make_plan(load_recipe(path)), Store(tmp_path / "store"), Options(device="cpu"), Watcher())
+    source, written = (StoredCollection.open(outcome.artifacts[name].path) for name in ("dataset", "written"))
+    titles = {each.doc_id: each.title for each in source.corpus.documents()}
+    queries = {query.query_id: query.text for query in written.queries("train")}
+    assert queries and any(len(relevant) > 1 for relevant in written.qrels("train").values())
+    for query_id, relevant in written.qrels("train").items():
+        assert relevant.keys() == {doc_id for doc_id, title in titles.items() if title == queries[query_id]}

@@ -61,8 +61,17 @@ def test_which_queries_stay():
         Draft("q7", "Words, same", "d6", "g2"),
         Draft("q8", "other words", "d6", "g2"),
     ]
-    assert kept(drafts, left_out) == [
+    assert kept(drafts, [], left_out) == [
         Kept("q3", "The passage of time", ["d3", "d4"], "g1"),
         Kept("q8", "other words", ["d6"], "g2"),
     ]
     assert left_out == {NAMING: 2, JOINED: 2, COPIES: 2}
+
+
+def test_a_passage_that_keeps_the_title_is_relevant_too():
+    left_out = Counter()
+    drafts = [Draft("q1", "How owls hunt", "d1", "g1"), Draft("q2", "Where owls live", "d2", "g1")]
+    titles = [Draft("", "How owls hunt", "d1", "g1"), Draft("", "how Owls hunt", "d3", "g1")]
+    titles += [Draft("", "Where owls live", "d9", "g2"), Draft("", "Nobody asks", "d4", "g1")]
+    assert kept(drafts, titles, left_out) == [Kept("q1", "How owls hunt", ["d1", "d3"], "g1")]
+    assert left_out == {COPIES: 1}

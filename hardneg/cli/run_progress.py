@@ -60,9 +60,9 @@ def result_table(folder: Path, artifacts: Mapping[str, Artifact]) -> None:
 def next_commands(recipe: "Recipe", folder: Path) -> Iterator[tuple[str, str]]:
     """After a shipped recipe's demo the most useful next things: what each is, and its command."""
     from hardneg.recipe.inheritance import read_whole_tree
-    from hardneg.recipe.yaml_load import shipped_recipes
+    from hardneg.recipe.yaml_load import is_shipped
 
-    if recipe.preset != "demo" or shipped_recipes().get(recipe.name) != recipe.source:
+    if recipe.preset != "demo" or not is_shipped(recipe.source):
         return
     run = f"{_program()} recipe run {recipe.name}"
     preset = " --preset small" if "small" in read_whole_tree(recipe.source).get("presets", {}) else ""

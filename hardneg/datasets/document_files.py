@@ -6,6 +6,7 @@ import io
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from html.parser import HTMLParser
 from importlib.metadata import version
 from pathlib import Path
@@ -267,10 +268,11 @@ FORMS: Mapping[str, Callable[[Path], Iterator[tuple[int, Text | DataError]]]] = 
 """The readers of files by their suffix."""
 USUAL_FORMS = frozenset(FORMS) - {".py"}
 """The suffixes of files that are read where no forms are named."""
+_version = cache(version)
 _LIBRARIES = {".md": "markdown-it-py", ".markdown": "markdown-it-py", ".pdf": "pypdf"}
 
 
 def reader_of(path: Path) -> str:
     """What reads a file: the form of its suffix, with the version of the library that does."""
     suffix = path.suffix.lower()
-    return f"{suffix} {version(_LIBRARIES[suffix])}" if suffix in _LIBRARIES else suffix
+    return f"{suffix} {_version(_LIBRARIES[suffix])}" if suffix in _LIBRARIES else suffix

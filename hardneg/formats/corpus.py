@@ -106,6 +106,12 @@ class Corpus:
                 doc_ids, titles, texts = (column.to_pylist() for column in batch.slice(part, 4096).columns)
                 yield from map(Document, doc_ids, texts, titles)
 
+    def titles(self) -> Iterator[tuple[str, str]]:
+        """The id and the title of each document that has one, in row order; no text is read."""
+        for part in self._parts(0, len(self), [0, 1]):
+            doc_ids, titles = (column.to_pylist() for column in part.columns)
+            yield from ((doc_id, title) for doc_id, title in zip(doc_ids, titles, strict=True) if title)
+
     def rows(self, doc_ids: Sequence[str]) -> NDArray[np.int64]:
         """The row of each id: int64 [n], -1 where the corpus has no such document."""
         if not len(doc_ids):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hardneg
-from hardneg.recipe.yaml_load import shipped_recipes
+from hardneg.recipe.yaml_load import is_shipped
 from hardneg.records.layout import DATASET, LOCK
 from hardneg.records.named_plugins import IR_DATASETS
 from hardneg.store.speed_trials import cpu_name
@@ -39,7 +39,7 @@ def ir_metadata(recipe: "Recipe", artifacts: Mapping[str, "Artifact"]) -> dict[s
     """The metadata of a finished recipe, as a tree for YAML; artifacts: by stage."""
     stages = {name: spec for name, spec in recipe.stages.items() if name in artifacts}
     preset = f" --preset {recipe.preset}" if recipe.preset else ""
-    called = recipe.name if shipped_recipes().get(recipe.name) == recipe.source else shlex.quote(recipe.source.name)
+    called = recipe.name if is_shipped(recipe.source) else shlex.quote(recipe.source.name)
     return {
         "schema-version": 0.1,
         "run-version": 1.0,

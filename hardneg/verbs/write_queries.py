@@ -167,8 +167,8 @@ class _Writing:
         spec = self.spec
         shares = SplitShares(spec.dev_share, spec.test_share, spec.seed)
         by_split: dict[str, list[Kept]] = {split: [] for split, share in shares.by_split.items() if share > 0}
-        documents = self.source.corpus.documents()
-        titles = (Draft("", each.title, each.doc_id, self._part(each.doc_id)) for each in documents if each.title)
+        titled = self.source.corpus.titles()
+        titles = (Draft("", title, doc_id, self._part(doc_id)) for doc_id, title in titled)
         queries = kept(self.drafts, titles, self.counts)
         for query in queries:
             by_split[shares.split(query.group)].append(query)

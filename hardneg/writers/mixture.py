@@ -96,7 +96,7 @@ def kept(drafts: Iterable[Draft], titles: Iterable[Draft], left_out: Counter[str
             titled[words].append(title)
     queries = []
     for words, (first, *others) in of_words.items():
-        alike = [*others, *titled[words]]
+        alike = [*others, *titled.get(words, ())]
         if any(each.group != first.group for each in alike):
             left_out[COPIES] += 1 + len(others)
             continue

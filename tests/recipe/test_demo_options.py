@@ -21,6 +21,7 @@ COMMON = {
     "options.negatives_per_query": ((0, 1, 4), "none in the batch alone, one beside it, four of RocketQA's reranker"),
     "backend.subvectors": ((6, 12, 24, 48, 96), "ADORE, Table 5"),
     "options.decay": (("constant",), "Figure 4 looks at one rate"),
+    "options.keep_best": ((False,), "a curve over steps has the weights of each, not the best until then"),
     "watch.queries": ((200,), "how many training queries a curve is drawn of: ours"),
     "watch.depth": ((200,), "the top 200"),
     # ANCE, section 5, and its program.

@@ -711,6 +711,7 @@ def start(
     folder: str | Path,
     output: str | Path | None = None,
     *,
+    glob: str | None = None,
     run: bool = False,
     overwrite: bool = False,
     store: str | Path | None = None,
@@ -722,6 +723,7 @@ def start(
     Args:
         folder: documents of any form that `documents` reads, or a collection with or without judgements.
         output: the recipe to write; by default NAME.yaml in the working folder, NAME being the folder's.
+        glob: which documents are read, such as `guide/**/*.md`; by default all.
         run: run it too, into runs/NAME; which negatives to train with is measured first, where judgements allow it.
         overwrite: replace a file of that name that is not this function's.
         store: the artifact store, by default the usual one.
@@ -730,5 +732,6 @@ def start(
 
     Raises:
         DataError: nothing in the folder can be read, or nothing can be measured by its judgements.
-        UsageError: the recipe would be written into the folder, or over another file.
+        UsageError: the recipe would be written into the folder, or over another file; or a glob for a collection whose
+            files have names of their own.
     """

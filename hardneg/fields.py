@@ -44,6 +44,7 @@ class Trait(StrEnum):
     PSEUDO_POSITIVES = "has positives that nobody judged"
     MORE_POSITIVES = "has positives besides the dataset's"
     OWN_QUERIES = "is of the queries of a file"
+    WRITTEN_QUERIES = "has queries that a writer made of the passages"
     OF_POSITIVES = "is of the texts of positives, not of queries"
 
 

@@ -43,13 +43,14 @@ class Beginning:
     reasons: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, folder: Path) -> "Beginning":
+    def of(cls, folder: Path, glob: str | None = None) -> "Beginning":
         """Looks into a folder.
 
         Raises:
             DataError: nothing can be read there, or nothing can be measured by its judgements.
+            UsageError: a glob for a form whose files have names of their own.
         """
-        contents = FolderContents.of(folder)
+        contents = FolderContents.of(folder, glob)
         if contents.judged and not any(contents.judged.get(split) for split in (_DEV, _TEST)):
             splits = ", ".join(f"{split} {count:,}" for split, count in contents.judged.items())
             reason = f"queries with a relevant document: {splits}, and none of test or dev to measure by"
@@ -214,6 +215,7 @@ def start(
     folder: str | Path,
     output: str | Path | None = None,
     *,
+    glob: str | None = None,
     run: bool = False,
     overwrite: bool = False,
     store: str | Path | None = None,
@@ -225,6 +227,7 @@ def start(
     Args:
         folder: documents of any form that `documents` reads, or a collection with or without judgements.
         output: the recipe to write; by default NAME.yaml in the working folder, NAME being the folder's.
+        glob: which documents are read, such as `guide/**/*.md`; by default all.
         run: run it too, into runs/NAME; which negatives to train with is measured first, where judgements allow it.
         overwrite: replace a file of that name that is not this function's.
         store: the artifact store, by default the usual one.
@@ -233,9 +236,10 @@ def start(
 
     Raises:
         DataError: nothing in the folder can be read, or nothing can be measured by its judgements.
-        UsageError: the recipe would be written into the folder, or over another file.
+        UsageError: the recipe would be written into the folder, or over another file; or a glob for a collection whose
+            files have names of their own.
     """
-    beginning = Beginning.of(Path(folder))
+    beginning = Beginning.of(Path(folder), glob)
     recipe, results = beginning.paths(output, run)
     workplace = Workplace.of({"store": store, "device": device, "progress": progress})
     if run and beginning.measurable:

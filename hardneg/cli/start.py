@@ -12,6 +12,7 @@ from hardneg.records.named_plugins import LOCAL
 
 def start(
     folder: Path = typer.Argument(..., metavar="FOLDER", help="Documents, maybe with queries, maybe with judgements."),
+    glob: str | None = typer.Option(None, help="Which documents are read, such as 'guide/**/*.md'; by default all."),
     run: bool = typer.Option(False, "--run", help="Run the recipe too, into runs/NAME."),
     output: Path | None = output("The recipe to write; default NAME.yaml, after the folder.", None),
     overwrite: bool = OVERWRITE,
@@ -34,7 +35,7 @@ def start(
     from hardneg.store.atomic_write import replace_text
     from hardneg.store.replaced_files import Target
 
-    beginning = Beginning.of(folder)
+    beginning = Beginning.of(folder, glob)
     (recipe, results), workplace = beginning.paths(output, run), RunOptions(store, device).opened()
     command = f"hardneg recipe run {quote(str(recipe))}"
     target = Target(recipe, use=f"`{command}` runs it as it is")
@@ -53,4 +54,7 @@ def start(
     if run:
         run_recipe(str(recipe), None, [], None, [], results, overwrite, store, device, None, LOCAL, [])
     else:
-        say(f"run it: {command}, or `hardneg start {quote(str(folder))} --run`")
+        given = {"--glob": glob, "--output": output}
+        options = [f" {flag} {quote(str(value))}" for flag, value in given.items() if value]
+        again = f"hardneg start {quote(str(folder))}{''.join(options)}"
+        say(f"run it: {command}, or `{again} --run`")

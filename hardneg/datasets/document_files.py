@@ -3,6 +3,7 @@
 import ast
 import csv
 import io
+import logging
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -227,6 +228,7 @@ def _row(path: Path, number: int, text: str, title: str, lines: bool = True) -> 
 def _pdf(path: Path) -> Iterator[tuple[int, Text]]:
     from pypdf import PdfReader
 
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # what it remarks on is in the error, or was mended
     try:
         pages = [page.extract_text() for page in PdfReader(path).pages]
     except Exception as error:  # of a damaged file pypdf raises any, such as TypeError

@@ -1,14 +1,11 @@
 """Documents cut into passages: by headings first, then at the ends of sentences."""
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from hardneg.datasets.document_files import Block, Text
-from hardneg.formats.sentences import sentences
-
-_WORD = re.compile(r"\S+")
+from hardneg.formats.sentences import sentences, word_spans
 
 
 class Passage(NamedTuple):
@@ -40,7 +37,7 @@ class _Section(NamedTuple):
 class Cutting:
     """How documents are cut: the most words of a passage, the fewest, and those that two neighbours share at most.
 
-    Words are what white space separates; a section with fewer than `least` is joined with the next one.
+    Words are those of `word_spans`; a section with fewer than `least` is joined with the next one.
     """
 
     most: int
@@ -83,12 +80,12 @@ class Cutting:
         line, counted, end = block.line, 0, 0
         for number, sentence in enumerate(sentences(block.text)):
             at = block.text.index(sentence, end)
-            end, words = at + len(sentence), list(_WORD.finditer(sentence))
+            end, words = at + len(sentence), word_spans(sentence)
             for begin in range(0, len(words), self.most):
                 part = words[begin : begin + self.most]
-                start = at + part[0].start()
+                start, stop = at + part[0][0], at + part[-1][1]
                 line, counted = line + block.lines * block.text.count("\n", counted, start), start
-                text = sentence if len(words) <= self.most else " ".join(word[0] for word in part)
+                text = sentence if len(words) <= self.most else " ".join(block.text[start:stop].split())
                 yield _Piece(line, text, not number and not begin, len(part))
 
     def _packed(self, pieces: Sequence[_Piece]) -> Iterator[list[_Piece]]:

@@ -25,7 +25,7 @@ from hardneg.runtime.seeding import FIXED, generator
 from hardneg.store.artifacts import Artifact, Store
 from hardneg.verbs.mine import Mine
 from hardneg.verbs.shared.stage_spec import StageSpec
-from hardneg.verbs.shared.training_options import EncoderLearning
+from hardneg.verbs.shared.training_options import Judging
 
 SAMPLED = 1_000
 """The most queries, documents or vectors that a check looks at."""
@@ -127,10 +127,9 @@ class FinishedRun:
         return resolved.path, resolved.full
 
     def encoder_of(self, index: str) -> str:
-        """`start`, the training whose model encodes the queries of an index, or nothing."""
+        """`start`, the training or average whose model encodes the queries of an index, or nothing."""
         maker = self.recipe.view(index).query_model(index) if index in self.recipe.stages else None
-        trained = isinstance(self.recipe.stages.get(maker or ""), EncoderLearning)
-        return maker if maker and (maker == START or trained) else ""
+        return maker if maker and (maker == START or isinstance(self.recipe.stages.get(maker), Judging)) else ""
 
     def mined(self, stage: str) -> MinedSample:
         """A sample of the queries of a mine stage, with the lists of the first run that it mined from.

@@ -1,4 +1,4 @@
-"""Sentences of a text, by its punctuation: to cut passages, and to write queries from them."""
+"""Sentences of a text, by its punctuation, and its words: to cut passages, and to write queries from them."""
 
 import regex
 
@@ -11,6 +11,8 @@ _END = regex.compile(
 _NO_END = regex.compile(
     r"(?:^|[\s(])(?:Mr|Mrs|Ms|Dr|Prof|St|Fig|Figs|Eq|Sec|No|vs|cf|approx|e\.g|i\.e|et al|\p{Lu})\.$"
 )
+_UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\u30fc\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+_WORD = regex.compile(rf"[{_UNSPACED}]{{1,2}}\p{{P}}*|[^\s{_UNSPACED}]+")
 
 _LONGEST = 16
 """More characters than an abbreviation has with what stands before it."""
@@ -33,3 +35,11 @@ def sentences(text: str) -> list[str]:
             start = match.end()
     rest = text[start:].strip()
     return [*parts, rest] if rest else parts
+
+
+def word_spans(text: str) -> list[tuple[int, int]]:
+    """Where each word of a text begins and ends, in characters.
+
+    Words are what white space separates; in scripts without blanks between words, every two characters.
+    """
+    return [match.span() for match in _WORD.finditer(text)]

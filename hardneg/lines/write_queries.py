@@ -59,8 +59,9 @@ class WriteQueriesLine(Line):
 
     def job(self, args: Arguments, workplace: "Workplace") -> Job:
         """Writes; with a model it encodes, searches, may rerank, and keeps the queries whose passage is found again."""
-        if args.reranker is not None and args.round_trip is None:
-            raise UsageError("write-queries: {reranker} goes with {round_trip}", "reranker", "round_trip")
+        for name, unset in (("reranker", None), ("first_k", self.resolved()["first_k"].default)):
+            if args.round_trip is None and getattr(args, name) != unset:
+                raise UsageError(f"write-queries: {{{name}}} goes with {{round_trip}}", name, "round_trip")
         stages = {_WRITTEN: args.of("write-queries"), **(_round_trip(args) if args.round_trip is not None else {})}
         recipe = self.recipe(Arguments(**{**vars(args), "model": args.round_trip}), workplace, stages)
         return Job(recipe, partial(_result, stages))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hardneg
+from hardneg.fields import Trait
 from hardneg.recipe.yaml_load import is_shipped
 from hardneg.records.layout import DATASET, LOCK
 from hardneg.records.named_plugins import IR_DATASETS
@@ -21,6 +22,7 @@ from hardneg.store.speed_trials import cpu_name
 from hardneg.verbs.evaluate import Evaluate
 from hardneg.verbs.fuse import Fuse
 from hardneg.verbs.rerank import Rerank
+from hardneg.verbs.write_queries import WriteQueries
 
 if TYPE_CHECKING:
     from hardneg.recipe.load import Recipe
@@ -121,10 +123,16 @@ def _data(recipe: "Recipe") -> dict[str, Any]:
         for stage, loader in loaders.items()
     }
     tested = {"name": names[DATASET]}
+    writing = [spec for spec in recipe.stages.values() if isinstance(spec, WriteQueries)]
+    writers = ", ".join(dict.fromkeys(writer.name for spec in writing for writer in spec.writers))
+    written = {"topics": f"written from its passages by {writers}"} if writers else {}
+    evaluated = ((name, spec.dataset) for name, spec in recipe.stages.items() if isinstance(spec, Evaluate))
+    if any(dataset and Trait.WRITTEN_QUERIES in recipe.view(name).traits(dataset) for name, dataset in evaluated):
+        tested |= written
     if loaders[DATASET].name == IR_DATASETS:
         tested["ir_datasets"] = sources[DATASET]
     trains = any(spec.artifact_type in ("model", "reranker") for spec in recipe.stages.values())
-    trained = [{"name": name} for name in dict.fromkeys(names.values())]
+    trained = [{"name": name, **(written if name == names[DATASET] else {})} for name in dict.fromkeys(names.values())]
     return {"test collection": tested} | ({"training data": trained} if trains else {})
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from hardneg.fields import LATER, SECTION, Name, Reference
+from hardneg.fields import LATER, SECTION, Name, Reference, Trait
 from hardneg.formats.collection import StoredCollection
 from hardneg.records.layout import HISTORY, METRICS, QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN, RUN
 from hardneg.records.wording import counted, suggestion
@@ -104,7 +104,7 @@ class Report(StageSpec):
             settings=_settings(evaluation, trained),
             costs=_costs(context, measured),
             settings_tables=[_steps(context)],
-            over=_over(evaluation),
+            over=_over(evaluation, context.inputs["dataset"]),
             system=self.about,
             began=began_from(self.about, rows, stages) if self.about in rows else "",
             browse=f"hardneg browse . --split {split} (in the folder of this page)",
@@ -163,9 +163,10 @@ def _seconds(item: ArtifactInput) -> str:
     return f"{seconds:,.1f}" if isinstance(seconds, int | float) else "–"
 
 
-def _over(evaluation: ArtifactInput) -> str:
+def _over(evaluation: ArtifactInput, dataset: ArtifactInput) -> str:
     queries, passages = counted(evaluation.count("queries"), "query"), counted(evaluation.count("passages"), "passage")
-    return f"{queries} of split {getattr(evaluation.spec, 'split', 'test')}, over {passages}"
+    written = " that were written from them" if Trait.WRITTEN_QUERIES in dataset.traits else ""
+    return f"{queries} of split {getattr(evaluation.spec, 'split', 'test')}, over {passages}{written}"
 
 
 def _histories(trained: _ByLabel) -> dict[str, list[Record]]:

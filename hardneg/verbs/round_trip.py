@@ -1,13 +1,13 @@
 """Verb `round-trip`: of written queries those stay whose passage a retriever finds again."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from hardneg.fields import MEASURED, Name
+from hardneg.fields import MEASURED, Name, Trait
 from hardneg.formats.excluded import Exclusion
 from hardneg.records.depths import RETURN_DEPTH
 from hardneg.records.errors import DataError
@@ -44,6 +44,10 @@ class RoundTrip(StageSpec):
     def parts(self) -> dict[str, str]:
         """The collection, and the run of the queries that stay."""
         return {"collection": ".", "run": "."}
+
+    def traits(self, recipe: RecipeView) -> Mapping[str, str]:
+        """Queries that nobody has asked."""
+        return {**super().traits(recipe), Trait.WRITTEN_QUERIES: recipe.name}
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """A run that is too short, or of the queries of another collection."""

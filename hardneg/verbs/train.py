@@ -116,7 +116,7 @@ def _card_facts(context: StageContext[Train], collection: "StoredCollection") ->
         queries = negatives.count("queries")
         maker = negatives.plugins.get("miner", negatives.name)
         chosen = f"{context.spec.options.negatives_per_query} a query from {maker}"
-    facts = data_facts(collection.corpus, queries)
+    facts = data_facts(context, collection.corpus, queries)
     if "teacher" in context.inputs:
         facts["Teacher"] = f"the scores of {context.inputs['teacher'].name}"
     if more is not None:

@@ -286,7 +286,7 @@ def _negatives(source: ArtifactInput) -> NegativesFile:
 def _card_facts(context: StageContext[TrainQueries], data: TrainingData) -> dict[str, object]:
     spec = context.spec
     return {
-        **data_facts(data.corpus, len(data.query_ids)),
+        **data_facts(context, data.corpus, len(data.query_ids)),
         "Trained": f"the query side alone, on the index {context.inputs['index'].name}",
         "Negatives": f"{spec.schedule}, {spec.depth} a query",
         **guide_facts(context),

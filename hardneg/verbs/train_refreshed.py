@@ -275,7 +275,7 @@ def _card_facts(
     by = "" if miner is None else f" by {miner.name}"
     often = refresh.policy + (f", {refresh.every} steps" if refresh.every else "")
     return {
-        **data_facts(collection.corpus, len(data.query_ids)),
+        **data_facts(context, collection.corpus, len(data.query_ids)),
         "Negatives": f"{refresh.negatives} a query of the model's own top {refresh.depth}{by}, refreshed: {often}",
         **terms_facts(context),
     }

@@ -156,7 +156,7 @@ def _said(
         more["Teacher"] = f"the scores of {context.inputs['teacher'].name}"
     return {
         "Base model": spec.start or spec.reranker.options.get("source", spec.reranker.name),
-        **data_facts(collection.corpus, negatives.count("queries")),
+        **data_facts(context, collection.corpus, negatives.count("queries")),
         "Negatives": f"{options.negatives_per_query} a query from {maker}",
         **training_facts(context, result, pairs, "of a run's top", more),
     }

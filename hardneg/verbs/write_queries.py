@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 from pydantic import Field, model_validator
 
 from hardneg.encoders.spec import ModelSpec
-from hardneg.fields import Option, WriterSettings
+from hardneg.fields import Option, Trait, WriterSettings
 from hardneg.records.errors import DataError
 from hardneg.records.types import Document, Judgement, Membership, Query, Side
 from hardneg.records.wording import counted
@@ -58,6 +58,10 @@ class WriteQueries(StageSpec):
         if self.dev_share + self.test_share >= 1:
             raise ValueError("dev_share: leaves split train nothing; give less than 1 with test_share")
         return self
+
+    def traits(self, recipe: RecipeView) -> Mapping[str, str]:
+        """Queries that nobody has asked."""
+        return {**super().traits(recipe), Trait.WRITTEN_QUERIES: recipe.name}
 
     def network(self, recipe: RecipeView) -> ModelSpec | None:
         """That of the first writer with one."""

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from hardneg.formats.sentences import word_spans
 from hardneg.records.errors import PluginError
 from hardneg.records.types import Document, Written
 from hardneg.runtime.seeding import generator
@@ -24,7 +25,7 @@ class Crop:
         words: a passage with fewer has no query, and no stretch has fewer than a quarter of them.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     shortest: float = 0.05
     longest: float = 0.5
@@ -39,7 +40,7 @@ class Crop:
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:
         """Return for each document `count` stretches of it, and another one in place of its text."""
         for document in documents:
-            words = document.text.split()
+            words = word_spans(document.text)
             if len(words) < self.words:
                 yield Written((), document)
                 continue
@@ -47,5 +48,6 @@ class Crop:
             for share in source.uniform(self.shortest, self.longest, 1 + count).tolist():
                 length = min(len(words), max(self.words // 4, round(share * len(words))))
                 start = int(source.integers(len(words) - length + 1))
-                stretches.append(" ".join(words[start : start + length]))
+                begin, end = words[start][0], words[start + length - 1][1]
+                stretches.append(" ".join(document.text[begin:end].split()))
             yield Written(list(dict.fromkeys(stretches[1:])), document._replace(text=stretches[0]))

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from hardneg.formats.sentences import word_spans
 from hardneg.records.types import Document, Written
 
 
@@ -17,7 +18,7 @@ class Heading:
         words: the fewest words of a title that is a query.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     words: int = 2
 
@@ -25,5 +26,5 @@ class Heading:
         """Return for each document its title, and the document without it."""
         for document in documents:
             title = " ".join(document.title.split())
-            fits = count > 0 and len(title.split()) >= self.words and bool(document.text.strip())
+            fits = count > 0 and len(word_spans(title)) >= self.words and bool(document.text.strip())
             yield Written([title], document._replace(title="")) if fits else Written((), document)

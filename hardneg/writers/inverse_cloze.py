@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hardneg.formats.sentences import sentences
+from hardneg.formats.sentences import sentences, word_spans
 from hardneg.records.errors import PluginError
 from hardneg.records.types import Document, Written
 from hardneg.runtime.seeding import generator
@@ -14,7 +14,7 @@ from hardneg.runtime.seeding import generator
 class InverseCloze:
     """Takes sentences out of a passage as queries, so that a model learns what belongs together beyond equal words.
 
-    At least one sentence is left in the passage.
+    At least one sentence is left in the passage. One that stands there twice is taken out in both places.
 
     Source: Lee et al., Latent Retrieval for Weakly Supervised Open Domain Question Answering (ACL 2019): the Inverse
     Cloze Task. A sentence stays in its passage in 10 % of the cases.
@@ -24,7 +24,7 @@ class InverseCloze:
         words: the fewest and the most words of a sentence that is taken.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     kept: float = 0.1
     words: tuple[int, int] = (4, 40)
@@ -43,10 +43,11 @@ class InverseCloze:
     def _write(self, document: Document, count: int, seed: int) -> Written:
         parts = sentences(document.text)
         fewest, most = self.words
-        fit = [number for number, part in enumerate(parts) if fewest <= len(part.split()) <= most]
+        different = list(dict.fromkeys(parts))
+        fit = [part for part in different if fewest <= len(word_spans(part)) <= most]
         source = generator(seed, "inverse-cloze", document.doc_id)
-        drawn = source.permutation(len(fit))[: min(count, len(parts) - 1)].tolist() if fit else []
+        drawn = source.permutation(len(fit))[: min(count, len(different) - 1)].tolist() if fit else []
         taken = [fit[position] for position in drawn]
-        gone = {number for number in taken if source.random() >= self.kept}
-        rest = " ".join(part for number, part in enumerate(parts) if number not in gone)
-        return Written([parts[number] for number in taken], document._replace(text=rest) if gone else document)
+        gone = {part for part in taken if source.random() >= self.kept}
+        rest = " ".join(part for part in parts if part not in gone)
+        return Written(taken, document._replace(text=rest) if gone else document)

@@ -88,12 +88,31 @@ def test_queries_are_no_documents(tmp_path):
         ({**BEIR, **qrels("train")}, "a relevant document: train 1, and none of test or dev"),
         ({"a.md": "Words.", "queries.tsv": "no tab\n"}, r"queries\.tsv:1: 1 column"),
         ({"a.md": "Words.", "qrels.test.txt": "7 0 x 1\n"}, "no split has both topics and qrels"),
+        ({"a.md": "Words.", "queries.tsv": ""}, r"queries\.tsv: no query in it"),
+        ({"a.md": "Words.", "queries.tsv": "1\twhat\n1\twho\n"}, r"queries\.tsv:2: query id '1' stands in line 1"),
+        ({**BEIR, "queries.jsonl": QUERIES * 2, **qrels("train", "test")}, r"queries\.jsonl:3: query id 'q1' stands there twice"),
+        ({**BEIR, "queries.jsonl": '{"_id": "q9", "text": "who"}\n', **qrels("train", "test")}, "test 0, and none of"),
     ],
 )
 def test_a_folder_that_cannot_be_used_gets_one_line(tmp_path, files, message):
     with pytest.raises(DataError, match=message) as caught:
         Beginning.of(written(tmp_path, files))
     assert "\n" not in str(caught.value)
+
+
+def test_judgements_of_queries_that_are_not_there_are_not_counted(tmp_path):
+    more = {name: f"{text}q7\td1\t1\n" for name, text in qrels("train", "test").items()}
+    seen = FolderContents.of(written(tmp_path, {**BEIR, **more}))
+    assert dict(seen.judged) == {"train": 1, "test": 1}
+    assert "test: judgements of 1 query left out, which the folder lacks" in seen.left_out
+
+
+def test_a_glob_says_which_documents_are_read(tmp_path):
+    folder = written(tmp_path, {"a.md": "# A\n\nWords.", "b.txt": "More.", "queries.tsv": "1\twhat\n"})
+    seen = FolderContents.of(folder, "*.md")
+    assert seen.dataset == {"name": "documents", "source": str(folder), "without": ["queries.tsv"], "glob": "*.md"}
+    with pytest.raises(UsageError, match=r"read as beir, whose files have names of their own"):
+        FolderContents.of(written(tmp_path / "judged", {**BEIR, **qrels("test")}), "*.md")
 
 
 def test_no_folder(tmp_path):
@@ -196,6 +215,8 @@ def test_the_command_looks_and_writes_and_runs_nothing(tmp_path, monkeypatch):
     assert "pages.yaml: written; " in ended.output and "to run, about" in ended.output
     assert yaml.safe_load(Path("pages.yaml").read_text())["dataset"]["source"] == str(tmp_path / "pages")
     assert not (tmp_path / "runs").exists() and not [*(tmp_path / "store").glob("*/manifest.json")]
+    named = CliRunner().invoke(app, ["start", "pages", "--glob", "*.md", "--output", "own.yaml"])
+    assert "or `hardneg start pages --glob '*.md' --output own.yaml --run`" in " ".join(named.output.split())
     Path("pages.yaml").write_text("mine: 1\n")
     assert "pages.yaml" in str(CliRunner().invoke(app, ["start", "pages"]).exception)
     assert Path("pages.yaml").read_text() == "mine: 1\n"

@@ -393,6 +393,19 @@ def test_what_pypdf_raises_for_a_damaged_file_is_one_line(tmp_path, monkeypatch,
     assert isinstance(result, DataError) and "not a PDF that can be read" in str(result)
 
 
+def test_a_damaged_pdf_says_nothing_beside_its_line(tmp_path, caplog):
+    pytest.importorskip("pypdf")
+    (tmp_path / "a.pdf").write_bytes(b"%PDF-1.4\nno more\n")
+    [(_, result)] = read_file(tmp_path / "a.pdf")
+    assert "not a PDF that can be read" in str(result) and not caplog.records
+
+
+def test_text_without_blanks_is_cut_by_its_characters(tmp_path):
+    (tmp_path / "a.txt").write_text("東京は日本の首都である。" * 30)
+    passages = [each.text for each in documents(tmp_path, words=20, min_words=0)]
+    assert len(passages) == 10 and all(text.count("。") == 3 for text in passages)
+
+
 def test_a_head_needs_no_end(tmp_path):
     (tmp_path / "a.html").write_text("<head><title>T</title><meta name=x><style>p {}</style><body><p>Words.")
     (tmp_path / "b.html").write_text("<head><title>T</title><p>More.</p></head><p>Rest.")

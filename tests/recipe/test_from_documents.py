@@ -1,10 +1,12 @@
 """The recipe `from-documents` on a folder of Markdown, this project's own pages: nothing but documents is known."""
 
 import json
+import re
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
@@ -30,6 +32,13 @@ def test_a_folder_of_text_becomes_a_tested_retriever(tmp_path, monkeypatch):
     assert (tmp_path / "out" / "model" / "model.safetensors").exists() and (
         tmp_path / "out" / "index" / "docid"
     ).exists()
+    page = (tmp_path / "out" / "report.md").read_text()
+    assert f"{len(queries)} queries of split test, over " in page and "passages that were written from them" in page
+    card = (tmp_path / "out" / "model" / "README.md").read_text()
+    assert re.search(r"- Dataset: [\d,]+ passages, [\d,]+ training queries, written from them\n", card)
+    data = yaml.safe_load((tmp_path / "out" / "ir-metadata.yml").read_text())["data"]
+    by = "written from its passages by heading, inverse-cloze, crop"
+    assert data["test collection"]["topics"] == by and data["training data"][0]["topics"] == by
     run = RecordedRun.open(tmp_path / "out", Store(tmp_path / "store"))
     upload = run_negatives_upload(run, "org/name", Rows("n-tuple", 2), tmp_path)
     card = next(file.source for file in upload.files if file.path == "README.md")

@@ -164,9 +164,10 @@ def loss_of(context: StageContext[Learning]) -> Loss:
     return context.plugin("loss", Loss)
 
 
-def data_facts(corpus: Corpus, queries: int) -> dict[str, object]:
+def data_facts(context: StageContext[Any], corpus: Corpus, queries: int) -> dict[str, object]:
     """What a model card says of what was trained on."""
-    return {"Dataset": f"{counted(len(corpus), 'passage')}, {counted(queries, 'training query')}"}
+    written = ", written from them" if Trait.WRITTEN_QUERIES in context.inputs["dataset"].traits else ""
+    return {"Dataset": f"{counted(len(corpus), 'passage')}, {counted(queries, 'training query')}{written}"}
 
 
 def training_facts(

@@ -31,6 +31,7 @@ NOT_IN_SMALL = {
     **dict.fromkeys([f"ance-warm-{name}-neg-passage" for name in ("rand", "nce", "bm25-rand")], IN_A_TABLE),
     **dict.fromkeys([f"dose-{name}" for name in DOSES], "its verbs are those of dose-siblings, in many more stages"),
     "ance-passage": IN_A_TABLE,
+    "many-collections": "test_many_collections runs it",
     "from-documents": "of so short passages no query can be written; test_from_documents runs it",
     "gpl-passage": "of so short passages no query can be written; test_gpl runs its preset paper",
     **dict.fromkeys([f"{name}-document" for name in LONG], ALIKE),

@@ -5,6 +5,7 @@ from hardneg_ray.engine import Ray
 
 from hardneg.testing import EngineTests
 
+pytestmark = pytest.mark.slow  # its processes import torch
 
 @pytest.mark.usefixtures("cluster")
 class TestRay(EngineTests):

@@ -1,7 +1,8 @@
 """What actors make of encode, search, mine and rerank: the bytes that one process makes."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,7 +24,7 @@ from hardneg.verbs.shared.stage_spec import StageSpec
 
 BLOCKS = {"index": 3, "run": 2, "mined": 5, "ranked": 6}
 SEEN = {"index": True, "run": False, "mined": True, "ranked": False}
-"""Whether actors see the folder of a stage, or what they make travels, where they are four; where one, the reverse."""
+"""Whether actors see the folder of a stage, or what they make travels, where they are two; where one, the reverse."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def own(work: Path) -> dict[str, Artifact]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
-@pytest.mark.parametrize("actors", [4, 1])
+@pytest.mark.parametrize("actors", [2, 1])
 def test_actors_make_the_bytes_of_one_process(work, own, actors, tmp_path):
     seen = SEEN if actors > 1 else {stage: not seen for stage, seen in SEEN.items()}
     theirs = artifacts(make_plan(load_recipe(work)), tmp_path / "store", BothWays(actors, seen))
@@ -72,6 +73,12 @@ def test_actors_make_the_bytes_of_one_process(work, own, actors, tmp_path):
     for stage, artifact in own.items():
         assert theirs[stage].files == artifact.files and artifact.files, stage
         assert facts(theirs[stage]) == facts(artifact), stage
+
+
+@pytest.fixture(scope="module")
+def own_shards(work: Path) -> Callable[[bool], dict[Path, bytes]]:
+    """What one process makes of shards, near or far."""
+    return cache(lambda far: shards(work, work.parent / f"own-{far}", Local(), far))
 
 
 def shards(work: Path, folder: Path, engine: Engine, far: bool) -> dict[Path, bytes]:
@@ -92,9 +99,9 @@ def shards(work: Path, folder: Path, engine: Engine, far: bool) -> dict[Path, by
 @pytest.mark.parametrize(
     ("far", "shared", "actors"), [(False, True, 2), (True, False, 2), (False, False, 1), (True, True, 1)]
 )
-def test_shards_have_the_bytes_of_one_process(work, far, shared, actors, tmp_path):
+def test_shards_have_the_bytes_of_one_process(work, own_shards, far, shared, actors, tmp_path):
     theirs = shards(work, tmp_path / "ray", Ray(actors=actors, num_cpus=1, shared=shared), far)
-    assert theirs == shards(work, tmp_path / "own", Local(), far)
+    assert theirs == own_shards(far)
     assert sum(path.name == "index" for path in theirs) == 2
 
 

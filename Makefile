@@ -6,6 +6,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PIP_ARGS ?=
 BIN := $(VENV)/bin
+PACKAGES := $(patsubst %,-e plugins/hardneg-%,cagra electra http instructions judge pyterrier ray reader seq2seq)
 
 .PHONY: demo test test-slow lint docs clean
 
@@ -36,8 +37,10 @@ $(VENV)/.demo: $(VENV)/.torch pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e '.[demo]'
 	@touch $@
 
+# One hatchling builds all packages, where pip would install it anew for each.
 $(VENV)/.dev: $(VENV)/.torch pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e '.[dev]' -e plugins/hardneg-cagra -e plugins/hardneg-electra -e plugins/hardneg-http -e plugins/hardneg-instructions -e plugins/hardneg-judge -e plugins/hardneg-pyterrier -e plugins/hardneg-ray -e plugins/hardneg-reader -e plugins/hardneg-seq2seq
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt --no-build-isolation $(PACKAGES)
 	@touch $@ $(VENV)/.demo
 
 clean:

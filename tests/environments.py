@@ -25,7 +25,7 @@ def environment(folder: Path, packages: Sequence[Path] = ()) -> Callable[..., st
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    subprocess.run([*PIP, "wheel", "--no-deps", "-w", wheels, ROOT, *packages], check=True)
+    subprocess.run([*PIP, "wheel", "--no-deps", "--no-build-isolation", "-w", wheels, ROOT, *packages], check=True)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", bin.parent], check=True)
     libraries.mkdir()
     work.mkdir()

@@ -90,7 +90,10 @@ def test_queries_are_no_documents(tmp_path):
         ({"a.md": "Words.", "qrels.test.txt": "7 0 x 1\n"}, "no split has both topics and qrels"),
         ({"a.md": "Words.", "queries.tsv": ""}, r"queries\.tsv: no query in it"),
         ({"a.md": "Words.", "queries.tsv": "1\twhat\n1\twho\n"}, r"queries\.tsv:2: query id '1' stands in line 1"),
-        ({**BEIR, "queries.jsonl": QUERIES * 2, **qrels("train", "test")}, r"queries\.jsonl:3: query id 'q1' stands there twice"),
+        (
+            {**BEIR, "queries.jsonl": QUERIES * 2, **qrels("train", "test")},
+            r"queries\.jsonl:3: query id 'q1' stands there twice",
+        ),
         ({**BEIR, "queries.jsonl": '{"_id": "q9", "text": "who"}\n', **qrels("train", "test")}, "test 0, and none of"),
     ],
 )

@@ -7,6 +7,7 @@ from hardneg.testing import EngineTests
 
 pytestmark = pytest.mark.slow  # its processes import torch
 
+
 @pytest.mark.usefixtures("cluster")
 class TestRay(EngineTests):
     plugin = Ray(actors=2, num_cpus=1, losses=2)

@@ -130,7 +130,7 @@ def test_shipped_bands_belong_to_shipped_recipes() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["star-static", "bm25-passage"])
+@pytest.mark.parametrize("name", ["star-static", "from-documents"])
 def test_a_shipped_recipe_is_inside_its_bands(name: str, tmp_path: Path) -> None:
     """The whole demo, as a user runs it. Another Python's docstrings are another collection, and have no bands."""
     folder = tmp_path / "run"

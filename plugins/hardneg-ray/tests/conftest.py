@@ -10,9 +10,9 @@ os.environ["OMP_NUM_THREADS"] = "1"  # as many as an actor of one core has, so t
 sys.path.insert(0, str(Path(__file__).parent))  # where the small work is
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
-    """A small cluster of this machine, for all tests."""
+    """A small cluster of this machine, for all tests of a module: others ask that there is none."""
     import ray
 
     quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "error"}

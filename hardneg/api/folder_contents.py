@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hardneg.formats.queries import read_query_file
 from hardneg.formats.text_lines import no_folder
@@ -18,6 +18,9 @@ from hardneg.records.types import Collection, PluginSetting
 from hardneg.records.wording import counted
 from hardneg.registry.plugins import configure, load_plugin, plugin_names
 
+if TYPE_CHECKING:
+    from hardneg.datasets.documents import DocumentFolder
+
 PYTHON = "py"
 """The form of `documents` that is read only if it is named."""
 _QUERIES = ("queries.jsonl", "queries.tsv", "queries.txt", "queries.*", "topics.*")
@@ -25,6 +28,11 @@ _ROWS = frozenset({".jsonl", ".csv"})
 """Files of which each row is a document."""
 _FEW = 50
 """Documents: fewer leave one of two splits with a tenth each empty in more than a hundredth of the cases."""
+_FEW_PASSAGES = 200_000
+"""So many judged documents are looked at for their ids."""
+_READ = 8 << 20
+"""Files of so many bytes together are read and cut, to count their passages and to find what cannot be read."""
+_FORMS = "queries are lines of an id, a tab and a text in queries.tsv, judgements belong to a folder of BEIR's form"
 _SUFFIXES = frozenset({".jsonl", ".tsv", ".txt", ".trec", ".gz"})
 
 
@@ -67,20 +75,24 @@ class FolderContents:
             return judged
         named = dict.fromkeys(path for pattern in _QUERIES for path in sorted(folder.glob(pattern)))
         files = [path for path in named if path.is_file() and path.suffix in _SUFFIXES]
+        others = [path for path in [*named, *sorted(folder.glob("*qrels*"))] if path.is_file() and path not in files]
         plain = next((name for name in forms if "judged" in load_plugin("datasets", name).__dataclass_fields__), None)
-        options = {"judged": False} if plain else {"without": [path.name for path in files]} if files else {}
-        options |= {"glob": glob} if glob else {}
+        without = [path.name for path in (*files, *others)]
+        options: dict[str, Any] = {"judged": False} if plain else {"without": without}
+        options = {name: value for name, value in {**options, "glob": glob}.items() if value not in ([], None)}
         dataset = {"name": plain or DOCUMENTS, "source": os.fspath(folder), **options}
         left_out, few = [f"{path.name}: not read, {files[0].name} is" for path in files[1:]], False
+        left_out += [f"{path.name}: not read; {_FORMS}" for path in others]
+        size = 0
         if not plain:
             dataset, opened = _documents(dataset)
+            size, few = _counted(opened)
             left_out += opened.notes()
-            few = len(opened.files) < _FEW and not any(path.suffix.lower() in _ROWS for path in opened.files)
-        loader = _configured(dataset)
+        size = size or _configured(dataset).size_hint()
         texts = [each.text for each in read_query_file(files[0], {}, Counter())] if files else []
         if files and not texts:
             raise DataError(f"{files[0]}: no query in it; fill it in, or take it out of the folder")
-        return cls(folder, dataset, loader.size_hint(), {}, files[0] if files else None, texts, left_out, few)
+        return cls(folder, dataset, size, {}, files[0] if files else None, texts, left_out, few)
 
 
 def _configured(dataset: Mapping[str, Any]) -> Any:
@@ -88,7 +100,20 @@ def _configured(dataset: Mapping[str, Any]) -> Any:
     return configure("datasets", PluginSetting(dataset["name"], options))
 
 
-def _documents(dataset: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+def _counted(opened: "DocumentFolder") -> tuple[int, bool]:
+    """How many passages a folder has, 0 where it is too large to be read now; and whether its documents are few.
+
+    Raises:
+        DataError: what cannot be read, all of it; or there is no text.
+    """
+    if sum(path.stat().st_size for path in opened.files) > _READ:
+        return 0, len(opened.files) < _FEW and not any(path.suffix.lower() in _ROWS for path in opened.files)
+    if not (passages := sum(1 for _ in opened.documents())):
+        raise DataError(f"{opened.folder}: no text in {counted(len(opened.files), 'file')}; add documents")
+    return passages, len({each.group for each in opened.groups("document")}) < _FEW
+
+
+def _documents(dataset: Mapping[str, Any]) -> "tuple[dict[str, Any], DocumentFolder]":
     """The dataset of a folder of files, as Python's where there are no others, and the same opened.
 
     Raises:
@@ -120,12 +145,16 @@ def _first_judged(folder: Path, forms: Sequence[str]) -> FolderContents | None:
             errors.append(error)
             continue
         judged, left_out = dict[str, int](), list[str]()
+        small = loader.size_hint() <= _FEW_PASSAGES
+        doc_ids = {each.doc_id for each in collection.documents()} if small else None
         for split in collection.splits():
-            relevant = {each.query_id for each in collection.qrels(split) if each.relevance > 0}
-            known = relevant & {each.query_id for each in collection.queries(split)}
+            relevant = [each for each in collection.qrels(split) if each.relevance > 0]
+            query_ids = {each.query_id for each in collection.queries(split)}
+            known = {each.query_id for each in relevant if doc_ids is None or each.doc_id in doc_ids} & query_ids
             judged[split] = len(known)
-            if lacking := len(relevant) - len(known):
-                left_out.append(f"{split}: judgements of {counted(lacking, 'query')} left out, which the folder lacks")
+            if lacking := len({each.query_id for each in relevant}) - len(known):
+                reason = "whose query or documents the folder lacks"
+                left_out.append(f"{split}: judgements of {counted(lacking, 'query')} left out, {reason}")
         return FolderContents(folder, dataset, loader.size_hint(), judged, left_out=left_out)
     if errors and any(folder.glob("*qrels*")):
         raise errors[0]

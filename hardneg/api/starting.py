@@ -27,6 +27,8 @@ WITHOUT_LABELS, WITH_LABELS = "from-documents", "star-static"
 """The shipped recipes."""
 _TRAIN, _DEV, _TEST = "train", "dev", "test"
 _WIDTH = 110
+_FEWEST = 50
+"""Passages: of fewer a tenth may have none."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,8 @@ class Beginning:
         if contents.judged and not any(contents.judged.get(split) for split in (_DEV, _TEST)):
             splits = ", ".join(f"{split} {count:,}" for split, count in contents.judged.items())
             reason = f"queries with a relevant document: {splits}, and none of test or dev to measure by"
-            reason += "; move some of the queries there"
-            raise DataError(f"{contents.folder}: {reason}")
+            advice = "move some of the queries there" if any(contents.judged.values()) else "mend the judgements"
+            raise DataError("; ".join([f"{contents.folder}: {reason}", *contents.left_out, advice]))
         return cls(contents)
 
     @property
@@ -96,6 +98,8 @@ class Beginning:
             yield from self.reasons
         elif self.measurable:
             yield "which negatives: with `run`, what `hardneg recommend` chooses on the dev queries; else the first 10"
+        elif self.contents.judged.get(_DEV):
+            yield "which negatives: the first 10 of each query; there are no test queries, so those of dev measure"
         else:
             yield "which negatives: the first 10 of each query; there are no dev queries to choose by"
 
@@ -105,6 +109,9 @@ class Beginning:
             yield "a passage is a function or class, its query the first sentence of its docstring: writer `docstring`"
         if self.contents.few:
             yield "of so few documents each passage alone is put into train, dev or test: `split_by: passage`"
+        if self.contents.documents < _FEWEST:
+            passages = counted(self.contents.documents, "passage")
+            yield f"of {passages} a split may get no query, and the run then ends: add documents"
         if self.contents.judged:
             yield "the judged queries are used to measure alone"
         elif self.contents.own_queries:

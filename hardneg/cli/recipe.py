@@ -133,10 +133,10 @@ def run(
         check_stages(recipe_plan, until, force)
         folder = output or default_folder(recipe_plan.recipe.name, recipe_plan.recipe.preset)
         with run_outputs(recipe_plan, opened, folder, overwrite).begun():
-            _run(recipe_plan, opened, options, folder)
+            _run(recipe_plan, opened, options, folder, settings)
 
 
-def _run(recipe_plan: "Plan", opened: Store, options: "Options", folder: Path) -> None:
+def _run(recipe_plan: "Plan", opened: Store, options: "Options", folder: Path, settings: Sequence[str]) -> None:
     """The first of several processes prints and publishes."""
     from hardneg.cli.run_progress import next_commands, result_table, step_watcher
     from hardneg.recipe.execute import Watcher, execute
@@ -155,7 +155,7 @@ def _run(recipe_plan: "Plan", opened: Store, options: "Options", folder: Path) -
     publish(recipe_plan, outcome.artifacts, opened, folder)
     console.print(f"{len(outcome.ran)} of {counted(len(outcome.artifacts), 'step')} ran")
     result_table(folder, outcome.artifacts)
-    for what, command in next_commands(recipe_plan.recipe, folder):
+    for what, command in next_commands(recipe_plan.recipe, folder, settings):
         console.print(f"next, {what}: {command}")
 
 

@@ -4,7 +4,7 @@ import json
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,8 +57,11 @@ def result_table(folder: Path, artifacts: Mapping[str, Artifact]) -> None:
             console.print(f"  {path}{'/' if path.is_dir() else ''}", soft_wrap=True)
 
 
-def next_commands(recipe: "Recipe", folder: Path) -> Iterator[tuple[str, str]]:
-    """After a shipped recipe's demo the most useful next things: what each is, and its command."""
+def next_commands(recipe: "Recipe", folder: Path, settings: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
+    """After a shipped recipe's demo the most useful next things: what each is, and its command.
+
+    settings: what was set in the recipe that has run, and so is set again.
+    """
     from hardneg.recipe.inheritance import read_whole_tree
     from hardneg.recipe.yaml_load import is_shipped
 
@@ -67,7 +70,9 @@ def next_commands(recipe: "Recipe", folder: Path) -> Iterator[tuple[str, str]]:
     run = f"{_program()} recipe run {recipe.name}"
     preset = " --preset small" if "small" in read_whole_tree(recipe.source).get("presets", {}) else ""
     yield "the report", f"python3 -m webbrowser {shlex.quote(str(folder / 'report.html'))}"
-    yield "a collection of your own", f"{run}{preset} --set dataset=beir:path/to/folder --output runs/mine"
+    if not any(setting.startswith("dataset") for setting in settings):
+        yield "a collection of your own", f"{run}{preset} --set dataset=beir:path/to/folder --output runs/mine"
+    run += "".join(f" --set {shlex.quote(setting)}" for setting in settings)
     written = {copy: stage for stage, copies in recipe.copies.items() for copy in copies.values()}
     for name, spec in recipe.stages.items():
         if steps := getattr(getattr(spec, "options", None), "max_steps", None):

@@ -54,7 +54,7 @@ def start(
     if run:
         run_recipe(str(recipe), None, [], None, [], results, overwrite, store, device, None, LOCAL, [])
     else:
-        given = {"--glob": glob, "--output": output}
-        options = [f" {flag} {quote(str(value))}" for flag, value in given.items() if value]
+        values = {"--glob": glob, "--output": output}
+        options = [f" {flag} {quote(str(value))}" for flag, value in values.items() if value]
         again = f"hardneg start {quote(str(folder))}{''.join(options)}"
         say(f"run it: {command}, or `{again} --run`")

@@ -83,10 +83,10 @@ def seen_documents(run: FinishedRun, stage: str) -> CheckResult:
     counts = {name.removeprefix(begin): int(seen) for name, seen in facts.items() if name.startswith(begin)}
     if not counts or not count:
         return CheckResult("unknown", "mining has counted no positives of other splits")
-    parts = [f"{seen / count:.1%} to queries of {split}" for split, seen in counts.items()]
+    parts = [f"{seen / count:.1%} are relevant to queries of {split}" for split, seen in counts.items()]
     return CheckResult.of(
         max(counts.values()) > MOST_SEEN * count,
-        f"of {count:,} negatives {', '.join(parts)} are relevant",
+        f"of {count:,} negatives {', '.join(parts)}",
         {"negatives": count, **counts},
         "training pushes these documents away, and they are what is measured: leave them out by the filter documents "
         "(`filters: [{name: documents, of: train}]`)",

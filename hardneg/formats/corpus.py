@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from hardneg.formats.corpus_writer import DOC_INDEX, HASHES, ORDER, TEXTS
 from hardneg.formats.corpus_writer import write_corpus as write_corpus
 from hardneg.formats.hash_index import find_equal, hash_texts, normalise, ranges
+from hardneg.formats.sentences import WORD
 from hardneg.formats.vectors.mmap import map_array, map_batches, read_batches
 from hardneg.records.errors import DataError
 from hardneg.records.types import Candidates, Document, RankedList
@@ -248,7 +249,7 @@ def document_lengths(corpus: Corpus) -> dict[str, float]:
 def _words(texts: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
     import pyarrow.compute as pc
 
-    lengths: np.ndarray[tuple[int], np.dtype[np.int32]] = pc.count_substring_regex(texts, r"\S+").to_numpy(False)
+    lengths: np.ndarray[tuple[int], np.dtype[np.int32]] = pc.count_substring_regex(texts, WORD).to_numpy(False)
     return lengths
 
 

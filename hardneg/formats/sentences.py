@@ -11,8 +11,10 @@ _END = regex.compile(
 _NO_END = regex.compile(
     r"(?:^|[\s(])(?:Mr|Mrs|Ms|Dr|Prof|St|Fig|Figs|Eq|Sec|No|vs|cf|approx|e\.g|i\.e|et al|\p{Lu})\.$"
 )
-_UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\u30fc\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
-_WORD = regex.compile(rf"[{_UNSPACED}]{{1,2}}\p{{P}}*|[^\s{_UNSPACED}]+")
+_UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+WORD = rf"[{_UNSPACED}]{{1,2}}\p{{P}}*|[^\s{_UNSPACED}]+"
+"""A word, for regex and for RE2."""
+_WORD = regex.compile(WORD)
 
 _LONGEST = 16
 """More characters than an abbreviation has with what stands before it."""

@@ -14,16 +14,18 @@ import yaml
 
 import hardneg
 from hardneg.encoders.open.model_card import with_scores
-from hardneg.fields import input_files
+from hardneg.fields import Trait, input_files
 from hardneg.recipe.inheritance import read_whole_tree
 from hardneg.recipe.ir_metadata import ir_metadata
 from hardneg.recipe.yaml_load import shipped_recipes
 from hardneg.records.errors import DataError
 from hardneg.records.layout import IR_METADATA, LOCK, METRICS, MODEL_FOLDER
+from hardneg.records.wording import counted
 from hardneg.store.artifacts import MANIFEST, Artifact, Store, disk_errors
 from hardneg.store.atomic_write import link_file, link_folder, replace_text
 from hardneg.store.digest import digest
 from hardneg.store.gc_roots import laid_out
+from hardneg.verbs.evaluate import Evaluate
 
 if TYPE_CHECKING:
     from hardneg.recipe.load import Recipe
@@ -111,7 +113,7 @@ def publish(plan: "Plan", artifacts: Mapping[str, Artifact], store: Store, out: 
         if (out / METRICS) in written and (out / MODEL_FOLDER) in written:
             card = out / MODEL_FOLDER / "README.md"
             scores = json.loads((out / METRICS).read_text(encoding="utf-8"))["metrics"]
-            replace_text(card, with_scores(card.read_text(encoding="utf-8"), scores))
+            replace_text(card, with_scores(card.read_text(encoding="utf-8"), scores, _measured_over(plan, artifacts)))
         metadata = out / IR_METADATA
         replace_text(metadata, as_yaml(ir_metadata(plan.recipe, artifacts)))
         lock = out / LOCK
@@ -119,6 +121,17 @@ def publish(plan: "Plan", artifacts: Mapping[str, Artifact], store: Store, out: 
         content = lock_content(plan, "gpu" if used - {"cpu"} else "cpu")
         replace_text(lock, as_yaml(content))
         return [*written, metadata, lock]
+
+
+def _measured_over(plan: "Plan", artifacts: Mapping[str, Artifact]) -> str:
+    """The queries of the evaluation whose metrics have the usual name, and whether a writer made them."""
+    for name, spec in plan.recipe.stages.items():
+        view = plan.recipe.view(name)
+        if isinstance(spec, Evaluate) and name in artifacts and METRICS in spec.publishes(view):
+            written = spec.dataset is not None and Trait.WRITTEN_QUERIES in view.traits(spec.dataset)
+            count = counted(artifacts[name].facts["queries"], "written query" if written else "query")
+            return f"{count} of split {spec.split}"
+    return "the queries of the evaluation"
 
 
 def inputs_of(recipe: "Recipe") -> list[Path]:

@@ -109,6 +109,7 @@ class ModelServer:
         most = endpoint.connections
         limits = httpx.Limits(max_connections=most, max_keepalive_connections=most)
         self.endpoint = endpoint
+        self._warned = False
         self._http = httpx.Client(headers=headers, timeout=endpoint.timeout, limits=limits)
 
     def post(self, path: str, body: Mapping[str, Any], mebibytes: int, ended: Event | None = None) -> bytes:
@@ -161,7 +162,10 @@ class ModelServer:
             attempts = f"{request.attempts} attempt{'s' if request.attempts > 1 else ''}"
             reason = f"given up after {attempts} in {self.endpoint.deadline:g} s"
             raise self.error(f"{reason}; the last one: {error}") from None
-        _log.info("%s: %s; asked again in %.1f s", self.endpoint.url, self.without_key(str(error)), pause)
+        warned, self._warned = self._warned, True
+        again = f"asked again in {pause:.1f} s" if warned else f"asked again for up to {self.endpoint.deadline:g} s"
+        level = logging.INFO if warned else logging.WARNING
+        _log.log(level, "%s: %s; %s", self.endpoint.url, self.without_key(str(error)), again)
         return pause
 
     def _attempt(self, request: _Request) -> bytes:

@@ -128,7 +128,11 @@ class Evaluate(StageSpec):
         answers = [name for name in self.metrics if name.startswith("answer@")]
         if answers and not has_answers(collection, self.split):
             yield f"metrics: {answers[0]} needs answers, and split {self.split} has none: change the dataset or metric"
-        highest = collection["splits"].get(self.split, {}).get("highest_grade")
+        split = collection["splits"].get(self.split, {})
+        if split.get("queries") and not split.get("judgements"):
+            reason = f"no judgement of split {self.split} is of a query and a document of the dataset"
+            yield f"split: {reason}, so nothing can be measured; `hardneg data check` shows what is wrong"
+        highest = split.get("highest_grade")
         if (
             highest is not None
             and highest < self.relevance_level

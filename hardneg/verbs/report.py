@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _ByLabel = Mapping[str, Mapping[int | None, ArtifactInput]]
 _LABELLED = ("training", "analyses", "reading")
+_WRITTEN = "It was trained on queries that were written from the passages, which nobody has asked."
 
 
 class Report(StageSpec):
@@ -97,11 +98,13 @@ class Report(StageSpec):
         # the row of the model that the system was trained from
         rows = getattr(context.inputs["evaluation"].spec, "runs", {})
         stages = {item.name: item.spec for item in context.inputs_of("behind").values() if item.spec is not None}
+        written = any(Trait.WRITTEN_QUERIES in item.traits for item in context.inputs_of("behind").values())
         content = ReportContent.of(
             self.title or "Results",
             measured,
             histories=_histories(trained),
             settings=_settings(evaluation, trained),
+            notes=[*measured.notes, *([_WRITTEN] if written else [])],
             costs=_costs(context, measured),
             settings_tables=[_steps(context)],
             over=_over(evaluation, context.inputs["dataset"]),
@@ -164,9 +167,9 @@ def _seconds(item: ArtifactInput) -> str:
 
 
 def _over(evaluation: ArtifactInput, dataset: ArtifactInput) -> str:
-    queries, passages = counted(evaluation.count("queries"), "query"), counted(evaluation.count("passages"), "passage")
-    written = " that were written from them" if Trait.WRITTEN_QUERIES in dataset.traits else ""
-    return f"{queries} of split {getattr(evaluation.spec, 'split', 'test')}, over {passages}{written}"
+    written = "written query" if Trait.WRITTEN_QUERIES in dataset.traits else "query"
+    queries, passages = counted(evaluation.count("queries"), written), counted(evaluation.count("passages"), "passage")
+    return f"{queries} of split {getattr(evaluation.spec, 'split', 'test')}, over {passages}"
 
 
 def _histories(trained: _ByLabel) -> dict[str, list[Record]]:

@@ -122,7 +122,7 @@ class Search(RunSpec):
 
     def why(self) -> str:
         """By the split what the run is for."""
-        return _PURPOSES.get(self.split, self.purpose)
+        return self.purpose if self.queries is not None else _PURPOSES.get(self.split, self.purpose)
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
         """The model that encoded the index."""

@@ -30,10 +30,10 @@ class WriteQueries(StageSpec):
     """Writes queries from the passages: a collection with splits train, dev and test, which other stages name.
 
     A query's id is `WRITER:DOC_ID:NUMBER`. The passages of the collection lack what their queries took out of them. It
-    has none of the dataset's own queries.
+    has none of the dataset's own queries. Of equal passages queries are written for the first, and relevant to all.
     """
 
-    version = 2
+    version = 3
     artifact_type = "collection"
     purpose = "write queries from the passages alone"
     needs_dataset = True
@@ -141,18 +141,32 @@ class _Writing:
         """Those of the source in their order, as the writers leave them."""
         from hardneg.writers.mixture import Draft, mixed
 
-        spec, chosen = self.spec, None
+        spec, chosen, copies = self.spec, None, self._copies
+        copied = dict[str, Document].fromkeys(copies.values())
         if spec.passages is not None:  # drawn by id: a larger number has those of a smaller one
             chosen = frozenset(drawn_order(spec.seed, "passage", self.source.corpus.doc_ids)[: spec.passages])
-        written_for = mixed(self.writers, self.source.corpus.documents(), spec.per_passage, spec.seed, chosen)
+        documents = self.source.corpus.documents()
+        written_for = mixed(self.writers, documents, spec.per_passage, spec.seed, chosen, copies)
         for writer, (queries, document) in written_for:
+            if first := copied.get(copies.get(document.doc_id, "")):
+                self.counts["passages that are copies of another"] += 1
+                yield first._replace(doc_id=document.doc_id)
+                continue
             yield document
+            if document.doc_id in copied:
+                copied[document.doc_id] = document
             if not writer:
                 self.counts["passages without a query"] += chosen is None or document.doc_id in chosen
             for number, text in enumerate(queries, 1):
                 self.counts[f"queries written by {writer}"] += 1
                 query_id, group = f"{writer}:{document.doc_id}:{number}", self._part(document.doc_id)
                 self.drafts.append(Draft(query_id, " ".join(text.split()), document.doc_id, group))
+
+    @cached_property
+    def _copies(self) -> dict[str, str]:
+        from hardneg.writers.repeated_texts import earlier_copies
+
+        return earlier_copies(self.source.corpus)
 
     @cached_property
     def _groups(self) -> dict[str, str]:
@@ -167,15 +181,27 @@ class _Writing:
         """The queries that stay. Raises DataError where a split has none."""
         from hardneg.datasets.summaries import SplitShares
         from hardneg.writers.mixture import Draft, kept
+        from hardneg.writers.repeated_texts import with_neighbours
 
         spec = self.spec
         shares = SplitShares(spec.dev_share, spec.test_share, spec.seed)
         by_split: dict[str, list[Kept]] = {split: [] for split, share in shares.by_split.items() if share > 0}
         titled = self.source.corpus.titles()
-        titles = (Draft("", title, doc_id, self._part(doc_id)) for doc_id, title in titled)
+        titles = (
+            Draft("", title, doc_id, self._part(doc_id)) for doc_id, title in titled if doc_id not in self._copies
+        )
         queries = kept(self.drafts, titles, self.counts)
-        for query in queries:
-            by_split[shares.split(query.group)].append(query)
+        copies = dict[str, list[str]]()
+        for doc_id, first in self._copies.items():
+            copies.setdefault(first, []).append(doc_id)
+        for query in with_neighbours(queries, self.source.corpus, self._groups):
+            doc_ids = [*query.doc_ids, *(copy for doc_id in query.doc_ids for copy in copies.get(doc_id, ()))]
+            by_split[shares.split(query.group)].append(query._replace(doc_ids=doc_ids))
+        if not queries:
+            counts = ", ".join(f"{name} {count:,}" for name, count in self.counts.items() if count)
+            advice = "take other writers or more documents; `docstring` writes for Python files alone (`forms: [py]`)"
+            writers = ", ".join(self.writers)
+            raise DataError(f"{self.name}: no query stays of what {writers} wrote ({counts}); {advice}")
         if empty := [split for split, some in by_split.items() if not some]:
             by_document = spec.split_by == "group"
             groups = counted(len({query.group for query in queries}), "document" if by_document else "passage")

@@ -46,6 +46,7 @@ def mixed(
     count: int,
     seed: int,
     only: Container[str] | None = None,
+    copies: Container[str] = (),
 ) -> Iterator[tuple[str, Written]]:
     """Each document with what one of the writers made of it, and that one's name; no name where none wrote a query.
 
@@ -57,6 +58,7 @@ def mixed(
         count: the most queries of a document.
         seed: what is drawn by.
         only: the ids of the documents to write for; all where it is None.
+        copies: those of documents with the text of an earlier one, for which nothing is written.
     """
     stream = iter(documents)
     while block := list(islice(stream, _BLOCK)):
@@ -65,7 +67,8 @@ def mixed(
             for document in block
         ]
         results = [("", Written((), document)) for document in block]
-        wanted = [row for row, document in enumerate(block) if only is None or document.doc_id in only]
+        ids = enumerate(document.doc_id for document in block)
+        wanted = [row for row, doc_id in ids if (only is None or doc_id in only) and doc_id not in copies]
         for turn in range(len(writers)):
             for name, writer in writers.items():
                 rows = [row for row in wanted if turns[row][turn] == name and not results[row][0]]

@@ -89,6 +89,9 @@ def test_queries_are_no_documents(tmp_path):
         ({"a.md": "Words.", "queries.tsv": "no tab\n"}, r"queries\.tsv:1: 1 column"),
         ({"a.md": "Words.", "qrels.test.txt": "7 0 x 1\n"}, "no split has both topics and qrels"),
         ({"a.md": "Words.", "queries.tsv": ""}, r"queries\.tsv: no query in it"),
+        ({"a.md": "", "b.txt": " \n"}, "no text in 2 files; add documents"),
+        ({"a.csv": "text\n,\n"}, r"a\.csv:2: 2 fields"),
+        ({**BEIR, "qrels/test.tsv": "query-id\tcorpus-id\tscore\nq1\tdx\t1\n"}, "test 0, .*1 query left out, whose"),
         ({"a.md": "Words.", "queries.tsv": "1\twhat\n1\twho\n"}, r"queries\.tsv:2: query id '1' stands in line 1"),
         (
             {**BEIR, "queries.jsonl": QUERIES * 2, **qrels("train", "test")},
@@ -107,7 +110,14 @@ def test_judgements_of_queries_that_are_not_there_are_not_counted(tmp_path):
     more = {name: f"{text}q7\td1\t1\n" for name, text in qrels("train", "test").items()}
     seen = FolderContents.of(written(tmp_path, {**BEIR, **more}))
     assert dict(seen.judged) == {"train": 1, "test": 1}
-    assert "test: judgements of 1 query left out, which the folder lacks" in seen.left_out
+    assert "test: judgements of 1 query left out, whose query or documents the folder lacks" in seen.left_out
+
+
+def test_judgements_and_other_tables_beside_files_are_not_documents(tmp_path):
+    files = {"a.md": "Words.", "queries.csv": "id,text\n1,what\n", "qrels.txt": "1 0 a.md:1 1\n"}
+    seen = FolderContents.of(written(tmp_path, files))
+    assert seen.documents == 1 and seen.dataset["without"] == ["queries.csv", "qrels.txt"]
+    assert [line.split(":")[0] for line in seen.left_out] == ["queries.csv", "qrels.txt"]
 
 
 def test_a_glob_says_which_documents_are_read(tmp_path):
@@ -161,8 +171,11 @@ def test_few_documents_are_split_by_passage(tmp_path):
     few = Beginning.of(written(tmp_path / "many", {}))
     assert loaded(few, tmp_path / "x.yaml").stages["written"].split_by == "passage"
     assert any("`split_by: passage`" in sentence for sentence in few.sentences())
+    rows = Beginning.of(written(tmp_path / "rows", {"a.csv": "text\n" + "Words.\n" * 50}))
+    assert "stages" not in rows.tree and rows.contents.documents == 50
     rows = Beginning.of(written(tmp_path / "rows", {"a.csv": "text\nWords.\nMore.\n"}))
-    assert "stages" not in rows.tree
+    assert rows.tree["stages"]["written"]["split_by"] == "passage"
+    assert "of 2 passages a split may get no query, and the run then ends: add documents" in rows.sentences()
 
 
 def test_commands_with_odd_names_can_be_copied(tmp_path, monkeypatch):

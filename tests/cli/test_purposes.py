@@ -39,6 +39,13 @@ def test_the_next_commands_are_right(monkeypatch, tmp_path):
         assert "star" in planned.output and "Error" not in planned.output, planned.output
 
 
+def test_the_next_commands_set_what_was_set(tmp_path):
+    recipe = load_recipe(find_recipe("star-passage"))
+    commands = dict(run_progress.next_commands(recipe, tmp_path, ["dataset=documents:my docs", "seed=2"]))
+    assert [*commands] == ["the report", "one thing changed"]
+    assert " --set 'dataset=documents:my docs' --set seed=2 --set stages." in commands["one thing changed"]
+
+
 def test_the_next_commands_name_stages_as_they_are_written_where_they_are_made_once_a_seed(tmp_path):
     commands = dict(run_progress.next_commands(load_recipe(find_recipe("seeds-static")), tmp_path))
     assert commands["one thing changed"].endswith("--set stages.inbatch-neg.options.max_steps=120")

@@ -78,7 +78,7 @@ def test_negatives_that_other_splits_measure_by_are_counted(run: HandmadeRun, te
     (made(run, "static") / "facts.json").write_text(json.dumps(facts))
     result = seen_documents(run, "static")
     assert result.state == state and result.figures == {"negatives": 20, "dev": 1, "test": test}
-    assert "5.0% to queries of dev" in result.sentence
+    assert "5.0% are relevant to queries of dev" in result.sentence
 
 
 def test_a_mining_that_has_counted_no_other_split_tells_nothing(run: HandmadeRun) -> None:

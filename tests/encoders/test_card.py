@@ -9,12 +9,13 @@ def test_a_card_tells_facts_scores_and_how_to_open(tiny_model):
     spec = ModelSpec(str(tiny_model), query_prompt="query: ")
     facts = {"Base model": "org/name", "Dataset": "/home/me/nq", "Loss": "infonce", "Steps": 150}
     scores = {"before": {"RR@10": 0.5}, "after": {"RR@10": 0.61234, "R@100": 0.9}}
-    card = with_scores(model_card(Encoder.load(spec, "cpu"), facts), scores)
+    card = with_scores(model_card(Encoder.load(spec, "cpu"), facts), scores, "5 queries of split test")
     assert card.startswith("---\nlibrary_name: sentence-transformers\n")
     for line in (
         "base_model: org/name",
         "- Dataset: nq",
         "- Steps: 150",
+        "Means over 5 queries of split test.",
         "- Vectors: 32 dimensions, compared by cosine",
         "| before | 0.5000 |  |",
         "| after | 0.6123 | 0.9000 |",

@@ -33,9 +33,11 @@ def test_a_folder_of_text_becomes_a_tested_retriever(tmp_path, monkeypatch):
         tmp_path / "out" / "index" / "docid"
     ).exists()
     page = (tmp_path / "out" / "report.md").read_text()
-    assert f"{len(queries)} queries of split test, over " in page and "passages that were written from them" in page
+    assert f"{len(queries)} written queries of split test, over " in page
+    assert "It was trained on queries that were written from the passages, which nobody has asked." in page
     card = (tmp_path / "out" / "model" / "README.md").read_text()
     assert re.search(r"- Dataset: [\d,]+ passages, [\d,]+ training queries, written from them\n", card)
+    assert f"Means over {len(queries)} written queries of split test." in card
     data = yaml.safe_load((tmp_path / "out" / "ir-metadata.yml").read_text())["data"]
     by = "written from its passages by heading, inverse-cloze, crop"
     assert data["test collection"]["topics"] == by and data["training data"][0]["topics"] == by

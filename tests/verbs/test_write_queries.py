@@ -212,3 +212,45 @@ def test_passages_with_the_title_that_is_asked_for_are_relevant(tmp_path, tiny_m
     assert queries and any(len(relevant) > 1 for relevant in written.qrels("train").values())
     for query_id, relevant in written.qrels("train").items():
         assert relevant.keys() == {doc_id for doc_id, title in titles.items() if title == queries[query_id]}
+
+
+def written_alone(folder, model, writers, **dataset):
+    """The passages of a folder as they were cut, and the collection that is written of them, all in split train."""
+    stage = {"stage": "write-queries", "writers": writers, "per_passage": 2, "dev_share": 0, "test_share": 0}
+    tree = {"dataset": {"name": "documents", "source": str(folder), "min_words": 0, **dataset}}
+    tree |= {"model": {"name": str(model)}, "stages": {"written": stage}}
+    (folder / "small.yaml").write_text(yaml.safe_dump(tree))
+    plan = make_plan(load_recipe(folder / "small.yaml"))
+    made = execute(plan, Store(folder / "store"), Options(device="cpu"), Watcher()).artifacts
+    return tuple(StoredCollection.open(made[name].path) for name in ("dataset", "written"))
+
+
+@pytest.mark.parametrize("writer", ["inverse-cloze", "crop", "heading"])
+def test_queries_of_a_copied_passage_are_written_once_and_relevant_to_all_copies(tmp_path, tiny_model, writer):
+    write_files(tmp_path)
+    for path in [*tmp_path.glob("*.md")][:5]:
+        (tmp_path / f"{path.stem}-again.md").write_text(path.read_text())
+    source, written = written_alone(tmp_path, tiny_model, [{"name": writer}])
+    texts = {each.doc_id: (each.title, each.text) for each in source.corpus.documents()}
+    now = {each.doc_id: (each.title, each.text) for each in written.corpus.documents()}
+    copied = 0
+    for query_id, relevant in written.qrels("train").items():
+        own = query_id.partition(":")[2].rpartition(":")[0]
+        alike = {doc_id for doc_id, text in texts.items() if text == texts[own]}
+        assert alike <= relevant.keys() and {now[doc_id] for doc_id in alike} == {now[own]}
+        assert own == min(alike, key=list(texts).index)
+        copied += len(alike) > 1
+    assert copied >= 5
+
+
+def test_words_that_two_neighbours_share_ask_for_both(tmp_path, tiny_model):
+    text = " ".join(f"Word {WORDS[each % 14]} {each} stands {WORDS[each // 14]} here." for each in range(40))
+    (tmp_path / "a.txt").write_text(text)
+    source, written = written_alone(tmp_path, tiny_model, ["inverse-cloze"], words=24, overlap=12)
+    texts = {each.doc_id: each.text for each in source.corpus.documents()}
+    queries = {query.query_id: query.text for query in written.queries("train")}
+    shared = 0
+    for query_id, relevant in written.qrels("train").items():
+        assert relevant.keys() == {doc_id for doc_id, text in texts.items() if queries[query_id] in text}
+        shared += len(relevant) > 1
+    assert shared > 5

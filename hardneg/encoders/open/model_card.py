@@ -30,10 +30,10 @@ def model_card(encoder: "Encoder", facts: Mapping[str, object]) -> str:
     return "\n\n".join([*parts, _sentence_transformers(encoder), _pyserini(encoder)]) + "\n"
 
 
-def with_scores(card: str, scores: _Scores) -> str:
-    """Adds a table of scores, by row and metric, before the last section of a card of `model_card`."""
+def with_scores(card: str, scores: _Scores, over: str) -> str:
+    """Adds a table of scores, by row and metric, before the last section of a card; over: what they are means over."""
     before, heading, after = card.rpartition("## Use")
-    return f"{before}## Scores\n\n{scores_table(scores)}\n\n{heading}{after}"
+    return f"{before}## Scores\n\nMeans over {over}.\n\n{scores_table(scores)}\n\n{heading}{after}"
 
 
 def without_folder(value: object) -> str:

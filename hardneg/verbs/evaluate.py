@@ -129,7 +129,7 @@ class Evaluate(StageSpec):
         if answers and not has_answers(collection, self.split):
             yield f"metrics: {answers[0]} needs answers, and split {self.split} has none: change the dataset or metric"
         split = collection["splits"].get(self.split, {})
-        if split.get("queries") and not split.get("judgements"):
+        if split.get("queries") and not split.get("judgements") and not answers:
             reason = f"no judgement of split {self.split} is of a query and a document of the dataset"
             yield f"split: {reason}, so nothing can be measured; `hardneg data check` shows what is wrong"
         highest = split.get("highest_grade")

@@ -89,6 +89,18 @@ def test_a_level_that_no_judgement_reaches(tmp_path, tree):
     loaded(tmp_path, tree, relevance_level=2, metrics=["ndcg@10"])
 
 
+def test_judgements_that_are_of_nothing_in_the_dataset(tmp_path, tree):
+    plan = make_plan(loaded(tmp_path, tree))
+    path = Path(plan.recipe.dataset.loader.options["source"]) / "qrels" / "test.tsv"
+    head, *lines = path.read_text().splitlines()
+    path.write_text("\n".join([head, *(line.replace("\td", "\tnone-d") for line in lines)]) + "\n")
+    plan = make_plan(loaded(tmp_path, tree))
+    with pytest.raises(
+        RecipeError, match=r"stages.scores.split: no judgement of split test is of a query and a document"
+    ):
+        execute(plan, Store(tmp_path / "store"), Options(until="scores", device="cpu"), Watcher())
+
+
 def test_the_level_of_significance_is_kept_and_moves_no_key_where_it_is_not_said(tmp_path, tree):
     before = make_plan(loaded(tmp_path, tree)).keys["scores"]
     assert make_plan(loaded(tmp_path, tree, significance_level=0.01)).keys["scores"] == before

@@ -7,6 +7,7 @@ import psutil
 import pytest
 
 os.environ["OMP_NUM_THREADS"] = "1"  # as many as an actor of one core has, so that sums have the same order
+os.environ["RAY_worker_niceness"] = "0"  # else all other tests come first
 sys.path.insert(0, str(Path(__file__).parent))  # where the small work is
 
 

@@ -7,7 +7,6 @@ import psutil
 import pytest
 
 os.environ["OMP_NUM_THREADS"] = "1"  # as many as an actor of one core has, so that sums have the same order
-os.environ["RAY_worker_niceness"] = "0"  # else all other tests come first
 sys.path.insert(0, str(Path(__file__).parent))  # where the small work is
 
 
@@ -17,7 +16,8 @@ def cluster() -> Iterator[None]:
     import ray
 
     quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "error"}
-    ray.init(address="local", num_cpus=4, object_store_memory=80_000_000, **quiet)
+    first = {"worker_niceness": 0}  # by default all other tests come first
+    ray.init(address="local", num_cpus=4, object_store_memory=80_000_000, _system_config=first, **quiet)
     yield
     ray.shutdown()
 

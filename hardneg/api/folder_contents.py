@@ -82,7 +82,8 @@ class FolderContents:
         options = {name: value for name, value in {**options, "glob": glob}.items() if value not in ([], None)}
         dataset = {"name": plain or DOCUMENTS, "source": os.fspath(folder), **options}
         left_out, few = [f"{path.name}: not read, {files[0].name} is" for path in files[1:]], False
-        left_out += [f"{path.name}: not read; {_FORMS}" for path in others]
+        qrels = [folder / "qrels"] if (folder / "qrels").is_dir() else []
+        left_out += [f"{path.name}: not read; {_FORMS}" for path in (*others, *qrels)]
         size = 0
         if not plain:
             dataset, opened = _documents(dataset)
@@ -144,17 +145,23 @@ def _first_judged(folder: Path, forms: Sequence[str]) -> FolderContents | None:
         except DataError as error:
             errors.append(error)
             continue
-        judged, left_out = dict[str, int](), list[str]()
+        judged, left_out, known_ids = dict[str, int](), list[str](), dict[str, set[str]]()
         small = loader.size_hint() <= _FEW_PASSAGES
         doc_ids = {each.doc_id for each in collection.documents()} if small else None
         for split in collection.splits():
             relevant = [each for each in collection.qrels(split) if each.relevance > 0]
             query_ids = {each.query_id for each in collection.queries(split)}
             known = {each.query_id for each in relevant if doc_ids is None or each.doc_id in doc_ids} & query_ids
-            judged[split] = len(known)
+            judged[split], known_ids[split] = len(known), known
             if lacking := len({each.query_id for each in relevant}) - len(known):
                 reason = "whose query or documents the folder lacks"
                 left_out.append(f"{split}: judgements of {counted(lacking, 'query')} left out, {reason}")
+        trained = known_ids.pop("train", set())
+        left_out += [
+            f"{split}: {counted(len(ids & trained), 'query is', 'queries are')} in train too: that measures memory"
+            for split, ids in known_ids.items()
+            if ids & trained
+        ]
         return FolderContents(folder, dataset, loader.size_hint(), judged, left_out=left_out)
     if errors and any(folder.glob("*qrels*")):
         raise errors[0]

@@ -181,7 +181,7 @@ class _Writing:
         """The queries that stay. Raises DataError where a split has none."""
         from hardneg.datasets.summaries import SplitShares
         from hardneg.writers.mixture import Draft, kept
-        from hardneg.writers.repeated_texts import with_neighbours
+        from hardneg.writers.repeated_texts import with_repeats
 
         spec = self.spec
         shares = SplitShares(spec.dev_share, spec.test_share, spec.seed)
@@ -191,12 +191,8 @@ class _Writing:
             Draft("", title, doc_id, self._part(doc_id)) for doc_id, title in titled if doc_id not in self._copies
         )
         queries = kept(self.drafts, titles, self.counts)
-        copies = dict[str, list[str]]()
-        for doc_id, first in self._copies.items():
-            copies.setdefault(first, []).append(doc_id)
-        for query in with_neighbours(queries, self.source.corpus, self._groups):
-            doc_ids = [*query.doc_ids, *(copy for doc_id in query.doc_ids for copy in copies.get(doc_id, ()))]
-            by_split[shares.split(query.group)].append(query._replace(doc_ids=doc_ids))
+        for query in with_repeats(queries, self.source.corpus, self._groups, self._copies):
+            by_split[shares.split(query.group)].append(query)
         if not queries:
             counts = ", ".join(f"{name} {count:,}" for name, count in self.counts.items() if count)
             advice = "take other writers or more documents; `docstring` writes for Python files alone (`forms: [py]`)"

@@ -1,15 +1,12 @@
 """Passages that repeat another one: copies of it, and neighbours that share a stretch of text with it."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.hash_index import normalise
 from hardneg.writers.mixture import Kept
-
-_BLOCK = 4096
 
 
 def earlier_copies(corpus: Corpus) -> dict[str, str]:
@@ -21,30 +18,41 @@ def earlier_copies(corpus: Corpus) -> dict[str, str]:
     return dict(zip(corpus.ids(rows), corpus.ids(first[inverse[rows]].astype(np.int64)), strict=True))
 
 
-def with_neighbours(queries: Sequence[Kept], corpus: Corpus, groups: Mapping[str, str]) -> Iterator[Kept]:
-    """The queries, each relevant also to the passage before or after its own that has its words as they stand.
+def with_repeats(
+    queries: Iterable[Kept], corpus: Corpus, groups: Mapping[str, str], copies: Mapping[str, str]
+) -> Iterator[Kept]:
+    """The queries, each relevant also to copies of its passages, and to the passages beside that have its words.
 
-    That is one of the same document, cut with an overlap. Words that a passage's own text lacks, such as a heading,
-    may stand anywhere, and tell nothing.
+    These are of the same document, cut with an overlap, and follow one another. Words that a passage's own text lacks,
+    such as a heading, may stand anywhere, and tell nothing.
 
     Args:
         queries: in any order.
         corpus: the passages as they were cut.
         groups: the document of each passage.
+        copies: passages with the text of an earlier one, each with the id of the first.
     """
-    stream = iter(queries)
-    while block := list(islice(stream, _BLOCK)):
-        own = corpus.rows([query.doc_ids[0] for query in block])
-        around = np.clip(own[:, None] + np.array([0, -1, 1]), 0, len(corpus) - 1)
-        documents = iter(corpus.documents_at(around.reshape(-1)))
-        for query in block:
-            passage, *others = (next(documents) for _ in range(3))
-            words, group = normalise(query.text), groups.get(passage.doc_id)
-            beside = []
-            if group is not None and words in normalise(passage.text):
-                beside = [
-                    other.doc_id
-                    for other in others
-                    if groups.get(other.doc_id) == group and words in normalise(other.text)
-                ]
-            yield query._replace(doc_ids=list(dict.fromkeys([*query.doc_ids, *beside])))
+    alike = dict[str, list[str]]()
+    for doc_id, first in copies.items():
+        alike.setdefault(first, [first]).append(doc_id)
+        alike[doc_id] = alike[first]
+    for query in queries:
+        own, words = query.doc_ids[0], normalise(query.text)
+        beside = [each for doc_id in alike.get(own, [own]) for each in _beside(corpus, doc_id, words, groups)]
+        relevant = (each for doc_id in (*query.doc_ids, *beside) for each in alike.get(doc_id, [doc_id]))
+        yield query._replace(doc_ids=list(dict.fromkeys(relevant)))
+
+
+def _beside(corpus: Corpus, doc_id: str, words: str, groups: Mapping[str, str]) -> Sequence[str]:
+    """The passages of the same document before and after one, as far as all of them have the words."""
+    group, beside = groups.get(doc_id), list[str]()
+    row = int(corpus.rows([doc_id])[0])
+    if group is None or words not in normalise(corpus.documents_at(np.array([row]))[0].text):
+        return beside
+    for rows in (range(row - 1, -1, -1), range(row + 1, len(corpus))):
+        for at in rows:
+            other = corpus.documents_at(np.array([at]))[0]
+            if groups.get(other.doc_id) != group or words not in normalise(other.text):
+                break
+            beside.append(other.doc_id)
+    return beside

@@ -113,11 +113,17 @@ def test_judgements_of_queries_that_are_not_there_are_not_counted(tmp_path):
     assert "test: judgements of 1 query left out, whose query or documents the folder lacks" in seen.left_out
 
 
+def test_queries_of_two_splits_are_told(tmp_path):
+    seen = FolderContents.of(written(tmp_path, {**BEIR, **qrels("train", "test")}))
+    assert "test: 1 query is in train too: that measures memory" in seen.left_out
+
+
 def test_judgements_and_other_tables_beside_files_are_not_documents(tmp_path):
     files = {"a.md": "Words.", "queries.csv": "id,text\n1,what\n", "qrels.txt": "1 0 a.md:1 1\n"}
+    files |= qrels("test")
     seen = FolderContents.of(written(tmp_path, files))
     assert seen.documents == 1 and seen.dataset["without"] == ["queries.csv", "qrels.txt"]
-    assert [line.split(":")[0] for line in seen.left_out] == ["queries.csv", "qrels.txt"]
+    assert [line.split(":")[0] for line in seen.left_out if "BEIR" in line] == ["queries.csv", "qrels.txt", "qrels"]
 
 
 def test_a_glob_says_which_documents_are_read(tmp_path):

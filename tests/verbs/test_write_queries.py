@@ -243,10 +243,12 @@ def test_queries_of_a_copied_passage_are_written_once_and_relevant_to_all_copies
     assert copied >= 5
 
 
-def test_words_that_two_neighbours_share_ask_for_both(tmp_path, tiny_model):
+@pytest.mark.parametrize("overlap", [12, 18])
+def test_words_that_neighbours_share_ask_for_all_of_them(tmp_path, tiny_model, overlap):
     text = " ".join(f"Word {WORDS[each % 14]} {each} stands {WORDS[each // 14]} here." for each in range(40))
-    (tmp_path / "a.txt").write_text(text)
-    source, written = written_alone(tmp_path, tiny_model, ["inverse-cloze"], words=24, overlap=12)
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.txt").write_text(text)
+    source, written = written_alone(tmp_path, tiny_model, ["inverse-cloze"], words=24, overlap=overlap)
     texts = {each.doc_id: each.text for each in source.corpus.documents()}
     queries = {query.query_id: query.text for query in written.queries("train")}
     shared = 0

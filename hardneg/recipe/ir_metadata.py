@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hardneg
-from hardneg.fields import Trait
 from hardneg.recipe.yaml_load import is_shipped
 from hardneg.records.layout import DATASET, LOCK
 from hardneg.records.named_plugins import IR_DATASETS
@@ -126,8 +125,8 @@ def _data(recipe: "Recipe") -> dict[str, Any]:
     writing = [spec for spec in recipe.stages.values() if isinstance(spec, WriteQueries)]
     writers = ", ".join(dict.fromkeys(writer.name for spec in writing for writer in spec.writers))
     written = {"topics": f"written from its passages by {writers}"} if writers else {}
-    evaluated = ((name, spec.dataset) for name, spec in recipe.stages.items() if isinstance(spec, Evaluate))
-    if any(dataset and Trait.WRITTEN_QUERIES in recipe.view(name).traits(dataset) for name, dataset in evaluated):
+    evaluated = ((name, spec) for name, spec in recipe.stages.items() if isinstance(spec, Evaluate))
+    if any(spec.on_written_queries(recipe.view(name)) for name, spec in evaluated):
         tested |= written
     if loaders[DATASET].name == IR_DATASETS:
         tested["ir_datasets"] = sources[DATASET]

@@ -14,7 +14,7 @@ import yaml
 
 import hardneg
 from hardneg.encoders.open.model_card import with_scores
-from hardneg.fields import Trait, input_files
+from hardneg.fields import input_files
 from hardneg.recipe.inheritance import read_whole_tree
 from hardneg.recipe.ir_metadata import ir_metadata
 from hardneg.recipe.yaml_load import shipped_recipes
@@ -128,8 +128,8 @@ def _measured_over(plan: "Plan", artifacts: Mapping[str, Artifact]) -> str:
     for name, spec in plan.recipe.stages.items():
         view = plan.recipe.view(name)
         if isinstance(spec, Evaluate) and name in artifacts and METRICS in spec.publishes(view):
-            written = spec.dataset is not None and Trait.WRITTEN_QUERIES in view.traits(spec.dataset)
-            count = counted(artifacts[name].facts["queries"], "written query" if written else "query")
+            queries = "written query" if spec.on_written_queries(view) else "query"
+            count = counted(artifacts[name].facts["queries"], queries)
             return f"{count} of split {spec.split}"
     return "the queries of the evaluation"
 

@@ -19,6 +19,7 @@ from hardneg.fields import (
     InputFile,
     MeasureName,
     Name,
+    Trait,
     has_answers,
 )
 from hardneg.records.errors import UsageError
@@ -140,6 +141,10 @@ class Evaluate(StageSpec):
         ):
             reason = f"no judgement of split {self.split} reaches it, the highest is {highest}"
             yield f"relevance_level: {reason}: all would score 0; lower it"
+
+    def on_written_queries(self, recipe: RecipeView) -> bool:
+        """Whether a writer made the queries that it measures by."""
+        return self.dataset is not None and Trait.WRITTEN_QUERIES in recipe.traits(self.dataset)
 
     def identity(self) -> dict[str, Any]:
         """The order and the names of the rows count too; which tests know of seeds."""

@@ -1,6 +1,6 @@
 """Passages that repeat another one: copies of it, and neighbours that share a stretch of text with it."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -11,11 +11,15 @@ from hardneg.writers.mixture import Kept
 
 def earlier_copies(corpus: Corpus) -> dict[str, str]:
     """The documents with the title and text of an earlier one, each with the id of the first that has them."""
-    _, first, inverse, counts = np.unique(
-        corpus.content_hash, return_index=True, return_inverse=True, return_counts=True
-    )
-    rows = np.flatnonzero((counts[inverse] > 1) & (first[inverse] != np.arange(len(inverse))))
-    return dict(zip(corpus.ids(rows), corpus.ids(first[inverse[rows]].astype(np.int64)), strict=True))
+    ordered = corpus.content_hash[corpus.content_order]
+    same = ordered[1:] == ordered[:-1]
+    rows = np.unique(corpus.content_order[np.append(same, False) | np.append(False, same)])
+    firsts, copies = dict[str, str](), dict[str, str]()
+    for doc_id, contents in zip(corpus.ids(rows), corpus.contents(rows), strict=True):
+        first = firsts.setdefault(normalise(contents), doc_id)  # equal hashes may be of different texts
+        if first != doc_id:
+            copies[doc_id] = first
+    return copies
 
 
 def with_repeats(
@@ -43,16 +47,16 @@ def with_repeats(
         yield query._replace(doc_ids=list(dict.fromkeys(relevant)))
 
 
-def _beside(corpus: Corpus, doc_id: str, words: str, groups: Mapping[str, str]) -> Sequence[str]:
+def _beside(corpus: Corpus, doc_id: str, words: str, groups: Mapping[str, str]) -> Iterator[str]:
     """The passages of the same document before and after one, as far as all of them have the words."""
-    group, beside = groups.get(doc_id), list[str]()
+    if (group := groups.get(doc_id)) is None:
+        return
     row = int(corpus.rows([doc_id])[0])
-    if group is None or words not in normalise(corpus.documents_at(np.array([row]))[0].text):
-        return beside
+    if words not in normalise(corpus.documents_at(np.array([row]))[0].text):
+        return
     for rows in (range(row - 1, -1, -1), range(row + 1, len(corpus))):
         for at in rows:
             other = corpus.documents_at(np.array([at]))[0]
             if groups.get(other.doc_id) != group or words not in normalise(other.text):
                 break
-            beside.append(other.doc_id)
-    return beside
+            yield other.doc_id

@@ -1,7 +1,7 @@
 """A collection with some of its training labels kept back: for training without them, and for measuring by them."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hardneg.formats.source_files import Part
 
 UNLABELLED = "unlabelled"
-_TRAIN = "train"
+TRAIN = "train"
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,17 @@ class Withheld:
             problems.append("give unlabelled, positives or groups a share above 0, or siblings, or halves")
         return problems
 
+    def left_of(self, documents: int, queries: Mapping[str, int]) -> tuple[int, dict[str, int]]:
+        """About how many documents and queries by split stay; what halves and siblings change cannot be told before.
+
+        queries: of the whole, by split, `train` among them. Documents that queries of other splits ask for stay.
+        """
+        kept, others = queries[TRAIN] * (1 - self.groups), sum(queries.values()) - queries[TRAIN]
+        unlabelled = round(kept * self.unlabelled)
+        trained = queries[TRAIN] / max(1, queries[TRAIN] + others)
+        splits = {**queries, TRAIN: round(kept) - unlabelled}
+        return round(documents * (1 - self.groups * trained)), splits | ({UNLABELLED: unlabelled} if unlabelled else {})
+
     def of(self, whole: Collection) -> "WithheldCollection":
         """The collection without what is withheld. Raises DataError where groups are needed and there are none."""
         if self.siblings is not None:
@@ -84,37 +95,37 @@ class WithheldCollection:
             DataError: there is no split `train`, or one is called `unlabelled` already.
         """
         splits = list(self.whole.splits())
-        if _TRAIN not in splits:
-            raise DataError(f"withheld: the dataset has no split {_TRAIN}; it has {', '.join(splits) or 'none'}")
+        if TRAIN not in splits:
+            raise DataError(f"withheld: the dataset has no split {TRAIN}; it has {', '.join(splits) or 'none'}")
         if UNLABELLED in splits:
             raise DataError(f"withheld: the dataset has a split {UNLABELLED} of its own; leave `withheld` out")
         return [*splits, UNLABELLED] if self.shares.unlabelled else splits
 
     def queries(self, split: str) -> Iterator[Query]:
         """The queries of one split."""
-        if split not in (_TRAIN, UNLABELLED):
+        if split not in (TRAIN, UNLABELLED):
             return self.whole.queries(split)
         moved = split == UNLABELLED
-        return (query for query in self.whole.queries(_TRAIN) if self._moves(query.query_id) == moved)
+        return (query for query in self.whole.queries(TRAIN) if self._moves(query.query_id) == moved)
 
     def qrels(self, split: str) -> Iterator[Judgement]:
         """The judgements of one split, without the withheld ones."""
         if split == UNLABELLED:
             return iter(())
-        if split != _TRAIN:
+        if split != TRAIN:
             return self.whole.qrels(split)
-        return (judgement for judgement in self.whole.qrels(_TRAIN) if not self._withholds(judgement))
+        return (judgement for judgement in self.whole.qrels(TRAIN) if not self._withholds(judgement))
 
     def answers(self, split: str) -> Iterator[Answers]:
         """The answers to the queries of one split; answers are labels, so unlabelled queries have none."""
         if split == UNLABELLED or not isinstance(self.whole, HasAnswers):
             return iter(())
         answers = self.whole.answers(split)
-        return answers if split != _TRAIN else (item for item in answers if not self._moves(item.query_id))
+        return answers if split != TRAIN else (item for item in answers if not self._moves(item.query_id))
 
     def withheld(self) -> Iterator[Judgement]:
         """The judgements that are kept back, and those of halves."""
-        for judgement in self.whole.qrels(_TRAIN):
+        for judgement in self.whole.qrels(TRAIN):
             if self._withholds(judgement):
                 yield judgement
             if judgement.doc_id in self._halved and judgement.relevance > 0:
@@ -146,7 +157,7 @@ class WithheldCollection:
 
     @cached_property
     def _elsewhere(self) -> frozenset[str]:
-        others = (split for split in self.whole.splits() if split != _TRAIN)
+        others = (split for split in self.whole.splits() if split != TRAIN)
         return frozenset(query.query_id for split in others for query in self.whole.queries(split))
 
     @cached_property
@@ -154,7 +165,7 @@ class WithheldCollection:
         if not self.shares.positives:
             return frozenset()
         positives: defaultdict[str, dict[str, None]] = defaultdict(dict)
-        for query_id, doc_id, relevance in self.whole.qrels(_TRAIN):
+        for query_id, doc_id, relevance in self.whole.qrels(TRAIN):
             if relevance > 0 and query_id not in self._elsewhere and not self._moves(query_id):
                 positives[query_id][doc_id] = None
         return frozenset(
@@ -165,9 +176,9 @@ class WithheldCollection:
     def _halved(self) -> frozenset[str]:
         if not self.shares.halves:
             return frozenset()
-        others = [split for split in self.whole.splits() if split != _TRAIN]
+        others = [split for split in self.whole.splits() if split != TRAIN]
         tested = {row.doc_id for split in others for row in self.whole.qrels(split) if row.relevance > 0}
-        return frozenset(row.doc_id for row in self.whole.qrels(_TRAIN) if row.relevance > 0).difference(tested)
+        return frozenset(row.doc_id for row in self.whole.qrels(TRAIN) if row.relevance > 0).difference(tested)
 
     def _of(self, query_id: str, positives: dict[str, None]) -> list[str]:
         """Those of a query's positives that are hidden: never the one that is drawn last."""

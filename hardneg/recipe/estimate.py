@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from hardneg.costs.data_sheets import MEMORY_PART
 from hardneg.costs.estimated_seconds import EstimatedSeconds
 from hardneg.costs.machine import Machine, this_machine
-from hardneg.datasets.held_out import UNLABELLED
+from hardneg.datasets.held_out import TRAIN
 from hardneg.encoders.open.configuration import BASE, USUAL, Shape
 from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.open.resolved_model import ResolvedModel
@@ -92,9 +92,6 @@ def _estimate(step: Step, row: Row, machine: Machine, store: Store | None) -> Es
     return Estimate(step, done, row.items, row.unit, row.disk, memory, gpu, seconds, sent, gpus, *of_servers)
 
 
-_TRAIN = "train"
-
-
 def plan_sizes(plan: Plan, store: Store | None, machine: Machine, collection: str = DATASET) -> Sizes:
     """Counts from the store, or else from the recipe or the loader; shapes from the models' configurations.
 
@@ -111,13 +108,11 @@ def plan_sizes(plan: Plan, store: Store | None, machine: Machine, collection: st
     documents = (stated.documents if stated else 0) or loader.size_hint()
     hinted = loader.query_hint() if isinstance(loader, HintsQueries) and not (stated and stated.documents) else {}
     said = Sizes(documents, {**hinted, **(stated.queries if stated else {})}, model, shape, machine, form=form)
-    # where labels are withheld, the unlabelled queries are no longer of split `train`
     withheld = plan.recipe.collections[collection].withheld
-    share = withheld.unlabelled if withheld else 0.0
-    unlabelled = round(said.queries(_TRAIN) * share)
-    if not share:
+    if withheld is None:
         return said
-    return replace(said, splits={**said.splits, _TRAIN: said.queries(_TRAIN) - unlabelled, UNLABELLED: unlabelled})
+    left, splits = withheld.left_of(documents, {**said.splits, TRAIN: said.queries(TRAIN)})
+    return replace(said, documents=left, splits=splits)
 
 
 def _counts(collection: Artifact) -> tuple[int, dict[str, int]]:

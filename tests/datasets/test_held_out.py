@@ -233,3 +233,13 @@ def test_what_is_excluded_stays_so(tmp_path):
     for number, whole in enumerate((ExcludingOne(), Whole())):
         write_collection(WithheldCollection(whole, Withheld(positives=0.5)), tmp_path / str(number), Silent())
     assert [StoredCollection.open(tmp_path / name).excluded() for name in ("0", "1")] == [{"q1": ["d9"]}, {}]
+
+
+def test_about_how_much_stays_without_reading():
+    medquad = {"train": 11_477, "dev": 1_136, "test": 1_732}
+    documents, splits = Withheld(groups=0.5).left_of(15_792, medquad)
+    assert splits == medquad | {"train": round(11_477 / 2)}
+    assert documents == pytest.approx(9_427, rel=0.01)  # as many as there are, once it is read
+    documents, splits = Withheld(groups=0.875, unlabelled=0.5).left_of(15_792, medquad)
+    assert splits == medquad | {"train": 718, "unlabelled": 717} and documents == pytest.approx(4_748, rel=0.01)
+    assert Withheld(halves=True).left_of(10, {"train": 4}) == (10, {"train": 4})

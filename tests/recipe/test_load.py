@@ -184,3 +184,22 @@ def test_yes_and_no_are_no_numbers(tmp_path, tree):
         "stages.static.miner: depth: must be a whole number (got true)",
     ]:
         assert expected in found, (expected, found)
+
+
+@pytest.mark.parametrize(
+    ("loss", "similarity", "told"),
+    [
+        ("ranknet", "cosine", True),
+        ({"name": "infonce", "temperature": 2}, "cosine", True),
+        ({"name": "ranknet", "temperature": 0.05}, "cosine", False),
+        ("ranknet", "dot", False),
+        ("triplet", "cosine", False),
+    ],
+)
+def test_a_temperature_that_is_not_for_cosines_is_told(tmp_path, tree, loss, similarity, told):
+    tree["stages"]["star"]["loss"] = loss
+    tree["model"]["similarity"] = similarity
+    name, heat = (loss["name"], f"{loss.get('temperature', 1):g}") if isinstance(loss, dict) else (loss, "1")
+    line = f"stages.star.loss: {name}: temperature {heat} over cosines, so that all documents pull alike; 0.05 is usual"
+    notes = recipe_in(tmp_path, tree).notes
+    assert [note.partition(", or say")[0] for note in notes] == [line] * told

@@ -29,6 +29,7 @@ from hardneg.fields import (
     without_problems,
 )
 from hardneg.formats.segments import Segments
+from hardneg.losses import TEMPERATURE
 from hardneg.records.layout import MODEL_FOLDER, START
 from hardneg.records.named_plugins import SHUFFLED
 from hardneg.records.types import PluginSetting, StoredPrecision
@@ -291,6 +292,18 @@ class BothSides(TrainingGroup):
 
 class EncoderLearning(StartModel, Judging, Learning):
     """The groups of every verb that trains an encoder."""
+
+    def remarks(self, recipe: RecipeView) -> Iterator[str]:
+        """Also a loss whose temperature makes all documents pull alike, as cosines differ by little."""
+        yield from super().remarks(recipe)
+        loss, start = recipe.plugin("loss"), self.began_with(recipe)
+        model = resolve(start)
+        if getattr(loss, "temperature", 0.0) < 1.0 or "teacher" in needs_of(loss):
+            return
+        similarity = start.similarity or (model.known.similarity if model.known else None)
+        if similarity == "cosine" and (model.known_family is None or model.known_family.form == "vectors"):
+            why = f"temperature {loss.temperature:g} over cosines, so that all documents pull alike"
+            yield f"loss: {self.loss.name}: {why}; {TEMPERATURE} is usual, or say model.similarity: dot"
 
 
 class DualLearning(BothSides, Guidance, Batching, EncoderLearning):

@@ -124,12 +124,11 @@ _EFFECT = ("negatives", "rate", "metric", "mean", "over in-batch", "p", "", "ove
 def _file_cells(row: Mapping[str, Any]) -> list[str]:
     counts, hard = row["file"], row["hardness"]
     shares = (hard["by_rank"][0], hard["above"], hard["distinct"])
-    elsewhere = sum(counts["elsewhere"].values()) / counts["negatives"]
     return [
         row["negatives"],
         f"{counts['queries']:,}",
         f"{counts['negatives'] / counts['queries']:.1f}",
-        *map(percent, (counts["labelled_share"], counts["taken_share"], elsewhere, *shares)),
+        *map(percent, (counts["labelled_share"], counts["taken_share"], counts["seen_share"], *shares)),
     ]
 
 

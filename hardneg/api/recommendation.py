@@ -8,7 +8,7 @@ from typing import Any
 from hardneg.analysis.base import percent
 from hardneg.analysis.miner_sweep import MinerSweep, depth_of, let_in_share, planted_sentence, way_of
 from hardneg.api.adhoc_recipe import MINED, TRAINED
-from hardneg.api.recommended_recipe import ALONE, GOALS, METRIC, TRAIN_RUN, RecommendRequest
+from hardneg.api.recommended_recipe import ALONE, GOALS, TRAIN_RUN, RecommendRequest
 from hardneg.api.recommended_rule import ALONE_WORDS, RULE, Advice, Situation, named
 from hardneg.api.recommended_trials import Trials
 from hardneg.records.named_plugins import TOPK
@@ -58,10 +58,11 @@ class Recommendation:
         """By what it was chosen, in one sentence."""
         if self.trials is None:
             return RULE
+        steps, metric = counted(self.trials.steps, "step"), self.trials.metric
         return (
             "Of the best miner of each depth, the first documents and in-batch negatives alone the one whose training "
-            f"of {counted(self.trials.steps, 'step')} has the highest {METRIC} on the dev queries, of equal ones the "
-            f"first; in-batch negatives are the last, the miners in this order: {self.measured['rule']['said']}"
+            f"of {steps} has the highest {metric} on the dev queries, of equal ones the first; in-batch negatives are "
+            f"the last, the miners in this order: {self.measured['rule']['said']}"
         )
 
     @property

@@ -18,6 +18,7 @@ GOALS: tuple[Goal, ...] = get_args(Goal)
 SWEEP, JUDGE, TRIALS = "sweep", "reranked", "trials"
 ALONE = "in-batch"
 METRIC = "mrr@10"
+_RECALL = "recall@100"
 TRAIN_RUN, _TRAIN_JUDGE = "train-run", "train-reranked"
 _SYSTEM, _BASELINE, _SHIPPED, _BM25 = "Hard Neg", "In-Batch Neg", "as shipped", "BM25"
 _DEPTHS = (10, 20, 50, 100)
@@ -97,6 +98,11 @@ class RecommendRequest:
             SWEEP: {"stage": "analyze", "analysis": analyses, "split": self.split},
         }
 
+    @property
+    def metric(self) -> str:
+        """What trainings are judged by: that of the goal."""
+        return _RECALL if self.goal == "recall" else METRIC
+
     def trials(self, rows: Sequence[Mapping[str, Any]], steps: int) -> dict[str, Any]:
         """The same stages, and those that train with each of these miners and measure by the same queries."""
         judged = any(row["by"] for row in rows)
@@ -110,7 +116,7 @@ class RecommendRequest:
             stages[f"{name}-index"] = {"stage": "encode", "model": name}
             runs[name] = f"{name}-run"
             stages[runs[name]] = {"stage": "search", "index": f"{name}-index", "split": self.split}
-        return {**stages, TRIALS: {"stage": "evaluate", "runs": runs, "split": self.split, "metrics": [METRIC]}}
+        return {**stages, TRIALS: {"stage": "evaluate", "runs": runs, "split": self.split, "metrics": [self.metric]}}
 
     def _searched(self, run: str, judge: str, split: str, judged: bool) -> dict[str, Any]:
         lists = {"split": split, "depth": self.depth, "positives": True}
@@ -152,7 +158,7 @@ class RecommendRequest:
                 "stage": "evaluate",
                 "runs": runs,
                 "baselines": [_BASELINE, *beside, *reversed(runs)],
-                "metrics": [METRIC, "ndcg@10", "recall@100"],
+                "metrics": [METRIC, "ndcg@10", _RECALL],
             },
             "report": {"stage": "report", "evaluation": "scores"},
         }

@@ -116,7 +116,7 @@ class Situation:
         if ranks["nearer"] is not None:
             yield f"{percent(ranks['nearer'])} are nearer to it than the query is"
         if self.false is not None:
-            yield f"{percent(self.false)} are likely to be false negatives"
+            yield f"{percent(self.false)} of them are planted positives"
         if ranks["siblings"] is not None:
             yield f"siblings of a positive in its group: {ranks['siblings']:.1f}"
 

@@ -18,11 +18,12 @@ from hardneg.report.table import Table
 class Trials:
     """Trainings of `steps` steps, one seed each.
 
-    scores: by stage the metric of each dev query, in the order in which equal means are preferred.
+    scores: by stage the metric of each dev query, in the order in which equal means are preferred. metric: its name.
     """
 
     scores: Mapping[str, Mapping[str, float]]
     steps: int
+    metric: str = METRIC
 
     @cached_property
     def means(self) -> dict[str, float]:
@@ -40,7 +41,7 @@ class Trials:
 
         The best is known after its scores only, so Holm's correction is over all pairs, not over these alone.
         """
-        pairs = compare(self.scores, METRIC)
+        pairs = compare(self.scores, self.metric)
         others = {
             pair[pair[0] == self.best]: each for each in pairs if self.best in (pair := (each.system, each.baseline))
         }
@@ -55,7 +56,7 @@ class Trials:
     def sentences(self, labels: Mapping[str, str]) -> Iterator[str]:
         """What they came to, in sentences; labels: of the stages."""
         queries = counted(len(self.scores[self.best]), "dev query")
-        yield f"{METRIC} on {queries} after {counted(self.steps, 'step')}, one seed:"
+        yield f"{self.metric} on {queries} after {counted(self.steps, 'step')}, one seed:"
         scores = [f"{labels[name]} {number(mean)} {self._ends(name)}" for name, mean in self.means.items()]
         yield f"{'; '.join(scores)} (in brackets 95% intervals over the queries)."
         test = f"paired tests over the queries, level {LEVEL:g}, Holm's correction over all pairs"
@@ -68,7 +69,7 @@ class Trials:
 
     def table(self, rows: Mapping[str, Sequence[str]]) -> Table:
         """One row a training; rows: by stage the negatives and how many are taken."""
-        columns = ("trained with", "takes", f"{METRIC} on dev", "95% interval", "p against the best", "")
+        columns = ("trained with", "takes", f"{self.metric} on dev", "95% interval", "p against the best", "")
         cells = []
         for name in self.scores:
             word = "chosen" if name == self.best else "not told apart" if name in self.as_good else "worse"

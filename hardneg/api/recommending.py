@@ -13,12 +13,13 @@ from hardneg.api.adhoc_recipe import AdhocRecipe
 from hardneg.api.notebook import html_section
 from hardneg.api.output_files import writing
 from hardneg.api.recommendation import Recommendation
-from hardneg.api.recommended_recipe import METRIC, SWEEP, TRIALS, RecommendRequest
+from hardneg.api.recommended_recipe import SWEEP, TRIALS, RecommendRequest
 from hardneg.api.recommended_rule import Situation
 from hardneg.api.recommended_trials import Trials, in_order
 from hardneg.api.results import ReadOnly
 from hardneg.api.workplace import Workplace
 from hardneg.evaluation.metrics_json import read_metrics
+from hardneg.records.errors import DataError
 from hardneg.records.layout import DATASET, METRICS
 from hardneg.report.table import Section
 from hardneg.store.atomic_write import replace_text
@@ -40,14 +41,17 @@ class Recommending:
     def chosen(self, plan: "Plan", workplace: Workplace) -> "RecommendedNegatives":
         """Compares, trains where trainings are to choose, and chooses."""
         outcome = workplace.make_later("recommend", plan)
+        facts = ReadOnly(outcome.artifacts[DATASET].facts)
+        if not facts["splits"].get("train", {}).get("queries"):
+            known = ", ".join(facts["splits"]) or "none"
+            raise DataError(f"{{dataset}}: no queries of split train to train with; its splits: {known}", "dataset")
         sweep, request, trials = sweep_in(outcome), fitted(self.request, plan.recipe.model), None
         situation, last = situation_in(outcome, request), plan
         if self.steps is not None:
             rows = [sweep["miners"][row] for row in situation.tried]
             last = replace(self.recipe, stages=request.trials(rows, self.steps)).plan(workplace.tell)
-            trials = trials_in(workplace.make_later("recommend", last), self.steps)
+            trials = trials_in(workplace.make_later("recommend", last), self.steps, request.metric)
         answer = Recommendation(sweep, trials, situation, request.goal)
-        facts = ReadOnly(outcome.artifacts[DATASET].facts)
         return RecommendedNegatives(answer, request, plan.recipe.tree, facts, list(last.keys.values()))
 
 
@@ -67,10 +71,10 @@ def situation_in(outcome: "Outcome", request: RecommendRequest) -> Situation:
     return Situation(sweep_in(outcome, PositiveRanks), sweep_in(outcome), documents, batch)
 
 
-def trials_in(outcome: "Outcome", steps: int) -> Trials:
+def trials_in(outcome: "Outcome", steps: int, metric: str) -> Trials:
     """What each training came to on the dev queries."""
     measured = read_metrics(outcome.artifacts[TRIALS].path / METRICS)
-    return Trials(in_order({name: scores[METRIC] for name, scores in measured.results.items()}), steps)
+    return Trials(in_order({name: scores[metric] for name, scores in measured.results.items()}), steps, metric)
 
 
 def fitted(request: RecommendRequest, model: "ModelSpec") -> RecommendRequest:

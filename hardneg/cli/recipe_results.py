@@ -41,7 +41,7 @@ def verify(
     folder = folder or default_folder(path.stem, apply_preset(read_whole_tree(path), preset)[1])
     if record:
         return say(f"bands written: {verifying.record(path, folder)}")
-    verified = verifying.verify(path, folder)
+    verified = verifying.verify(path, folder, preset)
     say_answer(_content(verified), _lines(verified), as_json)
     if not verified.holds:
         raise typer.Exit(1)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, get_args
 
 from hardneg.datasets.topic_files import PartedCollection
 from hardneg.formats.excluded import Exclusion, parse_exclusion, read_excluded
-from hardneg.formats.groups import read_groups
+from hardneg.formats.groups import parse_membership, read_groups
 from hardneg.formats.json_rows import id_field, json_row, text_field, texts_field
 from hardneg.formats.qrels import iter_qrels
 from hardneg.formats.source_files import Part, line_part, order_splits, qrels_part
@@ -110,10 +110,13 @@ class BeirCollection(PartedCollection):
         return read_excluded(self.excluded_file) if self.excluded_file else iter(())
 
     def parts(self) -> Iterator[Part]:
-        """The file of excluded passages too, after the judgements."""
+        """The files of excluded passages and of groups too, after the judgements."""
         yield from super().parts()
         if self.excluded_file:
             yield line_part(self.excluded_file, parse_exclusion)
+        for path in dict.fromkeys(map(self.groups_file, get_args(Side))):
+            if path:
+                yield line_part(path, parse_membership)
 
     @property
     def excluded_file(self) -> Path | None:

@@ -5,7 +5,7 @@ import numpy as np
 from hardneg.diagnosis.check_result import CheckResult
 from hardneg.diagnosis.finished_run import FinishedRun
 from hardneg.formats.runs import EMPTY
-from hardneg.mining.choosing import SEEN
+from hardneg.mining.choosing import SEEN_BY
 from hardneg.mining.filter_texts import MiningTexts
 from hardneg.mining.filters.near_copies import NearCopyFilter
 from hardneg.mining.miners.selection import scores_of
@@ -79,8 +79,8 @@ def hidden_positives(run: FinishedRun, stage: str) -> CheckResult:
 def seen_documents(run: FinishedRun, stage: str) -> CheckResult:
     """The share of negatives that are relevant to queries of another split, as mining has counted them."""
     facts = run.artifact(stage).facts
-    begin, count = SEEN.format(""), facts.get("negatives", 0)
-    counts = {name.removeprefix(begin): int(seen) for name, seen in facts.items() if name.startswith(begin)}
+    count = facts.get("negatives", 0)
+    counts = {name.removeprefix(SEEN_BY): int(seen) for name, seen in facts.items() if name.startswith(SEEN_BY)}
     if not counts or not count:
         return CheckResult("unknown", "mining has counted no positives of other splits")
     parts = [f"{seen / count:.1%} are relevant to queries of {split}" for split, seen in counts.items()]

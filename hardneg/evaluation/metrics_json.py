@@ -6,8 +6,9 @@ margin, "per_query": {system: {metric: {query_id: score}}}}`; equal results in e
 comparison has a `"verdict"`: `"difference"`, `"equivalent"` or `"undecided"`. Where queries come in groups there is
 `"query_groups": {query_id: group}`, and intervals and tests are those of groups.
 
-Where systems have several seeds, their scores are means over these, and two keys more are there: `"over_seeds"`, the
-tests over queries and seeds, and `"per_seed": {system: {seed: {metric: {query_id: score}}}}`.
+Where systems have several seeds, their scores are means over these, their intervals are over queries and seeds, and two
+keys more are there: `"over_seeds"`, the tests over queries and seeds, which decide, so that those by query of the same
+pairs have no verdict, and `"per_seed": {system: {seed: {metric: {query_id: score}}}}`.
 """
 
 import json
@@ -22,6 +23,7 @@ from hardneg.evaluation.levels import LEVEL, MARGIN
 from hardneg.evaluation.metrics import Scores, means
 from hardneg.evaluation.significance import Comparison, holm
 from hardneg.evaluation.two_level import TwoLevel
+from hardneg.evaluation.variance import interval_over_seeds
 from hardneg.records.errors import ArtifactError
 from hardneg.store.atomic_write import replace_text
 
@@ -55,7 +57,7 @@ def to_json(measured: Measured) -> dict[str, Any]:
         for system, scores in measured.results.items()
     }
     intervals = {
-        system: {metric: _ends(interval_of(values, measured.query_groups)) for metric, values in scores.items()}
+        system: {metric: _ends(_interval_of(measured, system, metric)) for metric in scores}
         for system, scores in per_query.items()
     }
     groups = measured.query_groups or {}
@@ -63,7 +65,7 @@ def to_json(measured: Measured) -> dict[str, Any]:
     return {
         "metrics": {system: means(scores) for system, scores in per_query.items()},
         "intervals": intervals,
-        "comparisons": [_test_json(each, measured.significance_level) for each in measured.comparisons],
+        "comparisons": [_test_json(each, measured) for each in measured.comparisons],
         **({"marks": {sign: list(rows) for sign, rows in measured.marks.items()}} if measured.marks else {}),
         **({"notes": list(measured.notes)} if measured.notes else {}),
         "significance_level": measured.significance_level,
@@ -74,9 +76,21 @@ def to_json(measured: Measured) -> dict[str, Any]:
     }
 
 
-def _test_json(test: Comparison | TwoLevel, level: float) -> dict[str, Any]:
-    """A test's fields and its verdict; what is known of groups alone is there where queries come in groups."""
-    fields = asdict(test) | {"verdict": verdict(test, level)}
+def _interval_of(measured: Measured, system: str, metric: str) -> Interval | None:
+    """Of a mean: over queries and seeds where the system has several."""
+    if seeds := measured.by_seed.get(system):
+        return interval_over_seeds(metric, seeds, measured.query_groups)
+    return interval_of(measured.results[system][metric], measured.query_groups)
+
+
+def _test_json(test: Comparison | TwoLevel, measured: Measured) -> dict[str, Any]:
+    """A test's fields and its verdict; what is known of groups alone is there where queries come in groups.
+
+    A test by query has no verdict where a test over queries and seeds decides.
+    """
+    better = {(each.system, each.baseline, each.metric) for each in measured.over_seeds}
+    decides = isinstance(test, TwoLevel) or (test.system, test.baseline, test.metric) not in better
+    fields = asdict(test) | ({"verdict": verdict(test, measured.significance_level)} if decides else {})
     ends = {name: _ends(getattr(test, name)) for name in ("interval", "bootstrap_interval")}
     of_groups = ("groups",) if isinstance(test, TwoLevel) else ("groups", "bootstrap_interval", "bootstrap_p")
     left_out = of_groups if test.groups is None else ()
@@ -84,7 +98,7 @@ def _test_json(test: Comparison | TwoLevel, level: float) -> dict[str, Any]:
 
 
 def _seeds_to_json(measured: Measured) -> dict[str, Any]:
-    tests = [_test_json(each, measured.significance_level) for each in measured.over_seeds]
+    tests = [_test_json(each, measured) for each in measured.over_seeds]
     return {"over_seeds": tests, "per_seed": measured.by_seed}
 
 

@@ -4,7 +4,7 @@ The interval of a rank has all ranks that the differences between systems leave 
 better than and that is better than b has a rank from 1 + a to k - b. Differences count where the paired t-test over
 tasks gives a p below .05 after Holm's correction over all pairs, so that all intervals together hold with 95 %. Ranks
 in the draws of a bootstrap would not: they are too sure where systems are equal. Nor has its p, of a few tasks, the
-digits that a correction over many pairs needs; it gives the intervals of means. Source: Mogstad, Romano, Shaikh and
+digits that a correction over many pairs needs. Intervals of means are Student's. Source: Mogstad, Romano, Shaikh and
 Wilhelm (2024), "Inference for ranks with applications to mobility across neighbourhoods and academic achievement across
 countries", Review of Economic Studies 91.
 """
@@ -17,9 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from hardneg.evaluation.bootstrap import Resampling, percentile_interval, query_draws
 from hardneg.evaluation.equivalence import Design
-from hardneg.evaluation.intervals import Interval
+from hardneg.evaluation.intervals import Interval, mean_interval
 from hardneg.evaluation.metrics import Scores, means
 from hardneg.evaluation.metrics_json import Measured, to_json
 from hardneg.evaluation.significance import compare_all, holm, paired_t_test
@@ -29,7 +28,7 @@ _LEVEL = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """One system by one metric: its mean over tasks with the bootstrap's 95 % interval, and its rank.
+    """One system by one metric: its mean over tasks with Student's 95 % interval, and its rank.
 
     best, worst: the ends of the rank's interval.
     """
@@ -84,29 +83,28 @@ def over_tasks(splits: Mapping[str, Measured]) -> OverTasks | None:
     return OverTasks(measured, ranks(scores))
 
 
-def ranks(scores: Mapping[str, Scores], options: Resampling | None = None) -> list[Rank]:
+def ranks(scores: Mapping[str, Scores]) -> list[Rank]:
     """Each system's rank by each metric, the best first; scores: by system, metric and task, all of the same tasks."""
     return [
         rank
         for metric in dict.fromkeys(name for by_metric in scores.values() for name in by_metric)
-        for rank in _ranks({system: each[metric] for system, each in scores.items()}, metric, options or Resampling())
+        for rank in _ranks({system: each[metric] for system, each in scores.items()}, metric)
     ]
 
 
-def _ranks(scores: Mapping[str, Mapping[str, float]], metric: str, options: Resampling) -> list[Rank]:
+def _ranks(scores: Mapping[str, Mapping[str, float]], metric: str) -> list[Rank]:
     tasks = list(next(iter(scores.values())))
-    tables = {system: np.array([[by_task[task] for task in tasks]], np.float64) for system, by_task in scores.items()}
-    draws = {name: drawn[:, 0] for name, drawn in query_draws(tables, options, np.arange(len(tasks))).items()}
-    averages, freedom = {system: float(table.mean()) for system, table in tables.items()}, len(tasks) - 1
+    tables = {system: np.array([by_task[task] for task in tasks], np.float64) for system, by_task in scores.items()}
+    averages = {system: float(table.mean()) for system, table in tables.items()}
     pairs = list(combinations(sorted(averages, key=lambda system: -averages[system]), 2))
-    p_values = holm([paired_t_test(tables[better][0] - tables[other][0]) for better, other in pairs])
+    p_values = holm([paired_t_test(tables[better] - tables[other]) for better, other in pairs])
     apart = [pair for pair, p in zip(pairs, p_values, strict=True) if p < _LEVEL]
     return [
         Rank(
             system,
             metric,
             averages[system],
-            percentile_interval(draws[system], freedom) if freedom else None,
+            mean_interval(tables[system]),
             rank=1 + sum(other > averages[system] for other in averages.values()),
             best=1 + sum(other == system for _, other in apart),
             worst=len(averages) - sum(better == system for better, _ in apart),

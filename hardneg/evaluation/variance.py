@@ -9,7 +9,7 @@ seeds and systems. Seeds are nested in systems: seed 1 of one system has nothing
 the two have a training in common. Then differences seed by seed are a single such table.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,10 +20,12 @@ from hardneg.evaluation.intervals import (
     GroupIndex,
     Interval,
     distributions,
+    group_index,
     group_sums,
     group_weights,
     mean_variance,
 )
+from hardneg.evaluation.metrics import Scores
 
 SeedTable = NDArray[np.float64]
 """Scores [seeds, queries]."""
@@ -156,3 +158,12 @@ def _t_p(mean: float, variance: float, freedom: float) -> float:
     if variance == 0.0:
         return 1.0 if mean == 0.0 else 0.0
     return float(2 * distributions().t.sf(abs(mean) / variance**0.5, freedom))
+
+
+def interval_over_seeds(
+    metric: str, seeds: Mapping[int, Scores], groups: Mapping[str, str] | None = None
+) -> Interval | None:
+    """Return the 95 % interval of a system's mean over queries, or their groups, and seeds."""
+    rows = [scores[metric] for scores in seeds.values()]
+    table = np.array([[row[query_id] for query_id in rows[0]] for row in rows], np.float64)
+    return spread([table], group_index(list(rows[0]), groups)).interval

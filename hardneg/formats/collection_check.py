@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from hardneg.formats.excluded import Exclusion
+from hardneg.formats.groups import TWICE, two_groups
 from hardneg.formats.hash_index import hash_texts
 from hardneg.formats.problems import Contents, Problem, SplitContents, Unplaced, unreadable
 from hardneg.formats.record_hashes import (
@@ -29,7 +30,7 @@ from hardneg.formats.record_hashes import (
 from hardneg.formats.source_files import Part, Record, parts_of, split_problem
 from hardneg.formats.text_lines import id_problem, one_word
 from hardneg.records.errors import DataError
-from hardneg.records.types import Collection, Document, Judgement, Query
+from hardneg.records.types import Collection, Document, Judgement, Membership, Query
 from hardneg.runtime.progress import Progress, Silent, Task
 
 _BLOCK = 4096
@@ -69,6 +70,7 @@ class _Checker:
         self._queries: dict[str | None, Seen] = {}
         self._judged: dict[str, Judged] = {}
         self._known: dict[str | None, Hashes] = {}
+        self._groups: dict[tuple[int, str], str] = {}
 
     def read(self, part: Part, task: Task) -> Iterator[Problem]:
         base, count, empty = self._locations.begin(part), 0, True
@@ -109,6 +111,7 @@ class _Checker:
         if judgements:
             yield from self._judgements(judgements, part.split or "")
         yield from self._exclusions([(location, item) for location, item in located if isinstance(item, Exclusion)])
+        yield from self._memberships([(location, item) for location, item in located if isinstance(item, Membership)])
 
     def finish(self) -> Iterator[Problem]:
         self._known.clear()
@@ -194,6 +197,19 @@ class _Checker:
             reason = f"document {item.doc_id!r} is relevant to query {item.query_id!r}: leave one of the two out"
             yield self._locations.problem("excluded documents that are relevant", location, reason)
 
+    def _memberships(self, block: list[tuple[int, Membership]]) -> Iterator[Problem]:
+        """All documents, queries and judgements have been read."""
+        ids = hash_texts(item.member_id for _, item in block)
+        known = among(self._every["queries"], ids) | among(self._every["documents"], ids) if block else ids > 0
+        for (location, item), there in zip(block, known.tolist(), strict=True):
+            file = len(self._locations.parts) - 1
+            group = self._groups.setdefault((file, item.member_id), item.group)
+            if group != item.group:
+                yield self._locations.problem(TWICE, location, two_groups(item.member_id, group, item.group))
+            if not there:
+                reason = f"{item.member_id!r} is neither a document nor a query"
+                yield self._locations.problem("groups of nothing", location, reason, warning=True)
+
     @cached_property
     def _every(self) -> dict[str, Hashes]:
         """Hashes of all ids of queries and of documents, and of all relevant pairs, ascending."""
@@ -257,4 +273,4 @@ def placed(collection: Collection) -> Iterator[None]:
         problem = next((each for each in check(parts_of(collection)) if each.category == error.category), None)
         if problem is None:
             raise
-        raise DataError(f"{problem}; {error}") from error
+        raise DataError(str(problem) if problem.reason == str(error) else f"{problem}; {error}") from error

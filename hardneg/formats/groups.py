@@ -3,10 +3,14 @@
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from hardneg.formats.problems import Unplaced
 from hardneg.formats.text_lines import checked_id, read_lines
 from hardneg.records.errors import DataError
 from hardneg.records.types import Membership
 from hardneg.store.atomic_write import replacing
+
+TWICE = "ids in two groups"
+"""The category of these problems."""
 
 
 def read_groups(path: Path) -> Iterator[Membership]:
@@ -16,12 +20,18 @@ def read_groups(path: Path) -> Iterator[Membership]:
         DataError: the file is missing, or a line has no tab or an id that is none.
     """
     for number, line in read_lines(path):
-        member_id, tab, rest = line.partition("\t")
-        if not tab:
-            raise DataError(f"{path}:{number}: no tab; a line is ID<TAB>GROUP")
-        group = rest.partition("\t")[0].strip()
-        if group and not (number == 1 and member_id.casefold() == "id"):
-            yield Membership(checked_id(path, number, member_id), group)
+        if membership := parse_membership(path, number, line):
+            yield membership
+
+
+def parse_membership(path: Path, number: int, line: str) -> Membership | None:
+    """What a line of such a file says; None for a header and for an empty group. Raises DataError where it is none."""
+    member_id, tab, rest = line.partition("\t")
+    if not tab:
+        raise DataError.at(path, number, "no tab; a line is ID<TAB>GROUP")
+    group = " ".join(rest.partition("\t")[0].split())
+    header = number == 1 and member_id.casefold() == "id"
+    return Membership(checked_id(path, number, member_id), group) if group and not header else None
 
 
 def write_groups(path: Path, memberships: Iterable[Membership]) -> int:
@@ -30,7 +40,11 @@ def write_groups(path: Path, memberships: Iterable[Membership]) -> int:
     Raises:
         DataError: one member is in two groups.
     """
-    groups = _by_member(path.name, memberships)
+    groups = dict[str, str]()
+    for member_id, named in memberships:
+        group = " ".join(named.split())
+        if groups.setdefault(member_id, group) != group:
+            raise Unplaced(TWICE, two_groups(member_id, groups[member_id], group))
     if groups:
         with replacing(path) as file:
             for member_id, group in groups.items():
@@ -44,13 +58,13 @@ def read_query_groups(path: Path) -> dict[str, str]:
     Raises:
         DataError: the file is missing or has another form, or a query is in two groups.
     """
-    return _by_member(str(path), read_groups(path))
-
-
-def _by_member(name: str, memberships: Iterable[Membership]) -> dict[str, str]:
-    groups: dict[str, str] = {}
-    for member_id, group in memberships:
-        group = " ".join(group.split())
+    groups = dict[str, str]()
+    for member_id, group in read_groups(path):
         if groups.setdefault(member_id, group) != group:
-            raise DataError(f"{name}: {member_id} is in two groups, {groups[member_id]!r} and {group!r}; give one")
+            raise DataError(f"{path}: {two_groups(member_id, groups[member_id], group)}")
     return groups
+
+
+def two_groups(member_id: str, group: str, other: str) -> str:
+    """What is wrong where a member has another group again."""
+    return f"{member_id} is in two groups, {group!r} and {other!r}; give one"

@@ -14,10 +14,10 @@ from hardneg.formats.excluded import Exclusion, HasExcluded
 from hardneg.formats.qrels import qrels_parser
 from hardneg.formats.text_lines import checked_id, lines_or_errors
 from hardneg.records.errors import DataError
-from hardneg.records.types import Collection, Document, Judgement, Query
+from hardneg.records.types import Collection, Document, Judgement, Membership, Query
 from hardneg.records.wording import counted
 
-Record = Document | Query | Judgement | Exclusion
+Record = Document | Query | Judgement | Exclusion | Membership
 LineParser = Callable[[Path, int, str], Record | None]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _USUAL = ("train", "dev", "test")

@@ -14,8 +14,8 @@ from hardneg.registry.protocols import NegativeMiner
 LEFT_OUT = "dropped as "
 """The prefix of the counts of dropped candidates; the reason follows."""
 
-SEEN = "negatives relevant to queries of {}"
-"""The count of negatives that are positives of another split; the filter `documents` leaves them out."""
+SEEN_BY = "negatives relevant to queries of "
+"""The prefix of the count of negatives that are positives of another split; the filter `documents` leaves them out."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Choosing:
             facts["negatives"] += len(item.negatives)
             facts["queries without negatives"] += not item.negatives
             for split, doc_ids in elsewhere.items():
-                facts[SEEN.format(split)] += len(doc_ids.intersection(item.negatives))
+                facts[f"{SEEN_BY}{split}"] += len(doc_ids.intersection(item.negatives))
             for reason, count in item.dropped.items():
                 facts[f"{LEFT_OUT}{reason}"] += count
             for note in item.noted:

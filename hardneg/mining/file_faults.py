@@ -19,8 +19,8 @@ class FileFaults:
 
     queries: with a negative. negatives: theirs, all. labelled: negatives that the qrels call relevant to their own
     query. withheld: positives that the dataset withholds from these queries, such as planted halves; taken: of those,
-    how many the file has as a negative. elsewhere: by other split, negatives that are relevant to its queries.
-    left_out: what of the file is not counted, by reason.
+    how many the file has as a negative. elsewhere: by other split, negatives that are relevant to its queries; seen: to
+    those of any. left_out: what of the file is not counted, by reason.
     """
 
     queries: int
@@ -29,12 +29,14 @@ class FileFaults:
     withheld: int
     taken: int
     elsewhere: Mapping[str, int]
+    seen: int
     left_out: Mapping[str, int]
 
     def to_json(self) -> dict[str, Any]:
         """Counts and shares: `taken` of the withheld positives, None where there are none; the others of negatives."""
         shares = {
             "labelled_share": self.labelled / self.negatives,
+            "seen_share": self.seen / self.negatives,
             "taken_share": self.taken / self.withheld if self.withheld else None,
         }
         return {**asdict(self), **shares}
@@ -49,6 +51,7 @@ def file_faults(path: Path, form: str, collection: StoredCollection, split: str)
     lists, counts = ListsOfFile(path, form, collection, split), Counter[str]()
     known, hidden = positives(collection.all_qrels()), positives(collection.withheld())
     others, query_ids = MiningTexts(collection, split).positives_elsewhere, collection.queries(split).query_ids
+    anywhere = frozenset[str]().union(*others.values())
     for query_id, ranked in lists.listed(query_ids, {}):
         negatives = set(ranked[LABEL].doc_ids)
         counts["queries"] += bool(negatives)
@@ -57,10 +60,11 @@ def file_faults(path: Path, form: str, collection: StoredCollection, split: str)
         counts["withheld"] += len(hidden.get(query_id, ()))
         counts["taken"] += len(negatives.intersection(hidden.get(query_id, ())))
         counts.update({f"of {name}": len(negatives & documents) for name, documents in others.items()})
+        counts["seen"] += len(negatives & anywhere)
     if not counts["negatives"]:
         reasons = "; ".join(f"{reason}: {count}" for reason, count in lists.counts.items())
         problem = f"has no negatives of queries of split {split}{f' ({reasons})' if reasons else ''}"
         raise DataError(f"{path}: {problem}: name its own collection and form")
     elsewhere = {name: counts[f"of {name}"] for name in others}
-    own = {name: counts[name] for name in ("queries", "negatives", "labelled", "withheld", "taken")}
+    own = {name: counts[name] for name in ("queries", "negatives", "labelled", "withheld", "taken", "seen")}
     return FileFaults(**own, elsewhere=elsewhere, left_out=dict(sorted(lists.counts.items())))

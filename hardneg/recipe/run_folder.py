@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import yaml
 
@@ -65,6 +65,8 @@ def artifacts_of(folder: Path, store: Store) -> dict[str, Artifact]:
 def read_lock(folder: Path) -> dict[str, Any]:
     """The lock file of a finished run: `recipe`, `preset`, `device` (`cpu` or `gpu`), `keys` by step, `tree`.
 
+    measured: the key of the evaluation that the folder's metrics are of, None where no file says it.
+
     Raises:
         DataError: the folder has none, or it is damaged.
     """
@@ -75,7 +77,7 @@ def read_lock(folder: Path) -> dict[str, Any]:
         words = {
             name: str(lock.get(name, default)) for name, default in (("recipe", ""), ("preset", ""), ("device", "cpu"))
         }
-        return {**words, "keys": keys, "tree": dict(lock.get("tree", {}))}
+        return {**words, "measured": lock.get("measured"), "keys": keys, "tree": dict(lock.get("tree", {}))}
 
 
 @contextmanager
@@ -110,28 +112,39 @@ def publish(plan: "Plan", artifacts: Mapping[str, Artifact], store: Store, out: 
         written = [link_file(source, out / name) for name, source in published.items() if source.suffix]
         folders = {name: source for name, source in published.items() if not source.suffix and source.is_dir()}
         written += [link_folder(source, out / name, {MANIFEST}) for name, source in folders.items()]
+        evaluation = _evaluation(plan, artifacts)
         if (out / METRICS) in written and (out / MODEL_FOLDER) in written:
             card = out / MODEL_FOLDER / "README.md"
             scores = json.loads((out / METRICS).read_text(encoding="utf-8"))["metrics"]
-            replace_text(card, with_scores(card.read_text(encoding="utf-8"), scores, _measured_over(plan, artifacts)))
+            over = _measured_over(plan, artifacts, evaluation)
+            replace_text(card, with_scores(card.read_text(encoding="utf-8"), scores, over))
         metadata = out / IR_METADATA
         replace_text(metadata, as_yaml(ir_metadata(plan.recipe, artifacts)))
         lock = out / LOCK
         used = {(artifact.facts.get("usage") or {}).get("device", "cpu") for artifact in artifacts.values()}
         content = lock_content(plan, "gpu" if used - {"cpu"} else "cpu")
+        earlier = read_lock(out)["measured"] if lock.is_file() and (out / METRICS).is_file() else None
+        content["measured"] = plan.keys[evaluation] if evaluation else earlier
         replace_text(lock, as_yaml(content))
         return [*written, metadata, lock]
 
 
-def _measured_over(plan: "Plan", artifacts: Mapping[str, Artifact]) -> str:
-    """The queries of the evaluation whose metrics have the usual name, and whether a writer made them."""
-    for name, spec in plan.recipe.stages.items():
-        view = plan.recipe.view(name)
-        if isinstance(spec, Evaluate) and name in artifacts and METRICS in spec.publishes(view):
-            queries = "written query" if spec.on_written_queries(view) else "query"
-            count = counted(artifacts[name].facts["queries"], queries)
-            return f"{count} of split {spec.split}"
-    return "the queries of the evaluation"
+def _evaluation(plan: "Plan", artifacts: Mapping[str, Artifact]) -> str | None:
+    """The stage that was made whose metrics have the usual name; None where none was."""
+    stages = {name: spec for name, spec in plan.recipe.stages.items() if name in artifacts}
+    for name, spec in stages.items():
+        if isinstance(spec, Evaluate) and METRICS in spec.publishes(plan.recipe.view(name)):
+            return name
+    return None
+
+
+def _measured_over(plan: "Plan", artifacts: Mapping[str, Artifact], evaluation: str | None) -> str:
+    """The queries of an evaluation, and whether a writer made them."""
+    if evaluation is None:
+        return "the queries of the evaluation"
+    spec = cast(Evaluate, plan.recipe.stages[evaluation])
+    queries = "written query" if spec.on_written_queries(plan.recipe.view(evaluation)) else "query"
+    return f"{counted(artifacts[evaluation].facts['queries'], queries)} of split {spec.split}"
 
 
 def inputs_of(recipe: "Recipe") -> list[Path]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.evaluation.bands import Band, BandCheck, bands_of, check_bands
-from hardneg.evaluation.metrics_json import read_metrics
+from hardneg.evaluation.metrics_json import Measured, read_metrics
 from hardneg.recipe.language import expand
 from hardneg.recipe.run_folder import read_lock
 from hardneg.records.errors import DataError, UsageError
@@ -38,16 +38,18 @@ class Verified:
         return not self.differences and all(each.inside for each in self.checked)
 
 
-def verify(recipe: Path, folder: Path) -> Verified:
-    """Compares a run folder with the bands that its recipe brings.
+def verify(recipe: Path, folder: Path, named: str | None = None) -> Verified:
+    """Compares a run folder with the bands that its recipe brings; named: the preset that it must be of.
 
     Raises:
-        UsageError: the recipe has no bands for the preset and the device of the run.
+        UsageError: the run is of another preset, or the recipe has no bands for it and the device.
         DataError: the folder has no finished run, or the file of bands is damaged.
         ArtifactError: its metrics cannot be read.
     """
-    lock, measured, path = read_lock(folder), read_metrics(folder / METRICS), bands_file(recipe)
+    lock, measured, path = read_lock(folder), _finished(folder), bands_file(recipe)
     device, preset = lock["device"], lock["preset"]
+    if named not in (None, preset):
+        raise UsageError(f"{folder}: a run of preset {preset}, not {named}: leave --preset out, or name another folder")
     recorded = _read(path).get(preset, {})
     if device not in recorded:
         known = ", ".join(sorted(recorded)) or "none"
@@ -65,6 +67,8 @@ def verify(recipe: Path, folder: Path) -> Verified:
     except (TypeError, KeyError, AttributeError) as error:
         raise DataError(f"{path}: damaged ({type(error).__name__}: {error}): record the bands again") from None
     differences = _settings_changed(recipe, lock)
+    if lock["measured"] not in (None, *lock["keys"].values()):
+        differences.append(f"{METRICS}: of a run with other settings; run the recipe to its end")
     if dataset != lock["keys"]["dataset"]:
         differences.append(f"dataset: the collection is another ({lock['keys']['dataset']}; the bands' is {dataset})")
     differences += [f"{METRICS}: no system {system!r}" for system in bands if system not in measured.results]
@@ -84,7 +88,7 @@ def record(recipe: Path, folder: Path) -> Path:
         UsageError: a system is trained with fewer than five seeds, or the recipe was changed since.
         DataError: the folder has no finished run.
     """
-    lock, measured, path = read_lock(folder), read_metrics(folder / METRICS), bands_file(recipe)
+    lock, measured, path = read_lock(folder), _finished(folder), bands_file(recipe)
     trains = any(str(stage["stage"]).startswith("train") for stage in lock["tree"]["stages"].values())
     if trains and max(map(len, measured.by_seed.values()), default=0) < LEAST_SEEDS:
         raise UsageError(f"{folder}: bands take at least {LEAST_SEEDS} seeds, better ten: run the recipe with `seeds`")
@@ -109,6 +113,13 @@ def record(recipe: Path, folder: Path) -> Path:
 def bands_file(recipe: Path) -> Path:
     """Where the bands of a recipe's file are."""
     return recipe.parent / "bands" / f"{recipe.stem}.json"
+
+
+def _finished(folder: Path) -> Measured:
+    """The metrics of a run folder."""
+    if not (folder / METRICS).is_file():
+        raise DataError(f"{folder}: no {METRICS}, so the run has not been measured yet: run the recipe to its end")
+    return read_metrics(folder / METRICS)
 
 
 def _settings_changed(recipe: Path, lock: Mapping[str, Any]) -> list[str]:

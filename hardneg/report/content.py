@@ -14,10 +14,11 @@ from hardneg.evaluation.metrics import Scores, means
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.evaluation.significance import Comparison
 from hardneg.evaluation.two_level import TwoLevel
+from hardneg.evaluation.variance import interval_over_seeds
 from hardneg.records.wording import counted
 from hardneg.report.curve import History
 from hardneg.report.numbers import bounds, number, p_value, signed, within
-from hardneg.report.seed_section import EQUIVALENT, interval_over_seeds, outcome
+from hardneg.report.seed_section import EQUIVALENT, outcome
 from hardneg.report.table import Cell, Section, Table
 
 BRACKETS = "Brackets: 95 % confidence interval of the mean over queries (Student's t, cut at 0 and 1)."
@@ -85,12 +86,16 @@ class ReportContent:
             for label, scores in measured.results.items()
         }
         sizes = [len(values) for scores in measured.results.values() for values in scores.values()]
+        groups = measured.query_groups
+        if groups is not None:
+            scored = {query for scores in measured.results.values() for values in scores.values() for query in values}
+            groups = {query_id: group for query_id, group in groups.items() if query_id in scored}
         fields: dict[str, Any] = {
             "by_seed": measured.by_seed,
             "over_seeds": measured.over_seeds,
             "marks": measured.marks,
             "margin": measured.equivalence_margin,
-            "query_groups": measured.query_groups,
+            "query_groups": groups,
         }
         fields |= {"level": measured.significance_level, "notes": measured.notes, **others}
         return cls(title, systems, max(sizes, default=0), measured.comparisons, **fields)
@@ -109,7 +114,7 @@ class ReportContent:
 
     @property
     def groups(self) -> int:
-        """How many groups the queries come in; 0 where each is one of its own."""
+        """How many groups the measured queries come in; 0 where each is one of its own."""
         return len(set((self.query_groups or {}).values()))
 
     @property

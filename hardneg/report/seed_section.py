@@ -5,11 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from hardneg.evaluation.equivalence import verdict
-from hardneg.evaluation.intervals import Interval, group_index
 from hardneg.evaluation.metrics import Scores, means
 from hardneg.evaluation.significance import Comparison
 from hardneg.evaluation.two_level import SEED_LEVEL, TwoLevel
-from hardneg.evaluation.variance import spread
+from hardneg.evaluation.variance import interval_over_seeds
 from hardneg.report.numbers import bounds, number, p_value, signed, within
 from hardneg.report.table import Cell, Section, Table
 
@@ -22,15 +21,6 @@ _EXPLAINED = (
     "no normal distribution; with few seeds it is weak. TOST, of equivalence, has the t-test's error and degrees of "
     "freedom. Holm's correction is over all such comparisons by the metric."
 )
-
-
-def interval_over_seeds(
-    metric: str, seeds: Mapping[int, Scores], groups: Mapping[str, str] | None = None
-) -> Interval | None:
-    """Return the 95 % interval of a system's mean over queries, or their groups, and seeds."""
-    rows = [scores[metric] for scores in seeds.values()]
-    table = np.array([[row[query_id] for query_id in rows[0]] for row in rows], np.float64)
-    return spread([table], group_index(list(rows[0]), groups)).interval
 
 
 def seed_section(

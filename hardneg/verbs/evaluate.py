@@ -46,7 +46,7 @@ class Evaluate(StageSpec):
     label to those of the metrics that it is measured by, where its lists are too short for the others.
     """
 
-    version = 2
+    version = 3
     artifact_type = "metrics"
     purpose = "measure every system on the same queries, and test the differences"
     needs_dataset = True

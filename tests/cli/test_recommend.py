@@ -122,7 +122,7 @@ def test_the_top_of_the_lists_where_positives_rank_high_and_batches_do_not_reach
     assert facts == (
         "3,200 documents, 32 queries a step; best positives of 9 queries: median rank 4, 60.0% in the first 10; "
         "of the first 10, 40.0% score above it; 25.0% are nearer to it than the query is; "
-        "10.0% are likely to be false negatives."
+        "10.0% of them are planted positives."
     )
     assert top == (
         "For the top of the lists (MRR@10): topk, 10 a query, one of them in a step. Half of the queries have their "
@@ -169,6 +169,8 @@ def test_the_goal_is_named_or_both_are_answered():
     assert (
         answer_of(FOUND, trials(0.1, 0.3, 0.4), goal="recall").alone is False
     )  # trainings decide where there are some
+    metrics = [RecommendRequest("dev", 20, None, {}, goal=goal).metric for goal in (None, "top", "recall")]
+    assert metrics == ["mrr@10", "mrr@10", "recall@100"]
     with pytest.raises(UsageError, match=r"'tops': no such goal; did you mean 'top'\?; there are top, recall"):
         RecommendRequest("dev", 20, None, {}, goal="tops")
 
@@ -267,6 +269,9 @@ def test_trainings_choose(hardneg, model, tmp_path):
     assert "max_steps: 2" in text and "dev queries after 2 steps, one seed" in text
     ran = CliRunner().invoke(app, ["recipe", "run", "best.yaml", "--output", "made", "--device", "cpu"])
     assert ran.exit_code == 0 and all(name in ran.stdout for name in ("Hard Neg", "In-Batch Neg", "BM25", "as shipped"))
+    options = ("--depth", "12", "--train", "2", "--train-option", "batch_size=8", "--goal", "recall")
+    out = hardneg(*options, "--output", "depth.yaml").stdout
+    assert "recall@100 on" in out and "mrr@10 on" not in out
 
 
 TREE = {"dataset": "pydocs", "model": {"name": "m"}, "seed": 7}

@@ -226,7 +226,10 @@ def test_without_groups(folder, tmp_path):
 
 @pytest.mark.parametrize(
     ("lines", "message"),
-    [("d1\ta\nd1\tb\n", "d1 is in two groups, 'a' and 'b'"), ("d1\ta\nd2 a\n", "groups.tsv:2: no tab")],
+    [
+        ("d1\ta\nd1\tb\n", "groups.tsv:2: d1 is in two groups, 'a' and 'b'; give one$"),
+        ("d1\ta\nd2 a\n", "groups.tsv:2: no tab"),
+    ],
 )
 def test_groups_that_cannot_be(folder, tmp_path, lines, message):
     (folder / "groups.tsv").write_text(lines)

@@ -4,6 +4,7 @@ import pytest
 
 from hardneg.evaluation.metrics_json import Measured, read_metrics, to_json, write_metrics
 from hardneg.evaluation.significance import compare_all
+from hardneg.evaluation.two_level import compare_over_seeds
 from hardneg.records.errors import ArtifactError
 
 RESULTS = {
@@ -40,6 +41,19 @@ def test_content():
     assert content["intervals"]["bm25"]["mrr"] == [0.25, 0.25]
     assert list(content["per_query"]["bm25"]["ndcg@10"]) == ["q1", "q2"]
     assert content["comparisons"] == []
+
+
+def test_where_seeds_decide_tests_by_query_have_no_verdict_and_intervals_know_the_seeds():
+    """Means .5 and .6 of seeds with two queries each: by query nothing varies, over seeds it does."""
+    by_seed = {"a": {1: {"m": {"q1": 0.5, "q2": 0.5}}, 2: {"m": {"q1": 0.6, "q2": 0.6}}}}
+    same = {"m": {"q1": 0.5, "q2": 0.5}}
+    results = {"a": {"m": {"q1": 0.55, "q2": 0.55}}, "b": same, "c": same}
+    over = tuple(compare_over_seeds(results, by_seed, ["b"]))
+    content = to_json(Measured(results, compare_all(results, ["b"]), by_seed=by_seed, over_seeds=over))
+    low, high = content["intervals"]["a"]["m"]
+    assert low < 0.5 and high > 0.6 and content["intervals"]["b"]["m"] == [0.5, 0.5]
+    decided = {(each["system"], "verdict" in each) for each in content["comparisons"]}
+    assert decided == {("a", False), ("c", True)} and all("verdict" in each for each in content["over_seeds"])
 
 
 def test_the_order_of_queries_does_not_change_the_bytes(tmp_path):

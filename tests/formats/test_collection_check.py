@@ -300,3 +300,14 @@ def test_names_of_splits(tmp_path: Path, name: str) -> None:
     assert refused(collection, tmp_path) == rule
     found = [problem for problem in check(parts_of(collection)) if problem.category == "names of splits"]
     assert [str(problem) for problem in found] == [f"{tmp_path}/qrels/{name}.tsv: {rule}"]
+
+
+def test_groups_are_looked_at_too(tmp_path: Path) -> None:
+    write(tmp_path, GOOD, ASKED, test="q1 0 d1 1\n")
+    (tmp_path / "groups.tsv").write_text("id\tgroup\nd1\ta  b\nd1\ta b\nd1\tc\nq1\tc\nd9\tc\nd2 c\n")
+    found = [(item.category, Path(item.file).name, item.line, item.warning) for item in problems(tmp_path)]
+    assert found == [
+        ("lines that cannot be read", "groups.tsv", 7, False),
+        ("ids in two groups", "groups.tsv", 4, False),
+        ("groups of nothing", "groups.tsv", 6, True),
+    ]

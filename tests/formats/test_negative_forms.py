@@ -37,6 +37,9 @@ def item(query_id, positives, negatives, scores):
 ROWS = [item("q1", ["d0", "d1"], ["d2", "d3"], [0.5, 0.25]), item("q2", ["d2"], ["d3"], [0.75])]
 
 
+BEYOND = "negatives left out: beyond the first"
+
+
 @pytest.fixture
 def corpus(tmp_path: Path) -> Corpus:
     write_corpus(DOCUMENTS, tmp_path / "corpus", Silent())
@@ -64,7 +67,7 @@ def rows_of(path):
 def test_what_is_written_is_read_back_to_the_same_ids(corpus, tmp_path, form, name):
     path, lookup = tmp_path / name, TextLookup(QUERIES, corpus)
     counts = written(corpus, path, form, negatives=1)
-    assert list(counts) == ["rows"]
+    assert list(counts) == ["rows", f"{BEYOND} 1 of a query"]
     found = plain(read_form(form, path, lookup))
     assert [row[:3] for row in found] == [("q1", ["d0", "d1"], ["d2"]), ("q2", ["d2"], ["d3"])]
     assert not +lookup.counts
@@ -82,7 +85,7 @@ def test_scores_are_kept(corpus, tmp_path, form, name):
 def test_columns_of_sentence_transformers(corpus, tmp_path):
     for ending in ("parquet", "jsonl"):
         path = tmp_path / f"t.{ending}"
-        assert written(corpus, path, "triplet", negatives=1) == {"rows": 3}
+        assert written(corpus, path, "triplet", negatives=1) == {"rows": 3, f"{BEYOND} 1 of a query": 1}
         texts = {"anchor": "flowers", "positive": "Tulips tulips in spring", "negative": "the sea is cold"}
         assert list(rows_of(path)[1].items()) == list(texts.items())
         assert written(corpus, path, "labeled-list") == {"rows": 3}

@@ -13,11 +13,11 @@ from hardneg.records.errors import DataError
 from hardneg.records.types import Document, Judgement, Negatives, Query
 from hardneg.runtime.progress import Silent
 
-RELEVANT = {"train": {"q1": "d1", "q2": "d2"}, "dev": {"q3": "d3"}, "test": {"q4": "d4"}}
+RELEVANT = {"train": {"q1": "d1", "q2": "d2"}, "dev": {"q3": "d3"}, "test": {"q4": "d4", "q5": "d3"}}
 
 
 class Collection:
-    """Four queries of three splits, one relevant document each, and a document of nobody."""
+    """Five queries of three splits, one relevant document each; d3 is relevant in two splits, d5 in none."""
 
     def documents(self):
         texts = ["one two three four", "five six seven eight", "nine ten eleven twelve", "a b c d", "e f g h"]
@@ -51,7 +51,7 @@ def written(path: Path, **negatives: list[str]) -> Path:
 
 
 def test_labelled_negatives_and_those_of_other_splits_are_counted(tmp_path: Path) -> None:
-    """Of six negatives of two queries one is the query's own positive, two are those of dev and one that of test."""
+    """Of six negatives of two queries one is the query's own positive, and d3, twice, and d4 are of other splits."""
     file = written(tmp_path / "n.arrow", q1=["d1", "d3", "d4"], q2=["d3", "d5", "d1"], q9=["d1"])
     faults = file_faults(file, "hardneg", stored(tmp_path / "stored", Collection()), "train").to_json()
     assert faults == {
@@ -60,7 +60,9 @@ def test_labelled_negatives_and_those_of_other_splits_are_counted(tmp_path: Path
         "labelled": 1,
         "withheld": 0,
         "taken": 0,
-        "elsewhere": {"dev": 2, "test": 1},
+        "elsewhere": {"dev": 2, "test": 3},
+        "seen": 3,
+        "seen_share": 0.5,
         "left_out": {"queries not in the split": 1},
         "labelled_share": 1 / 6,
         "taken_share": None,

@@ -110,6 +110,27 @@ def test_a_folder_without_a_finished_run_is_told_in_a_line(recipe: Path, tmp_pat
         verify(recipe, tmp_path / "nothing")
 
 
+def test_a_run_that_has_not_been_measured_is_told_in_a_line(recipe: Path, tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "again", [0.525])
+    (folder / METRICS).unlink()
+    with pytest.raises(DataError, match=r"no metrics.json, so the run has not been measured yet: run .* to its end"):
+        verify(recipe, folder)
+
+
+def test_metrics_of_other_settings_are_seen(recipe: Path, tmp_path: Path) -> None:
+    keys = {"dataset": "d1", "scores": "new"}
+    assert verify(recipe, run_folder(tmp_path / "same", [0.525], keys=keys, measured="new")).holds
+    told = "metrics.json: of a run with other settings; run the recipe to its end"
+    assert verify(recipe, run_folder(tmp_path / "old", [0.525], keys=keys, measured="old")).differences == (told,)
+
+
+def test_a_run_of_another_preset_is_refused(recipe: Path, tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "again", [0.525])
+    assert verify(recipe, folder, "demo").holds
+    with pytest.raises(UsageError, match="a run of preset demo, not minilm"):
+        verify(recipe, folder, "minilm")
+
+
 def test_differences_of_trees_have_their_path() -> None:
     lines = list(tree_differences({"a": {"b": 1}, "d": [1]}, {"a": {"b": 1, "c": "x"}, "d": [2]}))
     assert lines == ['a.c: nothing; the recipe has "x"', "d: [1]; the recipe has [2]"]

@@ -86,9 +86,10 @@ def write_form(
     counts: Counts = Counter()
     try:
         if form == OWN:
-            return {"rows": write_negatives(path, _cut(negatives, options.negatives, counts))}
-        gathered = gather(negatives, source.queries, source.corpus, options, counts)
-        rows = FORMS[form].function("write")(path, gathered, options, counts)
+            rows = write_negatives(path, _cut(negatives, options.negatives, counts))
+        else:
+            gathered = gather(negatives, source.queries, source.corpus, options, counts)
+            rows = FORMS[form].function("write")(path, gathered, options, counts)
     except NoRows as error:
         lost = ", ".join(f"{reason} ({count:,})" for reason, count in counts.items() if count)
         raise DataError(f"form {form}: {error}{lost and f': {lost}'}; take more negatives, or write fewer") from None
@@ -114,12 +115,13 @@ def read_form(form: str, path: Path, lookup: "TextLookup") -> "Iterator[Negative
 
 def _cut(negatives: "Iterable[Negatives]", limit: int | None, counts: "Counts") -> "Iterator[Negatives]":
     """The first of each query's negatives. Raises NoRows at the end where no query has any."""
-    from hardneg.formats.export.export_rows import check_rows
+    from hardneg.formats.export.export_rows import check_rows, count_beyond
     from hardneg.records.types import Negatives
 
     some = 0
     for item in negatives:
         some += bool(item.negatives)
         counts["queries without a negative"] += not item.negatives
+        count_beyond(item, limit, counts)
         yield Negatives(item.query_id, item.positives, item.negatives[:limit], item.scores[:limit], item.dropped)
     check_rows(some)

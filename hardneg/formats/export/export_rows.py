@@ -82,7 +82,14 @@ def gather(
             if not item.positives:
                 counts["queries left out: no positive"] += 1
                 continue
+            count_beyond(item, options.negatives, counts)
             yield _row(item, texts[item.query_id], documents, options)
+
+
+def count_beyond(item: Negatives, negatives: int | None, counts: Counts) -> None:
+    """Counts those of a query's negatives that are not written."""
+    if negatives is not None and len(item.negatives) > negatives:
+        counts[f"negatives left out: beyond the first {negatives} of a query"] += len(item.negatives) - negatives
 
 
 def _row(item: Negatives, query: str, documents: Mapping[str, Document], options: WriteOptions) -> ExportRow:

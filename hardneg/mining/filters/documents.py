@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.formats.text_lines import read_lines
 from hardneg.mining.filter_texts import MiningTexts
 from hardneg.records.errors import DataError, PluginError
 from hardneg.records.types import Candidates
@@ -67,7 +68,7 @@ class DocumentsFilter:
 
     def _named(self, texts: MiningTexts) -> NDArray[np.bool_]:
         """Whether the file names each document of the corpus: bool [N]."""
-        doc_ids = [line.strip() for line in self._path.read_text("utf-8").splitlines() if line.strip()]
+        doc_ids = [line.strip() for _, line in read_lines(self._path) if line.strip()]
         if not doc_ids:
             raise DataError(f"{self._path}: names no document")
         named = np.zeros(len(texts.collection.corpus), bool)

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from hardneg.formats.negatives import read_negatives
-from hardneg.mining.choosing import LEFT_OUT
+from hardneg.mining.choosing import LEFT_OUT, SEEN_BY
 from hardneg.records.errors import ArtifactError
 from hardneg.records.layout import NEGATIVES
 from hardneg.records.wording import counted
@@ -46,9 +46,10 @@ def refresh_facts(
     lags = [record["lag"] for record in history if "lag" in record]
     operations = [*_OPERATIONS, *([_INDEXING] if any(_INDEXING in one["seconds"] for one in refreshes) else [])]
     seconds = {name: sum(one["seconds"].get(name, 0.0) for one in refreshes) for name in operations}
-    dropped = Counter[str]()
+    counts = Counter[str]()
     for one in refreshes:
-        dropped.update(one.get("dropped", {}))
+        counts.update({f"{LEFT_OUT}{reason}": count for reason, count in one.get("dropped", {}).items()})
+        counts.update({f"{SEEN_BY}{split}": count for split, count in one.get("seen", {}).items()})
     return {
         "refreshes made": len(refreshes),
         "refreshes used": len({record["refresh"] for record in history if "refresh" in record}),
@@ -57,7 +58,7 @@ def refresh_facts(
         "queries searched": sum(one["queries"] for one in refreshes),
         **{f"seconds of inference: {name}": round(value, 3) for name, value in seconds.items()},
         "waiting's part of the time": round(waited, 4),
-        **{f"{LEFT_OUT}{reason}": count for reason, count in dropped.items()},
+        **counts,
     }
 
 
@@ -104,7 +105,8 @@ class Refresh:
 
     number: counted from 0. step: how many updates the model that mined had seen. queries, negatives: how many there
     are. seconds: by operation: `encode` (the corpus), `queries` (encoded), `search`, `write`, and `index` where one is
-    built. dropped: candidates that were left out, by reason.
+    built. dropped: candidates that were left out, by reason. seen: negatives that are relevant to queries of another
+    split, by split.
     """
 
     number: int
@@ -113,9 +115,12 @@ class Refresh:
     negatives: int
     seconds: Mapping[str, float] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
+    seen: Mapping[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         mined = f"{counted(self.negatives, 'negative')} of {counted(self.queries, 'query')}"
+        seen = ", ".join(f"{count:,} relevant to queries of {split}" for split, count in self.seen.items())
+        mined += f" ({seen})" if seen else ""
         seconds = sum(self.seconds.values())
         return f"refresh {self.number}, by the model of step {self.step}: {mined} in {seconds:.0f} s"
 

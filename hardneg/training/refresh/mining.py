@@ -12,7 +12,7 @@ from hardneg.encoders.speed.fastest import usual_budget
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import write_negatives
 from hardneg.formats.runs import QueryLists
-from hardneg.mining.choosing import LEFT_OUT, Choosing, compares
+from hardneg.mining.choosing import LEFT_OUT, SEEN_BY, Choosing, compares
 from hardneg.mining.encoded_corpus import EncodedCorpus
 from hardneg.mining.filter_protocol import NegativeFilter
 from hardneg.mining.filter_texts import MiningTexts
@@ -188,7 +188,8 @@ def _published(
         lists = _listed(encoder, corpus, mining, planned.number, seconds, last)
         write_negatives(folder / NEGATIVES, mining.choosing(planned.number).negatives(lists, facts))
     dropped = {name.removeprefix(LEFT_OUT): count for name, count in facts.items() if name.startswith(LEFT_OUT)}
-    refresh = Refresh(planned.number, planned.step, facts["queries"], facts["negatives"], seconds, dropped)
+    seen = {name.removeprefix(SEEN_BY): count for name, count in facts.items() if name.startswith(SEEN_BY)}
+    refresh = Refresh(planned.number, planned.step, facts["queries"], facts["negatives"], seconds, dropped, seen)
     if not refresh.negatives:
         refreshes.tidy(planned.step)  # the vectors stay for the next try
         top = f"the top {mining.options.depth} of each of its {refresh.queries} queries is relevant or dropped"

@@ -15,7 +15,7 @@ from hardneg.formats.source_files import Part, line_part, order_splits, qrels_pa
 from hardneg.formats.text_lines import estimate_lines, find_file, no_folder, read_lines
 from hardneg.records.errors import DataError
 from hardneg.records.types import Answers, Document, Membership, Query, Side
-from hardneg.store.digest import digest, file_digest
+from hardneg.store.digest import digest, file_digest, tree_digest
 
 _SAMPLED = 50_000
 """How many judgements are read to tell how many a query has."""
@@ -114,9 +114,17 @@ class BeirCollection(PartedCollection):
         yield from super().parts()
         if self.excluded_file:
             yield line_part(self.excluded_file, parse_exclusion)
-        for path in dict.fromkeys(map(self.groups_file, get_args(Side))):
-            if path:
-                yield line_part(path, parse_membership)
+        for path in self._group_files:
+            yield line_part(path, parse_membership)
+
+    def digest(self, root: Path) -> str:
+        """A digest of the bytes of all files but those of groups, which are named relative to `root`."""
+        paths = [Path(part.name) for part in self.parts()]
+        return tree_digest(root, [path.relative_to(root).as_posix() for path in paths if path not in self._group_files])
+
+    @property
+    def _group_files(self) -> list[Path]:
+        return [path for path in dict.fromkeys(map(self.groups_file, get_args(Side))) if path]
 
     @property
     def excluded_file(self) -> Path | None:

@@ -219,6 +219,12 @@ def test_groups_of_passages_and_queries(folder, tmp_path):
     assert Beir(str(folder)).fingerprint() != before
 
 
+def test_groups_count_in_the_fingerprint_beside_the_other_files(folder):
+    digest, fingerprint = Beir(str(folder)).load().digest(folder), Beir(str(folder)).fingerprint()
+    (folder / "groups.tsv").write_text("d1\ta\n")
+    assert Beir(str(folder)).load().digest(folder) == digest and Beir(str(folder)).fingerprint() != fingerprint
+
+
 def test_without_groups(folder, tmp_path):
     assert stored_groups(folder, tmp_path / "stored") == ({}, {})
     assert not (tmp_path / "stored" / "groups").exists()

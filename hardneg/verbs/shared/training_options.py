@@ -297,12 +297,12 @@ class EncoderLearning(StartModel, Judging, Learning):
         """Also a loss whose temperature makes all documents pull alike, as cosines differ by little."""
         yield from super().remarks(recipe)
         loss, start = recipe.plugin("loss"), self.began_with(recipe)
-        model = resolve(start)
-        if getattr(loss, "temperature", 0.0) < 1.0 or "teacher" in needs_of(loss):
+        model, temperature = resolve(start), getattr(loss, "temperature", 0.0)
+        if temperature < 1.0 or "teacher" in needs_of(loss):
             return
         similarity = start.similarity or (model.known.similarity if model.known else None)
         if similarity == "cosine" and (model.known_family is None or model.known_family.form == "vectors"):
-            why = f"temperature {loss.temperature:g} over cosines, so that all documents pull alike"
+            why = f"temperature {temperature:g} over cosines, so that all documents pull alike"
             yield f"loss: {self.loss.name}: {why}; {TEMPERATURE} is usual, or say model.similarity: dot"
 
 

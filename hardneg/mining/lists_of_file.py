@@ -31,7 +31,7 @@ class ListsOfFile:
     """
 
     def __init__(self, path: Path, form: str, collection: StoredCollection, split: str) -> None:
-        self.corpus = collection.corpus
+        self.path, self.corpus = path, collection.corpus
         queries = collection.queries(split)
         lookup = TextLookup(queries, collection.corpus)
         if form == OWN:
@@ -59,7 +59,7 @@ class ListsOfFile:
         for query_id, lists in lists_side_by_side(runs, query_ids):
             ranked = EMPTY
             if (row := self.rows.get(query_id)) is not None:
-                item, what = self.negatives[row], f"negative of query {query_id}:"
+                item, what = self.negatives[row], f"{self.path}: negative of query {query_id}:"
                 self.corpus.known_rows(item.negatives, what, "name the file's own collection")
                 ranked = RankedList(item.negatives, np.asarray(item.scores, np.float32))
             yield query_id, {LABEL: ranked, **lists}

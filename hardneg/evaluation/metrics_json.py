@@ -57,7 +57,12 @@ def to_json(measured: Measured) -> dict[str, Any]:
         for system, scores in measured.results.items()
     }
     intervals = {
-        system: {metric: _ends(_interval_of(measured, system, metric)) for metric in scores}
+        system: {
+            metric: _ends(interval_over_seeds(metric, seeds, measured.query_groups))
+            if (seeds := measured.by_seed.get(system))
+            else _ends(interval_of(values, measured.query_groups))
+            for metric, values in scores.items()
+        }
         for system, scores in per_query.items()
     }
     groups = measured.query_groups or {}
@@ -74,13 +79,6 @@ def to_json(measured: Measured) -> dict[str, Any]:
         "per_query": per_query,
         **(_seeds_to_json(measured) if measured.by_seed else {}),
     }
-
-
-def _interval_of(measured: Measured, system: str, metric: str) -> Interval | None:
-    """Of a mean: over queries and seeds where the system has several."""
-    if seeds := measured.by_seed.get(system):
-        return interval_over_seeds(metric, seeds, measured.query_groups)
-    return interval_of(measured.results[system][metric], measured.query_groups)
 
 
 def _test_json(test: Comparison | TwoLevel, measured: Measured) -> dict[str, Any]:

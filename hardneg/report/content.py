@@ -1,7 +1,4 @@
-"""The content of a report: systems, paired tests, training, settings.
-
-This module has the content's sentences and tables; `page` lays them out.
-"""
+"""The content of a report: systems, paired tests, training, settings, as sentences and tables; `page` lays it out."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -85,20 +82,18 @@ class ReportContent:
             label: estimates(scores, measured.by_seed.get(label, {}), measured.query_groups)
             for label, scores in measured.results.items()
         }
-        sizes = [len(values) for scores in measured.results.values() for values in scores.values()]
-        groups = measured.query_groups
-        if groups is not None:
-            scored = {query for scores in measured.results.values() for values in scores.values() for query in values}
-            groups = {query_id: group for query_id, group in groups.items() if query_id in scored}
+        tables = [values for scores in measured.results.values() for values in scores.values()]
+        groups = measured.query_groups and {each: measured.query_groups[each] for values in tables for each in values}
         fields: dict[str, Any] = {
             "by_seed": measured.by_seed,
             "over_seeds": measured.over_seeds,
             "marks": measured.marks,
             "margin": measured.equivalence_margin,
             "query_groups": groups,
-        }
-        fields |= {"level": measured.significance_level, "notes": measured.notes, **others}
-        return cls(title, systems, max(sizes, default=0), measured.comparisons, **fields)
+            "level": measured.significance_level,
+            "notes": measured.notes,
+        } | others
+        return cls(title, systems, max(map(len, tables), default=0), measured.comparisons, **fields)
 
     @property
     def tests(self) -> "list[Test]":

@@ -8,10 +8,10 @@ from pydantic import Field, model_validator
 from hardneg.fields import Name, Reference
 from hardneg.runtime.distributed import world
 from hardneg.verbs.shared.context import Facts, StageContext
+from hardneg.verbs.shared.encoder_learning import DualLearning
 from hardneg.verbs.shared.mixture_options import ManyCollections
 from hardneg.verbs.shared.stage_spec import Row, Sizes
 from hardneg.verbs.shared.taught import Taught, taught
-from hardneg.verbs.shared.training_options import DualLearning
 
 if TYPE_CHECKING:
     from hardneg.formats.collection import StoredCollection

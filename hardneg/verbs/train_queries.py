@@ -23,6 +23,7 @@ from hardneg.runtime.seeding import generator
 from hardneg.store.artifacts import SCRATCH
 from hardneg.training.examples import Examples, QueryRows, TrainingData
 from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
+from hardneg.verbs.shared.encoder_learning import EncoderLearning
 from hardneg.verbs.shared.guided import guide_facts, with_guide
 from hardneg.verbs.shared.inputs import open_collection, open_learner, open_searcher
 from hardneg.verbs.shared.stage_spec import BLOCK_BYTES, PROCESS_BYTES, IndexSpec, RecipeView, Row, Sizes
@@ -35,7 +36,7 @@ from hardneg.verbs.shared.training_common import (
     training_data,
     validation,
 )
-from hardneg.verbs.shared.training_options import EncoderLearning, Guidance
+from hardneg.verbs.shared.training_options import Guidance
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder

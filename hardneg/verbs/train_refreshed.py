@@ -38,6 +38,7 @@ from hardneg.training.refresh.refresh_options import (
 )
 from hardneg.verbs.shared.batch_order import ordered
 from hardneg.verbs.shared.context import Facts, StageContext
+from hardneg.verbs.shared.encoder_learning import DualLearning
 from hardneg.verbs.shared.guided import terms_facts, terms_of, with_guide
 from hardneg.verbs.shared.inputs import open_collection, open_learner
 from hardneg.verbs.shared.stage_spec import BLOCK_BYTES, FORM_WORDS, PROCESS_BYTES, RecipeView, Row, Sizes
@@ -51,7 +52,6 @@ from hardneg.verbs.shared.training_common import (
     training_data,
     validation,
 )
-from hardneg.verbs.shared.training_options import DualLearning
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder

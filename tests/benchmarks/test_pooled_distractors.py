@@ -8,7 +8,9 @@ from benchmarks.pooled_distractors import pooled
 
 def corpus(folder: Path, *ids: str) -> Path:
     folder.mkdir()
-    (folder / "corpus.jsonl").write_text("".join(json.dumps({"_id": name, "text": f"of {name}"}) + "\n" for name in ids))
+    (folder / "corpus.jsonl").write_text(
+        "".join(json.dumps({"_id": name, "text": f"of {name}"}) + "\n" for name in ids)
+    )
     return folder
 
 

@@ -15,7 +15,7 @@ from hardneg.registry.plugins import list_plugins, load_plugin
 from hardneg.training import options as run_options
 from hardneg.training.option_groups import option
 from hardneg.training.options import LearningOptions, TrainOptions
-from hardneg.verbs.shared import mixture_options, taught, training_options
+from hardneg.verbs.shared import encoder_learning, mixture_options, taught, training_options
 from hardneg.verbs.shared.stage_spec import RecipeView, StageSpec
 from hardneg.verbs.shared.training_options import Learning, TrainingGroup, of_the_run
 from hardneg.verbs.train import Train
@@ -27,7 +27,7 @@ VERBS: list[type[TrainingGroup]] = [
 ]
 GROUPS = [
     each
-    for each in {**vars(training_options), **vars(mixture_options), **vars(taught)}.values()
+    for each in {**vars(training_options), **vars(encoder_learning), **vars(mixture_options), **vars(taught)}.values()
     if isinstance(each, type) and issubclass(each, TrainingGroup) and vars(each).get("__annotations__")
 ]
 RUN_GROUPS = [

@@ -8,8 +8,9 @@ from hardneg.registry.protocols import Regularizer
 from hardneg.store.digest import digest
 from hardneg.verbs.shared.context import StageContext
 from hardneg.verbs.shared.encoded_queries import encoded_queries
+from hardneg.verbs.shared.encoder_learning import DualLearning
 from hardneg.verbs.shared.inputs import open_collection, open_searcher
-from hardneg.verbs.shared.training_options import DualLearning, Guidance
+from hardneg.verbs.shared.training_options import Guidance
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder

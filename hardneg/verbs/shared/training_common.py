@@ -21,9 +21,10 @@ from hardneg.store.artifacts import KEPT, SCRATCH
 from hardneg.training.examples import TrainingData
 from hardneg.training.options import LearningOptions
 from hardneg.verbs.shared.context import ArtifactInput, StageContext
+from hardneg.verbs.shared.encoder_learning import DualLearning, EncoderLearning
 from hardneg.verbs.shared.inputs import own_queries
 from hardneg.verbs.shared.stage_spec import PROCESS_BYTES, Row, Sizes
-from hardneg.verbs.shared.training_options import DualLearning, EncoderLearning, Judging, Learning
+from hardneg.verbs.shared.training_options import Judging, Learning
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder

@@ -29,16 +29,15 @@ from hardneg.fields import (
     without_problems,
 )
 from hardneg.formats.segments import Segments
-from hardneg.losses import TEMPERATURE
 from hardneg.records.layout import MODEL_FOLDER, START
 from hardneg.records.named_plugins import SHUFFLED
 from hardneg.records.types import PluginSetting, StoredPrecision
 from hardneg.registry.plugins import configure, load_plugin, needs_of, plugin_names
 from hardneg.store.artifacts import KEPT
 from hardneg.store.identity import options_in_key
-from hardneg.training.masks import GUIDES, WITH_EACH_OTHER, GuidedMask
+from hardneg.training.masks import GUIDES, GuidedMask
 from hardneg.training.option_groups import gathered
-from hardneg.training.options import LearningOptions, TrainOptions
+from hardneg.training.options import LearningOptions
 from hardneg.verbs.shared.context import ArtifactInput
 from hardneg.verbs.shared.stage_spec import FORM_WORDS, NOT_ONE_VECTOR, RecipeView, StageSpec
 
@@ -288,26 +287,3 @@ class BothSides(TrainingGroup):
             yield f"regularizer: {mismatch}, and the recipe's model makes {FORM_WORDS[family.form]}; leave it out"
         elif self.regularizer is not None and self.segments is not None:
             yield "regularizer: documents in segments have no penalty; leave one of the two out"
-
-
-class EncoderLearning(StartModel, Judging, Learning):
-    """The groups of every verb that trains an encoder."""
-
-    def remarks(self, recipe: RecipeView) -> Iterator[str]:
-        """Also a loss whose temperature makes all documents pull alike, as cosines differ by little."""
-        yield from super().remarks(recipe)
-        loss, start = recipe.plugin("loss"), self.began_with(recipe)
-        model, temperature = resolve(start), getattr(loss, "temperature", 0.0)
-        if temperature < 1.0 or "teacher" in needs_of(loss):
-            return
-        similarity = start.similarity or (model.known.similarity if model.known else None)
-        if similarity == "cosine" and (model.known_family is None or model.known_family.form == "vectors"):
-            why = f"temperature {temperature:g} over cosines, so that all documents pull alike"
-            yield f"loss: {self.loss.name}: {why}; {TEMPERATURE} is usual, or say model.similarity: dot"
-
-
-class DualLearning(BothSides, Guidance, Batching, EncoderLearning):
-    """The groups of every verb that trains both sides."""
-
-    gives: ClassVar[tuple[str, ...]] = ("teacher", *WITH_EACH_OTHER, *GUIDES)
-    options: Annotated[TrainOptions, AfterValidator(without_problems)] = of_the_run(TrainOptions)

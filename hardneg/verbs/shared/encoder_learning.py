@@ -1,0 +1,46 @@
+"""The groups of options that verbs which train encoders have, and what their losses ask of the model's scores."""
+
+from collections.abc import Iterator
+from typing import Annotated, ClassVar
+
+from pydantic import AfterValidator
+
+from hardneg.encoders.open.resolved import resolve
+from hardneg.fields import without_problems
+from hardneg.losses import TEMPERATURE
+from hardneg.registry.plugins import needs_of
+from hardneg.training.masks import GUIDES, WITH_EACH_OTHER
+from hardneg.training.options import TrainOptions
+from hardneg.verbs.shared.stage_spec import RecipeView
+from hardneg.verbs.shared.training_options import (
+    Batching,
+    BothSides,
+    Guidance,
+    Judging,
+    Learning,
+    StartModel,
+    of_the_run,
+)
+
+
+class EncoderLearning(StartModel, Judging, Learning):
+    """The groups of every verb that trains an encoder."""
+
+    def remarks(self, recipe: RecipeView) -> Iterator[str]:
+        """Also a loss whose temperature makes all documents pull alike, as cosines differ by little."""
+        yield from super().remarks(recipe)
+        loss, start = recipe.plugin("loss"), self.began_with(recipe)
+        model, temperature = resolve(start), getattr(loss, "temperature", 0.0)
+        if temperature < 1.0 or "teacher" in needs_of(loss):
+            return
+        similarity = start.similarity or (model.known.similarity if model.known else None)
+        if similarity == "cosine" and (model.known_family is None or model.known_family.form == "vectors"):
+            why = f"temperature {temperature:g} over cosines, so that all documents pull alike"
+            yield f"loss: {self.loss.name}: {why}; {TEMPERATURE} is usual, or say model.similarity: dot"
+
+
+class DualLearning(BothSides, Guidance, Batching, EncoderLearning):
+    """The groups of every verb that trains both sides."""
+
+    gives: ClassVar[tuple[str, ...]] = ("teacher", *WITH_EACH_OTHER, *GUIDES)
+    options: Annotated[TrainOptions, AfterValidator(without_problems)] = of_the_run(TrainOptions)

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.evaluation.equivalence import tost, verdict
-from hardneg.evaluation.intervals import Interval, distributions, interval_of
+from hardneg.evaluation.intervals import Interval, distributions
 from hardneg.evaluation.levels import LEVEL, MARGIN
 from hardneg.evaluation.metrics import Scores, means
 from hardneg.evaluation.significance import Comparison, holm
 from hardneg.evaluation.two_level import TwoLevel
-from hardneg.evaluation.variance import interval_over_seeds
+from hardneg.evaluation.variance import system_intervals
 from hardneg.records.errors import ArtifactError
 from hardneg.store.atomic_write import replace_text
 
@@ -57,20 +57,20 @@ def to_json(measured: Measured) -> dict[str, Any]:
         for system, scores in measured.results.items()
     }
     intervals = {
-        system: {
-            metric: _ends(interval_over_seeds(metric, seeds, measured.query_groups))
-            if (seeds := measured.by_seed.get(system))
-            else _ends(interval_of(values, measured.query_groups))
-            for metric, values in scores.items()
-        }
+        system: {metric: _ends(each) for metric, each in by_metric.items()}
         for system, scores in per_query.items()
+        for by_metric in [system_intervals(scores, measured.by_seed.get(system), measured.query_groups)]
     }
+    over_seeds = {(each.system, each.baseline, each.metric) for each in measured.over_seeds}
     groups = measured.query_groups or {}
     scored = {query_id for scores in per_query.values() for values in scores.values() for query_id in values}
     return {
         "metrics": {system: means(scores) for system, scores in per_query.items()},
         "intervals": intervals,
-        "comparisons": [_test_json(each, measured) for each in measured.comparisons],
+        "comparisons": [
+            _test_json(each, measured.significance_level, (each.system, each.baseline, each.metric) not in over_seeds)
+            for each in measured.comparisons
+        ],
         **({"marks": {sign: list(rows) for sign, rows in measured.marks.items()}} if measured.marks else {}),
         **({"notes": list(measured.notes)} if measured.notes else {}),
         "significance_level": measured.significance_level,
@@ -81,14 +81,12 @@ def to_json(measured: Measured) -> dict[str, Any]:
     }
 
 
-def _test_json(test: Comparison | TwoLevel, measured: Measured) -> dict[str, Any]:
+def _test_json(test: Comparison | TwoLevel, level: float, decides: bool = True) -> dict[str, Any]:
     """A test's fields and its verdict; what is known of groups alone is there where queries come in groups.
 
-    A test by query has no verdict where a test over queries and seeds decides.
+    decides: whether there is a verdict; a test by query has none where one over queries and seeds decides.
     """
-    better = {(each.system, each.baseline, each.metric) for each in measured.over_seeds}
-    decides = isinstance(test, TwoLevel) or (test.system, test.baseline, test.metric) not in better
-    fields = asdict(test) | ({"verdict": verdict(test, measured.significance_level)} if decides else {})
+    fields = asdict(test) | ({"verdict": verdict(test, level)} if decides else {})
     ends = {name: _ends(getattr(test, name)) for name in ("interval", "bootstrap_interval")}
     of_groups = ("groups",) if isinstance(test, TwoLevel) else ("groups", "bootstrap_interval", "bootstrap_p")
     left_out = of_groups if test.groups is None else ()
@@ -96,7 +94,7 @@ def _test_json(test: Comparison | TwoLevel, measured: Measured) -> dict[str, Any
 
 
 def _seeds_to_json(measured: Measured) -> dict[str, Any]:
-    tests = [_test_json(each, measured) for each in measured.over_seeds]
+    tests = [_test_json(each, measured.significance_level) for each in measured.over_seeds]
     return {"over_seeds": tests, "per_seed": measured.by_seed}
 
 

@@ -23,6 +23,7 @@ from hardneg.evaluation.intervals import (
     group_index,
     group_sums,
     group_weights,
+    interval_of,
     mean_variance,
 )
 from hardneg.evaluation.metrics import Scores
@@ -158,6 +159,16 @@ def _t_p(mean: float, variance: float, freedom: float) -> float:
     if variance == 0.0:
         return 1.0 if mean == 0.0 else 0.0
     return float(2 * distributions().t.sf(abs(mean) / variance**0.5, freedom))
+
+
+def system_intervals(
+    scores: Mapping[str, Mapping[str, float]], seeds: Mapping[int, Scores] | None, groups: Mapping[str, str] | None
+) -> dict[str, Interval | None]:
+    """Return the 95 % interval of a system's mean by each metric: over queries and seeds where it has several seeds."""
+    return {
+        metric: interval_over_seeds(metric, seeds, groups) if seeds else interval_of(values, groups)
+        for metric, values in scores.items()
+    }
 
 
 def interval_over_seeds(

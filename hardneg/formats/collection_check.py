@@ -199,10 +199,11 @@ class _Checker:
 
     def _memberships(self, block: list[tuple[int, Membership]]) -> Iterator[Problem]:
         """All documents, queries and judgements have been read."""
-        ids = hash_texts(item.member_id for _, item in block)
-        known = among(self._every["queries"], ids) | among(self._every["documents"], ids) if block else ids > 0
+        if not block:
+            return
+        ids, file = hash_texts(item.member_id for _, item in block), len(self._locations.parts) - 1
+        known = among(self._every["queries"], ids) | among(self._every["documents"], ids)
         for (location, item), there in zip(block, known.tolist(), strict=True):
-            file = len(self._locations.parts) - 1
             group = self._groups.setdefault((file, item.member_id), item.group)
             if group != item.group:
                 yield self._locations.problem(TWICE, location, two_groups(item.member_id, group, item.group))

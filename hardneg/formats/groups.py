@@ -19,9 +19,7 @@ def read_groups(path: Path) -> Iterator[Membership]:
     Raises:
         DataError: the file is missing, or a line has no tab or an id that is none.
     """
-    for number, line in read_lines(path):
-        if membership := parse_membership(path, number, line):
-            yield membership
+    yield from filter(None, (parse_membership(path, number, line) for number, line in read_lines(path)))
 
 
 def parse_membership(path: Path, number: int, line: str) -> Membership | None:
@@ -40,11 +38,7 @@ def write_groups(path: Path, memberships: Iterable[Membership]) -> int:
     Raises:
         DataError: one member is in two groups.
     """
-    groups = dict[str, str]()
-    for member_id, named in memberships:
-        group = " ".join(named.split())
-        if groups.setdefault(member_id, group) != group:
-            raise Unplaced(TWICE, two_groups(member_id, groups[member_id], group))
+    groups = _by_member(memberships)
     if groups:
         with replacing(path) as file:
             for member_id, group in groups.items():
@@ -58,10 +52,18 @@ def read_query_groups(path: Path) -> dict[str, str]:
     Raises:
         DataError: the file is missing or has another form, or a query is in two groups.
     """
+    try:
+        return _by_member(read_groups(path))
+    except Unplaced as error:
+        raise DataError(f"{path}: {error}") from None
+
+
+def _by_member(memberships: Iterable[Membership]) -> dict[str, str]:
     groups = dict[str, str]()
-    for member_id, group in read_groups(path):
+    for member_id, named in memberships:
+        group = " ".join(named.split())
         if groups.setdefault(member_id, group) != group:
-            raise DataError(f"{path}: {two_groups(member_id, groups[member_id], group)}")
+            raise Unplaced(TWICE, two_groups(member_id, groups[member_id], group))
     return groups
 
 

@@ -5,7 +5,7 @@ Others go on from there; the command that fills it, and the artifacts that it ca
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -113,18 +113,22 @@ def publish(plan: "Plan", artifacts: Mapping[str, Artifact], store: Store, out: 
         folders = {name: source for name, source in published.items() if not source.suffix and source.is_dir()}
         written += [link_folder(source, out / name, {MANIFEST}) for name, source in folders.items()]
         evaluation = _evaluation(plan, artifacts)
-        if (out / METRICS) in written and (out / MODEL_FOLDER) in written:
+        if evaluation is not None and (out / MODEL_FOLDER) in written:
             card = out / MODEL_FOLDER / "README.md"
             scores = json.loads((out / METRICS).read_text(encoding="utf-8"))["metrics"]
-            over = _measured_over(plan, artifacts, evaluation)
+            spec = cast(Evaluate, plan.recipe.stages[evaluation])
+            queries = "written query" if spec.on_written_queries(plan.recipe.view(evaluation)) else "query"
+            over = f"{counted(artifacts[evaluation].facts['queries'], queries)} of split {spec.split}"
             replace_text(card, with_scores(card.read_text(encoding="utf-8"), scores, over))
         metadata = out / IR_METADATA
         replace_text(metadata, as_yaml(ir_metadata(plan.recipe, artifacts)))
         lock = out / LOCK
         used = {(artifact.facts.get("usage") or {}).get("device", "cpu") for artifact in artifacts.values()}
         content = lock_content(plan, "gpu" if used - {"cpu"} else "cpu")
-        earlier = read_lock(out)["measured"] if lock.is_file() and (out / METRICS).is_file() else None
-        content["measured"] = plan.keys[evaluation] if evaluation else earlier
+        content["measured"] = plan.keys[evaluation] if evaluation else ""
+        if evaluation is None and lock.is_file():
+            with suppress(DataError):  # a damaged one says nothing of the metrics, and is written again
+                content["measured"] = read_lock(out)["measured"]
         replace_text(lock, as_yaml(content))
         return [*written, metadata, lock]
 
@@ -136,15 +140,6 @@ def _evaluation(plan: "Plan", artifacts: Mapping[str, Artifact]) -> str | None:
         if isinstance(spec, Evaluate) and METRICS in spec.publishes(plan.recipe.view(name)):
             return name
     return None
-
-
-def _measured_over(plan: "Plan", artifacts: Mapping[str, Artifact], evaluation: str | None) -> str:
-    """The queries of an evaluation, and whether a writer made them."""
-    if evaluation is None:
-        return "the queries of the evaluation"
-    spec = cast(Evaluate, plan.recipe.stages[evaluation])
-    queries = "written query" if spec.on_written_queries(plan.recipe.view(evaluation)) else "query"
-    return f"{counted(artifacts[evaluation].facts['queries'], queries)} of split {spec.split}"
 
 
 def inputs_of(recipe: "Recipe") -> list[Path]:

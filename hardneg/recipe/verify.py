@@ -49,7 +49,8 @@ def verify(recipe: Path, folder: Path, named: str | None = None) -> Verified:
     lock, measured, path = read_lock(folder), _finished(folder), bands_file(recipe)
     device, preset = lock["device"], lock["preset"]
     if named not in (None, preset):
-        raise UsageError(f"{folder}: a run of preset {preset}, not {named}: leave --preset out, or name another folder")
+        reason = f"{folder}: a run of preset {preset}, not {named}"
+        raise UsageError(f"{reason}: leave {{preset}} out, or name another folder", "preset")
     recorded = _read(path).get(preset, {})
     if device not in recorded:
         known = ", ".join(sorted(recorded)) or "none"

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from string import ascii_lowercase
 from typing import Any, NamedTuple
 
-from hardneg.evaluation.intervals import Interval, interval_of
+from hardneg.evaluation.intervals import Interval
 from hardneg.evaluation.levels import LEVEL, MARGIN
 from hardneg.evaluation.metrics import Scores, means
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.evaluation.significance import Comparison
 from hardneg.evaluation.two_level import TwoLevel
-from hardneg.evaluation.variance import interval_over_seeds
+from hardneg.evaluation.variance import system_intervals
 from hardneg.records.wording import counted
 from hardneg.report.curve import History
 from hardneg.report.numbers import bounds, number, p_value, signed, within
@@ -139,10 +139,7 @@ def estimates(
     seeds: the scores of each seed, where there are several; intervals are then over queries and seeds. groups: the
     group of each query, where they come in groups.
     """
-    intervals = {
-        name: interval_over_seeds(name, seeds, groups) if seeds else interval_of(scores[name], groups)
-        for name in scores
-    }
+    intervals = system_intervals(scores, seeds, groups)
     return {name: MeanScore(mean, within(intervals[name], 0.0)) for name, mean in means(scores).items()}
 
 

@@ -42,8 +42,7 @@ class Evaluate(StageSpec):
     runs: a row's label to a stage, or to one for each seed that the row's system was trained with.
     shared_seeds: pairs of rows in which a seed is one draw for both, such as that of a warm-up that both start from.
     marks: a sign for rows that are significantly better than each row it names; by default each baseline has a sign.
-    metrics_of: a row's
-    label to those of the metrics that it is measured by, where its lists are too short for the others.
+    metrics_of: a row's label to those of the metrics that it is measured by, where its lists are too short for others.
     """
 
     version = 3
@@ -93,7 +92,7 @@ class Evaluate(StageSpec):
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """Metrics cut below what a run has, a row called as the run of a seed, `shared_seeds` of different seeds."""
-        yield from self._problems_of_metrics(recipe)
+        yield from self._problems_of_rows(recipe)
         if self.by_group and self.query_groups is not None:
             yield "by_group: query_groups has the groups of a file; leave one of the two out"
         several = {label: list(run) for label, run in self.runs.items() if not isinstance(run, str)}
@@ -103,7 +102,7 @@ class Evaluate(StageSpec):
             if not {*pair} <= several.keys() or several[pair[0]] != several[pair[1]]:
                 yield f"shared_seeds.{number}: {' and '.join(pair)} must be rows of the same seeds: leave it out"
 
-    def _problems_of_metrics(self, recipe: RecipeView) -> Iterator[str]:
+    def _problems_of_rows(self, recipe: RecipeView) -> Iterator[str]:
         from hardneg.evaluation.notes import cut_below, cutoff
 
         for label, names in self.metrics_of.items():
@@ -114,7 +113,10 @@ class Evaluate(StageSpec):
                     yield f"metrics_of.{label}: {name} is none of metrics; leave it out, or add it there"
         for path, target in ((path, target) for path, target, _ in self.references() if path.startswith("runs.")):
             label = by_label(self.runs)[path.removeprefix("runs.")][0]
-            longest = recipe.list_length(target)
+            longest, stage = recipe.list_length(target), recipe.stages.get(target)
+            split = self.split if getattr(stage, "queries", None) else getattr(stage, "split", self.split)
+            if split != self.split:
+                yield f"{path}: {target!r} is of split {split}, and split is {self.split}; name a run of the same split"
             if deeper := cut_below(self.metrics_of.get(label, self.metrics), longest):
                 reason = f"{target!r} has {counted(longest or 0, 'document')} of a query at most, too few for"
                 advice = f"raise its depth to {max(map(cutoff, deeper))}, or name the row's metrics in metrics_of"

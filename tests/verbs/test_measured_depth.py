@@ -57,6 +57,14 @@ def test_through_what_is_made_of_runs(tmp_path, tree, stage, longest):
     loaded(tmp_path, tree, runs={"made": "made"}, metrics=[f"recall@{longest}"])
 
 
+def test_a_run_of_another_split(tmp_path, tree):
+    tree["stages"]["start-test"]["split"] = "dev"
+    told = r"stages.scores.runs.start: 'start-test' is of split dev, and split is test; name a run of the same split"
+    with pytest.raises(RecipeError, match=told):
+        loaded(tmp_path, tree)
+    loaded(tmp_path, tree, split="dev")
+
+
 def test_tuning_by_a_metric_cut_deeper_than_its_runs(tmp_path, tree):
     stages = tree["stages"]
     for name, index in {"start-dev": "start-index", "bm25-dev": "bm25-index"}.items():

@@ -108,9 +108,8 @@ class Evaluate(StageSpec):
         for label, names in self.metrics_of.items():
             if label not in self.runs:
                 yield f"metrics_of.{label}: no row {label!r}{suggestion(label, self.runs)}"
-            for name in names:
-                if name not in self.metrics:
-                    yield f"metrics_of.{label}: {name} is none of metrics; leave it out, or add it there"
+            for name in (each for each in names if each not in self.metrics):
+                yield f"metrics_of.{label}: {name} is none of metrics; leave it out, or add it there"
         for path, target in ((path, target) for path, target, _ in self.references() if path.startswith("runs.")):
             label = by_label(self.runs)[path.removeprefix("runs.")][0]
             longest, stage = recipe.list_length(target), recipe.stages.get(target)

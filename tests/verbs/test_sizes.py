@@ -48,3 +48,18 @@ def test_an_adapter_has_few_weights_with_a_state() -> None:
     whole, few = (encoder_training(spec, sizes) for sizes in (SIZES, adapted))
     assert whole.held - few.held == 3 * (4_000_000 - 57_600)
     assert whole.disk == 4 * 4_000_000 and few.disk == 4_000_000 + 3 * 57_600
+
+
+def test_a_table_takes_its_tokens_forward_and_backward_and_all_of_its_weights_each_step() -> None:
+    table = Shape(hidden=100, layers=0, weights=4_000_000)
+    sizes = replace(SIZES, shape=table, machine=Machine(Rates("a CPU", tokenise=Rate(1e6, "guess"))))
+    few, many = (
+        Train.model_validate(
+            {"stage": "train", "loss": "infonce", "negatives": "mined"}
+            | {"options": {"batch_size": size, "max_steps": 6400 // size}}
+        )
+        for size in (64, 4)
+    )
+    tokens = 6400 * (sizes.model.query_length * 0.4 + 2 * sizes.model.document_length * 0.8)
+    assert encoder_training(few, sizes).seconds == pytest.approx(2 * tokens / 1e6 + 100 * 1e6 / 2.5e8 + 5)
+    assert encoder_training(many, sizes).seconds == pytest.approx(2 * tokens / 1e6 + 1600 * 1e6 / 2.5e8 + 5)

@@ -8,57 +8,19 @@ import re
 import pytest
 import yaml
 from command_line import call
+from document_folder import documents, documents_in
 
 from hardneg.datasets import document_files
-from hardneg.datasets.document_files import Text, read_file
 from hardneg.datasets.documents import Documents
 from hardneg.formats.collection import StoredCollection, write_collection
-from hardneg.records.errors import DataError, MissingDependency, UsageError
+from hardneg.records.errors import DataError, UsageError
 from hardneg.records.types import Document, Membership
 from hardneg.runtime.progress import Silent
-
-MARKDOWN = """---
-title: not text
----
-# Birds
-
-All of *them* [fly](http://a.b).
-
-## Owls
-
-| when | where |
-|---|---|
-| night | woods |
-
-<!-- a comment -->
-
-```
-# no heading
-```
-"""
-HTML = """<html><head><title>T</title><style>p {}</style></head><body><nav>Home</nav>
-<h1>Fish &amp; co</h1>
-<p>They <b>swim</b>
-fast.</p><script>x()</script>
-<ul><li>cod</li></ul></body></html>"""
 
 
 @pytest.fixture
 def folder(tmp_path):
-    (tmp_path / "notes").mkdir()
-    (tmp_path / "birds.md").write_text(MARKDOWN)
-    (tmp_path / "fish.html").write_text(HTML)
-    (tmp_path / "notes/a b.txt").write_text("First one. Second one.\r\n\r\nThird.")
-    (tmp_path / "rows.csv").write_text('title,text\nT,"a, long\ntext"\n,more\n')
-    (tmp_path / "rows.jsonl").write_text('{"text": "one", "title": "J"}\n\n{"text": "two"}\n')
-    (tmp_path / "photo.png").write_bytes(b"\x89PNG")
-    (tmp_path / "empty.txt").write_text(" \n")
-    (tmp_path / ".hidden.txt").write_text("secret")
-    return tmp_path
-
-
-def documents(folder, **options):
-    return list(Documents(str(folder), **options).load().documents())
+    return documents_in(tmp_path)
 
 
 def test_every_form_becomes_passages_with_file_and_line(folder):
@@ -175,40 +137,6 @@ def test_the_fingerprint_changes_with_the_library_that_reads(folder, monkeypatch
     assert Documents(str(folder), glob="*.txt").fingerprint() == of_text
 
 
-def test_pdf_pages_are_read_with_pypdf(tmp_path):
-    writer = pytest.importorskip("pypdf").PdfWriter()
-    writer.add_blank_page(width=72, height=72)
-    writer.write(tmp_path / "scan.pdf")
-    (tmp_path / "cut.pdf").write_bytes(b"%PDF-1.7 cut off")
-    for name, reason in (("scan.pdf", "no text in it, maybe scanned pages"), ("cut.pdf", "not a PDF that can be read")):
-        [(_, error)] = read_file(tmp_path / name)
-        assert isinstance(error, DataError) and reason in str(error)
-
-
-def test_a_pdf_page_is_the_line_of_its_passages(tmp_path, monkeypatch):
-    pypdf = pytest.importorskip("pypdf")
-
-    class Page:
-        def __init__(self, text):
-            self.text = text
-
-        def extract_text(self):
-            return self.text
-
-    monkeypatch.setattr(pypdf, "PdfReader", lambda path: type("R", (), {"pages": [Page(""), Page("Second page.")]}))
-    [(_, text)] = read_file(tmp_path / "a.pdf")
-    assert isinstance(text, Text) and text.blocks == [(2, "Second page.", 0, False)]
-
-
-def test_without_pypdf_pdf_files_are_counted_or_refused(folder, monkeypatch):
-    (folder / "a.pdf").write_bytes(b"%PDF")
-    monkeypatch.setattr("hardneg.datasets.documents.find_spec", lambda name: None)
-    notes = Documents(str(folder)).load().notes()
-    assert 'PDF files are read with pypdf: pip install "hardneg[pdf]"' in notes
-    with pytest.raises(MissingDependency, match="pip install"):
-        documents(folder, forms=("pdf",))
-
-
 def test_stages_without_queries_run_and_others_say_what_is_missing(folder, tiny_model):
     stages = {"index": {"stage": "encode", "model": "start"}, "run": {"stage": "search", "index": "index"}}
     tree = {"dataset": f"documents:{folder}", "model": str(tiny_model), "stages": stages}
@@ -223,99 +151,6 @@ def test_files_that_are_not_read_by_name(tmp_path):
     for name in ("a.md", "queries.jsonl"):
         (tmp_path / name).write_text('{"text": "one two"}\n')
     assert [path.name for path in Documents(str(tmp_path), without=("queries.jsonl",)).load().files] == ["a.md"]
-
-
-def own_cache(monkeypatch, folder):
-    monkeypatch.setattr("hardneg.datasets.kept_passages.cache_folder", lambda: folder)
-
-
-@pytest.fixture
-def parsed(monkeypatch, tmp_path_factory):
-    """The names of the files that were parsed since the list was last cleared."""
-    own_cache(monkeypatch, tmp_path_factory.mktemp("cache"))
-    names = []
-
-    def counting(path):
-        names.append(path.name)
-        return read_file(path)
-
-    monkeypatch.setattr("hardneg.datasets.documents.read_file", counting)
-    return names
-
-
-def test_documents_and_groups_parse_each_file_once(folder, parsed):
-    collection = Documents(str(folder)).load()
-    first, groups = list(collection.documents()), list(collection.groups("document"))
-    assert sorted(parsed) == ["a b.txt", "birds.md", "empty.txt", "fish.html", "rows.csv", "rows.jsonl"]
-    assert [each.member_id for each in groups] == [each.doc_id for each in first]
-
-
-def test_only_what_has_changed_is_parsed_again(folder, parsed, tmp_path_factory, monkeypatch):
-    """One file changed, one new, one gone, one renamed: what is read is what a fresh read gives."""
-    before = documents(folder)
-    assert parsed and list(Documents(str(folder)).load().documents()) == before
-    del parsed[:]
-    (folder / "birds.md").write_text(MARKDOWN.replace("All of", "Most of"))
-    (folder / "new.txt").write_text("A new one.")
-    (folder / "fish.html").unlink()
-    (folder / "rows.csv").rename(folder / "lines.csv")
-    again = documents(folder)
-    assert sorted(parsed) == ["birds.md", "new.txt"]
-    groups = list(Documents(str(folder)).load().groups("document"))
-    own_cache(monkeypatch, tmp_path_factory.mktemp("fresh"))
-    assert documents(folder) == again != before
-    assert list(Documents(str(folder)).load().groups("document")) == groups
-    assert not {"fish.html:2", "rows.csv:2"} & {each.doc_id for each in again}
-    assert any(each.doc_id.startswith("lines.csv:") for each in again)
-
-
-def test_what_is_kept_goes_with_its_file(folder, parsed):
-    kept = Documents(str(folder)).load().kept.folder
-    documents(folder)
-    assert len([*kept.iterdir()]) == 6
-    (folder / "birds.md").write_text("Changed.")
-    (folder / "fish.html").unlink()
-    documents(folder)
-    assert len([*kept.iterdir()]) == 5
-    documents(folder, words=100)
-    assert len([*kept.iterdir()]) == 5 and len([*kept.parent.iterdir()]) == 2
-
-
-@pytest.mark.parametrize("damage", ["cut", "changed", "empty"])
-def test_what_is_damaged_is_read_again(folder, parsed, damage):
-    before, kept = documents(folder), Documents(str(folder)).load().kept.folder
-    for path in kept.iterdir():
-        data = path.read_bytes()
-        path.write_bytes({"cut": data[: len(data) // 2], "changed": data.replace(b"o", b"0", 1), "empty": b""}[damage])
-    del parsed[:]
-    collection = Documents(str(folder)).load()
-    assert list(collection.documents()) == before and len(parsed) == (5 if damage == "changed" else 6)
-    assert f"{len(parsed)} kept files of passages were damaged: read again" in collection.notes()
-    del parsed[:]
-    assert documents(folder) == before and not parsed
-
-
-def test_a_file_that_cannot_be_read_is_not_kept(folder, parsed):
-    (folder / "rows.jsonl").write_text('{"text": "one"}\n{"title": "no text"}\n')
-    for _ in range(2):
-        with pytest.raises(DataError, match=r"rows\.jsonl:2"):
-            documents(folder)
-    assert parsed.count("rows.jsonl") == 2 and parsed.count("birds.md") == 1
-
-
-def test_nothing_is_kept_of_a_reading_that_ended_early(folder, parsed):
-    rows = Documents(str(folder)).load().documents()
-    next(rows)
-    rows.close()
-    assert not [*Documents(str(folder)).load().kept.folder.glob("*")]
-
-
-def test_a_cache_that_cannot_be_written_is_done_without(folder, parsed, tmp_path_factory, monkeypatch):
-    before, file = documents(folder), tmp_path_factory.mktemp("file") / "no-folder"
-    file.write_text("")
-    own_cache(monkeypatch, file)
-    del parsed[:]
-    assert documents(folder) == before and len(parsed) == 6
 
 
 def test_python_is_read_where_it_is_named_and_a_definition_is_a_passage(tmp_path):
@@ -370,34 +205,6 @@ def test_a_passage_stands_at_the_line_of_its_first_word(tmp_path):
     (tmp_path / "s.csv").write_text('text\n\n"One two.\nThree four."\nFive.\n')
     ids = [each.doc_id for each in documents(tmp_path, words=2, min_words=0)]
     assert ids == ["r.jsonl:1", "r.jsonl:1.2", "r.jsonl:1.3", "r.jsonl:2", "s.csv:3", "s.csv:4", "s.csv:5"]
-
-
-def test_pages_of_a_pdf_are_the_numbers_of_all_their_passages(tmp_path, monkeypatch):
-    pypdf = pytest.importorskip("pypdf")
-    pages = [type("Page", (), {"extract_text": lambda self: "One two.\nThree four.\nFive six."})() for _ in range(2)]
-    monkeypatch.setattr(pypdf, "PdfReader", lambda path: type("Reader", (), {"pages": pages}))
-    (tmp_path / "a.pdf").write_bytes(b"%PDF")
-    ids = [each.doc_id for each in documents(tmp_path, words=4, min_words=0)]
-    assert ids == ["a.pdf:1", "a.pdf:1.2", "a.pdf:2"]
-
-
-@pytest.mark.parametrize("error", [TypeError("no page"), AssertionError("mypy"), RecursionError("deep")])
-def test_what_pypdf_raises_for_a_damaged_file_is_one_line(tmp_path, monkeypatch, error):
-    pypdf = pytest.importorskip("pypdf")
-
-    def fail(path):
-        raise error
-
-    monkeypatch.setattr(pypdf, "PdfReader", fail)
-    [(_, result)] = read_file(tmp_path / "a.pdf")
-    assert isinstance(result, DataError) and "not a PDF that can be read" in str(result)
-
-
-def test_a_damaged_pdf_says_nothing_beside_its_line(tmp_path, caplog):
-    pytest.importorskip("pypdf")
-    (tmp_path / "a.pdf").write_bytes(b"%PDF-1.4\nno more\n")
-    [(_, result)] = read_file(tmp_path / "a.pdf")
-    assert "not a PDF that can be read" in str(result) and not caplog.records
 
 
 def test_text_without_blanks_is_cut_by_its_characters(tmp_path):

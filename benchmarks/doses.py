@@ -7,18 +7,23 @@
     python benchmarks/doses.py refresh runs/refresh --baseline "top 10" --figure when-refresh.svg
 
 Tests are those of the files, over queries and seeds. The 90 % interval is from the same error and degrees of freedom as
-the 95 % one; p is before Holm's correction, then after.
+the 95 % one; p is before Holm's correction, then after. Of several doses with the same queries, the gaps of the top 10
+are compared too, the first with each other one; their p are not corrected.
 """
 
 import argparse
 import json
 import re
 from collections.abc import Mapping, Sequence
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from scipy.stats import t
 
+from hardneg.evaluation.intervals import mean_variance
+from hardneg.evaluation.variance import SeedTable, Spread, spread
 from hardneg.records.layout import METRICS
 from hardneg.report.figure import COLOURS, MARKERS, Points, figure, lines, plain_axes
 
@@ -71,6 +76,35 @@ def print_tests(content: Content) -> None:
         intervals = [" to ".join(map(shown, ends(test, level))) for level in (0.9, 0.95)]
         cells = [test["metric"], f"{test['system']} − {test['baseline']}", shown(test["difference"]), *intervals]
         print(f"| {' | '.join(cells)} | {test['t_p']:.2g} | {test['t_holm']:.2g} | {test['verdict']} |")
+    print()
+
+
+def gap_between(one: Content, other: Content, baseline: str, metric: str) -> Spread:
+    """How much larger the gap of the top 10 over a baseline is at one dose than at another, over queries and seeds.
+
+    Four systems, each with seeds of its own, on the same queries: the parts of their variances by seeds add up.
+    """
+    tables = [table_of(content, system, metric) for content in (one, other) for system in ("top 10", baseline)]
+    by_query = sum(sign * table.mean(axis=0) for sign, table in zip((1, -1, -1, 1), tables, strict=True))
+    parts = [spread([table]) for table in tables]
+    seeds, rest = (tuple(chain.from_iterable(getattr(each, name) for each in parts)) for name in ("seeds", "rest"))
+    return Spread(float(np.mean(by_query)), mean_variance(np.asarray(by_query)), seeds, rest)
+
+
+def table_of(content: Content, system: str, metric: str) -> SeedTable:
+    """The scores [seeds, queries] of a system, queries in the order of their ids."""
+    rows = [scores[metric] for scores in content["per_seed"][system].values()]
+    return np.array([[row[query_id] for query_id in sorted(row)] for row in rows], np.float64)
+
+
+def print_gaps(contents: Mapping[str, Content], metric: str) -> None:
+    """The gap at the first dose less that at each other one."""
+    (first, one), *others = contents.items()
+    print(f"| {metric}: gap of the top 10 | over | difference | 95 % | p |\n|---|---|---|---|---|")
+    for (label, other), baseline in product(others, ("random", "in-batch")):
+        found = gap_between(one, other, baseline, metric)
+        interval = f"{shown(found.interval.low)} to {shown(found.interval.high)}" if found.interval else ""
+        print(f"| {first} − {label} | {baseline} | {shown(found.mean)} | {interval} | {found.p:.2g} |")
     print()
 
 
@@ -172,6 +206,8 @@ def main() -> None:
         print_means(content)
         print_tests(content)
     first = next(iter(contents.values()))
+    if options.dose in DOSES and len(contents) > 1:
+        print_gaps(contents, options.metric)
     if options.figure and options.dose in DOSES:
         draw_doses(contents, options.metric, options.figure, DOSES[options.dose])
     elif options.figure and options.dose in ROWS:

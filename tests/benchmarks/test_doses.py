@@ -55,3 +55,18 @@ def test_tables_and_figure(doses, dose, run, monkeypatch, capsys):
     line = "| mrr@10 | top 10 − random | +.050 | +.031 to +.069 | +.027 to +.073 | 0.001 | 0.002 | difference |"
     assert line in shown
     assert figure.read_text("utf-8").startswith("<?xml")
+
+
+def test_a_gap_at_one_dose_less_that_at_another_has_the_parts_of_four_systems(doses):
+    """By hand: two queries, two seeds a system; only seeds differ, so that the part of seeds is all there is."""
+
+    def content(top: tuple[float, float], other: tuple[float, float]) -> dict[str, Any]:
+        seeds = {
+            name: {seed: {"mrr@10": {"q": value, "r": value}} for seed, value in enumerate(values)}
+            for name, values in {"top 10": top, "random": other}.items()
+        }
+        return {"per_seed": seeds}
+
+    found = doses.gap_between(content((0.6, 0.8), (0.5, 0.5)), content((0.6, 0.6), (0.4, 0.5)), "random", "mrr@10")
+    assert found.mean == pytest.approx(0.2 - 0.15)
+    assert found.variance == pytest.approx(0.02 / 2 + 0.005 / 2)  # variances over seeds, each divided by the seeds

@@ -8,14 +8,14 @@
 
 Tests are those of the files, over queries and seeds. The 90 % interval is from the same error and degrees of freedom as
 the 95 % one; p is before Holm's correction, then after. Of several doses with the same queries, the gaps of the top 10
-are compared too, the first with each other one; their p are not corrected.
+are compared too, each with each later one; their p are not corrected.
 """
 
 import argparse
 import json
 import re
 from collections.abc import Mapping, Sequence
-from itertools import chain, product
+from itertools import chain, combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,7 @@ def print_tests(content: Content) -> None:
 def gap_between(one: Content, other: Content, baseline: str, metric: str) -> Spread:
     """How much larger the gap of the top 10 over a baseline is at one dose than at another, over queries and seeds.
 
-    Four systems, each with seeds of its own, on the same queries: the parts of their variances by seeds add up.
+    Four systems on the same queries; their seeds are taken as independent, so that the parts by seeds add up.
     """
     tables = [table_of(content, system, metric) for content in (one, other) for system in ("top 10", baseline)]
     by_query = sum(sign * table.mean(axis=0) for sign, table in zip((1, -1, -1, 1), tables, strict=True))
@@ -97,11 +97,19 @@ def table_of(content: Content, system: str, metric: str) -> SeedTable:
     return np.array([[row[query_id] for query_id in sorted(row)] for row in rows], np.float64)
 
 
+def query_ids(content: Content, system: str, metric: str) -> set[str]:
+    """The queries of a system that has several seeds; none of another."""
+    seeds = list(content.get("per_seed", {}).get(system, {}).values())
+    return set(seeds[0][metric]) if len(seeds) > 1 else set()
+
+
 def print_gaps(contents: Mapping[str, Content], metric: str) -> None:
-    """The gap at the first dose less that at each other one."""
-    (first, one), *others = contents.items()
+    """The gap at each dose less that at each later one, where both have the systems and the same queries."""
     print(f"| {metric}: gap of the top 10 | over | difference | 95 % | p |\n|---|---|---|---|---|")
-    for (label, other), baseline in product(others, ("random", "in-batch")):
+    for ((first, one), (label, other)), baseline in product(combinations(contents.items(), 2), ("random", "in-batch")):
+        asked = [query_ids(content, system, metric) for content in (one, other) for system in ("top 10", baseline)]
+        if not asked[0] or any(ids != asked[0] for ids in asked):
+            continue
         found = gap_between(one, other, baseline, metric)
         interval = f"{shown(found.interval.low)} to {shown(found.interval.high)}" if found.interval else ""
         print(f"| {first} − {label} | {baseline} | {shown(found.mean)} | {interval} | {found.p:.2g} |")

@@ -113,8 +113,8 @@ class Evaluate(StageSpec):
         for path, target in ((path, target) for path, target, _ in self.references() if path.startswith("runs.")):
             label = by_label(self.runs)[path.removeprefix("runs.")][0]
             longest, stage = recipe.list_length(target), recipe.stages.get(target)
-            split = self.split if getattr(stage, "queries", None) else getattr(stage, "split", self.split)
-            if split != self.split:
+            other = stage is None or stage.dataset != self.dataset or Trait.OWN_QUERIES in recipe.traits(target)
+            if not other and (split := getattr(stage, "split", self.split)) != self.split:
                 yield f"{path}: {target!r} is of split {split}, and split is {self.split}; name a run of the same split"
             if deeper := cut_below(self.metrics_of.get(label, self.metrics), longest):
                 reason = f"{target!r} has {counted(longest or 0, 'document')} of a query at most, too few for"

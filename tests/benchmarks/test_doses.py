@@ -70,3 +70,9 @@ def test_a_gap_at_one_dose_less_that_at_another_has_the_parts_of_four_systems(do
     found = doses.gap_between(content((0.6, 0.8), (0.5, 0.5)), content((0.6, 0.6), (0.4, 0.5)), "random", "mrr@10")
     assert found.mean == pytest.approx(0.2 - 0.15)
     assert found.variance == pytest.approx(0.02 / 2 + 0.005 / 2)  # variances over seeds, each divided by the seeds
+
+
+def test_gaps_are_of_doses_that_have_the_arm_and_the_same_queries(doses, run, capsys):
+    content = doses.read(run)
+    doses.print_gaps({"0": content, "1": content}, "mrr@10")
+    assert capsys.readouterr().out.count("\n") == 3  # the head and an empty line: random has no seeds there

@@ -65,6 +65,13 @@ def test_a_run_of_another_split(tmp_path, tree):
     loaded(tmp_path, tree, split="dev")
 
 
+def test_a_run_of_the_queries_of_a_file_has_no_split(tmp_path, tree):
+    tree["stages"]["start-test"]["queries"] = str(tmp_path / "asked.tsv")
+    (tmp_path / "asked.tsv").write_text("q1\twords\n")
+    tree["stages"]["again"] = {"stage": "rerank", "run": "start-test", "plugin": "cross-encoder:nowhere"}
+    loaded(tmp_path, tree, split="dev", runs={"start": "start-test", "again": "again"})
+
+
 def test_tuning_by_a_metric_cut_deeper_than_its_runs(tmp_path, tree):
     stages = tree["stages"]
     for name, index in {"start-dev": "start-index", "bm25-dev": "bm25-index"}.items():

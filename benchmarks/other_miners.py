@@ -56,7 +56,7 @@ def by_pairs(model: SentenceTransformer, pairs: Dataset, **options: Any) -> dict
 def sampled(
     model: SentenceTransformer, queries: Texts, corpus: Texts, relevant: Mapping[str, list[str]]
 ) -> dict[str, list[str]]:
-    """FlagEmbedding's rule with its defaults, but for the seed's generator: 15 of the ranks 3 to 200."""
+    """FlagEmbedding's rule with the range of its example, 15 of the ranks 3 to 200; the draw is ours."""
     names, draw = list(corpus), random.Random(42)
     asked = model.encode([queries[query] for query in relevant], convert_to_tensor=True)
     vectors = model.encode(list(corpus.values()), convert_to_tensor=True)

@@ -39,7 +39,7 @@ def short_tree(tree):
     stages["star"] = {**stages["star"], "system": {"name": "STAR", "searches": {"dev": {"split": "dev", "row": False}}}}
     stages["scores"] = {**stages["scores"], "runs": {"{n}": "start-{n}", "start": "start-test"}}
     defaults = {"search": {"depth": 20}, "train": {"options": {"max_steps": 4}}, "system": {"report": False}}
-    return {**tree, "for": {"n": ["dev"]}, "defaults": defaults, "stages": stages}
+    return {**tree, "for": {"n": ["test"]}, "defaults": defaults, "stages": stages}
 
 
 def planned(path, preset=None, settings=()):

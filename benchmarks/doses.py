@@ -15,7 +15,7 @@ import argparse
 import json
 import re
 from collections.abc import Mapping, Sequence
-from itertools import chain, combinations, product
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +87,7 @@ def gap_between(one: Content, other: Content, baseline: str, metric: str) -> Spr
     tables = [table_of(content, system, metric) for content in (one, other) for system in ("top 10", baseline)]
     by_query = sum(sign * table.mean(axis=0) for sign, table in zip((1, -1, -1, 1), tables, strict=True))
     parts = [spread([table]) for table in tables]
-    seeds, rest = (tuple(chain.from_iterable(getattr(each, name) for each in parts)) for name in ("seeds", "rest"))
+    seeds, rest = tuple(part.seeds[0] for part in parts), tuple(part.rest[0] for part in parts)
     return Spread(float(np.mean(by_query)), mean_variance(np.asarray(by_query)), seeds, rest)
 
 

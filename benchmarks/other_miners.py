@@ -12,7 +12,6 @@ folder that `SentenceTransformer` opens; it reads whole texts.
 """
 
 import argparse
-import csv
 import json
 import random
 from collections.abc import Iterable, Mapping
@@ -23,23 +22,18 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import mine_hard_negatives, semantic_search
 
+from hardneg.datasets.beir import Beir
+from hardneg.records.types import Judgement
+
 Texts = Mapping[str, str]
 
 
-def texts(path: Path) -> dict[str, str]:
-    """The texts of a file of a BEIR folder by id, titles first."""
-    with path.open(encoding="utf-8") as lines:
-        rows = [json.loads(line) for line in lines]
-    return {row["_id"]: f"{row.get('title') or ''} {row['text']}".strip() for row in rows}
-
-
-def positives(folder: Path) -> dict[str, list[str]]:
-    """The relevant documents of each training query."""
+def positives(judgements: Iterable[Judgement]) -> dict[str, list[str]]:
+    """The relevant documents of each query."""
     found: dict[str, list[str]] = {}
-    with (folder / "qrels" / "train.tsv").open(encoding="utf-8", newline="") as file:
-        for query, document, relevance in list(csv.reader(file, delimiter="\t"))[1:]:
-            if int(relevance) > 0:
-                found.setdefault(query, []).append(document)
+    for judgement in judgements:
+        if judgement.relevance > 0:
+            found.setdefault(judgement.query_id, []).append(judgement.doc_id)
     return found
 
 
@@ -68,12 +62,12 @@ def sampled(
     return found
 
 
-def write(path: Path, negatives: Mapping[str, Iterable[str]], own: Mapping[str, list[str]]) -> None:
+def write(path: Path, negatives: Mapping[str, list[str]], own: Mapping[str, list[str]]) -> None:
     """Lines of FlagEmbedding's form; its reader wants a positive in each."""
     with path.open("w", encoding="utf-8") as file:
         for query, found in negatives.items():
-            file.write(json.dumps({"query": query, "pos": own[query], "neg": list(found)}, ensure_ascii=False) + "\n")
-    print(f"{path}: {len(negatives)} queries, {sum(len(list(found)) for found in negatives.values())} negatives")
+            file.write(json.dumps({"query": query, "pos": own[query], "neg": found}, ensure_ascii=False) + "\n")
+    print(f"{path}: {len(negatives)} queries, {sum(map(len, negatives.values()))} negatives")
 
 
 def main() -> None:
@@ -83,8 +77,9 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
-    queries, corpus = texts(options.collection / "queries.jsonl"), texts(options.collection / "corpus.jsonl")
-    relevant = positives(options.collection)
+    collection = Beir(str(options.collection)).load()
+    corpus = {document.doc_id: document.contents for document in collection.documents()}
+    queries, relevant = dict(collection.queries("train")), positives(collection.qrels("train"))
     own = {queries[query]: [corpus[document] for document in documents] for query, documents in relevant.items()}
     rows = [(queries[query], corpus[document]) for query, documents in relevant.items() for document in documents]
     pairs = Dataset.from_dict({"query": [row[0] for row in rows], "answer": [row[1] for row in rows]})

@@ -9,7 +9,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from benchmarks.other_miners import positives, sampled, texts, write
+from benchmarks.other_miners import positives, sampled, write
+from hardneg.datasets.beir import Beir
 
 WORDS = ["[UNK]", "cats", "dogs", "birds", "fish", "purr", "bark", "sing", "swim"]
 
@@ -36,9 +37,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_rule_leaves_out_the_first_two_and_the_positives(model: SentenceTransformer, folder: Path) -> None:
-    relevant = positives(folder)
+    collection = Beir(str(folder)).load()
+    relevant = positives(collection.qrels("train"))
     assert relevant == {"q": ["c"]}
-    queries, corpus = texts(folder / "queries.jsonl"), texts(folder / "corpus.jsonl")
+    queries, corpus = (
+        dict(collection.queries("train")),
+        {document.doc_id: document.contents for document in collection.documents()},
+    )
     assert {query: sorted(found) for query, found in sampled(model, queries, corpus, relevant).items()} == {
         "cats purr bark": ["birds sing", "cats", "fish swim"]  # first are "cats purr" and the positive
     }

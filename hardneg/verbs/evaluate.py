@@ -110,16 +110,24 @@ class Evaluate(StageSpec):
                 yield f"metrics_of.{label}: no row {label!r}{suggestion(label, self.runs)}"
             for name in (each for each in names if each not in self.metrics):
                 yield f"metrics_of.{label}: {name} is none of metrics; leave it out, or add it there"
-        for path, target in ((path, target) for path, target, _ in self.references() if path.startswith("runs.")):
-            label = by_label(self.runs)[path.removeprefix("runs.")][0]
-            longest, stage = recipe.list_length(target), recipe.stages.get(target)
-            other = stage is None or stage.dataset != self.dataset or Trait.OWN_QUERIES in recipe.traits(target)
-            if not other and (split := getattr(stage, "split", self.split)) != self.split:
-                yield f"{path}: {target!r} is of split {split}, and split is {self.split}; name a run of the same split"
+        for path, target in self._targets():
+            label, longest = by_label(self.runs)[path.removeprefix("runs.")][0], recipe.list_length(target)
             if deeper := cut_below(self.metrics_of.get(label, self.metrics), longest):
                 reason = f"{target!r} has {counted(longest or 0, 'document')} of a query at most, too few for"
                 advice = f"raise its depth to {max(map(cutoff, deeper))}, or name the row's metrics in metrics_of"
                 yield f"{path}: {reason} {joined(deeper)}; {advice}"
+
+    def remarks(self, recipe: RecipeView) -> Iterator[str]:
+        """Rows of another split, which has to have this one's queries: MS MARCO's `dev` has those of `dev.small`."""
+        for path, target in self._targets():
+            stage = recipe.stages.get(target)
+            split = getattr(stage, "split", self.split) if stage and stage.dataset == self.dataset else self.split
+            if split != self.split and Trait.OWN_QUERIES not in recipe.traits(target):
+                reason = f"{target!r} is of split {split}, and a query of split {self.split} that it lacks scores 0"
+                yield f"{path}: {reason}; name a run of split {self.split}, unless {split} has its queries"
+
+    def _targets(self) -> list[tuple[str, str]]:
+        return [(path, target) for path, target, _ in self.references() if path.startswith("runs.")]
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Answers, where a metric is about them; a judgement of the relevance level; groups of queries."""
@@ -218,18 +226,8 @@ class Evaluate(StageSpec):
         design = Design(self.equivalence_margin, groups)
         comparisons = compare_all(scores, baselines, Randomisation(seed=self.seed), design)
         over_seeds = compare_over_seeds(scores, seeds, baselines, self.shared_seeds, Resampling(seed=self.seed), design)
-        measured = Measured(
-            scores,
-            comparisons,
-            self.marks,
-            seeds,
-            over_seeds,
-            self.significance_level,
-            notes,
-            self.equivalence_margin,
-            groups,
-        )
-        write_metrics(context.folder / METRICS, measured)
+        shown = (self.marks, seeds, over_seeds, self.significance_level, notes, self.equivalence_margin, groups)
+        write_metrics(context.folder / METRICS, Measured(scores, comparisons, *shown))
         queries = max(len(values) for row in scores.values() for values in row.values())
         return {"queries": queries, "passages": len(collection.corpus), "systems": len(scores), **left_out}
 

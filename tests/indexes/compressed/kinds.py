@@ -1,0 +1,36 @@
+"""Every kind of compressed index, with few centroids and lists, and vectors for it."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.formats.vectors.flat_vectors import FlatWriter
+from hardneg.indexes.backends.binary import Binary
+from hardneg.indexes.backends.compressed import Fp16, Sq8
+from hardneg.indexes.backends.hnsw import Hnsw
+from hardneg.indexes.backends.inverted_lists import IvfFlat, IvfPq
+from hardneg.indexes.backends.product import OpqPq, Pq
+
+KINDS = [Pq(subvectors=4, bits=4), Pq(subvectors=4, bits=6), OpqPq(subvectors=4, bits=4), Sq8(), Fp16()]
+KINDS += [IvfPq(subvectors=4, bits=4, lists=8, nprobe=3), IvfFlat(lists=8, nprobe=3)]
+KINDS += [Binary(), Hnsw(m=4, ef_construction=20, ef_search=20)]
+_N, _D = 300, 16
+
+
+def _folder(path: Path, vectors: NDArray[np.float32]) -> Path:
+    with FlatWriter(path, vectors.shape[1], len(vectors)) as writer:
+        if len(vectors):
+            writer.write_block(0, 0, vectors)
+        writer.write_doc_ids(f"d{i}" for i in range(len(vectors)))
+        writer.close()
+    return path
+
+
+def _vectors(count: int = _N, dimension: int = _D) -> NDArray[np.float32]:
+    return np.random.default_rng(7).standard_normal((count, dimension)).astype(np.float32)
+
+
+def _name(plugin: Any) -> str:
+    return f"{type(plugin).__name__}-{getattr(plugin, 'bits', '')}"

@@ -1,0 +1,108 @@
+"""An index in shards is the same index: ids and scores to the bit, for each form, however it is cut."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from indexes.shards.parts import COUNT, documents
+from shard_folders import in_shards
+
+from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.formats.vectors.shard_cache import ShardCache
+from hardneg.indexes.backends.flat import Flat
+from hardneg.indexes.dense import DenseIndex
+from hardneg.indexes.kernels.candidate_scoring import rank_candidates
+from hardneg.indexes.kernels.exact.exact import ExactOptions
+from hardneg.indexes.open_store import form_in, open_store
+from hardneg.records.layout import SHARDS
+from hardneg.runtime.progress import Silent
+from hardneg.testing.forms import FORMS, drawn_queries
+
+
+def found(folder: Path, form: str, k: int = 20):
+    queries = drawn_queries(form, documents(form), exact=False)
+    searcher = open_store(folder, ExactOptions(device="cpu", corpus_block=64))
+    candidates = np.random.default_rng(5).integers(0, COUNT, (len(queries), 30))
+    return searcher.search(queries, k), rank_candidates(searcher, queries, candidates, 10)
+
+
+def check_same(one: Path, other: Path, form: str) -> None:
+    for mine, theirs in zip(found(one, form), found(other, form), strict=True):
+        assert mine.rows.tobytes() == theirs.rows.tobytes() and mine.scores.tobytes() == theirs.scores.tobytes()
+    same = (one / "docid").read_bytes() == (other / "docid").read_bytes()
+    assert same and form_in(one) == form_in(other) == form
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("cuts", [[], [150], [43, 86, 86, 170, 171, 299]])
+def test_one_two_and_seven_shards_are_one(whole, tmp_path, form, cuts):
+    check_same(whole[form], in_shards(whole[form], tmp_path, cuts), form)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@given(cuts=st.lists(st.integers(0, COUNT), max_size=9).map(sorted))
+@settings(max_examples=4, deadline=None)
+def test_any_partition_is_one(whole, tmp_path_factory, form, cuts):
+    check_same(whole[form], in_shards(whole[form], tmp_path_factory.mktemp("cut"), cuts), form)
+
+
+def test_shards_are_indexes_by_themselves_and_rows_go_on_from_one_to_the_next(whole, tmp_path):
+    shards = in_shards(whole["vectors"], tmp_path, [100, 250])
+    all_, third = FlatVectors.open(whole["vectors"]).vectors, FlatVectors.open(shards / "shard-00002")
+    assert third.doc_ids[0] == "d250" and third.vectors.tobytes() == all_[250:].tobytes()
+    opened = FlatVectors.open(shards)
+    assert opened.read(90, 260).tobytes() == all_[90:260].tobytes()
+    assert opened.gather(np.array([299, 0, 100, 99, 0])).tobytes() == all_[[299, 0, 100, 99, 0]].tobytes()
+    assert DenseIndex.open(shards).doc_ids[299] == "d299"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_linked_copy_has_the_shards(whole, tmp_path, form):
+    shards = in_shards(whole[form], tmp_path / "a", [7, 200])
+    store = open_store(shards)
+    if form == "vectors":
+        assert Flat().build(shards, tmp_path / "b", Silent()) == COUNT
+    else:
+        store.store.link(tmp_path / "b")
+    check_same(shards, tmp_path / "b", form)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", ["file", "memory"])
+def test_shards_at_urls_are_one_on_a_disk_with_room_for_two(whole, tmp_path, small_cache, form, kind):
+    url = f"file://{tmp_path}/far" if kind == "file" else f"memory://{tmp_path.name}-{form}"
+    check_same(whole[form], in_shards(whole[form], tmp_path / "list", [43, 86, 170, 171], url), form)
+    assert len([path for path in small_cache.root.iterdir() if path.is_dir()]) <= 2
+
+
+@pytest.mark.timeout(60)
+def test_a_shard_that_another_holds_is_read_beside_it(whole, tmp_path, small_cache):
+    url = f"file://{tmp_path}/far"
+    shards = in_shards(whole["vectors"], tmp_path / "list", [150], url)
+    first = json.loads((shards / SHARDS).read_text())["shards"][0]
+    other = ShardCache(small_cache.root, 1)
+    told = (first["place"], first["bytes"], first["digest"])
+    with small_cache.folder(*told) as one, other.folder(*told) as two:
+        assert one == two
+
+
+@pytest.mark.parametrize("form", ["vectors", "weights"])
+def test_threads_read_more_shards_at_once_than_there_is_room_for(whole, tmp_path, small_cache, form):
+    """None is dropped between the moment that it is asked for and the one that its file is open."""
+    shards = in_shards(whole[form], tmp_path / "list", list(range(25, COUNT, 25)), f"file://{tmp_path}/far")
+    store, one = (open_store(folder) for folder in (shards, whole[form]))
+
+    def read(number):
+        rows = np.arange(number, COUNT, 25)
+        return all(np.array_equal(*map(_weights, (store.encoded(some), one.encoded(some)))) for some in (rows, rows))
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(read, range(24)))
+
+
+def _weights(encoded):
+    return encoded if isinstance(encoded, np.ndarray) else encoded.weights

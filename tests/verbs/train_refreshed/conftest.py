@@ -1,0 +1,40 @@
+"""A recipe with a training of each policy, and the store of a module's tests."""
+
+from pathlib import Path
+
+import pytest
+from recipe.recipes import small_collection, small_tree, write_recipe
+
+from hardneg.store.artifacts import Store
+
+ANCE = {
+    "stage": "train-refreshed",
+    "loss": "infonce",
+    "refresh": {"policy": "synchronous", "every": 4, "depth": 10, "negatives": 4},
+    "options": {"batch_size": 8, "max_steps": 12, "learning_rate": 0.001, "precision": "fp32", "checkpoint_every": 3},
+}
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
+    folder = tmp_path_factory.mktemp("refreshed")
+    tree = small_tree(small_collection(folder / "data"), tiny_model)
+    kept = {name: tree["stages"][name] for name in ("start-index", "start-train", "static")}
+    kept["start-dev"] = {**kept["start-train"], "split": "dev"}
+    parts = {"policy": "synchronous", "every": 4, "depth": 10, "negatives": 4, "query_chunks": 2}
+    kept["ance"] = ANCE
+    kept["parts"] = {**ANCE, "negatives": "static", "refresh": {**parts, "choice": "top", "excluded": "last"}}
+    kept["decayed"] = {**ANCE, "refresh": {**ANCE["refresh"], "replace": "decayed", "decay": 1.0, "easy_below": 2.0}}
+    miner = {"name": "pos-percent", "share": 0.99, "depth": 10, "count": 8}
+    kept["guarded"] = {**ANCE, "miner": miner, "filters": ["near-copies"]}
+    kept["never"] = {**ANCE, "refresh": {"policy": "never", "depth": 10, "negatives": 4}}
+    kept["fixed"] = {**kept["never"], "negatives": "static"}
+    kept["plain"] = {**ANCE, "stage": "train", "negatives": "static"}
+    del kept["plain"]["refresh"]
+    kept["beside"] = {**ANCE, "refresh": {"policy": "continuous", "depth": 10, "negatives": 4}}
+    return write_recipe(folder / "refreshed.yaml", {**tree, "stages": kept, "presets": {}})
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return Store(tmp_path_factory.mktemp("store"))

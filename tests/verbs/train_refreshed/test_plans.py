@@ -1,0 +1,101 @@
+"""Plans with `train-refreshed`: what they take, their keys, and what is refused before the first step."""
+
+import pytest
+from verbs.train_refreshed.runs import make
+
+from hardneg.recipe.estimate import estimate
+from hardneg.recipe.execute import Options, Watcher, execute
+from hardneg.recipe.load import load_recipe
+from hardneg.recipe.plan import make_plan
+from hardneg.records.errors import RecipeError, UsageError
+from hardneg.store.artifacts import Store
+
+
+def test_the_plan_counts_the_index_of_a_refresh(recipe, store):
+    rows = []
+    for settings in ([], ["stages.ance.backend=hnsw"]):
+        plan = make_plan(load_recipe(recipe, settings=settings))
+        rows.append({row.step.name: row for row in estimate(plan, Store(store.root / "none"))}["ance"])
+    assert rows[1].disk > rows[0].disk and rows[1].memory > rows[0].memory and rows[1].seconds > rows[0].seconds
+
+
+def test_nothing_runs_twice_and_the_plan_tells_what_it_takes(recipe, store):
+    make(recipe, store, "ance")
+    plan = make_plan(load_recipe(recipe))
+    assert execute(plan, store, Options(device="cpu", until="ance"), Watcher()).ran == ()
+    rows = {row.step.name: row for row in estimate(plan, Store(store.root / "none"))}
+    assert rows["ance"].items == 12 and rows["ance"].seconds > rows["never"].seconds > 0
+
+
+def test_devices_do_not_change_the_key(recipe):
+    keys = [make_plan(load_recipe(recipe)).steps["ance"].key]
+    for setting in ("devices.trainer=3", "devices.inferencer=[cpu, cpu]", "options.checkpoint_every=7"):
+        keys.append(make_plan(load_recipe(recipe, settings=[f"stages.ance.{setting}"])).steps["ance"].key)
+    assert len(set(keys)) == 1
+    other = make_plan(load_recipe(recipe, settings=["stages.ance.refresh.depth=20"])).steps["ance"].key
+    assert other != keys[0]
+
+
+def test_the_steps_between_checkpoints_change_the_key_where_they_are_mined_from(recipe):
+    settings = ["checkpoint_every=3", "checkpoint_every=4"]
+    keys = {
+        make_plan(load_recipe(recipe, settings=[f"stages.beside.options.{each}"])).steps["beside"].key
+        for each in settings
+    }
+    assert len(keys) == 2
+
+
+def test_a_training_that_would_mine_nothing_is_refused(recipe, store):
+    """At once where the number of steps is told; else as soon as it is known: 36 queries are 5 steps of 8."""
+    options = "stages.beside.options"
+    with pytest.raises(RecipeError, match=r"beside: .*refresh: policy continuous: no checkpoint .* below 12"):
+        load_recipe(recipe, settings=[f"{options}.checkpoint_every=12"])
+    with pytest.raises(UsageError, match=r"beside.refresh: policy continuous: no checkpoint .* below 5, the number"):
+        make(recipe, store, "beside", f"{options}.max_steps=null", f"{options}.checkpoint_every=5")
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("refresh.every=null", "stages.ance.refresh: policy synchronous: give every"),
+        ("refresh.decay=2", "stages.ance.refresh: decay and easy_below go with replace: decayed; leave them out"),
+        ("refresh.deep=5", "stages.ance.refresh.deep: no such option; did you mean 'depth'"),
+        ("refresh.policy=sometimes", "stages.ance.refresh.policy: must be 'every', 'continuous'"),
+        ("refresh=null", "stages.ance.refresh: must be a mapping of names to values (got None)"),
+        ("devices.trainer=0", "stages.ance.devices: trainer must be a share of 1 or above"),
+        ("miner=union", "stages.ance.miner: union joins several runs: give another one, or take miner sampled"),
+        ("miner=pos-persent", "no miners plugin is called 'pos-persent'; did you mean 'pos-percent'"),
+        ("filters=[nearcopies]", "filters.0: no filters plugin is called 'nearcopies'; did you mean 'near-copies'"),
+        ("backend=bm25", "stages.ance.backend: bm25 is built from texts, which no refresh changes; leave it out"),
+        ("backend=sparse", "ance.backend: sparse is built from weights of terms, and the recipe's model makes one"),
+        ("backend={name: hnsw, m: 1}", "hnsw: m is 1"),
+        ("negatives=start-train", "stages.ance.negatives: 'start-train' makes run, but negatives is needed"),
+    ],
+)
+def test_mistakes_are_told_before_anything_runs(recipe, setting, told):
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(recipe, settings=[f"stages.ance.{setting}"])
+    assert told in str(caught.value)
+
+
+def test_a_miner_goes_without_choice(recipe):
+    settings = ["stages.ance.miner=topk", "stages.ance.refresh.choice=top"]
+    with pytest.raises(RecipeError, match=r"ance: .*refresh.choice: does not go with miner, which sets what is chosen"):
+        load_recipe(recipe, settings=settings)
+
+
+def test_lists_that_may_come_out_short_are_told(recipe):
+    def told(*settings):
+        notes = load_recipe(recipe, settings=["model.similarity=dot", *settings]).notes
+        return [note for note in notes if "refresh" in note]
+
+    line = "stages.decayed.refresh: replace decayed: depth 7 is below 8, twice the negatives: lists may come out short"
+    assert told("stages.decayed.refresh.depth=7") == [f"{line}; give a larger depth"]
+    assert told("stages.decayed.refresh.depth=8") == told("stages.ance.refresh.depth=7") == []
+
+
+def test_a_device_that_is_not_there_is_refused_before_the_first_step(recipe, tmp_path):
+    empty = Store(tmp_path / "store")
+    with pytest.raises(UsageError, match=r"stages.ance.devices.inferencer cdua:1: .*did you mean 'cuda'"):
+        make(recipe, empty, "ance", "stages.ance.devices.inferencer=[cpu, cdua:1]")
+    assert not list(empty.artifacts())

@@ -1,0 +1,99 @@
+"""What stage `train-refreshed` learns from: by each policy, miner, choice and index."""
+
+import json
+
+import pytest
+from verbs.train_refreshed.runs import make, uses, weights
+
+
+def test_a_synchronous_run_mines_at_every_multiple(recipe, store):
+    artifact, notes = make(recipe, store, "ance")
+    assert uses(artifact) == [(step // 4, step % 4) for step in range(12)]
+    assert {path.name for path in artifact.path.iterdir()} == {"model", "history.jsonl", "manifest.json"}
+    facts = artifact.facts
+    assert [facts[name] for name in ("steps", "refreshes made", "refreshes used", "mean lag", "largest lag")] == [
+        12,
+        3,
+        3,
+        1.5,
+        3,
+    ]
+    assert 0 < facts["waiting's part of the time"] < 1 and facts["seconds of inference: encode"] > 0
+    assert notes[-1].startswith("ance: refreshes made 3, refreshes used 3, mean lag 1.5")
+    card = (artifact.path / "model" / "README.md").read_text()
+    assert "4 a query of the model's own top 10, refreshed: synchronous, 4 steps" in card
+
+
+def test_what_was_timed_plays_no_part_where_training_waits(recipe, store, monkeypatch):
+    """Neither in mining nor in dev metrics, by which the best weights are chosen."""
+    make(recipe, store, "start-dev")
+    monkeypatch.setattr("hardneg.encoders.inference.token_budget", lambda *_: pytest.fail("timed"))
+    settings = ["stages.ance.validation_run=start-dev", "stages.ance.options.max_steps=4"]
+    assert "best step" in make(recipe, store, "ance", *settings)[0].facts
+
+
+def test_only_what_has_decayed_is_replaced(recipe, store):
+    """All stay where no score is easy; in this training most scores fall from one refresh to the next."""
+    for settings, shares in ((["easy_below=1e-6"], (0.99, 1.0)), ([], (0.0, 0.95))):
+        artifact, _ = make(recipe, store, "decayed", *(f"stages.decayed.refresh.{setting}" for setting in settings))
+        lines = map(json.loads, (artifact.path / "history.jsonl").read_text().splitlines())
+        kept = [record["kept"] for record in lines if "kept" in record]
+        assert len(kept) == 2 and shares[0] <= min(kept) and max(kept) <= shares[1]
+
+
+def test_any_miner_mines_and_its_drops_are_counted(recipe, store):
+    """`pos-percent` on the model's own scores, where each query's positive has one though the search has missed it."""
+    facts = make(recipe, store, "guarded")[0].facts
+    assert facts["refreshes used"] == 3 and facts["dropped as score"] > 0 and facts["dropped as positive"] > 0
+    assert "dropped as no scored positive" not in facts
+
+
+def test_a_choice_is_a_miner(recipe, store):
+    """`sampled` by its name is what is mined without a name; its key is that of a miner."""
+    named, _ = make(recipe, store, "ance", "stages.ance.miner={name: sampled, depth: 10, count: 4}")
+    plain, _ = make(recipe, store, "ance")
+    assert named.key != plain.key and weights(named) == weights(plain)
+    top, _ = make(recipe, store, "ance", "stages.ance.refresh.choice=top")
+    named, _ = make(recipe, store, "ance", "stages.ance.miner=topk")
+    assert weights(named) == weights(top) != weights(plain)
+
+
+def test_negatives_to_begin_with_and_parts_of_the_queries(recipe, store):
+    artifact, _ = make(recipe, store, "parts")
+    assert uses(artifact) == [(None, None)] * 4 + [(1, lag) for lag in range(4)] + [(2, lag) for lag in range(4)]
+
+
+def test_never_keeps_the_first_lists(recipe, store):
+    assert uses(make(recipe, store, "never")[0]) == [(0, step) for step in range(12)]
+    artifact, _ = make(recipe, store, "fixed")
+    assert uses(artifact) == [(None, None)] * 12
+    assert artifact.facts["refreshes made"] == 0 and "mean lag" not in artifact.facts
+    assert weights(artifact) == weights(make(recipe, store, "plain")[0])
+
+
+@pytest.mark.slow
+def test_beside_the_training(recipe, store):
+    longer = ["stages.beside.options.max_steps=60", "stages.beside.options.checkpoint_every=10"]
+    artifact, notes = make(recipe, store, "beside", *longer)
+    used = uses(artifact)
+    assert len(used) == 60 and used[0] == (0, 0) and all(lag >= 0 for _, lag in used)
+    numbers = [number for number, _ in used]
+    assert numbers == sorted(numbers)
+    assert artifact.facts["refreshes made"] >= artifact.facts["refreshes used"] == len(set(numbers))
+    assert not [line for line in notes if line.startswith("inferencer")]
+
+
+def test_a_refresh_may_search_an_index(recipe, store):
+    """All lists of one are all documents, so the model is that of an exact search."""
+    lists = "stages.ance.backend={name: ivf-flat, lists: 4, nprobe: 4}"
+    artifact, _ = make(recipe, store, "ance", lists)
+    exact, _ = make(recipe, store, "ance")
+    assert artifact.key != exact.key and weights(artifact) == weights(exact)
+    assert artifact.facts["seconds of inference: index"] > 0 and "seconds of inference: index" not in exact.facts
+
+
+@pytest.mark.slow
+def test_an_index_beside_the_training(recipe, store):
+    artifact, notes = make(recipe, store, "beside", "stages.beside.backend={name: hnsw, m: 8}")
+    assert artifact.facts["seconds of inference: index"] > 0
+    assert not [line for line in notes if line.startswith("inferencer")]

@@ -1,7 +1,7 @@
 # `make demo` and `make test` are all there is to set-up; `make test-slow` runs the tests that take longer,
 # `make docs` builds the site.
 # The commands they run are printed, to copy without make. Without NUMBA_DISABLE_JIT ranx compiles longer than it works.
-# The slow tests have a worker more than there are cores, as many of them wait.
+# The slow tests have two workers more than there are cores, as many of them wait.
 PYTHON ?= python3
 VENV ?= .venv
 PIP_ARGS ?=
@@ -17,7 +17,7 @@ test: $(VENV)/.dev
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n auto --dist loadfile -m 'not slow'
 
 test-slow: $(VENV)/.dev
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $$(( $$(nproc) + 1 )) --dist loadfile --no-loadscope-reorder -m slow
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $$(( $$(nproc) + 2 )) --dist loadfile --no-loadscope-reorder -m slow
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -135,7 +135,7 @@ class Ranked:
         gains = {f"s{number}": self.better if number == 0 else 0.0 for number in range(self.systems)}
         scores = {name: shared + gain + random.normal(0, 0.02, self.tasks) for name, gain in gains.items()}
         by_task = {name: {"m": {str(i): float(x) for i, x in enumerate(values)}} for name, values in scores.items()}
-        intervals = {each.system: (each.best, each.worst) for each in ranks(by_task, Resampling(2_000))}
+        intervals = {each.system: (each.best, each.worst) for each in ranks(by_task)}
         first = 1 if self.better else self.systems
         # equal systems may have any of the ranks that they share
         held = intervals["s0"][0] == 1 and intervals["s0"][1] >= first

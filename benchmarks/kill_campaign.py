@@ -162,7 +162,7 @@ def differences(campaign: Campaign, place: Path) -> list[str]:
         if path.is_file() and (place / "out" / name).read_bytes() != path.read_bytes()
     ]
     for name, step in campaign.plan.steps.items():
-        if step.spec.kind == "negatives":
+        if step.spec.artifact_type == "negatives":
             one, other = (mined(found(campaign, where, name)) for where in (whole, place))
             found_other += [name] if one != other else []
     return found_other

@@ -226,8 +226,10 @@ class Evaluate(StageSpec):
         design = Design(self.equivalence_margin, groups)
         comparisons = compare_all(scores, baselines, Randomisation(seed=self.seed), design)
         over_seeds = compare_over_seeds(scores, seeds, baselines, self.shared_seeds, Resampling(seed=self.seed), design)
-        shown = (self.marks, seeds, over_seeds, self.significance_level, notes, self.equivalence_margin, groups)
-        write_metrics(context.folder / METRICS, Measured(scores, comparisons, *shown))
+        measured = Measured(
+            scores, comparisons, self.marks, seeds, over_seeds, self.significance_level, notes, design.margin, groups
+        )
+        write_metrics(context.folder / METRICS, measured)
         queries = max(len(values) for row in scores.values() for values in row.values())
         return {"queries": queries, "passages": len(collection.corpus), "systems": len(scores), **left_out}
 

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from indexes.compressed.kinds import _folder, _vectors
+from indexes.compressed.kinds import drawn_vectors, flat_index
 
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return _folder(tmp_path_factory.mktemp("flat") / "index", _vectors())
+    return flat_index(tmp_path_factory.mktemp("flat") / "index", drawn_vectors())

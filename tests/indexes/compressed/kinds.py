@@ -16,10 +16,10 @@ from hardneg.indexes.backends.product import OpqPq, Pq
 KINDS = [Pq(subvectors=4, bits=4), Pq(subvectors=4, bits=6), OpqPq(subvectors=4, bits=4), Sq8(), Fp16()]
 KINDS += [IvfPq(subvectors=4, bits=4, lists=8, nprobe=3), IvfFlat(lists=8, nprobe=3)]
 KINDS += [Binary(), Hnsw(m=4, ef_construction=20, ef_search=20)]
-_N, _D = 300, 16
+COUNT, DIMENSION = 300, 16
 
 
-def _folder(path: Path, vectors: NDArray[np.float32]) -> Path:
+def flat_index(path: Path, vectors: NDArray[np.float32]) -> Path:
     with FlatWriter(path, vectors.shape[1], len(vectors)) as writer:
         if len(vectors):
             writer.write_block(0, 0, vectors)
@@ -28,9 +28,9 @@ def _folder(path: Path, vectors: NDArray[np.float32]) -> Path:
     return path
 
 
-def _vectors(count: int = _N, dimension: int = _D) -> NDArray[np.float32]:
+def drawn_vectors(count: int = COUNT, dimension: int = DIMENSION) -> NDArray[np.float32]:
     return np.random.default_rng(7).standard_normal((count, dimension)).astype(np.float32)
 
 
-def _name(plugin: Any) -> str:
+def kind_name(plugin: Any) -> str:
     return f"{type(plugin).__name__}-{getattr(plugin, 'bits', '')}"

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from indexes.compressed.kinds import _D, _N, KINDS, _folder, _vectors
+from indexes.compressed.kinds import COUNT, DIMENSION, KINDS, drawn_vectors, flat_index
 
 from hardneg.indexes.backends.binary import Binary
 from hardneg.indexes.backends.compressed import CompressedSearcher, Fp16, Sq8
@@ -30,11 +30,11 @@ faiss = pytest.importorskip("faiss")
 )
 def test_vectors_that_do_not_fit(plugin: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=message):
-        plugin.build(_folder(tmp_path / "flat", _vectors(100)), tmp_path / "made", Silent())
+        plugin.build(flat_index(tmp_path / "flat", drawn_vectors(100)), tmp_path / "made", Silent())
 
 
 def test_no_vectors(tmp_path: Path) -> None:
-    source = _folder(tmp_path / "flat", np.empty((0, 4), np.float32))
+    source = flat_index(tmp_path / "flat", np.empty((0, 4), np.float32))
     with pytest.raises(UsageError, match=r"holds 0 vectors, but the ranges of its numbers take 1"):
         Sq8().build(source, tmp_path / "sq8", Silent())
     assert Fp16().build(source, tmp_path / "fp16", Silent()) == 0
@@ -70,16 +70,16 @@ def test_queries_and_rows_that_cannot_be(source: Path, tmp_path: Path) -> None:
     for wrong, message in (
         (["text"], "a compressed index searches with vectors"),
         (np.ones((2, 3), np.float32), r"instead of \[n, 16\]"),
-        (np.full((1, _D), np.nan, np.float32), "query 0"),
+        (np.full((1, DIMENSION), np.nan, np.float32), "query 0"),
     ):
         with pytest.raises(UsageError, match=message):
             searcher.search(wrong, 3)
     with pytest.raises(UsageError, match="k is 0"):
-        searcher.search(np.ones((1, _D), np.float32), 0)
-    for rows in ([-1], [_N]):
+        searcher.search(np.ones((1, DIMENSION), np.float32), 0)
+    for rows in ([-1], [COUNT]):
         with pytest.raises(UsageError, match="take out the pads"):
             searcher.vectors(np.array(rows))
-    assert searcher.vectors(np.empty(0, np.int64)).shape == (0, _D)
+    assert searcher.vectors(np.empty(0, np.int64)).shape == (0, DIMENSION)
 
 
 def test_damaged_files(source: Path, tmp_path: Path) -> None:
@@ -103,9 +103,9 @@ def test_damaged_files(source: Path, tmp_path: Path) -> None:
 
 
 def test_a_vector_that_is_not_finite(tmp_path: Path) -> None:
-    source = _folder(tmp_path / "flat", _vectors(40))
+    source = flat_index(tmp_path / "flat", drawn_vectors(40))
     with (source / "index").open("r+b") as file:
-        file.seek(45 + 4 * _D * 33)
+        file.seek(45 + 4 * DIMENSION * 33)
         file.write(np.float32("nan").tobytes())
     for plugin in (Sq8(), Fp16()):
         with pytest.raises(ArtifactError, match="row 33 is not finite"):
@@ -123,6 +123,6 @@ def test_without_faiss(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_vectors_that_fill_no_bytes_have_no_signs(tmp_path: Path) -> None:
-    source = _folder(tmp_path / "flat", _vectors(4, 12))
+    source = flat_index(tmp_path / "flat", drawn_vectors(4, 12))
     with pytest.raises(UsageError, match="dimension 12: a multiple of 8 is needed"):
         Binary().build(source, tmp_path / "bits", Silent())

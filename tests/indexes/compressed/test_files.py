@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from indexes.compressed.kinds import _D, _N, KINDS, _folder, _name, _vectors
+from indexes.compressed.kinds import COUNT, DIMENSION, KINDS, drawn_vectors, flat_index, kind_name
 from shard_folders import in_shards
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
@@ -23,24 +23,24 @@ from hardneg.store.digest import tree_digest
 faiss = pytest.importorskip("faiss")
 
 
-@pytest.mark.parametrize("plugin", KINDS, ids=_name)
+@pytest.mark.parametrize("plugin", KINDS, ids=kind_name)
 def test_the_file_is_that_of_faiss(plugin: Any, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compression, "_BLOCK_BYTES", 100 * 4 * _D)  # three blocks
-    assert plugin.build(source, tmp_path / "made", Silent()) == _N
+    monkeypatch.setattr(compression, "_BLOCK_BYTES", 100 * 4 * DIMENSION)  # three blocks
+    assert plugin.build(source, tmp_path / "made", Silent()) == COUNT
     index = faiss.read_index(str(tmp_path / "made" / "index"))
-    assert (index.ntotal, index.d, index.metric_type) == (_N, _D, faiss.METRIC_INNER_PRODUCT)
+    assert (index.ntotal, index.d, index.metric_type) == (COUNT, DIMENSION, faiss.METRIC_INNER_PRODUCT)
     faiss.write_index(index, str(tmp_path / "again"))
     assert (tmp_path / "again").read_bytes() == (tmp_path / "made" / "index").read_bytes()
     if not isinstance(plugin, Hnsw):  # a graph depends on how many vectors come at a time
         index.reset()
-        index.add(_vectors())
+        index.add(drawn_vectors())
         faiss.write_index(index, str(tmp_path / "whole"))
         assert (tmp_path / "whole").read_bytes() == (tmp_path / "made" / "index").read_bytes()
-    assert (tmp_path / "made" / "docid").read_text().split() == [f"d{i}" for i in range(_N)]
+    assert (tmp_path / "made" / "docid").read_text().split() == [f"d{i}" for i in range(COUNT)]
     assert {path.name for path in (tmp_path / "made").iterdir()} == {"index", "docid"}
 
 
-@pytest.mark.parametrize("plugin", KINDS, ids=_name)
+@pytest.mark.parametrize("plugin", KINDS, ids=kind_name)
 def test_the_same_seed_gives_the_same_bytes_on_any_number_of_threads(plugin: Any, source: Path, tmp_path: Path) -> None:
     threads = faiss.omp_get_max_threads()
     try:
@@ -53,7 +53,7 @@ def test_the_same_seed_gives_the_same_bytes_on_any_number_of_threads(plugin: Any
     assert tree_digest(tmp_path / "0") == tree_digest(tmp_path / "1")
 
 
-@pytest.mark.parametrize("plugin", KINDS, ids=_name)
+@pytest.mark.parametrize("plugin", KINDS, ids=kind_name)
 def test_vectors_in_shards_give_the_same_bytes(plugin: Any, source: Path, tmp_path: Path) -> None:
     plugin.build(source, tmp_path / "one", Silent())
     plugin.build(in_shards(source, tmp_path / "shards", [100, 170]), tmp_path / "three", Silent())
@@ -69,14 +69,21 @@ def test_another_seed_gives_other_centroids(source: Path, tmp_path: Path) -> Non
 
 def test_bytes_a_vector(source: Path, tmp_path: Path) -> None:
     sizes = {}
-    for plugin, width in ((Pq(4), 4), (Pq(4, 4), 2), (OpqPq(4), 4), (Binary(), _D // 8), (Sq8(), _D), (Fp16(), 2 * _D)):
-        plugin.build(source, tmp_path / _name(plugin), Silent())
-        index = compression.innermost(faiss.read_index(str(tmp_path / _name(plugin) / "index")))
+    for plugin, width in (
+        (Pq(4), 4),
+        (Pq(4, 4), 2),
+        (OpqPq(4), 4),
+        (Binary(), DIMENSION // 8),
+        (Sq8(), DIMENSION),
+        (Fp16(), 2 * DIMENSION),
+    ):
+        plugin.build(source, tmp_path / kind_name(plugin), Silent())
+        index = compression.innermost(faiss.read_index(str(tmp_path / kind_name(plugin) / "index")))
         assert index.code_size == width
-        sizes[_name(plugin)] = (tmp_path / _name(plugin) / "index").stat().st_size - _N * width
+        sizes[kind_name(plugin)] = (tmp_path / kind_name(plugin) / "index").stat().st_size - COUNT * width
     assert sizes["Fp16-"] < 200
-    assert sizes["Pq-8"] - 4 * 256 * _D < 200
-    assert sizes["OpqPq-8"] - 4 * 256 * _D - 4 * _D * _D < 300
+    assert sizes["Pq-8"] - 4 * 256 * DIMENSION < 200
+    assert sizes["OpqPq-8"] - 4 * 256 * DIMENSION - 4 * DIMENSION * DIMENSION < 300
 
 
 def test_one_row_is_drawn_from_each_stretch() -> None:
@@ -88,8 +95,8 @@ def test_one_row_is_drawn_from_each_stretch() -> None:
 
 
 def test_building_holds_no_more_than_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source, read = _folder(tmp_path / "flat", _vectors(400)), []
-    monkeypatch.setattr(compression, "_BLOCK_BYTES", 50 * 4 * _D)
+    source, read = flat_index(tmp_path / "flat", drawn_vectors(400)), []
+    monkeypatch.setattr(compression, "_BLOCK_BYTES", 50 * 4 * DIMENSION)
     plain = FlatVectors.read
     monkeypatch.setattr(FlatVectors, "read", lambda self, a, b, space: read.append(b - a) or plain(self, a, b, space))
     Pq(4, 4, sample=32).build(source, tmp_path / "made", Silent())

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from indexes.compressed.kinds import _D, _N, _folder, _vectors
+from indexes.compressed.kinds import COUNT, DIMENSION, drawn_vectors, flat_index
 
 from hardneg.indexes.backends.flat import Flat
 from hardneg.indexes.backends.hnsw import Hnsw
@@ -19,7 +19,7 @@ def test_fewer_lists_than_hits_leave_pads(source: Path, tmp_path: Path) -> None:
     plugin.build(source, tmp_path / "made", Silent())
     index = faiss.read_index(str(tmp_path / "made" / "index"))
     assert (index.nlist, index.nprobe) == (16, 1)
-    hits = plugin.open(tmp_path / "made").search(_vectors()[:4], _N + 3)
+    hits = plugin.open(tmp_path / "made").search(drawn_vectors()[:4], COUNT + 3)
     assert ((hits.rows == -1) == np.isneginf(hits.scores)).all()
     assert (hits.rows[:, -1] == -1).all()
     assert (hits.rows[:, 0] >= 0).all()
@@ -33,7 +33,7 @@ def test_a_graph_says_how_far_it_is_searched(source: Path, tmp_path: Path) -> No
 
 
 def test_more_lists_and_longer_walks_find_more(tmp_path: Path) -> None:
-    source, queries = _folder(tmp_path / "flat", _vectors(2000)), _vectors(40)[::-1] + 1
+    source, queries = flat_index(tmp_path / "flat", drawn_vectors(2000)), drawn_vectors(40)[::-1] + 1
     best = Flat().open(source).search(queries, 10).rows
     found: dict[str, list[float]] = {}
     for plugin in (IvfFlat(20, 1), IvfFlat(20, 5), IvfFlat(20, 20), Hnsw(4, 20, 10), Hnsw(16, 100, 200)):
@@ -47,15 +47,15 @@ def test_more_lists_and_longer_walks_find_more(tmp_path: Path) -> None:
 
 
 def test_several_threads_link_a_graph_as_good(tmp_path: Path) -> None:
-    source = _folder(tmp_path / "flat", _vectors(1000))
+    source = flat_index(tmp_path / "flat", drawn_vectors(1000))
     Hnsw(8, 60, 60, threads=2).build(source, tmp_path / "made", Silent())
-    rows = Hnsw().open(tmp_path / "made").search(_vectors(30), 10).rows
-    best = Flat().open(source).search(_vectors(30), 10).rows
+    rows = Hnsw().open(tmp_path / "made").search(drawn_vectors(30), 10).rows
+    best = Flat().open(source).search(drawn_vectors(30), 10).rows
     assert (rows[:, :, None] == best[:, None]).any(2).mean() > 0.97
 
 
 def test_a_graph_of_nothing(tmp_path: Path) -> None:
-    source = _folder(tmp_path / "flat", np.empty((0, 4), np.float32))
+    source = flat_index(tmp_path / "flat", np.empty((0, 4), np.float32))
     assert Hnsw().build(source, tmp_path / "made", Silent()) == 0
     assert Hnsw().open(tmp_path / "made").search(np.ones((2, 4), np.float32), 3).rows.tolist() == [[-1, -1, -1]] * 2
 
@@ -63,7 +63,7 @@ def test_a_graph_of_nothing(tmp_path: Path) -> None:
 def test_what_lists_and_graphs_take(source: Path, tmp_path: Path) -> None:
     for plugin in (IvfFlat(8, 4), Hnsw(m=8)):
         plugin.build(source, tmp_path / repr(plugin), Silent())
-        told, found = plugin.cost(_N, _N, _D), (tmp_path / repr(plugin) / "index").stat().st_size
+        told, found = plugin.cost(COUNT, COUNT, DIMENSION), (tmp_path / repr(plugin) / "index").stat().st_size
         assert told.disk == pytest.approx(found, rel=0.03)
         assert told.memory == told.disk * (1 if isinstance(plugin, Hnsw) else 2)
     lists = IvfFlat(lists=1000, sample=2000).cost(5000, 5000, 10)
@@ -74,9 +74,9 @@ def test_what_lists_and_graphs_take(source: Path, tmp_path: Path) -> None:
 
 
 def test_lists_that_stay_empty(tmp_path: Path) -> None:
-    vectors = np.repeat(_vectors(2, 4), 20, 0)
+    vectors = np.repeat(drawn_vectors(2, 4), 20, 0)
     plugin = IvfPq(subvectors=2, bits=2, lists=16, nprobe=16)
-    assert plugin.build(_folder(tmp_path / "flat", vectors), tmp_path / "made", Silent()) == 40
+    assert plugin.build(flat_index(tmp_path / "flat", vectors), tmp_path / "made", Silent()) == 40
     hits = plugin.open(tmp_path / "made").search(vectors[[0, 20]], 40)
     assert hits.rows[0, :20].tolist() == list(range(20))
     assert np.sort(hits.rows, 1).tolist() == [list(range(40))] * 2

@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 
-def _change(path: Path, **values: object) -> None:
+def change_json(path: Path, **values: object) -> None:
     content = json.loads(path.read_text()) if path.is_file() else {}
     path.write_text(json.dumps(content | values))
 
 
-def _cut_at(folder: Path, length: int, side: str) -> None:
+def cut_at(folder: Path, length: int, side: str) -> None:
     cut = {"direction": side, "max_length": length, "strategy": "LongestFirst", "stride": 0}
-    _change(folder / "tokenizer.json", truncation=cut)
+    change_json(folder / "tokenizer.json", truncation=cut)

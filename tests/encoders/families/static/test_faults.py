@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from encoders.families.static.changed_files import _cut_at
+from encoders.families.static.changed_files import cut_at
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from tiny import HIDDEN, tiny_model2vec, tiny_multi_vector, tiny_static
@@ -30,7 +30,7 @@ def _fewer_rows(folder: Path) -> None:
         (lambda folder: _without(folder, "tokenizer.json"), {}, r"no tokenizer\.json there: copy the model again"),
         (lambda folder: _without(folder, "model.safetensors"), {}, "no weights there: copy the model again"),
         (_fewer_rows, {}, "they do not belong together"),
-        (lambda folder: _cut_at(folder, 0, "Right"), {}, "truncation to 0 tokens: copy the model again"),
+        (lambda folder: cut_at(folder, 0, "Right"), {}, "truncation to 0 tokens: copy the model again"),
         (lambda folder: None, {"pooling": "cls"}, "is static: it has no pooling, leave that out"),
         (lambda folder: None, {"query_token_type": 1}, "is static: it has no query_token_type, leave that out"),
         (lambda folder: None, {"encoder": PluginSetting("static", {"sif": 0.1})}, "is static already: leave the op"),

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import numpy as np
-from encoders.families.static.changed_files import _cut_at
+from encoders.families.static.changed_files import cut_at
 from safetensors.torch import load_file
 from tiny import HIDDEN, tiny_static
 
@@ -35,7 +35,7 @@ def test_digests(tmp_path: Path, static: Path, from_transformer: ModelSpec):
     assert digest == resolve(ModelSpec(str(copy))).digest
     assert digest != resolve(ModelSpec(str(tiny_static(tmp_path / "other", seed=1)))).digest
     assert digest != resolve(ModelSpec(str(static), query_prompt="q: ")).digest
-    _cut_at(copy, 3, "Right")
+    cut_at(copy, 3, "Right")
     assert digest != resolve(ModelSpec(str(copy))).digest
     made = resolve(from_transformer).digest
     assert made != resolve(ModelSpec(from_transformer.name)).digest

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from encoders.families.static.changed_files import _change, _cut_at
+from encoders.families.static.changed_files import change_json, cut_at
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tiny import HIDDEN, tiny_model2vec, tiny_static
@@ -28,10 +28,10 @@ PROMPTS = {"prompts": {"query": "find: ", "document": "text: ", "other": "o"}}
     "change",
     [
         lambda folder: None,
-        lambda folder: _cut_at(folder, 3, "Right"),
-        lambda folder: _cut_at(folder, 3, "Left"),
-        lambda folder: _change(folder / "config_sentence_transformers.json", **PROMPTS),
-        lambda folder: _change(folder / "config_sentence_transformers.json", truncate_dim=5),
+        lambda folder: cut_at(folder, 3, "Right"),
+        lambda folder: cut_at(folder, 3, "Left"),
+        lambda folder: change_json(folder / "config_sentence_transformers.json", **PROMPTS),
+        lambda folder: change_json(folder / "config_sentence_transformers.json", truncate_dim=5),
     ],
     ids=["as it is", "cut on the right", "cut on the left", "prompts", "fewer dimensions"],
 )

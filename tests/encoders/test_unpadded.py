@@ -193,3 +193,40 @@ def test_each_way_of_the_trial_runs_and_budgets_are_timed_packed(tiny_model, tmp
     with torch.inference_mode():
         assert token_budget([own, *rest], CPU, 20_000, lambda: np.array([3, 5, 90])) > 0
     assert "unpadded" in (tmp_path / "hardneg" / "token_budgets.json").read_text()
+
+
+def older_kernel(query, key, value, begins, _begins, longest, _longest, *, scale=None, window_size=(-1, -1)):
+    """torch 2.11's kernel by its parameters: all have as many heads."""
+    assert query.shape[1] == key.shape[1] == value.shape[1]
+    return unpadded.one_by_one([query, key, value], (begins, longest), scale, window_size)
+
+
+def newer_kernel(query, key, value, *bounds, scale=None, window_size=(-1, -1), enable_gqa=False):
+    """torch 2.12's: it takes fewer heads of keys where it is told so."""
+    assert enable_gqa == (query.shape[1] != key.shape[1])
+    return unpadded.one_by_one([query, key, value], (bounds[0], bounds[2]), scale, window_size)
+
+
+def oldest_kernel(query, key, value, begins, _begins, longest, _longest):
+    """torch 2.10's, without a scale and a window."""
+
+
+@pytest.mark.parametrize("kernel", [older_kernel, newer_kernel])
+def test_the_kernel_gets_what_its_torch_takes(monkeypatch, kernel):
+    varlen = pytest.importorskip("torch.nn.attention.varlen")
+    monkeypatch.setattr(varlen, "varlen_attn", kernel)
+    unpadded.kernel_options.cache_clear()
+    assert unpadded.has_kernel()
+    query, key, value = torch.randn(5, 4, 8), torch.randn(5, 2, 8), torch.randn(5, 2, 8)
+    bounds = (torch.tensor([0, 2, 5], dtype=torch.int32), 3)
+    found = unpadded.by_kernel([query, key, value], bounds, 0.5, (1, 0))
+    torch.testing.assert_close(found, unpadded.one_by_one([query, key, value], bounds, 0.5, (1, 0)))
+    unpadded.kernel_options.cache_clear()
+
+
+def test_a_kernel_without_a_window_is_none(monkeypatch):
+    varlen = pytest.importorskip("torch.nn.attention.varlen")
+    monkeypatch.setattr(varlen, "varlen_attn", oldest_kernel)
+    unpadded.kernel_options.cache_clear()
+    assert not unpadded.has_kernel()
+    unpadded.kernel_options.cache_clear()

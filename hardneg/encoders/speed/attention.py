@@ -59,7 +59,7 @@ def _check_unpadded(transformer: Any, packed: bool) -> None:
             f"one pooled vector and positions as input do: {instead}"
         )
     if transformer.device.type == "cuda" and not has_kernel():
-        raise ModelError(f"{named}, for which this torch has no kernel: install torch 2.10 or later, or {instead}")
+        raise ModelError(f"{named}, for which this torch has no kernel: install torch 2.11 or later, or {instead}")
     if transformer.device.type == "cuda" and transformer.dtype == torch.float32:
         raise ModelError(f"{named}, which on a GPU takes bf16 or fp16, and this is fp32: precision bf16, or {instead}")
 

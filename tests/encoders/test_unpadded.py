@@ -166,7 +166,7 @@ def test_on_a_gpu_it_takes_a_kernel_and_half_precision(monkeypatch):
     with pytest.raises(ModelError, match="which on a GPU takes bf16 or fp16, and this is fp32: precision bf16, or"):
         check_attention("unpadded", OnGpu(torch.float32), packed=True)
     monkeypatch.setattr(attention, "has_kernel", lambda: False)
-    with pytest.raises(ModelError, match=r"for which this torch has no kernel: install torch 2\.10 or later, or"):
+    with pytest.raises(ModelError, match=r"for which this torch has no kernel: install torch 2\.11 or later, or"):
         check_attention("unpadded", OnGpu(), packed=True)
 
 

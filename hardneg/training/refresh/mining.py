@@ -78,13 +78,7 @@ class Mining:
         return [position for position in self.queries(number) if data.positives.get(data.query_ids[position])]
 
     def encoding(self, encoder: Encoder) -> EncodeOptions:
-        """How to encode.
-
-        With the usual passes where the training waits, for vectors that are the same to the bit and depend on no
-        timing; and on a GPU, whose memory the trainer may need: larger ones would be tried until it is full.
-        """
-        settled = self.options.waits or encoder.device.type == "cuda"
-        return EncodeOptions(usual_budget(encoder.device) if settled else None, self.options.precision)
+XX
 
     def choosing(self, number: int) -> Choosing:
         """How refresh `number` chooses from the top of the corpus, and from what there was, where that stays."""

@@ -80,9 +80,7 @@ class Inference:
     begun: Path | None = None
 
 
-def prepare(
-    encoder: "Encoder", side: Side, options: EncodeOptions, tokens: Tokenise | None = None
-) -> Inference:
+def prepare(encoder: "Encoder", side: Side, options: EncodeOptions, tokens: Tokenise | None = None) -> Inference:
     """Prepares a model to encode texts of a side; tokens: None makes a row of each text."""
     device = encoder.device
     transformer, *rest = encoder.parts(side)

@@ -1,4 +1,4 @@
-"""The processor to compute on and the fast ways on it, by what it can do: one table, so that no result hangs on a clock.
+"""The processor to compute on and the fast ways on it, by what it can do: a table, so that nothing hangs on a clock.
 
 On a processor with units for bfloat16 a transformer computes in it, its attention is batched products on a CPU and
 unpadded on a GPU, and a large exact search multiplies in it. Without them everything is float32, and a large search on

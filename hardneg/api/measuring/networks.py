@@ -9,7 +9,7 @@ import numpy as np
 from hardneg.api.measuring.material import LENGTH, QUERY_LENGTH, many
 from hardneg.costs.rates import Pace
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions, prepare
+from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.losses.infonce import InfoNCE

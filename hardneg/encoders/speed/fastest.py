@@ -1,4 +1,4 @@
-"""The precision of a network, its copy arranged to compute fast, and tokens of a pass: by `hardneg.runtime.processor`."""
+"""Networks in the precision and the ways of `hardneg.runtime.processor`, and tokens of a pass."""
 
 from typing import Any, Literal
 

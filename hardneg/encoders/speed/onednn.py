@@ -22,6 +22,7 @@ def multiply_fastest(network: nn.Module) -> None:
     if not torch.backends.mkldnn.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         return
     for layer in network.modules():
-        if type(layer) is nn.Linear and (dtype := layer.weight.dtype) in _DTYPES:
-            if processor_of(layer.weight.device).onednn(dtype == torch.bfloat16):
-                layer.__class__ = OneDnnLinear
+        if type(layer) is not nn.Linear or layer.weight.dtype not in _DTYPES:
+            continue
+        if processor_of(layer.weight.device).onednn(layer.weight.dtype == torch.bfloat16):
+            layer.__class__ = OneDnnLinear

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from hardneg.encoders.speed.unpadded import UNPADDED
 from hardneg.encoders.tokens.tokens import Tokens, token_batches
@@ -98,4 +98,3 @@ def packing_of(first: Any) -> Packing | None:
     if first.model_forward_params is not None:
         first.model_forward_params = {*first.model_forward_params, *BOUNDS}
     return Packing.of(first.model)
-

@@ -1,7 +1,6 @@
 """Runs judged by files of judgements or by a dataset's, and by the answers to its questions."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -142,7 +141,7 @@ def scored(runs: "Iterable[tuple[str, Run]]", qrels: Path, names: Sequence[str],
     from hardneg.formats.qrels import read_qrels
 
     notes = list[str]()
-    scores = _Judging(read_qrels(qrels), names, level, None, notes.append).of(runs, nullcontext)
+    scores = _Judging(read_qrels(qrels), names, level, None, notes.append).of(runs)
     return Measured(scores, notes=tuple(dict.fromkeys(notes)))
 
 

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     import torch
 
-LARGE_NETWORK = 1_000_000
-"""Weights from which on a transformer's precision makes a difference."""
 _AMPERE = (8, 0)  # the first capability of CUDA with units for bfloat16
 _CAPS = {
     "ATEN_CPU_CAPABILITY": {"default", "avx2"},
@@ -34,9 +32,10 @@ class Processor:
     kind: str
     bf16: bool = False
 
-    def precision(self, weights: int) -> Literal["fp32", "bf16"]:
-        """The precision of a transformer with so many weights; where there is no such choice, they are 0."""
-        return "bf16" if self.bf16 and weights >= LARGE_NETWORK else "fp32"
+    @property
+    def precision(self) -> Literal["fp32", "bf16"]:
+        """The precision of a large transformer."""
+        return "bf16" if self.bf16 else "fp32"
 
     def attention(self, half: bool, packed: bool, plain: bool) -> Literal["auto", "batched", "unpadded"]:
         """How a large transformer attends; `auto` is its library's way.

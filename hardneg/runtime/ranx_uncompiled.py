@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from hardneg.records.errors import MissingDependency
 from hardneg.runtime.spare_home import spare_home
@@ -29,7 +30,9 @@ def ranx_uncompiled(purpose: str) -> Iterator[None]:
     """
     with _ONE_AT_A_TIME:
         try:
-            from numba import config
+            import numba
+
+            config: Any = numba.config
 
             before = config.DISABLE_JIT
             if _VARIABLE not in os.environ and "ranx" not in sys.modules:

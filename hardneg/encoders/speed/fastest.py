@@ -11,13 +11,14 @@ from hardneg.encoders.speed.compiling import set_compiled
 from hardneg.encoders.speed.onednn import multiply_fastest
 from hardneg.encoders.towers import in_bfloat16, sharing
 from hardneg.records.errors import UsageError
-from hardneg.runtime import processor
 from hardneg.runtime.processor import processor_of
 from hardneg.store.choices import choose
 
 Precision = Literal["auto", "fp32", "bf16"]
 Use = Literal["inference", "training"]
 
+LARGE = 1_000_000
+"""Weights from which on a transformer's precision and ways make a difference."""
 _GPU_TOKENS = 65_536
 _CPU_OUTPUT, _GPU_OUTPUT = 512 << 20, 16 << 30  # bytes that a pass may make of its tokens
 
@@ -33,11 +34,10 @@ def takes_bf16(precision: Precision, network: nn.Module, use: Use) -> bool:
     """
     if precision == "auto":
         transformer = _transformer(network)
-        if transformer is None or _count(transformer) < processor.LARGE_NETWORK:
+        if transformer is None or (weights := _count(transformer)) < LARGE:
             return False
-        device, weights = transformer.device, _count(transformer)
-        best = processor_of(device).precision(weights)
-        return choose(f"{use} on {device.type}, {weights:,} weights", best, "fp32", "bf16") == "bf16"
+        subject = f"{use} on {transformer.device.type}, {weights:,} weights"
+        return choose(subject, processor_of(transformer.device).precision, "fp32", "bf16") == "bf16"
     if precision == "bf16":
         device = next((weight.device for weight in network.parameters()), torch.device("cpu"))
         if device.type == "cuda" and not processor_of(device).bf16:
@@ -73,7 +73,7 @@ def arrange(network: nn.Module, attention: Attention = "auto", compiled: bool = 
     transformer = _transformer(network)
     if transformer is None:
         return
-    large = _count(transformer) >= processor.LARGE_NETWORK
+    large = _count(transformer) >= LARGE
     if attention != "auto" or large:
         set_attention(transformer, attention, packed and not compiled)
     if compiled:

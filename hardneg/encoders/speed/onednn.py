@@ -19,7 +19,7 @@ class OneDnnLinear(nn.Linear):
 
 def multiply_fastest(network: nn.Module) -> None:
     """Makes the linear layers of a network, without gradients, multiply by oneDNN where the processor can."""
-    if not torch.backends.mkldnn.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+    if not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         return
     for layer in network.modules():
         if type(layer) is not nn.Linear or layer.weight.dtype not in _DTYPES:

@@ -39,7 +39,7 @@ def noted(kept: Mapping[str, str] | None = None, file: Path | None = None) -> It
     file: keeps them for a resumed run; those that an earlier run left there count as kept.
     """
     before, choices = dict(_kept), dict(kept or {})
-    with suppress(OSError, ValueError):
+    with suppress(OSError, TypeError, ValueError):
         left = json.loads(file.read_text(encoding="utf-8")) if file is not None else {}
         choices |= {name.removeprefix(CHOICE): str(way) for name, way in dict(left).items()}
     _kept.update(choices)

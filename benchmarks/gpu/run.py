@@ -18,7 +18,6 @@ from gpu.setting import Failed, Piece, Setting, Skipped
 PLACES = {
     "encode": "encoding:speed",
     "encode-unpadded": "encoding:unpadded",
-    "passes": "encoding:passes",
     "search-ids": "searching:ids",
     "search-memory": "searching:first_merge",
     "search-speed": "searching:speed",

@@ -166,8 +166,8 @@ if TYPE_CHECKING:
     from hardneg.runtime.seeding import SEED, generator
     from hardneg.store.artifacts import CHOICES, KEPT, MANIFEST, SCRATCH, Store
     from hardneg.store.atomic_write import link_file, replace_text, replacing
+    from hardneg.store.choices import CHOICE, cache_folder
     from hardneg.store.digest import digest, file_digest
-    from hardneg.store.speed_trials import TRIAL, cache_folder
     from hardneg.training.batches import own_share
     from hardneg.training.examples import Examples, SampledBatch, TrainingData
     from hardneg.training.loop import learn
@@ -314,7 +314,7 @@ __all__ = [  # noqa: RUF022
     "Store",  # the artifacts of one folder
     "usual_store",  # the store of a path, or the usual one
     "cache_folder",  # hardneg's folder for caches
-    "TRIAL",  # what the subjects of timed trials begin with, among what processes agree on
+    "CHOICE",  # the prefix of the subjects of choices, among what processes agree on
     "link_file",  # a hard link, or a copy
     "replace_text",  # writes a text file whole or not at all
     "replacing",  # writes a file whole or not at all
@@ -369,7 +369,7 @@ __all__ = [  # noqa: RUF022
     "writing_model",  # a model folder that is written whole or not at all
     "most_positions",  # the most tokens that a network can read
     "model_content",  # the digest of a model
-    "takes_bf16",  # whether bfloat16 is used, by option or by a timed trial
+    "takes_bf16",  # whether bfloat16 is used, by option or by the device
     "usual_tokens_per_batch",  # tokens of a batch on a device
     "best_device",  # the name of the device that networks are on by default
     "one_ahead",  # computes the next item while one is used

@@ -36,7 +36,6 @@ PLACES = {
     "trainer-tf32": "trainers:tf32",
     "encode": "encoding:speed",
     "encode-unpadded": "encoding:unpadded",
-    "passes": "encoding:passes",
     "search-memory": "searching:first_merge",
     "search-speed": "searching:speed",
     "search-shared": "searching:shared",

@@ -19,7 +19,7 @@ from hardneg.cli.options import JSON, STORE, open_store
 from hardneg.cli.outputs import free_bytes
 from hardneg.cli.rates import forget_rates, measure_rates, measured_rates
 from hardneg.indexes.kernels.lucene.java import find_java, first_java, starts_alone
-from hardneg.store.speed_trials import forget, remembered
+from hardneg.runtime.processor import bf16_on_cpu, cpu_name
 
 State = Literal["ok", "note", "missing", "broken"]
 _GIB = 1 << 30
@@ -44,9 +44,7 @@ def doctor(
     measure: bool = typer.Option(
         False, "--measure", help="Measure this machine's rates for `recipe plan`; takes two or three minutes."
     ),
-    forget_trials: bool = typer.Option(
-        False, "--forget-trials", help="Forget the fastest variants and the measured rates."
-    ),
+    forget: bool = typer.Option(False, "--forget-rates", help="Forget the measured rates."),
     model: str | None = typer.Option(None, "--model", help="Print only how this model is meant to be used."),
 ) -> None:
     """Report what this machine has and what that means for recipes; fails only if the core cannot work.
@@ -56,8 +54,7 @@ def doctor(
     if model is not None:
         return _tell_model(model, as_json)
     root = open_store(store).root
-    if forget_trials:
-        forget()
+    if forget:
         forget_rates()
     if measure:
         measure_rates(root)
@@ -86,7 +83,7 @@ def examine(store: Path, hub: bool = True) -> Iterator[Finding]:
         _python,
         _cores,
         _memory,
-        _trials,
+        _cpu,
         _rates,
         _gpu,
         lambda: _disk(store),
@@ -141,12 +138,10 @@ def memory() -> tuple[int, int]:
     return total, free
 
 
-def _trials() -> Finding:
-    if not (known := remembered()):
-        meaning = "precision and search engine are timed when first needed, a second each"
-        return Finding("trials", "note", "none yet", meaning)
-    meaning = "remembered for this user and machine; `hardneg doctor --forget-trials` has them timed again"
-    return Finding("trials", "ok", "; ".join(f"{trial.summary} on {trial.machine}" for trial in known), meaning)
+def _cpu() -> Finding:
+    bf16 = bf16_on_cpu()
+    meaning = "auto precision and large searches compute in bf16" if bf16 else "auto precision is fp32 without a GPU"
+    return Finding("cpu", "ok", f"{cpu_name()}, {'with' if bf16 else 'without'} units for bfloat16", meaning)
 
 
 def _rates() -> Finding:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from hardneg.costs.estimated_seconds import UNKNOWN, Rate
 from hardneg.costs.rates import Rates
-from hardneg.store.speed_trials import cpu_name
+from hardneg.runtime.processor import cpu_name
 
 NETWORK_PART, PRODUCT_PART = 0.4, 0.5
 """Of what a data sheet promises, the parts that are counted on: of 16-bit operations, and of 32-bit ones."""

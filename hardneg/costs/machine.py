@@ -10,7 +10,7 @@ from hardneg.costs.estimated_seconds import EstimatedSeconds
 from hardneg.costs.rate_files import Device, measured, read_rates, this_cpu
 from hardneg.costs.rates import Rates
 from hardneg.records.errors import UsageError
-from hardneg.store.speed_trials import remembered
+from hardneg.runtime.processor import bf16_on_cpu
 
 RESIDENT_PART = 0.75
 """Of a GPU's memory, what an index may take that stays there while a network is trained."""
@@ -142,8 +142,7 @@ def _own_rates() -> Rates:
         return own.rates("measured")
     if device.gpu:
         return by_sheet(device.name)
-    # in bfloat16 where a trial found that faster here; before any trial it is not counted on
-    return guessed(any(trial.chosen == "bf16" and " on cpu, " in trial.subject for trial in remembered()))
+    return guessed(bf16_on_cpu())
 
 
 def _gpus(driver: Path = Path("/proc/driver/nvidia/gpus"), devices: Path = Path("/dev")) -> Iterator[str]:

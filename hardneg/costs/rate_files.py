@@ -14,9 +14,10 @@ from hardneg.costs.estimated_seconds import Basis, Rate
 from hardneg.costs.rates import Pace, Rates
 from hardneg.records.errors import DataError
 from hardneg.records.wording import complaint, mistakes
+from hardneg.runtime.processor import cpu_name
 from hardneg.store.atomic_write import replace_text
+from hardneg.store.choices import cache_folder
 from hardneg.store.digest import digest
-from hardneg.store.speed_trials import cache_folder, cpu_name
 
 _FOLDER = "rates"
 

@@ -43,7 +43,7 @@ class Rerank(RunSpec):
     lacks are scored too, wherever they come to stand: for filters on training queries, never for evaluation.
     keep_scores: those of trained networks are kept by content in the user's cache, for all runs on this machine.
     tf32: whether products in fp32 are of numbers rounded to TF32, which needs a GPU by CUDA; then part of the key.
-    attention, compile: how a transformer computes, where that is not left to a trial.
+    attention, compile: how a transformer computes, where that is not left to its processor.
     """
 
     version = 1

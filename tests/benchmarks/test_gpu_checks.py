@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-QUICK = {"passes", "search-ids", "search-memory", "search-speed", "train-losses", "gradient-cache", "two-processes"}
+QUICK = {"search-ids", "search-memory", "search-speed", "train-losses", "gradient-cache", "two-processes"}
 QUICK |= {"search-shared", "out-of-memory", "trainer-tf32", "adore-loss", "centroids"}
 QUICK |= {"inferencer", "memory", "rerank", "halves", "encode", "encode-unpadded", "two-processes-recipe"}
 

@@ -14,11 +14,12 @@ from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.speed import attention, unpadded
 from hardneg.encoders.speed.attention import check_attention
-from hardneg.encoders.speed.fastest import arranged, token_budget
+from hardneg.encoders.speed.fastest import arranged
 from hardneg.encoders.speed.packing import Packing, batches, packing_of, packs
 from hardneg.encoders.speed.unpadded import one_by_one
 from hardneg.encoders.tokens.tokens import Tokens
 from hardneg.records.errors import ModelError
+from hardneg.runtime.processor import Processor
 from tests.encoders.test_architectures import LONG, TEXTS, tiny
 
 CPU = torch.device("cpu")
@@ -170,29 +171,19 @@ def test_on_a_gpu_it_takes_a_kernel_and_half_precision(monkeypatch):
         check_attention("unpadded", OnGpu(), packed=True)
 
 
-def test_auto_asks_a_trial_on_a_gpu_in_half_precision_alone(monkeypatch):
-    asked: list[str] = []
-    monkeypatch.setattr(attention, "choose", lambda subject, *_: asked.append(subject) or "unpadded")
-    monkeypatch.setattr(attention, "machine_of", lambda _: "a GPU")
-    monkeypatch.setattr(attention, "_ways_of_texts", lambda _: {})
-    assert attention._fastest(OnGpu(), packed=True) == "unpadded"
-    assert asked == ["attention in half precision on cuda, 3 weights"]
-    assert attention._fastest(OnGpu(), packed=False) == "auto"
-    assert attention._fastest(OnGpu(torch.float32), packed=True) == "auto"
-    assert len(asked) == 1
+def test_auto_is_unpadded_on_a_gpu_in_half_precision_alone(monkeypatch):
+    monkeypatch.setattr(attention, "processor_of", lambda device: Processor(device.type, bf16=True))
+    assert attention._of_processor(OnGpu(), packed=True) == "unpadded"
+    assert attention._of_processor(OnGpu(), packed=False) == "auto"
+    assert attention._of_processor(OnGpu(torch.float32), packed=True) == "auto"
+    monkeypatch.setattr(attention, "has_kernel", lambda: False)
+    assert attention._of_processor(OnGpu(), packed=True) == "auto"
 
 
-def test_each_way_of_the_trial_runs_and_budgets_are_timed_packed(tiny_model, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
-    for way in attention._ways_of_texts(encoder.parts("document")[0].model).values():
-        way()()
-    first, *rest = encoder.parts("document")
+def test_a_packed_copy_alone_takes_packed_texts(tiny_model):
+    first, *_ = Encoder.load(ModelSpec(str(tiny_model)), "cpu").parts("document")
     own = arranged(first, "unpadded", packed=True)
     assert packing_of(first) is None and packing_of(own) == Packing()
-    with torch.inference_mode():
-        assert token_budget([own, *rest], CPU, 20_000, lambda: np.array([3, 5, 90])) > 0
-    assert "unpadded" in (tmp_path / "hardneg" / "token_budgets.json").read_text()
 
 
 def older_kernel(query, key, value, begins, _begins, longest, _longest, *, scale=None, window_size=(-1, -1)):

@@ -36,7 +36,7 @@ def searching(folder: Path, device: str | None, vectors: int = 100_000) -> Score
         queries *= 2 if taken else 1
         encoded = draws.standard_normal((queries, _DIMENSION), np.float32)
         taken = seconds(lambda encoded=encoded: search_exact(flat, encoded, _DEPTH, options), gpu)  # type: ignore[misc]
-    taken = seconds(lambda: search_exact(flat, encoded, _DEPTH, options), gpu)  # the last one may have had trials in it
+    taken = seconds(lambda: search_exact(flat, encoded, _DEPTH, options), gpu)
     return Scores(dimension=_DIMENSION, scores=round(count * queries / taken, 1))
 
 

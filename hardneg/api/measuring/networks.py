@@ -9,7 +9,7 @@ import numpy as np
 from hardneg.api.measuring.material import LENGTH, QUERY_LENGTH, many
 from hardneg.costs.rates import Pace
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions, prepare
+from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.losses.infonce import InfoNCE
@@ -30,7 +30,6 @@ def encoding(folder: Path, hidden: int, layers: int, device: str | None) -> Pace
     """The pace of the model in a folder at encoding texts as an `encode` stage does, tokenising included."""
     encoder = Encoder.load(ModelSpec(str(folder), document_length=LENGTH), device)
     options = EncodeOptions()
-    prepare(encoder, "document", options, _FIRST)  # the trials come before the clock
     count, taken = _FIRST, _seconds(lambda: encoder.encode(many(_FIRST), "document", options))
     while taken < SECONDS / 2 and count < _MOST:
         count = min(_MOST, max(2 * count, round(count * SECONDS / taken)))
@@ -46,7 +45,7 @@ def learning(folder: Path, hidden: int, layers: int, device: str | None) -> Pace
     A training of a few steps is measured, and one of more: what both have in common is not counted.
     """
     batch = 8
-    _trained(folder, batch, 1, device)  # with the trials
+    _trained(folder, batch, 1, device)  # to warm up
     short = _trained(folder, batch, _FEW, device)
     steps = _FEW + max(_STEPS, round(_LEAST * _FEW / short))
     taken = _trained(folder, batch, steps, device) - short

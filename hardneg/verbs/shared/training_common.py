@@ -100,16 +100,10 @@ def validation(
 def pool_measure(
     context: StageContext[Judging], data: "ValidationData", encoder: "Encoder"
 ) -> Callable[[], Mapping[str, float]]:
-    """Measures the encoder over the pool of these dev queries.
-
-    The best weights are chosen by it, so it depends on nothing that was timed.
-    """
-    from hardneg.encoders.inference import EncodeOptions
-    from hardneg.encoders.speed.fastest import usual_budget
+    """Measures the encoder over the pool of these dev queries."""
     from hardneg.training.validation import pool_validation
 
-    data, settled = replace(data, segments=context.spec.segments), EncodeOptions(usual_budget(encoder.device))
-    return pool_validation(encoder, data, context.spec.validation.depth, settled)
+    return pool_validation(encoder, replace(data, segments=context.spec.segments), context.spec.validation.depth)
 
 
 def validation_data(context: StageContext[Judging], collection: StoredCollection) -> "ValidationData | None":

@@ -97,7 +97,7 @@ def test_doctor_measures_tells_and_forgets(done, tmp_path):
     assert "20,000 tokens/s (6 layers of 384)" in told["found"] and "100,000,000 scores/s" in told["found"]
     assert "write 1.0 GB/s" in told["found"] and "not yet" not in told["meaning"]
     assert rates()["found"] == told["found"]
-    assert rates("--forget-trials")["found"] == "not measured"
+    assert rates("--forget-rates")["found"] == "not measured"
 
 
 def test_what_is_missing_is_named(tmp_path):

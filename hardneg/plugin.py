@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     from hardneg.indexes.open_store import open_store
     from hardneg.lines.base import Job, Line, Of
     from hardneg.lines.shared_arguments import RUN as RUN_ARGUMENT
-    from hardneg.mining.filter_protocol import FilterCost, FilterTexts, NegativeFilter
+    from hardneg.mining.filter_protocol import FilterTexts, NegativeFilter
     from hardneg.recipe.laid_indexes import LaidIndex, laid_indexes
     from hardneg.recipe.opened_index import OpenedIndex
     from hardneg.records.errors import (
@@ -143,7 +143,6 @@ if TYPE_CHECKING:
         Regularizer,
         Reranker,
         RowLookup,
-        SearchCost,
         Searcher,
         StageBlocks,
         StoredSearcher,
@@ -231,11 +230,10 @@ __all__ = [  # noqa: RUF022
     "Engine",  # an engine: where the blocks of a stage are computed
     "StageBlocks",  # the blocks that an engine computes
     "IndexBackend",  # an index
-    "EstimatedBackend",  # an index that estimates its size and build time
-    "EstimatedSearch",  # an index that estimates its search time
+    "EstimatedBackend",  # an index that estimates its size
+    "EstimatedSearch",  # an index that estimates the memory of its search
     "BuildCost",  # what `EstimatedBackend` returns
     "IndexSize",  # what `EstimatedSearch` is estimated for
-    "SearchCost",  # what `EstimatedSearch` returns
     "RowLookup",  # row numbers of document ids
     "Searcher",  # an opened index
     "StoredSearcher",  # an opened index that returns what it stores of a document
@@ -246,7 +244,6 @@ __all__ = [  # noqa: RUF022
     "NegativeMiner",  # a miner
     "NegativeFilter",  # a filter: which candidates a miner does not see
     "FilterTexts",  # what a filter may read besides ranked lists
-    "FilterCost",  # what a filter's `filtering_cost` returns, for estimates
     "Regularizer",  # a regularizer
     "Reranker",  # a reranker
     "TrainableReranker",  # a reranker that stage `train-reranker` trains

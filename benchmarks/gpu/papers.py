@@ -10,7 +10,6 @@ from gpu.material import bert
 from gpu.recipes import Notes, collection, gigabytes
 from gpu.setting import Figures, Setting, Skipped, expect
 
-from hardneg.costs.machine import this_machine
 from hardneg.recipe.estimate import estimate
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.inheritance import read_whole_tree
@@ -66,8 +65,7 @@ def _memory(setting: Setting, tree: Mapping[str, Any], name: str, training: dict
     path.write_text(yaml.safe_dump(cut, sort_keys=False))
     plan = make_plan(load_recipe(path))
     done = execute(plan, store, Options(device=setting.device, until=name), Watcher(progress=Notes()))
-    rows = estimate(plan, store, name, this_machine())
-    (row,) = [row for row in rows if row.step.name == name]
+    (row,) = [row for row in estimate(plan, store, name) if row.step.name == name]
     return (row.gpu_memory if setting.gpu else row.memory) / 1e9, gigabytes(done.artifacts[name])
 
 

@@ -22,7 +22,7 @@ from hardneg.training.methods.dual_encoder import train
 from hardneg.training.options import TrainOptions
 
 _ENOUGH = {"fp32": 0.99999, "bf16": 0.995, "auto": 0.995}
-_SLOWER = 0.95  # of the best way's rate, from which on `auto` has chosen wrongly
+_SLOWER = 0.9  # of the best way's rate, from which on `auto` has chosen wrongly
 
 
 def share(setting: Setting, work: float, taken: float) -> Figures:
@@ -33,8 +33,9 @@ def share(setting: Setting, work: float, taken: float) -> Figures:
 
 
 def told(found: Figures, name: str, figures: Figures) -> None:
-    """Adds the figures of a way, by its name."""
+    """Adds the figures of a way, by its name, and prints them: a piece may be cut short."""
     found.update({f"{name}, {key}": value for key, value in figures.items()})
+    print(name, figures, flush=True)
 
 
 def _encoder(setting: Setting, name: str) -> Encoder:
@@ -137,12 +138,12 @@ def pairs(setting: Setting) -> Figures:
         }
         told(found, f"{name}, batch {plain}", {f"{way}, pairs/s": round(speed) for way, speed in speeds.items()})
         cached = ours(name, large, setting.size(5, 3), chunk=plain, precision="bf16")
-        found[f"{name}, bf16, batch {large} in chunks of {plain}, pairs/s"] = round(cached)
+        told(found, f"{name}, bf16, batch {large} in chunks of {plain}", {"pairs/s": round(cached)})
         AcceleratorState._reset_state(reset_partial_state=True)
         steps = setting.size(24, 4)
         asked = Namespace(model=str(sized_model(setting, name)), length=128, batch=plain, steps=steps)
         theirs = rate(peer.theirs(triples[: plain * steps], asked, setting.gpu), plain)
-        found[f"{name}, SentenceTransformerTrainer, pairs/s"] = round(theirs)
+        told(found, f"{name}, SentenceTransformerTrainer", {"pairs/s": round(theirs)})
         if speeds["auto"] < _SLOWER * max(speeds.values()) and setting.gpu:
             wrong.append(f"{name}: auto has {speeds['auto']:.0f} pairs/s, the best {max(speeds.values()):.0f}")
     if wrong:

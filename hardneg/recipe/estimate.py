@@ -9,13 +9,13 @@ from hardneg.encoders.open.configuration import BASE, USUAL, Shape
 from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.open.resolved_model import ResolvedModel
 from hardneg.encoders.spec import SIDES, FullSpec, ModelSpec
-from hardneg.recipe.plan import Plan, Step, cached
+from hardneg.recipe.plan import Plan, Step, cached, flat
 from hardneg.records.layout import DATASET
 from hardneg.records.wording import size
 from hardneg.registry.plugins import plugin_errors
 from hardneg.registry.protocols import HintsQueries
 from hardneg.store.artifacts import Artifact, Store
-from hardneg.store.digest import digest
+from hardneg.store.digest import canonical, digest
 from hardneg.verbs.shared.stage_spec import Sizes
 
 
@@ -79,8 +79,8 @@ def estimate(
     for step, row in zip(steps, rows, strict=True):
         done = known_store is not None and cached(step, known_store) is not None
         several = processes if row.held else 1
-        own, of_networks = several * row.memory, several * row.held + row.shared
-        memory, on_each = (own, -(-of_networks // several)) if on_gpu else (own + of_networks, 0)
+        main, of_networks = several * row.memory, several * row.held + row.shared
+        memory, on_each = (main, -(-of_networks // several)) if on_gpu else (main + of_networks, 0)
         ahead = (0.0, 0, 0, None) if done else (row.charge, row.requests, row.tokens, likes.of(step))
         estimates.append(Estimate(step, done, row.items, row.unit, row.disk, memory, on_each, *ahead))
     return estimates
@@ -110,16 +110,15 @@ class _Likes:
 
     def _digest(self, key: str) -> str:
         origin = self._origins[key]
-        same = {name: value for name, value in origin.items() if name not in ("name", "inputs")}
-        same["options"] = {name: value for name, value in same["options"].items() if name != "seed"}
+        choices = flat({name: value for name, value in origin.items() if name not in ("name", "inputs")})
+        same = sorted((path, canonical(value)) for path, value in choices if path.rpartition(".")[2] != "seed")
         return digest([same, sorted(origin["inputs"]), sorted(set(self._roots(key)))])
 
     def _roots(self, key: str) -> Iterator[str]:
-        inputs = self._origins.get(key, {}).get("inputs", {}).values()
-        for each in inputs:
-            yield from self._roots(each)
-        if not inputs:
+        if not (inputs := self._origins.get(key, {}).get("inputs")):
             yield key
+        for each in (inputs or {}).values():
+            yield from self._roots(each)
 
 
 def plan_sizes(plan: Plan, store: Store | None, gpu: bool = False, collection: str = DATASET) -> Sizes:

@@ -158,11 +158,11 @@ def explain(step: Step, store: Store) -> list[str]:
     lines = [f"{step.name}: not in the store ({step.key})"]
     if not others:
         return [*lines, f"no artifact of stage {step.verb} is there to compare with"]
-    wanted = dict(_flat(step.origin))
+    wanted = dict(flat(step.origin))
 
     def origin(item: Artifact) -> dict[str, Any]:
         """What its key is of: all but the name of its stage."""
-        return dict(_flat({name: value for name, value in item.origin.items() if name != "name"}))
+        return dict(flat({name: value for name, value in item.origin.items() if name != "name"}))
 
     def likeness(item: Artifact) -> float:
         there = origin(item)
@@ -250,9 +250,10 @@ def _ancestors(steps: Mapping[str, Step], name: str) -> set[str]:
     return names
 
 
-def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of nested mappings, each with its path."""
     if isinstance(value, Mapping):
         for key, item in value.items():
-            yield from _flat(item, f"{path}.{key}" if path else str(key))
+            yield from flat(item, f"{path}.{key}" if path else str(key))
     else:
         yield path, value

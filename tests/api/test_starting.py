@@ -234,7 +234,7 @@ def test_the_command_looks_and_writes_and_runs_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
     ended = CliRunner().invoke(app, ["start", "pages"])
     assert ended.exit_code == 0, ended.output
-    assert "pages.yaml: written; " in ended.output and "to run, about" in ended.output
+    assert "pages.yaml: written; " in ended.output and "to run, up to" in ended.output
     assert yaml.safe_load(Path("pages.yaml").read_text())["dataset"]["source"] == str(tmp_path / "pages")
     assert not (tmp_path / "runs").exists() and not [*(tmp_path / "store").glob("*/manifest.json")]
     named = CliRunner().invoke(app, ["start", "pages", "--glob", "*.md", "--output", "own.yaml"])

@@ -24,11 +24,20 @@ def has_twins(module: nn.Module) -> bool:
     return _routes(module) is not None
 
 
-def check_sides(parts: Sequence[nn.Module], name: str) -> None:
-    """Refuses a Router that is not one of queries and documents alone."""
-    routers: list[Any] = [part for part in parts if hasattr(part, "sub_modules")]
-    if routers and (len(parts) > 1 or set(routers[0].sub_modules) != {"query", "document"}):
-        raise ModelError(f"model {name!r}: its Router must be its only module, with routes query and document")
+def folded(parts: Sequence[nn.Module], name: str) -> list[nn.Module]:
+    """The modules with those after a Router at the end of both of its routes, where they have no weights.
+
+    Raises:
+        ModelError: a Router is not one of queries and documents, or not the first module with weights.
+    """
+    first, *rest = parts
+    if not any(hasattr(part, "sub_modules") for part in parts):
+        return [*parts]
+    routes, weights = _routes(nn.Sequential(first)) or {}, nn.Sequential(*rest).state_dict()
+    if set(routes) != {"query", "document"} or weights:
+        problem = "its Router must come first, with routes query and document, and no weights after it"
+        raise ModelError(f"model {name!r}: {problem}")
+    return [twins([*routes["query"], *rest], [*routes["document"], *rest])] if rest else [first]
 
 
 def with_own_queries(parts: Sequence[nn.Module]) -> list[nn.Module]:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from hardneg.encoders.open.loading import library_transformer
 from hardneg.encoders.open.model_card import without_folder
-from hardneg.encoders.open.model_files import check_files, load_options, read_json
+from hardneg.encoders.open.model_files import check_code, check_files, load_options, own_code, read_json
 from hardneg.encoders.open.resolved import opening
 from hardneg.encoders.open.save import forget_last_call, written_whole
 from hardneg.encoders.open.soundness import check_missing, differences
@@ -29,11 +29,13 @@ _CLASSIFIER = "ForSequenceClassification"
 _TASKS = ("sequence-classification", "feature-extraction")
 
 
-def load_classifier(folder: Path, length: int, outputs: int | None = None, seed: int = FIXED) -> "CrossEncoder":
+def load_classifier(
+    folder: Path, length: int, outputs: int | None = None, seed: int = FIXED, code: str | None = None
+) -> "CrossEncoder":
     """The network in a folder, on the CPU, with float32 weights, in evaluation mode.
 
     length: how many tokens of a pair are read. outputs: of the head; None keeps what the folder has, or makes one.
-    seed: of the weights that the folder lacks, such as a new head.
+    seed: of the weights that the folder lacks, such as a new head. code: `native` as in a model's spec.
 
     Raises:
         ModelError: the folder holds no such model, or a part of a classifier's weights.
@@ -41,6 +43,7 @@ def load_classifier(folder: Path, length: int, outputs: int | None = None, seed:
     from sentence_transformers import CrossEncoder
 
     check_files(folder)
+    check_code(str(folder), *own_code(folder), code)
     labels, whole = outputs or own_outputs(folder), not _head_problem(folder, outputs)
     weights = {"dtype": torch.float32, "ignore_mismatched_sizes": True, **load_options(folder)}
     with opening("the reranker", folder, seed):
@@ -104,6 +107,8 @@ class PairNetwork:
             )
         if module.num_labels not in (1, 2):
             raise ModelError(f"the reranker has {module.num_labels} outputs: one or two are needed")
+        if module[0].transformer_task == _TASKS[0]:
+            _agree_on_padding(module[0].tokenizer, module[0].model.config.get_text_config())
         self._module = module
 
     @property
@@ -162,6 +167,23 @@ class PairNetwork:
             forget_last_call(self.module[0].tokenizer)
             self.module.save_pretrained(str(draft), create_model_card=False, safe_serialization=True)
             (draft / "README.md").write_text(card, encoding="utf-8")
+
+
+def _agree_on_padding(tokenizer: Any, config: Any) -> None:
+    """Has tokenizer and network pad with one token: decoders classify by the last token that is not this one.
+
+    Where the network has none, it is one that does not end a text. Raises ModelError where there is none.
+    """
+    own, (*_, last) = config.pad_token_id, tokenizer("a", "a")["input_ids"]
+    if own is None or not 0 <= own < config.vocab_size:
+        names = ("pad", "eos", "bos", "cls", "unk")
+        others = (getattr(tokenizer, f"{name}_token_id") for name in names)
+        own = next((token for token in others if token not in (None, last)), None)
+        if own is None:
+            raise ModelError("the reranker has no token that could pad: set pad_token in its tokenizer_config.json")
+        config.pad_token_id = own
+    if tokenizer.pad_token_id != own:
+        tokenizer.pad_token = tokenizer.convert_ids_to_tokens(own)
 
 
 def _head(module: Any) -> Iterator[nn.Module]:

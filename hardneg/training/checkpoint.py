@@ -156,6 +156,13 @@ class Checkpoints:
         return dict(content)
 
 
+def own_storage(module: nn.Module) -> None:
+    """Gives weights that are views a storage each: transformers splits fused checkpoints so, and no file takes them."""
+    for weight in module.parameters():
+        if weight.untyped_storage().nbytes() > weight.nbytes:
+            weight.data = weight.data.clone(memory_format=torch.contiguous_format)
+
+
 def save_learning(module: nn.Module, path: Path) -> None:
     """Write the weights that learn; the others are those of the start model."""
     from safetensors.torch import save_file, save_model

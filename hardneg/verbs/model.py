@@ -67,4 +67,5 @@ class BroughtModel(StageSpec):
             problem = "has no weights here that could be kept: make it the recipe's own model"
             raise UsageError(f"{context.name}.model: {self.model.name!r} {problem}")
         encoder.save(context.folder / MODEL_FOLDER)
-        return {"dimension": encoder.dimension}
+        code = resolve(self.model).code
+        return {"dimension": encoder.dimension, **({"code not run": list(code)} if code else {})}

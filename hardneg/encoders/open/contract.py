@@ -5,10 +5,19 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from hardneg.encoders.families.adapters.adapter_base import network_config
+from hardneg.encoders.families.adapters.adapter_base import network_config, network_folder
 from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
 from hardneg.encoders.open.configuration import own_length, transformer_options
-from hardneg.encoders.open.model_files import check_files, json_object, module_folders, read_json, sides
+from hardneg.encoders.open.model_files import (
+    TRANSFORMERS,
+    check_code,
+    check_files,
+    json_object,
+    module_folders,
+    own_code,
+    read_json,
+    sides,
+)
 from hardneg.encoders.spec import SIDES, FullSpec, ModelSpec, whole_prompts
 from hardneg.records.errors import ModelError
 from hardneg.records.layout import SPEC_FILE
@@ -30,6 +39,7 @@ class Contract:
     name. pooling: the modes of sentence-transformers; "" without a pooling. normalised: whether vectors have norm 1.
     dimension: None where it is not declared. truncate_dim: the number of dimensions that are kept. dtype: that of the
     files. chat: whether texts go through a chat template, with the prompt as system message. odd: remarks for users.
+    code: the code of its own that it names, which is not run; code_decides: whether vectors may depend on it.
     """
 
     similarity: str
@@ -46,6 +56,8 @@ class Contract:
     dtype: str
     chat: bool
     odd: tuple[str, ...]
+    code: tuple[str, ...] = ()
+    code_decides: bool = False
 
 
 def read_contract(folder: Path) -> Contract:
@@ -83,6 +95,7 @@ def _contract(folder: Path) -> Contract:
     }
     checked = () if (folder / SPEC_FILE).is_file() else lengths.items()
     remarks = [f"{side}_length: {remark}" for side, (_, remark) in checked if remark]
+    own = [own_code(network_folder(path)) for path, class_name in modules.items() if class_name in TRANSFORMERS]
     return Contract(
         **values,
         prompts=prompts,
@@ -94,6 +107,8 @@ def _contract(folder: Path) -> Contract:
         dtype=str(network.get("dtype") or network.get("torch_dtype") or "float32"),
         chat="message" in (options.get("modality_config") or ()) and trained,
         odd=(*_oddities(config, prompts, list(modules.values())), *_odd_similarity(declared, head, cut), *remarks),
+        code=tuple(dict.fromkeys(name for named, _ in own for name in named)),
+        code_decides=any(decides for _, decides in own),
     )
 
 
@@ -123,7 +138,12 @@ def filled(spec: ModelSpec, contract: Contract, adapter: AdapterSpec | None = No
 
 
 def filled_values(spec: ModelSpec, contract: Contract, adapter: AdapterSpec | None) -> dict[str, Any]:
-    """The fields of a filled-in spec, whatever its similarity. Raises ModelError: there is no prompt of a name."""
+    """The fields of a filled-in spec, whatever its similarity.
+
+    Raises:
+        ModelError: there is no prompt of a name, or the model's own code may decide.
+    """
+    check_code(spec.name, contract.code, contract.code_decides, spec.code)
     values = {field.name: getattr(spec, field.name) for field in fields(spec)}
     values |= {name: getattr(contract, name) for name in OWN if values[name] is None}
     written = {f"{side}_prompt": values[f"{side}_prompt"] for side in SIDES}

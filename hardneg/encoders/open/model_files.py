@@ -3,7 +3,7 @@
 import json
 import pickle
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,12 @@ def module_folders(folder: Path) -> dict[Path, str]:
     if not path.exists():
         return {folder: "Transformer"}
     try:
-        modules = {folder / module["path"]: module["type"].rsplit(".")[-1] for module in read_json(path)}
+        modules = {folder / module["path"]: _class_name(module["type"], path) for module in read_json(path)}
     except (KeyError, TypeError, AttributeError) as error:
         raise ModelError(f"{path}: not a list of modules with path and type: copy the model again") from error
-    folders = _routed(folder) if "Router" in modules.values() else modules
+    folders = modules
+    if "Router" in modules.values():  # what follows it is on both routes
+        folders = _routed(folder) | {at: class_name for at, class_name in modules.items() if class_name != "Router"}
     if not folders:
         raise ModelError(f"{path}: names no modules: copy the model again")
     return folders
@@ -49,19 +51,50 @@ def sides(folder: Path) -> dict[Side, list[Path]]:
     structure = next(iter(routes(folder)), None) or {}
     by_name = {path.name: path for path in paths}
     own = {side: [by_name[name] for name in structure.get(side, ()) if name in by_name] for side in SIDES}
-    return {side: own[side] or paths for side in SIDES}
+    after = [path for path in paths if structure and not any(path.name in names for names in structure.values())]
+    return {side: [*own[side], *after] if own[side] else paths for side in SIDES}
 
 
 def _routed(folder: Path) -> dict[Path, str]:
     """The folders of the modules on both routes; they must lie in the model's own."""
     path = folder / ROUTER
     try:
-        modules = {folder / name: class_path.rsplit(".")[-1] for name, class_path in read_json(path)["types"].items()}
+        modules = {folder / name: _class_name(class_path, path) for name, class_path in read_json(path)["types"].items()}
     except (OSError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(f"{path}: not a Router's modules and routes: copy the model again") from error
     if any(module.parent != folder or module.name == ".." for module in modules):
         raise ModelError(f"{path}: names folders outside the model: do not use it")
     return modules
+
+
+def _class_name(class_path: str, path: Path) -> str:
+    """The name of a module's class, which must be one of sentence-transformers (or of PyLate, whose form it reads)."""
+    if not class_path.startswith(("sentence_transformers.", "pylate.")):
+        raise ModelError(f"{path}: {class_path} is code of the model's own, which is not run: {_WAYS_ROUND}")
+    return class_path.rsplit(".")[-1]
+
+
+_WAYS_ROUND = "see 'Code of its own' of the page on your own model"
+
+
+def own_code(folder: Path) -> tuple[list[str], bool]:
+    """The code of its own that a transformer's folder names, and whether its vectors may depend on that.
+
+    They do not where the code turns causal attention off, and the configuration says so too.
+    """
+    maps = [json_object(folder / name).get("auto_map") or {} for name in ("config.json", "tokenizer_config.json")]
+    named = [str(value) for auto_map in maps for value in (auto_map.values() if isinstance(auto_map, dict) else auto_map)]
+    known = json_object(folder / "config.json").get("is_causal") is False and not maps[1]
+    return list(dict.fromkeys(named)), bool(named) and not known
+
+
+def check_code(name: str, named: Sequence[str], decides: bool, code: str | None) -> None:
+    """Refuses a model whose vectors may depend on code of its own, unless `code` is native."""
+    if decides and code != "native":
+        raise ModelError(
+            f"model {name!r}: its files name code of its own ({', '.join(named)}), which is not run: set code: native "
+            f"of the model if transformers' code computes the same; else {_WAYS_ROUND}"
+        )
 
 
 def check_files(folder: Path) -> None:

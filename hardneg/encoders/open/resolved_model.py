@@ -83,6 +83,11 @@ class ResolvedModel:
             raise ModelError(f"model {self.spec.name!r}: its family has no files that declare how it is used")
         return self.family.contract(self.path)
 
+    @property
+    def code(self) -> tuple[str, ...]:
+        """The code of its own that its folder names, which is not run."""
+        return self.contract.code if self.folder is not None and isinstance(self.family, FolderFamily) else ()
+
     @cached_property
     def full(self) -> FullSpec:
         """The spec, filled in with the model's own values. Raises ModelError where these are not available."""
@@ -133,7 +138,7 @@ class ResolvedModel:
 
 
 @cache
-def _warn(message: str) -> None:
+def warn(message: str) -> None:
     """Warns, of the same only once."""
     _LOG.warning(message)
 
@@ -145,7 +150,7 @@ def claiming(folder: Path | None) -> EncoderFamily:
         try:
             family = load_plugin("encoders", name)
         except PluginError as error:
-            _warn(f"{error}; it claims no model's folder")
+            warn(f"{error}; it claims no model's folder")
         else:
             families |= {name: family} if hasattr(family, "claims") else {}
     for name in sorted(families, key=lambda name: -getattr(families[name], "special", 1)):

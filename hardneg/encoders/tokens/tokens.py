@@ -26,7 +26,7 @@ class Tokens:
 
     columns: by the model's input name, the texts' values one after the other, int32 [sum of lengths].
     offsets: int64 [n + 1], where each text begins in every column.
-    padding: the value that pads a column, by its name; 0 for the others. left: whether it goes before the text.
+    padding: the value that pads a column, by its name; 0 for the others. left: whether a text is filled up before it.
     prompt_length: tokens of the prompt where a pooling skips them, else 0.
     same: further inputs with one value for all tokens, such as the attention mask's 1.
     """
@@ -52,13 +52,15 @@ class Tokens:
         return state.hexdigest()
 
     def batch(self, rows: NDArray[np.int64], device: torch.device = _CPU) -> dict[str, Tensor]:
-        """The texts `rows`, padded on the device to the longest of them: int64 tensors [len(rows), longest]."""
+        """The texts `rows`, padded on the device to the longest of them: int64 tensors [len(rows), longest].
+
+        Padding goes after the text whatever the tokenizer's side is: before it, it would move absolute positions.
+        """
         lengths = self.lengths[rows]
         taken = run_positions(self.offsets[rows], lengths)
         sizes = placed(lengths, device)
         longest = int(lengths.max(initial=0))
-        positions = torch.arange(longest, device=sizes.device)
-        there = positions >= longest - sizes[:, None] if self.left else positions < sizes[:, None]
+        there = torch.arange(longest, device=sizes.device) < sizes[:, None]
         features = {}
         for name, column in self.columns.items():
             padded = torch.full(there.shape, self.padding.get(name, 0), device=device)

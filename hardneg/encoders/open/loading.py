@@ -121,7 +121,7 @@ def library_model(model_class: Any, folder: Path, dtype: torch.dtype) -> Any:
 
 
 def _native(whole: Any) -> Any:
-    """Lets the networks and tokenizers of modules forget code of their folder's own, which did not make their weights."""
+    """The same without the names of code of its folder's own, which is not run: what is saved is transformers' own."""
     for part in whole.modules():
         for options in (getattr(part, "config", None), getattr(part, "tokenizer", None)):
             for names in (vars(options) if options is not None else {}, getattr(options, "init_kwargs", {})):

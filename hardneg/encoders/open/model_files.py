@@ -59,7 +59,8 @@ def _routed(folder: Path) -> dict[Path, str]:
     """The folders of the modules on both routes; they must lie in the model's own."""
     path = folder / ROUTER
     try:
-        modules = {folder / name: _class_name(class_path, path) for name, class_path in read_json(path)["types"].items()}
+        types = read_json(path)["types"]
+        modules = {folder / name: _class_name(class_path, path) for name, class_path in types.items()}
     except (OSError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(f"{path}: not a Router's modules and routes: copy the model again") from error
     if any(module.parent != folder or module.name == ".." for module in modules):
@@ -83,7 +84,8 @@ def own_code(folder: Path) -> tuple[list[str], bool]:
     They do not where the code turns causal attention off, and the configuration says so too.
     """
     maps = [json_object(folder / name).get("auto_map") or {} for name in ("config.json", "tokenizer_config.json")]
-    named = [str(value) for auto_map in maps for value in (auto_map.values() if isinstance(auto_map, dict) else auto_map)]
+    values = [value for each in maps for value in (each.values() if isinstance(each, dict) else [each])]
+    named = [str(name) for value in values for name in (value if isinstance(value, list) else [value]) if name]
     known = json_object(folder / "config.json").get("is_causal") is False and not maps[1]
     return list(dict.fromkeys(named)), bool(named) and not known
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from hardneg.encoders.families.adapters.adapter_base import with_base
-from hardneg.encoders.open.resolved_model import ResolvedModel, warn
+from hardneg.encoders.open.resolved_model import ResolvedModel
 from hardneg.encoders.open.source import Location, locate
 from hardneg.encoders.protocol import EncoderFamily, TextEncoder
 from hardneg.encoders.spec import ModelSpec
@@ -36,8 +36,6 @@ def load_encoder(spec: ModelSpec, device: str | None = None, precision: "Precisi
     with opening(f"model {spec.name!r}", model.location.folder):
         from hardneg.encoders.encoder import Encoder
 
-        if model.code:
-            warn(f"model {spec.name!r} names code of its own ({', '.join(model.code)}): not run, transformers' is")
         encoder = model.family.load(model, device, precision)
         if isinstance(encoder, Encoder):
             encoder.check_fit()

@@ -54,6 +54,8 @@ class ResolvedModel:
         model = cls(spec, location, family or claiming(location.folder), origins)
         if whole:
             _ = model.full
+            if model.code:
+                _warn(f"model {spec.name!r} names code of its own ({', '.join(model.code)}): not run, transformers' is")
         return model
 
     @property
@@ -138,7 +140,7 @@ class ResolvedModel:
 
 
 @cache
-def warn(message: str) -> None:
+def _warn(message: str) -> None:
     """Warns, of the same only once."""
     _LOG.warning(message)
 
@@ -150,7 +152,7 @@ def claiming(folder: Path | None) -> EncoderFamily:
         try:
             family = load_plugin("encoders", name)
         except PluginError as error:
-            warn(f"{error}; it claims no model's folder")
+            _warn(f"{error}; it claims no model's folder")
         else:
             families |= {name: family} if hasattr(family, "claims") else {}
     for name in sorted(families, key=lambda name: -getattr(families[name], "special", 1)):

@@ -15,6 +15,7 @@ from transformers import LogitsProcessor
 
 from hardneg.plugin import (
     Document,
+    ModelError,
     Written,
     best_device,
     check_model_files,

@@ -129,9 +129,9 @@ def sharing(network: nn.Module) -> Any:
 
 
 def _tokenizers(network: nn.Module) -> dict[int, Any]:
-    """The parts that a copy shares with its original: tokenizers compute nothing, and take long to copy."""
-    there = (getattr(part, "processor", None) for part in network.modules())
-    return {id(processor): processor for processor in there if processor is not None}
+    """The parts that a copy shares with its original: tokenizers, which take long to copy, and the last pass's states."""
+    there = [item for part in network.modules() for item in vars(part).items()]
+    return {id(value): value for name, value in there if name == "processor" or isinstance(value, Tensor)}
 
 
 @contextmanager

@@ -61,19 +61,8 @@ class ModelSpec:
     """
 
     free: ClassVar[frozenset[str]] = frozenset({"code"})
-    later: ClassVar[frozenset[str]] = frozenset(
-        {
-            "twins",
-            "activation",
-            "query_token_type",
-            "document_token_type",
-            "truncate_dim",
-            "dtype",
-            "adapter",
-            "encoder",
-            "task",
-        }
-    )
+    later: ClassVar[frozenset[str]] = frozenset({"twins", "activation", "query_token_type", "document_token_type"})
+    later |= {"truncate_dim", "dtype", "adapter", "encoder", "task"}
 
     name: str
     revision: str | None = None

@@ -24,20 +24,15 @@ def has_twins(module: nn.Module) -> bool:
     return _routes(module) is not None
 
 
-def folded(parts: Sequence[nn.Module], name: str) -> list[nn.Module]:
-    """The modules with those after a Router at the end of both of its routes, where they have no weights.
-
-    Raises:
-        ModelError: a Router is not one of queries and documents, or not the first module with weights.
-    """
-    first, *rest = parts
+def folded(parts: Sequence[Any], name: str) -> list[nn.Module]:
+    """The modules, with those behind a Router at the end of its routes. Raises ModelError where these have weights."""
     if not any(hasattr(part, "sub_modules") for part in parts):
         return [*parts]
-    routes, weights = _routes(nn.Sequential(first)) or {}, nn.Sequential(*rest).state_dict()
-    if set(routes) != {"query", "document"} or weights:
-        problem = "its Router must come first, with routes query and document, and no weights after it"
+    routes, rest = getattr(parts[0], "sub_modules", {}), parts[1:]
+    if set(routes) != {"query", "document"} or nn.Sequential(*rest).state_dict():
+        problem = "its Router must be its only module with weights, with routes query and document"
         raise ModelError(f"model {name!r}: {problem}")
-    return [twins([*routes["query"], *rest], [*routes["document"], *rest])] if rest else [first]
+    return [twins([*routes["query"], *rest], [*routes["document"], *rest])]
 
 
 def with_own_queries(parts: Sequence[nn.Module]) -> list[nn.Module]:
@@ -129,7 +124,7 @@ def sharing(network: nn.Module) -> Any:
 
 
 def _tokenizers(network: nn.Module) -> dict[int, Any]:
-    """The parts that a copy shares with its original: tokenizers, which take long to copy, and the last pass's states."""
+    """The parts that a copy shares with its original: tokenizers, which take long to copy, and states of a pass."""
     there = [item for part in network.modules() for item in vars(part).items()]
     return {id(value): value for name, value in there if name == "processor" or isinstance(value, Tensor)}
 

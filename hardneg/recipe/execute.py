@@ -197,8 +197,7 @@ def _make(
         seconds = time.monotonic() - started
         facts = {**facts, "seconds": round(facts.get(EARLIER, 0.0) + seconds, 3), "usage": used}
         facts |= {"choices": choices} if choices else {}
-        code = resolve(plan.recipe.model).code if START in step.inputs.values() else ()
-        facts |= {"code not run": list(code)} if code else {}
+        facts |= resolve(plan.recipe.model).facts if START in step.inputs.values() else {}
         return store.commit(step.key, step.spec.artifact_type, facts, {**step.origin, "name": step.name}), seconds
 
 

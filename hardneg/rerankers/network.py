@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from hardneg.encoders.open.configuration import check_code, own_code
 from hardneg.encoders.open.loading import library_transformer
 from hardneg.encoders.open.model_card import without_folder
-from hardneg.encoders.open.model_files import check_code, check_files, load_options, own_code, read_json
+from hardneg.encoders.open.model_files import check_files, load_options, read_json
 from hardneg.encoders.open.resolved import opening
 from hardneg.encoders.open.save import forget_last_call, written_whole
 from hardneg.encoders.open.soundness import check_missing, differences
@@ -43,7 +44,7 @@ def load_classifier(
     from sentence_transformers import CrossEncoder
 
     check_files(folder)
-    check_code(str(folder), *own_code(folder), code)
+    check_code(str(folder), own_code(folder), code)
     labels, whole = outputs or own_outputs(folder), not _head_problem(folder, outputs)
     weights = {"dtype": torch.float32, "ignore_mismatched_sizes": True, **load_options(folder)}
     with opening("the reranker", folder, seed):
@@ -176,12 +177,10 @@ def _agree_on_padding(tokenizer: Any, config: Any) -> None:
     """
     own, (*_, last) = config.pad_token_id, tokenizer("a", "a")["input_ids"]
     if own is None or not 0 <= own < config.vocab_size:
-        names = ("pad", "eos", "bos", "cls", "unk")
-        others = (getattr(tokenizer, f"{name}_token_id") for name in names)
-        own = next((token for token in others if token not in (None, last)), None)
-        if own is None:
-            raise ModelError("the reranker has no token that could pad: set pad_token in its tokenizer_config.json")
-        config.pad_token_id = own
+        others = (getattr(tokenizer, f"{name}_token_id") for name in ("pad", "eos", "bos", "cls", "unk"))
+        config.pad_token_id = own = next((token for token in others if token not in (None, last)), None)
+    if own is None:
+        raise ModelError("the reranker has no token that could pad: set pad_token in its tokenizer_config.json")
     if tokenizer.pad_token_id != own:
         tokenizer.pad_token = tokenizer.convert_ids_to_tokens(own)
 

@@ -75,12 +75,15 @@ class Checkpoints:
             shutil.rmtree(path, ignore_errors=True)
 
     def restore(self, module: nn.Module, optimizer: torch.optim.Optimizer) -> TrainState:
-        """Load the newest whole checkpoint, if there is one.
+        """Load the newest whole checkpoint, if there is one; gives each weight a storage of its own.
 
         Raises:
             TrainingError: the checkpoint belongs to another run.
             ArtifactError: it cannot be read.
         """
+        for weight in module.parameters():  # transformers splits fused ones into views, which no file takes
+            if weight.untyped_storage().nbytes() > weight.nbytes:
+                weight.data = weight.data.clone(memory_format=torch.contiguous_format)
         steps = self.steps()
         if not steps:
             return TrainState()
@@ -154,13 +157,6 @@ class Checkpoints:
         except (OSError, ValueError) as error:
             raise _unreadable(path / _STATE, error) from error
         return dict(content)
-
-
-def own_storage(module: nn.Module) -> None:
-    """Gives weights that are views a storage each: transformers splits fused checkpoints so, and no file takes them."""
-    for weight in module.parameters():
-        if weight.untyped_storage().nbytes() > weight.nbytes:
-            weight.data = weight.data.clone(memory_format=torch.contiguous_format)
 
 
 def save_learning(module: nn.Module, path: Path) -> None:

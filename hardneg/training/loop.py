@@ -26,15 +26,7 @@ from hardneg.store.digest import digest
 from hardneg.store.identity import options_in_key
 from hardneg.store.speed_trials import noted
 from hardneg.training.activations import compute_twice, transformers_of
-from hardneg.training.checkpoint import (
-    CheckpointClock,
-    Checkpoints,
-    Elapsed,
-    KeptModels,
-    TrainState,
-    own_storage,
-    weights_digest,
-)
+from hardneg.training.checkpoint import CheckpointClock, Checkpoints, Elapsed, KeptModels, TrainState, weights_digest
 from hardneg.training.history import History, Record
 from hardneg.training.method import Network, Objective, TrainingMethod
 from hardneg.training.optimizers import layer_groups, make_optimizer, schedule_factor
@@ -105,7 +97,6 @@ def learn(
         message = f"{queries}: each would stand over {_MOST_TIMES} times in it; take a smaller one"
         raise UsageError(f"training options: batch_size: {message}")
     folder.mkdir(parents=True, exist_ok=True)
-    own_storage(method.trainable)
     progress = progress if world().first else Silent()
     checkpoints = Checkpoints(folder / SCRATCH, _identity(method, loss, options))
     with (

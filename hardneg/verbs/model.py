@@ -67,5 +67,4 @@ class BroughtModel(StageSpec):
             problem = "has no weights here that could be kept: make it the recipe's own model"
             raise UsageError(f"{context.name}.model: {self.model.name!r} {problem}")
         encoder.save(context.folder / MODEL_FOLDER)
-        code = resolve(self.model).code
-        return {"dimension": encoder.dimension, **({"code not run": list(code)} if code else {})}
+        return {"dimension": encoder.dimension, **resolve(self.model).facts}

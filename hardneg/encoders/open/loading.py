@@ -101,32 +101,16 @@ def library_transformer(folder: Path, weights: Mapping[str, Any], config: Mappin
     from sentence_transformers.base.modules import Transformer
 
     own = {"local_files_only": True, "trust_remote_code": False}
-    return _native(
-        Transformer(
-            str(folder),
-            model_kwargs={**weights, **own},
-            processor_kwargs=own,
-            config_kwargs={**config, **own},
-            **options,
-        )
+    whole = {**config, **own, "auto_map": None}  # so that code of the folder's own is not named where it is saved
+    return Transformer(
+        str(folder), model_kwargs={**weights, **own}, processor_kwargs=own, config_kwargs=whole, **options
     )
 
 
 def library_model(model_class: Any, folder: Path, dtype: torch.dtype) -> Any:
     """Opens a folder by a class of sentence-transformers: on the CPU, from local files, without remote code."""
-    options = load_kwargs(folder, dtype)
-    return _native(
-        model_class(str(folder), device="cpu", trust_remote_code=False, local_files_only=True, model_kwargs=options)
-    )
-
-
-def _native(whole: Any) -> Any:
-    """The same without the names of code of its folder's own, which is not run: what is saved is transformers' own."""
-    for part in whole.modules():
-        for options in (getattr(part, "config", None), getattr(part, "tokenizer", None)):
-            for names in (vars(options) if options is not None else {}, getattr(options, "init_kwargs", {})):
-                names.pop("auto_map", None)
-    return whole
+    own = {"trust_remote_code": False, "local_files_only": True, "config_kwargs": {"auto_map": None}}
+    return model_class(str(folder), device="cpu", model_kwargs=load_kwargs(folder, dtype), **own)
 
 
 def load_kwargs(folder: Path, dtype: torch.dtype) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import json
 import pickle
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from hardneg.encoders.spec import SIDES, Side
 from hardneg.records.errors import ModelError
 
 ROUTER = "router_config.json"
+WAYS_ROUND = "see 'Code of its own' on the page of your own model"
 TRANSFORMERS = ("Transformer", "MLMTransformer")
 """Modules with a transformer; the second is that of sparse encoders of older versions of sentence-transformers."""
 
@@ -71,43 +72,24 @@ def _routed(folder: Path) -> dict[Path, str]:
 def _class_name(class_path: str, path: Path) -> str:
     """The name of a module's class, which must be one of sentence-transformers (or of PyLate, whose form it reads)."""
     if not class_path.startswith(("sentence_transformers.", "pylate.")):
-        raise ModelError(f"{path}: {class_path} is code of the model's own, which is not run: {_WAYS_ROUND}")
+        raise ModelError(f"{path}: {class_path} is code of the model's own, which is not run: {WAYS_ROUND}")
     return class_path.rsplit(".")[-1]
 
 
-_WAYS_ROUND = "see 'Code of its own' of the page on your own model"
-
-
-def own_code(folder: Path) -> tuple[list[str], bool]:
-    """The code of its own that a transformer's folder names, and whether its vectors may depend on that.
-
-    They do not where the code turns causal attention off, and the configuration says so too.
-    """
-    maps = [json_object(folder / name).get("auto_map") or {} for name in ("config.json", "tokenizer_config.json")]
-    values = [value for each in maps for value in (each.values() if isinstance(each, dict) else [each])]
-    named = [str(name) for value in values for name in (value if isinstance(value, list) else [value]) if name]
-    known = json_object(folder / "config.json").get("is_causal") is False and not maps[1]
-    return list(dict.fromkeys(named)), bool(named) and not known
-
-
-def check_code(name: str, named: Sequence[str], decides: bool, code: str | None) -> None:
-    """Refuses a model whose vectors may depend on code of its own, unless `code` is native."""
-    if decides and code != "native":
-        raise ModelError(
-            f"model {name!r}: its files name code of its own ({', '.join(named)}), which is not run: set code: native "
-            f"of the model if transformers' code computes the same; else {_WAYS_ROUND}"
-        )
-
-
 def check_files(folder: Path) -> None:
-    """Refuses a folder without configuration, tokenizer or all of its weights, also of an adapter."""
+    """Refuses a folder without configuration, tokenizer or all of its weights, also of an adapter.
+
+    Of a transformer without a tokenizer's files transformers would make an empty one, to which all texts are equal.
+    """
     folders = module_folders(folder)
     encoders = [path for path, class_name in folders.items() if class_name in TRANSFORMERS] or [folder]
     for encoder in encoders:
         adapted = (encoder / "adapter_config.json").is_file()
         if not adapted and not (encoder / "config.json").is_file():
             raise ModelError(f"model {encoder}: no config.json there: name a folder that holds a model")
-        check_tokenizer_files(encoder)
+        of_bytes = str(json_object(encoder / "tokenizer_config.json").get("tokenizer_class")) in _OF_BYTES
+        if not of_bytes and not any(True for pattern in _TOKENIZERS for _ in encoder.glob(pattern)):
+            raise ModelError(f"model {encoder}: no tokenizer there: copy the model again, with its tokenizer's files")
     for path, class_name in folders.items():
         if not weight_files(path) and (path in encoders or class_name in _WEIGHED):
             raise ModelError(f"model {path}: no weights there: neither *.safetensors nor {PICKLED}")
@@ -116,17 +98,6 @@ def check_files(folder: Path) -> None:
 _WEIGHED = {"Dense", "LayerNorm", "SparseStaticEmbedding"}
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.tiktoken", "*.vocab", "bpe.codes")
 _OF_BYTES = {"ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer"}  # they have no vocabulary to keep in files
-
-
-def check_tokenizer_files(folder: Path) -> None:
-    """Refuses a transformer's folder without a tokenizer: transformers would make an empty one, to which all texts are
-    equal."""
-    config = folder / "tokenizer_config.json"
-    options = read_json(config) if config.is_file() else {}
-    if isinstance(options, dict) and str(options.get("tokenizer_class")) in _OF_BYTES:
-        return
-    if not any(True for pattern in _TOKENIZERS for _ in folder.glob(pattern)):
-        raise ModelError(f"model {folder}: no tokenizer there: copy the model again, with its tokenizer's files")
 
 
 def check_activations(folder: Path) -> None:

@@ -26,7 +26,8 @@ class Tokens:
 
     columns: by the model's input name, the texts' values one after the other, int32 [sum of lengths].
     offsets: int64 [n + 1], where each text begins in every column.
-    padding: the value that pads a column, by its name; 0 for the others. left: whether a text is filled up before it.
+    padding: the value that pads a column, by its name; 0 for the others. It goes after a text, where it moves no
+    position, also where the tokenizer pads on the left. left: whether an expansion goes before the text.
     prompt_length: tokens of the prompt where a pooling skips them, else 0.
     same: further inputs with one value for all tokens, such as the attention mask's 1.
     """
@@ -52,10 +53,7 @@ class Tokens:
         return state.hexdigest()
 
     def batch(self, rows: NDArray[np.int64], device: torch.device = _CPU) -> dict[str, Tensor]:
-        """The texts `rows`, padded on the device to the longest of them: int64 tensors [len(rows), longest].
-
-        Padding goes after the text whatever the tokenizer's side is: before it, it would move absolute positions.
-        """
+        """The texts `rows`, padded on the device to the longest of them: int64 tensors [len(rows), longest]."""
         lengths = self.lengths[rows]
         taken = run_positions(self.offsets[rows], lengths)
         sizes = placed(lengths, device)

@@ -48,7 +48,7 @@ def test_pairs_together_are_scored_as_alone(tmp_path: Path, pad: str | None, of_
     model, words = LlamaForSequenceClassification.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
     model.config.pad_token_id = None
     with torch.no_grad():
-        alone = [model(**words(PAIRS[0][0], text, return_tensors="pt")).logits.item() for text in PAIRS[0][1]]
+        alone = [model(**words([PAIRS[0][0]], [text], return_tensors="pt")).logits.item() for text in PAIRS[0][1]]
     np.testing.assert_allclose(found, alone, atol=1e-5)
 
 
@@ -66,5 +66,5 @@ def test_a_fresh_head_is_saved_with_a_token_that_pads(tmp_path: Path) -> None:
 def test_without_any_such_token_it_is_told(tmp_path: Path) -> None:
     names = ("pad", "eos", "bos", "cls", "unk")
     folder = tokenizer(llama(tmp_path), **{f"{name}_token": None for name in names})
-    with pytest.raises(ModelError, match="no token that could pad: set pad_token in its tokenizer_config.json"):
+    with pytest.raises(ModelError, match="no token that could pad: set pad_token in its"):
         next(CrossEncoder(str(folder), length=64).rerank(PAIRS))

@@ -101,7 +101,7 @@ def library_transformer(folder: Path, weights: Mapping[str, Any], config: Mappin
     from sentence_transformers.base.modules import Transformer
 
     own = {"local_files_only": True, "trust_remote_code": False}
-    whole = {**config, **own, "auto_map": None}  # so that code of the folder's own is not named where it is saved
+    whole = {**config, **own, "auto_map": {}}  # so that code of the folder's own is not named where it is saved
     return Transformer(
         str(folder), model_kwargs={**weights, **own}, processor_kwargs=own, config_kwargs=whole, **options
     )
@@ -109,7 +109,7 @@ def library_transformer(folder: Path, weights: Mapping[str, Any], config: Mappin
 
 def library_model(model_class: Any, folder: Path, dtype: torch.dtype) -> Any:
     """Opens a folder by a class of sentence-transformers: on the CPU, from local files, without remote code."""
-    own = {"trust_remote_code": False, "local_files_only": True, "config_kwargs": {"auto_map": None}}
+    own = {"trust_remote_code": False, "local_files_only": True, "config_kwargs": {"auto_map": {}}}
     return model_class(str(folder), device="cpu", model_kwargs=load_kwargs(folder, dtype), **own)
 
 

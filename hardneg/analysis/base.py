@@ -116,11 +116,6 @@ class Analysis(BaseModel):
         """Models that need not be named: the path of the reference, and the index that the model has encoded."""
         return {}
 
-    @property
-    def passes(self) -> int:
-        """How often it goes through all vectors of the corpus, for estimates."""
-        return 0
-
     def references(self) -> Iterator[tuple[str, str, Reference]]:
         """Every reference: its path, what it names, and what is needed of that."""
         return marked_references(self)

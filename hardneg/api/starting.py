@@ -16,7 +16,7 @@ from hardneg.api.workplace import Workplace
 from hardneg.records.depths import TOP_DEPTH
 from hardneg.records.errors import DataError, UsageError
 from hardneg.records.named_plugins import BM25, DOCSTRING, STAR, TOPK
-from hardneg.records.wording import counted, duration
+from hardneg.records.wording import counted
 from hardneg.store.atomic_write import replace_text
 
 if TYPE_CHECKING:
@@ -199,10 +199,11 @@ class Beginning:
 
 
 def takes(rows: "Sequence[Estimate]") -> str:
-    """How long the steps that the store lacks take, in words."""
+    """The steps that the store lacks and what they go through, in words."""
     ahead = [row for row in rows if not row.cached]
-    seconds = sum(row.seconds for row in ahead)
-    return f"{len(ahead)} of {counted(len(rows), 'step')} to run, about {duration(seconds)}"
+    most = max(ahead, key=lambda row: row.items, default=None)
+    through = f", up to {most.items:,} {most.unit}" if most else ""
+    return f"{len(ahead)} of {counted(len(rows), 'step')} to run{through}"
 
 
 @dataclass(frozen=True)

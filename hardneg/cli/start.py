@@ -19,7 +19,7 @@ def start(
     store: Path | None = STORE,
     device: str | None = DEVICE,
 ) -> None:
-    """Look at a folder, say what can be trained from it and how long that takes, and write the recipe.
+    """Look at a folder, say what can be trained from it, and write the recipe.
 
     Documents alone, queries beside them, or judgements too: in a form that a dataset of hardneg reads.
 

@@ -12,8 +12,8 @@ from typing import IO, Any
 from hardneg.datasets.passages import Passage
 from hardneg.records.errors import DataError
 from hardneg.store.atomic_write import aside
+from hardneg.store.choices import cache_folder
 from hardneg.store.digest import digest, file_digest
-from hardneg.store.speed_trials import cache_folder
 
 Row = tuple[int, Passage | DataError]
 """A passage and the row of the file that it is of, 0 where that is one document; or an error and its line."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -236,10 +235,7 @@ class Encoder:
             return self.tokenise(texts, side) if cut is None else self.segment(texts, cut)
 
         make = windows.kept.through(tokens) if windows.kept else tokens
-        texts = iter(windows.texts)
-        first = list(islice(texts, 1))
-        inference = prepare(self, side, options, windows.count, make, *first)
-        for start, encoded, counts in encode_windows(inference, chain(first, texts), advance):
+        for start, encoded, counts in encode_windows(prepare(self, side, options, make), windows.texts, advance):
             if counts is not None and counted is not None:
                 counted(counts)
             yield start, encoded

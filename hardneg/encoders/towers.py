@@ -1,7 +1,7 @@
 """The modules that a text passes through, by its side, and one pass of features through them."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
 
@@ -130,23 +130,12 @@ def _tokenizers(network: nn.Module) -> dict[int, Any]:
 
 
 @contextmanager
-def in_mode(module: nn.Module, training: bool) -> Iterator[None]:
-    """In training or evaluation mode inside; every part's own mode is put back."""
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Dropout off inside; every part's own mode is put back."""
     modes = [(part, part.training) for part in module.modules()]
-    module.train(training)
+    module.eval()
     try:
         yield
     finally:
         for part, mode in modes:
             part.training = mode
-
-
-def evaluating(module: nn.Module) -> AbstractContextManager[None]:
-    """Dropout off inside; every part's own mode is put back."""
-    return in_mode(module, training=False)
-
-
-def finish(device: torch.device) -> None:
-    """Waits until a GPU has done all of its work, for timing."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

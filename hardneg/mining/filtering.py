@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hardneg.formats.answer_matching import Match
-from hardneg.mining.filter_protocol import EstimatedFilter, FilterCost, NegativeFilter
+from hardneg.mining.filter_protocol import EstimatedFilter, NegativeFilter
 from hardneg.mining.filter_texts import MiningTexts
 from hardneg.mining.filters.answers import AnswerFilter
 from hardneg.mining.filters.excluded import ExcludedFilter
@@ -94,11 +94,10 @@ def needs_answers(filters: Iterable[PluginSetting]) -> bool:
     return any("answers" in getattr(load_plugin("filters", each.name), "needs", ()) for each in filters)
 
 
-def filtering_cost(filters: Iterable[PluginSetting], queries: float) -> FilterCost:
-    """Return the cost of these filters together for the lists of so many queries."""
+def filtering_charge(filters: Iterable[PluginSetting], queries: float) -> float:
+    """Return the charge of these filters together for the lists of so many queries."""
     plugins = [configure("filters", each) for each in filters]
-    costs = [each.filtering_cost(queries) for each in plugins if isinstance(each, EstimatedFilter)]
-    return FilterCost(sum(each.charge for each in costs), sum(each.seconds for each in costs))
+    return sum(each.filtering_charge(queries) for each in plugins if isinstance(each, EstimatedFilter))
 
 
 def _drawn(item: Negatives) -> Candidates:

@@ -20,8 +20,8 @@ from hardneg.registry.plugins import plugin_errors
 from hardneg.runtime.distributed import from_first, world
 from hardneg.runtime.progress import Progress, Silent
 from hardneg.store.artifacts import CHOICES, EARLIER, SCRATCH, Artifact, Store, disk_errors
+from hardneg.store.choices import noted
 from hardneg.store.integrity import damage
-from hardneg.store.speed_trials import noted
 from hardneg.verbs.shared.context import ArtifactInput, StageContext, empty
 from hardneg.verbs.shared.engine import Engine
 from hardneg.verbs.shared.local_engine import Local

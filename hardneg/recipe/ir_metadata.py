@@ -17,7 +17,7 @@ import hardneg
 from hardneg.recipe.yaml_load import is_shipped
 from hardneg.records.layout import DATASET, LOCK
 from hardneg.records.named_plugins import IR_DATASETS
-from hardneg.store.speed_trials import cpu_name
+from hardneg.runtime.processor import cpu_name
 from hardneg.verbs.evaluate import Evaluate
 from hardneg.verbs.fuse import Fuse
 from hardneg.verbs.rerank import Rerank

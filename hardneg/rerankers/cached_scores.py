@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from hardneg.registry.protocols import LOCATION_OPTIONS, TrainableReranker
 from hardneg.rerankers.pair_scoring import Advance, PairScorer, Request, unheard
+from hardneg.store.choices import cache_folder
 from hardneg.store.digest import digest, tree_digest
 from hardneg.store.identity import plugin_identity
-from hardneg.store.speed_trials import cache_folder
 
 _log = logging.getLogger(__name__)
 

@@ -29,7 +29,7 @@ class TrainState:
     """The progress of a run.
 
     step: finished steps. best: the best dev metric so far, reached at best_step.
-    misses: evaluations since then. stopped: patience ran out. choices: results of trials on this machine, by subject.
+    misses: evaluations since then. stopped: patience ran out. choices: of ways to compute, by subject.
     """
 
     step: int = 0
@@ -98,7 +98,7 @@ class Checkpoints:
         return TrainState(**content)
 
     def choices(self) -> dict[str, str]:
-        """Return the trials' results of the newest whole checkpoint; empty without one."""
+        """Return the choices in the newest whole checkpoint; empty without one."""
         for step in self.steps()[-1:]:
             with suppress(ArtifactError):  # reported when the checkpoint is loaded
                 return dict(self._read_state(self._path(step)).get("choices", {}))

@@ -164,7 +164,7 @@ class ComputingOptions:
 
     precision: Literal["auto", "fp32", "bf16"] = option(
         "auto",
-        "`bf16` runs the transformer in bfloat16, `auto` does so where a trial finds it faster; a resumed "
+        "`bf16` runs the transformer in bfloat16, `auto` does so where the device has units for it; a resumed "
         "training keeps what it began with.",
     )
     tf32: bool = option(False, "Round the factors of fp32 products to TF32; needs a GPU by CUDA.", key=LATER)

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
 from hardneg.evaluation.metrics import ranked_metrics
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.hash_index import known_to
@@ -57,12 +56,7 @@ class Pool:
     position: NDArray[np.int64]
 
 
-def pool_validation(
-    encoder: Encoder,
-    data: ValidationData,
-    depth: int,
-    options: EncodeOptions = EncodeOptions(),  # noqa: B008
-) -> Callable[[], dict[str, float]]:
+def pool_validation(encoder: Encoder, data: ValidationData, depth: int) -> Callable[[], dict[str, float]]:
     """A function that measures `mrr@10`, `ndcg@10` and `recall@100` of the encoder as it is when called.
 
     Of texts that are more than a vector each also how many weights or vectors they have: `per_query`, `per_document`.
@@ -79,11 +73,11 @@ def pool_validation(
     def validate() -> dict[str, float]:
         texts, first = data.corpus.contents(pool.rows), None
         if data.segments is None:
-            documents = encoder.encode(texts, "document", options)
+            documents = encoder.encode(texts, "document")
         else:
-            documents, counts = encoder.encode_segments(texts, data.segments, options)
+            documents, counts = encoder.encode_segments(texts, data.segments)
             first = np.cumsum(counts) - counts
-        queries = encoder.encode(pool.texts, "query", options)
+        queries = encoder.encode(pool.texts, "query")
         metrics = pool_metrics(queries, documents, pool, first)
         for name, encoded in (("per_query", queries), ("per_document", documents)):
             if (ends := getattr(encoded, "offsets", None)) is not None:

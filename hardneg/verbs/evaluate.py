@@ -173,7 +173,7 @@ class Evaluate(StageSpec):
     def estimate(self, sizes: Sizes) -> Row:
         """By the query."""
         count = sizes.queries(self.split)
-        return Row(count, "queries", 2_000 + count * 300, seconds=15)
+        return Row(count, "queries", 2_000 + count * 300)
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         """The metrics: under their own name where the report shows those of another stage."""

@@ -150,7 +150,7 @@ class Fuse(RunSpec):
     def estimate(self, sizes: Sizes) -> Row:
         """One pass over the lists."""
         count = sizes.queries(self.split)
-        return Row(count, "queries", count * self.depth * 20, PROCESS_BYTES, count / 500 + 3)
+        return Row(count, "queries", count * self.depth * 20, PROCESS_BYTES)
 
     def make(self, context: "StageContext[Fuse]") -> Facts:
         """Reads the runs query by query and writes what they are together, best first.

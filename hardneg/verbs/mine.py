@@ -141,11 +141,10 @@ class Mine(StageSpec):
 
     def estimate(self, sizes: Sizes) -> Row:
         """By the query."""
-        from hardneg.mining.filtering import filtering_cost
+        from hardneg.mining.filtering import filtering_charge
 
         count = sizes.queries(self.split)
-        cost = filtering_cost(self.filters, count)
-        return Row(count, "queries", count * 200 * 20, seconds=count / 5_000 + 1 + cost.seconds, charge=cost.charge)
+        return Row(count, "queries", count * 200 * 20, charge=filtering_charge(self.filters, count))
 
     def make(self, context: "StageContext[Mine]") -> Facts:
         """Streams candidates through the miner; facts: queries, negatives, and what was dropped for which reason.

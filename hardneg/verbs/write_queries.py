@@ -78,16 +78,11 @@ class WriteQueries(StageSpec):
             if isinstance(each, EstimatedWriter)
         ]
         cost = WriterCost(*map(sum, zip(WriterCost(), *costs, strict=True)))
-        seconds, held = sizes.documents / 5_000 + 1 + cost.seconds, 0
-        if cost.network_tokens:
-            seconds += sizes.network_seconds(cost.network_tokens, sizes.network)
-            held = 2 * sizes.network.weights
         return Row(
             sizes.documents,
             "passages",
             sizes.documents * 700,
-            seconds=seconds,
-            held=held,
+            held=2 * sizes.network.weights if any(source_of(each) for each in plugins) else 0,
             charge=cost.charge,
             requests=round(cost.requests),
             tokens=round(cost.tokens),

@@ -16,11 +16,12 @@ from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.speed import attention, unpadded
 from hardneg.encoders.speed.attention import check_attention
-from hardneg.encoders.speed.fastest import arranged, token_budget
+from hardneg.encoders.speed.fastest import arranged
 from hardneg.encoders.speed.packing import Packing, batches, keeps_apart, packing_of, packs
 from hardneg.encoders.speed.unpadded import one_by_one
 from hardneg.encoders.tokens.tokens import Tokens
 from hardneg.records.errors import ModelError
+from hardneg.runtime.processor import Processor
 from tests.encoders.test_architectures import LONG, TEXTS, tiny
 from tests.encoders.test_hub_folders import PUBLISHED
 
@@ -203,30 +204,57 @@ def test_on_a_gpu_it_takes_a_kernel_and_half_precision(monkeypatch):
     with pytest.raises(ModelError, match="which on a GPU takes bf16 or fp16, and this is fp32: precision bf16, or"):
         check_attention("unpadded", OnGpu(torch.float32), packed=True)
     monkeypatch.setattr(attention, "has_kernel", lambda: False)
-    with pytest.raises(ModelError, match=r"for which this torch has no kernel: install torch 2\.10 or later, or"):
+    with pytest.raises(ModelError, match=r"for which this torch has no kernel: install torch 2\.11 or later, or"):
         check_attention("unpadded", OnGpu(), packed=True)
 
 
-def test_auto_asks_a_trial_on_a_gpu_in_half_precision_alone(monkeypatch):
-    asked: list[str] = []
-    monkeypatch.setattr(attention, "choose", lambda subject, *_: asked.append(subject) or "unpadded")
-    monkeypatch.setattr(attention, "machine_of", lambda _: "a GPU")
-    monkeypatch.setattr(attention, "_ways_of_texts", lambda _: {})
-    assert attention._fastest(OnGpu(), packed=True) == "unpadded"
-    assert asked == ["attention in half precision on cuda, 3 weights"]
-    assert attention._fastest(OnGpu(), packed=False) == "auto"
-    assert attention._fastest(OnGpu(torch.float32), packed=True) == "auto"
-    assert len(asked) == 1
+def test_auto_is_unpadded_on_a_gpu_in_half_precision_alone(monkeypatch):
+    monkeypatch.setattr(attention, "processor_of", lambda device: Processor(device.type, bf16=True))
+    assert attention._of_processor(OnGpu(), packed=True) == "unpadded"
+    assert attention._of_processor(OnGpu(), packed=False) == "auto"
+    assert attention._of_processor(OnGpu(torch.float32), packed=True) == "auto"
+    monkeypatch.setattr(attention, "has_kernel", lambda: False)
+    assert attention._of_processor(OnGpu(), packed=True) == "auto"
 
 
-def test_each_way_of_the_trial_runs_and_budgets_are_timed_packed(tiny_model, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
-    for way in attention._ways_of_texts(encoder.parts("document")[0].model).values():
-        way()()
-    first, *rest = encoder.parts("document")
+def test_a_packed_copy_alone_takes_packed_texts(tiny_model):
+    first, *_ = Encoder.load(ModelSpec(str(tiny_model)), "cpu").parts("document")
     own = arranged(first, "unpadded", packed=True)
     assert packing_of(first) is None and packing_of(own) == Packing()
-    with torch.inference_mode():
-        assert token_budget([own, *rest], CPU, 20_000, lambda: np.array([3, 5, 90])) > 0
-    assert "unpadded" in (tmp_path / "hardneg" / "token_budgets.json").read_text()
+
+
+def older_kernel(query, key, value, begins, _begins, longest, _longest, *, scale=None, window_size=(-1, -1)):
+    """torch 2.11's kernel by its parameters: all have as many heads."""
+    assert query.shape[1] == key.shape[1] == value.shape[1]
+    return unpadded.one_by_one([query, key, value], (begins, longest), scale, window_size)
+
+
+def newer_kernel(query, key, value, *bounds, scale=None, window_size=(-1, -1), enable_gqa=False):
+    """torch 2.12's: it takes fewer heads of keys where it is told so."""
+    assert enable_gqa == (query.shape[1] != key.shape[1])
+    return unpadded.one_by_one([query, key, value], (bounds[0], bounds[2]), scale, window_size)
+
+
+def oldest_kernel(query, key, value, begins, _begins, longest, _longest):
+    """torch 2.10's, without a scale and a window."""
+
+
+@pytest.mark.parametrize("kernel", [older_kernel, newer_kernel])
+def test_the_kernel_gets_what_its_torch_takes(monkeypatch, kernel):
+    varlen = pytest.importorskip("torch.nn.attention.varlen")
+    monkeypatch.setattr(varlen, "varlen_attn", kernel)
+    unpadded.kernel_options.cache_clear()
+    assert unpadded.has_kernel()
+    query, key, value = torch.randn(5, 4, 8), torch.randn(5, 2, 8), torch.randn(5, 2, 8)
+    bounds = (torch.tensor([0, 2, 5], dtype=torch.int32), 3)
+    found = unpadded.by_kernel([query, key, value], bounds, 0.5, (1, 0))
+    torch.testing.assert_close(found, unpadded.one_by_one([query, key, value], bounds, 0.5, (1, 0)))
+    unpadded.kernel_options.cache_clear()
+
+
+def test_a_kernel_without_a_window_is_none(monkeypatch):
+    varlen = pytest.importorskip("torch.nn.attention.varlen")
+    monkeypatch.setattr(varlen, "varlen_attn", oldest_kernel)
+    unpadded.kernel_options.cache_clear()
+    assert not unpadded.has_kernel()
+    unpadded.kernel_options.cache_clear()

@@ -6,7 +6,6 @@ import pytest
 import yaml
 
 from hardneg.cli.plan_tables import plan_table
-from hardneg.costs.machine import this_machine
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import read_run
@@ -153,7 +152,7 @@ def test_a_writer_is_opened_once_and_tells_what_it_used_and_will(tmp_path, tiny_
             counts["requests"] = 7
 
         def writing_cost(self, passages, tokens, count):
-            return WriterCost(passages, passages * tokens * count, 0.5, 9.0)
+            return WriterCost(passages, passages * tokens * count, 0.5)
 
     load = registry.load_plugin
     monkeypatch.setattr(registry, "load_plugin", lambda *plugin: Counting if plugin[1] == "heading" else load(*plugin))
@@ -162,7 +161,7 @@ def test_a_writer_is_opened_once_and_tells_what_it_used_and_will(tmp_path, tiny_
     rows = estimate(plan, store, documents=48)
     tokens = 10 * 3 * round(0.6 * 24)
     assert (rows[1].requests, rows[1].tokens, rows[1].charge) == (10, tokens, 0.5)
-    plan_table(rows, this_machine())
+    plan_table(rows)
     assert f"10 requests of about {tokens:,} tokens" in capsys.readouterr().out
     artifacts = execute(plan, store, Options(device="cpu"), Watcher()).artifacts
     facts = artifacts["written"].facts

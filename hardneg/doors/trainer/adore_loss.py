@@ -83,7 +83,7 @@ class AdoreLoss(nn.Module):
         folder, device = Path(arguments.output_dir) / FOLDER, str(arguments.device)
         workplace = Workplace(usual_store(folder / "store"), device)
         recipe = RefreshRecipe(named_dataset(dataset, workplace.store), split=split)
-        plan = recipe.plan(str(saved(model, folder / "model")), device, seed=0)
+        plan = recipe.plan(str(saved(model, folder / "model")), seed=0)
         artifacts = workplace.execute(plan, ENCODED).artifacts
         barrier()  # one that finds all in the store may be done before another has read the model
         if world().first:

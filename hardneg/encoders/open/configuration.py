@@ -1,4 +1,4 @@
-"""Reads a model's configuration without opening it: the tokens that it reads, and the shape that decides its cost."""
+"""Reads a model's configuration without opening it: the tokens that it reads, and the shape that decides its size."""
 
 import logging
 from collections.abc import Mapping
@@ -7,7 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from hardneg.costs.rates import network_operations
 from hardneg.encoders.families.adapters.adapter_base import network_config, network_folder
 from hardneg.encoders.open.model_files import TRANSFORMERS, WAYS_ROUND, json_object, module_folders, weight_files
 from hardneg.records.errors import HardnegError, ModelError
@@ -138,10 +137,6 @@ class Shape:
     weights: int = 440_000_000
     terms: int = 0
     vector: int | None = None
-
-    def operations_a_token(self, length: float = 0) -> float:
-        """Multiplications and additions of one forward pass, per token of texts of `length` tokens."""
-        return network_operations(self.hidden, self.layers, length) + 2.0 * self.hidden * self.terms
 
     def kept_a_token(self, length: int, checkpointing: bool = False, where: Where = "cpu") -> int:
         """Bytes that training keeps of one token until its gradient: layers, and attention to `length` tokens.

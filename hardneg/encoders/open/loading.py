@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def weights_dtype(spec: FullSpec, precision: "Precision | None") -> torch.dtype:
-    """The dtype that weights are loaded in: float32 to train (no precision) and for trials, else the requested one."""
+    """The dtype that weights are loaded in: float32 to train (no precision) and for `auto`, else the requested one."""
     if precision is None or spec.dtype == "fp32":
         return torch.float32
     if spec.dtype == "auto":

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from hardneg.encoders.speed.unpadded import UNPADDED
 from hardneg.encoders.tokens.tokens import Tokens, token_batches
@@ -117,17 +117,3 @@ def packing_of(first: Any) -> Packing | None:
     if first.model_forward_params is not None:
         first.model_forward_params = {*first.model_forward_params, *BOUNDS}
     return Packing.of(first.model)
-
-
-def padded_trial(lengths: NDArray[np.int64]) -> dict[str, Tensor]:
-    """Padded texts of one repeated token on the CPU, for timing."""
-    mask = torch.arange(max(1, int(lengths.max()))) < torch.from_numpy(lengths)[:, None]
-    return {"input_ids": torch.ones_like(mask, dtype=torch.int64), "attention_mask": mask.long()}
-
-
-def packed_trial(packing: Packing, lengths: NDArray[np.int64]) -> dict[str, Tensor]:
-    """The same texts in one row."""
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    ids = {"input_ids": np.ones(offsets[-1], np.int32)}
-    tokens = Tokens(ids, offsets, {}, False, 0)
-    return packing.features(tokens, np.arange(len(lengths)), torch.device("cpu"))

@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.speed.fastest import usual_budget
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import write_negatives
 from hardneg.formats.runs import QueryLists
@@ -76,15 +75,6 @@ class Mining:
         """The positions of the queries that have positives: the others cannot be trained on."""
         data = self.data
         return [position for position in self.queries(number) if data.positives.get(data.query_ids[position])]
-
-    def encoding(self, encoder: Encoder) -> EncodeOptions:
-        """How to encode.
-
-        With the usual passes where the training waits, for vectors that are the same to the bit and depend on no
-        timing; and on a GPU, whose memory the trainer may need: larger ones would be tried until it is full.
-        """
-        settled = self.options.waits or encoder.device.type == "cuda"
-        return EncodeOptions(usual_budget(encoder.device) if settled else None, self.options.precision)
 
     def choosing(self, number: int) -> Choosing:
         """How refresh `number` chooses from the top of the corpus, and from what there was, where that stays."""
@@ -160,7 +150,9 @@ def mine_refresh(
     try:
         with seconds.of("encode"):
             corpus = EncodedCorpus(mining.data.corpus, refreshes.vectors(step), str(encoders[0].device), mining.backend)
-            corpus.write(encoders, mining.data.segments, refreshes.folder, mining.encoding(encoders[0]))
+            corpus.write(
+                encoders, mining.data.segments, refreshes.folder, EncodeOptions(precision=mining.options.precision)
+            )
         return (
             _published(encoders[0], corpus, mining, refreshes, Refresh(number, step, 0, 0), seconds) if first else None
         )
@@ -204,7 +196,7 @@ def _listed(
 ) -> Iterator[QueryLists]:
     """Yield the hits of each query that has positives, with its earlier negatives."""
     data, queries = mining.data, mining.trainable(number)
-    texts, options = [data.texts[position] for position in queries], mining.encoding(encoder)
+    texts, options = [data.texts[position] for position in queries], EncodeOptions(precision=mining.options.precision)
 
     def encode(some: Sequence[str]) -> Encoded:
         vectors: Encoded = encoder.encode(some, "query", options)

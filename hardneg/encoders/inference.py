@@ -114,8 +114,8 @@ def _arranged(encoder: "Encoder", side: Side, options: EncodeOptions, half: bool
     if _KEEP_APART[network]:
         return first
     if options.attention == "unpadded":
-        reason = f"in a {type(network).__name__} texts in one row change each other's vectors"
-        raise ModelError(f"attention is unpadded, and {reason}: leave it out, or set auto")
+        changed = f"in a {type(network).__name__} texts in one row change each other's vectors"
+        raise ModelError(f"attention is unpadded, and {changed}: leave it out, or set auto")
     return arranged(transformer, options.attention, options.compile, half)
 
 

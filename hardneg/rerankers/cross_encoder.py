@@ -61,13 +61,13 @@ class CrossEncoder:
     def head(self) -> int | None:
         """How many outputs the network has; None where the source is not on this machine."""
         from hardneg.records.errors import HardnegError
-        from hardneg.rerankers.network import own_outputs
+        from hardneg.rerankers.network import own_head
 
         if self.outputs is not None:
             return self.outputs
         try:
             folder = self._location.folder
-            return None if folder is None else own_outputs(folder)
+            return None if folder is None else own_head(folder) or 1
         except (HardnegError, OSError):
             return None
 

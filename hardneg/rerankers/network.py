@@ -45,7 +45,7 @@ def load_classifier(
 
     check_files(folder)
     check_code(str(folder), own_code(folder), code)
-    labels, whole = outputs or own_outputs(folder), not _head_problem(folder, outputs)
+    labels, whole = outputs or own_head(folder) or 1, not _head_problem(folder, outputs)
     weights = {"dtype": torch.float32, "ignore_mismatched_sizes": True, **load_options(folder)}
     with opening("the reranker", folder, seed):
         task = {"transformer_task": "sequence-classification"}
@@ -60,11 +60,6 @@ def load_classifier(
     return network.eval()
 
 
-def own_outputs(folder: Path) -> int:
-    """The number of outputs of the folder's classifier; one where it has none."""
-    return _own_head(folder) or 1
-
-
 def check_head(folder: Path, outputs: int | None, source: str) -> None:
     """Refuses files without a head of `outputs` outputs, which would be random. Raises ModelError."""
     if problem := _head_problem(folder, outputs):
@@ -73,7 +68,7 @@ def check_head(folder: Path, outputs: int | None, source: str) -> None:
 
 def _head_problem(folder: Path, outputs: int | None) -> str:
     """Why a head of `outputs` outputs would be random; empty where the files have it."""
-    own = _own_head(folder)
+    own = own_head(folder)
     if not own:
         return "no head for scores in these weights, this is an encoder: name a cross-encoder"
     if outputs not in (None, own):
@@ -81,7 +76,7 @@ def _head_problem(folder: Path, outputs: int | None) -> str:
     return ""
 
 
-def _own_head(folder: Path) -> int:
+def own_head(folder: Path) -> int:
     """The number of outputs of the folder's classifier, 0 where its configuration has none."""
     if not (folder / "config.json").is_file() and (folder / "modules.json").is_file():
         return 0  # modules without a transformer at the top, such as a static model
@@ -171,10 +166,7 @@ class PairNetwork:
 
 
 def _agree_on_padding(tokenizer: Any, config: Any) -> None:
-    """Has tokenizer and network pad with one token: decoders classify by the last token that is not this one.
-
-    Where the network has none, it is one that does not end a text. Raises ModelError where there is none.
-    """
+    """Has both pad with one token, which ends no text: decoders classify by the last other one. Raises ModelError."""
     own, (*_, last) = config.pad_token_id, tokenizer("a", "a")["input_ids"]
     if own is None or not 0 <= own < config.vocab_size:
         others = (getattr(tokenizer, f"{name}_token_id") for name in ("pad", "eos", "bos", "cls", "unk"))

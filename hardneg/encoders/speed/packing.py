@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from hardneg.encoders.speed.unpadded import UNPADDED
 from hardneg.encoders.tokens.tokens import Tokens, token_batches
@@ -94,9 +94,7 @@ def taken_packed(parts: Sequence[Any]) -> bool:
 def keeps_apart(
     run: Callable[[dict[str, Any]], Tensor], tokens: Tokens, packing: Packing, device: torch.device, dtype: torch.dtype
 ) -> bool:
-    """Whether texts in one row have the vectors that they have apart, whatever text is before them.
-
-    Convolutions and recurrences of hybrid networks go on from one text to the next.
+    """Whether texts in one row have the vectors that they have apart; hybrid networks go on from one to the next.
 
     run: computes vectors float32 [n, d]. tokens: of a long text and then of short ones. dtype: of the weights.
     """

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.speed.devices import check_device
 from hardneg.fields import Trait
 from hardneg.recipe.packages import check_packages
@@ -196,6 +197,7 @@ def _make(
         seconds = time.monotonic() - started
         facts = {**facts, "seconds": round(facts.get(EARLIER, 0.0) + seconds, 3), "usage": used}
         facts |= {"choices": choices} if choices else {}
+        facts |= resolve(plan.recipe.model).facts if START in step.inputs.values() else {}
         return store.commit(step.key, step.spec.artifact_type, facts, {**step.origin, "name": step.name}), seconds
 
 

@@ -18,7 +18,6 @@ from hardneg.records.layout import DATASET, START
 from hardneg.records.wording import suggestion
 from hardneg.registry.plugins import plugin_errors
 from hardneg.registry.protocols import LOCATION_OPTIONS, TrainableReranker
-from hardneg.rerankers.head_check import check_trained
 from hardneg.store.artifacts import Artifact, Store
 from hardneg.store.digest import digest, file_digest
 from hardneg.store.identity import plugin_identity
@@ -215,8 +214,8 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
 
 def _network_content(plugin: TrainableReranker, is_taught: bool) -> str:
     """The digest of a reranker's content; refuses one that is to score with a head that nobody has trained."""
-    if not is_taught:
-        check_trained(plugin)
+    if not is_taught and (check_trained := getattr(plugin, "check_trained", None)):
+        check_trained()
     return plugin.fingerprint()
 
 

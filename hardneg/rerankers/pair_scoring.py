@@ -21,7 +21,6 @@ from hardneg.formats.vectors.begun_blocks import BegunBlock
 from hardneg.records.encoded import Encoded
 from hardneg.records.errors import ModelError
 from hardneg.registry.protocols import TrainableReranker
-from hardneg.rerankers.head_check import check_trained
 from hardneg.rerankers.network import PairNetwork
 from hardneg.runtime.float32_products import float32_products
 
@@ -78,8 +77,8 @@ class PairScorer:
             ModelError: it cannot be loaded, or the plugin's own head is untrained.
         """
         module = plugin.load(folder)
-        if folder is None:
-            check_trained(plugin)
+        if folder is None and (check_trained := getattr(plugin, "check_trained", None)):
+            check_trained()
         return cls.of(module, device, options)
 
     def rerank(self, requests: Iterable[Request], advance: Advance = unheard) -> Iterator[Sequence[float]]:

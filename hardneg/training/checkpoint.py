@@ -75,12 +75,15 @@ class Checkpoints:
             shutil.rmtree(path, ignore_errors=True)
 
     def restore(self, module: nn.Module, optimizer: torch.optim.Optimizer) -> TrainState:
-        """Load the newest whole checkpoint, if there is one.
+        """Load the newest whole checkpoint, if there is one; gives each weight a storage of its own.
 
         Raises:
             TrainingError: the checkpoint belongs to another run.
             ArtifactError: it cannot be read.
         """
+        for weight in module.parameters():  # transformers splits fused ones into views, which no file takes
+            if weight.untyped_storage().nbytes() > weight.nbytes:
+                weight.data = weight.data.clone(memory_format=torch.contiguous_format)
         steps = self.steps()
         if not steps:
             return TrainState()

@@ -67,4 +67,4 @@ class BroughtModel(StageSpec):
             problem = "has no weights here that could be kept: make it the recipe's own model"
             raise UsageError(f"{context.name}.model: {self.model.name!r} {problem}")
         encoder.save(context.folder / MODEL_FOLDER)
-        return {"dimension": encoder.dimension}
+        return {"dimension": encoder.dimension, **resolve(self.model).facts}

@@ -1,5 +1,6 @@
 """Texts in one row, without padding: what is packed by hand, and the vectors of padded ones for every architecture."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +10,20 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from hardneg.encoders import inference
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.speed import attention, unpadded
 from hardneg.encoders.speed.attention import check_attention
 from hardneg.encoders.speed.fastest import arranged
-from hardneg.encoders.speed.packing import Packing, batches, packing_of, packs
+from hardneg.encoders.speed.packing import Packing, batches, keeps_apart, packing_of, packs
 from hardneg.encoders.speed.unpadded import one_by_one
 from hardneg.encoders.tokens.tokens import Tokens
 from hardneg.records.errors import ModelError
 from hardneg.runtime.processor import Processor
 from tests.encoders.test_architectures import LONG, TEXTS, tiny
+from tests.encoders.test_hub_folders import PUBLISHED
 
 CPU = torch.device("cpu")
 MIXED = [*TEXTS, "two words", "", LONG, "<pad> in a text", *(f"passage {number} " * number for number in range(1, 30))]
@@ -109,7 +112,7 @@ def test_no_padding_is_computed(tiny_model, monkeypatch):
     monkeypatch.setattr(unpadded, "one_by_one", listened)
     encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
     encoded(encoder, "document", "unpadded", 100_000)
-    tokens, bounds = seen[0]
+    tokens, bounds = seen[-1]
     lengths = encoder.tokenise(MIXED, "document").lengths
     assert tokens == bounds[-1] == lengths.sum()
     assert len(bounds) == len(MIXED) + 1
@@ -146,6 +149,40 @@ def test_what_a_network_adds_to_its_scores_is_not_left_out():
 def test_what_cannot_be_packed_is_told(tmp_path):
     with pytest.raises(ModelError, match="attention is unpadded, and a MPNetModel here does not take texts in one row"):
         encoded(encoder_of(tmp_path, "MPNet"), "document", "unpadded")
+
+
+@pytest.mark.parametrize("name", ["LFM2", "Granite hybrid"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_texts_that_a_network_mixes_are_padded(name, precision, tmp_path, monkeypatch):
+    """Convolutions and recurrences go on from one text to the next: found once, by vectors, in either precision."""
+    asked: list[bool] = []
+    own, compared = inference.arranged, inference.keeps_apart
+
+    def packs_wherever_it_may(first: Any, way: Any, compiled: bool, half: bool, packed: bool = False) -> Any:
+        asked.append(packed)
+        return own(first, "unpadded" if packed else "sdpa", compiled, half, packed)
+
+    encoder = Encoder.load(ModelSpec(str(PUBLISHED[name].write(tmp_path))), "cpu", precision)
+    usual = encoder.encode(MIXED, "document", EncodeOptions(400, precision))
+    with pytest.raises(ModelError, match=r"in a \w+Model texts in one row change each other's vectors: leave it out"):
+        encoder.encode(MIXED, "document", EncodeOptions(400, precision, attention="unpadded"))
+    monkeypatch.setattr(inference, "arranged", packs_wherever_it_may)
+    monkeypatch.setattr(inference, "keeps_apart", lambda *_: asked.append(True) or compared(*_))
+    found = [encoder.encode(MIXED, "document", EncodeOptions(400, precision)) for _ in range(2)]
+    assert asked == [True, False, True, False]
+    assert all(np.array_equal(each, usual) for each in found)
+
+
+def test_texts_at_other_positions_are_not_apart(tiny_model):
+    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu", "fp32")
+    first, *rest = encoder.parts("document")
+    run = partial(
+        encoder.representation.run, [arranged(first, "unpadded", packed=True), *rest], device=CPU, side="query"
+    )
+    tokens = encoder.tokenise(["a long text", "one", "and two"], "document")
+    with torch.inference_mode():
+        assert keeps_apart(run, tokens, Packing(), CPU, torch.float32)
+        assert not keeps_apart(run, tokens, Packing(7), CPU, torch.float32)
 
 
 class OnGpu:

@@ -25,30 +25,11 @@ from hardneg.store.digest import digest, file_digest
 from hardneg.store.identity import options_in_key
 
 _PATTERNS = ("vocab.txt", "vocab.json", "merges.txt", "*.model", "*.jinja", "*.tiktoken", "*.vocab", "bpe.codes")
-_CONFIGS = (
-    "config.json",
-    "sentence_*_config.json",
-    "model.safetensors.index.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-)
+_CONFIGS: tuple[str, ...] = ("config.json", "sentence_*_config.json", "model.safetensors.index.json")
+_CONFIGS += ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 # Library versions, paths, and what a spec overrides (a tokenizer's file notes its last call; see `_sides`).
-_IGNORED = {
-    "_name_or_path",
-    "__version__",
-    "transformers_version",
-    "name_or_path",
-    "is_local",
-    "local_files_only",
-    "tokenizer_file",
-    "special_tokens_map_file",
-    "max_seq_length",
-    "model_max_length",
-    "truncation",
-    "padding",
-}
+_IGNORED = {"__version__", "transformers_version", "_name_or_path", "name_or_path", "is_local", "local_files_only"}
+_IGNORED |= {"tokenizer_file", "special_tokens_map_file", "max_seq_length", "model_max_length", "truncation", "padding"}
 
 
 def digest_of(content: list[Any], spec: ModelSpec) -> str:

@@ -1,14 +1,14 @@
 """Texts one after the other in one row, the input of a transformer that attends without padding."""
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from hardneg.encoders.speed.unpadded import UNPADDED
 from hardneg.encoders.tokens.tokens import Tokens, token_batches
@@ -89,6 +89,23 @@ def taken_packed(parts: Sequence[Any]) -> bool:
     parameters = inspect.signature(parts[0].model.forward).parameters
     rest = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
     return bool(parts[0].model.is_backend_compatible() and "position_ids" in parameters and rest)
+
+
+def keeps_apart(
+    run: Callable[[dict[str, Any]], Tensor], tokens: Tokens, packing: Packing, device: torch.device, dtype: torch.dtype
+) -> bool:
+    """Whether texts in one row have the vectors that they have apart; hybrid networks go on from one to the next.
+
+    run: computes vectors float32 [n, d]. tokens: of a long text and then of short ones. dtype: of the weights.
+    """
+    rows, first = np.arange(len(tokens.lengths)), int(tokens.lengths[0])
+    features = packing.features(tokens, rows, device)
+    together, ids = run(features), features["input_ids"]
+    beside = run(features | {"input_ids": torch.cat([ids[:, :first].flip(1), ids[:, first:]], 1)})
+    apart = torch.cat([run(tokens.batch(row, device)) for row in np.split(rows, len(rows))])
+    moved, differ = ((together - other).norm(dim=1) / apart.norm(dim=1) for other in (beside, apart))
+    noise = torch.finfo(dtype).eps  # beside another text it may come from the orders of sums in experts alone
+    return bool((moved[1:] <= max(1e-5, noise / 16)).all() and (differ <= max(1e-3, 16 * noise)).all())
 
 
 def packing_of(first: Any) -> Packing | None:

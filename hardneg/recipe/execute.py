@@ -183,6 +183,7 @@ def _make(
             return artifact, None
         if run.forced or store.path(step.key).exists():
             store.discard(step.key)
+        step.check_contents()
         run.watcher.begins(step)
         started = time.monotonic()
         folder = store.workspace(step.key)
@@ -196,6 +197,11 @@ def _make(
         seconds = time.monotonic() - started
         facts = {**facts, "seconds": round(facts.get(EARLIER, 0.0) + seconds, 3), "usage": used}
         facts |= {"choices": choices} if choices else {}
+        try:
+            step.check_contents()
+        except HardnegError:
+            store.discard(step.key)  # no run may go on from it
+            raise
         return store.commit(step.key, step.spec.artifact_type, facts, {**step.origin, "name": step.name}), seconds
 
 

@@ -11,6 +11,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -31,6 +32,8 @@ KEPT = "kept"
 """A folder of an artifact with the models kept during training, `step-N` each."""
 EARLIER = "earlier seconds"
 """A fact of a stage: the seconds of the stopped runs that this one resumed; `seconds` includes them."""
+_FOLDER = re.compile(r"[0-9a-f]{32}(\.partial|(\.[0-9a-f]{12})?\.discarded)?")
+"""The names of an artifact's folder: its key, and that of what is unfinished or being removed."""
 
 
 @dataclass(frozen=True)
@@ -164,18 +167,32 @@ class Store:
             flush(self.root)
 
     def artifacts(self) -> list[Artifact | ArtifactError]:
-        """Return all finished artifacts; in place of a damaged one, its error."""
+        """Return all finished artifacts; in place of a damaged one, its error. Raises ArtifactError as `folders`."""
         finished: list[Artifact | ArtifactError] = []
-        for path in sorted(self.root.glob("*/" + MANIFEST)):
-            if "." in path.parent.name:
+        for path in self.folders():
+            if path.suffix or not (path / MANIFEST).exists():
                 continue
             try:
-                artifact = self.find(path.parent.name)
+                artifact = self.find(path.name)
             except ArtifactError as error:
                 finished.append(error)
             else:
                 finished += [artifact] if artifact else []
         return finished
+
+    def folders(self) -> list[Path]:
+        """Return the folders of all artifacts, finished, unfinished or being removed: none with a name of no key.
+
+        Raises:
+            ArtifactError: there are files or folders, and none of them is a store's.
+        """
+        there = sorted(self.root.iterdir()) if self.root.is_dir() else []
+        own = [path for path in there if _FOLDER.fullmatch(path.name) and path.is_dir()]
+        marks = [self.root / "locks", self.root / "roots", *(path / MANIFEST for path in own)]
+        if there and not any(path.exists() for path in marks):
+            names = f"{', '.join(path.name for path in there[:3])}{', ...' if len(there) > 3 else ''}"
+            raise ArtifactError(f"{self.root}: no store (it holds {names}): name one with {{store}}", "store")
+        return own
 
     @property
     def read_only(self) -> bool:

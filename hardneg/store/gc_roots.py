@@ -181,8 +181,7 @@ def collect(store: Store, forget: bool = False) -> list[tuple[Path, int]]:
 
 def _unused(store: Store, forget: bool = False) -> list[Path]:
     kept = _kept(store, forget)
-    folders = [path for path in sorted(store.root.glob("*")) if path.is_dir() and path.name not in {"locks", "roots"}]
-    return [path for path in folders if _key(path) not in kept]
+    return [path for path in store.folders() if _key(path) not in kept]
 
 
 def _kept(store: Store, forget: bool = False) -> set[str]:

@@ -130,5 +130,5 @@ def read_rates(path: Path) -> RateFile:
     except ValidationError as error:
         lines = [f"{'.'.join(map(str, item['loc'])) or 'the file'}: {complaint(item)}" for item in mistakes(error)]
         raise DataError("\n".join(f"{path}: {line}" for line in lines)) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: not JSON ({error}): name a file that `doctor --measure` wrote") from error

@@ -167,7 +167,7 @@ def read_metrics(path: Path) -> Measured:
     """
     try:
         return from_json(json.loads(path.read_text("utf-8")))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise ArtifactError(f"{path}: not a metrics file ({reason}); run the evaluation again") from error
 

@@ -227,7 +227,7 @@ class Store:
         except PermissionError:
             advice = "another user made it, and you may not read it; ask for read permission, or choose another folder"
             raise ClosedArtifact(f"{path.parent}: {advice} with {{store}}", "store") from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise ArtifactError(f"{path}: damaged: {error}") from None
         if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
             raise ArtifactError(f"{path}: damaged: it is not a manifest")

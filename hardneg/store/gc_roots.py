@@ -238,7 +238,7 @@ def _read(path: Path) -> dict[str, Any]:
         entry = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ArtifactError(f"{path}: damaged: {error}; remove it if nothing that it kept is needed") from None
     if not isinstance(entry, dict) or not {"owner", "keys"} <= entry.keys():
         raise ArtifactError(f"{path}: damaged: it names no keys; remove it if nothing that it kept is needed")

@@ -84,7 +84,7 @@ def _in_ids(file: HubFile, private: Sequence[str]) -> Iterator[str]:
 def _path_values(text: str) -> Iterator[str]:
     """The values of a JSON file that are absolute paths, such as that of a base model."""
     left: list[Any] = []
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         left.append(json.loads(text))
     while left:
         value = left.pop()

@@ -11,6 +11,7 @@ from hardneg.encoders.spec import SIDES, Side
 from hardneg.records.errors import ModelError
 
 ROUTER = "router_config.json"
+_MOST_MODULES = 100
 TRANSFORMERS = ("Transformer", "MLMTransformer")
 """Modules with a transformer; the second is that of sparse encoders of older versions of sentence-transformers."""
 
@@ -25,8 +26,8 @@ def module_folders(folder: Path) -> dict[Path, str]:
     except (KeyError, TypeError, AttributeError) as error:
         raise ModelError(f"{path}: not a list of modules with path and type: copy the model again") from error
     folders = _routed(folder) if "Router" in modules.values() else modules
-    if not folders:
-        raise ModelError(f"{path}: names no modules: copy the model again")
+    if not 0 < len(folders) <= _MOST_MODULES:
+        raise ModelError(f"{path}: names {len(folders) or 'no'} modules: copy the model again")
     return folders
 
 
@@ -108,7 +109,7 @@ def read_json(path: Path) -> Any:
     """The content of a JSON file of a model."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{path}: not readable as JSON ({error}): copy the model again") from error
 
 

@@ -195,7 +195,7 @@ def _setting(first: Any, device: torch.device, longest: int) -> str:
 def _remembered(path: Path) -> dict[str, int]:
     try:
         known = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     if not isinstance(known, dict):
         return {}

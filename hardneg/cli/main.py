@@ -83,7 +83,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, _stop)
     signal.signal(signal.SIGTERM, _stop)
     for each in (sys.stdout, sys.stderr):
-        if isinstance(each, TextIOWrapper):  # of a terminal that lacks characters
+        if isinstance(each, TextIOWrapper) and "utf" not in each.encoding.lower():  # it lacks characters
             each.reconfigure(errors="backslashreplace")
     try:
         try:

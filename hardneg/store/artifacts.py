@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hardneg.records.errors import ArtifactError, ClosedArtifact, NewerArtifact
+from hardneg.records.errors import ArtifactError, ClosedArtifact, NewerArtifact, NotOurs
 from hardneg.store.atomic_write import flush, remove_asides, replace_text
 from hardneg.store.digest import file_digest
 
@@ -83,6 +83,20 @@ class Store:
         digests = manifest.get("digests", {})
         files = {name: digests.get(name, "") for name in manifest["files"]}
         return Artifact(key, manifest["kind"], folder, manifest["facts"], manifest["origin"], files)
+
+    def whole(self, key: str, note: Callable[[str], None] = lambda text: None) -> Artifact | None:
+        """Return the finished artifact of `key`; where it is damaged None, and `note` is told so.
+
+        Raises:
+            NotOurs: a newer hardneg wrote it, or another user, and it may not be read.
+        """
+        try:
+            return self.find(key)
+        except NotOurs:
+            raise
+        except ArtifactError as error:
+            note(f"{error}; it is made again")
+            return None
 
     def discard(self, key: str) -> None:
         """Remove the artifact of `key`, finished or not."""

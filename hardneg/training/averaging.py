@@ -21,7 +21,6 @@ _FREE = re.compile(
     r"|return_dict|max_seq_length"
 )
 """Settings of a model that change no vector, or that the mean has from the first."""
-_SHORT = 120  # characters of values that a line shows
 
 
 @dataclass(frozen=True)
@@ -77,10 +76,8 @@ class WeightSum:
                 reason = f"{name} is {shape}, in {self.first} {expected}" if shape != expected else f"{name} differs"
                 raise ModelError(f"{other.first}: {reason}; average models of one architecture and vocabulary")
         for name in {**self.settings, **other.settings}:
-            value, expected = other.settings.get(name), self.settings.get(name)
-            if value != expected:
-                reason = f"{name} is {value}, in {self.first} {expected}"
-                reason = reason if len(reason) < _SHORT else f"{name} is not as in {self.first}"
+            if other.settings.get(name) != self.settings.get(name):
+                reason = f"{name} is not as in {self.first}"
                 raise ModelError(f"{other.first}: {reason}; average models of one architecture and vocabulary")
 
 

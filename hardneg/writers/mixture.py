@@ -91,7 +91,8 @@ def kept(drafts: Iterable[Draft], titles: Iterable[Draft], left_out: Counter[str
     """
     of_words: defaultdict[frozenset[str], list[Draft]] = defaultdict(list)
     for draft in drafts:
-        if _NUMBERED.search(draft.text) or _names(draft.text, draft.doc_id):
+        own = rf"(?<!\w){re.escape(draft.doc_id)}(?!\w)" if _NO_WORD.fullmatch(draft.doc_id) else ""
+        if _NUMBERED.search(draft.text) or (own and draft.doc_id in draft.text and re.search(own, draft.text)):
             left_out[NAMING] += 1
         else:
             of_words[_words(draft.text)].append(draft)
@@ -110,11 +111,6 @@ def kept(drafts: Iterable[Draft], titles: Iterable[Draft], left_out: Counter[str
         doc_ids = list(dict.fromkeys([first.doc_id, *(each.doc_id for each in alike)]))
         queries.append(Kept(first.query_id, first.text, doc_ids, first.group))
     return queries
-
-
-def _names(text: str, doc_id: str) -> bool:
-    named = doc_id in text and _NO_WORD.fullmatch(doc_id)
-    return bool(named and re.search(rf"(?<!\w){re.escape(doc_id)}(?!\w)", text))
 
 
 def _words(text: str) -> frozenset[str]:

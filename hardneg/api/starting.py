@@ -7,6 +7,7 @@ from shlex import quote
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, cast
 
+from hardneg.api.argument_values import file_path
 from hardneg.api.folder_contents import PYTHON, FolderContents
 from hardneg.api.output_files import writing
 from hardneg.api.recipes import ChosenRecipe, RunFolder
@@ -247,7 +248,7 @@ def start(
         UsageError: the recipe would be written into the folder, or over another file; or a glob for a collection whose
             files have names of their own.
     """
-    beginning = Beginning.of(Path(folder), glob)
+    beginning = Beginning.of(file_path(folder, "folder"), glob)
     recipe, results = beginning.paths(output, run)
     workplace = Workplace.of({"store": store, "device": device, "progress": progress})
     if run and beginning.measurable:

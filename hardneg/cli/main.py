@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from io import TextIOWrapper
 from types import FrameType
 
 import typer
@@ -81,6 +82,9 @@ def main() -> None:
     """Runs the command line; set HARDNEG_DEBUG=1 to see where an error comes from."""
     signal.signal(signal.SIGINT, _stop)
     signal.signal(signal.SIGTERM, _stop)
+    for each in (sys.stdout, sys.stderr):
+        if isinstance(each, TextIOWrapper) and "utf" not in each.encoding.lower():  # it lacks characters
+            each.reconfigure(errors="backslashreplace")
     try:
         try:
             app()

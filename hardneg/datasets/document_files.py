@@ -123,6 +123,10 @@ def _words(token: "Token") -> str:
     return " ".join("".join(" " if part.type.endswith("break") else part.content for part in parts).split())
 
 
+_NO_SECTION = re.compile(r"<!\[(?!(?:temp|cdata|ignore|include|rcdata|if|else|endif)(?![-\w.]))", re.IGNORECASE)
+"""The beginning of a section that html.parser does not know, at which it fails."""
+
+
 class _Html(HTMLParser):
     """Collects the headings and paragraphs of a page."""
 
@@ -164,8 +168,12 @@ class _Html(HTMLParser):
 
 
 def _html_blocks(text: str) -> list[Block]:
+    """The blocks of a page; a mark that nothing closes is text: the parser would look to the end for each of them."""
+    for mark, end in (("<!--", "-->"), ("<", ">")):
+        closed = text.rfind(end) + 1
+        text = text[:closed] + text[closed:].replace(mark, f"&lt;{mark[1:]}")
     page = _Html()
-    page.feed(text)
+    page.feed(_NO_SECTION.sub("&lt;![", text))
     page.close()
     page.end_block()
     return page.blocks

@@ -74,7 +74,8 @@ class Documents:
             raise no_folder(folder)
         files, links, left_out = list[Path](), list[Path](), Counter[str]()
         for path in self._paths(folder):
-            if not path.is_file():
+            leads_out = path.is_symlink() and not path.resolve().is_relative_to(folder.resolve())
+            if leads_out or not path.is_file():
                 links += [path] if path.is_symlink() else []
             elif path.suffix.lower() in suffixes:
                 files.append(path)
@@ -246,4 +247,4 @@ def _listed(suffixes: Mapping[str, int]) -> str:
 
 
 def _links(links: Sequence[Path]) -> str:
-    return f"{counted(len(links), 'link')} to no file, such as {links[0].name}"
+    return f"{counted(len(links), 'link')} to no file of the folder, such as {links[0].name}"

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from hardneg.api.argument_values import file_path
 from hardneg.api.workplace import usual_store
 from hardneg.diagnosis.check_result import CheckResult
 from hardneg.diagnosis.finished_run import FinishedRun
@@ -90,5 +91,5 @@ def diagnose(folder: str | Path, store: str | Path | None = None) -> Diagnosis:
         DataError: it is no run folder, or its lock file is damaged.
         RecipeError: the recipe is not one of this hardneg's.
     """
-    run = FinishedRun.open(Path(folder), usual_store(store))
+    run = FinishedRun.open(file_path(folder, "folder"), usual_store(store))
     return Diagnosis(tuple(result for check in CHECKS for result in check.results(run)))

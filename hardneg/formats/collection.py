@@ -50,7 +50,7 @@ class StoredCollection:
             described = json.loads(path.read_bytes())
             splits = tuple(described["splits"])
             known = described["format"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, RecursionError, KeyError, TypeError) as error:
             raise ArtifactError(f"{folder}: not a stored collection ({path.name}: {error})") from error
         if known != _FORMAT:
             raise ArtifactError(f"{path}: format {known} instead of {_FORMAT}; {AGAIN}")

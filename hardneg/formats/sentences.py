@@ -5,7 +5,7 @@ import regex
 _END = regex.compile(
     r"""(?<=[.!?…]["'”’»)\]]{0,8})\s+(?=["'“‘«(\[]*[\p{Lu}\p{Lo}\p{N}])  # an end, then what begins with a capital
     |(?<=[。！？][」』”]{0,8})\s*  # scripts without blanks between sentences
-    |\s*\n\s*\n\s*  # a blank line""",
+    |(?<!\s)\s*\n\s*\n\s*  # a blank line, looked for once in each stretch of white space""",
     regex.VERBOSE,
 )
 _NO_END = regex.compile(

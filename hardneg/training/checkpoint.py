@@ -154,7 +154,7 @@ class Checkpoints:
     def _read_state(self, path: Path) -> dict[str, Any]:
         try:
             content = json.loads((path / _STATE).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise _unreadable(path / _STATE, error) from error
         return dict(content)
 

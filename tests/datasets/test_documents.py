@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import re
+import time
 
 import pytest
 import yaml
@@ -255,4 +256,27 @@ def test_links_that_are_not_followed_are_told(tmp_path):
         (tmp_path / "pages" / name).symlink_to(target)
     opened = Documents(str(tmp_path / "pages")).load()
     assert [each.doc_id for each in opened.documents()] == ["a.txt:1", "b.txt:1"]
-    assert opened.notes() == ["left out: 2 links to no file, such as folder"]
+    assert opened.notes() == ["left out: 2 links to no file of the folder, such as folder"]
+    (tmp_path / "private.txt").write_text("A password.")
+    (tmp_path / "pages" / "a-link.txt").symlink_to("../private.txt")
+    opened = Documents(str(tmp_path / "pages")).load()
+    assert [each.doc_id for each in opened.documents()] == ["a.txt:1", "b.txt:1"]
+    assert opened.notes() == ["left out: 3 links to no file of the folder, such as a-link.txt"]
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        ("<p>a <!-- b", "a <!-- b"),
+        ("<p>a <b", "a <b"),
+        ("<p>a<![if IE]>b<![endif]><p>c", "ab c"),
+        ("<p>a <![no]> b", "a <![no]> b"),
+        *((f"<p>a{mark * 50_000}", f"a{mark * 50_000}".strip()) for mark in ("<!--", "<b ", "<![if", "</")),
+    ],
+)
+def test_marks_of_html_that_nothing_closes_are_text(tmp_path, page, text):
+    (tmp_path / "a.html").write_text(page)
+    begun = time.process_time()
+    passages = [each.text for each in Documents(str(tmp_path), words=100_000).load().documents()]
+    assert " ".join(" ".join(passages).split()) == text
+    assert time.process_time() - begun < 5

@@ -31,6 +31,15 @@ def test_nothing_is_lost():
     assert " ".join(sentences(text)) == text
 
 
+@pytest.mark.parametrize("blank", [" ", "\t", "\u00a0", "\n", " \n"])
+def test_stretches_of_white_space_take_no_time(blank):
+    begun = time.process_time()
+    gap = blank * 100_000
+    parts = sentences(f"It ends.{gap}then{gap}more")
+    assert parts == (["It ends.", "then", "more"] if "\n" in blank else [f"It ends.{gap}then{gap}more"])
+    assert time.process_time() - begun < 5
+
+
 @pytest.mark.parametrize("text", ["X. Y. Z. " * 4000, '"' * 40_000, "。" + "」" * 40_000])
 def test_long_texts_without_an_end_take_no_time(text):
     begun = time.process_time()

@@ -104,7 +104,7 @@ def test_what_a_recipe_comes_to_stays(asked: str, monkeypatch: pytest.MonkeyPatc
     name, _, preset = asked.partition(":")
     if (name, preset) in OUTSIDE and not importlib.util.find_spec(OUTSIDE[name, preset]):
         pytest.skip(f"{OUTSIDE[name, preset]} is not installed: pip install ./plugins/hardneg-electra")
-    monkeypatch.setattr(planning, "_content", lambda find, problems: "content")
+    monkeypatch.setattr(planning._Sources, "digest", lambda sources, find: "content")
     recipe = load_recipe(find_recipe(name), preset)
     steps = make_plan(recipe, []).steps
     keys = {stage: step.key[:10] for stage, step in steps.items() if step.verb not in ("analyze", "report")}

@@ -1,5 +1,6 @@
 """Queries written from documents alone, those that a retriever finds again, and stages that read them."""
 
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -240,6 +241,14 @@ def test_queries_of_a_copied_passage_are_written_once_and_relevant_to_all_copies
         assert own == min(alike, key=list(texts).index)
         copied += len(alike) > 1
     assert copied >= 5
+
+
+def test_a_file_of_equal_passages_takes_no_time(tmp_path, tiny_model):
+    (tmp_path / "a.txt").write_text("The old river is long today. " * 4000)
+    begun = time.process_time()
+    source, written = written_alone(tmp_path, tiny_model, ["crop"], words=24, overlap=0)
+    assert {len(relevant) for relevant in written.qrels("train").values()} == {len(source.corpus)} == {1000}
+    assert time.process_time() - begun < 30
 
 
 @pytest.mark.parametrize("overlap", [12, 18])

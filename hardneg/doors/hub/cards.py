@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 import hardneg
-from hardneg.doors.hub.privacy import without_paths
 from hardneg.doors.hub.recorded_run import MeasuredModel, RecordedRun
+from hardneg.recipe.private_paths import without_paths
 from hardneg.records.errors import DataError
 from hardneg.records.layout import LOCK
 from hardneg.records.wording import first_line

@@ -29,7 +29,7 @@ def read_predictions(path: Path) -> Noted:
         return {str(name): dict(splits) for name, splits in content.items() if name != "mteb_model_meta"}
     except FileNotFoundError:
         raise DataError(f"{path}: no such file: evaluate the model with mteb's prediction_folder first") from None
-    except (OSError, ValueError, AttributeError, TypeError) as error:
+    except (OSError, ValueError, RecursionError, AttributeError, TypeError) as error:
         raise DataError(f"{path}: not a file of mteb's predictions ({error})") from error
 
 

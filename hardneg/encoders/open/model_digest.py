@@ -21,7 +21,7 @@ from hardneg.encoders.open.soundness import check_headers
 from hardneg.encoders.open.source import Location
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.types import PluginSetting
-from hardneg.store.digest import digest, file_digest
+from hardneg.store.digest import digest, file_digest, note_read
 from hardneg.store.identity import options_in_key
 
 _PATTERNS = ("vocab.txt", "vocab.json", "merges.txt", "*.model", "*.jinja", "*.tiktoken", "*.vocab", "bpe.codes")
@@ -82,6 +82,7 @@ def module_contents(folder: Path) -> list[Any]:
 
 def _files(folder: Path) -> list[Any]:
     """The name and content of each file that counts."""
+    note_read(folder)
     paths = [path for pattern in (*_PATTERNS, *_CONFIGS) for path in folder.glob(pattern) if path.is_file()]
     return [[path.name, file_identity(path)] for path in sorted([*weight_files(folder), *paths])]
 
@@ -90,6 +91,7 @@ def file_identity(path: Path) -> Any:
     """The part of a file that counts: its bytes, or the values of JSON without those of its origin."""
     if path.suffix != ".json" or path.name == "vocab.json":
         return file_digest(path)
+    note_read(path)
     content = read_json(path)
     if isinstance(content, dict):
         content = {key: value for key, value in content.items() if key not in _IGNORED} | (

@@ -12,6 +12,7 @@ from hardneg.records.errors import ModelError
 
 ROUTER = "router_config.json"
 WAYS_ROUND = "see 'Code of its own' on the page of your own model"
+_MOST_MODULES = 100
 TRANSFORMERS = ("Transformer", "MLMTransformer")
 """Modules with a transformer; the second is that of sparse encoders of older versions of sentence-transformers."""
 
@@ -28,8 +29,8 @@ def module_folders(folder: Path) -> dict[Path, str]:
     folders = modules
     if "Router" in modules.values():  # what follows it is on both routes
         folders = _routed(folder) | {at: class_name for at, class_name in modules.items() if class_name != "Router"}
-    if not folders:
-        raise ModelError(f"{path}: names no modules: copy the model again")
+    if not 0 < len(folders) <= _MOST_MODULES:
+        raise ModelError(f"{path}: names {len(folders) or 'no'} modules: copy the model again")
     return folders
 
 
@@ -114,7 +115,7 @@ def read_json(path: Path) -> Any:
     """The content of a JSON file of a model."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{path}: not readable as JSON ({error}): copy the model again") from error
 
 

@@ -22,6 +22,7 @@ from hardneg.registry.plugins import configure, load_plugin, no_such_option, not
 from hardneg.runtime.seeding import SEED
 from hardneg.verbs.dataset import ReadDataset
 from hardneg.verbs.shared.stage_spec import RecipeView, StageSpec
+from hardneg.verbs.shared.training_options import Learning
 
 _MOST_STAGES = 200
 
@@ -121,10 +122,12 @@ def check_recipe(
     written = tree.get("stages")
     plugins = _configure_all(stages, problems)
     view = RecipeView("", stages, plugins, _model(top, problems))
+    notes = list[str]()
     with plugin_errors(stages.values()):
+        stages |= dict(_at_usual_rates(written, view, notes))
         problems += reference_problems(view, set(written) if isinstance(written, Mapping) else set())
         problems += [f"stages.{name}.{line}" for name, spec in stages.items() for line in spec.problems(view.at(name))]
-        notes = [f"stages.{name}.{line}" for name, spec in stages.items() for line in spec.remarks(view.at(name))]
+        notes += [f"stages.{name}.{line}" for name, spec in stages.items() for line in spec.remarks(view.at(name))]
     problems += seed_problems(stages, tree, top.seeds) if top and top.seeds else []
     outputs = _outputs(stages, top.outputs if top else {}, problems)
     if earlier or problems or top is None:
@@ -236,6 +239,22 @@ def _model(top: _Top | None, problems: list[str]) -> ModelSpec:
     except PluginError as error:
         problems.append(f"model.encoder: {error}")
         return dataclasses.replace(spec, encoder=None)
+
+
+def _at_usual_rates(written: Mapping[str, Any], view: RecipeView, notes: list[str]) -> Iterator[tuple[str, StageSpec]]:
+    """The stages that train and say no learning rate, each with that of its model's kind."""
+    for name, spec in view.stages.items():
+        if not isinstance(spec, Learning) or "learning_rate" in written[name].get("options", {}):
+            continue
+        if (rate := spec.usual_rate(view.at(name))) is not None:
+            yield name, spec.model_copy(update={"options": dataclasses.replace(spec.options, learning_rate=rate)})
+        else:
+            model, taken = (
+                spec.began_with(view.at(name)).name,
+                f"a transformer's {spec.options.learning_rate:g} is taken",
+            )
+            why = f"the kind of {model} is not known before it is fetched, and {taken}; fetch it first if it is a table"
+            notes.append(f"stages.{name}.options.learning_rate: {why}")
 
 
 def _outputs(stages: Mapping[str, StageSpec], named: Mapping[str, str], problems: list[str]) -> dict[str, str]:

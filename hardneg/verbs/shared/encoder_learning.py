@@ -22,13 +22,19 @@ from hardneg.verbs.shared.training_options import (
     of_the_run,
 )
 
+_FAR = 100
+"""Times a usual rate."""
+
 
 class EncoderLearning(StartModel, Judging, Learning):
     """The groups of every verb that trains an encoder."""
 
     def remarks(self, recipe: RecipeView) -> Iterator[str]:
-        """Also a loss whose temperature makes all documents pull alike, as cosines differ by little."""
+        """Also a rate of another kind of model, and a temperature that makes all documents pull alike over cosines."""
         yield from super().remarks(recipe)
+        usual, rate = self.usual_rate(recipe) or self.options.learning_rate, self.options.learning_rate
+        if not usual / _FAR < rate < usual * _FAR:
+            yield f"options.learning_rate: {rate:g} is far from what is usual for this kind of model, {usual:g}"
         loss, start = recipe.plugin("loss"), self.began_with(recipe)
         model, temperature = resolve(start), getattr(loss, "temperature", 0.0)
         if temperature < 1.0 or "teacher" in needs_of(loss):

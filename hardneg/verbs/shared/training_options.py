@@ -38,6 +38,7 @@ from hardneg.store.identity import options_in_key
 from hardneg.training.masks import GUIDES, GuidedMask
 from hardneg.training.option_groups import gathered
 from hardneg.training.options import LearningOptions
+from hardneg.training.rates import TABLE, usual_rate
 from hardneg.verbs.shared.context import ArtifactInput
 from hardneg.verbs.shared.stage_spec import FORM_WORDS, NOT_ONE_VECTOR, RecipeView, StageSpec
 
@@ -75,12 +76,21 @@ class Learning(TrainingGroup):
     loss: LossSetting = Field(description="A loss; `hardneg plugins list` shows them.")
     options: Annotated[LearningOptions, AfterValidator(without_problems)] = of_the_run(LearningOptions)
 
+    def usual_rate(self, recipe: RecipeView) -> float | None:
+        """The learning rate where the recipe gives none; None where the model's kind is not known yet."""
+        rate: float = type(self.options).learning_rate
+        return rate
+
     def identity(self) -> dict[str, Any]:
         """The options that only say how often to look or to save are left out."""
         return {**super().identity(), "options": self.options.identity()}
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
-        """A loss that needs what the batches lack, and margins of a teacher that is not there."""
+        """A loss that needs what the batches lack, margins of a teacher that is not there, and a table's rate."""
+        usual, rate = self.usual_rate(recipe), self.options.learning_rate
+        if usual is not None and usual < TABLE <= rate:
+            why = f"{rate:g} is a rate for a static table, under which any other model gives all texts one vector"
+            yield f"options.learning_rate: {why}; set it to {usual:g}, which is usual for this one"
         withheld: dict[str, str] = dict(reversed([*gathered(self, "withheld")]))
         lacking = [part for part in needs_of(recipe.plugin("loss")) if part in withheld or part not in self.gives]
         if {*lacking} <= {*withheld} & {*self.gives}:
@@ -152,6 +162,10 @@ class StartModel(TrainingGroup):
     def began_with(self, recipe: RecipeView) -> ModelSpec:
         """That of its model."""
         return recipe.model_of(self.model)
+
+    def usual_rate(self, recipe: RecipeView) -> float | None:
+        """That of the model's kind."""
+        return usual_rate(self.began_with(recipe))
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
         """A model that cannot learn or whose texts cannot be cut, and a loss for other scores than the model's."""

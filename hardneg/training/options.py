@@ -124,8 +124,8 @@ class OptimizerOptions:
     optimizer: Literal["adamw", "lamb"] = option("adamw", "`adamw` or `lamb`.")
     learning_rate: float = option(
         2e-5,
-        "Its peak, reached when the warm-up is over. A recipe that gives none takes that of the model's kind: 2e-5 of a "
-        "transformer, 2e-4 of an adapter, 0.01 of a table of token vectors (0.03 of wordllama's).",
+        "Its peak, reached when the warm-up is over. A recipe that gives none takes that of the model's kind: 2e-5 "
+        "of a transformer, 2e-4 of an adapter, 0.01 of a static table (0.03 of wordllama's).",
         above=0,
     )
     epsilon: float = option(1e-8, "Added to the root of the second moment.", above=0, key=LATER)

@@ -120,16 +120,20 @@ def check_recipe(
     if top is not None:
         stages = {DATASET: top.dataset, **stages}
     written = tree.get("stages")
+    known = set(written) if isinstance(written, Mapping) else set[str]()
     plugins = _configure_all(stages, problems)
     view = RecipeView("", stages, plugins, _model(top, problems))
     notes = list[str]()
     with plugin_errors(stages.values()):
         stages |= dict(_at_usual_rates(written, view, notes))
-        problems += reference_problems(view, set(written) if isinstance(written, Mapping) else set())
+        problems += reference_problems(view, known)
         problems += [f"stages.{name}.{line}" for name, spec in stages.items() for line in spec.problems(view.at(name))]
         notes += [f"stages.{name}.{line}" for name, spec in stages.items() for line in spec.remarks(view.at(name))]
     problems += seed_problems(stages, tree, top.seeds) if top and top.seeds else []
-    outputs = _outputs(stages, top.outputs if top else {}, problems)
+    named = {
+        name: stage for name, stage in (top.outputs if top else {}).items() if stage in stages or stage not in known
+    }
+    outputs = _outputs(stages, named, problems)
     if earlier or problems or top is None:
         line = dict.fromkeys([*earlier, *map(located, problems)])
         raise RecipeError(f"{source}{f' (preset {preset})' if preset else ''}", list(line))

@@ -44,9 +44,6 @@ _OUTSIDE = {
 }
 """Plugins of the packages in plugins/ of hardneg's sources."""
 
-_ELSEWHERE = dict.fromkeys([("losses", "mnrl"), ("losses", "multiplenegativesrankingloss")], "infonce")
-"""Names of sentence-transformers for plugins with another name here, in lower case."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Plugin:
@@ -203,9 +200,7 @@ def _unknown(kind: str, name: str) -> str:
     if where := not_installed(kind, name):
         return f"the {kind} plugin {name!r} is {where}"
     names = plugin_names(kind)
-    meant = _ELSEWHERE.get((kind, name.lower()))
-    hint = f"; did you mean {meant!r}?" if meant in names else suggestion(name, names)
-    return f"no {kind} plugin is called {name!r}{hint}; there are: {', '.join(names)}"
+    return f"no {kind} plugin is called {name!r}{suggestion(name, names)}; there are: {', '.join(names)}"
 
 
 def entry_points(kind: str) -> importlib.metadata.EntryPoints:

@@ -200,7 +200,8 @@ def _unknown(kind: str, name: str) -> str:
     if where := not_installed(kind, name):
         return f"the {kind} plugin {name!r} is {where}"
     names = plugin_names(kind)
-    return f"no {kind} plugin is called {name!r}{suggestion(name, names)}; there are: {', '.join(names)}"
+    hint = "; for a folder write beir:FOLDER, or documents:FOLDER" if kind == "datasets" and "/" in name else ""
+    return f"no {kind} plugin is called {name!r}{hint or suggestion(name, names)}; there are: {', '.join(names)}"
 
 
 def entry_points(kind: str) -> importlib.metadata.EntryPoints:

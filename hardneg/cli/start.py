@@ -64,4 +64,4 @@ def start(
         values = {"--model": model, "--glob": glob, "--output": output}
         options = [f" {flag} {quote(str(value))}" for flag, value in values.items() if value]
         again = f"hardneg start {quote(str(folder))}{''.join(options)}"
-        say(f"run it: {command}, or `{again} --run`")
+        say(f"run it: {command} --output {quote(str(results))}, or `{again} --run`")

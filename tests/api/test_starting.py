@@ -198,7 +198,7 @@ def test_commands_with_odd_names_can_be_copied(tmp_path, monkeypatch):
         assert result.exit_code == 0, result.output
         assert f"`hardneg start {shlex.quote(str(folder))} --run`" in result.output
         assert load_recipe(Path(f"{name}.yaml")).title == name
-    assert "#   hardneg recipe run 'my docs.yaml'\n" in Path("my docs.yaml").read_text()
+    assert "#   hardneg recipe run 'my docs.yaml' --output 'runs/my docs'\n" in Path("my docs.yaml").read_text()
 
 
 def test_own_queries_are_searched_and_nothing_else(tmp_path):
@@ -240,6 +240,7 @@ def test_the_command_looks_and_writes_and_runs_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
     ended = CliRunner().invoke(app, ["start", "pages"])
     assert ended.exit_code == 0, ended.output
+    assert "run it: hardneg recipe run pages.yaml --output runs/pages, or" in " ".join(ended.output.split())
     assert "pages.yaml: written; " in ended.output and "to run, about" in ended.output
     assert yaml.safe_load(Path("pages.yaml").read_text())["dataset"]["source"] == str(tmp_path / "pages")
     assert not (tmp_path / "runs").exists() and not [*(tmp_path / "store").glob("*/manifest.json")]

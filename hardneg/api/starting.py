@@ -31,8 +31,6 @@ WITHOUT_LABELS, WITH_LABELS = "from-documents", "star-static"
 _STATIC = "packaged:wordllama"
 _MOST_TOKENS = 512
 """Of a document, for a model whose costs grow faster than its texts."""
-_STEPS = 200
-"""Of training."""
 _TRAIN, _DEV, _TEST = "train", "dev", "test"
 _WIDTH = 110
 _FEWEST = 50
@@ -98,7 +96,7 @@ class Beginning:
             yield f"{seen}; no queries and no judgements"
         yield from contents.left_out
         yield from self._labelled_sentences() if self.labelled else self._written_sentences()
-        yield f"model {self.model}: {self._reading}"
+        yield f"model {self.model}: {self._read[1]}"
         if self._lexical:
             yield f"BM25 is left out: {self._lexical}"
 
@@ -141,22 +139,14 @@ class Beginning:
         return resolve(self.model)
 
     @property
-    def _tokens(self) -> int | None:
-        """The most that is read of a document; None: all of it, or as much as the model can that is not here yet."""
+    def _read(self) -> tuple[int | None, str]:
+        """The most tokens to read of a document, None where the model decides, and the same in words."""
+        if getattr(self._resolved.known_family, "tables", False):
+            return None, "a static table, which reads documents to their end, as BM25 does"
         known = self._resolved.known
-        return known and min(known.document_length, _MOST_TOKENS) if not self._tabular else None
-
-    @property
-    def _tabular(self) -> bool:
-        """Whether it is a static table, which reads a document of any length at almost no cost."""
-        return getattr(self._resolved.known_family, "tables", False)
-
-    @property
-    def _reading(self) -> str:
-        if self._tabular:
-            return "a static table, which reads documents to their end, as BM25 does"
-        read = f"the first {self._tokens} tokens" if self._tokens else "as much as the model can"
-        return f"reads {read} of a document, where BM25 reads all of it"
+        most = known and min(known.document_length, _MOST_TOKENS)
+        part = f"the first {most} tokens" if most else "as much as the model can"
+        return most, f"reads {part} of a document, where BM25 reads all of it"
 
     @property
     def _lexical(self) -> str:
@@ -170,9 +160,9 @@ class Beginning:
         """The recipe, less what it extends."""
         contents, stages = self.contents, dict[str, Any]()
         extended = WITH_LABELS if self.labelled else f"{WITHOUT_LABELS}:judged" if contents.judged else WITHOUT_LABELS
-        model = {"name": self.model, "query_length": None, "document_length": self._tokens}
+        model = {"name": self.model, "query_length": None, "document_length": self._read[0]}
         tree = {"title": self.name, "extends": extended, "dataset": dict(contents.dataset), "model": model}
-        training: dict[str, Any] = {"options": {"max_steps": _STEPS}}
+        training: dict[str, Any] = {"options": {"max_steps": 200}}
         if (known := self._resolved.known) and known.similarity == "dot":
             training["loss"] = {"temperature": 1.0}
         tree["defaults"] = {"train": training}
@@ -209,7 +199,7 @@ class Beginning:
     def measured(self, workplace: Workplace) -> "Beginning":
         """With the negatives that the rule of `recommend` chooses by the dev queries; the store keeps what it takes."""
         request = RecommendRequest(_DEV, TOP_DEPTH, None, {}, goal="top")
-        lengths = [f"model.document_length={self._tokens}"] if self._tokens else []
+        lengths = [f"model.document_length={self._read[0] or 'null'}"]
         dataset = f"{self.contents.dataset['name']}:{self.contents.dataset['source']}"
         ad_hoc = replace(workplace, settings=lengths).recipe("start", dataset, request.sweep(), self.model)
         answer = Recommending(request, ad_hoc, None).chosen(ad_hoc.plan(workplace.tell), workplace)

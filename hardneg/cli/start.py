@@ -13,9 +13,7 @@ from hardneg.records.named_plugins import LOCAL
 
 def start(
     folder: Path = typer.Argument(..., metavar="FOLDER", help="Documents, maybe with queries, maybe with judgements."),
-    model: str | None = typer.Option(
-        None, help="Where training begins: a folder or a hub id; by default a static table, packaged:wordllama."
-    ),
+    model: str | None = typer.Option(None, help="Where training begins; by default a static table."),
     glob: str | None = typer.Option(None, help="Which documents are read, such as 'guide/**/*.md'; by default all."),
     run: bool = typer.Option(False, "--run", help="Run the recipe too, into runs/NAME."),
     output: Path | None = output("The recipe to write; default NAME.yaml, after the folder.", None),
@@ -45,19 +43,17 @@ def start(
     target = Target(recipe, use=f"`{command}` runs it as it is")
     outputs = command_outputs("start", [target], [beginning.contents.folder], workplace.store, overwrite)
     outputs.check()
-    for sentence in beginning.sentences():
-        say(sentence)
+    say("\n".join(beginning.sentences()))
     if run and beginning.measurable:
         beginning = beginning.measured(workplace)
-        for reason in beginning.reasons:
-            say(reason)
+        say("\n".join(beginning.reasons))
     with outputs.laid_out():
         replace_text(recipe, beginning.recipe(recipe))
     problems: list[HardnegError] = []
     plan = planned_recipe(str(recipe), None, [], tell_once, problems)
     say(f"{recipe}: written; {takes(estimate(plan, workplace.store))}")
-    for problem in problems:
-        raise problem
+    if problems:
+        raise problems[0]
     if run:
         run_recipe(str(recipe), None, [], None, [], results, overwrite, store, device, None, LOCAL, [])
     else:

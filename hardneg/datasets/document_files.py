@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from hardneg.datasets.site_marks import without_site_marks
 from hardneg.formats.json_rows import json_row, text_field
 from hardneg.formats.python_code import SourceFile, code_of, definitions
 from hardneg.formats.text_lines import GZIP, lines_or_errors, other_format
@@ -22,15 +23,6 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
-_FENCE = re.compile(r"[ \t>]*(`{3,}|~{3,})")
-_ADMONITION = re.compile(
-    r"[ \t]*(?:/{3,}[ \t]*(?:[\w-]+[ \t]*(?:\|(.*))?)?|:{3,}[ \t]*(?:\{?[\w-]+\}?(?:\[(.*)\])?(.*))?"
-    r'|(?:!!!|\?\?\?\+?|===)[ \t]+(?=[\w"])[\w -]*(?:"(.*)")?)[ \t]*'
-)
-"""Of Python-Markdown's blocks, Docusaurus and MyST, and MkDocs; with its title."""
-_INCLUDED = re.compile(r"[ \t]*(?:\{\*.*\*\}|\{!.*!\}|-+8<-+.*|\{%.*%\}|\{\{[<%].*[>%]\}\})[ \t]*")
-_ATTRIBUTES = re.compile(r"(?:(?<=\))|[ \t]+(?=\{[^{}]*\}[ \t]*$))\{(?::|[ \t]*[#.])[^{}]*\}")
-"""Of a heading or paragraph at its end, and of a link after it."""
 _UNSEEN = frozenset({"head", "script", "style", "template", "noscript", "svg", "nav"})
 _IN_HEAD = frozenset({"title", "meta", "link", "base", *_UNSEEN})
 _WITHIN_LINES = re.compile(
@@ -103,7 +95,7 @@ def _markdown(path: Path) -> Iterator[tuple[int, Text]]:
     """Headings, paragraphs, rows of tables and code, without the marks of Markdown and of what makes sites of it."""
     from markdown_it import MarkdownIt
 
-    text = "\n".join(_plain_markdown(_FRONT_MATTER.sub(lambda match: "\n" * match[0].count("\n"), _decoded(path))))
+    text = "\n".join(without_site_marks(_FRONT_MATTER.sub(lambda match: "\n" * match[0].count("\n"), _decoded(path))))
     blocks, line, level, cells = list[Block](), 1, 0, list[str]()
     for token in MarkdownIt("commonmark").enable("table").parse(text):
         line = token.map[0] + 1 if token.map else line
@@ -124,24 +116,6 @@ def _markdown(path: Path) -> Iterator[tuple[int, Text]]:
         elif token.type == "html_block":
             blocks += (Block(line + each.line - 1, each.text, each.level) for each in _html_blocks(token.content))
     yield 1, Text([block for block in blocks if block.text])
-
-
-def _plain_markdown(text: str) -> Iterator[str]:
-    """The lines outside of code without attributes, includes and the fences of admonitions, of which titles stay."""
-    fence, indented = "", False
-    for line in text.split("\n"):
-        if indented := indented and (line.startswith("    ") or not line.strip()):
-            line = line[4:]
-        if mark := _FENCE.match(line):
-            fence = "" if fence and mark[1].startswith(fence) else fence or mark[1]
-        elif not fence and _INCLUDED.fullmatch(line):
-            line = ""
-        elif not fence and (admonition := _ADMONITION.fullmatch(line)):
-            indented = line.lstrip()[:1] in "!?="
-            line = next(filter(None, admonition.groups()), "").strip()
-        elif not fence:
-            line = _ATTRIBUTES.sub("", line)
-        yield line
 
 
 def _words(token: "Token") -> str:

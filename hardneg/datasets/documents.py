@@ -26,13 +26,9 @@ _UNDECODED = re.compile("[\ud800-\udfff]")
 _BYTES_A_WORD = 7
 _SHOWN = 20
 _PYTHON = ".py"
-_ADVICE = {
-    "Python files are read with the option `forms: [py]`; the writer `docstring` makes queries of them": {_PYTHON},
-    "these are read once pandoc has made Markdown of them: `pandoc FILE -t gfm -o FILE.md`": {
-        ".rst", ".ipynb", ".docx", ".odt", ".epub", ".tex", ".org",
-    },
-}  # fmt: skip
-"""By the suffixes of files that are left out."""
+_NAME_PYTHON = "Python files are read with the option `forms: [py]`; the writer `docstring` makes queries of them"
+_CONVERT = "pandoc makes Markdown of these: `pandoc FILE -t gfm -o FILE.md`"
+_CONVERTED = {".rst", ".ipynb", ".docx", ".odt", ".epub", ".tex", ".org"}
 
 
 @dataclass(frozen=True)
@@ -252,7 +248,7 @@ def _listed(suffixes: Mapping[str, int]) -> str:
 
 def _advice(suffixes: Mapping[str, int]) -> list[str]:
     """How files of these suffixes can be read."""
-    return [advice for advice, forms in _ADVICE.items() if forms & suffixes.keys()]
+    return [_NAME_PYTHON] * (_PYTHON in suffixes) + [_CONVERT] * bool(_CONVERTED & suffixes.keys())
 
 
 def _links(links: Sequence[Path]) -> str:

@@ -20,9 +20,10 @@ from hardneg.records.layout import DATASET, START
 from hardneg.records.wording import complaint, mistakes, not_numbers, suggestion
 from hardneg.registry.plugins import configure, load_plugin, no_such_option, not_installed, plugin_errors, plugin_names
 from hardneg.runtime.seeding import SEED
+from hardneg.training.rates import usual_rate
 from hardneg.verbs.dataset import ReadDataset
 from hardneg.verbs.shared.stage_spec import RecipeView, StageSpec
-from hardneg.verbs.shared.training_options import Learning
+from hardneg.verbs.shared.training_options import StartModel
 
 _MOST_STAGES = 200
 
@@ -245,20 +246,17 @@ def _model(top: _Top | None, problems: list[str]) -> ModelSpec:
         return dataclasses.replace(spec, encoder=None)
 
 
-def _at_usual_rates(written: Mapping[str, Any], view: RecipeView, notes: list[str]) -> Iterator[tuple[str, StageSpec]]:
-    """The stages that train and say no learning rate, each with that of its model's kind."""
+def _at_usual_rates(written: Any, view: RecipeView, notes: list[str]) -> Iterator[tuple[str, StageSpec]]:
+    """The stages that train an encoder and give no learning rate, each with that of its model's kind."""
     for name, spec in view.stages.items():
-        if not isinstance(spec, Learning) or "learning_rate" in written[name].get("options", {}):
+        if not isinstance(spec, StartModel) or "learning_rate" in written[name].get("options", {}):
             continue
-        if (rate := spec.usual_rate(view.at(name))) is not None:
+        model = spec.began_with(view.at(name))
+        if rate := usual_rate(model):
             yield name, spec.model_copy(update={"options": dataclasses.replace(spec.options, learning_rate=rate)})
         else:
-            model, taken = (
-                spec.began_with(view.at(name)).name,
-                f"a transformer's {spec.options.learning_rate:g} is taken",
-            )
-            why = f"the kind of {model} is not known before it is fetched, and {taken}; fetch it first if it is a table"
-            notes.append(f"stages.{name}.options.learning_rate: {why}")
+            why = f"{spec.options.learning_rate:g} is taken, as nothing is known of {model.name} before it is fetched"
+            notes.append(f"stages.{name}.options.learning_rate: {why}; fetch it first if it is a static table")
 
 
 def _outputs(stages: Mapping[str, StageSpec], named: Mapping[str, str], problems: list[str]) -> dict[str, str]:

@@ -99,13 +99,9 @@ _ELSEWHERE = {
     "lr": ("learning_rate",),
     "mnrl": ("infonce",),
     "multiplenegativesrankingloss": ("infonce",),
-    "num_epochs": ("epochs",),
     "num_train_epochs": ("epochs",),
     "per_device_train_batch_size": ("batch_size",),
-    "gradient_accumulation_steps": ("accumulate",),
-    "max_grad_norm": ("clip_norm",),
     "num_negatives": ("negatives_per_query", "count", "miner"),
-    "range_max": ("depth", "miner"),
 }
 """Words of transformers and sentence-transformers, in lower case, for what may be called so here."""
 

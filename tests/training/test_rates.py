@@ -39,7 +39,7 @@ def test_a_recipe_takes_the_rate_of_its_models_kind(tmp_path, tree):
     assert rate_of(tmp_path, tree, "stages.star.model=brought") == 0.01
     assert recipe_in(tmp_path, tree).notes == ()
     (note,) = recipe_in(tmp_path, tree, "model.name=org/not-here").notes
-    assert note.startswith("stages.star.options.learning_rate: the kind of org/not-here is not known")
+    assert note.startswith("stages.star.options.learning_rate: 2e-05 is taken, as nothing is known of org/not-here")
 
 
 def test_a_tables_rate_is_refused_for_a_transformer_and_a_far_one_is_told(tmp_path, tree):

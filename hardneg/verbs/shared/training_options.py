@@ -76,21 +76,12 @@ class Learning(TrainingGroup):
     loss: LossSetting = Field(description="A loss; `hardneg plugins list` shows them.")
     options: Annotated[LearningOptions, AfterValidator(without_problems)] = of_the_run(LearningOptions)
 
-    def usual_rate(self, recipe: RecipeView) -> float | None:
-        """The learning rate where the recipe gives none; None where the model's kind is not known yet."""
-        rate: float = type(self.options).learning_rate
-        return rate
-
     def identity(self) -> dict[str, Any]:
         """The options that only say how often to look or to save are left out."""
         return {**super().identity(), "options": self.options.identity()}
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
-        """A loss that needs what the batches lack, margins of a teacher that is not there, and a table's rate."""
-        usual, rate = self.usual_rate(recipe), self.options.learning_rate
-        if usual is not None and usual < TABLE <= rate:
-            why = f"{rate:g} is a rate for a static table, under which any other model gives all texts one vector"
-            yield f"options.learning_rate: {why}; set it to {usual:g}, which is usual for this one"
+        """A loss that needs what the batches lack, and margins of a teacher that is not there."""
         withheld: dict[str, str] = dict(reversed([*gathered(self, "withheld")]))
         lacking = [part for part in needs_of(recipe.plugin("loss")) if part in withheld or part not in self.gives]
         if {*lacking} <= {*withheld} & {*self.gives}:
@@ -163,14 +154,13 @@ class StartModel(TrainingGroup):
         """That of its model."""
         return recipe.model_of(self.model)
 
-    def usual_rate(self, recipe: RecipeView) -> float | None:
-        """That of the model's kind."""
-        return usual_rate(self.began_with(recipe))
-
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
-        """A model that cannot learn or whose texts cannot be cut, and a loss for other scores than the model's."""
-        start = self.began_with(recipe)
+        """A model that cannot learn or whose texts cannot be cut, a loss for other scores, a static table's rate."""
+        start, rate = self.began_with(recipe), self.options.learning_rate
         similarity, family = start.similarity, resolve(start).known_family
+        if (usual := usual_rate(start) or rate) < TABLE <= rate:
+            why = f"{rate:g} is a rate for a static table, under which any other model gives all texts one vector"
+            yield f"options.learning_rate: {why}; set it to {usual:g}, which is usual for this one"
         if family is not None and not family.trainable:
             yield "model: the recipe's model has no weights here, so it cannot be trained; name another model"
         if self.segments is not None and family is not None and family.form != "vectors":

@@ -80,16 +80,16 @@ def trials_in(outcome: "Outcome", steps: int, metric: str) -> Trials:
 def fitted(request: RecommendRequest, model: "ModelSpec") -> RecommendRequest:
     """With the temperature of recipes that train with cosines, 1 for other scores, and what a static model takes.
 
-    BM25 stands beside where Pyserini is installed. A table of token vectors is trained as in recipe star-static: at a
-    rate in proportion to the size of its numbers, which are larger in wordllama's.
+    BM25 stands beside where Pyserini is installed. A table of token vectors is trained as in recipe star-static.
     """
     from hardneg.encoders.open.resolved import resolve
     from hardneg.recipe.packages import absent
+    from hardneg.training.rates import usual_rate
 
     resolved = resolve(model, fetch=True)
     temperature, usual = request.temperature if resolved.full.similarity == "cosine" else 1.0, {}
     if getattr(resolved.family, "tables", False):
-        usual = {"learning_rate": 0.03 if model.name == "packaged:wordllama" else 0.01, "weight_decay": 0.0}
+        usual = {"learning_rate": usual_rate(model), "weight_decay": 0.0}
     return replace(request, temperature=temperature, usual=usual, bm25=not absent("lucene"))
 
 

@@ -43,6 +43,7 @@ app = typer.Typer(
     epilog=EXIT_CODES,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
 )
 app.add_typer(recipe.app, name="recipe", rich_help_panel=options.RECIPES)
 app.add_typer(artifacts.app, name="artifacts", rich_help_panel=options.RECIPES)

@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from hardneg.datasets.site_marks import without_site_marks
 from hardneg.formats.json_rows import json_row, text_field
 from hardneg.formats.python_code import SourceFile, code_of, definitions
 from hardneg.formats.text_lines import GZIP, lines_or_errors, other_format
@@ -91,10 +92,10 @@ def _plain(path: Path) -> Iterator[tuple[int, Text]]:
 
 
 def _markdown(path: Path) -> Iterator[tuple[int, Text]]:
-    """Headings, paragraphs, rows of tables and code, without the marks of Markdown."""
+    """Headings, paragraphs, rows of tables and code, without the marks of Markdown and of what makes sites of it."""
     from markdown_it import MarkdownIt
 
-    text = _FRONT_MATTER.sub(lambda match: "\n" * match[0].count("\n"), _decoded(path))
+    text = "\n".join(without_site_marks(_FRONT_MATTER.sub(lambda match: "\n" * match[0].count("\n"), _decoded(path))))
     blocks, line, level, cells = list[Block](), 1, 0, list[str]()
     for token in MarkdownIt("commonmark").enable("table").parse(text):
         line = token.map[0] + 1 if token.map else line

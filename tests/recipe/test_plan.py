@@ -60,7 +60,7 @@ def test_one_changed_weight_changes_what_depends_on_it_and_nothing_else(tmp_path
 def test_one_changed_option_changes_what_depends_on_it_and_nothing_else(tmp_path, tree):
     before = keys(tmp_path, tree)
     after_training = {"star", "star-index", "star-test", "scores", "report"}
-    assert changed(before, keys(tmp_path, tree, ["stages.star.options.learning_rate=0.1"])) == after_training
+    assert changed(before, keys(tmp_path, tree, ["stages.star.options.learning_rate=1e-4"])) == after_training
     assert changed(before, keys(tmp_path, tree, ["stages.static.miner.depth=9"])) == after_training | {"static"}
     assert changed(before, keys(tmp_path, tree, ["stages.bm25-index.backend.k1=1.2"])) == {"bm25-index", "bm25"}
 

@@ -74,6 +74,12 @@ class RecordedRun:
         """Its name, without a loader's."""
         return self.dataset.rpartition(":")[2].rpartition("/")[2]
 
+    @property
+    def queries(self) -> str:
+        """The kind of queries of the published metrics: `written queries` where a writer made them, else `queries`."""
+        spec, recipe = self._evaluation, self.recipe
+        return "written queries" if spec and recipe and spec.on_written_queries(recipe.view("")) else "queries"
+
     def shown_lock(self) -> str:
         """The lock file for publication: paths of this machine are cut to names."""
         tree = {**without_paths(self.lock["tree"]), DATASET: dataset_name(self.lock["tree"].get(DATASET, ""))}

@@ -50,7 +50,7 @@ class Judge:
             return read_qrels(self.qrels)
         if self.qrels is not None:
             return self.qrels
-        return {} if self.collection is None else self.collection.qrels(self.split)
+        return {} if self.collection is None else self.collection.judged(self.split)
 
     def query_groups(self) -> dict[str, str]:
         """The groups of the dataset's queries. Raises UsageError where there are none."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, get_args
 from hardneg.datasets.topic_files import PartedCollection
 from hardneg.formats.excluded import Exclusion, parse_exclusion, read_excluded
 from hardneg.formats.groups import parse_membership, read_groups
-from hardneg.formats.json_rows import id_field, json_row, text_field, texts_field
+from hardneg.formats.json_rows import id_field, json_row, text_field, texts_field, title_field
 from hardneg.formats.qrels import iter_qrels
 from hardneg.formats.source_files import Part, line_part, order_splits, qrels_part
 from hardneg.formats.text_lines import estimate_lines, find_file, no_folder, read_lines
@@ -150,8 +150,7 @@ def _file(folder: Path, name: str) -> Path:
 
 def _document(path: Path, number: int, line: str) -> Document:
     row = json_row(path, number, line)
-    title = text_field(path, number, row, "title") if "title" in row else ""
-    return Document(_id(path, number, row), text_field(path, number, row, "text"), title)
+    return Document(_id(path, number, row), text_field(path, number, row, "text"), title_field(path, number, row))
 
 
 def _query(path: Path, number: int, line: str) -> Query:

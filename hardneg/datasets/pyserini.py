@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from hardneg.datasets.topic_files import PartedCollection, find_pairs
-from hardneg.formats.json_rows import id_field, json_row, read_array, text_field
+from hardneg.formats.json_rows import id_field, json_row, read_array, text_field, title_field
 from hardneg.formats.source_files import Part, Record, line_part
 from hardneg.formats.text_lines import estimate_lines, no_folder, read_chunks
 from hardneg.records.errors import DataError
@@ -92,8 +92,7 @@ def _array_documents(path: Path, title_line: bool) -> Iterator[tuple[int, Record
 def _document(title_line: bool, path: Path, number: int, row: dict[str, Any]) -> Document:
     doc_id = id_field(path, number, row, "id", "_id", "docid")
     if "text" in row:
-        title = text_field(path, number, row, "title") if row.get("title") is not None else ""
-        return Document(doc_id, text_field(path, number, row, "text"), title)
+        return Document(doc_id, text_field(path, number, row, "text"), title_field(path, number, row))
     contents = text_field(path, number, row, "contents")
     title, line_end, text = contents.partition("\n")
     return Document(doc_id, text, title) if title_line and line_end else Document(doc_id, contents)

@@ -28,6 +28,7 @@ _FORMAT = 1
 _BLOCK = 65536
 _WITHHELD = "withheld.txt"
 _EXCLUDED = "excluded.tsv"
+_LACKING = "qrels-lacking"
 
 
 @dataclass(frozen=True)
@@ -61,11 +62,30 @@ class StoredCollection:
         return Queries.open(self.folder / "queries" / f"{self._known(split)}.arrow")
 
     def qrels(self, split: str) -> Qrels:
-        """The judgements of one split, maybe none. Raises DataError where there is no such split."""
+        """The judgements of one split about its queries and documents, to learn from, maybe none; see `judged`.
+
+        Raises:
+            DataError: there is no such split.
+        """
         path = self.folder / "qrels" / f"{self._known(split)}.txt"
         if not path.exists():
             raise ArtifactError(f"{path}: missing; {AGAIN}")
         return _qrels(path)
+
+    def judged(self, split: str) -> Qrels:
+        """All judgements of one split's source, to measure by: what the collection lacks is missed, as by trec_eval.
+
+        Raises:
+            DataError: there is no such split.
+        """
+        qrels, path = self.qrels(split), self.folder / _LACKING / f"{split}.txt"
+        counts = json.loads((self.folder / "collection.json").read_bytes())["splits"][split]
+        if counts.get("unknown_queries") or counts.get("unknown_documents"):
+            if not path.exists():
+                raise ArtifactError(f"{path}: missing, as in an older version; remove {self.folder}, it is made again")
+            for query_id, judged in _qrels(path).items():
+                qrels.setdefault(query_id, {}).update(judged)
+        return qrels
 
     def answers(self, split: str) -> dict[str, tuple[str, ...]]:
         """The answers to the queries of one split, by query id; maybe none. Raises DataError without such a split."""
@@ -121,7 +141,7 @@ def write_collection(
 ) -> dict[str, Any]:
     """Writes a collection into `folder`, which the caller renames when all is done.
 
-    Judgements about documents or queries that the collection does not have are left out, counted and noted.
+    Judgements about documents or queries that the collection does not have are kept apart, counted and noted.
 
     Args:
         collection: what a dataset loader gave.
@@ -168,7 +188,7 @@ def _write(collection: Collection, splits: Sequence[str], folder: Path, document
                 raise Unplaced("query ids with two texts", reason)
     if isinstance(collection, HasWithheld):
         tally: Counter[str] = Counter()
-        judgements = _known_judgements(collection.withheld(), frozenset(texts), corpus, tally)
+        judgements = _known_judgements(collection.withheld(), frozenset(texts), corpus, tally, [])
         tally["judgements"] = write_qrels(folder / _WITHHELD, judgements)
         withheld = positives(_qrels(folder / _WITHHELD))
         kept = ((split, positives(_qrels(folder / "qrels" / f"{split}.txt"))) for split in counts["splits"])
@@ -198,7 +218,8 @@ def _write_split(collection: Collection, split: str, corpus: Corpus, folder: Pat
     query_ids = write_queries(folder / "queries" / f"{split}.arrow", collection.queries(split))
     counts: Counter[str] = Counter(queries=len(query_ids))
     waiting = dict.fromkeys(query_ids)
-    judgements = _known_judgements(collection.qrels(split), frozenset(query_ids), corpus, counts)
+    lacking: list[Judgement] = []
+    judgements = _known_judgements(collection.qrels(split), frozenset(query_ids), corpus, counts, lacking)
 
     def watched() -> Iterator[Judgement]:
         for judgement in judgements:
@@ -208,6 +229,9 @@ def _write_split(collection: Collection, split: str, corpus: Corpus, folder: Pat
             yield judgement
 
     counts["judgements"] = write_qrels(folder / "qrels" / f"{split}.txt", watched())
+    if lacking:
+        (folder / _LACKING).mkdir(exist_ok=True)
+        write_qrels(folder / _LACKING / f"{split}.txt", lacking)
     counts["without_relevant"] = len(waiting)
     if isinstance(collection, HasAnswers):
         own = frozenset(query_ids)
@@ -258,17 +282,21 @@ def _of_corpus(members: Iterator[Membership], corpus: Corpus) -> Iterator[Member
 
 
 def _known_judgements(
-    judgements: Iterator[Judgement], query_ids: frozenset[str], corpus: Corpus, counts: Counter[str]
+    judgements: Iterator[Judgement],
+    query_ids: frozenset[str],
+    corpus: Corpus,
+    counts: Counter[str],
+    lacking: list[Judgement],
 ) -> Iterator[Judgement]:
+    """The judgements that can be learnt from; `lacking` gets the others, of queries or documents that are not there."""
     seen: dict[tuple[str, int], int] = {}
     while block := list(islice(judgements, _BLOCK)):
         rows = corpus.rows([judgement.doc_id for judgement in block]).tolist()
         for judgement, row in zip(block, rows, strict=True):
             query_id, doc_id, relevance = judgement
-            if query_id not in query_ids:
-                counts["unknown_queries"] += 1
-            elif row < 0:
-                counts["unknown_documents"] += 1
+            if query_id not in query_ids or row < 0:
+                counts["unknown_documents" if query_id in query_ids else "unknown_queries"] += 1
+                lacking.append(judgement)
             elif (query_id, row) not in seen:
                 seen[query_id, row] = relevance
                 yield judgement
@@ -282,11 +310,11 @@ def _known_judgements(
 
 
 def _described(split: str, counts: Mapping[str, int]) -> list[str]:
-    left_out = "judgement left out", "judgements left out"
+    unlearnt = "judgement is for measuring alone", "judgements are for measuring alone"
     phrases = {
-        "unknown_queries": (*left_out, ": no such query in the split"),
-        "unknown_documents": (*left_out, ": no such document in the corpus"),
-        "repeated": (*left_out, ": there before, the same"),
+        "unknown_queries": (*unlearnt, ": no such query in the split"),
+        "unknown_documents": (*unlearnt, ": no such document in the corpus"),
+        "repeated": ("judgement left out", "judgements left out", ": there before, the same"),
         "without_relevant": ("query has", "queries have", " no relevant document"),
     }
     known = [(counts[name], *words) for name, words in phrases.items() if counts.get(name)]

@@ -58,7 +58,8 @@ class Choosing:
     def _candidates(self, listed: Iterable[QueryLists], facts: Counter[str]) -> Iterator[Candidates]:
         for query_id, hits in listed:
             if query_id in self.positives:
-                yield candidates(self.corpus, query_id, self.positives[query_id], hits)
+                aside = self.filters.aside.get(query_id, frozenset())
+                yield candidates(self.corpus, query_id, self.positives[query_id], hits, aside)
             else:
                 facts["queries without positives"] += 1
 

@@ -74,7 +74,7 @@ class Analyze(StageSpec):
     relevance_level: the lowest grade that is relevant.
     """
 
-    version = 2
+    version = 3
     artifact_type = "analysis"
     purpose = "measure what lies behind the metrics"
     needs_dataset = True
@@ -190,10 +190,13 @@ class Artifacts(AnalysisInputs):
 
     @cached_property
     def _qrels(self) -> Qrels:
-        return self._collection.qrels(self.split)
+        return self._collection.judged(self.split)
 
     def qrels(self) -> Qrels:
         return self._qrels
+
+    def positives(self) -> dict[str, list[str]]:
+        return positives(self._collection.qrels(self.split), self.relevance_level)
 
     @cached_property
     def _relevant(self) -> dict[str, list[str]]:

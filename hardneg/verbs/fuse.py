@@ -55,7 +55,7 @@ class Fuse(RunSpec):
     to one scale. tuning: what to choose weights, `constant` or `parameter` by.
     """
 
-    version = 1
+    version = 2
     purpose = "make one ranking out of several"
     stage: Literal["fuse"]
     runs: Annotated[dict[str, Name], MEASURED, Field(min_length=2)]
@@ -200,7 +200,7 @@ def _tuned(context: StageContext[Fuse], collection: "StoredCollection") -> tuple
     if (settings := spec.tuning) is None:
         return spec.fusion, {}
     runs = [read_run(sources[label].folder / RUN) for label in spec.labels]
-    known = Development(spec.labels, runs, collection.qrels(settings.split), settings.metric, settings.relevance_level)
+    known = Development(spec.labels, runs, collection.judged(settings.split), settings.metric, settings.relevance_level)
     check_development(known, collection.queries(spec.split).query_ids)
     mean = partial(mean_of, known.metric, known.qrels, known.relevance_level)
     tried = tune(spec.fusion, known, settings.grid, mean, context.progress)

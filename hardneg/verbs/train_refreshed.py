@@ -232,7 +232,8 @@ def _synchronous(
     from hardneg.training.refresh.provider import SynchronousProvider
 
     spec, options = context.spec, context.spec.refresh
-    filters = refresh_filters(open_collection(context.inputs["dataset"]), spec.split, options, context.filters())
+    collection = open_collection(context.inputs["dataset"])
+    filters = refresh_filters(collection, spec.split, options, context.filters(), data.positives)
     miner = None if spec.miner is None else context.plugin("miner", NegativeMiner)
     backend = None if spec.backend is None else context.plugin("backend", IndexBackend)
     mining = Mining(replace(data, negatives=None), options, spec.options.seed, filters, miner, backend)

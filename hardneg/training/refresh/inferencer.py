@@ -162,7 +162,7 @@ def _mining(settings: Settings) -> Mining:
     relevant = known_to_be_relevant(known, settings.options)
     data = TrainingData(collection.corpus, queries.query_ids, queries.texts, relevant, segments=settings.segments)
     plugins = [configure("filters", each) for each in settings.filters]
-    filters = refresh_filters(collection, settings.split, settings.options, plugins)
+    filters = refresh_filters(collection, settings.split, settings.options, plugins, relevant)
     miner = None if settings.miner is None else configure("miners", settings.miner)
     backend = None if settings.backend is None else configure("indexes", settings.backend)
     return Mining(data, settings.options, settings.seed, filters, miner, backend)

@@ -111,11 +111,15 @@ def chunk(count: int, number: int, chunks: int) -> range:
 
 
 def refresh_filters(
-    collection: StoredCollection, split: str, options: RefreshOptions, plugins: Iterable[NegativeFilter]
+    collection: StoredCollection,
+    split: str,
+    options: RefreshOptions,
+    plugins: Iterable[NegativeFilter],
+    positives: Mapping[str, Sequence[str]],
 ) -> Filters:
     """The filters of a refresh: that of answers where the options ask for it, and these."""
     match = options.answer_match if options.without_answers else None
-    return Filters.of(MiningTexts(collection, split), plugins, match)
+    return Filters.of(MiningTexts(collection, split), plugins, match, positives)
 
 
 def known_to_be_relevant(

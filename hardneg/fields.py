@@ -149,11 +149,11 @@ def _check_prompts(model: Mapping[str, Any]) -> None:
 
 
 def parse_dataset(value: Any) -> Any:
-    """The dataset's stage from its loader's setting, where `withheld` is among the loader's options."""
-    if isinstance(value, Mapping) and "withheld" in value:
-        loader = {name: item for name, item in value.items() if name != "withheld"}
-        return {"loader": loader, "withheld": value["withheld"]}
-    return {"loader": value}
+    """The dataset's stage from its loader's setting, where options of the stage are among the loader's."""
+    if not isinstance(value, Mapping):
+        return {"loader": value}
+    own = {name: value[name] for name in ("withheld", "exclude_own") if name in value}
+    return {"loader": {name: item for name, item in value.items() if name not in own}, **own}
 
 
 def parse_cut(value: Any) -> Any:

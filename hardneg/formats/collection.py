@@ -10,7 +10,7 @@ from typing import Any
 
 from hardneg.formats.collection_check import placed
 from hardneg.formats.corpus import Corpus, write_corpus
-from hardneg.formats.excluded import Exclusion, HasExcluded, read_excluded, write_excluded
+from hardneg.formats.excluded import Exclusion, HasExcluded, read_excluded, without_excluded, write_excluded
 from hardneg.formats.groups import read_groups, write_groups
 from hardneg.formats.hash_index import normalise
 from hardneg.formats.problems import Unplaced
@@ -19,7 +19,16 @@ from hardneg.formats.queries import Queries, read_answers, write_answers, write_
 from hardneg.formats.source_files import split_problem
 from hardneg.formats.vectors.mmap import AGAIN
 from hardneg.records.errors import ArtifactError, DataError
-from hardneg.records.types import Collection, HasAnswers, HasGroups, HasWithheld, Judgement, Membership, Side
+from hardneg.records.types import (
+    Collection,
+    HasAnswers,
+    HasGroups,
+    HasWithheld,
+    Judgement,
+    Membership,
+    RankedList,
+    Side,
+)
 from hardneg.records.wording import counted
 from hardneg.runtime.progress import Progress
 from hardneg.store.atomic_write import replace_text
@@ -113,6 +122,10 @@ class StoredCollection:
             excluded.setdefault(query_id, []).append(doc_id)
         return excluded
 
+    def counting(self, run: Mapping[str, RankedList]) -> dict[str, RankedList]:
+        """Return a run without the documents that do not count for its queries."""
+        return without_excluded(run, self.excluded())
+
     def groups(self, side: Side) -> dict[str, str]:
         """The group of each document, or of each query, that has one, by its id; maybe none."""
         path = _groups_file(self.folder, side)
@@ -137,7 +150,7 @@ def _qrels(path: Path) -> Qrels:
 
 
 def write_collection(
-    collection: Collection, folder: Path, progress: Progress, corpus: Corpus | None = None
+    collection: Collection, folder: Path, progress: Progress, corpus: Corpus | None = None, *, exclude_own: bool = False
 ) -> dict[str, Any]:
     """Writes a collection into `folder`, which the caller renames when all is done.
 
@@ -148,6 +161,7 @@ def write_collection(
         folder: a new or empty folder.
         progress: shows the corpus going by, and the notes.
         corpus: stored already, with the same documents: its files are linked.
+        exclude_own: a document that has a query's id does not count for that query.
 
     Returns:
         `documents`; `splits`: for each split `queries`, `judgements`, their `highest_grade`, by reason how many were
@@ -168,14 +182,16 @@ def write_collection(
         (folder / name).mkdir(parents=True, exist_ok=True)
     with placed(collection):
         documents = write_corpus(collection.documents(), folder, progress) if corpus is None else corpus.link_to(folder)
-        counts = _write(collection, splits, folder, documents)
+        counts = _write(collection, splits, folder, documents, exclude_own)
     for note in counts["notes"]:
         progress.note(note)
     replace_text(folder / "collection.json", json.dumps({"format": _FORMAT, **counts}, indent=2, ensure_ascii=False))
     return counts
 
 
-def _write(collection: Collection, splits: Sequence[str], folder: Path, documents: int) -> dict[str, Any]:
+def _write(
+    collection: Collection, splits: Sequence[str], folder: Path, documents: int, exclude_own: bool
+) -> dict[str, Any]:
     counts: dict[str, Any] = {"documents": documents, "splits": {}}
     corpus = Corpus.open(folder)
     texts, notes = dict[str, int](), list[str]()
@@ -199,9 +215,12 @@ def _write(collection: Collection, splits: Sequence[str], folder: Path, document
         notes += _described("withheld", tally)
         others = counted(sum(hidden.values()), "hidden positive is", "hidden positives are")
         notes.append(f"{others} among them: of queries that keep others")
-    if isinstance(collection, HasExcluded):
+    exclusions = list(collection.excluded()) if isinstance(collection, HasExcluded) else []
+    own = zip(texts, corpus.rows(list(texts)).tolist(), strict=True) if exclude_own else ()
+    exclusions += [Exclusion(name, name) for name, row in own if row >= 0]
+    if exclusions:
         tally = Counter()
-        known = _known_exclusions(collection.excluded(), frozenset(texts), corpus, tally)
+        known = _known_exclusions(iter(exclusions), frozenset(texts), corpus, tally)
         if count := write_excluded(folder / _EXCLUDED, known):
             counts["excluded"] = count
             notes.append(f"{counted(count, 'document does', 'documents do')} not count for a query")

@@ -260,7 +260,7 @@ def candidates(
     hits: Mapping[str, RankedList],
     aside: frozenset[str] = frozenset(),
 ) -> Candidates:
-    """The candidates of one query; `known` are its positives, copies of which are found; no more negatives are `aside`."""
+    """The candidates of one query; `known` are its positives, copies of which are found. aside: no negatives either."""
     copies = corpus.copies(corpus.rows(known))
     duplicates = aside.union(corpus.ids(copies)) - frozenset(known)
     return Candidates(query_id, known, hits, corpus.doc_ids, duplicates)

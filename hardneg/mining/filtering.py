@@ -37,14 +37,14 @@ class Filters:
         answers: Match | None,
         positives: Mapping[str, Sequence[str]],
     ) -> "Filters":
-        """Build the filters of a mining, first those of excluded documents and of the query's text, where there are some.
+        """Build the filters of a mining, first those of excluded documents and of the query's text, where any are.
 
-        answers: the match of the filter `answers`, which comes before `plugins`, or None. positives: known ones by query.
+        answers: the match of the filter `answers`, which comes before `plugins`, or None. positives: by query.
         """
         aside = texts.aside(positives)
-        first = [(texts.collection.excluded(), REASON), (aside, SAME_TEXT)]
+        first = [ExcludedFilter(texts.collection.excluded(), REASON), ExcludedFilter(aside, SAME_TEXT)]
         more = [] if answers is None else [AnswerFilter(answers)]
-        return cls([*(ExcludedFilter(*each) for each in first if each[0]), *more, *plugins], texts, aside=aside)
+        return cls([*(each for each in first if each.excluded), *more, *plugins], texts, aside=aside)
 
     def left(self, candidates: Iterable[Candidates], dropped: Counter[str]) -> Iterator[Candidates]:
         """Return the same candidates in the same order, without what the filters drop from their lists.

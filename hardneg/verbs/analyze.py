@@ -177,7 +177,7 @@ class Artifacts(AnalysisInputs):
         return next(name for each, name, _ in self.analysis.references() if each == path)
 
     def run(self, path: str) -> Run:
-        return read_run(self._input(path).folder / RUN)
+        return self._collection.counting(read_run(self._input(path).folder / RUN))
 
     def stream(self, path: str) -> Iterator[tuple[str, RankedList]]:
         return stream_run(self._input(path).folder / RUN)

@@ -199,7 +199,7 @@ def _tuned(context: StageContext[Fuse], collection: "StoredCollection") -> tuple
     spec, sources = context.spec, context.inputs_of("tuning.runs")
     if (settings := spec.tuning) is None:
         return spec.fusion, {}
-    runs = [read_run(sources[label].folder / RUN) for label in spec.labels]
+    runs = [collection.counting(read_run(sources[label].folder / RUN)) for label in spec.labels]
     known = Development(spec.labels, runs, collection.judged(settings.split), settings.metric, settings.relevance_level)
     check_development(known, collection.queries(spec.split).query_ids)
     mean = partial(mean_of, known.metric, known.qrels, known.relevance_level)

@@ -12,7 +12,7 @@ REASON, SAME_TEXT = "excluded", "same text"
 
 @dataclass(frozen=True)
 class ExcludedFilter:
-    """Drop the documents that do not count for a query, or have its text: before all other filters, where there are some.
+    """Drop the documents that do not count for a query, or are its text: before all other filters, where there are any.
 
     Source: BRIGHT (Su et al., ICLR 2025), `excluded_ids`.
 

@@ -37,7 +37,8 @@ class Listed:
 
     rows: int64 [B, M], rows of the corpus; -1 pads.
     ranks: int64 [B, M], ranks in the list, counted from 1; added positives follow; 0 where rows is -1.
-    positive: bool [B, M], known positives of the query. valid: bool [B, M], neither padding nor a copy of a positive or the query.
+    positive: bool [B, M], known positives of the query. valid: bool [B, M], no padding and no copy of a positive, nor
+    the query's own text.
     """
 
     rows: NDArray[np.int64]

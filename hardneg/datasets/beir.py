@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, get_args
+from typing import ClassVar, get_args
 
 from hardneg.datasets.topic_files import PartedCollection
 from hardneg.formats.excluded import Exclusion, parse_exclusion, read_excluded
@@ -150,20 +150,17 @@ def _file(folder: Path, name: str) -> Path:
 
 def _document(path: Path, number: int, line: str) -> Document:
     row = json_row(path, number, line)
-    return Document(_id(path, number, row), text_field(path, number, row, "text"), title_field(path, number, row))
+    return Document(
+        id_field(path, number, row, "_id"), text_field(path, number, row, "text"), title_field(path, number, row)
+    )
 
 
 def _query(path: Path, number: int, line: str) -> Query:
     row = json_row(path, number, line)
     texts_field(path, number, row, "answers")  # so that a mistake in them is told with the query
-    return Query(_id(path, number, row), text_field(path, number, row, "text"))
+    return Query(id_field(path, number, row, "_id"), text_field(path, number, row, "text"))
 
 
 def _answers(path: Path, number: int, line: str) -> Answers:
     row = json_row(path, number, line)
-    return Answers(_id(path, number, row), texts_field(path, number, row, "answers"))
-
-
-def _id(path: Path, number: int, row: dict[str, Any]) -> str:
-    text_field(path, number, row, "_id")
-    return id_field(path, number, row, "_id")
+    return Answers(id_field(path, number, row, "_id"), texts_field(path, number, row, "answers"))

@@ -75,9 +75,10 @@ class Judge:
         return Measured(scores, notes=tuple(dict.fromkeys(notes)))
 
     def _run(self, path: Path) -> "Run":
+        from hardneg.formats.excluded import without_excluded
         from hardneg.formats.runs import read_run
 
-        return read_run(path) if self.collection is None else self.collection.counting(read_run(path))
+        return without_excluded(read_run(path), {} if self.collection is None else self.collection.excluded())
 
     @property
     def _documents(self) -> int | None:

@@ -75,7 +75,11 @@ class Beir:
 
     def query_hint(self) -> Mapping[str, int]:
         """About how many queries each split has, from the first lines and the size of its qrels."""
-        return {split: _count_queries(Path(part.name)) for split, part in self.load().qrels_in.items()}
+        hints: dict[str, int] = {}
+        for split, path in ((split, Path(part.name)) for split, part in self.load().qrels_in.items()):
+            named = [judgement.query_id for _, judgement in islice(iter_qrels(path), _SAMPLED)]
+            hints[split] = round(estimate_lines(path) * len(set(named)) / max(len(named), 1))
+        return hints
 
 
 @dataclass(frozen=True)
@@ -92,8 +96,10 @@ class BeirCollection(PartedCollection):
 
     def answers(self, split: str) -> Iterator[Answers]:
         """The answers to the queries of all splits: which are of this one, their ids say."""
-        rows = (_answers(self._query_file, *line) for line in read_lines(self._query_file))
-        return rows if self.with_answers() else iter(())
+        path = self._query_file
+        rows = ((path, number, json_row(path, number, line)) for number, line in read_lines(path))
+        answers = (Answers(id_field(*row, "_id"), texts_field(*row, "answers")) for row in rows)
+        return answers if self.with_answers() else iter(())
 
     def groups(self, side: Side) -> Iterator[Membership]:
         """The lines of the file of groups, those of ids on the other side too."""
@@ -136,11 +142,6 @@ class BeirCollection(PartedCollection):
         return Path(next(iter(self.queries_in.values())).name)
 
 
-def _count_queries(path: Path) -> int:
-    named = [judgement.query_id for _, judgement in islice(iter_qrels(path), _SAMPLED)]
-    return round(estimate_lines(path) * len(set(named)) / max(len(named), 1))
-
-
 def _file(folder: Path, name: str) -> Path:
     path = find_file(folder, name)
     if path is None:
@@ -159,8 +160,3 @@ def _query(path: Path, number: int, line: str) -> Query:
     row = json_row(path, number, line)
     texts_field(path, number, row, "answers")  # so that a mistake in them is told with the query
     return Query(id_field(path, number, row, "_id"), text_field(path, number, row, "text"))
-
-
-def _answers(path: Path, number: int, line: str) -> Answers:
-    row = json_row(path, number, line)
-    return Answers(id_field(path, number, row, "_id"), texts_field(path, number, row, "answers"))

@@ -10,7 +10,7 @@ from typing import Any
 
 from hardneg.formats.collection_check import placed
 from hardneg.formats.corpus import Corpus, write_corpus
-from hardneg.formats.excluded import Exclusion, HasExcluded, read_excluded, without_excluded, write_excluded
+from hardneg.formats.excluded import Exclusion, HasExcluded, read_excluded, write_excluded
 from hardneg.formats.groups import read_groups, write_groups
 from hardneg.formats.hash_index import normalise
 from hardneg.formats.problems import Unplaced
@@ -19,16 +19,7 @@ from hardneg.formats.queries import Queries, read_answers, write_answers, write_
 from hardneg.formats.source_files import split_problem
 from hardneg.formats.vectors.mmap import AGAIN
 from hardneg.records.errors import ArtifactError, DataError
-from hardneg.records.types import (
-    Collection,
-    HasAnswers,
-    HasGroups,
-    HasWithheld,
-    Judgement,
-    Membership,
-    RankedList,
-    Side,
-)
+from hardneg.records.types import Collection, HasAnswers, HasGroups, HasWithheld, Judgement, Side
 from hardneg.records.wording import counted
 from hardneg.runtime.progress import Progress
 from hardneg.store.atomic_write import replace_text
@@ -71,22 +62,14 @@ class StoredCollection:
         return Queries.open(self.folder / "queries" / f"{self._known(split)}.arrow")
 
     def qrels(self, split: str) -> Qrels:
-        """The judgements of one split about its queries and documents, to learn from, maybe none; see `judged`.
-
-        Raises:
-            DataError: there is no such split.
-        """
+        """The judgements of one split, to learn from, maybe none. Raises DataError where there is no such split."""
         path = self.folder / "qrels" / f"{self._known(split)}.txt"
         if not path.exists():
             raise ArtifactError(f"{path}: missing; {AGAIN}")
         return _qrels(path)
 
     def judged(self, split: str) -> Qrels:
-        """All judgements of one split's source, to measure by: what the collection lacks is missed, as by trec_eval.
-
-        Raises:
-            DataError: there is no such split.
-        """
+        """All judgements of one split's source, to measure by: what the collection lacks is missed, as by trec_eval."""
         qrels, path = self.qrels(split), self.folder / _LACKING / f"{split}.txt"
         counts = json.loads((self.folder / "collection.json").read_bytes())["splits"][split]
         if counts.get("unknown_queries") or counts.get("unknown_documents"):
@@ -121,10 +104,6 @@ class StoredCollection:
         for query_id, doc_id in read_excluded(path) if path.exists() else ():
             excluded.setdefault(query_id, []).append(doc_id)
         return excluded
-
-    def counting(self, run: Mapping[str, RankedList]) -> dict[str, RankedList]:
-        """Return a run without the documents that do not count for its queries."""
-        return without_excluded(run, self.excluded())
 
     def groups(self, side: Side) -> dict[str, str]:
         """The group of each document, or of each query, that has one, by its id; maybe none."""
@@ -219,13 +198,13 @@ def _write(
     own = zip(texts, corpus.rows(list(texts)).tolist(), strict=True) if exclude_own else ()
     exclusions += [Exclusion(name, name) for name, row in own if row >= 0]
     if exclusions:
-        tally = Counter()
-        known = _known_exclusions(iter(exclusions), frozenset(texts), corpus, tally)
+        rows = corpus.rows([item.doc_id for item in exclusions]).tolist()
+        known = [item for item, row in zip(exclusions, rows, strict=True) if row >= 0 and item.query_id in texts]
         if count := write_excluded(folder / _EXCLUDED, known):
             counts["excluded"] = count
             notes.append(f"{counted(count, 'document does', 'documents do')} not count for a query")
             _check_exclusions(folder, splits)
-        if unknown := tally["unknown"]:
+        if unknown := len(exclusions) - len(known):
             lines = counted(unknown, "exclusion is", "exclusions are")
             notes.append(f"{lines} left out: of queries or documents that the collection lacks")
     if isinstance(collection, HasGroups) and (groups := _write_groups(collection, corpus, frozenset(texts), folder)):
@@ -260,17 +239,6 @@ def _write_split(collection: Collection, split: str, corpus: Corpus, folder: Pat
     return dict(counts)
 
 
-def _known_exclusions(
-    exclusions: Iterator[Exclusion], query_ids: frozenset[str], corpus: Corpus, tally: Counter[str]
-) -> Iterator[Exclusion]:
-    """Those of queries and documents that the collection has; tally: counts the others, which exclude nothing."""
-    while block := list(islice(exclusions, _BLOCK)):
-        rows = corpus.rows([item.doc_id for item in block]).tolist()
-        known = [item for item, row in zip(block, rows, strict=True) if row >= 0 and item.query_id in query_ids]
-        tally["unknown"] += len(block) - len(known)
-        yield from known
-
-
 def _check_exclusions(folder: Path, splits: Sequence[str]) -> None:
     """Raises DataError where a document that does not count for a query is relevant to it."""
     excluded = frozenset(read_excluded(folder / _EXCLUDED))
@@ -285,19 +253,15 @@ def _check_exclusions(folder: Path, splits: Sequence[str]) -> None:
 
 def _write_groups(collection: HasGroups, corpus: Corpus, query_ids: frozenset[str], folder: Path) -> dict[str, int]:
     """How many documents and queries have a group, where some have."""
-    documents = _of_corpus(collection.groups("document"), corpus)
+    members = list(collection.groups("document"))
+    rows = corpus.rows([member.member_id for member in members]).tolist()
+    documents = (member for member, row in zip(members, rows, strict=True) if row >= 0)
     queries = (member for member in collection.groups("query") if member.member_id in query_ids)
     counts = {
         "documents": write_groups(_groups_file(folder, "document"), documents),
         "queries": write_groups(_groups_file(folder, "query"), queries),
     }
     return counts if any(counts.values()) else {}
-
-
-def _of_corpus(members: Iterator[Membership], corpus: Corpus) -> Iterator[Membership]:
-    while block := list(islice(members, _BLOCK)):
-        rows = corpus.rows([member.member_id for member in block]).tolist()
-        yield from (member for member, row in zip(block, rows, strict=True) if row >= 0)
 
 
 def _known_judgements(

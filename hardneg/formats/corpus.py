@@ -253,14 +253,8 @@ def _words(texts: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
     return lengths
 
 
-def candidates(
-    corpus: Corpus,
-    query_id: str,
-    known: Sequence[str],
-    hits: Mapping[str, RankedList],
-    aside: frozenset[str] = frozenset(),
-) -> Candidates:
-    """The candidates of one query; `known` are its positives, copies of which are found. aside: no negatives either."""
+def candidates(corpus: Corpus, query_id: str, known: Sequence[str], hits: Mapping[str, RankedList]) -> Candidates:
+    """The candidates of one query; `known` are its positives, copies of which are found in the corpus."""
     copies = corpus.copies(corpus.rows(known))
-    duplicates = aside.union(corpus.ids(copies)) - frozenset(known)
+    duplicates = frozenset(corpus.ids(copies)) - frozenset(known)
     return Candidates(query_id, known, hits, corpus.doc_ids, duplicates)

@@ -184,15 +184,12 @@ def _file_type(path: Path) -> str:
 
 
 def one_word(text: str) -> bool:
-    """Whether a text can be an id: not empty, and without blanks, control characters, line and byte order marks.
-
-    Other spaces than ASCII's are letters, as for trec_eval.
-    """
+    """Whether a text can be an id: not empty, and without ASCII's white space, control characters and marks."""
     return text != "" and " " not in text and (text.isprintable() or not _CONTROL.search(text))
 
 
 def columns(line: str) -> list[str]:
-    """What stands between ASCII's white space."""
+    """What stands between ASCII's white space: other spaces are letters, as for trec_eval."""
     return line.split() if line.isascii() else [cell.decode() for cell in line.encode().split()]
 
 

@@ -17,6 +17,7 @@ from hardneg.encoders.spec import Side
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.fields import Name, Reference, Trait
 from hardneg.formats.collection import StoredCollection
+from hardneg.formats.excluded import without_excluded
 from hardneg.formats.qrels import Qrels, positives
 from hardneg.formats.runs import Run, lists_in_order, read_run, stream_run
 from hardneg.records.errors import PluginError
@@ -177,7 +178,7 @@ class Artifacts(AnalysisInputs):
         return next(name for each, name, _ in self.analysis.references() if each == path)
 
     def run(self, path: str) -> Run:
-        return self._collection.counting(read_run(self._input(path).folder / RUN))
+        return without_excluded(read_run(self._input(path).folder / RUN), self._collection.excluded())
 
     def stream(self, path: str) -> Iterator[tuple[str, RankedList]]:
         return stream_run(self._input(path).folder / RUN)

@@ -241,6 +241,7 @@ def _scores(
     from hardneg.evaluation.metrics import answer_coverage, answer_cutoffs, evaluate
     from hardneg.evaluation.notes import judgement_notes, run_notes
     from hardneg.formats.answer_matching import PassageAnswers
+    from hardneg.formats.excluded import without_excluded
     from hardneg.formats.runs import read_run
 
     spec, cutoffs, paths = context.spec, answer_cutoffs(context.spec.metrics), by_label(context.spec.runs)
@@ -251,11 +252,11 @@ def _scores(
         if cutoffs
         else PassageAnswers(collection.corpus, {})
     )
-    query_ids, documents = answers.query_ids, len(collection.corpus)
+    query_ids, documents, excluded = answers.query_ids, len(collection.corpus), collection.excluded()
     scores: dict[str, Scores] = {}
     notes = [*judgement_notes(qrels, by_judgements, spec.relevance_level)]
     for path, source in context.inputs_of("runs").items():
-        run, (label, seed) = collection.counting(read_run(source.folder / RUN)), paths[path]
+        run, (label, seed) = without_excluded(read_run(source.folder / RUN), excluded), paths[path]
         names = spec.metrics_of.get(label, spec.metrics)
         judged, answered = [name for name in names if name not in cutoffs], [n for n in names if n in cutoffs]
         by_metric = evaluate(run, qrels, judged, spec.relevance_level) if judged else {}

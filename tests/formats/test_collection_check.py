@@ -65,7 +65,7 @@ def test_judgements(tmp_path: Path) -> None:
 
 def test_excluded_documents(tmp_path: Path) -> None:
     folder = write(tmp_path, GOOD, ASKED, test="q1 0 d1 1\nq1 0 d2 0\n")
-    (folder / "excluded.tsv").write_text("query_id\tdoc_id\nq1\td2\nq1\td1\nq9\td2\nq1 d2\nq1\td9\n")
+    (folder / "excluded.tsv").write_text("query_id\tdoc_id\nq1\td2\nq1\td1\nq9\td2\nq1\tor d2\nq1 d9\n")
     assert [(item.category, item.line, item.warning) for item in problems(folder)] == [
         ("lines that cannot be read", 5, False),
         ("exclusions that exclude nothing", 4, True),

@@ -41,21 +41,16 @@ def searched_queries(context: "StageContext[Search]", collection: StoredCollecti
         queries = open_queries(context, collection, context.spec.split)
         if context.spec.text_of != "query":
             return _positives_of(context, collection, queries, facts)
-        _tell_own(context, collection, queries)
+        _, owner = own_documents(collection.corpus, queries.query_ids, queries.texts)
+        if count := len({queries.query_ids[at] for at in owner.tolist()}.difference(collection.excluded())):
+            stand = f"{counted(count, 'query stands', 'queries stand')} in the corpus too, found first and counted"
+            advice = "`exclude_own: true` of the dataset leaves out documents that have the query's id"
+            context.progress.note(f"{context.name}: {stand}; {advice}")
         return queries
     if world().first:
         _write_queries(context, collection, Path(context.spec.queries).expanduser(), facts)
     barrier()
     return Queries.open(context.folder / QUERIES)
-
-
-def _tell_own(context: "StageContext[Search]", collection: StoredCollection, queries: Queries) -> None:
-    """Notes how many queries are documents that count for them."""
-    _, owner = own_documents(collection.corpus, queries.query_ids, queries.texts)
-    if count := len({queries.query_ids[at] for at in owner.tolist()}.difference(collection.excluded())):
-        stand = counted(count, "query stands", "queries stand")
-        advice = "`exclude_own: true` of the dataset leaves out documents that have the query's id"
-        context.progress.note(f"{context.name}: {stand} in the corpus too, found first and counted; {advice}")
 
 
 def _positives_of(

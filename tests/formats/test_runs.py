@@ -120,6 +120,21 @@ def test_a_truncated_gzip_is_named(tmp_path):
         read_run(tmp_path / "absent")
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_tags_with_blanks_and_other_spaces_in_ids(tmp_path, end):
+    """trec_eval takes the rest of a line as its tag, and parts columns at ASCII's white space alone."""
+    text = f"q1 Q0 a\u00a0b 1 2.5 my own run{end}q1 Q0 a\u3000b 2 1.5 my own run{end}"
+    assert doc_lists(read_run(_written(tmp_path / "run", text))) == [["a\u00a0b", "a\u3000b"]]
+
+
+def test_scores_that_float32_cannot_tell_apart_keep_their_order(tmp_path):
+    scores = np.array([1 - 1e-15, 1 - 1e-9, 1 - 1e-12, 0.5])
+    write_run(tmp_path / "run", [("q1", RankedList(["b", "a", "c", "d"], scores))])
+    (found,) = read_run(tmp_path / "run").values()
+    assert found.doc_ids == ["b", "c", "a", "d"]
+    assert found.scores.tolist() == pytest.approx([1, 1 - 2**-24, 1 - 2**-23, 0.5], abs=1e-9)
+
+
 def test_ties_are_read_as_trec_eval_reads_them(tmp_path):
     pytrec_eval = pytest.importorskip("pytrec_eval")
     generator = np.random.default_rng(5)

@@ -153,14 +153,14 @@ def _check_prompts(model: Mapping[str, Any]) -> None:
 
 
 def parse_dataset(value: Any) -> Any:
-    """The dataset's stage from its loader's setting or a folder in BEIR's form; `withheld` is among the options."""
+    """The dataset's stage from its loader's setting or a folder in BEIR's form; options of the stage are among them."""
     with suppress(OSError, ValueError, DataError):
         if isinstance(value, str) and find_file(Path(value), "corpus.jsonl"):
             value = f"{BEIR}:{value}"
-    if isinstance(value, Mapping) and "withheld" in value:
-        loader = {name: item for name, item in value.items() if name != "withheld"}
-        return {"loader": loader, "withheld": value["withheld"]}
-    return {"loader": value}
+    if not isinstance(value, Mapping):
+        return {"loader": value}
+    own = {name: value[name] for name in ("withheld", "exclude_own") if name in value}
+    return {"loader": {name: item for name, item in value.items() if name not in own}, **own}
 
 
 def parse_cut(value: Any) -> Any:

@@ -47,7 +47,7 @@ class Judge:
             return read_qrels(self.qrels)
         if self.qrels is not None:
             return self.qrels
-        return {} if self.collection is None else self.collection.qrels(self.split)
+        return {} if self.collection is None else self.collection.judged(self.split)
 
     def query_groups(self) -> dict[str, str]:
         """The groups of the dataset's queries. Raises UsageError where there are none."""
@@ -61,16 +61,21 @@ class Judge:
         """Each run's scores by judgements and by answers, not yet compared, and what must be known beside them."""
         from hardneg.evaluation.metrics import answer_cutoffs
         from hardneg.evaluation.metrics_json import Measured
-        from hardneg.formats.runs import read_run
 
         cutoffs, notes = answer_cutoffs(names), list[str]()
         scored = self._by_answers(runs, cutoffs, notes.append)
         if by_judgements := [name for name in names if name not in cutoffs]:
             scoring = _Judging(self._judgements(), by_judgements, self.level, self._documents, notes.append)
-            judged = scoring.of(((label, read_run(path)) for label, path in runs.items()))
+            judged = scoring.of(((label, self._run(path)) for label, path in runs.items()))
             scored = {label: {**scores, **scored.get(label, {})} for label, scores in judged.items()}
         scores = {label: {name: scores[name] for name in names} for label, scores in scored.items()}
         return Measured(scores, notes=tuple(dict.fromkeys(notes)))
+
+    def _run(self, path: Path) -> "Run":
+        from hardneg.formats.excluded import without_excluded
+        from hardneg.formats.runs import read_run
+
+        return without_excluded(read_run(path), {} if self.collection is None else self.collection.excluded())
 
     @property
     def _documents(self) -> int | None:
@@ -88,7 +93,6 @@ class Judge:
         from hardneg.evaluation.metrics import answer_coverage
         from hardneg.evaluation.notes import run_notes
         from hardneg.formats.answer_matching import PassageAnswers
-        from hardneg.formats.runs import read_run
 
         if not cutoffs:
             return {}
@@ -99,7 +103,7 @@ class Judge:
         query_ids = answers.query_ids
         scores: dict[str, Scores] = {}
         for label, path in runs.items():
-            run = read_run(path)
+            run = self._run(path)
             scores[label] = answer_coverage(run, answers, query_ids, cuts)
             for line in run_notes(label, run, set(query_ids), [*cutoffs], self._documents):
                 note(line)

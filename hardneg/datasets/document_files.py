@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from hardneg.datasets.site_marks import without_site_marks
-from hardneg.formats.json_rows import json_row, text_field
+from hardneg.formats.json_rows import json_row, text_field, title_field
 from hardneg.formats.python_code import SourceFile, code_of, definitions
 from hardneg.formats.text_lines import GZIP, lines_or_errors, other_format
 from hardneg.records.errors import DataError
@@ -190,8 +190,8 @@ def _json_lines(path: Path) -> Iterator[tuple[int, Text | DataError]]:
             if isinstance(line, DataError):
                 raise line
             fields = json_row(path, number, line)
-            title = text_field(path, number, fields, "title") if "title" in fields else ""
-            yield number, _row(path, number, text_field(path, number, fields, "text"), title, lines=False)
+            text, title = text_field(path, number, fields, "text"), title_field(path, number, fields)
+            yield number, _row(path, number, text, title, lines=False)
         except DataError as error:
             yield number, error
 

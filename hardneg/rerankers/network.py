@@ -1,7 +1,9 @@
 """A network that scores pairs of a query and a document: opened, run with or without gradients, saved."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -137,9 +139,12 @@ class PairNetwork:
         outputs: Tensor = self.module(placed)["scores"].float()
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs[:, 1] - outputs[:, 0]
 
-    def activated(self, logits: Tensor) -> Tensor:
-        """The scores of logits [n]."""
-        scores: Tensor = self.module.activation_fn(logits)
+    def activated(self, logits: Sequence[float]) -> list[float]:
+        """The scores of one query's documents, computed in float64; logits that differ give scores that do."""
+        scores: list[float] = self.module.activation_fn(torch.tensor(logits, dtype=torch.float64)).tolist()
+        for higher, lower in pairwise(np.lexsort((-np.asarray(logits), -np.asarray(scores))).tolist()):
+            below = scores[higher] if logits[lower] == logits[higher] else math.nextafter(scores[higher], -math.inf)
+            scores[lower] = min(scores[lower], below)
         return scores
 
     def sharing(self) -> "PairNetwork":

@@ -45,7 +45,7 @@ class Evaluate(StageSpec):
     metrics_of: a row's label to those of the metrics that it is measured by, where its lists are too short for others.
     """
 
-    version = 3
+    version = 4
     artifact_type = "metrics"
     purpose = "measure every system on the same queries, and test the differences"
     needs_dataset = True
@@ -246,7 +246,7 @@ def _scores(
 
     spec, cutoffs, paths = context.spec, answer_cutoffs(context.spec.metrics), by_label(context.spec.runs)
     by_judgements = [name for name in spec.metrics if name not in cutoffs]
-    qrels = collection.qrels(spec.split) if by_judgements else {}
+    qrels = collection.judged(spec.split) if by_judgements else {}
     answers = (
         PassageAnswers.of(collection, spec.split, spec.answer_match)
         if cutoffs

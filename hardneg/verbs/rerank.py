@@ -46,7 +46,7 @@ class Rerank(RunSpec):
     attention, compile: how a transformer computes, where that is not left to its processor.
     """
 
-    version = 1
+    version = 2
     purpose = "have a reranker score what was found"
     resumes = True
     every_process = True
@@ -214,7 +214,7 @@ class _QueryBlock:
             if len(scores) != len(doc_ids):
                 counts = f"{len(scores)} scores for the {len(doc_ids)} documents of query {query_id}"
                 raise PluginError(f"the reranker gave {counts}: one a document is needed, in their order")
-            yield query_id, RankedList(doc_ids, np.asarray(scores, np.float32))
+            yield query_id, RankedList(doc_ids, np.asarray(scores))
 
 
 def _blocks(

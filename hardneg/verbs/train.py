@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Train(ManyCollections, Taught, DualLearning):
     """Trains a dual encoder on mined negatives, or, without them, on the other queries' documents for split `train`."""
 
-    version = 1
+    version = 2
     purpose = "teach the model to tell the relevant passages from the hard negatives"
     stage: Literal["train"]
     negatives: Annotated[Name | None, Reference(("negatives",))] = Field(

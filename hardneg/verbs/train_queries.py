@@ -64,7 +64,7 @@ class WatchOptions(BaseModel):
 class TrainQueries(Guidance, EncoderLearning, IndexSpec):
     """Trains the query encoder alone, on a fixed index; a guide scores each query's list."""
 
-    version = 2
+    version = 3
     purpose = "teach the query side alone, against the passages as they are in the index"
     gives = ("ranks", "teacher", "guide")
     inherits = ("seed",)

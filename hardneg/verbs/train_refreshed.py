@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 class TrainRefreshed(DualLearning):
     """Trains a dual encoder on negatives that it mines itself, again and again, while it trains."""
 
-    version = 1
+    version = 2
     purpose = "teach the model, with hard negatives that are mined again on the way"
     stage: Literal["train-refreshed"]
     split: Name = Field(default="train", description="The queries to train on.")
@@ -218,12 +218,16 @@ def _synchronous(
     context: StageContext[TrainRefreshed], encoder: "Encoder", data: TrainingData, refreshes: RefreshFolder, first: int
 ) -> "RefreshProvider":
     """Mines in this process, while training waits."""
+    from hardneg.mining.filter_texts import MiningTexts
+    from hardneg.mining.filtering import Filters
     from hardneg.training.checkpoint import Checkpoints
-    from hardneg.training.refresh.mining import Mining, refresh_filters
+    from hardneg.training.refresh.mining import Mining
     from hardneg.training.refresh.provider import SynchronousProvider
 
     spec, options = context.spec, context.spec.refresh
-    filters = refresh_filters(open_collection(context.inputs["dataset"]), spec.split, options, context.filters())
+    texts = MiningTexts(open_collection(context.inputs["dataset"]), spec.split)
+    match = options.answer_match if options.without_answers else None
+    filters = Filters.of(texts, context.filters(), match, data.positives)
     miner = None if spec.miner is None else context.plugin("miner", NegativeMiner)
     backend = None if spec.backend is None else context.plugin("backend", IndexBackend)
     mining = Mining(replace(data, negatives=None), options, spec.options.seed, filters, miner, backend)

@@ -42,7 +42,7 @@ _MOVED_EMBEDDINGS = 2  # their gradient and the step along it
 class TrainReranker(Taught, Judging, Learning):
     """Trains a reranker on mined negatives, each query's documents against each other."""
 
-    version = 1
+    version = 2
     artifact_type = "reranker"
     teaches = "reranker"
     gives = ("teacher",)

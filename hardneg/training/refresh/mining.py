@@ -8,13 +8,10 @@ from typing import ClassVar
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import write_negatives
 from hardneg.formats.runs import QueryLists
 from hardneg.mining.choosing import LEFT_OUT, SEEN_BY, Choosing, compares
 from hardneg.mining.encoded_corpus import EncodedCorpus
-from hardneg.mining.filter_protocol import NegativeFilter
-from hardneg.mining.filter_texts import MiningTexts
 from hardneg.mining.filtering import Filters
 from hardneg.mining.listing import listed, searched, with_positives
 from hardneg.mining.miners.random import Sampled
@@ -98,14 +95,6 @@ def chunk(count: int, number: int, chunks: int) -> range:
     """Part `number` modulo `chunks` of `count` things in a row, all of one size but the last."""
     size, position = count // chunks, number % chunks
     return range(position * size, count if position == chunks - 1 else (position + 1) * size)
-
-
-def refresh_filters(
-    collection: StoredCollection, split: str, options: RefreshOptions, plugins: Iterable[NegativeFilter]
-) -> Filters:
-    """The filters of a refresh: that of answers where the options ask for it, and these."""
-    match = options.answer_match if options.without_answers else None
-    return Filters.of(MiningTexts(collection, split), plugins, match)
 
 
 def known_to_be_relevant(

@@ -112,7 +112,7 @@ def validation_data(context: StageContext[Judging], collection: StoredCollection
         collection.corpus,
         query_ids,
         queries.texts[: options.queries],
-        collection.qrels(options.split),
+        collection.judged(options.split),
         _tops(context.inputs["validation_run"].folder / RUN, queries.query_ids, len(query_ids), options.depth),
     )
 

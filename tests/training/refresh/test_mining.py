@@ -99,9 +99,10 @@ def test_documents_with_an_answer_and_excluded_ones_are_left_out(encoder, toy_fo
     bad = data.corpus.documents_at(data.corpus.rows(best[:1]))[0].text
     answers = PassageAnswers(data.corpus, {"q3": (bad,)})
     collection = SimpleNamespace(excluded=lambda: {"q3": best[-1:] + best[1:2]})
-    texts: Any = SimpleNamespace(answers=lambda match: answers, positives_elsewhere={}, collection=collection)
+    apart: Any = {"aside": lambda known: {}, "positives_elsewhere": {}}
+    texts: Any = SimpleNamespace(answers=lambda match: answers, collection=collection, **apart)
     place = RefreshFolder(tmp_path)
-    made = mine_refresh([encoder], Mining(data, options, 1, Filters.of(texts, [], "string")), place, 0, 0)
+    made = mine_refresh([encoder], Mining(data, options, 1, Filters.of(texts, [], "string", {})), place, 0, 0)
     assert made.dropped["answer"] >= 1 and made.dropped["excluded"] == 2 and place.newest() == made
     negatives = list(read_negatives(place.negatives(0))[3].negatives)
     texts = data.corpus.contents(data.corpus.rows(negatives))

@@ -86,8 +86,8 @@ def prepare(encoder: "Encoder", side: Side, options: EncodeOptions, tokens: Toke
     transformer, *rest = encoder.parts(side)
     whole = next(transformer.parameters()).dtype == torch.float32
     with float32_products(device, options.tf32):
-        asked = whole or options.precision == "bf16"
-        half = asked and takes_bf16(options.precision, transformer, "inference") and whole
+        applies = whole or options.precision == "bf16"
+        half = applies and takes_bf16(options.precision, transformer, "inference") and whole
     packed = encoder.representation.form == "vectors" and taken_packed([transformer, *rest])
     parts = [arranged(transformer, options.attention, options.compile, half, packed), *rest]
     plain = partial(encoder.tokenise, side=side)

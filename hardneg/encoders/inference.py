@@ -89,8 +89,8 @@ def prepare(encoder: "Encoder", side: Side, options: EncodeOptions, tokens: Toke
     transformer, *rest = encoder.parts(side)
     whole = next(transformer.parameters()).dtype == torch.float32
     with float32_products(device, options.tf32):
-        asked = whole or options.precision == "bf16"
-        half = asked and takes_bf16(options.precision, transformer, "inference") and whole
+        applies = whole or options.precision == "bf16"
+        half = applies and takes_bf16(options.precision, transformer, "inference") and whole
     parts = [_arranged(encoder, side, options, half), *rest]
     plain = partial(encoder.tokenise, side=side)
     make = tokens or (lambda _, texts: plain(texts))

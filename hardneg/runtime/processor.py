@@ -27,9 +27,9 @@ _LARGE_ON_GPU, _BLOCK_ON_GPU = 4096 * 65_536, 2048  # scores, queries; with fewe
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """kind: torch's type of device. bf16: whether it has units for products in bfloat16."""
+    """device: torch's type of it. bf16: whether it has units for products in bfloat16."""
 
-    kind: str
+    device: str
     bf16: bool = False
 
     @property
@@ -45,20 +45,20 @@ class Processor:
         """
         if not (self.bf16 and half):
             return "auto"
-        if self.kind == "cuda":
+        if self.device == "cuda":
             return "unpadded" if packed else "auto"
         return "batched" if plain else "auto"
 
     def onednn(self, half: bool) -> bool:
         """Whether linear layers multiply by a call of oneDNN: up to twice torch's speed in float32, and no slower."""
-        return self.kind == "cpu" and platform.machine() in {"x86_64", "AMD64"} and (self.bf16 or not half)
+        return self.device == "cpu" and platform.machine() in {"x86_64", "AMD64"} and (self.bf16 or not half)
 
     def engine(self, queries: int, vectors: int, dimension: int, faiss: bool) -> Literal["torch", "faiss", "bf16"]:
         """The engine of an exact search: float32 by torch for a small one. faiss: whether that is installed."""
-        if self.kind == "cuda":
+        if self.device == "cuda":
             large = queries >= _BLOCK_ON_GPU and queries * vectors >= _LARGE_ON_GPU
             return "bf16" if self.bf16 and large else "torch"
-        if self.kind != "cpu" or queries * vectors * dimension < _LARGE_ON_CPU:
+        if self.device != "cpu" or queries * vectors * dimension < _LARGE_ON_CPU:
             return "torch"
         if self.bf16:
             return "bf16" if queries >= _FEW_QUERIES else "torch"
@@ -67,13 +67,13 @@ class Processor:
 
 def processor_of(device: "torch.device") -> Processor:
     """The processor of a device."""
-    return Processor(device.type, bf16_on_cpu() if device.type == "cpu" else _bf16_on_gpu(device))
-
-
-def _bf16_on_gpu(device: "torch.device") -> bool:
+    if device.type == "cpu":
+        return Processor("cpu", bf16_on_cpu())
+    if device.type != "cuda":
+        return Processor(device.type)
     import torch
 
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= _AMPERE
+    return Processor("cuda", torch.cuda.get_device_capability(device) >= _AMPERE)
 
 
 def bf16_on_cpu() -> bool:

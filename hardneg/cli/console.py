@@ -210,7 +210,9 @@ def print_table(console: "Console", rows: "Table", notes: bool = False, narrow: 
 
 
 def print_section(console: "Console", section: "Section") -> None:
-    """The tables, what explains them, and lines after these."""
+    """The lead, the tables, what explains them, and lines after these."""
+    if section.lead:
+        say(section.lead)
     for table in section.tables:
         print_table(console, table)
     if section.explained:

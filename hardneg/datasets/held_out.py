@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from hardneg.datasets.withheld_groups import PartOfCollection, excluded_of, groups_of, without_groups, without_siblings
 from hardneg.formats.excluded import Exclusion
+from hardneg.formats.sentences import unspaced
 from hardneg.records.errors import DataError
 from hardneg.records.types import Answers, Collection, Document, HasAnswers, Judgement, Membership, Query, Side
 from hardneg.runtime.seeding import SEED, derive_seed
@@ -192,9 +193,13 @@ class WithheldCollection:
 
 
 def half(text: str, second: int) -> str:
-    """The first or the second half of a text, cut at the first blank after its middle."""
-    middle = text.find(" ", len(text) // 2)
-    middle = len(text) // 2 if middle < 0 else middle
+    """The first or the second half of a text, cut at the first blank after its middle.
+
+    A text that has a script without blanks between words there, or no blank, is cut in its middle.
+    """
+    middle = len(text) // 2
+    blank = -1 if unspaced(text[middle : middle + 1]) else text.find(" ", middle)
+    middle = middle if blank < 0 else blank
     return (text[middle:] if second else text[:middle]).strip() or text
 
 

@@ -1,10 +1,13 @@
 """Sentences of a text, by its punctuation, and its words: to cut passages, and to write queries from them."""
 
+from collections.abc import Iterator
+
 import regex
 
 _END = regex.compile(
     r"""(?<=[.!?…]["'”’»)\]]{0,8})\s+(?=["'“‘«(\[]*[\p{Lu}\p{Lo}\p{N}])  # an end, then what begins with a capital
-    |(?<=[。！？][」』”]{0,8})\s*  # scripts without blanks between sentences
+    |(?<=[。！？।॥۔؟።፧։។၊။][」』”]{0,8})\s*  # ends that stand for nothing else, with or without a blank
+    |(?<=[\p{Thai}\p{Lao}][\p{M}\p{P}]?)[ ]+(?=\p{Thai}|\p{Lao})  # scripts whose only end is a blank
     |\s*\n\s*\n\s*  # a blank line""",
     regex.VERBOSE,
 )
@@ -16,6 +19,12 @@ WORD = rf"[{_UNSPACED}]{{1,2}}\p{{P}}*|[^\s{_UNSPACED}]+"
 """A word, for regex and for RE2."""
 _WORD = regex.compile(WORD)
 
+_UNSPACED_LETTER = regex.compile(f"[{_UNSPACED}]")
+_TERM = regex.compile(
+    rf"(?<![\w--[{_UNSPACED}]])[\w--[{_UNSPACED}]]+|[{_UNSPACED}]{{2}}|(?<![{_UNSPACED}])[{_UNSPACED}](?![{_UNSPACED}])",
+    regex.V1,
+)
+
 _LONGEST = 16
 """More characters than an abbreviation has with what stands before it."""
 
@@ -23,8 +32,9 @@ _LONGEST = 16
 def sentences(text: str) -> list[str]:
     """The sentences of a text in their order, white space at their ends removed; together they are all of it.
 
-    A sentence ends at `.`, `!`, `?` or `…` before a capital, a digit or a letter without case, at `。`, `！` or `？`,
-    and at a blank line. Initials and usual abbreviations (`Dr.`, `e.g.`, `Fig.`) end none.
+    A sentence ends at `.`, `!`, `?` or `…` before a capital, a digit or a letter without case, at the marks of other
+    scripts such as `。` and `।`, at a blank between Thai or Lao letters, and at a blank line. Initials and usual
+    abbreviations (`Dr.`, `e.g.`, `Fig.`) end none.
     """
     parts: list[str] = []
     start = 0
@@ -45,3 +55,23 @@ def word_spans(text: str) -> list[tuple[int, int]]:
     Words are what white space separates; in scripts without blanks between words, every two characters.
     """
     return [match.span() for match in _WORD.finditer(text)]
+
+
+def unspaced(text: str) -> bool:
+    """Whether a text has a letter of a script without blanks between words."""
+    return _UNSPACED_LETTER.search(text) is not None
+
+
+def term_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Where each word by which texts are compared begins and ends, in characters.
+
+    Words are runs of letters and digits; in scripts without blanks between words, every two letters in a row, so that
+    they overlap, and a letter more or less shifts none of the others.
+    """
+    return (match.span() for match in _TERM.finditer(text, overlapped=unspaced(text)))
+
+
+def terms(text: str) -> list[str]:
+    """The words of `term_spans`, case aside."""
+    found: list[str] = _TERM.findall(text.casefold(), overlapped=unspaced(text))
+    return found

@@ -6,12 +6,12 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from hardneg.formats.sentences import terms
 from hardneg.records.types import Document, Written
 from hardneg.registry.protocols import QueryWriter
 from hardneg.runtime.seeding import derive_seed
 
 _BLOCK = 1024
-_WORD = re.compile(r"\w+")
 _NUMBERED = re.compile(r"\b(?:passage|paragraph|document|excerpt|text)\s*(?:no\.?|number|#)?\s*\(?\d", re.IGNORECASE)
 
 NAMING = "queries left out that name their passage by its number"
@@ -111,4 +111,4 @@ def kept(drafts: Iterable[Draft], titles: Iterable[Draft], left_out: Counter[str
 
 
 def _words(text: str) -> frozenset[str]:
-    return frozenset(_WORD.findall(text.casefold()))
+    return frozenset(terms(text))

@@ -9,7 +9,7 @@ from hardneg.api.adhoc_recipe import ENCODED, MINED, SEARCHED, TRAINED, training
 from hardneg.api.bench_recipe import OTHER_RATES, SHIPPED
 from hardneg.losses import TEMPERATURE
 from hardneg.records.errors import UsageError
-from hardneg.records.named_plugins import BM25, MINER_SWEEP, POSITIVE_RANKS
+from hardneg.records.named_plugins import BM25, INFONCE, MINER_SWEEP, POSITIVE_RANKS
 from hardneg.records.wording import suggestion
 
 Goal = Literal["top", "recall"]
@@ -123,7 +123,7 @@ class RecommendRequest:
             if row is not None:
                 stages[f"{arm}-negatives"] = _mining(row)
             for rate in self.rates:
-                name = f"{arm} at {rate:g}"
+                name = trial(arm, rate)
                 training = self._training(row and f"{arm}-negatives", rate, steps)
                 runs[name] = f"{name} run"
                 stages |= {
@@ -133,10 +133,10 @@ class RecommendRequest:
                 }
         return {**stages, TRIALS: {"stage": "evaluate", "runs": runs, "split": self.split, "metrics": [self.metric]}}
 
-    def recipe(self, tree: Mapping[str, Any], chosen: Chosen, told: Sequence[str], tested: str) -> str:
+    def recipe(self, tree: Mapping[str, Any], chosen: Chosen, head: Sequence[str], tested: str) -> str:
         """A recipe that trains with the chosen miner, and with in-batch negatives alone beside it, as the trials did.
 
-        tree: the recipe of the command. told: paragraphs at its head; one that begins with a blank is one line as it
+        tree: the recipe of the command. head: paragraphs before it; one that begins with a blank is one line as it
         is. tested: the split to evaluate on.
         """
         from hardneg.recipe.yaml_load import as_yaml
@@ -160,7 +160,7 @@ class RecommendRequest:
             "stages": stages,
             "outputs": {"model": ALONE if chosen.alone else TRAINED},
         }
-        lines = [line for each in told for line in ([each] if each.startswith(" ") else wrap(each, _WIDTH))]
+        lines = [line for each in head for line in ([each] if each.startswith(" ") else wrap(each, _WIDTH))]
         return "".join(f"# {line}".rstrip() + "\n" for line in lines) + as_yaml(recipe)
 
     def _searched(self, run: str, judge: str, split: str, judged: bool) -> dict[str, Any]:
@@ -180,11 +180,16 @@ class RecommendRequest:
         return stages, {SHIPPED: "start-run", LEXICAL: "bm25-run"}
 
     def _training(self, negatives: str | None, rate: float, steps: int) -> dict[str, Any]:
-        fields = {"loss": {"name": "infonce", "temperature": self.temperature}}
+        fields = {"loss": {"name": INFONCE, "temperature": self.temperature}}
         options = {"negatives_per_query": 1, **self.usual, **self.options, "learning_rate": rate, "max_steps": steps}
         if negatives is None:
             return training_stage(fields, {**options, "negatives_per_query": 0})
         return training_stage({"negatives": negatives, **fields}, options)
+
+
+def trial(arm: str, rate: float) -> str:
+    """The stage that trains by an arm at a learning rate, and its row."""
+    return f"{arm} at {rate:g}"
 
 
 def _mining(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 Its conditions are those of docs/results/when.md, and stand in `Situation.advice` alone.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -111,19 +111,19 @@ class Situation:
         above, (low, high) = self.ranks["above"], UNKNOWN
         yield (
             "This is a guess: on collections that it was not made with, the rule was never shown better than in-batch "
-            "negatives alone, and on two of eight worse, by .013 and .020 MRR@10. No rate is chosen, which decides more."
+            "negatives alone, and on two of eight worse, by .013 and .020 MRR@10. The rate counts more; none is chosen."
         )
         if above is not None and low <= above <= high:
             yield f"Not known which is better where {low:.0%} to {high:.0%} score above the positive: train to know."
-        if self.ranks["queries"] < FEW:
-            yield few_queries(self.ranks["queries"])
 
     def facts(self) -> Iterator[str]:
         """What the rule goes by, and what stands near the positives, in words."""
         ranks, first = self.ranks, f"the first {self.ranks['depth']}"
         within = percent(ranks["within"][str(ranks["depth"])])
         yield f"{self.documents:,} documents, {self.batch:,} queries a step"
-        median = f"median rank {rank_in_words(ranks)}{_median_ends(ranks['ranks'])}"
+        beyond = int(distributions().binom.ppf(0.025, len(ranks["ranks"]), 0.5))  # of its exact 95 % interval
+        ends = f" [{ranks['ranks'][beyond - 1]:,}, {ranks['ranks'][-beyond]:,}]" if beyond else ""
+        median = f"median rank {rank_in_words(ranks)}{ends}"
         yield f"best positives of {ranks['queries']:,} queries: {median}, {within} in {first}"
         yield f"of {first}, {percent(ranks['above'])} score above it"
         if self.false is not None:
@@ -134,17 +134,6 @@ class Situation:
         ranks = {name: value for name, value in self.ranks.items() if name != "ranks"}
         facts = {**ranks, "documents": self.documents, "batch": self.batch, "false": self.false, "reach": self.reach}
         return {"facts": facts, "without_training": {goal: asdict(self.advice(goal)) for goal in GOALS}}
-
-
-def few_queries(count: int) -> str:
-    """What so few queries are worth."""
-    return f"Too few queries to choose by: {count}, less than {FEW}."
-
-
-def _median_ends(ranks: Sequence[int]) -> str:
-    """The exact 95 % interval of the median of ascending ranks, by the signs of those below it; nothing of a few."""
-    beyond = int(distributions().binom.ppf(0.025, len(ranks), 0.5))
-    return f" [{ranks[beyond - 1]:,}, {ranks[-beyond]:,}]" if beyond else ""
 
 
 def named(row: Mapping[str, Any]) -> str:

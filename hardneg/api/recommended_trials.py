@@ -1,13 +1,13 @@
 """The trainings that a recommendation is chosen by: their scores on the dev queries, and which are told apart."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import fmean
 from typing import Any
 
 from hardneg.api.bench_recipe import SHIPPED
-from hardneg.api.recommended_recipe import LEXICAL, METRIC
-from hardneg.api.recommended_rule import FEW, few_queries
+from hardneg.api.recommended_recipe import LEXICAL, METRIC, trial
 from hardneg.evaluation.intervals import interval_of
 from hardneg.evaluation.levels import LEVEL
 from hardneg.evaluation.significance import Comparison, compare
@@ -20,33 +20,34 @@ from hardneg.report.table import Table
 class Trials:
     """Trainings of `steps` steps, one seed each, beside the model as shipped, and BM25 where it could be searched with.
 
-    scores: by row the metric of each dev query, in the order in which equal means are preferred: as shipped, then each
-    arm at its best rate. on_dev: by arm the mean at each rate. metric: its name.
+    measured: by row of their evaluation the metric of each dev query. arms, rates: of the trainings, in the order in
+    which equal means are preferred, the model as shipped before all. metric: its name.
     """
 
-    scores: Mapping[str, Mapping[str, float]]
-    on_dev: Mapping[str, Mapping[float, float]]
+    measured: Mapping[str, Mapping[str, float]]
+    arms: Sequence[str]
+    rates: Sequence[float]
     steps: int
     metric: str = METRIC
 
-    @classmethod
-    def of(
-        cls,
-        measured: Mapping[str, Mapping[str, float]],
-        arms: Mapping[str, Mapping[float, str]],
-        steps: int,
-        metric: str,
-    ) -> "Trials":
-        """Those of an evaluation; arms: by name and rate the row of each training, of equal rates the first is best."""
-        on_dev = {arm: {rate: _mean(measured[row]) for rate, row in rows.items()} for arm, rows in arms.items()}
-        best = {arm: measured[arms[arm][max(means, key=means.__getitem__)]] for arm, means in on_dev.items()}
-        beside = {name: measured[name] for name in (LEXICAL,) if name in measured}
-        return cls({SHIPPED: measured[SHIPPED], **best, **beside}, on_dev, steps, metric)
+    @cached_property
+    def on_dev(self) -> dict[str, dict[float, float]]:
+        """The mean of each arm at each rate."""
+        return {
+            arm: {rate: fmean(self.measured[trial(arm, rate)].values()) for rate in self.rates} for arm in self.arms
+        }
+
+    @cached_property
+    def scores(self) -> dict[str, Mapping[str, float]]:
+        """By row the metric of each dev query: as shipped, each arm at its best rate, BM25 where it was searched."""
+        arms = {arm: self.measured[trial(arm, self.rate(arm))] for arm in self.arms}
+        beside = {name: self.measured[name] for name in (LEXICAL,) if name in self.measured}
+        return {SHIPPED: self.measured[SHIPPED], **arms, **beside}
 
     @cached_property
     def means(self) -> dict[str, float]:
         """The mean over the queries, by row."""
-        return {name: _mean(values) for name, values in self.scores.items()}
+        return {name: fmean(values.values()) for name, values in self.scores.items()}
 
     @property
     def best(self) -> str:
@@ -89,30 +90,19 @@ class Trials:
         for arm, means in self.on_dev.items():
             if len(means) > 1 and (rate := self.rate(arm)) in (min(means), max(means)):
                 yield f"{labels[arm]}: its rate, {rate:g}, is at the end of those tried; another may do better."
-        trainings = counted(sum(map(len, self.on_dev.values())), "training")
-        if (count := len(self.scores[SHIPPED])) < FEW:
-            yield few_queries(count)
+        trainings = counted(len(self.arms) * len(self.rates), "training")
         yield f"One seed, the best of {trainings} by the queries that chose it: on others expect less."
 
     def table(self, labels: Mapping[str, str]) -> Table:
         """One row a training at its best rate; as shipped, and BM25; labels: of the rows."""
-        rates = sorted({rate for means in self.on_dev.values() for rate in means})
-        columns = (
-            "trained with",
-            f"{self.metric} on dev",
-            "95% interval",
-            "p against the best",
-            "",
-            *(f"at {rate:g}" for rate in rates),
-        )
-        cells = []
-        for name in self.scores:
+        rates, cells = [f"at {rate:g}" for rate in self.rates], []
+        columns = ("trained with", f"{self.metric} on dev", "95% interval", "p against the best", "", *rates)
+        for name, mean in self.means.items():
             word = "chosen" if name == self.best else "not told apart" if name in self.as_good else "worse"
-            word = "no training" if name == LEXICAL else word
-            p, means = self._p(name), self.on_dev.get(name, {})
-            each = [number(means[rate]) if rate in means else "" for rate in rates]
+            word, p = "no training" if name == LEXICAL else word, self._p(name)
+            shown = [labels[name], number(mean), self.ends(name), "" if p is None else p_value(p), word]
             cells.append(
-                [labels[name], number(self.means[name]), self.ends(name), "" if p is None else p_value(p), word, *each]
+                [*shown, *(map(number, self.on_dev[name].values()) if name in self.arms else [""] * len(rates))]
             )
         return Table(columns, cells)
 
@@ -138,7 +128,3 @@ class Trials:
         """The larger of the two tests' p, by which both are below a level."""
         comparison = self.against_best.get(name)
         return None if comparison is None else max(comparison.t_holm, comparison.randomisation_holm)
-
-
-def _mean(values: Mapping[str, float]) -> float:
-    return sum(values.values()) / len(values)

@@ -15,13 +15,14 @@ from hardneg.api.bench_recipe import SHIPPED, STATIC_RATES
 from hardneg.api.notebook import html_section
 from hardneg.api.output_files import writing
 from hardneg.api.recommended_recipe import ALONE, GOALS, LEXICAL, STEPS, SWEEP, TRIALS, Chosen, RecommendRequest
-from hardneg.api.recommended_rule import ALONE_WORDS, Situation, named
+from hardneg.api.recommended_rule import ALONE_WORDS, FEW, Situation, named
 from hardneg.api.recommended_trials import Trials
 from hardneg.api.results import ReadOnly
 from hardneg.api.workplace import Workplace
 from hardneg.evaluation.metrics_json import read_metrics
 from hardneg.records.errors import DataError
 from hardneg.records.layout import DATASET, METRICS
+from hardneg.records.named_plugins import INFONCE
 from hardneg.report.numbers import number
 from hardneg.report.table import Section
 from hardneg.store.atomic_write import replace_text
@@ -54,10 +55,9 @@ class Recommending:
             return answer
         rows = {arm: None if row is None else sweep["miners"][row] for arm, row in answer.arms.items()}
         last = replace(self.recipe, stages=request.trials(rows, self.steps)).plan(workplace.tell)
-        made = workplace.make_later("recommend", last).artifacts[TRIALS]
-        measured = {row: each[request.metric] for row, each in read_metrics(made.path / METRICS).results.items()}
-        by_rate = {arm: {rate: f"{arm} at {rate:g}" for rate in request.rates} for arm in rows}
-        trials = Trials.of(measured, by_rate, self.steps, request.metric)
+        scores = workplace.make_later("recommend", last).artifacts[TRIALS]
+        measured = {row: each[request.metric] for row, each in read_metrics(scores.path / METRICS).results.items()}
+        trials = Trials(measured, [*rows], request.rates, self.steps, request.metric)
         return replace(answer, trials=trials, keys=[*last.keys.values()])
 
 
@@ -77,10 +77,10 @@ def fitted(request: RecommendRequest, model: "ModelSpec") -> RecommendRequest:
 
     resolved = resolve(model, fetch=True)
     temperature = request.temperature if resolved.full.similarity == "cosine" else 1.0
-    found = replace(request, temperature=temperature, bm25=not absent("lucene"))
+    request = replace(request, temperature=temperature, bm25=not absent("lucene"))
     if getattr(resolved.family, "tables", False):
-        return replace(found, usual={"weight_decay": 0.0}, usual_rates=STATIC_RATES)
-    return found
+        return replace(request, usual={"weight_decay": 0.0}, usual_rates=STATIC_RATES)
+    return request
 
 
 @dataclass(frozen=True)
@@ -146,17 +146,19 @@ class RecommendedNegatives:
         scores += f" on {len(trials.scores[SHIPPED]):,} queries of {self.request.split}"
         if trials.best == SHIPPED:
             return f"Train nothing: as shipped the model has {scores}, no training more; best of these: {best}."
-        how = f"learning rate {trials.rate(trials.best):g}, {trials.steps:,} steps, loss infonce"
+        how = f"learning rate {trials.rate(trials.best):g}, {trials.steps:,} steps, loss {INFONCE}"
         return f"Train with {best}: {how}. {scores}, as shipped {number(trials.means[SHIPPED])}."
 
     def reasons(self) -> list[str]:
         """What there is to go by, what the rule says for each goal, or for the one that was named, and its limits."""
         goals = GOALS if self.request.goal is None else (self.request.goal,)
-        rule = " ".join(map(self.situation.sentence, goals))
+        facts, rule = f"{'; '.join(self.situation.facts())}.", " ".join(map(self.situation.sentence, goals))
+        queries = self.situation.ranks["queries"]
+        few = [f"Too few queries to choose by: {queries}, less than {FEW}."] if queries < FEW else []
         if self.trials is None:
-            return [f"{'; '.join(self.situation.facts())}.", rule, *self.situation.doubts()]
+            return [*few, facts, rule, *self.situation.doubts()]
         guess = f"Without a training it would have said: {rule}"
-        return [*self.trials.sentences(self._labels), f"{'; '.join(self.situation.facts())}.", guess]
+        return [*few, *self.trials.sentences(self._labels), facts, guess]
 
     def sweep(self) -> dict[str, Any]:
         """The sweep, with what was chosen in the end as the choice."""

@@ -210,9 +210,7 @@ def print_table(console: "Console", rows: "Table", notes: bool = False, narrow: 
 
 
 def print_section(console: "Console", section: "Section") -> None:
-    """The lead, the tables, what explains them, and lines after these."""
-    if section.lead:
-        say(section.lead)
+    """The tables, what explains them, and lines after these."""
     for table in section.tables:
         print_table(console, table)
     if section.explained:

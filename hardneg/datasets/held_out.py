@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from hardneg.datasets.withheld_groups import PartOfCollection, excluded_of, groups_of, without_groups, without_siblings
 from hardneg.formats.excluded import Exclusion
-from hardneg.formats.sentences import unspaced
 from hardneg.records.errors import DataError
 from hardneg.records.types import Answers, Collection, Document, HasAnswers, Judgement, Membership, Query, Side
 from hardneg.runtime.seeding import SEED, derive_seed
@@ -197,6 +196,8 @@ def half(text: str, second: int) -> str:
 
     A text that has a script without blanks between words there, or no blank, is cut in its middle.
     """
+    from hardneg.records.terms import unspaced
+
     middle = len(text) // 2
     blank = -1 if unspaced(text[middle : middle + 1]) else text.find(" ", middle)
     middle = middle if blank < 0 else blank

@@ -78,8 +78,8 @@ def cut_texts(run: FinishedRun, side: Side) -> CheckResult:
     line = f"{share:.1%} of {len(lengths):,} texts are longer than the {most} tokens read; the median has {middle:.0f}"
     figures: Figures = {"share": share, "texts": len(lengths), "length": most or 0, "median": middle}
     advice = f"set model.{side}_length higher" + (", or cut documents with `segments`" if side == "document" else "")
-    start = resolve(run.recipe.model).full
-    if share > MOST_CUT[side] and (most or 0) >= (getattr(start, f"{side}_length") or 0):
+    shipped = getattr(resolve(run.recipe.model).full, f"{side}_length")
+    if share > MOST_CUT[side] and (most or 0) >= (shipped or 0):
         return CheckResult(
             "unknown", f"{line}; the model as shipped reads no more, so both are limited", figures, advice
         )

@@ -1,6 +1,6 @@
 """Checks of trainings: the learning curve, and what came of it beside the start model."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -46,7 +46,6 @@ def learning_curve(run: FinishedRun, stage: str) -> CheckResult:
         figures |= {"lowest_loss": lowest, "last_loss": last}
         line = f"the mean loss of the last fifth of the steps is {last:.4g}, of the lowest fifth {lowest:.4g}"
         (problems if risen else said).append(line)
-    watched = any(len(points) > 1 for points in curves.values())
     if curves:
         wanted = getattr(getattr(run.recipe.stages[stage], "options", None), "metric", "")
         metric = wanted if wanted in curves else next(iter(curves))
@@ -54,9 +53,7 @@ def learning_curve(run: FinishedRun, stage: str) -> CheckResult:
         figures |= {"metric": metric, "best": best, "best_step": int(step), "last": last}
         line = f"{metric} on dev is {best:.4f} at its best, at step {step:,.0f}, and {last:.4f} at step {end:,.0f}"
         (problems if best - last > MOST_FALL else said).append(line)
-    if not figures:
-        return CheckResult("unknown", f"the curve has less than {_LEAST_STEPS} steps with a loss, and no validation")
-    if problems or watched:
+    if problems or _watched(curves):
         return CheckResult.of(bool(problems), "; ".join(problems or said), figures, _LOWER)
     said.append("without a dev curve a rate too high or too many steps cannot be excluded, as the loss falls then too")
     return CheckResult("unknown", "; ".join(said), figures, _LOWER + _WATCH)
@@ -67,11 +64,9 @@ def _curves(run: FinishedRun, stage: str) -> dict[str, Points]:
     return measurements(mean_history([History(run.artifact(name).path / HISTORY).read() for name in run.copies(stage)]))
 
 
-def _watched(run: FinishedRun, stage: str) -> bool:
-    """Whether dev was measured while a stage trained."""
-    with suppress(HardnegError, OSError):
-        return any(len(points) > 1 for name, points in _curves(run, stage).items() if name != "loss")
-    return False
+def _watched(curves: Mapping[str, Points]) -> bool:
+    """Whether dev was measured during a training, and not in its end alone."""
+    return any(len(points) > 1 for name, points in curves.items() if name != "loss")
 
 
 def _rise(losses: Sequence[float]) -> tuple[float, float, bool]:
@@ -109,7 +104,9 @@ def outcome(run: FinishedRun, label: str) -> CheckResult:
         line += f" and {counted(max(test.seeds), 'seed')}"
     if decided == "difference":
         better = "better" if difference > 0 else "worse"
-        advice = _ELSE if _watched(run, encoders[label]) else f"first {_LOWER}{_WATCH}; then {_ELSE}"
+        advice = f"first {_LOWER}{_WATCH}; then {_ELSE}"
+        with suppress(HardnegError, OSError):
+            advice = _ELSE if _watched(_curves(run, encoders[label])) else advice
         return CheckResult.of(difference < 0, f"{better}: {line}", figures, advice)
     if decided == "equivalent":
         return CheckResult("suspect", f"equivalent, so it did not help: {line}", figures, _ELSE)

@@ -1,8 +1,8 @@
 """Sentences of a text, by its punctuation, and its words: to cut passages, and to write queries from them."""
 
-from collections.abc import Iterator
-
 import regex
+
+from hardneg.records.terms import UNSPACED
 
 _END = regex.compile(
     r"""(?<=[.!?…]["'”’»)\]]{0,8})\s+(?=["'“‘«(\[]*[\p{Lu}\p{Lo}\p{N}])  # an end, then what begins with a capital
@@ -14,16 +14,9 @@ _END = regex.compile(
 _NO_END = regex.compile(
     r"(?:^|[\s(])(?:Mr|Mrs|Ms|Dr|Prof|St|Fig|Figs|Eq|Sec|No|vs|cf|approx|e\.g|i\.e|et al|\p{Lu})\.$"
 )
-_UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
-WORD = rf"[{_UNSPACED}]{{1,2}}\p{{P}}*|[^\s{_UNSPACED}]+"
+WORD = rf"[{UNSPACED}]{{1,2}}\p{{P}}*|[^\s{UNSPACED}]+"
 """A word, for regex and for RE2."""
 _WORD = regex.compile(WORD)
-
-_UNSPACED_LETTER = regex.compile(f"[{_UNSPACED}]")
-_TERM = regex.compile(
-    rf"(?<![\w--[{_UNSPACED}]])[\w--[{_UNSPACED}]]+|[{_UNSPACED}]{{2}}|(?<![{_UNSPACED}])[{_UNSPACED}](?![{_UNSPACED}])",
-    regex.V1,
-)
 
 _LONGEST = 16
 """More characters than an abbreviation has with what stands before it."""
@@ -55,23 +48,3 @@ def word_spans(text: str) -> list[tuple[int, int]]:
     Words are what white space separates; in scripts without blanks between words, every two characters.
     """
     return [match.span() for match in _WORD.finditer(text)]
-
-
-def unspaced(text: str) -> bool:
-    """Whether a text has a letter of a script without blanks between words."""
-    return _UNSPACED_LETTER.search(text) is not None
-
-
-def term_spans(text: str) -> Iterator[tuple[int, int]]:
-    """Where each word by which texts are compared begins and ends, in characters.
-
-    Words are runs of letters and digits; in scripts without blanks between words, every two letters in a row, so that
-    they overlap, and a letter more or less shifts none of the others.
-    """
-    return (match.span() for match in _TERM.finditer(text, overlapped=unspaced(text)))
-
-
-def terms(text: str) -> list[str]:
-    """The words of `term_spans`, case aside."""
-    found: list[str] = _TERM.findall(text.casefold(), overlapped=unspaced(text))
-    return found

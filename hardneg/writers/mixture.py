@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from hardneg.formats.sentences import terms
+from hardneg.records.terms import terms
 from hardneg.records.types import Document, Written
 from hardneg.registry.protocols import QueryWriter
 from hardneg.runtime.seeding import derive_seed

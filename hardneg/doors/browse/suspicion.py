@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from hardneg.formats.sentences import terms
+from hardneg.records.terms import terms
 from hardneg.records.types import RankedList
 
 SHINGLE = 3

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from hardneg.formats.sentences import term_spans
-from hardneg.formats.sentences import terms as _words
+from hardneg.records.terms import term_spans
+from hardneg.records.terms import terms as _words
 
 SHOWN = 700
 """Characters of a text that are shown at once."""

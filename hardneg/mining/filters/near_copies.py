@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hardneg.formats.sentences import terms
 from hardneg.mining.filter_protocol import FilterTexts
 from hardneg.records.errors import PluginError
+from hardneg.records.terms import terms
 from hardneg.records.types import Candidates
 
 REASON = "near copy"

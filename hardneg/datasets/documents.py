@@ -55,7 +55,7 @@ class Documents:
     min_words: int = 20
     overlap: int = 0
     without: tuple[str, ...] = ()
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     later: ClassVar[frozenset[str]] = frozenset({"without"})
 
     def load(self) -> "DocumentFolder":

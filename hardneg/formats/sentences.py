@@ -6,7 +6,7 @@ from hardneg.records.terms import UNSPACED
 
 _END = regex.compile(
     r"""(?<=[.!?…]["'”’»)\]]{0,8})\s+(?=["'“‘«(\[]*[\p{Lu}\p{Lo}\p{N}])  # an end, then what begins with a capital
-    |(?<=[。！？।॥۔؟።፧։។၊။][」』”]{0,8})\s*  # ends that stand for nothing else, with or without a blank
+    |(?<=[。！？।॥۔؟።፧։។။][」』”]{0,8})\s*  # ends that stand for nothing else, with or without a blank
     |(?<=[\p{Thai}\p{Lao}][\p{M}\p{P}]?)[ ]+(?=\p{Thai}|\p{Lao})  # scripts whose only end is a blank
     |\s*\n\s*\n\s*  # a blank line""",
     regex.VERBOSE,

@@ -33,7 +33,7 @@ class WriteQueries(StageSpec):
     has none of the dataset's own queries. Of equal passages queries are written for the first, and relevant to all.
     """
 
-    version = 3
+    version = 4
     artifact_type = "collection"
     purpose = "write queries from the passages alone"
     needs_dataset = True

@@ -52,10 +52,8 @@ def test_what_is_not_told_apart_will_do_and_doubts_are_named():
     assert "in-batch negatives alone; topk, 10 a query. Any of these will do." in told
     assert "topk, 10 a query: its rate, 0.03, is at the end of those tried; another may do better." in told
     assert "One seed, the best of 4 trainings by the queries that chose it" in told and "Too few" not in told
-    assert (
-        "Too few queries to choose by: 49, less than 50."
-        in answer_of(FOUND, trials(0.2, 0.4, 0.4, queries=49)).reasons()
-    )
+    few = answer_of(FOUND, trials(0.2, 0.4, 0.4), queries=49)
+    assert few.reasons()[0] == "Too few queries to choose by: 49, less than 50."
     apart = " ".join(answer_of(FOUND, trials(0.2, 0.3, 0.4)).reasons())
     assert "Better than all others (paired tests" in apart and "over all pairs): topk, 10 a query." in apart
     assert "Without a training it would have said: For the top of the lists (MRR@10): topk, 10 a query" in apart

@@ -4,8 +4,9 @@
     hardneg recipe run dose-depth --preset full --set dataset=beir:FOLDER --output runs/depth
     python benchmarks/recommend_regret.py medquad=answer.json,runs/depth,runs/refresh pycode=other.json,runs/siblings
 
-After each name: what `recommend` answered without a training, and with trainings if there is such an answer, and finished run folders of
-the same test queries, whose rows are named as those of the recipes dose-* (in-batch, random, top 10, ranks 11-50).
+After each name: what `recommend` answered without a training, and with trainings if there is such an answer, and
+finished run folders of the same test queries, whose rows are named as those of the recipes dose-* (in-batch, random,
+top 10, ranks 11-50).
 Regret is the best row's mean less that of the policy's row, whose standard error over seeds follows; the best row is
 known after the runs, so regrets are too large rather than too small. A policy whose row was not trained has none: the
 cell names the row. In bold: the whole 95 % interval over queries and seeds is above .01.

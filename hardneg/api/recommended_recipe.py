@@ -124,7 +124,7 @@ class RecommendRequest:
                 stages[f"{arm}-negatives"] = _mining(row)
             for rate in self.rates:
                 name = trial(arm, rate)
-                training = self._training(row and f"{arm}-negatives", rate, steps)
+                training = self._training(f"{arm}-negatives" if row else None, rate, steps)
                 runs[name] = f"{name} run"
                 stages |= {
                     name: training,

@@ -35,8 +35,7 @@ def learning_curve(run: FinishedRun, stage: str) -> CheckResult:
     """Whether the loss rises, or validation falls after its best; of several seeds the mean curve.
 
     The loss rises where the mean of its last fifth is above that of its lowest fifth by three standard errors and a
-    tenth. Negatives that are mined anew make it rise by design, so there validation alone counts. A loss that falls
-    excludes nothing: without validation the check knows no more.
+    tenth. Negatives that are mined anew make it rise by design. A loss that falls excludes nothing: validation counts.
     """
     curves = _curves(run, stage)
     figures, problems, said = Figures(), list[str](), list[str]()

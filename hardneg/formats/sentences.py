@@ -25,9 +25,8 @@ _LONGEST = 16
 def sentences(text: str) -> list[str]:
     """The sentences of a text in their order, white space at their ends removed; together they are all of it.
 
-    A sentence ends at `.`, `!`, `?` or `…` before a capital, a digit or a letter without case, at the marks of other
-    scripts such as `。` and `।`, at a blank between Thai or Lao letters, and at a blank line. Initials and usual
-    abbreviations (`Dr.`, `e.g.`, `Fig.`) end none.
+    A sentence ends at `.`, `!`, `?` or `…` before a capital, a digit or a letter without case, at marks like `。` and
+    `।`, at a blank between Thai or Lao letters, and at a blank line. Initials and abbreviations (`Dr.`) end none.
     """
     parts: list[str] = []
     start = 0

@@ -343,7 +343,7 @@ def recommend(
     reranker: str | Mapping[str, Any] | None = None,
     split: str | None = None,
     depth: int = 200,
-    train: int | None = None,
+    train: int = 400,
     train_options: Mapping[str, Any] = {},
     settings: Settings = (),
     store: str | Path | None = None,
@@ -352,10 +352,11 @@ def recommend(
     seed: int = 42,
     progress: bool | Progress = False,
 ) -> RecommendedNegatives:
-    """Choose the negatives for a collection, show why, and write a recipe that trains with them.
+    """Choose how to train for a collection by short trainings, show why, and write a recipe that trains so.
 
-    The model's ranks of the positives of dev queries decide whether the first documents of its lists are taken, or
-    in-batch negatives alone are enough. Some positives are hidden, to count how many each miner wrongly takes.
+    In-batch negatives alone, the first documents of the model's lists, and what a rule chooses by its ranks of the
+    positives are each trained at three learning rates, and compared on the dev queries with the model as shipped and
+    with BM25. Some positives are hidden, to count how many each miner wrongly takes.
 
     Args:
         dataset: beir:FOLDER, documents:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
@@ -364,7 +365,7 @@ def recommend(
         reranker: A second model, whose scores filters also use: cross-encoder:FOLDER or cross-encoder:HUB-ID.
         split: The queries to choose on; never the test queries. Default: dev, or the only one of a dataset in memory.
         depth: How many documents to retrieve for each query: the largest depth tried.
-        train: Train this many steps with the best of each depth and with the first documents, and choose on dev.
+        train: Steps of each training; 0 trains nothing, and the answer is a guess.
         train_options: A training option, such as learning_rate=1e-4.
         settings: Set any value, such as model.document_length=256.
         store: The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.

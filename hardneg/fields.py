@@ -246,7 +246,11 @@ IndexSetting = Annotated[Setting, PluginKind("indexes")]
 OwnIndexSetting = Annotated[Setting | None, PluginKind("indexes")]
 Model = Annotated[ModelSpec, BeforeValidator(parse_model), AfterValidator(without_problems)]
 Cut = Annotated[Segments, AfterValidator(without_problems)]
-Kept = Annotated[Withheld, AfterValidator(without_problems), PlainSerializer(options_in_key)]
+Kept = Annotated[
+    Withheld,
+    AfterValidator(without_problems),
+    PlainSerializer(lambda kept: options_in_key(kept) | ({"halves": 2} if kept.halves else {})),  # the cut's version
+]
 OwnCut = Annotated[Cut | None, BeforeValidator(parse_cut)]
 Name = Annotated[str, Field(min_length=1)]
 Dimensions = Annotated[

@@ -35,6 +35,10 @@ MeasuredRuns = Annotated[dict[Name, Name], MEASURED, Option("run")]
 Trainings = Annotated[dict[Name, Name], Reference(("model",)), Option(metavar="HISTORY...", argument=True)]
 """Trainings by label; on the command line their history.jsonl files."""
 
+ONE_VECTOR = dict.fromkeys(
+    (Trait.TEXTS, Trait.SEGMENTS, Trait.WEIGHTS, Trait.TOKEN_VECTORS),
+    "name one of an encoder with one vector a document",
+)
 _FORMS = dict.fromkeys((Trait.WEIGHTS, Trait.TOKEN_VECTORS), "name one of an encoder with one vector a text")
 _VECTORS = {
     Trait.TEXTS: "search it and name the run in `runs`",

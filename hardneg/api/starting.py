@@ -205,8 +205,7 @@ class Beginning:
         dataset = f"{self.contents.dataset['name']}:{self.contents.dataset['source']}"
         ad_hoc = replace(workplace, settings=lengths).recipe("start", dataset, request.sweep(), self.model)
         answer = Recommending(request, ad_hoc, None).chosen(ad_hoc.plan(workplace.tell), workplace)
-        chosen = answer.recommendation
-        return replace(self, miner=answer.miner, alone=chosen.alone, reasons=tuple(chosen.reasons()))
+        return replace(self, miner=answer.miner, alone=answer.alone, reasons=tuple(answer.reasons()))
 
     def paths(self, output: str | Path | None, run: bool) -> tuple[Path, Path]:
         """The recipe to write, and its run folder.

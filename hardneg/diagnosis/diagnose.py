@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -41,15 +42,8 @@ class Check:
             yield replace(result, check=self.name, subject=subject)
 
 
-def _mined(run: FinishedRun) -> Sequence[str]:
-    return run.stages(Mine)
-
-
-def _trainings(run: FinishedRun) -> Sequence[str]:
-    return run.stages(EncoderLearning)
-
-
 _NO_NEGATIVES = "the recipe has no stage that mines"
+_mined, _trainings = methodcaller("stages", Mine), methodcaller("stages", EncoderLearning)
 CHECKS = (
     Check("outcome", outcome, trained_rows, "the recipe evaluates no model that it trains"),
     Check("near copies", near_copies, _mined, _NO_NEGATIVES),

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -17,9 +17,6 @@ from hardneg.verbs.shared.context import Facts, StageContext
 from hardneg.verbs.shared.run_blocks import RunBlocks, query_blocks
 from hardneg.verbs.shared.shard_ranges import TAKEN, sharing_problems, taken_shards
 from hardneg.verbs.shared.stage_spec import BLOCK_BYTES, JVM_BYTES, PROCESS_BYTES, RecipeView, Row, RunSpec, Sizes
-
-if TYPE_CHECKING:
-    pass
 
 _PURPOSES = {
     "train": "rank the passages for the training queries, to mine from",

@@ -234,5 +234,8 @@ class _Writing:
                 yield Membership(query.query_id, self._groups.get(query.doc_ids[0], query.doc_ids[0]))
 
     def notes(self) -> Sequence[str]:
-        """What was written, and what was left out."""
-        return [f"{name}: {count:,}" for name, count in self.counts.items() if count]
+        """What was written, what was left out, and writers that could write for few of their passages."""
+        written = {name: self.counts[f"queries written by {name}"] for name in self.writers}
+        few = [name for name, count in written.items() if count < 0.1 * sum(written.values()) / len(written)]
+        rare = [f"{name} can write for few of these passages: the other writers wrote in its place" for name in few]
+        return [*(f"{name}: {count:,}" for name, count in self.counts.items() if count), *rare]

@@ -6,12 +6,12 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from hardneg.records.terms import terms
 from hardneg.records.types import Document, Written
 from hardneg.registry.protocols import QueryWriter
 from hardneg.runtime.seeding import derive_seed
 
 _BLOCK = 1024
-_WORD = re.compile(r"\w+")
 _NUMBERED = re.compile(r"\b(?:passage|paragraph|document|excerpt|text)\s*(?:no\.?|number|#)?\s*\(?\d", re.IGNORECASE)
 _NO_WORD = re.compile(r"(?=.{5})(?:.*[/\\].*|(?=.*\d).*[^\W\d_].*)", re.DOTALL)
 """An id that no word of a text is: it has five characters, and is a path, or has a digit and a letter."""
@@ -114,4 +114,4 @@ def kept(drafts: Iterable[Draft], titles: Iterable[Draft], left_out: Counter[str
 
 
 def _words(text: str) -> frozenset[str]:
-    return frozenset(_WORD.findall(text.casefold()))
+    return frozenset(terms(text))

@@ -17,6 +17,7 @@ from hardneg.recipe.plan import make_plan
 from hardneg.records.errors import DataError, RecipeError
 from hardneg.registry import plugins as registry
 from hardneg.store.artifacts import Store
+from hardneg.verbs.write_queries import _Writing
 from hardneg.writers.heading import Heading
 from hardneg.writers.mixture import COPIES
 from hardneg.writers.protocol import WriterCost
@@ -264,3 +265,12 @@ def test_words_that_neighbours_share_ask_for_all_of_them(tmp_path, tiny_model, o
         assert relevant.keys() == {doc_id for doc_id, text in texts.items() if queries[query_id] in text}
         shared += len(relevant) > 1
     assert shared > 5
+
+
+@pytest.mark.parametrize(("few", "told"), [(4, True), (5, False)])
+def test_a_writer_that_could_write_for_few_passages_is_named(few, told):
+    writing = _Writing("written", None, None, {"inverse-cloze": None, "crop": None})
+    writing.counts.update({"queries written by inverse-cloze": few, "queries written by crop": 100 - few})
+    notes = writing.notes()
+    assert notes[0] == f"queries written by inverse-cloze: {few}"
+    assert (notes[-1].startswith("inverse-cloze can write for few of these passages")) == told

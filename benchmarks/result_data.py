@@ -22,7 +22,9 @@ def small(content: Mapping[str, Any], command: str) -> dict[str, Any]:
     queries = {name for scores in content["per_query"].values() for values in scores.values() for name in values}
     groups = {"groups": len({*content["query_groups"].values()})} if "query_groups" in content else {}
     by_seed = {
-        system: {seed: {name: sum(each.values()) / len(each) for name, each in scores.items()} for seed, scores in seeds}
+        system: {
+            seed: {name: sum(each.values()) / len(each) for name, each in scores.items()} for seed, scores in seeds
+        }
         for system, seeds in ((system, seeds.items()) for system, seeds in content.get("per_seed", {}).items())
     }
     kept = {name: content[name] for name in KEPT if name in content}

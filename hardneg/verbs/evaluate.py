@@ -84,7 +84,7 @@ class Evaluate(StageSpec):
     by_group: bool | Literal["where_known"] = Field(
         default=False,
         json_schema_extra=LATER,
-        description="Queries come in the dataset's groups (`where_known`: if it has any), and these are drawn at random.",
+        description="Queries come in the dataset's groups (`where_known`: if it has any), which are drawn at random.",
     )
     metrics_of: dict[str, Annotated[tuple[MeasureName, ...], Field(min_length=1)]] = Field(
         default={}, json_schema_extra=LATER

@@ -73,7 +73,7 @@ def test_a_gap_at_one_dose_less_that_at_another_has_the_parts_of_four_systems(do
 
 
 def test_a_gap_over_queries_in_groups_has_the_draws_of_groups(doses):
-    """By hand: without a spread of seeds, two groups of two alike queries have the variance of two draws, not of four."""
+    """By hand: no spread of seeds; two groups of two alike queries have the variance of two draws, not of four."""
 
     def content(gap: float) -> dict[str, Any]:
         values = {"a": gap, "b": gap, "c": 0.0, "d": 0.0}

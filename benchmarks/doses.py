@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import t
 
-from hardneg.evaluation.intervals import mean_variance
+from hardneg.evaluation.intervals import group_index, mean_variance
 from hardneg.evaluation.variance import SeedTable, Spread, spread
 from hardneg.records.layout import METRICS
 from hardneg.report.figure import COLOURS, MARKERS, Points, figure, lines, plain_axes
@@ -82,13 +82,15 @@ def print_tests(content: Content) -> None:
 def gap_between(one: Content, other: Content, baseline: str, metric: str) -> Spread:
     """How much larger the gap of the top 10 over a baseline is at one dose than at another, over queries and seeds.
 
-    Four systems on the same queries; their seeds are taken as independent, so that the parts by seeds add up.
+    Four systems on the same queries; their seeds are taken as independent, so that the parts by seeds add up. Where
+    queries come in groups, groups are the draws.
     """
     tables = [table_of(content, system, metric) for content in (one, other) for system in ("top 10", baseline)]
     by_query = sum(sign * table.mean(axis=0) for sign, table in zip((1, -1, -1, 1), tables, strict=True))
-    parts = [spread([table]) for table in tables]
+    groups = group_index(sorted(query_ids(one, "top 10", metric)), one.get("query_groups"))
+    parts = [spread([table], groups) for table in tables]
     seeds, rest = tuple(part.seeds[0] for part in parts), tuple(part.rest[0] for part in parts)
-    return Spread(float(np.mean(by_query)), mean_variance(np.asarray(by_query)), seeds, rest)
+    return Spread(float(np.mean(by_query)), mean_variance(np.asarray(by_query), groups), seeds, rest)
 
 
 def table_of(content: Content, system: str, metric: str) -> SeedTable:

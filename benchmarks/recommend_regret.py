@@ -70,18 +70,24 @@ def asked_rows(answers: Sequence[Mapping[str, Any]], goal: str) -> dict[str, str
 
 @dataclass(frozen=True)
 class Trained:
-    """Rows of run folders that have seeds. results: scores by row, means over seeds; by_seed: those of each seed."""
+    """Rows of run folders that have seeds. results: scores by row, means over seeds; by_seed: those of each seed.
+
+    groups: those of the queries, where they come in groups.
+    """
 
     results: Mapping[str, Scores]
     by_seed: Mapping[str, Mapping[int, Scores]]
+    groups: Mapping[str, str] | None = None
 
     @classmethod
     def read(cls, folders: Sequence[Path]) -> "Trained":
         """Raises DataError where two folders have other test queries, or none has several seeds."""
         results: dict[str, Scores] = {}
         by_seed: dict[str, dict[int, Scores]] = {}
+        groups: Mapping[str, str] | None = None
         for folder in folders:
             content = json.loads((folder / METRICS).read_text("utf-8"))
+            groups = content.get("query_groups", groups)
             for row, seeds in content["per_seed"].items():
                 scores = content["per_query"][row]
                 first = next(iter(results.values()), scores)
@@ -91,11 +97,11 @@ class Trained:
                 by_seed.setdefault(row, {int(seed): each for seed, each in seeds.items()})
         if not results:
             raise DataError(f"{', '.join(map(str, folders))}: no row has several seeds")
-        return cls(results, by_seed)
+        return cls(results, by_seed, groups)
 
     def regrets(self, metric: str) -> tuple[str, dict[str, str]]:
         """The best row, and the cell of each."""
-        scores = SeedScores.of(metric, self.results, self.by_seed)
+        scores = SeedScores.of(metric, self.results, self.by_seed, groups=self.groups)
         means = {row: float(table.mean()) for row, table in scores.tables.items()}
         best = max(means, key=lambda row: means[row])
         return f"{best} {shown(means[best])}", {row: cell(scores, best, row) for row in means}

@@ -1,7 +1,7 @@
 """How often tests tell two systems apart that are one: trained twice with other seeds, measured on the same queries.
 
     python benchmarks/seed_tests.py                                simulated scores, 1,000 draws a row
-    python benchmarks/seed_tests.py --metrics runs/seeds-static-demo/metrics.json --system STAR --metric mrr@10
+    python benchmarks/seed_tests.py --metrics runs/star-static-demo/metrics.json --system STAR --metric mrr@10
                                                                    scores of real trainings
 
 A row is a table of Markdown: the share of draws in which each test gives p < 0.05. All of it is wrong. A right test has

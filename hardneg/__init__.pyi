@@ -158,7 +158,7 @@ def evaluate(
     significance_level: float = 0.01,
     equivalence_margin: float = 0.005,
     query_groups: str | Path | None = None,
-    by_group: bool = False,
+    by_group: bool | Literal["where_known"] = False,
     baselines: str | Iterable[str] = (),
     dataset: Dataset | None = None,
     split: str | None = None,
@@ -184,7 +184,7 @@ def evaluate(
         significance_level: A difference is marked where both corrected p are below this.
         equivalence_margin: Systems are equivalent where their means surely differ by less than this.
         query_groups: The same with groups from a file: a query's id, a tab and its group per line.
-        by_group: Queries come in the dataset's groups: groups are drawn at random, not queries.
+        by_group: Queries come in the dataset's groups (`where_known`: if it has any), which are drawn at random.
         baselines: Compare with this run only (its file's name); default: all pairs.
         dataset: For answer@k, and a report's texts: beir:FOLDER, dpr:FOLDER, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
         split: The queries' split. Default: test, or the only one of a dataset in memory.

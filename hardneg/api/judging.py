@@ -49,13 +49,13 @@ class Judge:
             return self.qrels
         return {} if self.collection is None else self.collection.judged(self.split)
 
-    def query_groups(self) -> dict[str, str]:
-        """The groups of the dataset's queries. Raises UsageError where there are none."""
-        if not (groups := {} if self.collection is None else self.collection.groups("query")):
-            raise UsageError(
-                "{by_group}: no dataset with groups of queries; give {query_groups}", "by_group", "query_groups"
-            )
-        return groups
+    def query_groups(self, needed: bool) -> dict[str, str] | None:
+        """The groups of the dataset's queries, or None. Raises UsageError where there are none and they are needed."""
+        groups = {} if self.collection is None else self.collection.groups("query")
+        if needed and not groups:
+            problem = "{by_group}: no dataset with groups of queries; give {query_groups}"
+            raise UsageError(problem, "by_group", "query_groups")
+        return groups or None
 
     def measured(self, names: Sequence[str], runs: Mapping[str, Path]) -> "Measured":
         """Each run's scores by judgements and by answers, not yet compared, and what must be known beside them."""

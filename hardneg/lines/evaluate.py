@@ -116,7 +116,7 @@ class RunsToScore:
 
         args, groups = self.args, None
         if args.by_group:
-            groups = self.judge.query_groups()
+            groups = self.judge.query_groups(args.by_group is True)
         if args.query_groups is not None:
             groups = read_query_groups(Path(args.query_groups))
         return tested(measured, self.baselines, args.significance_level, args.equivalence_margin, groups)

@@ -17,15 +17,13 @@ class RankNet:
     with `pairs="own"` and one negative a query it is ANCE's loss (Xiong et al., ICLR 2021).
 
     Attributes:
-        pairs: `all` takes every document of the batch as a negative of every query, `own` only
-            those mined for it.
-        temperature: what scores are divided by first; below 1 for scores of a narrow range, such
-            as cosines.
+        pairs: a query's negatives: `all` documents of the batch, its `own` mined ones, or those `mined` for any query.
+        temperature: what scores are divided by first; below 1 for scores of a narrow range, such as cosines.
     """
 
     version: ClassVar[int] = 1
 
-    pairs: Literal["all", "own"] = "all"
+    pairs: Literal["all", "own", "mined"] = "all"
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
@@ -34,5 +32,5 @@ class RankNet:
     def __call__(self, batch: ScoreBatch) -> Tensor:
         """The loss, a scalar."""
         losses, present = pair_losses(safe_scores(batch) / self.temperature, batch)
-        chosen = negatives(batch) & batch.own if self.pairs == "own" else negatives(batch)
-        return pair_mean(losses, present, chosen, batch.weights)
+        of_pairs = {"all": batch.valid, "own": batch.own, "mined": batch.own.any(0)}
+        return pair_mean(losses, present, negatives(batch) & of_pairs[self.pairs], batch.weights)

@@ -81,10 +81,10 @@ class Evaluate(StageSpec):
         json_schema_extra=FREE,
         description="The same with groups from a file: a query's id, a tab and its group per line.",
     )
-    by_group: bool = Field(
+    by_group: bool | Literal["where_known"] = Field(
         default=False,
         json_schema_extra=LATER,
-        description="Queries come in the dataset's groups: groups are drawn at random, not queries.",
+        description="Queries come in the dataset's groups (`where_known`: if it has any), which are drawn at random.",
     )
     metrics_of: dict[str, Annotated[tuple[MeasureName, ...], Field(min_length=1)]] = Field(
         default={}, json_schema_extra=LATER
@@ -93,7 +93,7 @@ class Evaluate(StageSpec):
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """Metrics cut below what a run has, a row called as the run of a seed, `shared_seeds` of different seeds."""
         yield from self._problems_of_rows(recipe)
-        if self.by_group and self.query_groups is not None:
+        if self.by_group is True and self.query_groups is not None:
             yield "by_group: query_groups has the groups of a file; leave one of the two out"
         several = {label: list(run) for label, run in self.runs.items() if not isinstance(run, str)}
         for label in {f"{label}.{seed}" for label, seeds in several.items() for seed in seeds} & self.runs.keys():
@@ -133,7 +133,7 @@ class Evaluate(StageSpec):
         """Answers, where a metric is about them; a judgement of the relevance level; groups of queries."""
         from hardneg.evaluation.notes import graded
 
-        if self.by_group and not collection.get("groups", {}).get("queries"):
+        if self.by_group is True and not collection.get("groups", {}).get("queries"):
             yield "by_group: no query of this dataset has a group; leave it out, or give a file in query_groups"
         answers = [name for name in self.metrics if name.startswith("answer@")]
         if answers and not has_answers(collection, self.split):
@@ -220,7 +220,7 @@ class Evaluate(StageSpec):
             label: averaged([*seeds[label].values()]) if label in seeds else results[label] for label in self.runs
         }
         baselines = tuple(dict.fromkeys(label for rows in named.values() for label in rows)) or tuple(self.runs)[:1]
-        groups = collection.groups("query") if self.by_group else None
+        groups = (collection.groups("query") or None) if self.by_group else None
         if self.query_groups is not None:
             groups = read_query_groups(Path(self.query_groups).expanduser())
         design = Design(self.equivalence_margin, groups)

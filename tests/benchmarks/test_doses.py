@@ -72,6 +72,20 @@ def test_a_gap_at_one_dose_less_that_at_another_has_the_parts_of_four_systems(do
     assert found.variance == pytest.approx(0.02 / 2 + 0.005 / 2)  # variances over seeds, each divided by the seeds
 
 
+def test_a_gap_over_queries_in_groups_has_the_draws_of_groups(doses):
+    """By hand: no spread of seeds; two groups of two alike queries have the variance of two draws, not of four."""
+
+    def content(gap: float) -> dict[str, Any]:
+        values = {"a": gap, "b": gap, "c": 0.0, "d": 0.0}
+        seeds = {seed: {"mrr@10": values} for seed in (1, 2)}
+        none = {seed: {"mrr@10": dict.fromkeys(values, 0.0)} for seed in (1, 2)}
+        return {"per_seed": {"top 10": seeds, "random": none}, "query_groups": {"a": "x", "b": "x", "c": "y", "d": "y"}}
+
+    found = doses.gap_between(content(0.4), content(0.0), "random", "mrr@10")
+    assert found.mean == pytest.approx(0.2)
+    assert found.variance == pytest.approx(0.08 / 2)  # of .4 and 0: ((.2)² + (.2)²) / 1, divided by two groups
+
+
 def test_gaps_are_of_doses_that_have_the_arm_and_the_same_queries(doses, run, capsys):
     content = doses.read(run)
     doses.print_gaps({"0": content, "1": content}, "mrr@10")

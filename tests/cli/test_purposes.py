@@ -47,7 +47,9 @@ def test_the_next_commands_set_what_was_set(tmp_path):
 
 
 def test_the_next_commands_name_stages_as_they_are_written_where_they_are_made_once_a_seed(tmp_path):
-    commands = dict(run_progress.next_commands(load_recipe(find_recipe("seeds-static")), tmp_path))
+    commands = dict(
+        run_progress.next_commands(load_recipe(find_recipe("star-static"), settings=["seeds=[1, 2]"]), tmp_path)
+    )
     assert commands["one thing changed"].endswith("--set stages.inbatch-neg.options.max_steps=120")
 
 

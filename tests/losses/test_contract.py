@@ -39,6 +39,10 @@ class TestRankNetOwn(LossTests):
     plugin = RankNet(pairs="own", temperature=0.5)
 
 
+class TestRankNetMined(LossTests):
+    plugin = RankNet(pairs="mined")
+
+
 class TestStar(LossTests):
     plugin = Star()
 

@@ -17,7 +17,8 @@ from hardneg.records.errors import PluginError
 from hardneg.records.types import ScoreBatch
 from hardneg.registry.protocols import Loss
 
-LOSSES: list[Loss] = [RankNet(), RankNet(pairs="own"), InfoNCE(), InfoNCE(temperature=0.5, negatives="own"), Nll()]
+LOSSES: list[Loss] = [RankNet(), RankNet(pairs="own"), RankNet(pairs="mined"), Nll()]
+LOSSES += [InfoNCE(), InfoNCE(temperature=0.5, negatives="own")]
 LOSSES += [Star(), Star(hard_pairs="own"), Star(alpha=0.1), Star(alpha=0.1, hard_pairs="own"), Hardest()]
 
 
@@ -54,6 +55,7 @@ def pair_batch(positive: float, negative: float, dtype: torch.dtype = torch.floa
         (Star(), star_batch([[1, 1, 0, 0], [1, 1, 0, 0]]), 0.1269280110),
         (InfoNCE(), star_batch(), 0.7720495853),
         (RankNet(pairs="own"), pair_batch(2, 1), 0.3132616875),
+        (RankNet(pairs="mined"), star_batch(), (3 * math.log1p(math.exp(-1)) + math.log(2)) / 4),
         (InfoNCE(), pair_batch(2, 1), 0.3132616875),
         (InfoNCE(negatives="own"), pair_batch(700, 705), 5.0067153485),
         (RankNet(), pair_batch(700, 705), 5.0067153485),
@@ -69,6 +71,16 @@ def pair_batch(positive: float, negative: float, dtype: torch.dtype = torch.floa
 )
 def test_published_numbers(loss: Loss, batch: ScoreBatch, expected: float) -> None:
     assert loss(batch).item() == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_query_is_set_against_the_mined_documents_of_the_batch_and_not_against_its_positives() -> None:
+    """Columns p1 p2 h: p2 was drawn for the first query, h for the second; p1 was drawn for none."""
+    scores = torch.tensor([[2.0, 0.0, 1.0], [1.0, 3.0, 2.0]], dtype=torch.float64)
+    batch = ScoreBatch(
+        scores, bools([[1, 0, 0], [0, 1, 0]]), bools([[0, 1, 0], [0, 0, 1]]), bools([[1, 1, 1], [1, 1, 1]])
+    )
+    expected = (math.log1p(math.exp(0 - 2)) + math.log1p(math.exp(1 - 2)) + math.log1p(math.exp(2 - 3))) / 3
+    assert RankNet(pairs="mined")(batch).item() == pytest.approx(expected, abs=1e-12)
 
 
 def test_star_with_alpha_adds_a_tenth_of_the_random_part() -> None:

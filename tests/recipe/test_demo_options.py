@@ -12,7 +12,7 @@ from hardneg.recipe.yaml_load import find_recipe
 COMMON = {
     # STAR and ADORE, sections 6 and 7.3.
     "loss.cut": ((200, 10), "MRR@200 for passages, MRR@10 for documents"),
-    "loss.pairs": (("own", "all"), "Rand Neg and BM25 Neg have their own negatives, In-Batch Neg those of the batch"),
+    "loss.pairs": (("own", "mined", "all"), "BM25 Neg: its own negatives, Rand Neg: the batch's, In-Batch Neg: all"),
     "loss.name": (
         ("lambda", "ranknet", "star", "nll", "hardest", "infonce", "triplet", "margin-mse"),
         "the loss is the method",

@@ -61,7 +61,7 @@ for line in sys.stdin:
 REAL = "star-static"
 """The recipe that keeps the packaged models; that the others name them is seen where they are planned."""
 SMALL = {"packaged:wordllama": tiny_static, "packaged:all-MiniLM-L6-v2": tiny_encoder}
-SEEDED = ("averaged-seeds", "dose-siblings", "seeds-static")
+SEEDED = ("averaged-seeds", "dose-siblings")
 """Recipes that are run with two seeds, where the others have one: what is made of several has tests of its own."""
 FEW = {"max_steps": 2, "batch_size": 4, "accumulate": 1, "warmup_steps": 0, "checkpoint_every": 2, "evaluate_every": 2}
 FEW |= {"epochs": None, "stop_at": None, "keep_every": None, "gradient_checkpointing": False}

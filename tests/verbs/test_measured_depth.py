@@ -124,6 +124,21 @@ def test_the_level_of_significance_is_kept_and_moves_no_key_where_it_is_not_said
     assert read_metrics(made.path / METRICS).significance_level == 0.05
 
 
+def test_groups_are_drawn_where_the_dataset_has_some(tmp_path, tree):
+    asked = {"runs": {"start": "start-test", "BM25": "bm25"}, "by_group": "where_known"}
+    plan = make_plan(loaded(tmp_path, tree, **asked))
+    folder = Path(plan.recipe.dataset.loader.options["source"])
+    without = artifacts_of(plan, tmp_path / "store", until="scores")
+    collection = StoredCollection.open(without["dataset"].path)
+    queries = [query.query_id for query in collection.queries("test")]
+    (folder / "groups.tsv").write_text("".join(f"{name}\t{number // 2}\n" for number, name in enumerate(queries)))
+    grouped = artifacts_of(make_plan(loaded(tmp_path, tree, **asked)), tmp_path / "store", until="scores")
+    groups = [
+        {each.groups for each in read_metrics(made["scores"].path / METRICS).comparisons} for made in (without, grouped)
+    ]
+    assert groups == [{None}, {len(queries) // 2}]
+
+
 def test_margin_and_groups_are_kept_and_move_no_key_where_they_are_not_said(tmp_path, tree):
     runs = {"start": "start-test", "BM25": "bm25"}
     before = make_plan(loaded(tmp_path, tree, runs=runs)).keys["scores"]

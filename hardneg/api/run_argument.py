@@ -11,7 +11,7 @@ import numpy as np
 from hardneg.api.content_store import keep_content
 from hardneg.api.labels import run_labels
 from hardneg.api.memory_collection import Mistakes
-from hardneg.formats.runs import ranked_by_others, write_run
+from hardneg.formats.runs import strictly_decreasing, write_run
 from hardneg.records.errors import DataError, UsageError
 from hardneg.records.layout import RUN
 from hardneg.records.types import RankedList
@@ -74,6 +74,14 @@ def is_run(run: Mapping[str, Any]) -> bool:
     """Whether these are scores by document and query, and no runs by label."""
     first = next(iter(run.values()), None)
     return isinstance(first, Mapping) and not isinstance(next(iter(first.values()), 0), Mapping)
+
+
+def ranked_by_others(scores: Mapping[str, float]) -> RankedList:
+    """A list from scores by document that another program gave: in trec_eval's order, with no equal scores."""
+    doc_ids = sorted(scores, reverse=True)
+    values = np.fromiter((scores[doc_id] for doc_id in doc_ids), np.float32, len(doc_ids))
+    order = np.argsort(-values, stable=True)
+    return RankedList([doc_ids[i] for i in order.tolist()], strictly_decreasing(values[order]))
 
 
 def _write(run: Mapping[str, Mapping[str, float]], folder: Path) -> None:

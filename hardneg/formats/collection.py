@@ -28,7 +28,7 @@ _FORMAT = 1
 _BLOCK = 65536
 _WITHHELD = "withheld.txt"
 _EXCLUDED = "excluded.tsv"
-_LACKING = "qrels-lacking"
+_LACKING = "~lacking"  # no name of a split has such a sign
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class StoredCollection:
 
     def judged(self, split: str) -> Qrels:
         """All judgements of one split's source, to measure by: what the collection lacks is missed, as by trec_eval."""
-        qrels, path = self.qrels(split), self.folder / _LACKING / f"{split}.txt"
+        qrels, path = self.qrels(split), self.folder / "qrels" / f"{split}{_LACKING}.txt"
         counts = json.loads((self.folder / "collection.json").read_bytes())["splits"][split]
         if counts.get("unknown_queries") or counts.get("unknown_documents"):
             if not path.exists():
@@ -168,9 +168,7 @@ def write_collection(
     return counts
 
 
-def _write(
-    collection: Collection, splits: Sequence[str], folder: Path, documents: int, exclude_own: bool
-) -> dict[str, Any]:
+def _write(collection: Collection, splits: Sequence[str], folder: Path, documents: int, own: bool) -> dict[str, Any]:
     counts: dict[str, Any] = {"documents": documents, "splits": {}}
     corpus = Corpus.open(folder)
     texts, notes = dict[str, int](), list[str]()
@@ -195,8 +193,8 @@ def _write(
         others = counted(sum(hidden.values()), "hidden positive is", "hidden positives are")
         notes.append(f"{others} among them: of queries that keep others")
     exclusions = list(collection.excluded()) if isinstance(collection, HasExcluded) else []
-    own = zip(texts, corpus.rows(list(texts)).tolist(), strict=True) if exclude_own else ()
-    exclusions += [Exclusion(name, name) for name, row in own if row >= 0]
+    named = zip(texts, corpus.rows(list(texts)).tolist(), strict=True) if own else ()
+    exclusions += [Exclusion(name, name) for name, row in named if row >= 0]
     if exclusions:
         rows = corpus.rows([item.doc_id for item in exclusions]).tolist()
         known = [item for item, row in zip(exclusions, rows, strict=True) if row >= 0 and item.query_id in texts]
@@ -228,8 +226,7 @@ def _write_split(collection: Collection, split: str, corpus: Corpus, folder: Pat
 
     counts["judgements"] = write_qrels(folder / "qrels" / f"{split}.txt", watched())
     if lacking:
-        (folder / _LACKING).mkdir(exist_ok=True)
-        write_qrels(folder / _LACKING / f"{split}.txt", lacking)
+        write_qrels(folder / "qrels" / f"{split}{_LACKING}.txt", lacking)
     counts["without_relevant"] = len(waiting)
     if isinstance(collection, HasAnswers):
         own = frozenset(query_ids)
@@ -245,9 +242,8 @@ def _check_exclusions(folder: Path, splits: Sequence[str]) -> None:
     for split in splits:
         for query_id, doc_ids in positives(_qrels(folder / "qrels" / f"{split}.txt")).items():
             if both := [doc_id for doc_id in doc_ids if (query_id, doc_id) in excluded]:
-                reason = (
-                    f"document {both[0]!r} of query {query_id!r} is relevant and excluded: leave one of the two out"
-                )
+                pair = f"document {both[0]!r} of query {query_id!r}"
+                reason = f"{pair} is relevant and excluded: leave one of the two out"
                 raise Unplaced("excluded documents that are relevant", reason)
 
 

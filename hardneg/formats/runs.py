@@ -192,14 +192,6 @@ def write_run(path: Path, entries: Iterable[tuple[str, RankedList]], tag: str = 
     return count
 
 
-def ranked_by_others(scores: Mapping[str, float]) -> RankedList:
-    """A list from scores by document that another program gave: in trec_eval's order, with no equal scores."""
-    doc_ids = sorted(scores, reverse=True)
-    values = np.fromiter((scores[doc_id] for doc_id in doc_ids), np.float32, len(doc_ids))
-    order = np.argsort(-values, stable=True)
-    return RankedList([doc_ids[i] for i in order.tolist()], strictly_decreasing(values[order]))
-
-
 def run_bytes(entries: Iterable[tuple[str, RankedList]], tag: str = "hardneg") -> bytes:
     """The lines that `write_run` writes for a few queries. Raises as it does."""
     return b"".join(_all_lines(entries, tag, "a part of a run"))

@@ -80,8 +80,7 @@ class SampledBatch:
     """One batch of B queries and the documents drawn for them, as rows of the corpus.
 
     documents: int64 [B, 1 + n], each query's positive and then its negatives.
-    known: int64 [K], all known positives of all queries, and what else is no negative of one; owner: int64 [K], the
-    batch row each belongs to.
+    known: int64 [K], known positives and what else is no negative; owner: int64 [K], the batch row each belongs to.
     teacher: float32 [B, 1 + n], a teacher's scores of the documents, nan where it has none.
     queries: int64 [B], positions among those of the training data.
     sources: int64 [B], the source of each query where there are several, else empty. prompts: of each source, where
@@ -144,8 +143,7 @@ class QueryRows:
     aside_owner: NDArray[np.int64] = field(default_factory=_none)
 
 
-_PLAIN = Drawing()
-_SHUFFLED = Shuffled()
+_PLAIN, _SHUFFLED = Drawing(), Shuffled()
 
 
 class Examples:

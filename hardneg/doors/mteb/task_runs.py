@@ -8,8 +8,9 @@ from urllib.parse import quote
 
 import numpy as np
 
+from hardneg.api.run_argument import ranked_by_others
 from hardneg.formats.qrels import Qrels
-from hardneg.formats.runs import Run, ranked_by_others
+from hardneg.formats.runs import Run
 from hardneg.formats.text_lines import one_word
 from hardneg.records.errors import DataError
 from hardneg.records.types import Judgement, RankedList

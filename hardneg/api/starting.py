@@ -144,7 +144,7 @@ class Beginning:
         if getattr(self._resolved.known_family, "tables", False):
             return None, "a static table, which reads documents to their end, as BM25 does"
         known = self._resolved.known
-        most = known and min(known.document_length, _MOST_TOKENS)
+        most = min(known.document_length, _MOST_TOKENS) if known else None
         part = f"the first {most} tokens" if most else "as much as the model can"
         return most, f"reads {part} of a document, where BM25 reads all of it"
 
@@ -161,7 +161,8 @@ class Beginning:
         contents, stages = self.contents, dict[str, Any]()
         extended = WITH_LABELS if self.labelled else f"{WITHOUT_LABELS}:judged" if contents.judged else WITHOUT_LABELS
         model = {"name": self.model, "query_length": None, "document_length": self._read[0]}
-        tree = {"title": self.name, "extends": extended, "dataset": dict(contents.dataset), "model": model}
+        tree: dict[str, Any] = {"title": self.name, "extends": extended}
+        tree |= {"dataset": dict(contents.dataset), "model": model}
         training: dict[str, Any] = {"options": {"max_steps": 200}}
         if (known := self._resolved.known) and known.similarity == "dot":
             training["loss"] = {"temperature": 1.0}

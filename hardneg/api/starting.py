@@ -189,12 +189,10 @@ class Beginning:
 
     def recipe(self, path: Path) -> str:
         """The text of the recipe to write at a path."""
-        from hardneg.recipe.run_folder import default_folder
         from hardneg.recipe.yaml_load import as_yaml
 
         head = [line for sentence in self.sentences() for line in wrap(sentence, _WIDTH)]
-        results = quote(str(default_folder(path.stem, "")))
-        command = f"  hardneg recipe run {quote(str(path))} --output {results}".splitlines()
+        command = f"  hardneg recipe run {quote(str(path))}".splitlines()
         comments = [f"# {line}\n" for line in (*head, "", *command)]
         return "".join(line.replace("# \n", "#\n") for line in comments) + as_yaml(self.tree)
 

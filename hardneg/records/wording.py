@@ -6,6 +6,8 @@ from dataclasses import is_dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+from hardneg.records.named_plugins import INFONCE
+
 if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
@@ -97,8 +99,8 @@ def mistakes(error: "ValidationError") -> "list[ErrorDetails]":
 
 _ELSEWHERE = {
     "lr": ("learning_rate",),
-    "mnrl": ("infonce",),
-    "multiplenegativesrankingloss": ("infonce",),
+    "mnrl": (INFONCE,),
+    "multiplenegativesrankingloss": (INFONCE,),
     "num_train_epochs": ("epochs",),
     "per_device_train_batch_size": ("batch_size",),
     "num_negatives": ("negatives_per_query", "count", "miner"),

@@ -198,7 +198,7 @@ def test_commands_with_odd_names_can_be_copied(tmp_path, monkeypatch):
         assert result.exit_code == 0, result.output
         assert f"`hardneg start {shlex.quote(str(folder))} --run`" in result.output
         assert load_recipe(Path(f"{name}.yaml")).title == name
-    assert "#   hardneg recipe run 'my docs.yaml' --output 'runs/my docs'\n" in Path("my docs.yaml").read_text()
+    assert "#   hardneg recipe run 'my docs.yaml'\n" in Path("my docs.yaml").read_text()
 
 
 def test_own_queries_are_searched_and_nothing_else(tmp_path):

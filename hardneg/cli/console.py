@@ -53,8 +53,7 @@ def say(text: object = "", err: bool = False, nl: bool = True) -> None:
 
 def say_json(content: Any, indent: int | None = None) -> None:
     """Prints JSON and nothing else; it reads as if nothing had been escaped."""
-    whole = "utf" in str(getattr(sys.stdout, "encoding", "utf-8")).lower()
-    text = json.dumps(content, indent=indent, ensure_ascii=not whole, allow_nan=False)
+    text = json.dumps(content, indent=indent, ensure_ascii="utf" not in sys.stdout.encoding.lower(), allow_nan=False)
     with stream("standard output"):
         typer.echo(_STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", text) if _STEERING.search(text) else text)  # noqa: TID251
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from hardneg.encoders.protocol import Form, StoredRows, StoreWriter
 from hardneg.encoders.spec import Side
 from hardneg.formats.corpus import Corpus
+from hardneg.records.errors import ModelError
 from hardneg.records.types import Encoded, SparseRows
 from hardneg.runtime.distributed import World
 from hardneg.runtime.progress import Progress
@@ -19,6 +20,7 @@ from hardneg.runtime.progress import Progress
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
 
+_FEW = 15  # different texts that may have one vector
 Batches = Iterable[tuple[NDArray[np.int64], Tensor]]
 """Numbers of some texts, int64 [b], and their encoding."""
 
@@ -77,12 +79,13 @@ def first_broken(encoded: Encoded) -> int | None:
     return int(np.searchsorted(encoded.offsets, positions[0], "right")) - 1 if len(positions) else None
 
 
-def all_alike(encoded: Encoded) -> bool:
-    """Whether all vectors are the same, or no text has a term."""
-    if isinstance(encoded, SparseRows):
-        return not len(encoded.weights)
-    vectors = encoded if isinstance(encoded, np.ndarray) else encoded.vectors
-    return bool((vectors == vectors[:1]).all())
+def check_different(name: str, side: Side, texts: Sequence[str], encoded: Encoded) -> None:
+    """Refuses vectors that are all the same, unless there are few texts: their words may be unknown. As ModelError."""
+    parts = encoded.weights if isinstance(encoded, SparseRows) else getattr(encoded, "vectors", encoded)
+    alike = not len(parts) if isinstance(encoded, SparseRows) else bool(np.all(parts == parts[:1]))
+    if alike and len({" ".join(text.casefold().split()) for text in texts}) > _FEW:
+        problem = f"the vectors of {len(texts)} {side} texts are all the same"
+        raise ModelError(f"model {name!r}: {problem}: check its weights and its tokenizer")
 
 
 def at_least_float32(tensor: Tensor) -> Tensor:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import hardneg
 from hardneg.fields import input_files
-from hardneg.recipe.private_paths import dataset_name, without_paths
 from hardneg.recipe.yaml_load import is_shipped
 from hardneg.records.layout import DATASET, LOCK
 from hardneg.records.named_plugins import IR_DATASETS
+from hardneg.records.private_paths import dataset_name, without_paths
 from hardneg.runtime.processor import cpu_name
 from hardneg.verbs.evaluate import Evaluate
 from hardneg.verbs.fuse import Fuse

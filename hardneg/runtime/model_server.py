@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from functools import partial
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -127,8 +128,9 @@ class ModelServer:
         end, ended = time.monotonic() + self.endpoint.deadline, ended or Event()
         request = _Request(path, {**self.endpoint.said, **body}, mebibytes << 20, end)
         while not ended.is_set():
+            left = max(request.end - time.monotonic(), _INSTANT)
             try:
-                return self._attempt(request)
+                return _within(left, partial(self._attempt, request, left))
             except _Passing as error:
                 ended.wait(self._pause(error, request))
                 request.attempts += 1
@@ -141,7 +143,7 @@ class ModelServer:
         soon, url = min(_SOON, self.endpoint.timeout), f"{self.endpoint.url}/models"
         try:
             answer = _within(soon, lambda: self._http.get(url, timeout=soon))
-        except (TimeoutError, httpx.HTTPError, httpx.InvalidURL) as error:
+        except (_Passing, httpx.HTTPError, httpx.InvalidURL) as error:
             raise self.error(f"no answer ({self._reason(error)}): start the server, or give another url") from None
         if answer.status_code in _REFUSED:
             raise self.error(f"status {answer.status_code}; {_REFUSED[answer.status_code]}")
@@ -172,14 +174,7 @@ class ModelServer:
         _log.log(level, "%s: %s; %s", self.endpoint.url, self.without_key(str(error)), again)
         return pause
 
-    def _attempt(self, request: _Request) -> bytes:
-        left = max(request.end - time.monotonic(), _INSTANT)
-        try:
-            return _within(left, lambda: self._exchange(request, left))
-        except TimeoutError:
-            raise _Passing("the answer did not begin") from None
-
-    def _exchange(self, request: _Request, left: float) -> bytes:
+    def _attempt(self, request: _Request, left: float) -> bytes:
         import httpx
 
         url = f"{self.endpoint.url}{request.path}"
@@ -222,7 +217,7 @@ def _within(seconds: float, work: Callable[[], _Result]) -> _Result:
     """The result of work in a thread of its own; its timeouts of reads bound no server that drips its headers.
 
     Raises:
-        TimeoutError: it has not ended; it is left alone.
+        _Passing: it has not ended; it is left alone.
     """
     result = Future[_Result]()
 
@@ -233,7 +228,10 @@ def _within(seconds: float, work: Callable[[], _Result]) -> _Result:
             result.set_exception(error)
 
     Thread(target=run, daemon=True).start()
-    return result.result(seconds + _GRACE)
+    try:
+        return result.result(seconds + _GRACE)
+    except TimeoutError:
+        raise _Passing("the answer did not begin") from None
 
 
 def _first_line(text: str) -> str:

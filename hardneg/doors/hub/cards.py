@@ -8,9 +8,9 @@ import yaml
 
 import hardneg
 from hardneg.doors.hub.recorded_run import MeasuredModel, RecordedRun
-from hardneg.recipe.private_paths import without_paths
 from hardneg.records.errors import DataError
 from hardneg.records.layout import LOCK
+from hardneg.records.private_paths import without_paths
 from hardneg.records.wording import first_line
 
 if TYPE_CHECKING:

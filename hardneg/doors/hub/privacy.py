@@ -12,8 +12,8 @@ from typing import Any
 from hardneg.doors.hub.hub_errors import TOKEN
 from hardneg.doors.hub.ids import id_texts, local_path_in
 from hardneg.doors.hub.upload import HubFile
-from hardneg.recipe.private_paths import PATH
 from hardneg.records.errors import DataError
+from hardneg.records.private_paths import PATH
 
 _CREDENTIALS = re.compile(r"://[^\s/@:]*:[^\s/@]+@")
 _KEY = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b")

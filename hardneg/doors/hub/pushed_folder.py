@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.doors.hub.cards import listed
-from hardneg.recipe.private_paths import without_paths
 from hardneg.records.layout import INDEX_FOLDER, MODEL_FOLDER
+from hardneg.records.private_paths import without_paths
 from hardneg.store.artifacts import MANIFEST, Artifact, Store
 
 

@@ -14,11 +14,11 @@ from hardneg.doors.hub.pushable_files import listed_files
 from hardneg.doors.hub.upload import HubFile
 from hardneg.evaluation.metrics_json import Measured, read_metrics
 from hardneg.recipe.load import Recipe, check_recipe
-from hardneg.recipe.private_paths import dataset_name, without_paths
 from hardneg.recipe.run_folder import read_lock
 from hardneg.records.errors import HardnegError
 from hardneg.records.layout import DATASET, METRICS, START
 from hardneg.records.named_plugins import HF
+from hardneg.records.private_paths import dataset_name, without_paths
 from hardneg.store.artifacts import Artifact, Store
 from hardneg.verbs.evaluate import Evaluate
 

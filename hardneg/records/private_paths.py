@@ -53,7 +53,7 @@ def _source(loader: str, source: str) -> str:
 def _cut(text: str) -> str:
     if not any(sign in text for sign in "/\\~"):
         return text
-    text = _ADDRESS.sub(lambda match: _without_host(match[0]), text)
+    text = _ADDRESS.sub(_without_host, text)
     head, colon, rest = text.partition(":")
     if colon and head.replace("-", "").isalnum() and len(head) > 1 and _is_path(rest):
         return f"{head}:{_last(rest)}"
@@ -75,9 +75,9 @@ def _is_path(text: str) -> bool:
     return False
 
 
-def _without_host(address: str) -> str:
+def _without_host(address: re.Match[str]) -> str:
     """An address whose host, user and query are left out: all of them may be private."""
-    scheme, _, rest = address.partition("://")
+    scheme, _, rest = address[0].partition("://")
     _, _, path = re.split(r"[?#]", rest)[0].rstrip("/").partition("/")
     return f"{scheme}://.../{_last(path)}" if path else f"{scheme}://..."
 

@@ -62,15 +62,15 @@ def own_code(folder: Path) -> dict[str, bool]:
 
     They do not on code that turns causal attention off, where the configuration says that too.
     """
-    found: dict[str, bool] = {}
+    code: dict[str, bool] = {}
     for network in (network_folder(path) for path, name in module_folders(folder).items() if name in TRANSFORMERS):
         config, tokenizer = (json_object(network / name) for name in ("config.json", "tokenizer_config.json"))
         causal = config.get("is_causal") is not False
         for auto_map, decides in ((config.get("auto_map"), causal), (tokenizer.get("auto_map"), True)):
             named = auto_map.values() if isinstance(auto_map, dict) else [auto_map]
             flat = (name for each in named for name in (each if isinstance(each, list) else [each]))
-            found |= {str(name): decides for name in flat if name}
-    return found
+            code |= {str(name): decides for name in flat if name}
+    return code
 
 
 @cache

@@ -1,4 +1,5 @@
 # `make demo` and `make test` are all there is to set-up; `make test-slow` runs the tests that take longer,
+# `make test-avx2` those of networks and searches again, as on a CPU without AVX-512,
 # `make docs` builds the site.
 # The commands they run are printed, to copy without make. Without NUMBA_DISABLE_JIT ranx compiles longer than it works.
 # The slow tests have two workers more than there are cores, as many of them wait.
@@ -8,13 +9,17 @@ PIP_ARGS ?=
 BIN := $(VENV)/bin
 PACKAGES := $(patsubst %,-e plugins/hardneg-%,cagra electra http instructions judge pyterrier ray reader seq2seq)
 
-.PHONY: demo test test-slow lint docs clean
+.PHONY: demo test test-avx2 test-slow lint docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/hardneg recipe run star-passage
 
 test: $(VENV)/.dev
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n auto --dist loadfile -m 'not slow'
+
+test-avx2: $(VENV)/.dev
+	ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n auto \
+		--dist loadfile -m 'not slow' $(addprefix tests/,encoders indexes training losses rerankers)
 
 test-slow: $(VENV)/.dev
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $$(( $$(nproc) + 2 )) --dist loadfile --no-loadscope-reorder -m slow

@@ -1,10 +1,9 @@
-"""What a plan foretold of each step of a recipe, beside what a finished run of it took: seconds and memory.
+"""What a plan foretold of each step of a recipe, beside what a finished run of it took: memory.
 
-    hardneg doctor --measure
     hardneg recipe run star-passage --store STORE
     python benchmarks/plan_against_run.py star-passage --store STORE [--preset P] [--set PATH=VALUE ...]
 
-The plan is made as if nothing were in the store, from the rates that are kept on this machine.
+The plan is made as if nothing were in the store.
 """
 
 import argparse
@@ -27,19 +26,14 @@ def main() -> None:
     options = parser.parse_args()
     plan = make_plan(load_recipe(find_recipe(options.recipe), options.preset, options.settings))
     store, nothing = Store(options.store), Store(options.store / "nothing of it")
-    print(f"{'step':<20} {'foretold s':>10} {'taken s':>8} {'ratio':>6} {'foretold MB':>12} {'taken MB':>9}  from")
-    total = [0.0, 0.0]
+    print(f"{'step':<20} {'foretold MB':>12} {'taken MB':>9}")
     for row in estimate(plan, nothing):
         artifact = cached(row.step, store)
         if artifact is None:
             continue
         facts = json.loads((artifact.path / "manifest.json").read_text(encoding="utf-8"))["facts"]
-        taken, peak = float(facts["seconds"]), float(facts["usage"].get("peak_memory", 0)) / 1e6
-        total = [total[0] + row.seconds, total[1] + taken]
-        ratio, bases = row.seconds / max(taken, 1e-3), ", ".join(row.seconds.bases)
-        figures = f"{row.seconds:>10.1f} {taken:>8.1f} {ratio:>6.2f} {row.memory / 1e6:>12.0f} {peak:>9.0f}"
-        print(f"{row.step.name:<20} {figures}  {bases}")
-    print(f"{'all':<20} {total[0]:>10.1f} {total[1]:>8.1f} {total[0] / max(total[1], 1e-3):>6.2f}")
+        peak = float(facts["usage"].get("peak_memory", 0)) / 1e6
+        print(f"{row.step.name:<20} {row.memory / 1e6:>12.0f} {peak:>9.0f}")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 """How far each way of choosing negatives stays below the best arm that was trained, on test queries.
 
-    hardneg recommend --dataset beir:FOLDER --model NAME --json > answer.json
+    hardneg recommend --dataset beir:FOLDER --model NAME --train 0 --json > answer.json
     hardneg recipe run dose-depth --preset full --set dataset=beir:FOLDER --output runs/depth
     python benchmarks/recommend_regret.py medquad=answer.json,runs/depth,runs/refresh pycode=other.json,runs/siblings
 
-After each name: what `recommend` answered, with `--train` too if there is such an answer, and finished run folders of
-the same test queries, whose rows are named as those of the recipes dose-* (in-batch, random, top 10, ranks 11-50).
+After each name: what `recommend` answered without a training, and with trainings if there is such an answer, and
+finished run folders of the same test queries, whose rows are named as those of the recipes dose-* (in-batch, random,
+top 10, ranks 11-50).
 Regret is the best row's mean less that of the policy's row, whose standard error over seeds follows; the best row is
 known after the runs, so regrets are too large rather than too small. A policy whose row was not trained has none: the
 cell names the row. In bold: the whole 95 % interval over queries and seeds is above .01.
@@ -61,7 +62,7 @@ def asked_rows(answers: Sequence[Mapping[str, Any]], goal: str) -> dict[str, str
         if answer["trials"] is not None:
             rows["--train"] = "in-batch" if answer["in_batch_alone"] else row_of(miners[answer["chosen"]]["miner"])
             continue
-        advice = answer["advice"][goal]
+        advice = answer["without_training"][goal]
         rows["recommend"] = "in-batch" if advice["alone"] else row_of(miners[advice["row"]]["miner"])
         rows["recommend before"] = row_of(miners[swept_choice(miners)]["miner"])
     return rows

@@ -1,6 +1,6 @@
 """Writes a recipe that has what `hardneg recommend` chose beside `topk` of depth 200 and in-batch negatives, on test.
 
-    hardneg recommend --dataset D --model M --output rule.yaml
+    hardneg recommend --dataset D --model M --train 0 --output rule.yaml
     hardneg recommend --dataset D --model M --train 60 --output trials.yaml
     python benchmarks/recommended_on_test.py rule.yaml trials.yaml test.yaml [--seeds 1 2 3 4 5]
     hardneg recipe run test.yaml

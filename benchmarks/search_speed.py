@@ -4,7 +4,7 @@
     python benchmarks/search_speed.py [--queries 2000] [--documents 100000] [--k 200] [--rounds 5]
 
 Random unit vectors of 384 dimensions. Contestants take turns in one process; each figure is the median of its
-rounds, and each ratio the median over the rounds. `auto` takes what a trial on this machine found.
+rounds, and each ratio the median over the rounds. `auto` is by the processor.
 """
 
 import argparse

@@ -13,7 +13,6 @@ of the rounds.
 import argparse
 import ast
 import importlib.util
-import os
 import statistics
 import subprocess
 import sys
@@ -24,8 +23,6 @@ from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import numpy as np
 import torch

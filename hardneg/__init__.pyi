@@ -93,10 +93,10 @@ def bench(
 
     Args:
         negatives: Files of negatives of the training queries, one row each. Or a dict of files by the names of their rows.
-        dataset: beir:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
+        dataset: beir:FOLDER, documents:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
         form: Their form: triplet, n-tuple, labeled-list, tevatron-v1, tevatron-v2, dpr, flagembedding, hardneg.
         model: The student that is trained: a folder or a hub id. Or what a training returned, or a live `SentenceTransformer`, `SparseEncoder` or `MultiVectorEncoder`.
-        options: A training option, such as max_steps=200 or self_mask=0.1; default max_steps=400 and batch_size=32.
+        options: A training option: max_steps=200 (default: one epoch), batch_size (32), learning_rate (by the kind of model) ..; default max_steps=400 and batch_size=32.
         seeds: How often each arm is trained: twice or more.
         rates: A learning rate to try on dev queries; default 0.01 0.03 0.1 for a static model, else 1e-05 3e-05 0.0001.
         equivalence_margin: Systems are equivalent where their means surely differ by less than this.
@@ -131,7 +131,7 @@ def encode(
     """Encode a corpus into a dense index that Pyserini's FaissSearcher opens.
 
     Args:
-        dataset: beir:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
+        dataset: beir:FOLDER, documents:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
         model: A folder, a hub id, or packaged:all-MiniLM-L6-v2. Or what a training returned, or a live `SentenceTransformer`, `SparseEncoder` or `MultiVectorEncoder`.
         shards: Write the index in this many shards.
         shard_rows: Or in shards of this many rows each.
@@ -268,7 +268,7 @@ def index(
     """Index the texts of a corpus, or a model's vectors of them; Pyserini's searchers open most of these.
 
     Args:
-        dataset: beir:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
+        dataset: beir:FOLDER, documents:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
         backend: The kind of index; `hardneg plugins list indexes` shows them.
         vectors: For an index over vectors or weights: the folder they are in. Or what `encode` returned.
         settings: Set any value, such as model.document_length=256.
@@ -309,7 +309,7 @@ def mine(
     The vectors, the run and the negatives are kept in the store: repeating it, or writing another form, is quick.
 
     Args:
-        dataset: beir:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
+        dataset: beir:FOLDER, documents:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
         model: A folder, a hub id, or packaged:all-MiniLM-L6-v2. Or what a training returned, or a live `SentenceTransformer`, `SparseEncoder` or `MultiVectorEncoder`.
         run: Select from this TREC run instead of a model's search. Or what a search returned, or scores by document by query.
         index: With vectors of queries: a dense index folder, in place of a model. Or what `encode` returned.
@@ -343,7 +343,7 @@ def recommend(
     reranker: str | Mapping[str, Any] | None = None,
     split: str | None = None,
     depth: int = 200,
-    train: int | None = None,
+    train: int = 400,
     train_options: Mapping[str, Any] = {},
     settings: Settings = (),
     store: str | Path | None = None,
@@ -352,19 +352,20 @@ def recommend(
     seed: int = 42,
     progress: bool | Progress = False,
 ) -> RecommendedNegatives:
-    """Choose the negatives for a collection, show why, and write a recipe that trains with them.
+    """Choose how to train for a collection by short trainings, show why, and write a recipe that trains so.
 
-    The model's ranks of the positives of dev queries decide whether the first documents of its lists are taken, or
-    in-batch negatives alone are enough. Some positives are hidden, to count how many each miner wrongly takes.
+    In-batch negatives alone, the first documents of the model's lists, and what a rule chooses by its ranks of the
+    positives are each trained at three learning rates, and compared on the dev queries with the model as shipped and
+    with BM25. Some positives are hidden, to count how many each miner wrongly takes.
 
     Args:
-        dataset: beir:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
+        dataset: beir:FOLDER, documents:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
         model: A folder, a hub id, or packaged:all-MiniLM-L6-v2. Or what a training returned, or a live `SentenceTransformer`, `SparseEncoder` or `MultiVectorEncoder`.
         goal: What is to be good: top (the first documents) or recall. Both are answered, the recipe is for the top.
         reranker: A second model, whose scores filters also use: cross-encoder:FOLDER or cross-encoder:HUB-ID.
         split: The queries to choose on; never the test queries. Default: dev, or the only one of a dataset in memory.
         depth: How many documents to retrieve for each query: the largest depth tried.
-        train: Train this many steps with the best of each depth and with the first documents, and choose on dev.
+        train: Steps of each training; 0 trains nothing, and the answer is a guess.
         train_options: A training option, such as learning_rate=1e-4.
         settings: Set any value, such as model.document_length=256.
         store: The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
@@ -398,7 +399,7 @@ def rerank(
     Scores are kept by content in the user's cache: repeating or deepening a run is quick.
 
     Args:
-        dataset: beir:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
+        dataset: beir:FOLDER, documents:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
         run: The TREC run to take the documents from, plain or gzip. Or what a search returned, or scores by document by query.
         reranker: A trained reranker: cross-encoder:FOLDER or cross-encoder:HUB-ID.
         split: The queries' split. Default: test, or the only one of a dataset in memory.
@@ -437,7 +438,7 @@ def search(
     """Search a corpus for the queries of one split and write a TREC run; or search an index with query vectors.
 
     Args:
-        dataset: beir:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
+        dataset: beir:FOLDER, documents:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
         model: A folder, a hub id, or packaged:all-MiniLM-L6-v2. Or what a training returned, or a live `SentenceTransformer`, `SparseEncoder` or `MultiVectorEncoder`.
         backend: An index over texts instead of a model, such as bm25.
         index: With vectors of queries: a dense index folder, in place of a model. Or what `encode` returned.
@@ -477,11 +478,11 @@ def train(
     """Train a model on negatives that it mines first; SentenceTransformer(FOLDER) opens the result.
 
     Args:
-        dataset: beir:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
+        dataset: beir:FOLDER, documents:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
         model: A folder, a hub id, or packaged:all-MiniLM-L6-v2. Or what a training returned, or a live `SentenceTransformer`, `SparseEncoder` or `MultiVectorEncoder`.
         miner: A miner; `hardneg plugins list` shows them.
         loss: A loss; `hardneg plugins list` shows them.
-        options: A training option, such as max_steps=200 or self_mask=0.1.
+        options: A training option: max_steps=200 (default: one epoch), batch_size (32), learning_rate (by the kind of model) ...
         split: The queries' split. Default: train, or the only one of a dataset in memory.
         depth: How many documents are ranked for each query.
         settings: Set any value, such as model.document_length=256.
@@ -523,7 +524,7 @@ def write_queries(
     with a reranker too, among the first k after reranking.
 
     Args:
-        dataset: beir:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
+        dataset: beir:FOLDER, documents:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name. Or a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels.
         writers: Writers of queries; one of them, drawn, writes for a passage; a name, or {name: NAME, ...}.
         per_passage: The most queries of a passage.
         passages: Write for so many passages, drawn; by default for all.
@@ -711,6 +712,7 @@ def start(
     folder: str | Path,
     output: str | Path | None = None,
     *,
+    model: str | Path | Any | None = None,
     glob: str | None = None,
     run: bool = False,
     overwrite: bool = False,
@@ -723,6 +725,7 @@ def start(
     Args:
         folder: documents of any form that `documents` reads, or a collection with or without judgements.
         output: the recipe to write; by default NAME.yaml in the working folder, NAME being the folder's.
+        model: where training begins, as for `train`; by default a static table, `packaged:wordllama`.
         glob: which documents are read, such as `guide/**/*.md`; by default all.
         run: run it too, into runs/NAME; which negatives to train with is measured first, where judgements allow it.
         overwrite: replace a file of that name that is not this function's.

@@ -1,8 +1,10 @@
 """Types of recipe fields: references to stages, plugins by name, files."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 from pydantic import (
@@ -21,7 +23,9 @@ from hardneg.datasets.held_out import Withheld
 from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
 from hardneg.encoders.spec import ModelSpec, PromptName
 from hardneg.formats.segments import Segments
-from hardneg.records.errors import UsageError
+from hardneg.formats.text_lines import find_file
+from hardneg.records.errors import DataError, UsageError
+from hardneg.records.named_plugins import BEIR
 from hardneg.records.types import PluginSetting
 from hardneg.store.identity import FREE as FREE
 from hardneg.store.identity import LATER as LATER
@@ -149,11 +153,14 @@ def _check_prompts(model: Mapping[str, Any]) -> None:
 
 
 def parse_dataset(value: Any) -> Any:
-    """The dataset's stage from its loader's setting, where `withheld` is among the loader's options."""
-    if isinstance(value, Mapping) and "withheld" in value:
-        loader = {name: item for name, item in value.items() if name != "withheld"}
-        return {"loader": loader, "withheld": value["withheld"]}
-    return {"loader": value}
+    """The dataset's stage from its loader's setting or a folder in BEIR's form; options of the stage are among them."""
+    with suppress(OSError, ValueError, DataError):
+        if isinstance(value, str) and find_file(Path(value), "corpus.jsonl"):
+            value = f"{BEIR}:{value}"
+    if not isinstance(value, Mapping):
+        return {"loader": value}
+    own = {name: value[name] for name in ("withheld", "exclude_own") if name in value}
+    return {"loader": {name: item for name, item in value.items() if name not in own}, **own}
 
 
 def parse_cut(value: Any) -> Any:
@@ -239,7 +246,11 @@ IndexSetting = Annotated[Setting, PluginKind("indexes")]
 OwnIndexSetting = Annotated[Setting | None, PluginKind("indexes")]
 Model = Annotated[ModelSpec, BeforeValidator(parse_model), AfterValidator(without_problems)]
 Cut = Annotated[Segments, AfterValidator(without_problems)]
-Kept = Annotated[Withheld, AfterValidator(without_problems), PlainSerializer(options_in_key)]
+Kept = Annotated[
+    Withheld,
+    AfterValidator(without_problems),
+    PlainSerializer(lambda kept: options_in_key(kept) | ({"halves": 2} if kept.halves else {})),  # the cut's version
+]
 OwnCut = Annotated[Cut | None, BeforeValidator(parse_cut)]
 Name = Annotated[str, Field(min_length=1)]
 Dimensions = Annotated[

@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     from hardneg.indexes.open_store import open_store
     from hardneg.lines.base import Job, Line, Of
     from hardneg.lines.shared_arguments import RUN as RUN_ARGUMENT
-    from hardneg.mining.filter_protocol import FilterCost, FilterTexts, NegativeFilter
+    from hardneg.mining.filter_protocol import FilterTexts, NegativeFilter
     from hardneg.recipe.laid_indexes import LaidIndex, laid_indexes
     from hardneg.recipe.opened_index import OpenedIndex
     from hardneg.records.errors import (
@@ -143,7 +143,6 @@ if TYPE_CHECKING:
         Regularizer,
         Reranker,
         RowLookup,
-        SearchCost,
         Searcher,
         StageBlocks,
         StoredSearcher,
@@ -166,8 +165,8 @@ if TYPE_CHECKING:
     from hardneg.runtime.seeding import SEED, generator
     from hardneg.store.artifacts import CHOICES, KEPT, MANIFEST, SCRATCH, Store
     from hardneg.store.atomic_write import link_file, replace_text, replacing
+    from hardneg.store.choices import CHOICE, cache_folder
     from hardneg.store.digest import digest, file_digest
-    from hardneg.store.speed_trials import TRIAL, cache_folder
     from hardneg.training.batches import own_share
     from hardneg.training.examples import Examples, SampledBatch, TrainingData
     from hardneg.training.loop import learn
@@ -231,11 +230,10 @@ __all__ = [  # noqa: RUF022
     "Engine",  # an engine: where the blocks of a stage are computed
     "StageBlocks",  # the blocks that an engine computes
     "IndexBackend",  # an index
-    "EstimatedBackend",  # an index that estimates its size and build time
-    "EstimatedSearch",  # an index that estimates its search time
+    "EstimatedBackend",  # an index that estimates its size
+    "EstimatedSearch",  # an index that estimates the memory of its search
     "BuildCost",  # what `EstimatedBackend` returns
     "IndexSize",  # what `EstimatedSearch` is estimated for
-    "SearchCost",  # what `EstimatedSearch` returns
     "RowLookup",  # row numbers of document ids
     "Searcher",  # an opened index
     "StoredSearcher",  # an opened index that returns what it stores of a document
@@ -246,7 +244,6 @@ __all__ = [  # noqa: RUF022
     "NegativeMiner",  # a miner
     "NegativeFilter",  # a filter: which candidates a miner does not see
     "FilterTexts",  # what a filter may read besides ranked lists
-    "FilterCost",  # what a filter's `filtering_cost` returns, for estimates
     "Regularizer",  # a regularizer
     "Reranker",  # a reranker
     "TrainableReranker",  # a reranker that stage `train-reranker` trains
@@ -314,7 +311,7 @@ __all__ = [  # noqa: RUF022
     "Store",  # the artifacts of one folder
     "usual_store",  # the store of a path, or the usual one
     "cache_folder",  # hardneg's folder for caches
-    "TRIAL",  # what the subjects of timed trials begin with, among what processes agree on
+    "CHOICE",  # the prefix of the subjects of choices, among what processes agree on
     "link_file",  # a hard link, or a copy
     "replace_text",  # writes a text file whole or not at all
     "replacing",  # writes a file whole or not at all
@@ -369,7 +366,7 @@ __all__ = [  # noqa: RUF022
     "writing_model",  # a model folder that is written whole or not at all
     "most_positions",  # the most tokens that a network can read
     "model_content",  # the digest of a model
-    "takes_bf16",  # whether bfloat16 is used, by option or by a timed trial
+    "takes_bf16",  # whether bfloat16 is used, by option or by the device
     "usual_tokens_per_batch",  # tokens of a batch on a device
     "best_device",  # the name of the device that networks are on by default
     "one_ahead",  # computes the next item while one is used

@@ -131,7 +131,6 @@ def test_flags_are_named_by_the_command_line_alone() -> None:
 PROGRAMS = (
     "lucene/java.py",
     "--ink: ",
-    "`doctor --measure`",
     "hardneg artifacts check",
     " --preset ",
     "hardneg browse",

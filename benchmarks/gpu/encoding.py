@@ -1,4 +1,4 @@
-"""Encoding against sentence-transformers on the same texts, and how far passes grow."""
+"""Encoding against sentence-transformers on the same texts."""
 
 import copy
 from functools import partial
@@ -6,15 +6,14 @@ from importlib.util import find_spec
 
 import numpy as np
 import torch
-from gpu.material import encoder, finish, insurance, peak, seconds, texts
+from gpu.material import encoder, insurance, seconds, texts
 from gpu.material import model as bert_model
 from gpu.setting import Figures, Setting, expect
 from numpy.typing import NDArray
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions, prepare
+from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.spec import Attention
-from hardneg.encoders.speed.fastest import WORTH_TIMING, token_budget
 
 Vectors = NDArray[np.float32]
 _ENOUGH = {"fp32": 0.99999, "bf16": 0.995}
@@ -31,7 +30,6 @@ def speed(setting: Setting) -> Figures:
         cosines = _cosines(model.encode(passages[:512], "document", options), exact)
         expect(float(cosines.mean()) > _ENOUGH[precision], f"{precision}: mean cosine {cosines.mean():.6f}")
         _theirs(peer, passages[:64])
-        prepare(model, "document", options, len(passages))  # its trials are remembered
         ours = len(passages) / seconds(partial(model.encode, passages, "document", options), setting)
         theirs = len(passages) / seconds(partial(_theirs, peer, passages), setting)
         found |= {
@@ -69,7 +67,6 @@ def _own_ways(setting: Setting, model: Encoder, passages: list[str]) -> tuple[Fi
         options = EncodeOptions(precision="bf16", attention=way)
         cosine = float(_cosines(model.encode(passages[:512], "document", options), padded).mean())
         expect(cosine > _ENOUGH["bf16"], f"{way}: mean cosine {cosine:.6f} to padded texts")
-        prepare(model, "document", options, len(passages))  # its trials are remembered
         speeds[way] = len(passages) / seconds(partial(model.encode, passages, "document", options), setting)
         found |= {f"{way}, texts/s": round(speeds[way], 1), f"{way}, cosine": round(cosine, 6)}
     return found, speeds["auto"]
@@ -97,19 +94,3 @@ def _cosines(one: Vectors, other: Vectors) -> Vectors:
     norms = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
     cosines: Vectors = (one * other).sum(axis=1) / norms
     return cosines
-
-
-def passes(setting: Setting) -> Figures:
-    """How many tokens a pass are found best, and that trying leaves half of the free memory to others."""
-    model = encoder(setting)
-    finish(setting)
-    free = torch.cuda.mem_get_info()[0] if setting.gpu else 0
-    budgets: list[int] = []
-
-    def find() -> None:
-        with torch.inference_mode():
-            budgets.append(token_budget(model.parts("document"), model.device, WORTH_TIMING))
-
-    taken = peak(find, setting)
-    expect(taken <= 0.55 * free, f"timing took {taken / 1e9:.1f} GB of {free / 1e9:.1f} GB that were free")
-    return {"tokens a pass": budgets[0], "GB taken": round(taken / 1e9, 2), "GB free": round(free / 1e9, 2)}

@@ -1,5 +1,9 @@
 """Made-up texts, a random BERT and something to train on: nothing is fetched, nothing more is installed."""
 
+import os
+import re
+import shutil
+import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -105,6 +109,38 @@ def _write_tokenizer(folder: Path) -> None:
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=512, **named).save_pretrained(folder)
 
 
+SHAPES = {"minilm": (384, 6), "base": (768, 12)}
+"""Width and layers of usual encoders; their vocabulary is the usual one."""
+
+
+def sized_model(setting: Setting, name: str) -> Path:
+    """A BERT of random weights of a usual size, with dropout.
+
+    Its tokenizer is that of the folder in the variable TOKENIZER, where there is one, else a token a word.
+    """
+    from sentence_transformers import SentenceTransformer
+
+    folder, given = setting.folder / name, os.environ.get("TOKENIZER")
+    if not folder.exists():
+        width, layers = (64, 2) if setting.small else SHAPES[name]
+        bare = bert(setting.folder / f"{name}-bert", width, layers, terms=True)
+        for path in Path(given).iterdir() if given else ():
+            if path.name != "config.json":
+                shutil.copy(path, bare)
+        SentenceTransformer(str(bare), device="cpu").save(str(folder))
+    return folder
+
+
+def source_texts(count: int, words: int = 85, seed: int = 0) -> list[str]:
+    """Words of numpy's sources in new orders: real words for a tokenizer, in passages of usual lengths."""
+    paths = sorted(Path(np.__file__).parent.rglob("*.py"))[:120]
+    known = np.array(re.findall("[A-Za-z]{2,12}", " ".join(path.read_text(errors="replace") for path in paths)))
+    draws = np.random.default_rng(seed)
+    lengths = np.clip(draws.lognormal(np.log(words), 0.4, count).astype(int), 8, 200)
+    drawn = known[draws.integers(0, len(known), int(lengths.sum()))]
+    return [" ".join(part) for part in np.split(drawn, np.cumsum(lengths)[:-1])]
+
+
 def encoder(setting: Setting, device: str | None = None, length: int = LENGTH) -> Encoder:
     """The model on a device; by default that of the setting."""
     spec = ModelSpec(str(model(setting)), query_length=16, document_length=length)
@@ -133,6 +169,12 @@ def seconds(work: Callable[[], object], setting: Setting) -> float:
     work()
     finish(setting)
     return time.perf_counter() - begun
+
+
+def median_seconds(work: Callable[[], object], setting: Setting, rounds: int = 3) -> float:
+    """The median of some rounds, after one that does not count."""
+    work()
+    return statistics.median(seconds(work, setting) for _ in range(rounds))
 
 
 def finish(setting: Setting) -> None:

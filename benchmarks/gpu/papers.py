@@ -8,16 +8,15 @@ from typing import Any
 import yaml
 from gpu.material import bert
 from gpu.recipes import Notes, collection, gigabytes
-from gpu.setting import Figures, Piece, Setting, Skipped, expect
+from gpu.setting import Figures, Setting, Skipped, expect
 
-from hardneg.costs.machine import this_machine
 from hardneg.recipe.estimate import estimate
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.inheritance import read_whole_tree
 from hardneg.recipe.language import expand
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.recipe.yaml_load import find_recipe, shipped_recipes
+from hardneg.recipe.yaml_load import find_recipe
 from hardneg.store.artifacts import Store
 
 _LEFT_OUT = ("validation", "validation_run", "augmented", "watch", "guide", "title", "devices", "query_vectors")
@@ -25,21 +24,10 @@ _INPUTS = {"negatives": "static", "index": "start-index"}
 _EACH_STEP = ("epochs", "stop_at", "keep_every", "evaluate_every", "checkpoint_every", "warmup_ratio")
 
 
-def presets(small: bool) -> list[str]:
-    """The recipes that have the preset; one alone where it is small."""
-    found = [
-        name for name, path in shipped_recipes().items() if "paper" in (read_whole_tree(path).get("presets") or {})
-    ]
-    return ["star-passage"] if small else found
-
-
-def pieces(small: bool) -> dict[str, Piece]:
-    """A piece for each of them."""
-    return {f"paper-{name}": lambda setting, name=name: _paper(setting, name) for name in presets(small)}
-
-
-def _paper(setting: Setting, name: str) -> Figures:
+def paper(setting: Setting, name: str) -> Figures:
     """Each training that is of a kind of its own, from a model of random weights of the size that the recipe names."""
+    if "paper" not in (read_whole_tree(find_recipe(name)).get("presets") or {}):
+        raise Skipped("it has no preset called paper")
     tree, found = expand(find_recipe(name), "paper", []).tree, Figures()
     for stage, training in trainings(tree):
         told, taken = _memory(setting, tree, stage, training)
@@ -77,8 +65,7 @@ def _memory(setting: Setting, tree: Mapping[str, Any], name: str, training: dict
     path.write_text(yaml.safe_dump(cut, sort_keys=False))
     plan = make_plan(load_recipe(path))
     done = execute(plan, store, Options(device=setting.device, until=name), Watcher(progress=Notes()))
-    rows = estimate(plan, store, name, this_machine())
-    (row,) = [row for row in rows if row.step.name == name]
+    (row,) = [row for row in estimate(plan, store, name) if row.step.name == name]
     return (row.gpu_memory if setting.gpu else row.memory) / 1e9, gigabytes(done.artifacts[name])
 
 

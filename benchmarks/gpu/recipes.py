@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 from gpu.material import LENGTH, model, texts
-from gpu.setting import Figures, Piece, Setting, Skipped, expect
+from gpu.setting import Figures, Setting, Skipped, expect
 
 from hardneg.recipe.estimate import estimate
 from hardneg.recipe.execute import Options, Watcher, execute
@@ -115,13 +115,7 @@ def collection(setting: Setting, count: int, words: int) -> Path:
     return folder
 
 
-def pieces(small: bool) -> dict[str, Piece]:
-    """A piece for each shipped recipe; one alone where it is small."""
-    names = ["star-passage"] if small else list(shipped_recipes())
-    return {f"recipe-{name}": lambda setting, name=name: _demo(setting, name) for name in names}
-
-
-def _demo(setting: Setting, name: str) -> Figures:
+def demo(setting: Setting, name: str) -> Figures:
     """The demo to its report, cut unless full; then the same on the CPU: every metric of every row is within .01."""
     cuts = {} if setting.full else _cuts(name, setting.size(2000, 300))
     here, there = _metrics(setting, name, cuts, setting.device), _metrics(setting, name, cuts, "cpu")

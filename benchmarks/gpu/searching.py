@@ -73,7 +73,7 @@ def speed(setting: Setting) -> Figures:
     there = DeviceVectors(torch.from_numpy(vectors).to(setting.device))
     found: Figures = {}
     for name, searched in (("on the device", there), ("from memory", vectors)):
-        search_exact(searched, asked[: setting.size(2048, 50)], 200, options)  # its trials are remembered
+        search_exact(searched, asked[: setting.size(2048, 50)], 200, options)  # to warm up
         taken = seconds(lambda searched=searched: search_exact(searched, asked, 200, options), setting)
         found[f"{name}, billion scores/s"] = round(documents * queries / taken / 1e9, 3)
         for dtype in (torch.float32, torch.bfloat16):

@@ -1,7 +1,7 @@
 """What every piece is given, and how it says that something does not hold."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 Figures = dict[str, float | int | str]
@@ -10,12 +10,16 @@ Piece = Callable[["Setting"], Figures]
 
 @dataclass(frozen=True)
 class Setting:
-    """device: `cuda` or `cpu`. small: sizes for seconds on a CPU. full: whole demos. folder: of this piece alone."""
+    """device: `cuda` or `cpu`. small: sizes for seconds on a CPU. full: whole demos. folder: of this piece alone.
+
+    ceilings: figures of the piece of that name, where it is done.
+    """
 
     device: str
     small: bool
     full: bool
     folder: Path
+    ceilings: Figures = field(default_factory=dict)
 
     @property
     def gpu(self) -> bool:
@@ -28,7 +32,11 @@ class Setting:
 
 
 class Failed(Exception):
-    """What was to hold and does not."""
+    """What was to hold and does not, and the figures that were measured all the same."""
+
+    def __init__(self, said: str, figures: Figures | None = None) -> None:
+        super().__init__(said)
+        self.figures = figures or {}
 
 
 class Skipped(Exception):

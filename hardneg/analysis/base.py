@@ -35,6 +35,10 @@ MeasuredRuns = Annotated[dict[Name, Name], MEASURED, Option("run")]
 Trainings = Annotated[dict[Name, Name], Reference(("model",)), Option(metavar="HISTORY...", argument=True)]
 """Trainings by label; on the command line their history.jsonl files."""
 
+ONE_VECTOR = dict.fromkeys(
+    (Trait.TEXTS, Trait.SEGMENTS, Trait.WEIGHTS, Trait.TOKEN_VECTORS),
+    "name one of an encoder with one vector a document",
+)
 _FORMS = dict.fromkeys((Trait.WEIGHTS, Trait.TOKEN_VECTORS), "name one of an encoder with one vector a text")
 _VECTORS = {
     Trait.TEXTS: "search it and name the run in `runs`",
@@ -115,11 +119,6 @@ class Analysis(BaseModel):
     def encoders(self) -> Mapping[str, str]:
         """Models that need not be named: the path of the reference, and the index that the model has encoded."""
         return {}
-
-    @property
-    def passes(self) -> int:
-        """How often it goes through all vectors of the corpus, for estimates."""
-        return 0
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
         """Every reference: its path, what it names, and what is needed of that."""

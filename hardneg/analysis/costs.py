@@ -57,7 +57,10 @@ class Costs(Analysis):
             [
                 row["method"],
                 f"{row['seconds'] / length:,.2f}" + (f" without {', '.join(row['unknown'])}" if row["unknown"] else ""),
-                *(_gigabytes(row[name]) for name in ("peak_memory", "peak_gpu_memory")),
+                *(
+                    "unknown" if size is None else f"{size / 1e9:.1f}"
+                    for size in (row["peak_memory"], row["peak_gpu_memory"])
+                ),
                 "–" if row["speedup"] is None else f"{row['speedup']:.3g}×",
                 f"{row['steps']:,}",
                 ", ".join(row["devices"]) or "unknown",
@@ -119,10 +122,6 @@ def time_unit(seconds: Iterable[float]) -> tuple[str, float]:
 
 def _largest(steps: Sequence[Mapping[str, Any]], name: str) -> int | None:
     return max((int(facts[name]) for facts in steps if name in facts), default=None)
-
-
-def _gigabytes(size: int | None) -> str:
-    return "unknown" if size is None else f"{size / 1e9:.1f}"
 
 
 def _words(row: Mapping[str, Any], time: float) -> str:

@@ -76,11 +76,6 @@ class Errors(Analysis):
         """By default the models that encoded the indexes."""
         return unnamed_encoders(self.indexes, self.models)
 
-    @property
-    def passes(self) -> int:
-        """Two over each index."""
-        return 2 * len(self.indexes)
-
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """The errors by label: total and top-K ones of an index, top-K ones of a run.
 

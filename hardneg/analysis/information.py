@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from hardneg.analysis.base import Analysis, Option, percent
+from hardneg.analysis.base import ONE_VECTOR, Analysis, Option, percent
 from hardneg.analysis.inputs import AnalysisInputs, System
-from hardneg.fields import Name, Reference, Trait
+from hardneg.fields import Name, Reference
 from hardneg.formats.negatives import NegativesFile, read_negatives
 from hardneg.losses import TEMPERATURE
 from hardneg.records.errors import DataError
@@ -24,10 +24,6 @@ from hardneg.records.types import Negatives
 from hardneg.report.figure import bar_width, bars, figure, plain_axes
 from hardneg.report.table import Table
 
-_VECTORS = {
-    each: "name one of an encoder with one vector a document"
-    for each in (Trait.TEXTS, Trait.SEGMENTS, Trait.WEIGHTS, Trait.TOKEN_VECTORS)
-}
 _BLOCK = 256
 
 Floats = NDArray[np.floating[Any]]
@@ -53,7 +49,7 @@ class Information(Analysis):
     negatives: Annotated[dict[Name, Name], Reference(("negatives",))] = Field(
         min_length=1, description="A negatives.arrow."
     )
-    index: Annotated[Name, Reference(("index",), _VECTORS)] = Field(description="A dense index of the documents.")
+    index: Annotated[Name, Reference(("index",), ONE_VECTOR)] = Field(description="A dense index of the documents.")
     model: Annotated[Name | None, Reference(("model",)), Option(metavar="NAME")] = Field(
         None, description="The model of that index."
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.formats.json_rows import id_field, json_row, text_field
+from hardneg.formats.json_rows import id_field, json_row, text_field, title_field
 from hardneg.formats.qrels import Qrels, positives, read_qrels
 from hardneg.formats.queries import topics_part
 from hardneg.formats.runs import EMPTY, Run, read_run
@@ -174,8 +174,8 @@ def read_texts(path: Path, doc_ids: Iterable[str]) -> dict[str, str]:
         row = json_row(path, number, line)
         doc_id = id_field(path, number, row, "_id")
         if doc_id in wanted:
-            title = text_field(path, number, row, "title") if "title" in row else ""
-            texts[doc_id] = Document(doc_id, text_field(path, number, row, "text"), title).contents
+            title, text = title_field(path, number, row), text_field(path, number, row, "text")
+            texts[doc_id] = Document(doc_id, text, title).contents
     return texts
 
 

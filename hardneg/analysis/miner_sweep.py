@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 from pydantic import Field, PositiveInt, model_validator
 
-from hardneg.analysis.base import Analysis, Option, percent
+from hardneg.analysis.base import ONE_VECTOR, Analysis, Option, percent
 from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.analysis.planted import HALVES, JUDGED, OWN, PlantedLists, halves, judged, known_positives, planted_lists
 from hardneg.analysis.swept_miners import ChoiceRule, choice, evidence, rows, swept
-from hardneg.fields import Name, Reference, Trait
+from hardneg.fields import Name, Reference
 from hardneg.mining.miners.selection import RULES
 from hardneg.records.errors import DataError
 from hardneg.records.named_plugins import POS_MARGIN, POS_PERCENT, TOPK, WINDOW
@@ -33,10 +33,6 @@ _PLANTED = {
         "labelled. Other passages that answer in other words may get in more often: no judgement tells of them."
     ),
 }
-_VECTORS = {
-    each: "name one of an encoder with one vector a document"
-    for each in (Trait.TEXTS, Trait.SEGMENTS, Trait.WEIGHTS, Trait.TOKEN_VECTORS)
-}
 
 
 class MinerSweep(Analysis):
@@ -46,7 +42,7 @@ class MinerSweep(Analysis):
     """
 
     name = "miner-sweep"
-    version = 2
+    version = 3
     title = "which negatives"
     asks = ("qrels", "queries?", "corpus?", "seed")
 
@@ -54,7 +50,7 @@ class MinerSweep(Analysis):
     scores: Annotated[dict[Name, Name], Reference(("run",)), Option("filter-by")] = Field(
         default_factory=dict, description="A TREC run whose scores filters decide by too, beside those of the runs."
     )
-    index: Annotated[Name | None, Reference(("index",), _VECTORS)] = Field(
+    index: Annotated[Name | None, Reference(("index",), ONE_VECTOR)] = Field(
         None, description="The index that was searched: for halves of positives, where few queries have several."
     )
     model: Annotated[Name | None, Reference(("model",)), Option(metavar="NAME")] = Field(

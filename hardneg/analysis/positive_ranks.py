@@ -9,20 +9,15 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from hardneg.analysis.base import Analysis, Option, percent
+from hardneg.analysis.base import ONE_VECTOR, Analysis, Option, percent
 from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.analysis.planted import known_positives
-from hardneg.fields import Name, Reference, Trait
+from hardneg.fields import Name, Reference
 from hardneg.mining.miners.selection import scores_of
 from hardneg.records.errors import DataError
 from hardneg.records.types import RankedList
 from hardneg.report.figure import figure, lines, plain_axes
 from hardneg.report.table import Table
-
-_VECTORS = {
-    each: "name one of an encoder with one vector a document"
-    for each in (Trait.TEXTS, Trait.SEGMENTS, Trait.WEIGHTS, Trait.TOKEN_VECTORS)
-}
 
 _COMPARED = 10
 
@@ -69,7 +64,7 @@ class PositiveRanks(Analysis):
     asks = ("qrels",)
 
     run: Annotated[Name, Reference(("run",))] = Field(description="The TREC run that negatives are to be taken from.")
-    index: Annotated[Name | None, Reference(("index",), _VECTORS)] = Field(
+    index: Annotated[Name | None, Reference(("index",), ONE_VECTOR)] = Field(
         None, description="The index that was searched: for what is near to the positives."
     )
     model: Annotated[Name | None, Reference(("model",)), Option(metavar="NAME")] = Field(

@@ -148,18 +148,13 @@ class ChoiceRule:
 
 
 def choice(miners: Sequence[SweptMiner], evidence: Sequence[MinerEvidence], rule: ChoiceRule) -> dict[str, Any]:
-    """As JSON: the places of the chosen one, of the best of each way and of the best of each depth, best first.
-
-    The depth of a window is its length here.
-    """
+    """As JSON: the places of the chosen one, and of the best of each way, best first."""
     order = rule.order(evidence)
     by_way = {miners[position].way: position for position in reversed(order)}
-    by_depth = {miners[position].depth - miners[position].skip: position for position in reversed(order)}
     return {
         "chosen": order[0],
         "kept": rule.keeps(evidence[order[0]]),
         "best_of_each_way": sorted(by_way.values(), key=order.index),
-        "best_of_each_depth": sorted(by_depth.values(), key=order.index),
     }
 
 

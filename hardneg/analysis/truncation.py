@@ -38,11 +38,6 @@ class Truncation(OfIndexes):
         tuple[MetricName, ...], Option("metrics", same=("metric",), metavar="NAME..."), Field(min_length=1)
     ] = Field(("mrr@10", "ndcg@10", "recall@100"), description="What is measured.")
 
-    @property
-    def passes(self) -> int:
-        """One an index."""
-        return len(self.indexes)
-
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """By label, the means of the metrics at each number of dimensions, from the largest on: [[dims, {metric}]]."""
         qrels, texts = inputs.qrels(), inputs.queries(inputs.split)

@@ -11,6 +11,8 @@ from hardneg.records.errors import UsageError
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
+_LONGEST = 255  # characters of a file's name
+
 
 def names_of(argument: str, value: Any) -> list[str]:
     """One name, or several of any iterable. Raises UsageError where something is no text."""
@@ -35,9 +37,9 @@ def mapping_of(argument: str, value: Any) -> dict[str, Any]:
 
 
 def file_path(value: Any, argument: str = "path") -> Path:
-    """A path. Raises UsageError where it is none."""
+    """A path. Raises UsageError where it is none, or longer than any."""
     text = os.fspath(value) if isinstance(value, str | os.PathLike) else None
-    if not isinstance(text, str) or not text or "\0" in text:
+    if not isinstance(text, str) or not text or "\0" in text or max(map(len, text.split("/"))) > _LONGEST:
         raise UsageError(f"{{{argument}}}: must be a path, not {value!r:.60}", argument)
     return Path(text).expanduser()
 

@@ -101,7 +101,7 @@ def as_markdown(content: Mapping[str, Any]) -> str:
         "",
         *_table([_EFFECT, *_effects(content)]),
         "",
-        f"Effects: t-test over queries and seeds, 95% interval, p after Holm's correction; equivalent within "
+        f"Effects: t-test over queries and seeds, 95% interval without a correction, p after Holm's; equivalent within "
         f"±{protocol['equivalence_margin']:g}. In brackets the deviation over seeds.",
     ]
     return "\n".join([*lines, *_notes(content)]) + "\n"

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from hardneg.records.errors import ArtifactError, NotOurs
 from hardneg.store.artifacts import Artifact, Store
 from hardneg.store.digest import digest, tree_digest
 
@@ -37,20 +36,11 @@ def keep_result(
     key = digest({name: value for name, value in origin.items() if name != "name"})
     with store.lock(key):
         store.recover(key)
-        if artifact := _kept(store, key):
+        if artifact := store.whole(key):
             return artifact
         store.discard(key)
         facts = make(store.workspace(key))
         return store.commit(key, artifact_type, facts or {}, origin)
-
-
-def _kept(store: Store, key: str) -> Artifact | None:
-    try:
-        return store.find(key)
-    except NotOurs:
-        raise
-    except ArtifactError:
-        return None
 
 
 def _move(source: Path, target: Path) -> None:

@@ -64,6 +64,8 @@ class FolderContents:
             DataError: there is no such folder, nothing in it that is read, or files of a form that are no collection.
             UsageError: a glob for a form whose files have names of their own.
         """
+        loader, _, source = os.fspath(folder).partition(":")  # the name that other commands take, beir:FOLDER
+        folder = Path(source) if source and loader in plugin_names("datasets") and not folder.exists() else folder
         folder = folder.expanduser().absolute()
         if not folder.is_dir():
             raise no_folder(folder)

@@ -1,7 +1,6 @@
 """Runs judged by files of judgements or by a dataset's, and by the answers to its questions."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from hardneg.formats.runs import Run
 
 Note = Callable[[str], None]
-Starting = Callable[[], AbstractContextManager[None]]
-"""What goes around the first use of ranx, which may take long."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +47,7 @@ class Judge:
             return read_qrels(self.qrels)
         if self.qrels is not None:
             return self.qrels
-        return {} if self.collection is None else self.collection.qrels(self.split)
+        return {} if self.collection is None else self.collection.judged(self.split)
 
     def query_groups(self, needed: bool) -> dict[str, str] | None:
         """The groups of the dataset's queries, or None. Raises UsageError where there are none and they are needed."""
@@ -60,20 +57,25 @@ class Judge:
             raise UsageError(problem, "by_group", "query_groups")
         return groups or None
 
-    def measured(self, names: Sequence[str], runs: Mapping[str, Path], starting: Starting = nullcontext) -> "Measured":
+    def measured(self, names: Sequence[str], runs: Mapping[str, Path]) -> "Measured":
         """Each run's scores by judgements and by answers, not yet compared, and what must be known beside them."""
         from hardneg.evaluation.metrics import answer_cutoffs
         from hardneg.evaluation.metrics_json import Measured
-        from hardneg.formats.runs import read_run
 
         cutoffs, notes = answer_cutoffs(names), list[str]()
         scored = self._by_answers(runs, cutoffs, notes.append)
         if by_judgements := [name for name in names if name not in cutoffs]:
             scoring = _Judging(self._judgements(), by_judgements, self.level, self._documents, notes.append)
-            judged = scoring.of(((label, read_run(path)) for label, path in runs.items()), starting)
+            judged = scoring.of(((label, self._run(path)) for label, path in runs.items()))
             scored = {label: {**scores, **scored.get(label, {})} for label, scores in judged.items()}
         scores = {label: {name: scores[name] for name in names} for label, scores in scored.items()}
         return Measured(scores, notes=tuple(dict.fromkeys(notes)))
+
+    def _run(self, path: Path) -> "Run":
+        from hardneg.formats.excluded import without_excluded
+        from hardneg.formats.runs import read_run
+
+        return without_excluded(read_run(path), {} if self.collection is None else self.collection.excluded())
 
     @property
     def _documents(self) -> int | None:
@@ -91,7 +93,6 @@ class Judge:
         from hardneg.evaluation.metrics import answer_coverage
         from hardneg.evaluation.notes import run_notes
         from hardneg.formats.answer_matching import PassageAnswers
-        from hardneg.formats.runs import read_run
 
         if not cutoffs:
             return {}
@@ -102,7 +103,7 @@ class Judge:
         query_ids = answers.query_ids
         scores: dict[str, Scores] = {}
         for label, path in runs.items():
-            run = read_run(path)
+            run = self._run(path)
             scores[label] = answer_coverage(run, answers, query_ids, cuts)
             for line in run_notes(label, run, set(query_ids), [*cutoffs], self._documents):
                 note(line)
@@ -123,18 +124,15 @@ class _Judging:
     documents: int | None
     note: Note
 
-    def of(self, runs: "Iterable[tuple[str, Run]]", starting: Starting) -> "dict[str, Scores]":
+    def of(self, runs: "Iterable[tuple[str, Run]]") -> "dict[str, Scores]":
         """Each run's scores by metric and query."""
-        from hardneg.evaluation.metrics import evaluate, warm_up
+        from hardneg.evaluation.metrics import evaluate
         from hardneg.evaluation.notes import judgement_notes, run_notes
 
         scores: dict[str, Scores] = {}
         for label, run in runs:
             for line in run_notes(label, run, self.qrels, self.names, self.documents):
                 self.note(line)
-            if not scores:
-                with starting():
-                    warm_up(self.names)
             scores[label] = evaluate(run, self.qrels, self.names, self.level)
         for line in judgement_notes(self.qrels, self.names, self.level):
             self.note(line)
@@ -147,7 +145,7 @@ def scored(runs: "Iterable[tuple[str, Run]]", qrels: Path, names: Sequence[str],
     from hardneg.formats.qrels import read_qrels
 
     notes = list[str]()
-    scores = _Judging(read_qrels(qrels), names, level, None, notes.append).of(runs, nullcontext)
+    scores = _Judging(read_qrels(qrels), names, level, None, notes.append).of(runs)
     return Measured(scores, notes=tuple(dict.fromkeys(notes)))
 
 

@@ -168,7 +168,8 @@ def _form(value: Any) -> str:
 
 
 def _document(doc_id: Any, content: Any, mistakes: Mistakes) -> Document | None:
-    title, text = (content.get("title", ""), content.get("text")) if isinstance(content, Mapping) else ("", content)
+    title, text = (content.get("title"), content.get("text")) if isinstance(content, Mapping) else (None, content)
+    title = "" if title is None else title
     if not mistakes.takes_id("corpus", doc_id):
         return None
     if not isinstance(title, str) or not isinstance(text, str):

@@ -25,9 +25,10 @@ def html_table(table: Table) -> str:
 
 def html_section(section: Section) -> str:
     """The tables, what explains them, and the figure, which hardneg has drawn."""
-    parts = [section.lead, section.explained, *section.lines]
-    texts = "".join(f"<p>{escape(text)}</p>" for text in parts if text)
-    return "".join(map(html_table, section.tables)) + texts + section.svg
+    lead, *texts = (
+        f"<p>{escape(text)}</p>" if text else "" for text in (section.lead, section.explained, *section.lines)
+    )
+    return lead + "".join([*map(html_table, section.tables), *texts]) + section.svg
 
 
 def html_graphics(graphics: Iterable[Graphic]) -> str:

@@ -65,7 +65,7 @@ class ChosenRecipe:
 
     @spelled_out
     def plan(self, **where: Unpack[Where]) -> "RecipePlan":
-        """What would run, with an estimate of what each step takes.
+        """What would run, with the items and bytes of each step.
 
         Args:
             where: what every function takes (`Where`).

@@ -1,14 +1,15 @@
 """The stages behind `hardneg recommend`, and the recipe that it writes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from textwrap import wrap
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 from hardneg.api.adhoc_recipe import ENCODED, MINED, SEARCHED, TRAINED, training_stage
+from hardneg.api.bench_recipe import OTHER_RATES, SHIPPED
 from hardneg.losses import TEMPERATURE
 from hardneg.records.errors import UsageError
-from hardneg.records.named_plugins import BM25, MINER_SWEEP, POSITIVE_RANKS, RANKNET, STAR, TOPK
+from hardneg.records.named_plugins import BM25, INFONCE, MINER_SWEEP, POSITIVE_RANKS
 from hardneg.records.wording import suggestion
 
 Goal = Literal["top", "recall"]
@@ -16,31 +17,30 @@ Goal = Literal["top", "recall"]
 
 GOALS: tuple[Goal, ...] = get_args(Goal)
 SWEEP, JUDGE, TRIALS = "sweep", "reranked", "trials"
-ALONE = "in-batch"
+ALONE, FIRST, LEXICAL = "in-batch", "first", "BM25"
 METRIC = "mrr@10"
+STEPS = 400
+"""Of each training, by default; as in the trainings that the rule was judged by."""
 _RECALL = "recall@100"
 TRAIN_RUN, _TRAIN_JUDGE = "train-run", "train-reranked"
-_SYSTEM, _BASELINE, _SHIPPED, _BM25 = "Hard Neg", "In-Batch Neg", "as shipped", "BM25"
+_SYSTEM, _BASELINE = "Hard Neg", "In-Batch Neg"
 _DEPTHS = (10, 20, 50, 100)
 _WIDTH = 110
 _MEASURED = "test"
 
 
-class Chosen(Protocol):
+@dataclass(frozen=True)
+class Chosen:
     """What a recipe needs of a recommendation.
 
-    row: the miner, as the sweep tells of it. steps: of the trainings that it was chosen by, None where there were none.
-    alone: whether in-batch negatives alone are recommended instead.
+    row: the miner, as the sweep tells of it. rates: with in-batch negatives alone, and with the miner. steps: of each
+    training. alone: whether the model of in-batch negatives alone is the one that is handed out.
     """
 
-    @property
-    def row(self) -> Mapping[str, Any]: ...
-
-    @property
-    def steps(self) -> int | None: ...
-
-    @property
-    def alone(self) -> bool: ...
+    row: Mapping[str, Any]
+    rates: tuple[float, float]
+    steps: int
+    alone: bool
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,9 @@ class RecommendRequest:
 
     split: the queries to choose by. depth: how far down their lists go. reranker: a second model that filters decide
     by, as a recipe names it. options: of training. temperature: of the losses. usual: options of training that the
-    model's kind takes where `options` does not say otherwise. bm25: whether a row of BM25 stands beside. goal: what is
-    to be good; None is answered for each, and the recipe is the one for the first.
+    model's kind takes where `options` does not say otherwise. usual_rates: learning rates of that kind, to choose from.
+    bm25: whether a row of BM25 stands beside. goal: what is to be good; None is answered for each, and the recipe is
+    the one for the first.
     """
 
     split: str
@@ -59,6 +60,7 @@ class RecommendRequest:
     options: Mapping[str, Any]
     temperature: float = TEMPERATURE
     usual: Mapping[str, Any] = field(default_factory=dict)
+    usual_rates: Sequence[float] = OTHER_RATES
     bm25: bool = True
     goal: str | None = None
 
@@ -76,14 +78,25 @@ class RecommendRequest:
 
     @property
     def depths(self) -> list[int]:
-        """How many negatives of a query are tried."""
+        """How many negatives of a query are swept."""
         return sorted({*(depth for depth in _DEPTHS if depth < self.depth), self.depth})
 
-    def before(self, steps: int | None) -> dict[str, Any]:
-        """All stages as far as they are known before the sweep: each depth is tried with the top of the lists."""
-        if steps is None:
-            return self.sweep()
-        return self.trials([{"miner": {"name": TOPK, "depth": depth}, "by": ""} for depth in self.depths], steps)
+    @property
+    def metric(self) -> str:
+        """What trainings are judged by: that of the goal."""
+        return _RECALL if self.goal == "recall" else METRIC
+
+    @property
+    def rates(self) -> Sequence[float]:
+        """Learning rates to choose from: the one that was given, or those of the model's kind."""
+        return [self.options["learning_rate"]] if "learning_rate" in self.options else self.usual_rates
+
+    @property
+    def batch(self) -> int:
+        """The queries of a step."""
+        from hardneg.training.options import StepOptions
+
+        return int(self.options.get("batch_size", StepOptions().batch_size))
 
     def sweep(self) -> dict[str, Any]:
         """The stages that compare miners."""
@@ -98,25 +111,57 @@ class RecommendRequest:
             SWEEP: {"stage": "analyze", "analysis": analyses, "split": self.split},
         }
 
-    @property
-    def metric(self) -> str:
-        """What trainings are judged by: that of the goal."""
-        return _RECALL if self.goal == "recall" else METRIC
+    def trials(self, arms: Mapping[str, Mapping[str, Any] | None], steps: int) -> dict[str, Any]:
+        """The same stages, and those that train by each arm at each rate, and measure by the same queries.
 
-    def trials(self, rows: Sequence[Mapping[str, Any]], steps: int) -> dict[str, Any]:
-        """The same stages, and those that train with each of these miners and measure by the same queries."""
-        judged = any(row["by"] for row in rows)
-        stages = {**self.sweep(), **self._searched(TRAIN_RUN, _TRAIN_JUDGE, "train", judged)}
-        runs = {}
-        for number, row in enumerate([None, *rows]):
-            name = ALONE if row is None else f"{TRAINED}-{number}"
+        arms: by name the miner, as the sweep tells of it; None: in-batch negatives alone.
+        """
+        judged = any(row["by"] for row in arms.values() if row is not None)
+        beside, runs = self._beside(self.split)
+        stages = {**self.sweep(), **self._searched(TRAIN_RUN, _TRAIN_JUDGE, "train", judged), **beside}
+        for arm, row in arms.items():
             if row is not None:
-                stages[f"{MINED}-{number}"] = _mining(row, TRAIN_RUN, _TRAIN_JUDGE)
-            stages[name] = self._training(None if row is None else f"{MINED}-{number}", {"max_steps": steps})
-            stages[f"{name}-index"] = {"stage": "encode", "model": name}
-            runs[name] = f"{name}-run"
-            stages[runs[name]] = {"stage": "search", "index": f"{name}-index", "split": self.split}
+                stages[f"{arm}-negatives"] = _mining(row)
+            for rate in self.rates:
+                name = trial(arm, rate)
+                training = self._training(f"{arm}-negatives" if row else None, rate, steps)
+                runs[name] = f"{name} run"
+                stages |= {
+                    name: training,
+                    f"{name} index": {"stage": "encode", "model": name},
+                    runs[name]: {"stage": "search", "index": f"{name} index", "split": self.split},
+                }
         return {**stages, TRIALS: {"stage": "evaluate", "runs": runs, "split": self.split, "metrics": [self.metric]}}
+
+    def recipe(self, tree: Mapping[str, Any], chosen: Chosen, head: Sequence[str], tested: str) -> str:
+        """A recipe that trains with the chosen miner, and with in-batch negatives alone beside it, as the trials did.
+
+        tree: the recipe of the command. head: paragraphs before it; one that begins with a blank is one line as it
+        is. tested: the split to evaluate on.
+        """
+        from hardneg.recipe.yaml_load import as_yaml
+
+        (beside, runs), metrics = self._beside(tested), [METRIC, "ndcg@10", _RECALL]
+        stages = {
+            ENCODED: {"stage": "encode"},
+            **beside,
+            **self._searched(TRAIN_RUN, _TRAIN_JUDGE, "train", bool(chosen.row["by"])),
+            MINED: _mining(chosen.row),
+            ALONE: {**self._training(None, chosen.rates[0], chosen.steps), "system": _BASELINE},
+            TRAINED: {**self._training(MINED, chosen.rates[1], chosen.steps), "system": _SYSTEM},
+            "scores": {"stage": "evaluate", "runs": runs, "baselines": [_BASELINE, *runs], "metrics": metrics},
+            "report": {"stage": "report", "evaluation": "scores"},
+        }
+        of_split = {"search": {"split": tested}, "evaluate": {"split": tested}}
+        recipe = {
+            "title": "Recommended negatives",
+            **{key: tree[key] for key in ("dataset", "model", "seed")},
+            **({"defaults": of_split} if tested != _MEASURED else {}),
+            "stages": stages,
+            "outputs": {"model": ALONE if chosen.alone else TRAINED},
+        }
+        lines = [line for each in head for line in ([each] if each.startswith(" ") else wrap(each, _WIDTH))]
+        return "".join(f"# {line}".rstrip() + "\n" for line in lines) + as_yaml(recipe)
 
     def _searched(self, run: str, judge: str, split: str, judged: bool) -> dict[str, Any]:
         lists = {"split": split, "depth": self.depth, "positives": True}
@@ -125,94 +170,28 @@ class RecommendRequest:
             stages[judge] = {"stage": "rerank", "run": run, "plugin": self.reranker, **lists}
         return stages
 
-    def _training(self, negatives: str | None, steps: Mapping[str, Any]) -> dict[str, Any]:
-        options = {"negatives_per_query": 1, **self.usual, **self.options, **steps}
-        if negatives is None:
-            loss = {"name": RANKNET, "pairs": "all", "temperature": self.temperature}
-            return training_stage({"loss": loss}, {**options, "negatives_per_query": 0})
-        loss = {"name": STAR, "temperature": self.temperature}
-        return training_stage({"negatives": negatives, "loss": loss}, options)
-
-    def recipe(self, tree: Mapping[str, Any], chosen: Chosen, comments: Mapping[str, str], tested: str) -> str:
-        """A recipe that trains with the chosen miner; other ways stand beside it.
-
-        These are in-batch negatives alone, the top of the lists as deep as was searched, the model as shipped, BM25.
-        tree: the recipe of the command. told: comments, by the stage that they stand before, `head` those of the
-        whole. tested: the split to evaluate on.
-        """
-        row, steps = chosen.row, chosen.steps
-        max_steps = {} if steps is None or "max_steps" in self.options else {"max_steps": steps}
-        lexical, top = self._lexical(tested), self._top(row, max_steps)
-        beside = [stage["system"] for stage in top.values() if "system" in stage]
-        runs = {**({_BM25: "bm25-run"} if lexical else {}), _SHIPPED: "start-run"}
-        stages = {
-            ENCODED: {"stage": "encode"},
-            "start-run": {"stage": "search", "index": ENCODED, "split": tested},
-            **lexical,
-            **self._searched(TRAIN_RUN, _TRAIN_JUDGE, "train", bool(row["by"])),
-            MINED: _mining(row, TRAIN_RUN, _TRAIN_JUDGE),
-            ALONE: {**self._training(None, max_steps), "system": _BASELINE},
-            **top,
-            TRAINED: {**self._training(MINED, max_steps), "system": _SYSTEM},
-            "scores": {
-                "stage": "evaluate",
-                "runs": runs,
-                "baselines": [_BASELINE, *beside, *reversed(runs)],
-                "metrics": [METRIC, "ndcg@10", _RECALL],
-            },
-            "report": {"stage": "report", "evaluation": "scores"},
-        }
-        of_split = (
-            {"defaults": {"search": {"split": tested}, "evaluate": {"split": tested}}} if tested != "test" else {}
-        )
-        head = {
-            "title": "Recommended negatives",
-            **{key: tree[key] for key in ("dataset", "model", "seed")},
-            **of_split,
-        }
-        outputs = {"model": ALONE if chosen.alone else TRAINED}
-        return "".join(_written({**head, "stages": stages, "outputs": outputs}, comments))
-
-    def _lexical(self, tested: str) -> dict[str, Any]:
-        """The stages of BM25, where it is to stand beside."""
+    def _beside(self, split: str) -> tuple[dict[str, Any], dict[str, str]]:
+        """The stages that search without a training, and their runs by row: the model as shipped, and BM25."""
+        stages: dict[str, Any] = {"start-run": {"stage": "search", "index": ENCODED, "split": split}}
         if not self.bm25:
-            return {}
-        return {
-            "bm25-index": {"stage": "index", "backend": BM25},
-            "bm25-run": {"stage": "search", "index": "bm25-index", "split": tested},
-        }
+            return stages, {SHIPPED: "start-run"}
+        stages["bm25-index"] = {"stage": "index", "backend": {"name": BM25, "language": "auto"}}
+        stages["bm25-run"] = {"stage": "search", "index": "bm25-index", "split": split}
+        return stages, {SHIPPED: "start-run", LEXICAL: "bm25-run"}
 
-    def _top(self, row: Mapping[str, Any], steps: Mapping[str, Any]) -> dict[str, Any]:
-        """The stages of a training with the top of the lists as deep as was searched, unless that is the row."""
-        top = {"miner": {"name": TOPK, "depth": self.depth}, "by": ""}
-        if row["miner"] == top["miner"]:
-            return {}
-        training = {**self._training("top-negatives", steps), "system": f"Top {self.depth}"}
-        return {"top-negatives": _mining(top, TRAIN_RUN, _TRAIN_JUDGE), "top": training}
+    def _training(self, negatives: str | None, rate: float, steps: int) -> dict[str, Any]:
+        fields = {"loss": {"name": INFONCE, "temperature": self.temperature}}
+        options = {"negatives_per_query": 1, **self.usual, **self.options, "learning_rate": rate, "max_steps": steps}
+        if negatives is None:
+            return training_stage(fields, {**options, "negatives_per_query": 0})
+        return training_stage({"negatives": negatives, **fields}, options)
 
 
-def _mining(row: Mapping[str, Any], run: str, judge: str) -> dict[str, Any]:
-    runs = {"dense": run, **({"scores": judge} if row["by"] else {})}
+def trial(arm: str, rate: float) -> str:
+    """The stage that trains by an arm at a learning rate, and its row."""
+    return f"{arm} at {rate:g}"
+
+
+def _mining(row: Mapping[str, Any]) -> dict[str, Any]:
+    runs = {"dense": TRAIN_RUN, **({"scores": _TRAIN_JUDGE} if row["by"] else {})}
     return {"stage": "mine", "runs": runs, "miner": dict(row["miner"])}
-
-
-def _written(tree: Mapping[str, Any], comments: Mapping[str, str]) -> Iterator[str]:
-    """The YAML of a tree, with comments before the stages that they are about."""
-    from hardneg.recipe.yaml_load import as_yaml
-
-    yield from _comment(comments.get("head", ""))
-    for key, value in tree.items():
-        if key != "stages":
-            yield as_yaml({key: value})
-            continue
-        yield "stages:\n"
-        for name, stage in value.items():
-            yield from _comment(comments.get(name, ""), "  ")
-            yield "".join(f"  {line}\n" for line in as_yaml({name: stage}).splitlines())
-
-
-def _comment(text: str, indent: str = "") -> Iterator[str]:
-    """Comment lines; a paragraph that begins with a blank is one line as it is."""
-    for paragraph in text.split("\n") if text else ():
-        lines = [paragraph] if paragraph.startswith(" ") else wrap(paragraph, _WIDTH)
-        yield from (f"{indent}# {line}".rstrip() + "\n" for line in lines)

@@ -1,26 +1,29 @@
-"""`hardneg.recommend`: which negatives for a collection, by planted positives, hardness and dev queries."""
+"""`hardneg.recommend`: how to train for a collection, by short trainings, or by a rule without one."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardneg.analysis.base import Analysis
-from hardneg.analysis.miner_sweep import MinerSweep
+from hardneg.analysis.miner_sweep import MinerSweep, planted_sentence, way_of
 from hardneg.analysis.positive_ranks import PositiveRanks
 from hardneg.api.adhoc_recipe import AdhocRecipe
+from hardneg.api.bench_recipe import SHIPPED, STATIC_RATES
 from hardneg.api.notebook import html_section
 from hardneg.api.output_files import writing
-from hardneg.api.recommendation import Recommendation
-from hardneg.api.recommended_recipe import SWEEP, TRIALS, RecommendRequest
-from hardneg.api.recommended_rule import Situation
-from hardneg.api.recommended_trials import Trials, in_order
+from hardneg.api.recommended_recipe import ALONE, GOALS, LEXICAL, STEPS, SWEEP, TRIALS, Chosen, RecommendRequest
+from hardneg.api.recommended_rule import ALONE_WORDS, FEW, Situation, named
+from hardneg.api.recommended_trials import Trials
 from hardneg.api.results import ReadOnly
 from hardneg.api.workplace import Workplace
 from hardneg.evaluation.metrics_json import read_metrics
 from hardneg.records.errors import DataError
 from hardneg.records.layout import DATASET, METRICS
+from hardneg.records.named_plugins import INFONCE
+from hardneg.report.numbers import number
 from hardneg.report.table import Section
 from hardneg.store.atomic_write import replace_text
 
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Recommending:
-    """A recommendation at work; steps: of the trainings to choose by, None where none is to be."""
+    """A recommendation at work; steps: of the trainings to choose by; None or 0 where none is to be."""
 
     request: RecommendRequest
     recipe: AdhocRecipe
@@ -45,72 +48,131 @@ class Recommending:
         if not facts["splits"].get("train", {}).get("queries"):
             known = ", ".join(facts["splits"]) or "none"
             raise DataError(f"{{dataset}}: no queries of split train to train with; its splits: {known}", "dataset")
-        sweep, request, trials = sweep_in(outcome), fitted(self.request, plan.recipe.model), None
-        situation, last = situation_in(outcome, request), plan
-        if self.steps is not None:
-            rows = [sweep["miners"][row] for row in situation.tried]
-            last = replace(self.recipe, stages=request.trials(rows, self.steps)).plan(workplace.tell)
-            trials = trials_in(workplace.make_later("recommend", last), self.steps, request.metric)
-        answer = Recommendation(sweep, trials, situation, request.goal)
-        return RecommendedNegatives(answer, request, plan.recipe.tree, facts, list(last.keys.values()))
+        sweep, request = _measured(outcome, MinerSweep), fitted(self.request, plan.recipe.model)
+        situation = Situation(_measured(outcome, PositiveRanks), sweep, int(facts["documents"]), request.batch)
+        answer = RecommendedNegatives(sweep, None, situation, request, plan.recipe.tree, facts, [*plan.keys.values()])
+        if not self.steps:
+            return answer
+        rows = {arm: None if row is None else sweep["miners"][row] for arm, row in answer.arms.items()}
+        last = replace(self.recipe, stages=request.trials(rows, self.steps)).plan(workplace.tell)
+        scores = workplace.make_later("recommend", last).artifacts[TRIALS]
+        measured = {row: each[request.metric] for row, each in read_metrics(scores.path / METRICS).results.items()}
+        trials = Trials(measured, [*rows], request.rates, self.steps, request.metric)
+        return replace(answer, trials=trials, keys=[*last.keys.values()])
 
 
-def sweep_in(outcome: "Outcome", analysis: type[Analysis] = MinerSweep) -> dict[str, Any]:
-    """What the sweep of miners, or the other analysis of its stage, has measured."""
-    path = outcome.artifacts[SWEEP].path / f"{analysis.name}.json"
-    measured: dict[str, Any] = json.loads(path.read_text("utf-8"))
+def _measured(outcome: "Outcome", analysis: type[Analysis]) -> dict[str, Any]:
+    measured: dict[str, Any] = json.loads((outcome.artifacts[SWEEP].path / f"{analysis.name}.json").read_text("utf-8"))
     return measured
 
 
-def situation_in(outcome: "Outcome", request: RecommendRequest) -> Situation:
-    """What the rule goes by."""
-    from hardneg.training.options import StepOptions
-
-    batch = int(request.options.get("batch_size", StepOptions().batch_size))
-    documents = int(outcome.artifacts[DATASET].facts["documents"])
-    return Situation(sweep_in(outcome, PositiveRanks), sweep_in(outcome), documents, batch)
-
-
-def trials_in(outcome: "Outcome", steps: int, metric: str) -> Trials:
-    """What each training came to on the dev queries."""
-    measured = read_metrics(outcome.artifacts[TRIALS].path / METRICS)
-    return Trials(in_order({name: scores[metric] for name, scores in measured.results.items()}), steps, metric)
-
-
 def fitted(request: RecommendRequest, model: "ModelSpec") -> RecommendRequest:
-    """With the temperature of recipes that train with cosines, 1 for other scores, and what a static model takes.
+    """With the temperature of recipes that train with cosines, 1 for other scores, and the rates of the model's kind.
 
-    BM25 stands beside where Pyserini is installed. A table of token vectors is trained as in recipe star-static: at a
-    rate in proportion to the size of its numbers, which are larger in wordllama's.
+    BM25 stands beside where Pyserini is installed. A table of token vectors has no weight decay, as in recipe
+    star-static.
     """
     from hardneg.encoders.open.resolved import resolve
     from hardneg.recipe.packages import absent
 
     resolved = resolve(model, fetch=True)
-    temperature, usual = request.temperature if resolved.full.similarity == "cosine" else 1.0, {}
+    temperature = request.temperature if resolved.full.similarity == "cosine" else 1.0
+    request = replace(request, temperature=temperature, bm25=not absent("lucene"))
     if getattr(resolved.family, "tables", False):
-        usual = {"learning_rate": 0.03 if model.name == "packaged:wordllama" else 0.01, "weight_decay": 0.0}
-    return replace(request, temperature=temperature, usual=usual, bm25=not absent("lucene"))
+        return replace(request, usual={"weight_decay": 0.0}, usual_rates=STATIC_RATES)
+    return request
 
 
 @dataclass(frozen=True)
 class RecommendedNegatives:
-    """A miner that was chosen, why, and the recipe that trains with it; keys: of the steps that led to it."""
+    """A way to train that was chosen, why, and the recipe that trains so; keys: of the steps that led to it.
 
-    recommendation: Recommendation = field(repr=False)
+    measured: the sweep of miners. trials: trainings by `arms`, None where there were none and the rule guesses.
+    situation: what the rule goes by.
+    """
+
+    measured: Mapping[str, Any] = field(repr=False)
+    trials: Trials | None = field(repr=False)
+    situation: Situation = field(repr=False)
     request: RecommendRequest = field(repr=False)
     tree: Mapping[str, Any] = field(repr=False)
     facts: Mapping[str, Any] = field(repr=False)
     keys: Sequence[str] = field(repr=False)
 
+    @cached_property
+    def arms(self) -> dict[str, int | None]:
+        """The rows of the sweep to train with, by stage; None is in-batch negatives alone. The rule's is the last."""
+        return self.situation.arms(self.request.goal or GOALS[0])
+
+    def _best(self, arms: Iterable[str]) -> str:
+        """By the trials the best of some arms, of equal ones the first; by the rule the last."""
+        return [*arms][-1] if self.trials is None else max(arms, key=self.trials.means.__getitem__)
+
+    @property
+    def alone(self) -> bool:
+        """Whether in-batch negatives alone are the best training: by the trials, or by the rule."""
+        by_rule = self.situation.advice(self.request.goal or GOALS[0]).alone
+        return by_rule if self.trials is None else self._best(self.arms) == ALONE
+
+    @property
+    def _mined(self) -> str:
+        """The best arm with mined negatives."""
+        return self._best(arm for arm in self.arms if arm != ALONE)
+
+    @property
+    def row(self) -> Mapping[str, Any]:
+        """What the sweep says of its miner."""
+        row: Mapping[str, Any] = self.measured["miners"][self.arms[self._mined]]
+        return row
+
     @property
     def miner(self) -> dict[str, Any]:
         """The miner, as `hardneg.mine` takes it."""
-        return dict(self.recommendation.row["miner"])
+        return dict(self.row["miner"])
+
+    @property
+    def _labels(self) -> dict[str, str]:
+        """The rows of the trials, in words."""
+        mined = {arm: named(self.measured["miners"][row]) for arm, row in self.arms.items() if row is not None}
+        return {SHIPPED: "the model as shipped", ALONE: ALONE_WORDS, **mined, LEXICAL: LEXICAL}
+
+    def answer(self) -> str:
+        """What to do, in a sentence."""
+        trials, labels = self.trials, self._labels
+        best = labels[ALONE if self.alone else self._mined]
+        if trials is None:
+            return f"A guess without a training: {best}."
+        scores = f"{trials.metric} {number(trials.means[trials.best])} {trials.ends(trials.best)}"
+        scores += f" on {len(trials.scores[SHIPPED]):,} queries of {self.request.split}"
+        if trials.best == SHIPPED:
+            return f"Train nothing: as shipped the model has {scores}, no training more; best of these: {best}."
+        how = f"learning rate {trials.rate(trials.best):g}, {trials.steps:,} steps, loss {INFONCE}"
+        return f"Train with {best}: {how}. {scores}, as shipped {number(trials.means[SHIPPED])}."
+
+    def reasons(self) -> list[str]:
+        """What there is to go by, what the rule says for each goal, or for the one that was named, and its limits."""
+        goals = GOALS if self.request.goal is None else (self.request.goal,)
+        facts, rule = f"{'; '.join(self.situation.facts())}.", " ".join(map(self.situation.sentence, goals))
+        queries = self.situation.ranks["queries"]
+        few = [f"Too few queries to choose by: {queries}, less than {FEW}."] if queries < FEW else []
+        if self.trials is None:
+            return [*few, facts, rule, *self.situation.doubts()]
+        guess = f"Without a training it would have said: {rule}"
+        return [*few, *self.trials.sentences(self._labels), facts, guess]
+
+    def sweep(self) -> dict[str, Any]:
+        """The sweep, with what was chosen in the end as the choice."""
+        chosen, miners = self.arms[self._mined], self.measured["miners"]
+        ways = self.measured["best_of_each_way"]
+        shown = [chosen if way_of(self.row) == way_of(miners[position]) else position for position in ways]
+        return {**self.measured, "chosen": chosen, "best_of_each_way": shown}
 
     def to_dict(self) -> dict[str, Any]:
-        """All that was measured, the rule and the choice."""
-        return self.recommendation.to_dict()
+        """All that was measured, and the choice, as JSON holds them."""
+        trials = None if self.trials is None else self.trials.to_dict()
+        train = self.trials is None or self.trials.best != SHIPPED
+        answer = {"answer": self.answer(), "train": train, "in_batch_alone": self.alone, "goal": self.request.goal}
+        return {**answer, "trials": trials, **self.sweep(), **self.situation.to_dict()}
 
     def write(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Writes the recipe, with the evidence as comments; its own earlier one is replaced.
@@ -122,22 +184,30 @@ class RecommendedNegatives:
             replace_text(file, self.recipe(file))
 
     def recipe(self, path: Path) -> str:
-        """The recipe to write at a path, as text, with the evidence as comments."""
-        return self.recommendation.recipe(self.request, self.tree, self.facts, path)
+        """The recipe to write at a path, as text: it trains with what was chosen, as that was trained."""
+        request, trials = self.request, self.trials
+        tested = "test" if self.facts["splits"].get("test", {}).get("queries") else request.split
+        head = [f"Chosen by `hardneg recommend` on the queries of split {request.split}", " "]
+        head += [f"  hardneg recipe run {path}", " ", self.answer(), *self.reasons(), planted_sentence(self.measured)]
+        if tested == request.split:
+            head.append(f"There is no split test: it is measured on split {tested}, by which it was chosen.")
+        rates, steps = (request.rates[0], request.rates[0]), request.options.get("max_steps", STEPS)
+        if trials is not None:
+            rates, steps = (trials.rate(ALONE), trials.rate(self._mined)), trials.steps
+        return request.recipe(self.tree, Chosen(self.row, rates, steps, self.alone), head, tested)
 
     def draw(self, paths: Sequence[Path]) -> None:
         """Draws the miners as figures: .png, .svg or .pdf."""
-        MinerSweep.model_construct().draw(self.recommendation.sweep(), paths)
+        MinerSweep.model_construct().draw(self.sweep(), paths)
 
     def section(self) -> Section:
-        """The tables, what explains them, and the reasons."""
-        answer = self.recommendation
-        lines = [line for line in (" ".join(answer.tried_in_words()), *answer.reasons(), answer.evidence()) if line]
-        return Section("", answer.tables(), MinerSweep.model_construct().explain(answer.sweep()), lines=lines)
+        """The answer, the trainings, the best of each way of the sweep, and what explains them."""
+        analysis, swept = MinerSweep.model_construct(), {**self.sweep(), **({"chosen": None} if self.alone else {})}
+        tables = [*([self.trials.table(self._labels)] if self.trials else []), analysis.tables(swept)[0]]
+        return Section("", tables, analysis.explain(self.measured), lead=self.answer(), lines=self.reasons())
 
     def __repr__(self) -> str:
-        answer = self.recommendation
-        return f"RecommendedNegatives({self.miner}; {' '.join([*answer.reasons(), answer.evidence()])})"
+        return f"RecommendedNegatives({' '.join([self.answer(), *self.reasons()])})"
 
     def _repr_html_(self) -> str:
         return html_section(self.section())

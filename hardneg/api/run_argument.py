@@ -11,7 +11,7 @@ import numpy as np
 from hardneg.api.content_store import keep_content
 from hardneg.api.labels import run_labels
 from hardneg.api.memory_collection import Mistakes
-from hardneg.formats.runs import write_run
+from hardneg.formats.runs import ranked_by_others, write_run
 from hardneg.records.errors import DataError, UsageError
 from hardneg.records.layout import RUN
 from hardneg.records.types import RankedList
@@ -88,7 +88,7 @@ def _entries(run: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str, Rank
     with Mistakes("run") as mistakes:
         for query_id, scores in run.items():
             if mistakes.takes_id("", query_id) and _are_scores(query_id, scores, mistakes):
-                yield query_id, RankedList(list(scores), np.fromiter(scores.values(), np.float32, len(scores)))
+                yield query_id, ranked_by_others(scores)
 
 
 def _are_scores(query_id: str, documents: Any, mistakes: Mistakes) -> bool:

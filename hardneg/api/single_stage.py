@@ -72,4 +72,6 @@ def _make(
     step = plan.steps[stage]
     context = StageContext(step.name, step.spec, folder, inputs, step.plugins, workplace.progress, workplace.device)
     with plugin_errors(step.plugins.values()):
-        return workplace.options().engine.make(context)
+        facts = workplace.options().engine.make(context)
+    step.check_contents()
+    return facts

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from shlex import quote
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
+from hardneg.api.argument_values import file_path
 from hardneg.api.folder_contents import PYTHON, FolderContents
+from hardneg.api.model_argument import Model, named_model
 from hardneg.api.output_files import writing
 from hardneg.api.recipes import ChosenRecipe, RunFolder
 from hardneg.api.recommended_recipe import RecommendRequest
@@ -15,16 +18,20 @@ from hardneg.api.recommending import Recommending
 from hardneg.api.workplace import Workplace
 from hardneg.records.depths import TOP_DEPTH
 from hardneg.records.errors import DataError, UsageError
-from hardneg.records.named_plugins import BM25, DOCSTRING, STAR, TOPK
-from hardneg.records.wording import counted, duration
+from hardneg.records.named_plugins import BM25, DOCSTRING, TOPK
+from hardneg.records.wording import counted
 from hardneg.store.atomic_write import replace_text
 
 if TYPE_CHECKING:
+    from hardneg.encoders.open.resolved_model import ResolvedModel
     from hardneg.recipe.estimate import Estimate
     from hardneg.runtime.progress import Progress
 
 WITHOUT_LABELS, WITH_LABELS = "from-documents", "star-static"
 """The shipped recipes."""
+_STATIC = "packaged:wordllama"
+_MOST_TOKENS = 512
+"""Of a document, for a model whose costs grow faster than its texts."""
 _TRAIN, _DEV, _TEST = "train", "dev", "test"
 _WIDTH = 110
 _FEWEST = 50
@@ -35,17 +42,18 @@ _FEWEST = 50
 class Beginning:
     """A recipe for what a folder holds.
 
-    miner: where there are labels, what to train with. alone: whether in-batch negatives alone are recommended. reasons:
-    for these, once they were measured.
+    model: where training begins. miner: where there are labels, what to train with. alone: whether in-batch negatives
+    alone are recommended. reasons: for these, once they were measured.
     """
 
     contents: FolderContents
+    model: str = _STATIC
     miner: Mapping[str, Any] = field(default_factory=lambda: {"name": TOPK, "depth": 10})
     alone: bool = False
     reasons: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, folder: Path, glob: str | None = None) -> "Beginning":
+    def of(cls, folder: Path, glob: str | None = None, model: str | None = None) -> "Beginning":
         """Looks into a folder.
 
         Raises:
@@ -58,7 +66,7 @@ class Beginning:
             reason = f"queries with a relevant document: {splits}, and none of test or dev to measure by"
             advice = "move some of the queries there" if any(contents.judged.values()) else "mend the judgements"
             raise DataError("; ".join([f"{contents.folder}: {reason}", *contents.left_out, advice]))
-        return cls(contents)
+        return cls(contents, model or _STATIC)
 
     @property
     def labelled(self) -> bool:
@@ -89,11 +97,12 @@ class Beginning:
             yield f"{seen}; no queries and no judgements"
         yield from contents.left_out
         yield from self._labelled_sentences() if self.labelled else self._written_sentences()
+        yield f"model {self.model}: {self._read[1]}"
         if self._lexical:
             yield f"BM25 is left out: {self._lexical}"
 
     def _labelled_sentences(self) -> Iterator[str]:
-        yield f"recipe {WITH_LABELS}: a static model learns from the judged queries, beside in-batch negatives alone"
+        yield f"recipe {WITH_LABELS}: the model learns from the judged queries, beside in-batch negatives alone"
         if self.reasons:
             yield from self.reasons
         elif self.measurable:
@@ -104,7 +113,7 @@ class Beginning:
             yield "which negatives: the first 10 of each query; there are no dev queries to choose by"
 
     def _written_sentences(self) -> Iterator[str]:
-        yield f"recipe {WITHOUT_LABELS}: queries are written from the passages, and a static model learns from them"
+        yield f"recipe {WITHOUT_LABELS}: queries are written from the passages, and the model learns from them"
         if self._python:
             yield "a passage is a function or class, its query the first sentence of its docstring: writer `docstring`"
         if self.contents.few:
@@ -124,6 +133,22 @@ class Beginning:
         """Whether all documents are Python files."""
         return PYTHON in self.contents.dataset.get("forms", ())
 
+    @cached_property
+    def _resolved(self) -> "ResolvedModel":
+        from hardneg.encoders.open.resolved import resolve
+
+        return resolve(self.model)
+
+    @property
+    def _read(self) -> tuple[int | None, str]:
+        """The most tokens to read of a document, None where the model decides, and the same in words."""
+        if getattr(self._resolved.known_family, "tables", False):
+            return None, "a static table, which reads documents to their end, as BM25 does"
+        known = self._resolved.known
+        most = min(known.document_length, _MOST_TOKENS) if known else None
+        part = f"the first {most} tokens" if most else "as much as the model can"
+        return most, f"reads {part} of a document, where BM25 reads all of it"
+
     @property
     def _lexical(self) -> str:
         """Why there is no row of BM25; empty where there is one."""
@@ -136,9 +161,15 @@ class Beginning:
         """The recipe, less what it extends."""
         contents, stages = self.contents, dict[str, Any]()
         extended = WITH_LABELS if self.labelled else f"{WITHOUT_LABELS}:judged" if contents.judged else WITHOUT_LABELS
-        tree = {"title": self.name, "extends": extended, "dataset": dict(contents.dataset)}
+        model = {"name": self.model, "query_length": None, "document_length": self._read[0]}
+        tree: dict[str, Any] = {"title": self.name, "extends": extended, "dataset": dict(contents.dataset)}
+        tree["model"] = model
+        training: dict[str, Any] = {"options": {"max_steps": 200}}
+        if (known := self._resolved.known) and known.similarity == "dot":
+            training["loss"] = {"temperature": 1.0}
+        tree["defaults"] = {"train": training}
         if contents.judged and not contents.judged.get(_TEST):
-            tree["defaults"] = {"search": {"split": _DEV}, "evaluate": {"split": _DEV}}
+            tree["defaults"] |= {"search": {"split": _DEV}, "evaluate": {"split": _DEV}}
         if self._python:
             stages["written"] = {"writers": [DOCSTRING]}
         if contents.few:
@@ -158,28 +189,23 @@ class Beginning:
 
     def recipe(self, path: Path) -> str:
         """The text of the recipe to write at a path."""
+        from hardneg.recipe.run_folder import default_folder
         from hardneg.recipe.yaml_load import as_yaml
 
         head = [line for sentence in self.sentences() for line in wrap(sentence, _WIDTH)]
-        command = f"  hardneg recipe run {quote(str(path))}".splitlines()
+        results = quote(str(default_folder(path.stem, "")))
+        command = f"  hardneg recipe run {quote(str(path))} --output {results}".splitlines()
         comments = [f"# {line}\n" for line in (*head, "", *command)]
         return "".join(line.replace("# \n", "#\n") for line in comments) + as_yaml(self.tree)
 
     def measured(self, workplace: Workplace) -> "Beginning":
         """With the negatives that the rule of `recommend` chooses by the dev queries; the store keeps what it takes."""
-        from hardneg.recipe.load import load_recipe
-        from hardneg.recipe.yaml_load import find_recipe
-        from hardneg.verbs.train import Train
-
-        shipped = load_recipe(find_recipe(WITH_LABELS), None, ())
-        model, train = shipped.model, cast(Train, shipped.stages[STAR])
-        request = RecommendRequest(_DEV, TOP_DEPTH, None, {"batch_size": train.options.batch_size}, goal="top")
-        lengths = [f"model.query_length={model.query_length}", f"model.document_length={model.document_length}"]
+        request = RecommendRequest(_DEV, TOP_DEPTH, None, {}, goal="top")
+        lengths = [f"model.document_length={self._read[0] or 'null'}"]
         dataset = f"{self.contents.dataset['name']}:{self.contents.dataset['source']}"
-        ad_hoc = replace(workplace, settings=lengths).recipe("start", dataset, request.sweep(), model.name)
+        ad_hoc = replace(workplace, settings=lengths).recipe("start", dataset, request.sweep(), self.model)
         answer = Recommending(request, ad_hoc, None).chosen(ad_hoc.plan(workplace.tell), workplace)
-        chosen = answer.recommendation
-        return replace(self, miner=answer.miner, alone=chosen.alone, reasons=tuple(chosen.reasons()))
+        return replace(self, miner=answer.miner, alone=answer.alone, reasons=tuple(answer.reasons()))
 
     def paths(self, output: str | Path | None, run: bool) -> tuple[Path, Path]:
         """The recipe to write, and its run folder.
@@ -199,10 +225,11 @@ class Beginning:
 
 
 def takes(rows: "Sequence[Estimate]") -> str:
-    """How long the steps that the store lacks take, in words."""
+    """The steps that the store lacks and what they go through, in words."""
     ahead = [row for row in rows if not row.cached]
-    seconds = sum(row.seconds for row in ahead)
-    return f"{len(ahead)} of {counted(len(rows), 'step')} to run, about {duration(seconds)}"
+    most = max(ahead, key=lambda row: row.items, default=None)
+    through = f", up to {most.items:,} {most.unit}" if most else ""
+    return f"{len(ahead)} of {counted(len(rows), 'step')} to run{through}"
 
 
 @dataclass(frozen=True)
@@ -222,6 +249,7 @@ def start(
     folder: str | Path,
     output: str | Path | None = None,
     *,
+    model: Model | None = None,
     glob: str | None = None,
     run: bool = False,
     overwrite: bool = False,
@@ -234,6 +262,7 @@ def start(
     Args:
         folder: documents of any form that `documents` reads, or a collection with or without judgements.
         output: the recipe to write; by default NAME.yaml in the working folder, NAME being the folder's.
+        model: where training begins, as for `train`; by default a static table, `packaged:wordllama`.
         glob: which documents are read, such as `guide/**/*.md`; by default all.
         run: run it too, into runs/NAME; which negatives to train with is measured first, where judgements allow it.
         overwrite: replace a file of that name that is not this function's.
@@ -246,9 +275,10 @@ def start(
         UsageError: the recipe would be written into the folder, or over another file; or a glob for a collection whose
             files have names of their own.
     """
-    beginning = Beginning.of(Path(folder), glob)
-    recipe, results = beginning.paths(output, run)
     workplace = Workplace.of({"store": store, "device": device, "progress": progress})
+    named = None if model is None else named_model(model, workplace.store)
+    beginning = Beginning.of(file_path(folder, "folder"), glob, named)
+    recipe, results = beginning.paths(output, run)
     if run and beginning.measurable:
         beginning = beginning.measured(workplace)
     with writing("start", [recipe], overwrite, reads=[beginning.contents.folder]) as (path,):

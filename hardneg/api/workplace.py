@@ -18,8 +18,8 @@ from hardneg.records.named_plugins import LOCAL
 from hardneg.runtime.progress import Progress, Silent, Task
 from hardneg.runtime.seeding import SEED
 from hardneg.store.artifacts import Store
+from hardneg.store.choices import cache_folder
 from hardneg.store.gc_roots import begun
-from hardneg.store.speed_trials import cache_folder
 
 if TYPE_CHECKING:
     from hardneg.recipe.execute import Options, Outcome

@@ -6,6 +6,7 @@ Progress is shown by bars on a terminal, and by lines elsewhere, at most one in 
 import json
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -52,7 +53,8 @@ def say(text: object = "", err: bool = False, nl: bool = True) -> None:
 
 def say_json(content: Any, indent: int | None = None) -> None:
     """Prints JSON and nothing else; it reads as if nothing had been escaped."""
-    text = json.dumps(content, indent=indent, ensure_ascii=False, allow_nan=False)
+    whole = "utf" in str(getattr(sys.stdout, "encoding", "utf-8")).lower()
+    text = json.dumps(content, indent=indent, ensure_ascii=not whole, allow_nan=False)
     with stream("standard output"):
         typer.echo(_STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", text) if _STEERING.search(text) else text)  # noqa: TID251
 

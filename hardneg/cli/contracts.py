@@ -45,6 +45,9 @@ def contract_lines(contract: "Contract") -> Iterator[tuple[str, str]]:
     yield "dimensions", f"{contract.dimension or 'not declared'}{cut}"
     yield "dtype", contract.dtype
     yield "chat template", "yes, the prompt as the system's words" if contract.chat else "no"
+    for name, decides in contract.code.items():
+        needed = "set code: native of the model if" if decides else "its configuration says that"
+        yield "own code", f"{name}: not run; {needed} transformers' own computes the same"
     for line in contract.odd:
         yield "odd", line
 

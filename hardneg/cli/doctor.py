@@ -17,9 +17,8 @@ from hardneg.cli.console import aligned, say_answer
 from hardneg.cli.contracts import contract_lines, declared
 from hardneg.cli.options import JSON, STORE, open_store
 from hardneg.cli.outputs import free_bytes
-from hardneg.cli.rates import forget_rates, measure_rates, measured_rates
 from hardneg.indexes.kernels.lucene.java import find_java, first_java, starts_alone
-from hardneg.store.speed_trials import forget, remembered
+from hardneg.runtime.processor import bf16_on_cpu, cpu_name
 
 State = Literal["ok", "note", "missing", "broken"]
 _GIB = 1 << 30
@@ -41,12 +40,6 @@ def doctor(
     store: Path = STORE,
     as_json: bool = JSON,
     hub: bool = typer.Option(True, "--hub/--no-hub", help="Ask whether the Hugging Face hub answers."),
-    measure: bool = typer.Option(
-        False, "--measure", help="Measure this machine's rates for `recipe plan`; takes two or three minutes."
-    ),
-    forget_trials: bool = typer.Option(
-        False, "--forget-trials", help="Forget the fastest variants and the measured rates."
-    ),
     model: str | None = typer.Option(None, "--model", help="Print only how this model is meant to be used."),
 ) -> None:
     """Report what this machine has and what that means for recipes; fails only if the core cannot work.
@@ -56,11 +49,6 @@ def doctor(
     if model is not None:
         return _tell_model(model, as_json)
     root = open_store(store).root
-    if forget_trials:
-        forget()
-        forget_rates()
-    if measure:
-        measure_rates(root)
     findings = list(examine(root, hub))
     width = max(len(finding.subject) for finding in findings)
     lines = (
@@ -82,17 +70,7 @@ def _tell_model(name: str, as_json: bool) -> None:
 
 def examine(store: Path, hub: bool = True) -> Iterator[Finding]:
     """All findings, in the order they are printed; nothing heavy is imported but torch, and that only beside a GPU."""
-    checks: list[Callable[[], Finding]] = [
-        _python,
-        _cores,
-        _memory,
-        _trials,
-        _rates,
-        _gpu,
-        lambda: _disk(store),
-        _faiss,
-        _java,
-    ]
+    checks: list[Callable[[], Finding]] = [_python, _cores, _memory, _cpu, _gpu, lambda: _disk(store), _faiss, _java]
     checks += [lambda: _hub(hub)]
     yield from (_guarded(check) for check in checks)
     try:
@@ -141,19 +119,10 @@ def memory() -> tuple[int, int]:
     return total, free
 
 
-def _trials() -> Finding:
-    if not (known := remembered()):
-        meaning = "precision and search engine are timed when first needed, a second each"
-        return Finding("trials", "note", "none yet", meaning)
-    meaning = "remembered for this user and machine; `hardneg doctor --forget-trials` has them timed again"
-    return Finding("trials", "ok", "; ".join(f"{trial.summary} on {trial.machine}" for trial in known), meaning)
-
-
-def _rates() -> Finding:
-    if (rates := measured_rates()) is None:
-        meaning = "plans are made from guesses and data sheets; `hardneg doctor --measure` takes two or three minutes"
-        return Finding("rates", "note", "not measured", meaning)
-    return Finding("rates", "ok", *rates)
+def _cpu() -> Finding:
+    bf16 = bf16_on_cpu()
+    meaning = "auto precision and large searches compute in bf16" if bf16 else "auto precision is fp32 without a GPU"
+    return Finding("cpu", "ok", f"{cpu_name()}, {'with' if bf16 else 'without'} units for bfloat16", meaning)
 
 
 def _gpu() -> Finding:

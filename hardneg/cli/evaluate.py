@@ -1,7 +1,6 @@
 """`hardneg evaluate`: TREC runs scored with the figures of trec_eval, and their differences tested."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from inspect import Parameter
 from pathlib import Path
@@ -19,7 +18,6 @@ from hardneg.records.errors import UsageError
 if TYPE_CHECKING:
     from hardneg.evaluation.metrics_json import Measured
 
-_COMPILE_NOTE_SECONDS = 3.0
 
 MORE_NAMES = Annotated[list[str] | None, typer.Argument(hidden=True, metavar="NAME", autocompletion=completion.metrics)]
 """The words that stand after `--metrics`."""
@@ -55,7 +53,7 @@ def evaluate(**args: Any) -> None:
     if not args["runs"]:
         raise UsageError("evaluate: give {runs} FILE for each run, or --mteb TASK and --model NAME", "runs")
     judging = judging_of(args)
-    measured = judging.measured(compile_note)
+    measured = judging.measured()
     if not wanted.as_json:
         return wanted.print(judging.tested(measured))
     for note in measured.notes:
@@ -125,21 +123,6 @@ def _evaluate_tasks(args: Mapping[str, Any], wanted: _Wanted) -> None:
         say_json({task_name: _json(each, wanted.per_query) for task_name, each in measured.items()} | whole)
     elif comparison is not None:
         task_tables(stdout_console(), comparison)
-
-
-@contextmanager
-def compile_note() -> Iterator[None]:
-    """Says on stderr why nothing seems to happen, if it takes long."""
-    from threading import Timer
-
-    note = "still starting ranx, which is compiled at its first use on a machine and quick after that"
-    timer = Timer(_COMPILE_NOTE_SECONDS, say, [note], {"err": True})
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def split_names(after_flag: Sequence[str], words: Sequence[str]) -> list[str]:

@@ -12,7 +12,18 @@ from pathlib import Path
 from hardneg.cli.console import say
 from hardneg.cli.watched import watched
 from hardneg.records.errors import HardnegError, UsageError
-from hardneg.runtime.distributed import World, barrier, from_first, join, leave, speaks, spoken, world
+from hardneg.runtime.distributed import (
+    World,
+    barrier,
+    check_settings,
+    from_first,
+    gpu_of,
+    join,
+    leave,
+    speaks,
+    spoken,
+    world,
+)
 from hardneg.store.artifacts import disk_errors
 
 PROCESSES_VARIABLE = "HARDNEG_PROCESSES"
@@ -56,7 +67,7 @@ def _check_launcher(count: int | None) -> None:
 
 
 def launch(count: int, device: str | None) -> None:
-    """Runs this command in `count` processes and exits as they do: through torchrun, on GPUs through accelerate."""
+    """Runs this command in `count` processes and exits as they do, through torchrun."""
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
@@ -67,7 +78,7 @@ def launch(count: int, device: str | None) -> None:
     heard = logging.root.manager.disable
     logging.disable(logging.ERROR)  # torchrun's own account of a failure
     try:
-        (_torchrun if on_cpu else _accelerate)(count, ["-m", "hardneg", *sys.argv[1:]])
+        _torchrun(count, ["-m", "hardneg", *sys.argv[1:]])
     except ChildFailedError as error:
         rank, code = _cause({rank: failure.exitcode for rank, failure in error.failures.items()})
         if code < 0 or code == _LOST:
@@ -99,18 +110,19 @@ def own_device(here: World, device: str | None) -> str:
         return device
     if device != "cuda":
         raise UsageError(f"--device {device}: several processes run on `cpu` or, one GPU each, on `cuda`")
-    if torch.cuda.device_count() < here.local_size:
-        gpus = torch.cuda.device_count()
+    if (gpu := gpu_of(here)) is None:
         raise UsageError(
-            f"{here.local_size} processes on one machine: it has {gpus} GPUs, one a process is needed; or --device cpu"
+            f"{here.local_size} processes on one machine: it has {torch.cuda.device_count()} GPUs, one a process is "
+            "needed; or --device cpu"
         )
-    return f"cuda:{here.local_rank}"
+    return f"cuda:{gpu}"
 
 
 @contextmanager
 def together(device: str | None) -> Iterator[str | None]:
     """Meets the other processes, gives the device to use, and leaves with them; only one of them reports an error."""
     here = world()
+    check_settings(launched=True)
     if here.size == 1:
         yield device
         return
@@ -190,14 +202,6 @@ def _torchrun(count: int, command: list[str]) -> None:
     address = ["--standalone", "--local-addr", "127.0.0.1"]
     options = [*address, "--nproc-per-node", str(count)]
     run.run(run.parse_args([*options, *command]))  # type: ignore[no-untyped-call]
-
-
-def _accelerate(count: int, command: list[str]) -> None:
-    from accelerate.commands.launch import launch_command, launch_command_parser
-
-    fixed = ["--multi_gpu", "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
-    options = [*fixed, "--main_process_port", "0", "--num_processes", str(count)]
-    launch_command(launch_command_parser().parse_args([*options, *command]))
 
 
 def _cause(codes: dict[int, int]) -> tuple[int, int]:

@@ -137,7 +137,7 @@ def printed_command(name: str) -> Any:
         with flags_named(flag_of(EvaluateLine)):
             function(**args)
 
-    first, *more = inspect.cleandoc(function.__doc__).split("\n\n")
+    first, *more = inspect.cleandoc(function.__doc__ or "").split("\n\n")
     text, _, _ = parts(EvaluateLine)
     paragraphs = [text if text.startswith(first) else first, *more]
     return build_command(name, run, list(module.options()), "\n\n".join(paragraphs))

@@ -137,6 +137,7 @@ class RecipeOutput:
             result.draw(self.figures)
         if self.as_json:
             return say_json({"recipe": str(self.output), **result.to_dict()})
+        say(result.answer())
         print_section(stdout_console(), result.section())
         say(f"{self.output}: hardneg recipe run {self.output}")
 

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from io import TextIOWrapper
 from types import FrameType
 
 import typer
@@ -42,6 +43,7 @@ app = typer.Typer(
     epilog=EXIT_CODES,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
 )
 app.add_typer(recipe.app, name="recipe", rich_help_panel=options.RECIPES)
 app.add_typer(artifacts.app, name="artifacts", rich_help_panel=options.RECIPES)
@@ -81,6 +83,9 @@ def main() -> None:
     """Runs the command line; set HARDNEG_DEBUG=1 to see where an error comes from."""
     signal.signal(signal.SIGINT, _stop)
     signal.signal(signal.SIGTERM, _stop)
+    for each in (sys.stdout, sys.stderr):
+        if isinstance(each, TextIOWrapper) and "utf" not in each.encoding.lower():  # it lacks characters
+            each.reconfigure(errors="backslashreplace")
     try:
         try:
             app()

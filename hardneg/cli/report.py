@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from hardneg.cli.console import say
-from hardneg.cli.evaluate import MORE_NAMES, compile_note, judging_of
+from hardneg.cli.evaluate import MORE_NAMES, judging_of
 from hardneg.cli.line_options import parameter, parameters
 from hardneg.cli.options import OVERWRITE, keyword, output
 from hardneg.cli.outputs import store_outputs
@@ -67,7 +67,7 @@ def _write_report(output: Path, judging: RunsToScore, title: str, system: str, o
     reads += [Path(source).expanduser()] if source else []
     outputs = store_outputs("report", [Target(output, folder=True, names=NAMES)], reads, overwrite)
     outputs.check()
-    measured = judging.tested(judging.measured(compile_note))
+    measured = judging.tested(judging.measured())
     page = ReportContent.of(title, measured, system=system)
     judged_by = judge.qrels.name if isinstance(judge.qrels, Path) else f"split {judge.split} of {judge.dataset}"
     settings: dict[str, Any] = {

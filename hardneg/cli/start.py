@@ -7,11 +7,13 @@ import typer
 
 from hardneg.cli.console import say
 from hardneg.cli.options import DEVICE, OVERWRITE, STORE, output
+from hardneg.records.errors import HardnegError
 from hardneg.records.named_plugins import LOCAL
 
 
 def start(
     folder: Path = typer.Argument(..., metavar="FOLDER", help="Documents, maybe with queries, maybe with judgements."),
+    model: str | None = typer.Option(None, help="Where training begins; by default a static table."),
     glob: str | None = typer.Option(None, help="Which documents are read, such as 'guide/**/*.md'; by default all."),
     run: bool = typer.Option(False, "--run", help="Run the recipe too, into runs/NAME."),
     output: Path | None = output("The recipe to write; default NAME.yaml, after the folder.", None),
@@ -19,7 +21,7 @@ def start(
     store: Path | None = STORE,
     device: str | None = DEVICE,
 ) -> None:
-    """Look at a folder, say what can be trained from it and how long that takes, and write the recipe.
+    """Look at a folder, say what can be trained from it, and write the recipe.
 
     Documents alone, queries beside them, or judgements too: in a form that a dataset of hardneg reads.
 
@@ -35,26 +37,27 @@ def start(
     from hardneg.store.atomic_write import replace_text
     from hardneg.store.replaced_files import Target
 
-    beginning = Beginning.of(folder, glob)
+    beginning = Beginning.of(folder, glob, model)
     (recipe, results), workplace = beginning.paths(output, run), RunOptions(store, device).opened()
     command = f"hardneg recipe run {quote(str(recipe))}"
     target = Target(recipe, use=f"`{command}` runs it as it is")
     outputs = command_outputs("start", [target], [beginning.contents.folder], workplace.store, overwrite)
     outputs.check()
-    for sentence in beginning.sentences():
-        say(sentence)
+    say("\n".join(beginning.sentences()))
     if run and beginning.measurable:
         beginning = beginning.measured(workplace)
-        for reason in beginning.reasons:
-            say(reason)
+        say("\n".join(beginning.reasons))
     with outputs.laid_out():
         replace_text(recipe, beginning.recipe(recipe))
-    plan = planned_recipe(str(recipe), None, [], tell_once)
+    problems: list[HardnegError] = []
+    plan = planned_recipe(str(recipe), None, [], tell_once, problems)
     say(f"{recipe}: written; {takes(estimate(plan, workplace.store))}")
+    if problems:
+        raise problems[0]
     if run:
         run_recipe(str(recipe), None, [], None, [], results, overwrite, store, device, None, LOCAL, [])
     else:
-        values = {"--glob": glob, "--output": output}
+        values = {"--model": model, "--glob": glob, "--output": output}
         options = [f" {flag} {quote(str(value))}" for flag, value in values.items() if value]
         again = f"hardneg start {quote(str(folder))}{''.join(options)}"
-        say(f"run it: {command}, or `{again} --run`")
+        say(f"run it: {command} --output {quote(str(results))}, or `{again} --run`")

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, get_args
+from typing import ClassVar, get_args
 
 from hardneg.datasets.topic_files import PartedCollection
 from hardneg.formats.excluded import Exclusion, parse_exclusion, read_excluded
 from hardneg.formats.groups import parse_membership, read_groups
-from hardneg.formats.json_rows import id_field, json_row, text_field, texts_field
+from hardneg.formats.json_rows import id_field, json_row, text_field, texts_field, title_field
 from hardneg.formats.qrels import iter_qrels
 from hardneg.formats.source_files import Part, line_part, order_splits, qrels_part
 from hardneg.formats.text_lines import estimate_lines, find_file, no_folder, read_lines
@@ -75,7 +75,11 @@ class Beir:
 
     def query_hint(self) -> Mapping[str, int]:
         """About how many queries each split has, from the first lines and the size of its qrels."""
-        return {split: _count_queries(Path(part.name)) for split, part in self.load().qrels_in.items()}
+        hints: dict[str, int] = {}
+        for split, path in ((split, Path(part.name)) for split, part in self.load().qrels_in.items()):
+            named = [judgement.query_id for _, judgement in islice(iter_qrels(path), _SAMPLED)]
+            hints[split] = round(estimate_lines(path) * len(set(named)) / max(len(named), 1))
+        return hints
 
 
 @dataclass(frozen=True)
@@ -92,8 +96,10 @@ class BeirCollection(PartedCollection):
 
     def answers(self, split: str) -> Iterator[Answers]:
         """The answers to the queries of all splits: which are of this one, their ids say."""
-        rows = (_answers(self._query_file, *line) for line in read_lines(self._query_file))
-        return rows if self.with_answers() else iter(())
+        path = self._query_file
+        rows = ((path, number, json_row(path, number, line)) for number, line in read_lines(path))
+        answers = (Answers(id_field(*row, "_id"), texts_field(*row, "answers")) for row in rows)
+        return answers if self.with_answers() else iter(())
 
     def groups(self, side: Side) -> Iterator[Membership]:
         """The lines of the file of groups, those of ids on the other side too."""
@@ -136,11 +142,6 @@ class BeirCollection(PartedCollection):
         return Path(next(iter(self.queries_in.values())).name)
 
 
-def _count_queries(path: Path) -> int:
-    named = [judgement.query_id for _, judgement in islice(iter_qrels(path), _SAMPLED)]
-    return round(estimate_lines(path) * len(set(named)) / max(len(named), 1))
-
-
 def _file(folder: Path, name: str) -> Path:
     path = find_file(folder, name)
     if path is None:
@@ -150,21 +151,12 @@ def _file(folder: Path, name: str) -> Path:
 
 def _document(path: Path, number: int, line: str) -> Document:
     row = json_row(path, number, line)
-    title = text_field(path, number, row, "title") if "title" in row else ""
-    return Document(_id(path, number, row), text_field(path, number, row, "text"), title)
+    return Document(
+        id_field(path, number, row, "_id"), text_field(path, number, row, "text"), title_field(path, number, row)
+    )
 
 
 def _query(path: Path, number: int, line: str) -> Query:
     row = json_row(path, number, line)
     texts_field(path, number, row, "answers")  # so that a mistake in them is told with the query
-    return Query(_id(path, number, row), text_field(path, number, row, "text"))
-
-
-def _answers(path: Path, number: int, line: str) -> Answers:
-    row = json_row(path, number, line)
-    return Answers(_id(path, number, row), texts_field(path, number, row, "answers"))
-
-
-def _id(path: Path, number: int, row: dict[str, Any]) -> str:
-    text_field(path, number, row, "_id")
-    return id_field(path, number, row, "_id")
+    return Query(id_field(path, number, row, "_id"), text_field(path, number, row, "text"))

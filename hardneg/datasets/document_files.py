@@ -13,7 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from hardneg.formats.json_rows import json_row, text_field
+from hardneg.datasets.site_marks import without_site_marks
+from hardneg.formats.json_rows import json_row, text_field, title_field
 from hardneg.formats.python_code import SourceFile, code_of, definitions
 from hardneg.formats.text_lines import GZIP, lines_or_errors, other_format
 from hardneg.records.errors import DataError
@@ -91,10 +92,10 @@ def _plain(path: Path) -> Iterator[tuple[int, Text]]:
 
 
 def _markdown(path: Path) -> Iterator[tuple[int, Text]]:
-    """Headings, paragraphs, rows of tables and code, without the marks of Markdown."""
+    """Headings, paragraphs, rows of tables and code, without the marks of Markdown and of what makes sites of it."""
     from markdown_it import MarkdownIt
 
-    text = _FRONT_MATTER.sub(lambda match: "\n" * match[0].count("\n"), _decoded(path))
+    text = "\n".join(without_site_marks(_FRONT_MATTER.sub(lambda match: "\n" * match[0].count("\n"), _decoded(path))))
     blocks, line, level, cells = list[Block](), 1, 0, list[str]()
     for token in MarkdownIt("commonmark").enable("table").parse(text):
         line = token.map[0] + 1 if token.map else line
@@ -121,6 +122,10 @@ def _words(token: "Token") -> str:
     """The text of a line of Markdown, without its marks and tags."""
     parts = (part for part in token.children or () if part.type != "html_inline")
     return " ".join("".join(" " if part.type.endswith("break") else part.content for part in parts).split())
+
+
+_NO_SECTION = re.compile(r"<!\[(?!(?:temp|cdata|ignore|include|rcdata|if|else|endif)(?![-\w.]))", re.IGNORECASE)
+"""The beginning of a section that html.parser does not know, at which it fails."""
 
 
 class _Html(HTMLParser):
@@ -164,8 +169,12 @@ class _Html(HTMLParser):
 
 
 def _html_blocks(text: str) -> list[Block]:
+    """The blocks of a page; a mark that nothing closes is text: the parser would look to the end for each of them."""
+    for mark, end in (("<!--", "-->"), ("<", ">")):
+        closed = text.rfind(end) + 1
+        text = text[:closed] + text[closed:].replace(mark, f"&lt;{mark[1:]}")
     page = _Html()
-    page.feed(text)
+    page.feed(_NO_SECTION.sub("&lt;![", text))
     page.close()
     page.end_block()
     return page.blocks
@@ -181,8 +190,8 @@ def _json_lines(path: Path) -> Iterator[tuple[int, Text | DataError]]:
             if isinstance(line, DataError):
                 raise line
             fields = json_row(path, number, line)
-            title = text_field(path, number, fields, "title") if "title" in fields else ""
-            yield number, _row(path, number, text_field(path, number, fields, "text"), title, lines=False)
+            text, title = text_field(path, number, fields, "text"), title_field(path, number, fields)
+            yield number, _row(path, number, text, title, lines=False)
         except DataError as error:
             yield number, error
 

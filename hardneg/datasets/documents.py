@@ -27,6 +27,8 @@ _BYTES_A_WORD = 7
 _SHOWN = 20
 _PYTHON = ".py"
 _NAME_PYTHON = "Python files are read with the option `forms: [py]`; the writer `docstring` makes queries of them"
+_CONVERT = "pandoc makes Markdown of these: `pandoc FILE -t gfm -o FILE.md`"
+_CONVERTED = {".rst", ".ipynb", ".docx", ".odt", ".epub", ".tex", ".org"}
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Documents:
     min_words: int = 20
     overlap: int = 0
     without: tuple[str, ...] = ()
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     later: ClassVar[frozenset[str]] = frozenset({"without"})
 
     def load(self) -> "DocumentFolder":
@@ -74,7 +76,8 @@ class Documents:
             raise no_folder(folder)
         files, links, left_out = list[Path](), list[Path](), Counter[str]()
         for path in self._paths(folder):
-            if not path.is_file():
+            leads_out = path.is_symlink() and not path.resolve().is_relative_to(folder.resolve())
+            if leads_out or not path.is_file():
                 links += [path] if path.is_symlink() else []
             elif path.suffix.lower() in suffixes:
                 files.append(path)
@@ -82,7 +85,7 @@ class Documents:
                 left_out[path.suffix.lower() or "without a suffix"] += 1
         if not files:
             others = f"; there are {_listed(left_out)}" if left_out else ""
-            others += f"; {_NAME_PYTHON}" if left_out[_PYTHON] else ""
+            others += "".join(f"; {advice}" for advice in _advice(left_out))
             others += f"; {_links(links)}" if links else ""
             wanted = ", ".join(sorted(suffix[1:] for suffix in suffixes))
             raise DataError(f"{folder}: no file to read: none of {wanted} among {self.glob}{others}")
@@ -195,8 +198,7 @@ class DocumentFolder:
         """Files that are not read, by suffix, links that are not followed, and files without text."""
         notes = [f"left out: {_listed(self.left_out)}, of no form that is read"] if self.left_out else []
         notes += [f"left out: {_links(self.links)}"] if self.links else []
-        if self.left_out.get(_PYTHON):
-            notes.append(_NAME_PYTHON)
+        notes += _advice(self.left_out)
         if self.left_out.get(".pdf") and find_spec("pypdf") is None:
             notes.append('PDF files are read with pypdf: pip install "hardneg[pdf]"')
         if self._empty:
@@ -245,5 +247,10 @@ def _listed(suffixes: Mapping[str, int]) -> str:
     return ", ".join(f"{counted(count, 'file')} {suffix}" for suffix, count in sorted(suffixes.items()))
 
 
+def _advice(suffixes: Mapping[str, int]) -> list[str]:
+    """How files of these suffixes can be read."""
+    return [_NAME_PYTHON] * (_PYTHON in suffixes) + [_CONVERT] * bool(_CONVERTED & suffixes.keys())
+
+
 def _links(links: Sequence[Path]) -> str:
-    return f"{counted(len(links), 'link')} to no file, such as {links[0].name}"
+    return f"{counted(len(links), 'link')} to no file of the folder, such as {links[0].name}"

@@ -176,21 +176,13 @@ def _fault(download: Download, path: Path) -> str:
     size = path.stat().st_size
     if download.size and size != download.size:
         return f"has {size:,} bytes, not the {download.size:,} of the published file"
-    if download.md5 and (md5 := _md5(path)) != download.md5:
-        return f"has the MD5 digest {md5}, not the published {download.md5}"
-    if download.lines and (count := _lines(path)) != download.lines:
-        return f"has {count:,} lines, not the published {download.lines:,}"
-    return ""
-
-
-def _md5(path: Path) -> str:
     with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-
-
-def _lines(path: Path) -> int:
-    with path.open("rb") as file:
-        return sum(bool(line.strip()) for line in file)
+        md5 = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest() if download.md5 else ""
+        if md5 != download.md5:
+            return f"has the MD5 digest {md5}, not the published {download.md5}"
+        file.seek(0)
+        count = sum(bool(line.strip()) for line in file) if download.lines else 0
+    return f"has {count:,} lines, not the published {download.lines:,}" if count != (download.lines or 0) else ""
 
 
 def _unpack(download: Download, archive: Path) -> None:

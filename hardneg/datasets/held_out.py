@@ -192,9 +192,15 @@ class WithheldCollection:
 
 
 def half(text: str, second: int) -> str:
-    """The first or the second half of a text, cut at the first blank after its middle."""
-    middle = text.find(" ", len(text) // 2)
-    middle = len(text) // 2 if middle < 0 else middle
+    """The first or the second half of a text, cut at the first blank after its middle.
+
+    A text that has a script without blanks between words there, or no blank, is cut in its middle.
+    """
+    from hardneg.records.terms import unspaced
+
+    middle = len(text) // 2
+    blank = -1 if unspaced(text[middle : middle + 1]) else text.find(" ", middle)
+    middle = middle if blank < 0 else blank
     return (text[middle:] if second else text[:middle]).strip() or text
 
 

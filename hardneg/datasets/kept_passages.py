@@ -12,8 +12,8 @@ from typing import IO, Any
 from hardneg.datasets.passages import Passage
 from hardneg.records.errors import DataError
 from hardneg.store.atomic_write import aside
-from hardneg.store.digest import digest, file_digest
-from hardneg.store.speed_trials import cache_folder
+from hardneg.store.choices import cache_folder
+from hardneg.store.digest import Content, digest, file_digest
 
 Row = tuple[int, Passage | DataError]
 """A passage and the row of the file that it is of, 0 where that is one document; or an error and its line."""
@@ -41,14 +41,14 @@ class KeptPassages:
     def rows(self, path: Path, form: str, read: Callable[[], Iterator[Row]]) -> Iterator[Row]:
         """What `read` yields for a file, kept or read now. form: of the file, and what reads it."""
         try:
-            name = digest([form, file_digest(path)])
+            content = Content.of(lambda: digest([form, file_digest(path)]))
         except OSError:  # `read` says why
             yield from read()
             return
-        self.used.add(name)
-        kept = self._opened(name)
+        self.used.add(content.digest)
+        kept = self._opened(content.digest)
         if kept is None:
-            yield from self._read(name, read())
+            yield from self._read(content, read())
             return
         with kept:
             for line in kept:
@@ -79,9 +79,10 @@ class KeptPassages:
         self.damaged.add(name)
         return None
 
-    def _read(self, name: str, rows: Iterator[Row]) -> Iterator[Row]:
-        """The rows, written to a file of this name when all of them were read."""
-        whole, state, new = True, hashlib.blake2b(), aside(self.folder / name)
+    def _read(self, content: Content, rows: Iterator[Row]) -> Iterator[Row]:
+        """The rows, written to a file of this name when all of them were read. Raises DataError if that has changed."""
+        path = self.folder / content.digest
+        whole, state, new = True, hashlib.blake2b(), aside(path)
         with suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)
         try:
@@ -98,10 +99,11 @@ class KeptPassages:
                     state.update(line)
                     whole = _written(file, line)
                 yield row, item
+            content.check()
             if whole and _written(file, state.hexdigest().encode() + b"\n"):
                 with suppress(OSError):
                     file.close()
-                    os.replace(new, self.folder / name)
+                    os.replace(new, path)
         finally:
             with suppress(OSError):
                 file.close()

@@ -56,7 +56,8 @@ class MsMarcoPassage:
             raise DataError(f"{folder}: no split has both queries.SPLIT.tsv and qrels.SPLIT.tsv")
         unpaired = queries.keys() ^ qrels.keys()
         alone = sorted(({**queries, **qrels})[name].name for name in unpaired)
-        named = {_split_name(name, pairs): pair for name, pair in pairs.items()}
+        shorter = {name: name.removesuffix(_SMALL) for name in pairs}
+        named = {name if shorter[name] in pairs else shorter[name]: pair for name, pair in pairs.items()}
         paired = Pairs({split: named[split] for split in order_splits(named)}, alone)
         return PartedCollection([line_part(corpus, _passage)], paired.queries(), paired.qrels(), paired.notes())
 
@@ -74,11 +75,6 @@ def _files(folder: Path, part: str) -> dict[str, Path]:
     names = {name for name in names if name.endswith(".tsv") and len(name) > len(f"{part}..tsv")}
     files = {name[len(part) + 1 : -4]: find_file(folder, name) for name in sorted(names)}
     return {name: path for name, path in files.items() if path is not None}
-
-
-def _split_name(name: str, pairs: dict[str, tuple[Path, Path]]) -> str:
-    short = name.removesuffix(_SMALL)
-    return name if short in pairs else short
 
 
 def _passage(path: Path, number: int, line: str) -> Document:

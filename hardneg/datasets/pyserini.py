@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from hardneg.datasets.topic_files import PartedCollection, find_pairs
-from hardneg.formats.json_rows import id_field, json_row, read_array, text_field
+from hardneg.formats.json_rows import id_field, json_row, read_array, text_field, title_field
 from hardneg.formats.source_files import Part, Record, line_part
 from hardneg.formats.text_lines import estimate_lines, no_folder, read_chunks
 from hardneg.records.errors import DataError
@@ -23,14 +23,14 @@ class Pyserini:
 
     A document has `id`, `_id` or `docid`, and `contents`, or `text` and maybe `title`; other fields are not read. A
     file holds one document a line, or one JSON array. Topics are `topics.SPLIT.*` or `queries.SPLIT.*` (tab-separated,
-    JSON Lines, or TREC's `<top>` blocks), qrels `qrels.SPLIT.txt` or `.tsv`. Queries without judgements are left out
-    and noted.
+    JSON Lines, or TREC's `<top>` blocks and `<topic>` elements), qrels `qrels.SPLIT.txt` or `.tsv`. Queries without
+    judgements are left out and noted.
 
     Args:
         source: the folder that holds the topics, the qrels and the corpus; each file as it is or as `.gz`.
         corpus: the corpus's folder in `source`, read with the folders in it, or one file.
         title_line: whether the first line of `contents` is the title.
-        topic_field: which part of a `<top>` block is the query: title, desc or narr.
+        topic_field: which part of a `<top>` block is the query: title, desc, narr, or any other tag.
         splits: for each split its topics and its qrels, as file names in `source`; empty finds them by their names.
     """
 
@@ -39,7 +39,7 @@ class Pyserini:
     title_line: bool = False
     topic_field: str = "title"
     splits: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     known_by: ClassVar[tuple[str, ...]] = ("qrels.*.txt", "qrels.*.tsv", "qrels.*.gz")
 
     def load(self) -> PartedCollection:
@@ -92,8 +92,7 @@ def _array_documents(path: Path, title_line: bool) -> Iterator[tuple[int, Record
 def _document(title_line: bool, path: Path, number: int, row: dict[str, Any]) -> Document:
     doc_id = id_field(path, number, row, "id", "_id", "docid")
     if "text" in row:
-        title = text_field(path, number, row, "title") if row.get("title") is not None else ""
-        return Document(doc_id, text_field(path, number, row, "text"), title)
+        return Document(doc_id, text_field(path, number, row, "text"), title_field(path, number, row))
     contents = text_field(path, number, row, "contents")
     title, line_end, text = contents.partition("\n")
     return Document(doc_id, text, title) if title_line and line_end else Document(doc_id, contents)

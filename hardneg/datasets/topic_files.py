@@ -15,7 +15,7 @@ from hardneg.records.types import Document, Judgement, Query
 from hardneg.store.digest import tree_digest
 
 _TOPICS = (
-    (re.compile(r"(?:queries|topics)\.(.+)\.(?:tsv|txt|jsonl|trec)"), "{}"),
+    (re.compile(r"(?:queries|topics)\.(.+)\.(?:tsv|txt|jsonl|trec|xml)"), "{}"),
     (re.compile(r"msmarco-doc([a-z]+)-queries\.tsv"), "{}"),
     (re.compile(r"msmarco-(test[0-9]{4})-queries\.tsv"), "{}"),
 )

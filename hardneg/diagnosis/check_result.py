@@ -13,8 +13,7 @@ class CheckResult:
     """What one check says of one subject.
 
     check: its name. subject: a stage, a row of the metrics or a side; empty for the whole run. state: `unknown` where
-    the check could not be made, or decides nothing. advice: what to change; empty where
-    there is nothing to.
+    the check could not be made, or decides nothing. advice: what to change; empty where there is nothing to.
     """
 
     state: State

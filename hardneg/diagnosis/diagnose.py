@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
+from hardneg.api.argument_values import file_path
 from hardneg.api.workplace import usual_store
 from hardneg.diagnosis.check_result import CheckResult
 from hardneg.diagnosis.finished_run import FinishedRun
@@ -40,15 +42,8 @@ class Check:
             yield replace(result, check=self.name, subject=subject)
 
 
-def _mined(run: FinishedRun) -> Sequence[str]:
-    return run.stages(Mine)
-
-
-def _trainings(run: FinishedRun) -> Sequence[str]:
-    return run.stages(EncoderLearning)
-
-
 _NO_NEGATIVES = "the recipe has no stage that mines"
+_mined, _trainings = methodcaller("stages", Mine), methodcaller("stages", EncoderLearning)
 CHECKS = (
     Check("outcome", outcome, trained_rows, "the recipe evaluates no model that it trains"),
     Check("near copies", near_copies, _mined, _NO_NEGATIVES),
@@ -90,5 +85,5 @@ def diagnose(folder: str | Path, store: str | Path | None = None) -> Diagnosis:
         DataError: it is no run folder, or its lock file is damaged.
         RecipeError: the recipe is not one of this hardneg's.
     """
-    run = FinishedRun.open(Path(folder), usual_store(store))
+    run = FinishedRun.open(file_path(folder, "folder"), usual_store(store))
     return Diagnosis(tuple(result for check in CHECKS for result in check.results(run)))

@@ -47,11 +47,6 @@ class MinedSample:
     negatives: Sequence[Negatives]
     lists: Mapping[str, RankedList]
 
-    @property
-    def depth(self) -> int:
-        """How many documents the longest list has."""
-        return max((len(ranked.doc_ids) for ranked in self.lists.values()), default=0)
-
 
 @dataclass(frozen=True)
 class FinishedRun:

@@ -15,7 +15,6 @@ MOST_COPIES = 0.01
 MOST_ABOVE = 2 / 3
 """A weak start model has many above; with 60 % mined negatives still helped (recipe `dose-start`, a static model)."""
 MOST_HIDDEN = 0.5
-"""As in `hardneg recommend`: mined negatives help where half of the queries have their positive among as many."""
 MOST_SEEN = 0.5
 _EACH = 20
 
@@ -62,7 +61,8 @@ def above_positive(run: FinishedRun, stage: str) -> CheckResult:
 
 def hidden_positives(run: FinishedRun, stage: str) -> CheckResult:
     """The share of queries without a positive in the list that was mined from."""
-    rows, depth = _listed(run, stage), run.mined(stage).depth
+    rows, lists = _listed(run, stage), run.mined(stage).lists.values()
+    depth = max((len(ranked.doc_ids) for ranked in lists), default=0)
     if not depth:
         return CheckResult("unknown", f"{stage} has no run that it mines from")
     hidden = sum(not np.isfinite(scores_of(row.positives, ranked)).any() for row, ranked in rows)

@@ -11,7 +11,7 @@ from hardneg.diagnosis.finished_run import FinishedRun, sample
 from hardneg.encoders.open.model_files import sides
 from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.open.save import read_spec
-from hardneg.encoders.spec import SIDES, FullSpec, Side
+from hardneg.encoders.spec import SIDES, Side
 from hardneg.fields import Trait
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.hash_index import hash_texts, normalise
@@ -73,14 +73,16 @@ def cut_texts(run: FinishedRun, side: Side) -> CheckResult:
     lengths = _lengths(folder, side, [f"{prompt or ''}{text}" for text in _sampled(run, side)])
     if not len(lengths):
         return CheckResult("unknown", f"there is no {side} to count tokens of")
-    share = float((lengths > (most or 0)).mean())
-    middle = float(np.median(lengths))
-    return CheckResult.of(
-        share > MOST_CUT[side],
-        f"{share:.1%} of {len(lengths):,} texts are longer than the {most} tokens read; the median has {middle:.0f}",
-        {"share": share, "texts": len(lengths), "length": most or 0, "median": middle},
-        f"set model.{side}_length higher" + (", or cut documents with `segments`" if side == "document" else ""),
-    )
+    share, middle = float((lengths > (most or 0)).mean()), float(np.median(lengths))
+    line = f"{share:.1%} of {len(lengths):,} texts are longer than the {most} tokens read; the median has {middle:.0f}"
+    figures: Figures = {"share": share, "texts": len(lengths), "length": most or 0, "median": middle}
+    advice = f"set model.{side}_length higher" + (", or cut documents with `segments`" if side == "document" else "")
+    shipped = getattr(resolve(run.recipe.model).full, f"{side}_length")
+    if share > MOST_CUT[side] and (most or 0) >= (shipped or 0):
+        return CheckResult(
+            "unknown", f"{line}; the model as shipped reads no more, so both are limited", figures, advice
+        )
+    return CheckResult.of(share > MOST_CUT[side], line, figures, advice)
 
 
 def _sampled(run: FinishedRun, side: Side) -> list[str]:
@@ -112,6 +114,9 @@ def unused_prompts(run: FinishedRun, _: str) -> CheckResult:
     declared = {name: text for name, text in start.contract.prompts.items() if text}
     if declared and not (used.query_prompt or used.document_prompt):
         problems.append(f"the model declares the prompts {', '.join(declared)}, and the recipe uses none")
+    fine = "the model declares no prompts, and none are used"
+    if used.query_prompt or used.document_prompt:
+        fine = f"prompts are used: {used.query_prompt!r} for queries, {used.document_prompt!r} for documents"
     if stage := run.recipe.outputs.get(MODEL_FOLDER):
         trained = read_spec(run.part(stage, MODEL_FOLDER))
         problems += [
@@ -122,14 +127,8 @@ def unused_prompts(run: FinishedRun, _: str) -> CheckResult:
         ]
     return CheckResult.of(
         bool(problems),
-        "; ".join(problems) or _prompts(used),
+        "; ".join(problems) or fine,
         {"declared": len(declared), "query_prompt": used.query_prompt, "document_prompt": used.document_prompt},
         "leave model.query_prompt and model.document_prompt out, so that the model's own are used, or choose one by "
         "name (`{name: NAME}`); train and search with the same",
     )
-
-
-def _prompts(spec: FullSpec) -> str:
-    if not (spec.query_prompt or spec.document_prompt):
-        return "the model declares no prompts, and none are used"
-    return f"prompts are used: {spec.query_prompt!r} for queries, {spec.document_prompt!r} for documents"

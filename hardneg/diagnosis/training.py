@@ -1,6 +1,7 @@
 """Checks of trainings: the learning curve, and what came of it beside the start model."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
 import numpy as np
 
@@ -11,9 +12,11 @@ from hardneg.evaluation.levels import MARGIN
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.evaluation.significance import Comparison, compare
 from hardneg.evaluation.two_level import TwoLevel
+from hardneg.records.errors import HardnegError
 from hardneg.records.layout import HISTORY, START
 from hardneg.records.wording import counted
 from hardneg.report.curve import mean_history, measurements
+from hardneg.report.figure import Points
 from hardneg.training.history import History
 from hardneg.verbs.evaluate import Evaluate
 from hardneg.verbs.search import Search
@@ -23,18 +26,18 @@ MOST_FALL = 2 * MARGIN
 _PARTS = 5
 _LEAST_STEPS = 20
 _ERRORS = 3.0
-_ELSE = "see what else is suspect; `hardneg recommend` says whether mined negatives can help here"
+_ELSE = "see what else is suspect; `hardneg recommend` trains at several rates beside the model as shipped"
 _LOWER = "lower options.learning_rate to a third, or train fewer steps; see whether warmup_steps covers a tenth of them"
+_WATCH = "; `validation` with options.evaluate_every shows on dev when it turns"
 
 
 def learning_curve(run: FinishedRun, stage: str) -> CheckResult:
     """Whether the loss rises, or validation falls after its best; of several seeds the mean curve.
 
     The loss rises where the mean of its last fifth is above that of its lowest fifth by three standard errors and a
-    tenth. Negatives that are mined anew make it rise by design, so there validation alone counts.
+    tenth. Negatives that are mined anew make it rise by design. A loss that falls excludes nothing: validation counts.
     """
-    histories = [History(run.artifact(name).path / HISTORY).read() for name in run.copies(stage)]
-    curves = measurements(mean_history(histories))
+    curves = _curves(run, stage)
     figures, problems, said = Figures(), list[str](), list[str]()
     losses = [value for _, value in curves.pop("loss", [])]
     if len(losses) >= _LEAST_STEPS and not isinstance(run.recipe.stages[stage], TrainRefreshed):
@@ -49,9 +52,20 @@ def learning_curve(run: FinishedRun, stage: str) -> CheckResult:
         figures |= {"metric": metric, "best": best, "best_step": int(step), "last": last}
         line = f"{metric} on dev is {best:.4f} at its best, at step {step:,.0f}, and {last:.4f} at step {end:,.0f}"
         (problems if best - last > MOST_FALL else said).append(line)
-    if not figures:
-        return CheckResult("unknown", f"the curve has less than {_LEAST_STEPS} steps with a loss, and no validation")
-    return CheckResult.of(bool(problems), "; ".join(problems or said), figures, _LOWER)
+    if problems or _watched(curves):
+        return CheckResult.of(bool(problems), "; ".join(problems or said), figures, _LOWER)
+    said.append("without a dev curve a rate too high or too many steps cannot be excluded, as the loss falls then too")
+    return CheckResult("unknown", "; ".join(said), figures, _LOWER + _WATCH)
+
+
+def _curves(run: FinishedRun, stage: str) -> dict[str, Points]:
+    """The loss and the dev metrics by step, of several seeds in the mean."""
+    return measurements(mean_history([History(run.artifact(name).path / HISTORY).read() for name in run.copies(stage)]))
+
+
+def _watched(curves: Mapping[str, Points]) -> bool:
+    """Whether dev was measured during a training, and not in its end alone."""
+    return any(len(points) > 1 for name, points in curves.items() if name != "loss")
 
 
 def _rise(losses: Sequence[float]) -> tuple[float, float, bool]:
@@ -72,8 +86,8 @@ def trained_rows(run: FinishedRun) -> list[str]:
 
 def outcome(run: FinishedRun, label: str) -> CheckResult:
     """Whether a trained model is better or worse than the start model, by the first metric, over seeds if there are."""
-    shipped = next((row for row, encoder in _encoders(run).items() if encoder == START), None)
-    measured = run.measured
+    encoders, measured = _encoders(run), run.measured
+    shipped = next((row for row, encoder in encoders.items() if encoder == START), None)
     if shipped is None or not {label, shipped} <= measured.results.keys():
         return CheckResult("unknown", "the metrics have no row of the start model: search and evaluate that too")
     metric = next((name for name in measured.results[label] if name in measured.results[shipped]), None)
@@ -89,7 +103,10 @@ def outcome(run: FinishedRun, label: str) -> CheckResult:
         line += f" and {counted(max(test.seeds), 'seed')}"
     if decided == "difference":
         better = "better" if difference > 0 else "worse"
-        return CheckResult.of(difference < 0, f"{better}: {line}", figures, _ELSE)
+        advice = f"first {_LOWER}{_WATCH}; then {_ELSE}"
+        with suppress(HardnegError, OSError):
+            advice = _ELSE if _watched(_curves(run, encoders[label])) else advice
+        return CheckResult.of(difference < 0, f"{better}: {line}", figures, advice)
     if decided == "equivalent":
         return CheckResult("suspect", f"equivalent, so it did not help: {line}", figures, _ELSE)
     advice = "undecided is not worse: evaluate on more queries, and train with several `seeds`"

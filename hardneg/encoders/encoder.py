@@ -18,7 +18,7 @@ from hardneg.encoders.open.resolved import learner, load_encoder, open_encoder
 from hardneg.encoders.open.save import save_module
 from hardneg.encoders.open.soundness import positions
 from hardneg.encoders.protocol import StoredRows, StoreWriter, TextWindows
-from hardneg.encoders.representation import Representation
+from hardneg.encoders.representation import Representation, all_alike
 from hardneg.encoders.spec import SIDES, FullSpec, ModelSpec, Side
 from hardneg.encoders.speed.fastest import Precision
 from hardneg.encoders.tokens.backend import TokenSource, backend_of
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 _DEFAULTS = EncodeOptions()
 _SILENT = Silent()
+_FEW = 15  # different texts that may have one vector, as their words are unknown
 
 
 class Encoder:
@@ -228,7 +229,8 @@ class Encoder:
         counted: called with the number of segments of each document of a window, where documents are cut.
 
         Raises:
-            ModelError: a number is not finite; names the first such text's number.
+            ModelError: a number is not finite; names the first such text's number. Or the vectors of the first window
+                are all the same, of different texts.
         """
         cut = windows.cut
 
@@ -238,8 +240,12 @@ class Encoder:
         make = windows.kept.through(tokens) if windows.kept else tokens
         texts = iter(windows.texts)
         first = list(islice(texts, 1))
-        inference = prepare(self, side, options, windows.count, make, *first)
-        for start, encoded, counts in encode_windows(inference, chain(first, texts), advance):
+        opening = [text for _, some in first for text in some]
+        for start, encoded, counts in encode_windows(prepare(self, side, options, make), chain(first, texts), advance):
+            if opening and all_alike(encoded) and len({" ".join(text.casefold().split()) for text in opening}) > _FEW:
+                problem = f"the vectors of {len(opening)} {side} texts are all the same"
+                raise ModelError(f"model {self.spec.name!r}: {problem}: check its weights and its tokenizer")
+            opening = []
             if counts is not None and counted is not None:
                 counted(counts)
             yield start, encoded

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -16,8 +17,8 @@ from torch import Tensor, nn
 
 from hardneg.encoders.representation import first_broken
 from hardneg.encoders.spec import Attention, Side
-from hardneg.encoders.speed.fastest import arranged, most_tokens, takes_bf16, token_budget
-from hardneg.encoders.speed.packing import batches, packing_of, packs, taken_packed
+from hardneg.encoders.speed.fastest import arranged, most_tokens, takes_bf16, usual_budget
+from hardneg.encoders.speed.packing import batches, keeps_apart, packing_of, packs, taken_packed
 from hardneg.encoders.speed.passes import Budget, ahead, gathered_in_parts, in_passes
 from hardneg.encoders.tokens.backend import cores
 from hardneg.encoders.tokens.segmenting import SegmentTokens, rows_of
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 Tokenise = Callable[[int, Sequence[str]], Tokens | SegmentTokens]
 """Tokenises texts into the rows to encode; takes the number of the first text and the texts."""
+_TRIAL = ("a long text of many words, which stands before two others that are very short", "one", "and two")
+_KEEP_APART: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 _PASSES = 4  # that a window on a GPU is worth at least: they are sorted by length together
 
 
@@ -42,11 +45,11 @@ class EncodeOptions:
     """How texts or pairs go through a model; changes a vector or score by float noise, and `precision` by rounding.
 
     tokens_per_batch: the most rows times padded length of one forward pass; a longer text passes alone. None is
-        what this machine is fastest with (`hardneg.encoders.speed.fastest`), and the usual one of a device for pairs.
-    precision: `auto` is bfloat16 where a trial finds it faster (`hardneg.encoders.speed.fastest`).
+        the usual one of a device (`hardneg.encoders.speed.fastest`).
+    precision: `auto` is bfloat16 where the device has units for it (`hardneg.runtime.processor`).
     window: number of texts or pairs that are sorted by length together.
     tf32: whether products in fp32 are of numbers rounded to TF32, which needs a GPU by CUDA.
-    attention: how a transformer attends; `auto` is what a trial finds the fastest, or what its library does.
+    attention: how a transformer attends; `auto` is what is fast on its processor, or what its library does.
     compile: whether it is compiled by `torch.compile`, which takes a minute first.
     keep_tokens: whether a stored corpus's token ids are kept beside it (`hardneg.encoders.tokens.kept_ids`).
     begun: a folder that keeps the encoded texts of an unfinished window (`hardneg.formats.vectors.begun_blocks`).
@@ -80,33 +83,40 @@ class Inference:
     begun: Path | None = None
 
 
-def prepare(
-    encoder: "Encoder",
-    side: Side,
-    options: EncodeOptions,
-    count: int,
-    tokens: Tokenise | None = None,
-    first: tuple[int, Sequence[str]] | None = None,
-) -> Inference:
-    """Prepares a model to encode about `count` rows of a side.
-
-    tokens: None makes a row of each text. first: the number of a first text, and texts whose lengths are used to time
-    passes where that pays.
-    """
+def prepare(encoder: "Encoder", side: Side, options: EncodeOptions, tokens: Tokenise | None = None) -> Inference:
+    """Prepares a model to encode texts of a side; tokens: None makes a row of each text."""
     device = encoder.device
     transformer, *rest = encoder.parts(side)
     whole = next(transformer.parameters()).dtype == torch.float32
     with float32_products(device, options.tf32):
-        half = whole and takes_bf16(options.precision, transformer, "inference")
-    packed = encoder.representation.form == "vectors" and taken_packed([transformer, *rest])
-    parts = [arranged(transformer, options.attention, options.compile, half, packed), *rest]
+        applies = whole or options.precision == "bf16"
+        half = applies and takes_bf16(options.precision, transformer, "inference") and whole
+    parts = [_arranged(encoder, side, options, half), *rest]
     plain = partial(encoder.tokenise, side=side)
     make = tokens or (lambda _, texts: plain(texts))
-    lengths = None if first is None else lambda: rows_of(make(*first)).lengths
-    with _computing(encoder, parts, options.tf32):
-        most = options.tokens_per_batch or token_budget(parts, device, count, lengths, encoder.spec.length(side))
-        budget = Budget(min(most, most_tokens(parts[0], device)))
+    budget = Budget(min(options.tokens_per_batch or usual_budget(device), most_tokens(parts[0], device)))
     return Inference(encoder, side, parts, budget, make, device.type != "cpu", options.tf32, options.begun)
+
+
+def _arranged(encoder: "Encoder", side: Side, options: EncodeOptions, half: bool) -> Any:
+    """A side's transformer, arranged to compute; with packed texts only if these keep their vectors."""
+    transformer, *rest = encoder.parts(side)
+    packed = encoder.representation.form == "vectors" and taken_packed([transformer, *rest])
+    first = arranged(transformer, options.attention, options.compile, half, packed)
+    if (packing := packing_of(first)) is None:
+        return first
+    parts, network = [first, *rest], transformer.model
+    if network not in _KEEP_APART:
+        run = partial(encoder.representation.run, parts, device=encoder.device, side=side)
+        tokens = encoder.prompted(side, "").tokenise(_TRIAL, side)
+        with _computing(encoder, parts, options.tf32):
+            _KEEP_APART[network] = keeps_apart(run, tokens, packing, encoder.device, first.model.dtype)
+    if _KEEP_APART[network]:
+        return first
+    if options.attention == "unpadded":
+        changed = f"in a {type(network).__name__} texts in one row change each other's vectors"
+        raise ModelError(f"attention is unpadded, and {changed}: leave it out, or set auto")
+    return arranged(transformer, options.attention, options.compile, half)
 
 
 @contextmanager

@@ -77,6 +77,14 @@ def first_broken(encoded: Encoded) -> int | None:
     return int(np.searchsorted(encoded.offsets, positions[0], "right")) - 1 if len(positions) else None
 
 
+def all_alike(encoded: Encoded) -> bool:
+    """Whether all vectors are the same, or no text has a term."""
+    if isinstance(encoded, SparseRows):
+        return not len(encoded.weights)
+    vectors = encoded if isinstance(encoded, np.ndarray) else encoded.vectors
+    return bool((vectors == vectors[:1]).all())
+
+
 def at_least_float32(tensor: Tensor) -> Tensor:
     """The tensor in float32, or in float64 if it is that already."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))

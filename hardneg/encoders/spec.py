@@ -49,6 +49,7 @@ class ModelSpec:
     query_prompt, document_prompt: put before each text; "" is none. `{name: NAME}` is the prompt of that name in the
         model's folder. `{task}` in one stands for the task.
     task: the aim of the search, in the words of an instruction.
+    code: `native` has transformers' own code compute a model whose files name code of their own, which is never run.
     twins: queries and documents begin with the same weights and are trained apart.
     query_length, document_length: number of tokens read, special ones included.
     query_token_type, document_token_type: the token type (segment) of every token; 0 for both is what the model has.
@@ -59,19 +60,9 @@ class ModelSpec:
     adapter: a few weights beside the transformer's, which alone are trained.
     """
 
-    later: ClassVar[frozenset[str]] = frozenset(
-        {
-            "twins",
-            "activation",
-            "query_token_type",
-            "document_token_type",
-            "truncate_dim",
-            "dtype",
-            "adapter",
-            "encoder",
-            "task",
-        }
-    )
+    free: ClassVar[frozenset[str]] = frozenset({"code"})
+    later: ClassVar[frozenset[str]] = frozenset({"twins", "activation", "query_token_type", "document_token_type"})
+    later |= {"truncate_dim", "dtype", "adapter", "encoder", "task"}
 
     name: str
     revision: str | None = None
@@ -92,6 +83,7 @@ class ModelSpec:
     adapter: AdapterSpec | None = None
     encoder: PluginSetting | None = None
     task: str | None = None
+    code: Literal["native"] | None = None
 
     @property
     def typed(self) -> bool:

@@ -1,7 +1,7 @@
 """The modules that a text passes through, by its side, and one pass of features through them."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
 
@@ -24,11 +24,15 @@ def has_twins(module: nn.Module) -> bool:
     return _routes(module) is not None
 
 
-def check_sides(parts: Sequence[nn.Module], name: str) -> None:
-    """Refuses a Router that is not one of queries and documents alone."""
-    routers: list[Any] = [part for part in parts if hasattr(part, "sub_modules")]
-    if routers and (len(parts) > 1 or set(routers[0].sub_modules) != {"query", "document"}):
-        raise ModelError(f"model {name!r}: its Router must be its only module, with routes query and document")
+def folded(parts: Sequence[Any], name: str) -> list[nn.Module]:
+    """The modules, with those behind a Router at the end of its routes. Raises ModelError where these have weights."""
+    if not any(hasattr(part, "sub_modules") for part in parts):
+        return [*parts]
+    routes, rest = getattr(parts[0], "sub_modules", {}), parts[1:]
+    if set(routes) != {"query", "document"} or nn.Sequential(*rest).state_dict():
+        problem = "its Router must be its only module with weights, with routes query and document"
+        raise ModelError(f"model {name!r}: {problem}")
+    return [twins([*routes["query"], *rest], [*routes["document"], *rest])]
 
 
 def with_own_queries(parts: Sequence[nn.Module]) -> list[nn.Module]:
@@ -120,29 +124,18 @@ def sharing(network: nn.Module) -> Any:
 
 
 def _tokenizers(network: nn.Module) -> dict[int, Any]:
-    """The parts that a copy shares with its original: tokenizers compute nothing, and take long to copy."""
-    there = (getattr(part, "processor", None) for part in network.modules())
-    return {id(processor): processor for processor in there if processor is not None}
+    """The parts that a copy shares with its original: tokenizers, which take long to copy, and states of a pass."""
+    there = [item for part in network.modules() for item in vars(part).items()]
+    return {id(value): value for name, value in there if name == "processor" or isinstance(value, Tensor)}
 
 
 @contextmanager
-def in_mode(module: nn.Module, training: bool) -> Iterator[None]:
-    """In training or evaluation mode inside; every part's own mode is put back."""
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Dropout off inside; every part's own mode is put back."""
     modes = [(part, part.training) for part in module.modules()]
-    module.train(training)
+    module.eval()
     try:
         yield
     finally:
         for part, mode in modes:
             part.training = mode
-
-
-def evaluating(module: nn.Module) -> AbstractContextManager[None]:
-    """Dropout off inside; every part's own mode is put back."""
-    return in_mode(module, training=False)
-
-
-def finish(device: torch.device) -> None:
-    """Waits until a GPU has done all of its work, for timing."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

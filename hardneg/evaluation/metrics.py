@@ -7,7 +7,6 @@ score 0 and count in the mean, as in trec_eval; queries that the run lacks score
 import difflib
 import math
 import re
-import threading
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,8 +17,8 @@ from numpy.typing import NDArray
 
 from hardneg.formats.qrels import Qrels
 from hardneg.formats.runs import EMPTY, Run
-from hardneg.records.errors import MissingDependency, UsageError
-from hardneg.runtime.spare_home import spare_home
+from hardneg.records.errors import UsageError
+from hardneg.runtime.ranx_uncompiled import ranx_uncompiled
 
 if TYPE_CHECKING:
     from hardneg.formats.answer_matching import PassageAnswers
@@ -36,7 +35,6 @@ MEASURES: Mapping[str, str] = {
 
 Scores = dict[str, dict[str, float]]
 """Metric name to query id to score."""
-_ONE_AT_A_TIME = threading.Lock()  # numba ends a process two of whose threads run its parallel loops at once
 _NAME = re.compile(r"answer@([1-9][0-9]{0,8})")
 
 
@@ -109,12 +107,12 @@ def evaluate(run: Run, qrels: Qrels, metrics: Sequence[str], relevance_level: in
         raise UsageError("the qrels hold no query, so there is nothing to evaluate")
     if relevance_level < 1:
         raise UsageError(f"relevance level {relevance_level}: the lowest that may count as relevant is 1")
-    _ranx_metrics()
-    judged, ranked = _as_arrays(run, qrels)
-    return {
-        metric.name: dict(zip(qrels, _measure(metric, judged, ranked, relevance_level), strict=True))
-        for metric in parsed
-    }
+    with ranx_uncompiled("evaluation"):
+        judged, ranked = _as_arrays(run, qrels)
+        return {
+            metric.name: dict(zip(qrels, _measure(metric, judged, ranked, relevance_level), strict=True))
+            for metric in parsed
+        }
 
 
 def means(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
@@ -130,7 +128,7 @@ def mean_of(metric: str, qrels: Qrels, relevance_level: int, run: Run) -> float:
 def ranked_metrics(ranked: NDArray[np.int64], gains: NDArray[np.int64], query: NDArray[np.int64]) -> dict[str, float]:
     """The means of `mrr@10`, `ndcg@10` and `recall@100` over Q queries, each with something relevant.
 
-    For training, which measures every few hundred steps and has arrays: ranx wants lists, and seconds to be compiled.
+    For training, which measures every few hundred steps and has arrays: ranx wants lists.
 
     ranked: int64 [Q, k], the gain of each retrieved document, best first. gains: int64 [J], all that there is to gain,
     ascending by query; query: int64 [J], whose each is.
@@ -149,14 +147,6 @@ def ranked_metrics(ranked: NDArray[np.int64], gains: NDArray[np.int64], query: N
         "ndcg@10": float((gained / ideal).mean()),
         "recall@100": float(((ranked > 0).sum(axis=1) / total).mean()),
     }
-
-
-def warm_up(metrics: Sequence[str]) -> None:
-    """Has ranx compile what these metrics need: slow at the first use on a machine, kept on disk after."""
-    _ranx_metrics()
-    tiny = np.array([[0.0, 1.0]])
-    for metric in parse_metrics(metrics):
-        _measure(metric, _typed_list([tiny]), _typed_list([tiny]), 1)
 
 
 def _parse(name: str) -> Metric | str:
@@ -207,20 +197,13 @@ def _typed_list(arrays: Iterable[Any]) -> Any:
 
 
 def _measure(metric: Metric, judged: Any, ranked: Any, relevance_level: int) -> list[float]:
-    function = getattr(_ranx_metrics(), MEASURES[metric.measure])
-    with _ONE_AT_A_TIME, warnings.catch_warnings():
+    from ranx import metrics
+
+    function = getattr(metrics, MEASURES[metric.measure])
+    with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"(?s).*unsafe cast", category=Warning)
         scores = function(judged, ranked, metric.cutoff, 1 if metric.graded else relevance_level)
     return [float(score) for score in scores]
-
-
-def _ranx_metrics() -> Any:
-    try:
-        with spare_home():
-            from ranx import metrics
-    except ImportError as error:
-        raise MissingDependency(f'evaluation needs ranx ({error}); pip install "hardneg"') from error
-    return metrics
 
 
 def answer_cutoffs(names: Iterable[str]) -> dict[str, int]:

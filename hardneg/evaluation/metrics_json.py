@@ -62,6 +62,7 @@ def to_json(measured: Measured) -> dict[str, Any]:
         for by_metric in [system_intervals(scores, measured.by_seed.get(system), measured.query_groups)]
     }
     over_seeds = {(each.system, each.baseline, each.metric) for each in measured.over_seeds}
+    seeds = [_test_json(each, measured.significance_level) for each in measured.over_seeds]
     groups = measured.query_groups or {}
     scored = {query_id for scores in per_query.values() for values in scores.values() for query_id in values}
     return {
@@ -77,7 +78,7 @@ def to_json(measured: Measured) -> dict[str, Any]:
         "equivalence_margin": measured.equivalence_margin,
         **({"query_groups": {each: groups[each] for each in sorted(scored & groups.keys())}} if groups else {}),
         "per_query": per_query,
-        **(_seeds_to_json(measured) if measured.by_seed else {}),
+        **({"over_seeds": seeds, "per_seed": measured.by_seed} if measured.by_seed else {}),
     }
 
 
@@ -91,11 +92,6 @@ def _test_json(test: Comparison | TwoLevel, level: float, decides: bool = True) 
     of_groups = ("groups",) if isinstance(test, TwoLevel) else ("groups", "bootstrap_interval", "bootstrap_p")
     left_out = of_groups if test.groups is None else ()
     return {name: value for name, value in {**fields, **ends}.items() if name not in left_out}
-
-
-def _seeds_to_json(measured: Measured) -> dict[str, Any]:
-    tests = [_test_json(each, measured.significance_level) for each in measured.over_seeds]
-    return {"over_seeds": tests, "per_seed": measured.by_seed}
 
 
 def from_json(content: Mapping[str, Any]) -> Measured:
@@ -127,7 +123,8 @@ def _tests(content: Sequence[Mapping[str, Any]], margin: float) -> list[dict[str
     tests = []
     for each in content:
         fields = {name: value for name, value in each.items() if name != "verdict"}
-        fields |= {name: _interval(each[name]) for name in ("interval", "bootstrap_interval") if name in each}
+        ends = {name: each[name] for name in ("interval", "bootstrap_interval") if name in each}
+        fields |= {name: Interval(*pair) if pair else None for name, pair in ends.items()}
         tests.append(fields | ({"seeds": tuple(each["seeds"])} if "seeds" in each else {}))
     if not all("equivalence_p" in fields for fields in tests):
         _add_equivalence(tests, margin)
@@ -149,10 +146,6 @@ def _add_equivalence(tests: Sequence[dict[str, Any]], margin: float) -> None:
             fields["equivalence_holm"] = p
 
 
-def _interval(ends: Sequence[float] | None) -> Interval | None:
-    return Interval(*ends) if ends else None
-
-
 def write_metrics(path: Path, measured: Measured) -> None:
     """Writes the scores of each system and the tests; the file appears complete or not at all."""
     text = json.dumps(to_json(measured), indent=1, ensure_ascii=False, allow_nan=False)
@@ -167,7 +160,7 @@ def read_metrics(path: Path) -> Measured:
     """
     try:
         return from_json(json.loads(path.read_text("utf-8")))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise ArtifactError(f"{path}: not a metrics file ({reason}); run the evaluation again") from error
 

@@ -19,7 +19,7 @@ from hardneg.formats.queries import Queries, read_answers, write_answers, write_
 from hardneg.formats.source_files import split_problem
 from hardneg.formats.vectors.mmap import AGAIN
 from hardneg.records.errors import ArtifactError, DataError
-from hardneg.records.types import Collection, HasAnswers, HasGroups, HasWithheld, Judgement, Membership, Side
+from hardneg.records.types import Collection, HasAnswers, HasGroups, HasWithheld, Judgement, Side
 from hardneg.records.wording import counted
 from hardneg.runtime.progress import Progress
 from hardneg.store.atomic_write import replace_text
@@ -28,6 +28,7 @@ _FORMAT = 1
 _BLOCK = 65536
 _WITHHELD = "withheld.txt"
 _EXCLUDED = "excluded.tsv"
+_LACKING = "qrels-lacking"
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class StoredCollection:
             described = json.loads(path.read_bytes())
             splits = tuple(described["splits"])
             known = described["format"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, RecursionError, KeyError, TypeError) as error:
             raise ArtifactError(f"{folder}: not a stored collection ({path.name}: {error})") from error
         if known != _FORMAT:
             raise ArtifactError(f"{path}: format {known} instead of {_FORMAT}; {AGAIN}")
@@ -61,11 +62,22 @@ class StoredCollection:
         return Queries.open(self.folder / "queries" / f"{self._known(split)}.arrow")
 
     def qrels(self, split: str) -> Qrels:
-        """The judgements of one split, maybe none. Raises DataError where there is no such split."""
+        """The judgements of one split, to learn from, maybe none. Raises DataError where there is no such split."""
         path = self.folder / "qrels" / f"{self._known(split)}.txt"
         if not path.exists():
             raise ArtifactError(f"{path}: missing; {AGAIN}")
         return _qrels(path)
+
+    def judged(self, split: str) -> Qrels:
+        """All judgements of one split's source, to measure by: what the collection lacks is missed, as by trec_eval."""
+        qrels, path = self.qrels(split), self.folder / _LACKING / f"{split}.txt"
+        counts = json.loads((self.folder / "collection.json").read_bytes())["splits"][split]
+        if counts.get("unknown_queries") or counts.get("unknown_documents"):
+            if not path.exists():
+                raise ArtifactError(f"{path}: missing, as in an older version; remove {self.folder}, it is made again")
+            for query_id, judged in _qrels(path).items():
+                qrels.setdefault(query_id, {}).update(judged)
+        return qrels
 
     def answers(self, split: str) -> dict[str, tuple[str, ...]]:
         """The answers to the queries of one split, by query id; maybe none. Raises DataError without such a split."""
@@ -117,17 +129,18 @@ def _qrels(path: Path) -> Qrels:
 
 
 def write_collection(
-    collection: Collection, folder: Path, progress: Progress, corpus: Corpus | None = None
+    collection: Collection, folder: Path, progress: Progress, corpus: Corpus | None = None, *, exclude_own: bool = False
 ) -> dict[str, Any]:
     """Writes a collection into `folder`, which the caller renames when all is done.
 
-    Judgements about documents or queries that the collection does not have are left out, counted and noted.
+    Judgements about documents or queries that the collection does not have are kept apart, counted and noted.
 
     Args:
         collection: what a dataset loader gave.
         folder: a new or empty folder.
         progress: shows the corpus going by, and the notes.
         corpus: stored already, with the same documents: its files are linked.
+        exclude_own: a document that has a query's id does not count for that query.
 
     Returns:
         `documents`; `splits`: for each split `queries`, `judgements`, their `highest_grade`, by reason how many were
@@ -148,14 +161,16 @@ def write_collection(
         (folder / name).mkdir(parents=True, exist_ok=True)
     with placed(collection):
         documents = write_corpus(collection.documents(), folder, progress) if corpus is None else corpus.link_to(folder)
-        counts = _write(collection, splits, folder, documents)
+        counts = _write(collection, splits, folder, documents, exclude_own)
     for note in counts["notes"]:
         progress.note(note)
     replace_text(folder / "collection.json", json.dumps({"format": _FORMAT, **counts}, indent=2, ensure_ascii=False))
     return counts
 
 
-def _write(collection: Collection, splits: Sequence[str], folder: Path, documents: int) -> dict[str, Any]:
+def _write(
+    collection: Collection, splits: Sequence[str], folder: Path, documents: int, exclude_own: bool
+) -> dict[str, Any]:
     counts: dict[str, Any] = {"documents": documents, "splits": {}}
     corpus = Corpus.open(folder)
     texts, notes = dict[str, int](), list[str]()
@@ -168,7 +183,7 @@ def _write(collection: Collection, splits: Sequence[str], folder: Path, document
                 raise Unplaced("query ids with two texts", reason)
     if isinstance(collection, HasWithheld):
         tally: Counter[str] = Counter()
-        judgements = _known_judgements(collection.withheld(), frozenset(texts), corpus, tally)
+        judgements = _known_judgements(collection.withheld(), frozenset(texts), corpus, tally, [])
         tally["judgements"] = write_qrels(folder / _WITHHELD, judgements)
         withheld = positives(_qrels(folder / _WITHHELD))
         kept = ((split, positives(_qrels(folder / "qrels" / f"{split}.txt"))) for split in counts["splits"])
@@ -179,14 +194,17 @@ def _write(collection: Collection, splits: Sequence[str], folder: Path, document
         notes += _described("withheld", tally)
         others = counted(sum(hidden.values()), "hidden positive is", "hidden positives are")
         notes.append(f"{others} among them: of queries that keep others")
-    if isinstance(collection, HasExcluded):
-        tally = Counter()
-        known = _known_exclusions(collection.excluded(), frozenset(texts), corpus, tally)
+    exclusions = list(collection.excluded()) if isinstance(collection, HasExcluded) else []
+    own = zip(texts, corpus.rows(list(texts)).tolist(), strict=True) if exclude_own else ()
+    exclusions += [Exclusion(name, name) for name, row in own if row >= 0]
+    if exclusions:
+        rows = corpus.rows([item.doc_id for item in exclusions]).tolist()
+        known = [item for item, row in zip(exclusions, rows, strict=True) if row >= 0 and item.query_id in texts]
         if count := write_excluded(folder / _EXCLUDED, known):
             counts["excluded"] = count
             notes.append(f"{counted(count, 'document does', 'documents do')} not count for a query")
             _check_exclusions(folder, splits)
-        if unknown := tally["unknown"]:
+        if unknown := len(exclusions) - len(known):
             lines = counted(unknown, "exclusion is", "exclusions are")
             notes.append(f"{lines} left out: of queries or documents that the collection lacks")
     if isinstance(collection, HasGroups) and (groups := _write_groups(collection, corpus, frozenset(texts), folder)):
@@ -198,7 +216,8 @@ def _write_split(collection: Collection, split: str, corpus: Corpus, folder: Pat
     query_ids = write_queries(folder / "queries" / f"{split}.arrow", collection.queries(split))
     counts: Counter[str] = Counter(queries=len(query_ids))
     waiting = dict.fromkeys(query_ids)
-    judgements = _known_judgements(collection.qrels(split), frozenset(query_ids), corpus, counts)
+    lacking: list[Judgement] = []
+    judgements = _known_judgements(collection.qrels(split), frozenset(query_ids), corpus, counts, lacking)
 
     def watched() -> Iterator[Judgement]:
         for judgement in judgements:
@@ -208,6 +227,9 @@ def _write_split(collection: Collection, split: str, corpus: Corpus, folder: Pat
             yield judgement
 
     counts["judgements"] = write_qrels(folder / "qrels" / f"{split}.txt", watched())
+    if lacking:
+        (folder / _LACKING).mkdir(exist_ok=True)
+        write_qrels(folder / _LACKING / f"{split}.txt", lacking)
     counts["without_relevant"] = len(waiting)
     if isinstance(collection, HasAnswers):
         own = frozenset(query_ids)
@@ -215,17 +237,6 @@ def _write_split(collection: Collection, split: str, corpus: Corpus, folder: Pat
         if count := write_answers(folder / "answers" / f"{split}.jsonl", known):
             counts["with_answers"] = count
     return dict(counts)
-
-
-def _known_exclusions(
-    exclusions: Iterator[Exclusion], query_ids: frozenset[str], corpus: Corpus, tally: Counter[str]
-) -> Iterator[Exclusion]:
-    """Those of queries and documents that the collection has; tally: counts the others, which exclude nothing."""
-    while block := list(islice(exclusions, _BLOCK)):
-        rows = corpus.rows([item.doc_id for item in block]).tolist()
-        known = [item for item, row in zip(block, rows, strict=True) if row >= 0 and item.query_id in query_ids]
-        tally["unknown"] += len(block) - len(known)
-        yield from known
 
 
 def _check_exclusions(folder: Path, splits: Sequence[str]) -> None:
@@ -242,7 +253,9 @@ def _check_exclusions(folder: Path, splits: Sequence[str]) -> None:
 
 def _write_groups(collection: HasGroups, corpus: Corpus, query_ids: frozenset[str], folder: Path) -> dict[str, int]:
     """How many documents and queries have a group, where some have."""
-    documents = _of_corpus(collection.groups("document"), corpus)
+    members = list(collection.groups("document"))
+    rows = corpus.rows([member.member_id for member in members]).tolist()
+    documents = (member for member, row in zip(members, rows, strict=True) if row >= 0)
     queries = (member for member in collection.groups("query") if member.member_id in query_ids)
     counts = {
         "documents": write_groups(_groups_file(folder, "document"), documents),
@@ -251,24 +264,22 @@ def _write_groups(collection: HasGroups, corpus: Corpus, query_ids: frozenset[st
     return counts if any(counts.values()) else {}
 
 
-def _of_corpus(members: Iterator[Membership], corpus: Corpus) -> Iterator[Membership]:
-    while block := list(islice(members, _BLOCK)):
-        rows = corpus.rows([member.member_id for member in block]).tolist()
-        yield from (member for member, row in zip(block, rows, strict=True) if row >= 0)
-
-
 def _known_judgements(
-    judgements: Iterator[Judgement], query_ids: frozenset[str], corpus: Corpus, counts: Counter[str]
+    judgements: Iterator[Judgement],
+    query_ids: frozenset[str],
+    corpus: Corpus,
+    counts: Counter[str],
+    lacking: list[Judgement],
 ) -> Iterator[Judgement]:
+    """The judgements that can be learnt from; `lacking` gets the others, of queries or documents that are not there."""
     seen: dict[tuple[str, int], int] = {}
     while block := list(islice(judgements, _BLOCK)):
         rows = corpus.rows([judgement.doc_id for judgement in block]).tolist()
         for judgement, row in zip(block, rows, strict=True):
             query_id, doc_id, relevance = judgement
-            if query_id not in query_ids:
-                counts["unknown_queries"] += 1
-            elif row < 0:
-                counts["unknown_documents"] += 1
+            if query_id not in query_ids or row < 0:
+                counts["unknown_documents" if query_id in query_ids else "unknown_queries"] += 1
+                lacking.append(judgement)
             elif (query_id, row) not in seen:
                 seen[query_id, row] = relevance
                 yield judgement
@@ -282,11 +293,11 @@ def _known_judgements(
 
 
 def _described(split: str, counts: Mapping[str, int]) -> list[str]:
-    left_out = "judgement left out", "judgements left out"
+    unlearnt = "judgement is for measuring alone", "judgements are for measuring alone"
     phrases = {
-        "unknown_queries": (*left_out, ": no such query in the split"),
-        "unknown_documents": (*left_out, ": no such document in the corpus"),
-        "repeated": (*left_out, ": there before, the same"),
+        "unknown_queries": (*unlearnt, ": no such query in the split"),
+        "unknown_documents": (*unlearnt, ": no such document in the corpus"),
+        "repeated": ("judgement left out", "judgements left out", ": there before, the same"),
         "without_relevant": ("query has", "queries have", " no relevant document"),
     }
     known = [(counts[name], *words) for name, words in phrases.items() if counts.get(name)]

@@ -1,6 +1,7 @@
 """Finds every mistake of a collection in one pass; ids and texts are kept as 64-bit hashes, 100 bytes a document."""
 
 import re
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -11,7 +12,7 @@ import numpy as np
 
 from hardneg.formats.excluded import Exclusion
 from hardneg.formats.groups import TWICE, two_groups
-from hardneg.formats.hash_index import hash_texts
+from hardneg.formats.hash_index import hash_texts, normalise
 from hardneg.formats.problems import Contents, Problem, SplitContents, Unplaced, unreadable
 from hardneg.formats.record_hashes import (
     Hashes,
@@ -66,7 +67,7 @@ class _Checker:
         self._contents = contents
         self._locations = Locations()
         self._asking: set[int] = set()
-        self._documents = Seen()
+        self._documents, self._own = Seen(), array("Q")
         self._queries: dict[str | None, Seen] = {}
         self._judged: dict[str, Judged] = {}
         self._known: dict[str | None, Hashes] = {}
@@ -99,11 +100,16 @@ class _Checker:
         if documents:
             texts = [item.contents for _, item in documents]
             self._documents.add((location for location, _ in documents), (item.doc_id for _, item in documents), texts)
+            self._own.frombytes(_named_texts(item for _, item in documents).tobytes())
         if queries:
             self._asking.add(len(self._locations.parts) - 1)
             seen = self._queries.setdefault(part.split, Seen())
             texts = [item.text for _, item in queries]
             seen.add((location for location, _ in queries), (item.query_id for _, item in queries), texts)
+            own = among(self._every_own, _named_texts(item for _, item in queries))
+            for location, item in (queries[i] for i in np.flatnonzero(own).tolist()):
+                reason = f"{item.query_id!r} is a document too, of this text; `dataset.exclude_own=true` excludes it"
+                yield self._locations.problem("queries that are documents", location, reason, warning=True)
         for location, document in documents:
             yield from self._text_problems(location, document)
         for location, query in queries:
@@ -212,6 +218,11 @@ class _Checker:
                 yield self._locations.problem("groups of nothing", location, reason, warning=True)
 
     @cached_property
+    def _every_own(self) -> Hashes:
+        """Hashes of each document's id and text together, ascending. All documents have been read."""
+        return np.unique(as_array(self._own))
+
+    @cached_property
     def _every(self) -> dict[str, Hashes]:
         """Hashes of all ids of queries and of documents, and of all relevant pairs, ascending."""
         pairs = [as_array(each.pairs)[np.array(each.relevance) > 0] for each in self._judged.values()]
@@ -248,6 +259,10 @@ class _Checker:
             else:
                 reason = f"relevance {now}, but {before} at {earlier}"
                 yield self._locations.problem("judgements that contradict each other", location, reason)
+
+
+def _named_texts(items: Iterable[Document | Query]) -> Hashes:
+    return hash_texts(f"{item[0]} {normalise(item.text)}" for item in items)
 
 
 def _nothing_to_judge_by(part: Part, reason: str) -> Problem:

@@ -9,6 +9,7 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.formats.text_lines import one_word
 from hardneg.records.errors import ArtifactError, DataError
 from hardneg.records.layout import DOC_IDS
 from hardneg.store.atomic_write import replacing
@@ -24,7 +25,7 @@ def write_doc_ids(folder: Path, doc_ids: Iterable[str], count: int) -> None:
     written = 0
     with replacing(folder / DOC_IDS) as file:
         for doc_id in doc_ids:
-            if doc_id.split() != [doc_id]:
+            if not one_word(doc_id):
                 raise DataError(f"document id {doc_id!r} in row {written}: white space cannot be stored")
             file.write(f"{doc_id}\n".encode())
             written += 1
@@ -71,4 +72,4 @@ class DocIds(Sequence[str]):
             return [self[i] for i in range(*index.indices(len(self)))]
         row = range(len(self))[index]
         start = int(self._ends[row - 1]) + 1 if row else 0
-        return self._text[start : self._ends[row]].tobytes().decode().rstrip()
+        return self._text[start : self._ends[row]].tobytes().decode().rstrip("\r")

@@ -1,10 +1,10 @@
-"""Documents that do not count for a query: `excluded.tsv`, one `query_id<TAB>doc_id` a line."""
+"""Documents that do not count for a query: `excluded.tsv`, one `query_id<TAB>doc_id` a line, or with blanks between."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from hardneg.formats.text_lines import checked_id, read_lines
+from hardneg.formats.text_lines import checked_id, columns, read_lines
 from hardneg.records.errors import DataError
 from hardneg.records.types import RankedList
 from hardneg.store.atomic_write import replacing
@@ -41,9 +41,9 @@ def read_excluded(path: Path) -> Iterator[Exclusion]:
 
 def parse_exclusion(path: Path, number: int, line: str) -> Exclusion | None:
     """What a line of such a file says; None for a header. Raises DataError where it is none."""
-    cells = line.split("\t")
+    cells = columns(line)
     if len(cells) != 2:
-        raise DataError.at(path, number, "a line is QUERY_ID<TAB>DOC_ID")
+        raise DataError.at(path, number, "a line is QUERY_ID, a tab or blank, and DOC_ID")
     if number == 1 and tuple(cells) == Exclusion._fields:
         return None
     return Exclusion(*(checked_id(path, number, cell) for cell in cells))

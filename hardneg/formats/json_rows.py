@@ -59,6 +59,11 @@ def text_field(path: Path, number: int, row: dict[str, Any], key: str) -> str:
     return _text(path, number, key, row[key])
 
 
+def title_field(path: Path, number: int, row: dict[str, Any]) -> str:
+    """The text under `title`, empty where that is missing or null. Raises DataError where it is no text."""
+    return "" if row.get("title") is None else text_field(path, number, row, "title")
+
+
 def id_field(path: Path, number: int, row: dict[str, Any], *keys: str) -> str:
     """The id under the first of `keys` that is there; a whole number is taken as text.
 

@@ -30,22 +30,18 @@ def extended(
     more: Qrels = {}
     for path in files:
         judged = list(iter_qrels(path))
-        _check(path, judged, queries, collection)
+        if not judged:
+            raise DataError(f"{path}: holds no judgements; leave it out")
+        if problems := list(_problems(judged, queries, collection)):
+            more_lines = f"; and {counted(len(problems) - _SHOWN, 'more line')}" if len(problems) > _SHOWN else ""
+            raise DataError(
+                f"{path}: judges what the dataset does not have: {'; '.join(problems[:_SHOWN])}{more_lines}"
+            )
         for _, (query_id, doc_id, relevance) in judged:
             grades = more.setdefault(query_id, {})
             grades[doc_id] = max(relevance, grades.get(doc_id, relevance))
     added = positives(more)
     return {name: list(dict.fromkeys((*known.get(name, ()), *added.get(name, ())))) for name in {**known, **added}}
-
-
-def _check(
-    path: Path, judged: Sequence[tuple[int, Judgement]], queries: set[str], collection: StoredCollection
-) -> None:
-    if not judged:
-        raise DataError(f"{path}: holds no judgements; leave it out")
-    if problems := list(_problems(judged, queries, collection)):
-        more = f"; and {counted(len(problems) - _SHOWN, 'more line')}" if len(problems) > _SHOWN else ""
-        raise DataError(f"{path}: judges what the dataset does not have: {'; '.join(problems[:_SHOWN])}{more}")
 
 
 def _problems(

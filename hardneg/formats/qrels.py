@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from hardneg.formats.text_lines import checked_id, one_word, read_lines
+from hardneg.formats.text_lines import checked_id, columns, one_word, read_lines
 from hardneg.records.errors import DataError
 from hardneg.records.types import Judgement
 from hardneg.records.wording import counted
@@ -14,7 +14,7 @@ Qrels = dict[str, dict[str, int]]
 """Relevance by query id and document id."""
 
 GRADE_DIGITS = 18
-_INTEGER = re.compile(rf"[+-]?[0-9]{{1,{GRADE_DIGITS}}}")
+_INTEGER = re.compile(rf"([+-]?[0-9]{{1,{GRADE_DIGITS}}})(?:\.0*)?")
 _HEADER = frozenset({"score", "relevance", "rel", "label"})
 
 
@@ -22,7 +22,8 @@ def iter_qrels(path: Path) -> Iterator[tuple[int, Judgement]]:
     """Line numbers and judgements of a file, as a stream; plain or gzip.
 
     Read are TREC's four columns (`query_id iteration doc_id relevance`, any white space between) and BEIR's
-    three (`query-id corpus-id score`), with a header line or without. The first line decides which.
+    three (`query-id corpus-id score`), with a header line or without. The first line decides which. A line that begins
+    with `#` and a blank is a comment.
 
     Raises:
         DataError: a line has another number of columns, an id with control characters, or a relevance that is not a
@@ -35,31 +36,34 @@ def iter_qrels(path: Path) -> Iterator[tuple[int, Judgement]]:
 
 
 def qrels_parser(path: Path) -> Callable[[int, str], Judgement | None]:
-    """A parser of numbered lines, one after another; a header gives None.
+    """A parser of numbered lines, one after another; a header or a comment gives None.
 
     A line that is not a judgement raises DataError; the next one may be parsed after it.
     """
-    columns = 0
+    width = 0
 
     def parse(number: int, line: str) -> Judgement | None:
-        nonlocal columns
-        cells = line.split()
-        first = not columns
+        nonlocal width
+        cells = columns(line)
+        if not cells[0].strip("#"):
+            return None
+        first = not width
         if first:
             if len(cells) not in (3, 4):
                 reason = f"{counted(len(cells), 'column')}; qrels have 4 (TREC) or 3 (BEIR), between blanks or tabs"
                 raise DataError.at(path, number, reason)
-            columns = len(cells)
+            width = len(cells)
             if cells[-1].lower() in _HEADER:
                 return None
-        if len(cells) != columns:
-            raise DataError.at(path, number, f"{counted(len(cells), 'column')} where the first line has {columns}")
-        if not _INTEGER.fullmatch(cells[-1]):
+        if len(cells) != width:
+            raise DataError.at(path, number, f"{counted(len(cells), 'column')} where the first line has {width}")
+        if (grade := _INTEGER.fullmatch(cells[-1])) is None:
             header = f"; a header ends in {', '.join(sorted(_HEADER))}" if first and cells[-1].isalpha() else ""
+            header = "; a comment begins with # and a blank" if cells[0].startswith("#") else header
             raise DataError.at(path, number, f"relevance {cells[-1]!r} is not a whole number{header}")
         if not line.isprintable():  # a tab is not
             checked_id(path, number, cells[0]), checked_id(path, number, cells[-2])
-        return Judgement(cells[0], cells[-2], int(cells[-1]))
+        return Judgement(cells[0], cells[-2], int(grade[1]))
 
     return parse
 

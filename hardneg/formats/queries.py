@@ -1,6 +1,7 @@
 """The queries of one split, as an Arrow file, and their answers, as JSON Lines; queries of topic files.
 
-Topics of TREC and of Anserini are `<top>` blocks, an id and a text between tabs, or JSON Lines; the content decides.
+Topics of TREC and of Anserini are `<top>` or `<topic>` blocks, lines of an id, a tab and a text, or JSON Lines; the
+content decides.
 """
 
 import json
@@ -8,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import unescape
 from itertools import chain
 from pathlib import Path
 
@@ -27,8 +29,14 @@ _SCHEMA = pa.schema([("query_id", pa.string()), ("text", pa.string())])
 _ROWS = 8192
 _IDS = ("qid", "query_id", "id", "_id")
 _TEXTS = ("title", "query", "text", "contents")
-_TAG = re.compile(r"<\s*(/?)\s*(top|num|title|desc|narr)\b[^>]*>", re.IGNORECASE)
-_LABEL = re.compile(r"^\s*(number|topic|description|narrative)\s*:", re.IGNORECASE)
+_FIELDS = {"num": ("num", "number"), "title": ("title", "query"), "desc": ("desc", "description")}
+_FIELDS["narr"] = ("narr", "narrative")
+_KNOWN = "|".join(("top", "topic", *chain(*_FIELDS.values())))
+_TAG = re.compile(
+    rf"(?:^[ \t]*|(?=<\s*/?\s*(?:{_KNOWN})\b))<\s*(/?)\s*([a-z]\w*)\b([^>]*)>", re.IGNORECASE | re.MULTILINE
+)
+_NUMBER = re.compile(r"\b(?:number|id)\s*=\s*[\"']([^\"']*)")
+_LABEL = re.compile(r"^\s*(number|domain|topic|description|summary|narrative|concept\(?s?\)?)\s*:", re.IGNORECASE)
 _SHOWN = 10
 OWN = "queries of the file left out: the dataset has them"
 SAME_TEXT = "queries of the file with the text of one of the dataset's"
@@ -129,10 +137,10 @@ def topics_part(path: Path, split: str | None = None, field: str = "title") -> P
     """The queries of a topic file, plain or gzip.
 
     Args:
-        path: `<top>` blocks with `<num>` and `<title>`; lines of an id, a tab and a text; or JSON Lines with
-            `qid`, `query_id`, `id` or `_id`, and `title`, `query`, `text` or `contents`.
+        path: `<top>` blocks with `<num>` and `<title>`, or `<topic>` elements of XML; lines of an id, a tab and a text;
+            or JSON Lines with `qid`, `query_id`, `id` or `_id`, and `title`, `query`, `text` or `contents`.
         split: whose queries these are.
-        field: which part of a `<top>` block is the text: title, desc or narr.
+        field: which part of a block is the text: title, or else query; desc, narr, or any other tag.
     """
     return Part(str(path), lambda: _read(path, field), split)
 
@@ -174,19 +182,19 @@ def _json_query(path: Path, number: int, line: str) -> Query:
 def _blocks(
     path: Path, lines: Iterator[tuple[int, str | DataError]], field: str
 ) -> Iterator[tuple[int, Record | DataError]]:
-    begun, block = 0, ""
+    begun, block, empty = 0, "", True
     for number, line in lines:
         if isinstance(line, DataError):
             yield number, line
             continue
-        for piece in re.split(r"(?=<\s*top\b)|(?<=</top>)", line, flags=re.IGNORECASE):
+        for piece in re.split(r"(?=<\s*top(?:ic)?\b)|(?<=</top>)|(?<=</topic>)", line, flags=re.IGNORECASE):
             tag = _TAG.match(piece.lstrip())
-            if tag and tag[2].lower() == "top" and not tag[1]:
+            if tag and tag[2].lower() in ("top", "topic") and not tag[1]:
                 if begun:
                     yield begun, DataError.at(path, begun, "this <top> has no </top>")
-                begun, block = number, ""
+                begun, block, empty = number, "", False
             block += f"{piece}\n"
-            if begun and re.search(r"</\s*top\s*>", piece, re.IGNORECASE):
+            if begun and re.search(r"</\s*top(?:ic)?\s*>", piece, re.IGNORECASE):
                 try:
                     yield begun, _block_query(path, begun, block, field)
                 except DataError as error:
@@ -194,19 +202,27 @@ def _blocks(
                 begun = 0
     if begun:
         yield begun, DataError.at(path, begun, "this <top> has no </top>: the file is cut off")
+    if empty:
+        yield 1, DataError.at(path, 1, "no query in this file: `<top>` blocks and `<topic>` elements are read")
 
 
 def _block_query(path: Path, number: int, block: str, field: str) -> Query:
     tags = [tag for tag in _TAG.finditer(block) if not tag[1]]
     ends = [tag.start() for tag in _TAG.finditer(block)]
-    fields: dict[str, str] = {}
+    named = _NUMBER.search(tags[0][3])
+    fields = {"num": named[1]} if named else {}
     for tag in tags:
         end = next((end for end in ends if end > tag.start()), len(block))
-        fields.setdefault(tag[2].lower(), " ".join(_LABEL.sub("", block[tag.end() : end]).split()))
-    missing = [f"<{name}>" for name in ("num", field) if not fields.get(name)]
+        text = block[tag.end() : end]
+        text = unescape(text) if tags[0][2].lower() == "topic" else _LABEL.sub("", text)
+        fields.setdefault(tag[2].lower(), " ".join(text.split()))
+    query_id, text = (
+        next((fields[each] for each in _FIELDS.get(name, (name,)) if fields.get(each)), "") for name in ("num", field)
+    )
+    missing = [f"<{name}>" for name, value in (("num", query_id), (field, text)) if not value]
     if missing:
-        raise DataError.at(path, number, f"this <top> has no {' and no '.join(missing)}")
-    return Query(checked_id(path, number, fields["num"]), fields[field])
+        raise DataError.at(path, number, f"this <{tags[0][2]}> has no {' and no '.join(missing)}")
+    return Query(checked_id(path, number, query_id), text)
 
 
 def read_query_file(path: Path, known: Mapping[str, str], facts: Counter[str]) -> Iterator[Query]:

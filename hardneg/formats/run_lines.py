@@ -15,7 +15,7 @@ from hardneg.records.wording import counted
 _COLUMNS = ("query_id", "q0", "doc_id", "rank", "score", "tag")
 _TYPES = {"query_id": pa.large_string(), "doc_id": pa.large_string(), "score": pa.float64()}
 _CONTROLS = [bytes([code]) for code in (*range(32), 127) if code not in b"\t\n"]
-_MORE_CONTROLS = [chr(code).encode() for code in (*range(128, 160), 0xFEFF)]
+_MORE_CONTROLS = [chr(code).encode() for code in (*range(128, 160), 0x2028, 0x2029, 0xFEFF)]
 
 
 class RunLines(NamedTuple):
@@ -105,7 +105,7 @@ def _parse_by_line(path: Path, data: bytes, first: int) -> RunLines:
 
 def _fields(path: Path, number: int, line: bytes) -> tuple[str, str, float]:
     try:
-        fields = [field.decode() for field in line.split()]
+        fields = [field.decode() for field in line.split(maxsplit=5)]  # a tag may have blanks, as for trec_eval
     except UnicodeDecodeError as error:
         raise DataError.at(path, number, "not UTF-8 text: save the file as UTF-8") from error
     if len(fields) != len(_COLUMNS):

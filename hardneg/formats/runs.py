@@ -11,7 +11,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
@@ -169,8 +169,8 @@ def _trec_eval_order(lines: RunLines) -> NDArray[np.int64]:
 def write_run(path: Path, entries: Iterable[tuple[str, RankedList]], tag: str = "hardneg") -> int:
     """Writes a run, all of it or nothing, one query at a time; gzip where the name ends in `.gz`.
 
-    Documents are ordered by (-score, doc_id), and equal scores are made different by the smallest steps of
-    float32, downwards. Equal entries give equal bytes.
+    Documents are ordered by (-score, doc_id), in the precision that scores have, and scores that are equal in float32
+    are made different by its smallest steps, downwards. Equal entries give equal bytes.
 
     Args:
         path: where to write.
@@ -192,6 +192,14 @@ def write_run(path: Path, entries: Iterable[tuple[str, RankedList]], tag: str = 
     return count
 
 
+def ranked_by_others(scores: Mapping[str, float]) -> RankedList:
+    """A list from scores by document that another program gave: in trec_eval's order, with no equal scores."""
+    doc_ids = sorted(scores, reverse=True)
+    values = np.fromiter((scores[doc_id] for doc_id in doc_ids), np.float32, len(doc_ids))
+    order = np.argsort(-values, stable=True)
+    return RankedList([doc_ids[i] for i in order.tolist()], strictly_decreasing(values[order]))
+
+
 def run_bytes(entries: Iterable[tuple[str, RankedList]], tag: str = "hardneg") -> bytes:
     """The lines that `write_run` writes for a few queries. Raises as it does."""
     return b"".join(_all_lines(entries, tag, "a part of a run"))
@@ -205,7 +213,7 @@ def _all_lines(entries: Iterable[tuple[str, RankedList]], tag: str, where: str) 
         if query_id in written:
             raise DataError(f"query {query_id} comes twice in {where}")
         written.add(query_id)
-        yield _lines_of(query_id, ranked.doc_ids, np.asarray(ranked.scores, np.float32), tag)
+        yield _lines_of(query_id, ranked.doc_ids, np.asarray(ranked.scores), tag)
 
 
 def join_runs(parts: Sequence[Path], path: Path) -> None:
@@ -216,12 +224,14 @@ def join_runs(parts: Sequence[Path], path: Path) -> None:
                 shutil.copyfileobj(lines, file)
 
 
-def _lines_of(query_id: str, doc_ids: Sequence[str], scores: NDArray[np.float32], tag: str) -> bytes:
+def _lines_of(query_id: str, doc_ids: Sequence[str], exact: NDArray[Any], tag: str) -> bytes:
     _check_word("a query id", query_id)
+    with np.errstate(over="ignore"):
+        scores = exact.astype(np.float32)
     _check_entry(query_id, doc_ids, scores)
-    order = np.argsort(-scores, stable=True).tolist()
-    if (scores[order[1:]] == scores[order[:-1]]).any():
-        negated = (-scores).tolist()
+    order = np.argsort(-exact, stable=True).tolist()
+    if (exact[order[1:]] == exact[order[:-1]]).any():
+        negated = (-exact).tolist()
         order = sorted(range(len(doc_ids)), key=lambda i: (negated[i], doc_ids[i]))
     distinct = strictly_decreasing(scores[order]).tolist()
     ranked = enumerate(zip(order, distinct, strict=True), start=1)

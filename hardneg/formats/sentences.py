@@ -2,17 +2,19 @@
 
 import regex
 
+from hardneg.records.terms import UNSPACED
+
 _END = regex.compile(
     r"""(?<=[.!?…]["'”’»)\]]{0,8})\s+(?=["'“‘«(\[]*[\p{Lu}\p{Lo}\p{N}])  # an end, then what begins with a capital
-    |(?<=[。！？][」』”]{0,8})\s*  # scripts without blanks between sentences
-    |\s*\n\s*\n\s*  # a blank line""",
+    |(?<=[。！？।॥۔؟።፧։។။][」』”]{0,8})\s*  # ends that stand for nothing else, with or without a blank
+    |(?<=[\p{Thai}\p{Lao}][\p{M}\p{P}]?)[ ]+(?=\p{Thai}|\p{Lao})  # scripts whose only end is a blank
+    |(?<!\s)\s*\n\s*\n\s*  # a blank line, looked for once in each stretch of white space""",
     regex.VERBOSE,
 )
 _NO_END = regex.compile(
     r"(?:^|[\s(])(?:Mr|Mrs|Ms|Dr|Prof|St|Fig|Figs|Eq|Sec|No|vs|cf|approx|e\.g|i\.e|et al|\p{Lu})\.$"
 )
-_UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
-WORD = rf"[{_UNSPACED}]{{1,2}}\p{{P}}*|[^\s{_UNSPACED}]+"
+WORD = rf"[{UNSPACED}]{{1,2}}\p{{P}}*|[^\s{UNSPACED}]+"
 """A word, for regex and for RE2."""
 _WORD = regex.compile(WORD)
 
@@ -23,8 +25,8 @@ _LONGEST = 16
 def sentences(text: str) -> list[str]:
     """The sentences of a text in their order, white space at their ends removed; together they are all of it.
 
-    A sentence ends at `.`, `!`, `?` or `…` before a capital, a digit or a letter without case, at `。`, `！` or `？`,
-    and at a blank line. Initials and usual abbreviations (`Dr.`, `e.g.`, `Fig.`) end none.
+    A sentence ends at `.`, `!`, `?` or `…` before a capital, a digit or a letter without case, at marks like `。` and
+    `।`, at a blank between Thai or Lao letters, and at a blank line. Initials and abbreviations (`Dr.`) end none.
     """
     parts: list[str] = []
     start = 0

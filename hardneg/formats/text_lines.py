@@ -33,7 +33,7 @@ _OTHER_FORMATS = (
     (b"<!doctype html", "a web page; fetch the file again"),
     (b"<html", "a web page; fetch the file again"),
 )
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ufeff]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 
 
 @contextmanager
@@ -184,8 +184,13 @@ def _file_type(path: Path) -> str:
 
 
 def one_word(text: str) -> bool:
-    """Whether a text can be an id: not empty, and without white space, control characters and marks of byte order."""
-    return text.split() == [text] and (text.isprintable() or not _CONTROL.search(text))
+    """Whether a text can be an id: not empty, and without ASCII's white space, control characters and marks."""
+    return text != "" and " " not in text and (text.isprintable() or not _CONTROL.search(text))
+
+
+def columns(line: str) -> list[str]:
+    """What stands between ASCII's white space: other spaces are letters, as for trec_eval."""
+    return line.split() if line.isascii() else [cell.decode() for cell in line.encode().split()]
 
 
 def id_problem(name: str) -> str:

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.fusion.methods import Missing
-from hardneg.records.errors import MissingDependency
 from hardneg.records.types import RankedList
-from hardneg.runtime.spare_home import spare_home
+from hardneg.runtime.ranx_uncompiled import ranx_uncompiled
 
 _NAME = "{:08d}"
 
@@ -71,16 +70,14 @@ def fused_by_ranx(
     Raises:
         MissingDependency: ranx cannot be imported.
     """
-    try:
-        with spare_home():
-            from ranx import fuse
-    except ImportError as error:
-        raise MissingDependency(f'method {method} needs ranx ({error}); pip install "hardneg"') from error
-    doc_ids = [sorted({doc_id for ranked in lists for doc_id in ranked.doc_ids}) for lists in by_query]
-    runs = [_as_ranx([lists[i] for lists in by_query], doc_ids) for i in range(len(by_query[0]))]
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="unsafe cast", category=Warning)
-        fused = fuse(runs, norm=None if norm == "none" else norm, method=method, params=dict(params))
+    with ranx_uncompiled(f"method {method}"):
+        from ranx import fuse
+
+        doc_ids = [sorted({doc_id for ranked in lists for doc_id in ranked.doc_ids}) for lists in by_query]
+        runs = [_as_ranx([lists[i] for lists in by_query], doc_ids) for i in range(len(by_query[0]))]
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="unsafe cast", category=Warning)
+            fused = fuse(runs, norm=None if norm == "none" else norm, method=method, params=dict(params))
     numbers = [_NAME.format(i) for i in range(max(map(len, doc_ids)))]
     return [
         _by_score(known, np.array([scores[number] for number in numbers[: len(known)]], np.float32))
@@ -91,8 +88,8 @@ def fused_by_ranx(
 def _as_ranx(lists: Sequence[RankedList], doc_ids: Sequence[Sequence[str]]) -> Any:
     """Return a run of ranx, queries by number, and one more query: ranx refuses a run without documents.
 
-    Documents are named by their number within the query, all equally long: for ids of another length ranx would
-    compile again. Equal scores are set apart, so that its ranks are the run's.
+    Documents are named by their number within the query, all equally long: compiled, ranx is compiled again for ids of
+    another length. Equal scores are set apart, so that its ranks are the run's.
     """
     from ranx import Run
 

@@ -92,6 +92,7 @@ def _result(shares: Mapping[str, float], plan: None, workplace: "Workplace") -> 
     from hardneg.encoders.open.resolved import resolve
     from hardneg.encoders.spec import ModelSpec
     from hardneg.records.layout import MODEL_FOLDER
+    from hardneg.store.digest import Content
     from hardneg.training.averaging import weighted
 
     def opened(name: str) -> "Encoder":
@@ -101,9 +102,12 @@ def _result(shares: Mapping[str, float], plan: None, workplace: "Workplace") -> 
         mean = weighted(opened, shares)
         parts = ", ".join(f"{without_folder(name)} (weight {share:g})" for name, share in shares.items())
         mean.save(folder / MODEL_FOLDER, card=model_card(mean, {"Average of": parts}))
+        for content in contents:
+            content.check()
         return {"models": len(shares)}
 
-    digests = [[resolve(ModelSpec(name)).digest, share] for name, share in shares.items()]
+    contents = [Content.of(lambda name=name: resolve(ModelSpec(name)).digest) for name in shares]  # type: ignore[misc]
+    digests = [[content.digest, share] for content, share in zip(contents, shares.values(), strict=True)]
     origin = {"stage": "averaged", "version": 1, "inputs": digests, "name": "average"}
     result = keep_result(workplace.store, "model", origin, make)
     return TrainedModel("average", result.key, result.path / MODEL_FOLDER, result.facts)

@@ -245,7 +245,7 @@ _COMMON = (
         shown_in=_COMMAND,
     ),
     _shared("engine", plugins="engines", panel=MACHINE),
-    Argument("plan", "Show the steps and an estimate, and do nothing.", "bool", False, bool, shown_in=_COMMAND),
+    Argument("plan", "Show the steps, and do nothing.", "bool", False, bool, shown_in=_COMMAND),
     _shared("seed", form=int, shown_in=_FUNCTION),
     _shared("progress", form=bool, shown_in=_FUNCTION),
 )

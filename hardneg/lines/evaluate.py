@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,7 @@ from hardneg.records.errors import UsageError
 
 if TYPE_CHECKING:
     from hardneg.api.evaluation import Evaluation
-    from hardneg.api.judging import Judge, Starting
+    from hardneg.api.judging import Judge
     from hardneg.api.workplace import Workplace
     from hardneg.evaluation.metrics_json import Measured
     from hardneg.formats.collection import StoredCollection
@@ -106,9 +105,9 @@ class RunsToScore:
         baselines = known_baselines([by_path.get(name, name) for name in args.baselines], list(files))
         return cls(args, files, metrics, baselines, judge_of(args, workplace))
 
-    def measured(self, starting: "Starting" = nullcontext) -> "Measured":
+    def measured(self) -> "Measured":
         """The scores, not yet compared."""
-        return self.judge.measured(self.metrics, self.files, starting)
+        return self.judge.measured(self.metrics, self.files)
 
     def tested(self, measured: "Measured") -> "Measured":
         """The scores with the tests of their differences."""

@@ -108,13 +108,16 @@ class _Fusing:
         from hardneg.api.results import RankedRun, source_of_runs
         from hardneg.formats.runs import read_run
         from hardneg.records.layout import RUN
-        from hardneg.store.digest import file_digest
+        from hardneg.store.digest import Content, file_digest
 
+        contents = {label: Content.of(partial(file_digest, path)) for label, path in self.files.items()}
         runs = {label: read_run(path) for label, path in self.files.items()}
+        for content in contents.values():
+            content.check()
         query_ids = list(dict.fromkeys(query_id for run in runs.values() for query_id in run))
         fusion, tuned = self._tuned(query_ids, workplace) if self.tuning else (self.fusion, {})
-        inputs = {label: file_digest(path) for label, path in self.files.items()}
-        origin = {"stage": "fused", "options": asdict(fusion), "inputs": list(inputs.items()), "name": "fused"}
+        inputs = [(label, content.digest) for label, content in contents.items()]
+        origin = {"stage": "fused", "options": asdict(fusion), "inputs": inputs, "name": "fused"}
 
         def make(folder: Path) -> dict[str, int]:
             return {"queries": len(query_ids), "documents": _write(folder / RUN, fusion, runs, query_ids)}

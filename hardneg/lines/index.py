@@ -69,20 +69,22 @@ def _compressed(args: Arguments, plan: None, workplace: "Workplace") -> "BuiltIn
     from hardneg.formats.vectors.shards import index_bytes
     from hardneg.records.types import PluginSetting
     from hardneg.registry.plugins import configure, plugin_errors
-    from hardneg.store.digest import tree_digest
+    from hardneg.store.digest import Content, tree_digest
     from hardneg.store.identity import plugin_identity
 
     vectors, name = args.vectors, args.backend["name"]
     plugin = configure(
         "indexes", PluginSetting(name, {key: args.backend[key] for key in args.backend if key != "name"})
     )
-    content = vectors.key if isinstance(vectors, BuiltIndex) and vectors.key else tree_digest(Path(vectors))
+    key = vectors.key if isinstance(vectors, BuiltIndex) else ""
+    content = Content.of(lambda: key or tree_digest(Path(vectors)))
     identity = plugin_identity(name, plugin)
-    origin = {"stage": "compressed", "plugins": identity, "inputs": {"vectors": content}, "name": "compressed"}
+    origin = {"stage": "compressed", "plugins": identity, "inputs": {"vectors": content.digest}, "name": "compressed"}
 
     def make(folder: Path) -> dict[str, int]:
         with plugin_errors([plugin]):
             count = plugin.build(Path(vectors), folder, workplace.progress)
+        content.check()
         return {"passages": count, "bytes": index_bytes(folder)}
 
     return built_index(name, keep_result(workplace.store, "index", origin, make))

@@ -4,11 +4,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hardneg.api.argument_values import at_least_one, mapping_of, plugin_setting, whole_number
-from hardneg.api.recommended_recipe import GOALS, RecommendRequest
+from hardneg.api.argument_values import mapping_of, plugin_setting, whole_number
+from hardneg.api.recommended_recipe import ALONE, FIRST, GOALS, STEPS, RecommendRequest
 from hardneg.lines.base import Argument, Arguments, Job, Line
 from hardneg.lines.shared_arguments import DATASET, MODEL, TRAIN_OPTIONS
 from hardneg.records.depths import TOP_DEPTH
+from hardneg.records.named_plugins import TOPK
 
 if TYPE_CHECKING:
     from hardneg.api.workplace import Workplace
@@ -17,10 +18,11 @@ _TUNING = "Tuning"
 
 
 class RecommendLine(Line):
-    """Choose the negatives for a collection, show why, and write a recipe that trains with them.
+    """Choose how to train for a collection by short trainings, show why, and write a recipe that trains so.
 
-    The model's ranks of the positives of dev queries decide whether the first documents of its lists are taken, or
-    in-batch negatives alone are enough. Some positives are hidden, to count how many each miner wrongly takes.
+    In-batch negatives alone, the first documents of the model's lists, and what a rule chooses by its ranks of the
+    positives are each trained at three learning rates, and compared on the dev queries with the model as shipped and
+    with BM25. Some positives are hidden, to count how many each miner wrongly takes.
 
     Raises:
         UsageError: the depth is too small, there is no such goal, or the split is the one that tests are on.
@@ -63,12 +65,12 @@ class RecommendLine(Line):
         ),
         Argument(
             "train",
-            "Train this many steps with the best of each depth and with the first documents, and choose on dev.",
-            "int | None",
-            None,
+            "Steps of each training; 0 trains nothing, and the answer is a guess.",
+            "int",
+            STEPS,
             int,
-            partial(at_least_one, "train"),
-            least=1,
+            partial(whole_number, "train"),
+            least=0,
         ),
         replace(
             TRAIN_OPTIONS,
@@ -80,11 +82,13 @@ class RecommendLine(Line):
     )
 
     def job(self, args: Arguments, workplace: "Workplace") -> Job:
-        """The stages that compare miners; those that train with the best of each depth are known after these."""
+        """The stages that compare miners; whether what the rule chooses is trained too is known after these."""
         from hardneg.api.recommending import Recommending
 
         request = RecommendRequest(self.split(args), args.depth, args.reranker, args.train_options, goal=args.goal)
         recipe = self.recipe(args, workplace, request.sweep())
-        replace(recipe, stages=request.before(args.train or 1)).check(lambda note: None)  # its plan tells the notes
-        work = Recommending(request, recipe, args.train)
-        return Job(recipe, work.chosen, ahead=replace(recipe, stages=request.before(args.train)))
+        first = {"miner": {"name": TOPK, "depth": min(request.depths)}, "by": ""}
+        steps = args.train and args.train_options.get("max_steps", args.train)
+        ahead = replace(recipe, stages=request.trials({ALONE: None, FIRST: first}, steps or 1))
+        ahead.check(lambda note: None)  # its plan tells the notes
+        return Job(recipe, Recommending(request, recipe, steps).chosen, ahead=ahead if steps else recipe)

@@ -13,7 +13,7 @@ from hardneg.records.named_plugins import MINER
 
 DATASET = Argument(
     "dataset",
-    "beir:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name.",
+    "beir:FOLDER, documents:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name.",
     "Dataset",
     plugins="datasets",
     objects="a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels",
@@ -64,7 +64,7 @@ VECTORS = (
 
 TRAIN_OPTIONS = Argument(
     "options",
-    "A training option, such as max_steps=200 or self_mask=0.1.",
+    "A training option: max_steps=200 (default: one epoch), batch_size (32), learning_rate (by the kind of model) ...",
     "Mapping[str, Any]",
     {},
     dict[str, Any],

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from hardneg.api.argument_values import field_value, files_of, plugin_setting, plugin_settings, verb_field
+from hardneg.api.argument_values import field_value, file_path, files_of, plugin_setting, plugin_settings, verb_field
 from hardneg.fields import InputFile, Option, PluginKind, known_measure, known_metric
 from hardneg.lines.base import REQUIRED, Argument
 from hardneg.records.types import PluginSetting
@@ -52,7 +52,9 @@ def argument_of(path: str, name: str) -> Argument:
 
 def _files(name: str, form: Any, value: Any) -> Any:
     paths = [str(path) for path in files_of(name, value)]
-    return paths if get_origin(form) is list else paths[0]
+    if get_origin(form) is list:
+        return paths
+    return paths[0] if paths else str(file_path(value, name))
 
 
 def all_marks(info: FieldInfo) -> Iterator[Any]:

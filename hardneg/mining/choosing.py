@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hardneg.formats.corpus import Corpus, candidates
 from hardneg.formats.runs import QueryLists
@@ -58,7 +58,9 @@ class Choosing:
     def _candidates(self, listed: Iterable[QueryLists], facts: Counter[str]) -> Iterator[Candidates]:
         for query_id, hits in listed:
             if query_id in self.positives:
-                yield candidates(self.corpus, query_id, self.positives[query_id], hits)
+                query, aside = candidates(self.corpus, query_id, self.positives[query_id], hits), self.filters.aside
+                more = aside.get(query_id, frozenset()).difference(query.positives)
+                yield replace(query, duplicates=query.duplicates | more) if more else query
             else:
                 facts["queries without positives"] += 1
 

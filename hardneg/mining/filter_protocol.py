@@ -1,7 +1,7 @@
 """The protocol of filters, and the texts that they read."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, runtime_checkable
 
 from hardneg.records.types import Candidates, Document
 
@@ -58,16 +58,9 @@ class ReadsContent(Protocol):
         """Return a digest of the content."""
 
 
-class FilterCost(NamedTuple):
-    """The cost of filtering: the charge of servers, in the currency of their prices, and seconds."""
-
-    charge: float = 0
-    seconds: float = 0
-
-
 @runtime_checkable
 class EstimatedFilter(Protocol):
-    """A filter that estimates its cost, for a plan; others count as free."""
+    """A filter that estimates the charge of its server, for a plan; others count as free."""
 
-    def filtering_cost(self, queries: float) -> FilterCost:
-        """Return the cost for the lists of so many queries."""
+    def filtering_charge(self, queries: float) -> float:
+        """Return the charge for the lists of so many queries, in the currency of the server's prices."""

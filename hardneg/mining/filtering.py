@@ -2,15 +2,15 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from hardneg.formats.answer_matching import Match
-from hardneg.mining.filter_protocol import EstimatedFilter, FilterCost, NegativeFilter
+from hardneg.mining.filter_protocol import EstimatedFilter, NegativeFilter
 from hardneg.mining.filter_texts import MiningTexts
 from hardneg.mining.filters.answers import AnswerFilter
-from hardneg.mining.filters.excluded import ExcludedFilter
+from hardneg.mining.filters.excluded import REASON, SAME_TEXT, ExcludedFilter
 from hardneg.mining.miners.beside import paired
 from hardneg.records.types import Candidates, Negatives, PluginSetting, RankedList
 from hardneg.registry.plugins import configure, load_plugin
@@ -21,20 +21,30 @@ class Filters:
     """Filters applied one after another, and the texts that they read; none by default.
 
     apart: labels of lists that they skip, such as those of negatives that were filtered when they were mined.
+    aside: by query, documents that are no negatives because of its text.
     """
 
     plugins: Sequence[NegativeFilter] = ()
     texts: MiningTexts | None = None
     apart: Collection[str] = ()
+    aside: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, texts: MiningTexts, plugins: Iterable[NegativeFilter], answers: Match | None) -> "Filters":
-        """Build the filters of a mining, first that of excluded documents, where the collection has some.
+    def of(
+        cls,
+        texts: MiningTexts,
+        plugins: Iterable[NegativeFilter],
+        answers: Match | None,
+        positives: Mapping[str, Sequence[str]],
+    ) -> "Filters":
+        """Build the filters of a mining, first those of excluded documents and of the query's text, where any are.
 
-        answers: the match of the filter `answers`, which comes before `plugins`, or None.
+        answers: the match of the filter `answers`, which comes before `plugins`, or None. positives: by query.
         """
-        first: list[NegativeFilter] = [ExcludedFilter(known)] if (known := texts.collection.excluded()) else []
-        return cls([*first, *([] if answers is None else [AnswerFilter(answers)]), *plugins], texts)
+        aside = texts.aside(positives)
+        first = [ExcludedFilter(texts.collection.excluded(), REASON), ExcludedFilter(aside, SAME_TEXT)]
+        more = [] if answers is None else [AnswerFilter(answers)]
+        return cls([*(each for each in first if each.excluded), *more, *plugins], texts, aside=aside)
 
     def left(self, candidates: Iterable[Candidates], dropped: Counter[str]) -> Iterator[Candidates]:
         """Return the same candidates in the same order, without what the filters drop from their lists.
@@ -94,11 +104,10 @@ def needs_answers(filters: Iterable[PluginSetting]) -> bool:
     return any("answers" in getattr(load_plugin("filters", each.name), "needs", ()) for each in filters)
 
 
-def filtering_cost(filters: Iterable[PluginSetting], queries: float) -> FilterCost:
-    """Return the cost of these filters together for the lists of so many queries."""
+def filtering_charge(filters: Iterable[PluginSetting], queries: float) -> float:
+    """Return the charge of these filters together for the lists of so many queries."""
     plugins = [configure("filters", each) for each in filters]
-    costs = [each.filtering_cost(queries) for each in plugins if isinstance(each, EstimatedFilter)]
-    return FilterCost(sum(each.charge for each in costs), sum(each.seconds for each in costs))
+    return sum(each.filtering_charge(queries) for each in plugins if isinstance(each, EstimatedFilter))
 
 
 def _drawn(item: Negatives) -> Candidates:

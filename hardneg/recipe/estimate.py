@@ -1,25 +1,22 @@
-"""What a plan will take, from counts and a few rates: a rough estimate; and what of it is too large for a machine."""
+"""The size of each step of a plan in items and bytes, what is too large for this machine, and seconds of like steps."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from hardneg.costs.data_sheets import MEMORY_PART
-from hardneg.costs.estimated_seconds import EstimatedSeconds
-from hardneg.costs.machine import Machine, this_machine
 from hardneg.datasets.held_out import TRAIN
 from hardneg.encoders.open.configuration import BASE, USUAL, Shape
 from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.open.resolved_model import ResolvedModel
 from hardneg.encoders.spec import SIDES, FullSpec, ModelSpec
-from hardneg.recipe.plan import Plan, Step, cached
+from hardneg.recipe.plan import Plan, Step, cached, flat
 from hardneg.records.layout import DATASET
 from hardneg.records.wording import size
 from hardneg.registry.plugins import plugin_errors
 from hardneg.registry.protocols import HintsQueries
 from hardneg.store.artifacts import Artifact, Store
-from hardneg.verbs.shared.stage_spec import Row, Sizes
-
-_LONG = 10_000  # hours of GPUs or machines together
+from hardneg.store.digest import canonical, digest
+from hardneg.verbs.shared.stage_spec import Sizes
 
 
 @dataclass(frozen=True)
@@ -27,9 +24,8 @@ class Estimate:
     """One step.
 
     items: how many of `unit` there are to go through. disk, memory: bytes, memory of all processes together.
-    gpu_memory: bytes on each GPU; 0 where there is none. seconds: 0 for what is in the store; NaN where the GPU is not
-    known. sent: bytes that machines send each other. gpus: how many work on it. charge: what others ask for it.
-    requests, tokens: those of servers that write.
+    gpu_memory: bytes on each GPU; 0 where there is none. charge: what others ask for it. requests, tokens: those of
+    servers that write. like: the artifact of the store that a step like it made, None where there is none.
     """
 
     step: Step
@@ -39,33 +35,34 @@ class Estimate:
     disk: int
     memory: int
     gpu_memory: int
-    seconds: EstimatedSeconds
-    sent: int = 0
-    gpus: int = 0
     charge: float = 0.0
     requests: int = 0
     tokens: int = 0
+    like: Artifact | None = None
 
     @property
-    def gpu_hours(self) -> float:
-        """Of all GPUs that work on it, together."""
-        return self.gpus * self.seconds / 3600
-
-    def cost(self, price: float) -> float:
-        """Of its GPU hours, at so much each, and what others ask for it."""
-        return (self.gpu_hours * price if price else 0.0) + self.charge
+    def seconds(self) -> float | None:
+        """Seconds that the step like it took, as its manifest says; None where there is none."""
+        seconds = self.like.facts.get("seconds") if self.like is not None else None
+        return float(seconds) if isinstance(seconds, int | float) else None
 
 
 def estimate(
-    plan: Plan, store: Store, until: str | None = None, machine: Machine | None = None, documents: int | None = None
+    plan: Plan,
+    store: Store,
+    until: str | None = None,
+    processes: int = 1,
+    documents: int | None = None,
+    gpu: bool | None = None,
 ) -> list[Estimate]:
-    """One estimate a step, in the order in which they run; `machine` is by default this one, with one process.
+    """One estimate a step, in the order in which they run.
 
-    documents: as if the dataset had so many; then nothing that the store holds is of it.
+    documents: as if the dataset had so many; then nothing that the store holds is of it. gpu: whether networks run on
+    one; by default whether this machine has one.
     """
-    where, known_store = machine or this_machine(), store if documents is None else None
+    on_gpu, known_store = has_gpu() if gpu is None else gpu, store if documents is None else None
     shapes = {name: resolve(spec).shape for name, spec in networks(plan)}
-    sizes = {name: plan_sizes(plan, known_store, where, name) for name in plan.recipe.collections}
+    sizes = {name: plan_sizes(plan, known_store, on_gpu, name) for name in plan.recipe.collections}
     sizes[DATASET] = replace(sizes[DATASET], documents=documents or sizes[DATASET].documents)
     steps = list(plan.until(until))
     reads = {step.name: step.name if step.name in sizes else step.inputs.get(DATASET, DATASET) for step in steps}
@@ -75,24 +72,56 @@ def estimate(
     rows = []
     with plugin_errors(step.spec for step in steps):
         for step in steps:
-            own = step_sizes(sizes.get(reads[step.name], sizes[DATASET]), plan, step, shapes)
+            of_step = step_sizes(sizes.get(reads[step.name], sizes[DATASET]), plan, step, shapes)
             collections = {path: sizes[name] for path, name in step.inputs.items() if name in sizes}
-            rows.append(step.spec.estimate(replace(own, collections=collections)))
-    return [_estimate(step, row, where, known_store) for step, row in zip(steps, rows, strict=True)]
+            rows.append(step.spec.estimate(replace(of_step, collections=collections)))
+    likes, estimates = _Likes(plan, known_store), []
+    for step, row in zip(steps, rows, strict=True):
+        done = known_store is not None and cached(step, known_store) is not None
+        several = processes if row.held else 1
+        main, of_networks = several * row.memory, several * row.held + row.shared
+        memory, on_each = (main, -(-of_networks // several)) if on_gpu else (main + of_networks, 0)
+        ahead = (0.0, 0, 0, None) if done else (row.charge, row.requests, row.tokens, likes.of(step))
+        estimates.append(Estimate(step, done, row.items, row.unit, row.disk, memory, on_each, *ahead))
+    return estimates
 
 
-def _estimate(step: Step, row: Row, machine: Machine, store: Store | None) -> Estimate:
-    done = store is not None and cached(step, store) is not None
-    processes = machine.processes if row.held else 1
-    own, networks = processes * row.memory, processes * row.held + row.shared
-    memory, gpu = (own, -(-networks // processes)) if machine.gpu else (own + networks, 0)
-    seconds, sent = (EstimatedSeconds.of(0), 0) if done else (EstimatedSeconds.of(row.seconds), row.sent)
-    gpus = processes if machine.gpu and networks else 0
-    of_servers = (0.0, 0, 0) if done else (row.charge, row.requests, row.tokens)
-    return Estimate(step, done, row.items, row.unit, row.disk, memory, gpu, seconds, sent, gpus, *of_servers)
+def has_gpu(driver: Path = Path("/proc/driver/nvidia/gpus"), devices: Path = Path("/dev")) -> bool:
+    """Whether this machine has an NVIDIA card, detected without torch."""
+    return any(driver.glob("*/information")) or any((devices / name).exists() for name in ("nvidia0", "nvidiactl"))
 
 
-def plan_sizes(plan: Plan, store: Store | None, machine: Machine, collection: str = DATASET) -> Sizes:
+class _Likes:
+    """The artifacts of a store, by the steps that are like those that made them.
+
+    Two steps are alike that have the same stage, options and plugins, the seed apart, and come from the same dataset
+    and start model; what else they read, such as a model that was trained in between, may differ.
+    """
+
+    def __init__(self, plan: Plan, store: Store | None) -> None:
+        artifacts = [] if store is None else [each for each in store.artifacts() if isinstance(each, Artifact)]
+        self._origins = {each.key: each.origin for each in artifacts}
+        self._origins |= {step.key: step.origin for step in plan.steps.values()}
+        self._known = {self._digest(each.key): each for each in artifacts if each.origin.get("inputs")}
+
+    def of(self, step: Step) -> Artifact | None:
+        """The artifact of a step like this one."""
+        return self._known.get(self._digest(step.key)) if self._known else None
+
+    def _digest(self, key: str) -> str:
+        origin = self._origins[key]
+        choices = flat({name: value for name, value in origin.items() if name not in ("name", "inputs")})
+        same = sorted((path, canonical(value)) for path, value in choices if path.rpartition(".")[2] != "seed")
+        return digest([same, sorted(origin["inputs"]), sorted(set(self._roots(key)))])
+
+    def _roots(self, key: str) -> Iterator[str]:
+        if not (inputs := self._origins.get(key, {}).get("inputs")):
+            yield key
+        for each in (inputs or {}).values():
+            yield from self._roots(each)
+
+
+def plan_sizes(plan: Plan, store: Store | None, gpu: bool = False, collection: str = DATASET) -> Sizes:
     """Counts from the store, or else from the recipe or the loader; shapes from the models' configurations.
 
     collection: the stage that reads it; what the recipe says of sizes is of its own dataset.
@@ -103,11 +132,11 @@ def plan_sizes(plan: Plan, store: Store | None, machine: Machine, collection: st
         from hardneg.formats.corpus_writer import TEXTS
 
         corpus = (artifact.path / TEXTS).stat().st_size
-        return Sizes(*_counts(artifact), model, shape, machine, form=form, corpus=corpus)
+        return Sizes(*_counts(artifact), model, shape, form=form, corpus=corpus, gpu=gpu)
     stated, loader = plan.recipe.sizes if collection == DATASET else None, step.plugins["loader"]
     documents = (stated.documents if stated else 0) or loader.size_hint()
     hinted = loader.query_hint() if isinstance(loader, HintsQueries) and not (stated and stated.documents) else {}
-    said = Sizes(documents, {**hinted, **(stated.queries if stated else {})}, model, shape, machine, form=form)
+    said = Sizes(documents, {**hinted, **(stated.queries if stated else {})}, model, shape, form=form, gpu=gpu)
     withheld = plan.recipe.collections[collection].withheld
     if withheld is None:
         return said
@@ -160,44 +189,20 @@ def _usual(model: ResolvedModel) -> FullSpec:
 
 @dataclass(frozen=True)
 class Room:
-    """Bytes that are free on each machine; None where that is not known, as of other machines than this one."""
+    """Bytes that are free; None where that is not known."""
 
     disk: float | None = None
     memory: float | None = None
 
 
-def too_large(rows: Sequence[Estimate], machine: Machine, room: Room) -> Iterator[str]:
+def too_large(rows: Sequence[Estimate], room: Room) -> Iterator[str]:
     """One line for each thing that does not fit, with what to do: `what: how much, how much there is; what to do`."""
     ahead = [row for row in rows if not row.cached]
-    limit = MEMORY_PART * machine.rates.capacity
-    for each in ahead:
-        if limit and each.gpu_memory > limit:
-            reason = f"{size(each.gpu_memory)} on each GPU, of which {size(limit)} can be counted on"
-            yield f"{each.step.name}: {reason}; take smaller batches or chunks, gradient_checkpointing, or a larger GPU"
-    yield from _on_machines(ahead, machine, room)
-    for row in ahead:
-        hours = (row.gpu_hours if row.gpus else machine.machines * row.seconds / 3600) if row.seconds else 0.0
-        if hours > _LONG:
-            what = "hours of GPUs" if row.gpus else "hours of machines"
-            yield f"{row.step.name}: {hours:,.0f} {what}; {_less(row)}"
-
-
-def _on_machines(ahead: Sequence[Estimate], machine: Machine, room: Room) -> Iterator[str]:
     disk = sum(row.disk for row in ahead)
     if room.disk is not None and disk > room.disk:
         reason = f"{size(disk)}, {size(room.disk)} are free in the store"
         yield f"disk: {reason}; name a store with more room, shards on several machines, or pq, opq-pq or ivfpq indexes"
     for row in ahead:
-        each = row.memory / machine.machines
-        if room.memory is not None and each > room.memory:
-            reason = f"{size(each)} of memory, of which this machine has {size(room.memory)}"
+        if room.memory is not None and row.memory > room.memory:
+            reason = f"{size(row.memory)} of memory, of which this machine has {size(room.memory)}"
             yield f"{row.step.name}: {reason}; take fewer processes, more machines, or an index of smaller codes"
-
-
-def _less(row: Estimate) -> str:
-    """What makes a step shorter."""
-    if row.step.verb == "search":
-        return "take more GPUs or machines, an ivfpq or hnsw index, or fewer queries"
-    if row.step.verb.startswith("train"):
-        return "take fewer steps or smaller batches, or a smaller model"
-    return "take more GPUs or machines, or a smaller model"

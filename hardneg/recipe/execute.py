@@ -8,19 +8,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.speed.devices import check_device
 from hardneg.fields import Trait
 from hardneg.recipe.packages import check_packages
 from hardneg.recipe.plan import Plan, Step, cached
 from hardneg.recipe.usage import usage
-from hardneg.records.errors import ArtifactError, DataError, HardnegError, ModelError, NotOurs, RecipeError, UsageError
+from hardneg.records.errors import ArtifactError, DataError, HardnegError, ModelError, RecipeError, UsageError
 from hardneg.records.layout import DATASET, START
 from hardneg.registry.plugins import plugin_errors
 from hardneg.runtime.distributed import from_first, world
 from hardneg.runtime.progress import Progress, Silent
 from hardneg.store.artifacts import CHOICES, EARLIER, SCRATCH, Artifact, Store, disk_errors
+from hardneg.store.choices import noted
 from hardneg.store.integrity import damage
-from hardneg.store.speed_trials import noted
 from hardneg.verbs.shared.context import ArtifactInput, StageContext, empty
 from hardneg.verbs.shared.engine import Engine
 from hardneg.verbs.shared.local_engine import Local
@@ -74,7 +75,10 @@ def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Out
     again = {step.name for name in options.force for step in plan.dependents(name)}
     artifacts: dict[str, Artifact] = {}
     ran: list[str] = []
-    _check_processes(steps)
+    for step in steps if world().size > 1 else ():
+        if step.spec.artifact_type == "model" and not step.spec.every_process:
+            reason = f"{step.name}: stage {step.verb} trains in one process; leave out {{processes}}"
+            raise UsageError(reason, "processes")
     ahead = [step for step in steps if step.name in again or not store.path(step.key).exists()]
     for step in ahead:
         for field_path, device in step.spec.named_devices():
@@ -83,7 +87,7 @@ def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Out
     if not world().first:
         return _help(steps, plan, store, options)
     for step in steps:
-        artifact = None if step.name in again else _take(step, store, watcher)
+        artifact = None if step.name in again else store.whole(step.key, watcher.progress.note)
         if artifact is not None:
             watcher.ends(step, artifact, None)
         else:
@@ -145,29 +149,11 @@ def _appears(step: Step, store: Store) -> Artifact:
     return artifact
 
 
-def _check_processes(steps: Sequence[Step]) -> None:
-    if world().size > 1:
-        for step in steps:
-            if step.spec.artifact_type == "model" and not step.spec.every_process:
-                reason = f"{step.name}: stage {step.verb} trains in one process; leave out {{processes}}"
-                raise UsageError(reason, "processes")
-
-
 @dataclass(frozen=True)
 class _Run:
     options: Options
     watcher: Watcher
     forced: bool
-
-
-def _take(step: Step, store: Store, watcher: Watcher) -> Artifact | None:
-    try:
-        return store.find(step.key)
-    except NotOurs:
-        raise
-    except ArtifactError as error:
-        watcher.progress.note(f"{error}; it is made again")
-        return None
 
 
 def _make(
@@ -183,6 +169,7 @@ def _make(
             return artifact, None
         if run.forced or store.path(step.key).exists():
             store.discard(step.key)
+        step.check_contents()
         run.watcher.begins(step)
         started = time.monotonic()
         folder = store.workspace(step.key)
@@ -196,6 +183,12 @@ def _make(
         seconds = time.monotonic() - started
         facts = {**facts, "seconds": round(facts.get(EARLIER, 0.0) + seconds, 3), "usage": used}
         facts |= {"choices": choices} if choices else {}
+        facts |= resolve(plan.recipe.model).facts if START in step.inputs.values() else {}
+        try:
+            step.check_contents()
+        except HardnegError:
+            store.discard(step.key)  # no run may go on from it
+            raise
         return store.commit(step.key, step.spec.artifact_type, facts, {**step.origin, "name": step.name}), seconds
 
 

@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-import yaml
-
 from hardneg.formats.runs import stream_run, write_run
 from hardneg.recipe.run_folder import as_yaml, yaml_errors
+from hardneg.recipe.yaml_load import parsed
 from hardneg.records.errors import DataError
 from hardneg.records.layout import IR_METADATA
 from hardneg.store.atomic_write import replace_text, replacing_folder
@@ -26,7 +25,7 @@ def export_runs(folder: Path, output: Path) -> list[str]:
     """
     metadata_file, names = folder / IR_METADATA, []
     with yaml_errors(metadata_file, "run the recipe again, which writes it"):
-        metadata = dict(yaml.safe_load(metadata_file.read_text(encoding="utf-8")))
+        metadata = dict(parsed(metadata_file.read_text(encoding="utf-8")))
     paths = sorted((folder / "runs").glob(f"*{_ENDING}"))
     if not paths:
         raise DataError(f"{folder}: has no runs: give the folder of a recipe that has searched")

@@ -10,14 +10,15 @@ import platform
 import shlex
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hardneg
+from hardneg.fields import input_files
+from hardneg.recipe.private_paths import dataset_name, without_paths
 from hardneg.recipe.yaml_load import is_shipped
 from hardneg.records.layout import DATASET, LOCK
 from hardneg.records.named_plugins import IR_DATASETS
-from hardneg.store.speed_trials import cpu_name
+from hardneg.runtime.processor import cpu_name
 from hardneg.verbs.evaluate import Evaluate
 from hardneg.verbs.fuse import Fuse
 from hardneg.verbs.rerank import Rerank
@@ -46,7 +47,7 @@ def ir_metadata(recipe: "Recipe", artifacts: Mapping[str, "Artifact"]) -> dict[s
         "run-version": 1.0,
         "tag": "-".join(filter(None, [recipe.name, recipe.preset])),
         "platform": _platform(artifacts.values()),
-        "research goal": {"description": recipe.title, "evaluation": _evaluation(recipe)},
+        "research goal": {"description": without_paths(recipe.title), "evaluation": _evaluation(recipe)},
         "implementation": {
             "executable": {"cmd": f"hardneg recipe run {called}{preset}", "settings": LOCK},
             "source": {"lang": ["Python"]},
@@ -111,16 +112,15 @@ def _retrieval(name: str, spec: "StageSpec") -> dict[str, Any]:
     if isinstance(spec, Fuse):
         component["interpolates"] = list(spec.runs.values())
     options = spec.model_dump(mode="json", exclude_defaults=True, exclude={"stage", "run", "runs"})
-    return component | {option: _without_folders(value) for option, value in options.items() if value is not None}
+    files = [file for _, _, file in input_files(spec)]
+    return component | {name: without_paths(value, files) for name, value in options.items() if value is not None}
 
 
 def _data(recipe: "Recipe") -> dict[str, Any]:
     loaders = {stage: spec.loader for stage, spec in recipe.collections.items()}
     sources = {stage: str(loader.options.get("source") or "") for stage, loader in loaders.items()}
-    names = {
-        stage: ":".join(filter(None, [loader.name, _without_folders(sources[stage])]))
-        for stage, loader in loaders.items()
-    }
+    whole = {stage: ":".join(filter(None, [loader.name, sources[stage]])) for stage, loader in loaders.items()}
+    names = {stage: dataset_name(name) for stage, name in whole.items()}
     tested = {"name": names[DATASET]}
     writing = [spec for spec in recipe.stages.values() if isinstance(spec, WriteQueries)]
     writers = ", ".join(dict.fromkeys(writer.name for spec in writing for writer in spec.writers))
@@ -133,12 +133,6 @@ def _data(recipe: "Recipe") -> dict[str, Any]:
     trains = any(spec.artifact_type in ("model", "reranker") for spec in recipe.stages.values())
     trained = [{"name": name, **(written if name == names[DATASET] else {})} for name in dict.fromkeys(names.values())]
     return {"test collection": tested} | ({"training data": trained} if trains else {})
-
-
-def _without_folders(value: Any) -> Any:
-    """A path of this machine cut to its name, for the file goes with runs that are handed on."""
-    path = Path(value).expanduser() if isinstance(value, str) else None
-    return path.name if path is not None and (path.is_absolute() or value.startswith(".")) else value
 
 
 def _resources(artifacts: Mapping[str, "Artifact"]) -> dict[str, Any]:

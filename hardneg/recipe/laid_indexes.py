@@ -5,13 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from hardneg.encoders.open.save import read_spec
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import Trait
 from hardneg.recipe.load import Recipe, check_recipe
-from hardneg.records.errors import DataError
+from hardneg.recipe.run_folder import read_lock
 from hardneg.records.layout import INDEX_FOLDER, LOCK, MODEL_FOLDER, START
 from hardneg.store.artifacts import Artifact, Store
 
@@ -39,24 +37,13 @@ def laid_indexes(folder: Path, store: Store) -> list[LaidIndex]:
         DataError: it is no run folder, or its lock file is damaged.
         RecipeError: the recipe is not one of this hardneg's.
     """
-    recipe, keys = _locked(folder)
-    artifacts = {name: artifact for name, key in keys.items() if (artifact := store.find(key))}
+    lock = read_lock(folder)
+    recipe = check_recipe(lock["tree"], folder / LOCK, lock["preset"])
+    named = lock["keys"].items()
+    artifacts = {name: artifact for name, key in named if key.isalnum() and (artifact := store.find(key))}
     indexes = dict(_indexes(recipe, folder, artifacts))
     first = recipe.outputs.get("index", "")
     return [indexes[name] for name in sorted(indexes, key=lambda name: name != first)]
-
-
-def _locked(folder: Path) -> tuple[Recipe, dict[str, str]]:
-    path = folder / LOCK
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        keys = {str(name): str(key) for name, key in content["keys"].items() if str(key).isalnum()}
-        tree, preset = dict(content["tree"]), str(content.get("preset", ""))
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}): give the folder of a finished recipe") from None
-    except (yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError):
-        raise DataError(f"{path}: damaged: run the recipe again") from None
-    return check_recipe(tree, path, preset), keys
 
 
 def _indexes(recipe: Recipe, folder: Path, artifacts: Mapping[str, Artifact]) -> Iterator[tuple[str, LaidIndex]]:

@@ -20,8 +20,10 @@ from hardneg.records.layout import DATASET, START
 from hardneg.records.wording import complaint, mistakes, not_numbers, suggestion
 from hardneg.registry.plugins import configure, load_plugin, no_such_option, not_installed, plugin_errors, plugin_names
 from hardneg.runtime.seeding import SEED
+from hardneg.training.rates import usual_rate
 from hardneg.verbs.dataset import ReadDataset
 from hardneg.verbs.shared.stage_spec import RecipeView, StageSpec
+from hardneg.verbs.shared.training_options import StartModel
 
 _MOST_STAGES = 200
 
@@ -119,14 +121,20 @@ def check_recipe(
     if top is not None:
         stages = {DATASET: top.dataset, **stages}
     written = tree.get("stages")
+    known = set(written) if isinstance(written, Mapping) else set[str]()
     plugins = _configure_all(stages, problems)
     view = RecipeView("", stages, plugins, _model(top, problems))
+    notes = list[str]()
     with plugin_errors(stages.values()):
-        problems += reference_problems(view, set(written) if isinstance(written, Mapping) else set())
+        stages |= dict(_at_usual_rates(written, view, notes))
+        problems += reference_problems(view, known)
         problems += [f"stages.{name}.{line}" for name, spec in stages.items() for line in spec.problems(view.at(name))]
-        notes = [f"stages.{name}.{line}" for name, spec in stages.items() for line in spec.remarks(view.at(name))]
+        notes += [f"stages.{name}.{line}" for name, spec in stages.items() for line in spec.remarks(view.at(name))]
     problems += seed_problems(stages, tree, top.seeds) if top and top.seeds else []
-    outputs = _outputs(stages, top.outputs if top else {}, problems)
+    named = {
+        name: stage for name, stage in (top.outputs if top else {}).items() if stage in stages or stage not in known
+    }
+    outputs = _outputs(stages, named, problems)
     if earlier or problems or top is None:
         line = dict.fromkeys([*earlier, *map(located, problems)])
         raise RecipeError(f"{source}{f' (preset {preset})' if preset else ''}", list(line))
@@ -236,6 +244,19 @@ def _model(top: _Top | None, problems: list[str]) -> ModelSpec:
     except PluginError as error:
         problems.append(f"model.encoder: {error}")
         return dataclasses.replace(spec, encoder=None)
+
+
+def _at_usual_rates(written: Any, view: RecipeView, notes: list[str]) -> Iterator[tuple[str, StageSpec]]:
+    """The stages that train an encoder and give no learning rate, each with that of its model's kind."""
+    for name, spec in view.stages.items():
+        if not isinstance(spec, StartModel) or "learning_rate" in written[name].get("options", {}):
+            continue
+        model = spec.began_with(view.at(name))
+        if rate := usual_rate(model):
+            yield name, spec.model_copy(update={"options": dataclasses.replace(spec.options, learning_rate=rate)})
+        else:
+            why = f"{spec.options.learning_rate:g} is taken, as nothing is known of {model.name} before it is fetched"
+            notes.append(f"stages.{name}.options.learning_rate: {why}; fetch it first if it is a static table")
 
 
 def _outputs(stages: Mapping[str, StageSpec], named: Mapping[str, str], problems: list[str]) -> dict[str, str]:

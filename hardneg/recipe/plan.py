@@ -1,7 +1,7 @@
 """A recipe becomes steps in order, each with the key that its content decides."""
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,9 +18,8 @@ from hardneg.records.layout import DATASET, START
 from hardneg.records.wording import suggestion
 from hardneg.registry.plugins import plugin_errors
 from hardneg.registry.protocols import LOCATION_OPTIONS, TrainableReranker
-from hardneg.rerankers.head_check import check_trained
 from hardneg.store.artifacts import Artifact, Store
-from hardneg.store.digest import digest, file_digest
+from hardneg.store.digest import Content, digest, file_digest
 from hardneg.store.identity import plugin_identity
 from hardneg.verbs.shared.stage_spec import StageSpec
 
@@ -33,7 +32,7 @@ class Step:
 
     key: digest of `origin`. origin: all that may change the result: stage, versions, options, plugins, input keys.
     inputs: the step each reference leads to, by its path in the spec; `dataset` and the queries' models are added.
-    plugins: configured plugins by field.
+    plugins: configured plugins by field. contents: what its key counts that is not in the store.
     """
 
     name: str
@@ -42,6 +41,12 @@ class Step:
     origin: Mapping[str, Any]
     inputs: Mapping[str, str]
     plugins: Mapping[str, Any]
+    contents: Sequence[Content] = ()
+
+    def check_contents(self) -> None:
+        """Raises DataError where a file, a model or a dataset is another than when its key was found."""
+        for content in self.contents:
+            content.check()
 
     @property
     def verb(self) -> str:
@@ -107,11 +112,12 @@ def make_plan(recipe: Recipe, problems: list[HardnegError] | None = None) -> Pla
         HardnegError: the model or the dataset is not there.
     """
     used = any(target == START for spec in recipe.stages.values() for _, target, _ in spec.references())
-    content = _content(lambda: _model_digest(recipe.model), problems) if used else "not used"
+    of_start = _Sources("", problems, (), [])
+    content = of_start.digest(lambda: _model_digest(recipe.model)) if used else "not used"
     start = digest({"scheme": SCHEME, "model": content})
     steps: dict[str, Step] = {}
     for name in _order(recipe.stages):
-        steps[name] = _step(recipe, name, steps, _Sources(start, problems))
+        steps[name] = _step(recipe, name, steps, _Sources(start, problems, of_start.read, []))
     return Plan(recipe, start, steps)
 
 
@@ -124,22 +130,26 @@ def _model_digest(model: ModelSpec) -> str:
 
 @dataclass(frozen=True)
 class _Sources:
+    """The key of the recipe's own model, with what that is of; read: what a step's key counts beside."""
+
     start: str
     problems: list[HardnegError] | None
+    of_start: Sequence[Content]
+    read: list[Content]
 
-
-def _content(find: Callable[[], str], problems: list[HardnegError] | None) -> str:
-    failure: HardnegError
-    try:
-        return find()
-    except HardnegError as error:
-        failure = error
-    except OSError as error:
-        failure = DataError(f"{error.filename}: cannot be read: {error.strerror}")
-    if problems is None:
-        raise failure
-    problems.append(failure)
-    return f"unknown: {failure}"
+    def digest(self, find: Callable[[], str]) -> str:
+        failure: HardnegError
+        try:
+            self.read.append(Content.of(find))
+            return self.read[-1].digest
+        except HardnegError as error:
+            failure = error
+        except OSError as error:
+            failure = DataError(f"{error.filename}: cannot be read: {error.strerror}")
+        if self.problems is None:
+            raise failure
+        self.problems.append(failure)
+        return f"unknown: {failure}"
 
 
 def cached(step: Step, store: Store) -> Artifact | None:
@@ -158,11 +168,11 @@ def explain(step: Step, store: Store) -> list[str]:
     lines = [f"{step.name}: not in the store ({step.key})"]
     if not others:
         return [*lines, f"no artifact of stage {step.verb} is there to compare with"]
-    wanted = dict(_flat(step.origin))
+    wanted = dict(flat(step.origin))
 
     def origin(item: Artifact) -> dict[str, Any]:
         """What its key is of: all but the name of its stage."""
-        return dict(_flat({name: value for name, value in item.origin.items() if name != "name"}))
+        return dict(flat({name: value for name, value in item.origin.items() if name != "name"}))
 
     def likeness(item: Artifact) -> float:
         there = origin(item)
@@ -203,20 +213,21 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
         if isinstance(plugin, TrainableReranker):
             with plugin_errors([plugin]):
                 find = partial(_network_content, plugin, field == spec.teaches)
-                origin["plugins"][field]["content"] = _content(find, sources.problems)
+                origin["plugins"][field]["content"] = sources.digest(find)
         elif isinstance(plugin, ReadsContent):
-            origin["plugins"][field]["content"] = _content(plugin.fingerprint, sources.problems)
+            origin["plugins"][field]["content"] = sources.digest(plugin.fingerprint)
     with plugin_errors(plugins.values()):
-        origin |= {part: _content(find, sources.problems) for part, find in spec.content(recipe.view(name)).items()}
+        origin |= {part: sources.digest(find) for part, find in spec.content(recipe.view(name)).items()}
     for path, mark, file in input_files(spec):
-        origin[path] = _content(partial(_file_digest, f"stages.{name}.{path}", file, mark.form), sources.problems)
-    return Step(name, spec, digest(origin), origin, inputs, plugins)
+        origin[path] = sources.digest(partial(_file_digest, f"stages.{name}.{path}", file, mark.form))
+    contents = (*sources.read, *(sources.of_start if START in inputs.values() else ()))
+    return Step(name, spec, digest(origin), origin, inputs, plugins, contents)
 
 
 def _network_content(plugin: TrainableReranker, is_taught: bool) -> str:
     """The digest of a reranker's content; refuses one that is to score with a head that nobody has trained."""
-    if not is_taught:
-        check_trained(plugin)
+    if not is_taught and (check_trained := getattr(plugin, "check_trained", None)):
+        check_trained()
     return plugin.fingerprint()
 
 
@@ -250,9 +261,10 @@ def _ancestors(steps: Mapping[str, Step], name: str) -> set[str]:
     return names
 
 
-def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of nested mappings, each with its path."""
     if isinstance(value, Mapping):
         for key, item in value.items():
-            yield from _flat(item, f"{path}.{key}" if path else str(key))
+            yield from flat(item, f"{path}.{key}" if path else str(key))
     else:
         yield path, value

@@ -17,7 +17,7 @@ from hardneg.encoders.open.model_card import with_scores
 from hardneg.fields import input_files
 from hardneg.recipe.inheritance import read_whole_tree
 from hardneg.recipe.ir_metadata import ir_metadata
-from hardneg.recipe.yaml_load import shipped_recipes
+from hardneg.recipe.yaml_load import parsed, shipped_recipes
 from hardneg.records.errors import DataError
 from hardneg.records.layout import IR_METADATA, LOCK, METRICS, MODEL_FOLDER
 from hardneg.records.wording import counted
@@ -63,7 +63,7 @@ def artifacts_of(folder: Path, store: Store) -> dict[str, Artifact]:
 
 
 def read_lock(folder: Path) -> dict[str, Any]:
-    """The lock file of a finished run: `recipe`, `preset`, `device` (`cpu` or `gpu`), `keys` by step, `tree`.
+    """The lock file of a finished run, with `recipe`, `preset`, `device` (`cpu` or `gpu`), `keys` by step, `tree`.
 
     measured: the key of the evaluation that the folder's metrics are of, None where no file says it.
 
@@ -72,12 +72,12 @@ def read_lock(folder: Path) -> dict[str, Any]:
     """
     path = folder / LOCK
     with yaml_errors(path):
-        lock = yaml.safe_load(path.read_text(encoding="utf-8"))
+        lock = parsed(path.read_text(encoding="utf-8"))
         keys = {str(name): str(key) for name, key in lock["keys"].items()}
         words = {
             name: str(lock.get(name, default)) for name, default in (("recipe", ""), ("preset", ""), ("device", "cpu"))
         }
-        return {**words, "measured": lock.get("measured"), "keys": keys, "tree": dict(lock.get("tree", {}))}
+        return {**lock, **words, "measured": lock.get("measured"), "keys": keys, "tree": dict(lock.get("tree", {}))}
 
 
 @contextmanager

@@ -1,5 +1,7 @@
 """What a block of work takes of a process: memory of its own and of a GPU, on which hardware."""
 
+import os
+import re
 import resource
 import sys
 from collections.abc import Iterator
@@ -7,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from hardneg.costs.rate_files import this_cpu
+from hardneg.runtime.processor import cpu_name
 
 _PROC, _POWER = Path("/proc/self"), Path("/sys/class/powercap")
 
@@ -28,7 +30,11 @@ def usage(processes: int) -> Iterator[dict[str, Any]]:
         gpu.reset_peak_memory_stats()
     before = _joules()
     yield facts
-    facts |= {"processes": processes, "device": "cpu", "processor": this_cpu().name, "peak_memory": _peak_memory()}
+    said = os.environ.get("OMP_NUM_THREADS", "")  # threads that networks compute in, by default all cores
+    own = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threads = said if re.fullmatch(r"[1-9]\d{0,3}", said) else own
+    processor, peak = f"{cpu_name()}, {threads} threads", _peak_memory()
+    facts |= {"processes": processes, "device": "cpu", "processor": processor, "peak_memory": peak}
     if (cuda := _cuda()) and (peak := int(cuda.max_memory_allocated())):
         facts |= {"device": str(cuda.get_device_name()), "peak_gpu_memory": peak}
     after = _joules()

@@ -148,7 +148,7 @@ def _read(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path}: cannot be read ({error}): record the bands again") from None
     if not isinstance(content, dict):
         raise DataError(f"{path}: damaged: record the bands again")

@@ -162,7 +162,7 @@ def parse_setting(text: str) -> Any:
         ValueError: it is nothing that a recipe can hold, or a number that YAML reads as another than is written.
     """
     try:
-        return _parsed(text)
+        return parsed(text)
     except _OtherNumber as error:
         raise ValueError(error.problem) from None
     except yaml.YAMLError:
@@ -173,11 +173,11 @@ def parse_setting(text: str) -> Any:
 @lru_cache(256)
 def _parsed_once(text: str) -> Any:
     """The same, to be copied: a base of several presets is read once for each of them."""
-    return _parsed(text)
+    return parsed(text)
 
 
-def _parsed(text: str) -> Any:
-    """Raises YAMLError where it is no YAML, and ValueError where it is nothing that a recipe can hold."""
+def parsed(text: str) -> Any:
+    """The values of a text. Raises YAMLError, and ValueError where it is nothing that a recipe can hold."""
     try:
         value = yaml.load(text, _Loader)  # a SafeLoader
     except RecursionError:

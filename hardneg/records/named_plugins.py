@@ -8,7 +8,7 @@ DENOISED, POS_MARGIN, POS_PERCENT = "denoised", "pos-margin", "pos-percent"
 MINER = TOPK
 """Mines where no miner is named."""
 
-STAR, RANKNET, LAMBDA, BCE = "star", "ranknet", "lambda", "bce"
+STAR, RANKNET, LAMBDA, BCE, INFONCE = "star", "ranknet", "lambda", "bce", "infonce"
 LOSS = STAR
 """Of `train`, where no loss is named."""
 

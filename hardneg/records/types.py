@@ -144,12 +144,10 @@ class PluginSetting:
 
 
 class BuildCost(NamedTuple):
-    """The cost of an index: bytes on disk without ids, operations, bytes of memory beside a block, core seconds."""
+    """The cost of an index: bytes on disk without ids, and bytes of memory beside a block."""
 
     disk: int
-    operations: float = 0
     memory: int = 0
-    seconds: float = 0
 
 
 @dataclass(frozen=True, slots=True)

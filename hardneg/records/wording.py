@@ -95,9 +95,22 @@ def mistakes(error: "ValidationError") -> "list[ErrorDetails]":
     ]
 
 
+_ELSEWHERE = {
+    "lr": ("learning_rate",),
+    "mnrl": ("infonce",),
+    "multiplenegativesrankingloss": ("infonce",),
+    "num_train_epochs": ("epochs",),
+    "per_device_train_batch_size": ("batch_size",),
+    "num_negatives": ("negatives_per_query", "count", "miner"),
+}
+"""Words of transformers and sentence-transformers, in lower case, for what may be called so here."""
+
+
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for the known word nearest to `word`, or nothing."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    """`; did you mean 'x'?` for the known word that means `word` elsewhere, or is nearest to it, or nothing."""
+    names = list(known)
+    close = [name for name in _ELSEWHERE.get(word.lower(), ()) if name in names]
+    close += difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 

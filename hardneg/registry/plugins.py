@@ -44,9 +44,6 @@ _OUTSIDE = {
 }
 """Plugins of the packages in plugins/ of hardneg's sources."""
 
-_ELSEWHERE = dict.fromkeys([("losses", "mnrl"), ("losses", "multiplenegativesrankingloss")], "infonce")
-"""Names of sentence-transformers for plugins with another name here, in lower case."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Plugin:
@@ -83,7 +80,12 @@ def load_plugin(kind: str, name: str) -> type[Any]:
     """
     points = [point for point in entry_points(_known_kind(kind)) if point.name == name]
     if not points:
-        raise PluginError(_unknown(kind, name))
+        if where := not_installed(kind, name):
+            raise PluginError(f"the {kind} plugin {name!r} is {where}")
+        names = plugin_names(kind)
+        hint = "; for a folder write beir:FOLDER, or documents:FOLDER" if kind == "datasets" and "/" in name else ""
+        hint = hint or suggestion(name, names)
+        raise PluginError(f"no {kind} plugin is called {name!r}{hint}; there are: {', '.join(names)}")
     if len(points) > 1:
         raise PluginError(_claimed_twice(kind, name, [_package(point)[0] for point in points]))
     try:
@@ -197,15 +199,6 @@ def not_installed(kind: str, name: str) -> str:
         return ""
     command = f"pip install {package}, or from the sources: pip install -e plugins/{package}"
     return f"in package {package}, which is not installed: {command}"
-
-
-def _unknown(kind: str, name: str) -> str:
-    if where := not_installed(kind, name):
-        return f"the {kind} plugin {name!r} is {where}"
-    names = plugin_names(kind)
-    meant = _ELSEWHERE.get((kind, name.lower()))
-    hint = f"; did you mean {meant!r}?" if meant in names else suggestion(name, names)
-    return f"no {kind} plugin is called {name!r}{hint}; there are: {', '.join(names)}"
 
 
 def entry_points(kind: str) -> importlib.metadata.EntryPoints:

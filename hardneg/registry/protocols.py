@@ -203,28 +203,19 @@ class IndexBackend(Protocol):
 
 
 class IndexSize(NamedTuple):
-    """The size of an index: documents, their vectors in all, the dimension, and the vectors of a query."""
+    """The size of an index: documents, their vectors in all, and the dimension."""
 
     documents: float
     vectors: float
     dimension: int
-    query_vectors: float = 1
-
-
-class SearchCost(NamedTuple):
-    """The cost of a query: multiplications and additions, codes that are looked up; bytes that are held in memory."""
-
-    operations: float = 0
-    codes: float = 0
-    held: int = 0
 
 
 @runtime_checkable
 class EstimatedSearch(Protocol):
-    """A backend that estimates its searches, for a plan; others count as exact search."""
+    """A backend that estimates the memory of its searches, for a plan; others count as exact search."""
 
-    def search_cost(self, size: IndexSize) -> SearchCost:
-        """Return the cost of one query."""
+    def search_memory(self, size: IndexSize) -> int:
+        """Return the bytes that an opened index holds in memory."""
 
 
 @runtime_checkable

@@ -26,6 +26,7 @@ _FIGURES = 12  # columns beside the query and the difference
 _SYSTEMS = 6
 _TOP = 3
 _TEXT = 200  # characters of a passage
+_FORMULA = re.compile(r"[=+@-](?!\d*\.?\d+$)")
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,9 @@ def write_query_table(
 
 
 def _tab_separated(row: Sequence[str]) -> bytes:
-    return ("\t".join(map(_one_line, row)) + "\n").encode()
+    """A line whose texts no spreadsheet takes for formulas."""
+    texts = map(_one_line, row)
+    return ("\t".join(f"'{text}" if _FORMULA.match(text) else text for text in texts) + "\n").encode()
 
 
 def _scores(ordered: ByQuery, columns: Sequence[tuple[str, str]], query_id: str) -> list[str]:

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from hardneg.registry.protocols import LOCATION_OPTIONS, TrainableReranker
 from hardneg.rerankers.pair_scoring import Advance, PairScorer, Request, unheard
+from hardneg.store.choices import cache_folder
 from hardneg.store.digest import digest, tree_digest
 from hardneg.store.identity import plugin_identity
-from hardneg.store.speed_trials import cache_folder
 
 _log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class CachedScores:
     def of(cls, scorer: PairScorer, content: object) -> "CachedScores":
         """The scores of a network; content: its identity in JSON, weights and all options."""
         rounded = {"tf32": True} if scorer.options.tf32 else {}
-        name = digest({"content": content, "half": scorer.half, **rounded})
+        name = digest({"content": content, "half": scorer.half, "of": "logits", **rounded})
         return cls(cache_folder() / "scores" / f"{name}.sqlite")
 
     def find(self, pairs: Sequence[bytes]) -> NDArray[np.float32]:
@@ -134,7 +134,7 @@ class CachedScorer:
         One block is scored while the next is looked up. `advance` is called with the pairs of each batch.
         """
         looked, ahead = tee(self._looked_up(blocks))
-        answers = self.scorer.rerank_blocks((block.lacking() for block in ahead), advance)
+        answers = self.scorer.logits((block.lacking() for block in ahead), advance)
         before: dict[bytes, float] = {}
         for block in looked:
             new_scores = [score for scores in islice(answers, len(block.requests)) for score in scores]
@@ -142,7 +142,7 @@ class CachedScorer:
             before = dict(zip(compress(block.pairs, block.pending), new_scores, strict=True))
             if before:
                 self.kept.keep(list(before), list(before.values()))
-            yield from done
+            yield from map(self.scorer.network.activated, done)
 
     def _looked_up(self, blocks: Iterable[Iterable[Request]]) -> Iterator[_Looked]:
         under_way: set[bytes] = set()

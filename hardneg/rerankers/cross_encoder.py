@@ -30,9 +30,11 @@ class CrossEncoder:
         activation: `sigmoid` makes scores probabilities (of two outputs it is the softmax), `none` keeps the logits.
         outputs: 1 or 2, of the head; by default those of the source, and 1 for a fresh head.
         seed: of a fresh head's weights.
+        code: `native` has transformers' own code compute a source whose files name code of their own.
     """
 
     version: ClassVar[int] = 1
+    free: ClassVar[frozenset[str]] = frozenset({"code"})
 
     source: str
     revision: str | None = None
@@ -40,6 +42,7 @@ class CrossEncoder:
     activation: Literal["sigmoid", "none"] = "sigmoid"
     outputs: Literal[1, 2] | None = None
     seed: int = FIXED
+    code: Literal["native"] | None = None
 
     def __post_init__(self) -> None:
         if not self.source.strip():
@@ -58,13 +61,13 @@ class CrossEncoder:
     def head(self) -> int | None:
         """How many outputs the network has; None where the source is not on this machine."""
         from hardneg.records.errors import HardnegError
-        from hardneg.rerankers.network import own_outputs
+        from hardneg.rerankers.network import own_head
 
         if self.outputs is not None:
             return self.outputs
         try:
             folder = self._location.folder
-            return None if folder is None else own_outputs(folder)
+            return None if folder is None else own_head(folder) or 1
         except (HardnegError, OSError):
             return None
 
@@ -78,7 +81,8 @@ class CrossEncoder:
 
         from hardneg.rerankers.network import load_classifier
 
-        network = load_classifier(folder or self._location.fetched().path, self.length, self.outputs, self.seed)
+        own = folder or self._location.fetched().path
+        network = load_classifier(own, self.length, self.outputs, self.seed, self.code)
         if self.activation == "none":
             network.activation_fn = nn.Identity()
         return network

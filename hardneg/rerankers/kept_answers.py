@@ -39,7 +39,7 @@ def kept_answers(
         if waiting:
             begun, positions, _ = waiting.popleft()
             if len(scores) == len(positions):
-                begun.add(positions, np.asarray(scores, np.float32))
+                begun.add(positions, np.asarray(scores, np.float64))
         yield scores
     for _ in left:  # a reranker may stop before the last
         pass

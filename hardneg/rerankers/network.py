@@ -1,7 +1,9 @@
 """A network that scores pairs of a query and a document: opened, run with or without gradients, saved."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from hardneg.encoders.open.configuration import check_code, own_code
 from hardneg.encoders.open.loading import library_transformer
 from hardneg.encoders.open.model_card import without_folder
 from hardneg.encoders.open.model_files import check_files, load_options, read_json
@@ -29,11 +32,13 @@ _CLASSIFIER = "ForSequenceClassification"
 _TASKS = ("sequence-classification", "feature-extraction")
 
 
-def load_classifier(folder: Path, length: int, outputs: int | None = None, seed: int = FIXED) -> "CrossEncoder":
+def load_classifier(
+    folder: Path, length: int, outputs: int | None = None, seed: int = FIXED, code: str | None = None
+) -> "CrossEncoder":
     """The network in a folder, on the CPU, with float32 weights, in evaluation mode.
 
     length: how many tokens of a pair are read. outputs: of the head; None keeps what the folder has, or makes one.
-    seed: of the weights that the folder lacks, such as a new head.
+    seed: of the weights that the folder lacks, such as a new head. code: `native` as in a model's spec.
 
     Raises:
         ModelError: the folder holds no such model, or a part of a classifier's weights.
@@ -41,7 +46,8 @@ def load_classifier(folder: Path, length: int, outputs: int | None = None, seed:
     from sentence_transformers import CrossEncoder
 
     check_files(folder)
-    labels, whole = outputs or own_outputs(folder), not _head_problem(folder, outputs)
+    check_code(str(folder), own_code(folder), code)
+    labels, whole = outputs or own_head(folder) or 1, not _head_problem(folder, outputs)
     weights = {"dtype": torch.float32, "ignore_mismatched_sizes": True, **load_options(folder)}
     with opening("the reranker", folder, seed):
         task = {"transformer_task": "sequence-classification"}
@@ -56,11 +62,6 @@ def load_classifier(folder: Path, length: int, outputs: int | None = None, seed:
     return network.eval()
 
 
-def own_outputs(folder: Path) -> int:
-    """The number of outputs of the folder's classifier; one where it has none."""
-    return _own_head(folder) or 1
-
-
 def check_head(folder: Path, outputs: int | None, source: str) -> None:
     """Refuses files without a head of `outputs` outputs, which would be random. Raises ModelError."""
     if problem := _head_problem(folder, outputs):
@@ -69,7 +70,7 @@ def check_head(folder: Path, outputs: int | None, source: str) -> None:
 
 def _head_problem(folder: Path, outputs: int | None) -> str:
     """Why a head of `outputs` outputs would be random; empty where the files have it."""
-    own = _own_head(folder)
+    own = own_head(folder)
     if not own:
         return "no head for scores in these weights, this is an encoder: name a cross-encoder"
     if outputs not in (None, own):
@@ -77,7 +78,7 @@ def _head_problem(folder: Path, outputs: int | None) -> str:
     return ""
 
 
-def _own_head(folder: Path) -> int:
+def own_head(folder: Path) -> int:
     """The number of outputs of the folder's classifier, 0 where its configuration has none."""
     if not (folder / "config.json").is_file() and (folder / "modules.json").is_file():
         return 0  # modules without a transformer at the top, such as a static model
@@ -104,6 +105,8 @@ class PairNetwork:
             )
         if module.num_labels not in (1, 2):
             raise ModelError(f"the reranker has {module.num_labels} outputs: one or two are needed")
+        if module[0].transformer_task == _TASKS[0]:
+            _agree_on_padding(module[0].tokenizer, module[0].model.config.get_text_config())
         self._module = module
 
     @property
@@ -136,9 +139,12 @@ class PairNetwork:
         outputs: Tensor = self.module(placed)["scores"].float()
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs[:, 1] - outputs[:, 0]
 
-    def activated(self, logits: Tensor) -> Tensor:
-        """The scores of logits [n]."""
-        scores: Tensor = self.module.activation_fn(logits)
+    def activated(self, logits: Sequence[float]) -> list[float]:
+        """The scores of one query's documents, computed in float64; logits that differ give scores that do."""
+        scores: list[float] = self.module.activation_fn(torch.tensor(logits, dtype=torch.float64)).tolist()
+        for higher, lower in pairwise(np.lexsort((-np.asarray(logits), -np.asarray(scores))).tolist()):
+            below = scores[higher] if logits[lower] == logits[higher] else math.nextafter(scores[higher], -math.inf)
+            scores[lower] = min(scores[lower], below)
         return scores
 
     def sharing(self) -> "PairNetwork":
@@ -162,6 +168,18 @@ class PairNetwork:
             forget_last_call(self.module[0].tokenizer)
             self.module.save_pretrained(str(draft), create_model_card=False, safe_serialization=True)
             (draft / "README.md").write_text(card, encoding="utf-8")
+
+
+def _agree_on_padding(tokenizer: Any, config: Any) -> None:
+    """Has both pad with one token, which ends no text: decoders classify by the last other one. Raises ModelError."""
+    own, (*_, last) = config.pad_token_id, tokenizer("a", "a")["input_ids"]
+    if own is None or not 0 <= own < config.vocab_size:
+        others = (getattr(tokenizer, f"{name}_token_id") for name in ("pad", "eos", "bos", "cls", "unk"))
+        config.pad_token_id = own = next((token for token in others if token not in (None, last)), None)
+    if own is None:
+        raise ModelError("the reranker has no token that could pad: set pad_token in its tokenizer_config.json")
+    if tokenizer.pad_token_id != own:
+        tokenizer.pad_token = tokenizer.convert_ids_to_tokens(own)
 
 
 def _head(module: Any) -> Iterator[nn.Module]:

@@ -21,7 +21,6 @@ from hardneg.formats.vectors.begun_blocks import BegunBlock
 from hardneg.records.encoded import Encoded
 from hardneg.records.errors import ModelError
 from hardneg.registry.protocols import TrainableReranker
-from hardneg.rerankers.head_check import check_trained
 from hardneg.rerankers.network import PairNetwork
 from hardneg.runtime.float32_products import float32_products
 
@@ -78,8 +77,8 @@ class PairScorer:
             ModelError: it cannot be loaded, or the plugin's own head is untrained.
         """
         module = plugin.load(folder)
-        if folder is None:
-            check_trained(plugin)
+        if folder is None and (check_trained := getattr(plugin, "check_trained", None)):
+            check_trained()
         return cls.of(module, device, options)
 
     def rerank(self, requests: Iterable[Request], advance: Advance = unheard) -> Iterator[Sequence[float]]:
@@ -95,7 +94,11 @@ class PairScorer:
     def rerank_blocks(
         self, blocks: Iterable[Iterable[Request]], advance: Advance = unheard
     ) -> Iterator[Sequence[float]]:
-        """The same for the requests of all blocks, where a block's scores do not depend on the other blocks.
+        """The same for the requests of all blocks, where a block's scores do not depend on the other blocks."""
+        return map(self.network.activated, self.logits(blocks, advance))
+
+    def logits(self, blocks: Iterable[Iterable[Request]], advance: Advance = unheard) -> Iterator[Sequence[float]]:
+        """The logits that these scores are made of.
 
         The next window is tokenised while one is scored, be it of the same block or of the next.
         """
@@ -131,7 +134,7 @@ class PairScorer:
         def gathered(batches: Iterable[tuple[NDArray[np.int64], Tensor]], count: int) -> Encoded:
             scores = torch.empty(count, device=device)
             for positions, logits in batches:
-                scores[placed(positions, device)] = network.activated(logits)
+                scores[placed(positions, device)] = logits
             return scores.cpu().numpy()
 
         put, products = partial(tokens.batch, device=device), float32_products(device, self.options.tf32)

@@ -72,6 +72,46 @@ def world() -> World:
     return World(int(os.environ["RANK"]), size, int(os.environ.get("LOCAL_RANK", "0")), local_size)
 
 
+_PARTS = {
+    "ACCELERATE_USE_DEEPSPEED": "DeepSpeed",
+    "ACCELERATE_USE_FSDP": "FSDP",
+    "ACCELERATE_USE_MEGATRON_LM": "Megatron-LM",
+}
+
+
+def check_settings(launched: bool) -> None:
+    """Refuses settings of accelerate's launcher under which a training would be another one than its options say.
+
+    launched: whether this process is the command's own; else its mixed precision may be that of an earlier trainer.
+
+    Raises:
+        UsageError: names all of them, and the option to use.
+    """
+    given = os.environ.get
+    found = [
+        f"{name}: every process holds the whole model, so leave {means} out"
+        for name, means in _PARTS.items()
+        if given(name, "false").lower() in {"1", "true", "yes"}
+    ]
+    if given("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "1") != "1":
+        found.append("ACCELERATE_GRADIENT_ACCUMULATION_STEPS: set the training's option `accumulate`")
+    if launched and given("ACCELERATE_MIXED_PRECISION", "no") != "no":
+        found.append("ACCELERATE_MIXED_PRECISION: set the training's option `precision`, and this to `no`")
+    if found:
+        raise UsageError("; ".join(found))
+
+
+def gpu_of(here: World) -> int | None:
+    """The number of this process's GPU: its own of all that it sees, or the only one that its launcher shows it."""
+    import torch
+
+    count = torch.cuda.device_count()
+    shown = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    if count == 1 and shown and "RANK" in os.environ and "HARDNEG_PROCESSES" not in os.environ:
+        return 0
+    return here.local_rank if count >= here.local_size else None
+
+
 def join(on_cpu: bool) -> World:
     """Meets the other processes, unless they have met; tensors on a GPU travel by NCCL, others by gloo.
 
@@ -82,13 +122,13 @@ def join(on_cpu: bool) -> World:
     if here.size > 1:
         import torch
 
-        cuda = not on_cpu and torch.cuda.device_count() >= here.local_size  # the same answer in all processes
-        if cuda:
-            torch.cuda.set_device(here.local_rank)
+        gpu = None if on_cpu else gpu_of(here)  # there or not: the same answer in all processes
+        if gpu is not None:
+            torch.cuda.set_device(gpu)
         if not torch.distributed.is_initialized():
             store = _meet(here)
             torch.distributed.init_process_group(
-                "cpu:gloo,cuda:nccl" if cuda else "gloo",
+                "gloo" if gpu is None else "cpu:gloo,cuda:nccl",
                 store=store,
                 rank=here.rank,
                 world_size=here.size,

@@ -8,11 +8,12 @@ import logging
 import os
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from threading import Event
-from typing import TYPE_CHECKING, Any
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from hardneg.records.errors import ModelError
@@ -26,8 +27,10 @@ _REFUSED = dict.fromkeys((401, 403), "the server takes no request with this key:
 _FIRST_WAIT, _LONGEST_WAIT, _SOON = 0.5, 30.0, 5.0  # seconds
 _SCHEMES = frozenset(("http", "https"))
 _INSTANT = 0.001  # seconds: a timeout must be above 0
+_GRACE = 0.25  # seconds in which the client's own timeout says what is wrong
 _DOUBLED = 10  # times at most that the wait is
 _SHOWN = 200  # characters
+_Result = TypeVar("_Result")
 _log = logging.getLogger(__name__)
 
 
@@ -135,9 +138,10 @@ class ModelServer:
         """Asks for the list of models. Raises ModelError where nothing answers, or not to this key."""
         import httpx
 
+        soon, url = min(_SOON, self.endpoint.timeout), f"{self.endpoint.url}/models"
         try:
-            answer = self._http.get(f"{self.endpoint.url}/models", timeout=min(_SOON, self.endpoint.timeout))
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            answer = _within(soon, lambda: self._http.get(url, timeout=soon))
+        except (TimeoutError, httpx.HTTPError, httpx.InvalidURL) as error:
             raise self.error(f"no answer ({self._reason(error)}): start the server, or give another url") from None
         if answer.status_code in _REFUSED:
             raise self.error(f"status {answer.status_code}; {_REFUSED[answer.status_code]}")
@@ -169,9 +173,16 @@ class ModelServer:
         return pause
 
     def _attempt(self, request: _Request) -> bytes:
+        left = max(request.end - time.monotonic(), _INSTANT)
+        try:
+            return _within(left, lambda: self._exchange(request, left))
+        except TimeoutError:
+            raise _Passing("the answer did not begin") from None
+
+    def _exchange(self, request: _Request, left: float) -> bytes:
         import httpx
 
-        url, left = f"{self.endpoint.url}{request.path}", max(request.end - time.monotonic(), _INSTANT)
+        url = f"{self.endpoint.url}{request.path}"
         try:
             with self._http.stream(
                 "POST", url, json=request.body, timeout=min(self.endpoint.timeout, left)
@@ -205,6 +216,24 @@ class ModelServer:
 
     def _reason(self, error: Exception) -> str:
         return self._shown(" ".join(f"{type(error).__name__}: {error}".split()))
+
+
+def _within(seconds: float, work: Callable[[], _Result]) -> _Result:
+    """The result of work in a thread of its own; its timeouts of reads bound no server that drips its headers.
+
+    Raises:
+        TimeoutError: it has not ended; it is left alone.
+    """
+    result = Future[_Result]()
+
+    def run() -> None:
+        try:
+            result.set_result(work())
+        except BaseException as error:
+            result.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    return result.result(seconds + _GRACE)
 
 
 def _first_line(text: str) -> str:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from hardneg.records.wording import duration
@@ -63,7 +63,7 @@ class Lines:
 
     @contextmanager
     def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Task]:
-        """A task reported by lines while it runs; its rate once ten seconds have shown it."""
+        """A task reported by lines while it runs; its rate from the first units on."""
         yield _LinesTask(self, title, total, unit, done, done)
 
     def note(self, text: str) -> None:
@@ -80,14 +80,13 @@ class _LinesTask:
     before: int
     done: int
     note: str = ""
-    began: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.began = self.lines.clock()
+    began: float | None = None
 
     def advance(self, count: int = 1) -> None:
         self.done += count
         now = self.lines.clock()
+        if self.began is None:  # what came before, such as loading a model, is no part of the rate
+            self.began, self.before = now, self.done
         if now - self.lines.reported >= EVERY:
             self.lines.reported = now
             self.lines.tell(f"{self.title}: {', '.join(self._line_parts(now - self.began))}")
@@ -97,7 +96,7 @@ class _LinesTask:
 
     def _line_parts(self, seconds: float) -> Iterator[str]:
         yield f"{self.done:,}{'' if self.total is None else f' of {self.total:,}'} {self.unit}"
-        rate = (self.done - self.before) / seconds if seconds and seconds >= EVERY else 0.0
+        rate = (self.done - self.before) / seconds if seconds and seconds >= EVERY / 2 else 0.0
         if rate:
             shown = f"{rate:.1f}" if rate >= 1 else f"{rate:.2g}"
             yield f"{shown} {self.unit}/s"

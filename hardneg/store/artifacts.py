@@ -11,13 +11,14 @@ import errno
 import fcntl
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hardneg.records.errors import ArtifactError, ClosedArtifact, NewerArtifact
+from hardneg.records.errors import ArtifactError, ClosedArtifact, NewerArtifact, NotOurs
 from hardneg.store.atomic_write import flush, remove_asides, replace_text
 from hardneg.store.digest import file_digest
 
@@ -26,11 +27,13 @@ MANIFEST = "manifest.json"
 SCRATCH = "checkpoints"
 """A folder of a workspace for what a stopped stage needs to resume; removed when the artifact is finished."""
 CHOICES = "choices.json"
-"""In that folder: the choices of speed trials, which a resumed stage keeps."""
+"""In that folder: the choices of ways to compute, which a resumed stage keeps."""
 KEPT = "kept"
 """A folder of an artifact with the models kept during training, `step-N` each."""
 EARLIER = "earlier seconds"
 """A fact of a stage: the seconds of the stopped runs that this one resumed; `seconds` includes them."""
+_FOLDER = re.compile(r"[0-9a-f]{32}(\.partial|(\.[0-9a-f]{12})?\.discarded)?")
+"""The names of an artifact's folder: its key, and that of what is unfinished or being removed."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,20 @@ class Store:
         digests = manifest.get("digests", {})
         files = {name: digests.get(name, "") for name in manifest["files"]}
         return Artifact(key, manifest["kind"], folder, manifest["facts"], manifest["origin"], files)
+
+    def whole(self, key: str, note: Callable[[str], None] = lambda text: None) -> Artifact | None:
+        """Return the finished artifact of `key`; where it is damaged None, and `note` is told so.
+
+        Raises:
+            NotOurs: a newer hardneg wrote it, or another user, and it may not be read.
+        """
+        try:
+            return self.find(key)
+        except NotOurs:
+            raise
+        except ArtifactError as error:
+            note(f"{error}; it is made again")
+            return None
 
     def discard(self, key: str) -> None:
         """Remove the artifact of `key`, finished or not."""
@@ -164,18 +181,32 @@ class Store:
             flush(self.root)
 
     def artifacts(self) -> list[Artifact | ArtifactError]:
-        """Return all finished artifacts; in place of a damaged one, its error."""
+        """Return all finished artifacts; in place of a damaged one, its error. Raises ArtifactError as `folders`."""
         finished: list[Artifact | ArtifactError] = []
-        for path in sorted(self.root.glob("*/" + MANIFEST)):
-            if "." in path.parent.name:
+        for path in self.folders():
+            if path.suffix or not (path / MANIFEST).exists():
                 continue
             try:
-                artifact = self.find(path.parent.name)
+                artifact = self.find(path.name)
             except ArtifactError as error:
                 finished.append(error)
             else:
                 finished += [artifact] if artifact else []
         return finished
+
+    def folders(self) -> list[Path]:
+        """Return the folders of all artifacts, finished, unfinished or being removed: none with a name of no key.
+
+        Raises:
+            ArtifactError: there are files or folders, and none of them is a store's.
+        """
+        there = sorted(self.root.iterdir()) if self.root.is_dir() else []
+        own = [path for path in there if _FOLDER.fullmatch(path.name) and path.is_dir()]
+        marks = [self.root / "locks", self.root / "roots", *(path / MANIFEST for path in own)]
+        if there and not any(path.exists() for path in marks):
+            names = f"{', '.join(path.name for path in there[:3])}{', ...' if len(there) > 3 else ''}"
+            raise ArtifactError(f"{self.root}: no store (it holds {names}): name one with {{store}}", "store")
+        return own
 
     @property
     def read_only(self) -> bool:
@@ -210,7 +241,7 @@ class Store:
         except PermissionError:
             advice = "another user made it, and you may not read it; ask for read permission, or choose another folder"
             raise ClosedArtifact(f"{path.parent}: {advice} with {{store}}", "store") from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise ArtifactError(f"{path}: damaged: {error}") from None
         if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
             raise ArtifactError(f"{path}: damaged: it is not a manifest")

@@ -181,8 +181,7 @@ def collect(store: Store, forget: bool = False) -> list[tuple[Path, int]]:
 
 def _unused(store: Store, forget: bool = False) -> list[Path]:
     kept = _kept(store, forget)
-    folders = [path for path in sorted(store.root.glob("*")) if path.is_dir() and path.name not in {"locks", "roots"}]
-    return [path for path in folders if _key(path) not in kept]
+    return [path for path in store.folders() if _key(path) not in kept]
 
 
 def _kept(store: Store, forget: bool = False) -> set[str]:
@@ -239,7 +238,7 @@ def _read(path: Path) -> dict[str, Any]:
         entry = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ArtifactError(f"{path}: damaged: {error}; remove it if nothing that it kept is needed") from None
     if not isinstance(entry, dict) or not {"owner", "keys"} <= entry.keys():
         raise ArtifactError(f"{path}: damaged: it names no keys; remove it if nothing that it kept is needed")

@@ -28,9 +28,8 @@ class Checked:
 
 
 def check(store: Store, progress: Progress) -> Iterator[Checked]:
-    """Read every byte of every artifact of a store."""
-    keys = [path.name for path in sorted(store.root.glob("*")) if path.is_dir() and "." not in path.name]
-    keys = [key for key in keys if key not in ("locks", "roots")]
+    """Read every byte of every artifact of a store. Raises ArtifactError where none is there, but other files."""
+    keys = [path.name for path in store.folders() if not path.suffix]
     with progress.task("checking", len(keys), "artifacts") as task:
         for key in keys:
             yield _checked(store, key)

@@ -1,18 +1,26 @@
 """Averages of models' weights: uniform, weighted, or chosen one by one on dev queries."""
 
+import json
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.spec import SIDES
+from hardneg.encoders.spec import SIDES, Side
 from hardneg.encoders.towers import route
 from hardneg.records.errors import ModelError
 
 Open = Callable[[str], Encoder]
 """A model by its label; each call reads it anew, so that one of them is in memory at a time."""
+_FREE = re.compile(
+    r"_.*|.*version|architectures|.*dtype|.*dropout.*|.*label.*|initializer_range|problem_type|use_cache|output_\w+"
+    r"|return_dict|max_seq_length"
+)
+"""Settings of a model that change no vector, or that the mean has from the first."""
 
 
 @dataclass(frozen=True)
@@ -20,14 +28,14 @@ class WeightSum:
     """A sum of weights, each model's times its share; `total`: the sum of the shares.
 
     sums: float32 tensors by their names in the first model. kept: what has no floating point, which must be the same
-    in all, as must be the vocabularies, of queries and documents: the number of each token.
+    in all, as must be the settings: the vocabulary, the modules and their options.
     """
 
     first: str
     sums: dict[str, Tensor]
     kept: dict[str, Tensor]
     total: float
-    vocabularies: Sequence[Mapping[str, int]] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, label: str, encoder: Encoder, share: float) -> "WeightSum":
@@ -39,8 +47,8 @@ class WeightSum:
         floating = {name: tensor for name, tensor in weights.items() if tensor.is_floating_point()}
         sums = {name: tensor.detach().float() * share for name, tensor in floating.items()}
         kept = {name: weights[name].clone() for name in weights.keys() - sums.keys()}
-        vocabularies = [route(encoder.module, side)[0].tokenizer.get_vocab() for side in SIDES]
-        return cls(label, sums, kept, share, vocabularies)
+        settings = {name: value for side in SIDES for name, value in _settings(encoder, side).items()}
+        return cls(label, sums, kept, share, settings)
 
     def plus(self, other: "WeightSum") -> "WeightSum":
         """Both in one.
@@ -50,11 +58,13 @@ class WeightSum:
         """
         self._check(other)
         sums = {name: tensor + other.sums[name] for name, tensor in self.sums.items()}
-        return WeightSum(self.first, sums, self.kept, self.total + other.total, self.vocabularies)
+        return WeightSum(self.first, sums, self.kept, self.total + other.total, self.settings)
 
     def written_to(self, encoder: Encoder) -> Encoder:
-        """The encoder with the mean as its weights."""
+        """The encoder with the mean as its weights. Raises ModelError if a number of it is not finite."""
         means = {name: tensor / self.total for name, tensor in self.sums.items()}
+        if broken := next((name for name, mean in means.items() if not mean.isfinite().all()), None):
+            raise ModelError(f"the mean of {broken} is not finite: check the models' weights, and give smaller shares")
         encoder.module.load_state_dict({**means, **self.kept})
         return encoder
 
@@ -65,9 +75,24 @@ class WeightSum:
             if shape != expected or (name in self.kept and not torch.equal(self.kept[name], others[name])):
                 reason = f"{name} is {shape}, in {self.first} {expected}" if shape != expected else f"{name} differs"
                 raise ModelError(f"{other.first}: {reason}; average models of one architecture and vocabulary")
-        if self.vocabularies != other.vocabularies:
-            reason = f"its tokenizer numbers tokens otherwise than that of {self.first}"
-            raise ModelError(f"{other.first}: {reason}; average models of one architecture and vocabulary")
+        for name in {**self.settings, **other.settings}:
+            if other.settings.get(name) != self.settings.get(name):
+                reason = f"{name} is not as in {self.first}"
+                raise ModelError(f"{other.first}: {reason}; average models of one architecture and vocabulary")
+
+
+def _settings(encoder: Encoder, side: Side) -> dict[str, Any]:
+    """What decides, beside the weights, how a text of a side is encoded."""
+    transformer, *_ = parts = route(encoder.module, side)
+    tokenizer, network = transformer.tokenizer, getattr(transformer, "auto_model", None)
+    settings = {"modules": [type(part).__name__ for part in parts], "the vocabulary": tokenizer.get_vocab()}
+    settings |= network.config.to_dict() if network is not None else {}
+    for part in parts:
+        settings |= part.get_config_dict() if hasattr(part, "get_config_dict") else {}
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    whole = json.loads(backend.to_str()) if hasattr(backend, "to_str") else {}
+    settings |= {f"the tokenizer's {name}": whole.get(name) for name in ("normalizer", "pre_tokenizer")}
+    return {f"{name} ({side})": value for name, value in settings.items() if not _FREE.fullmatch(name)}
 
 
 def weighted(open_model: Open, shares: Mapping[str, float]) -> Encoder:

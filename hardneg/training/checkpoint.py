@@ -29,7 +29,7 @@ class TrainState:
     """The progress of a run.
 
     step: finished steps. best: the best dev metric so far, reached at best_step.
-    misses: evaluations since then. stopped: patience ran out. choices: results of trials on this machine, by subject.
+    misses: evaluations since then. stopped: patience ran out. choices: of ways to compute, by subject.
     """
 
     step: int = 0
@@ -75,12 +75,15 @@ class Checkpoints:
             shutil.rmtree(path, ignore_errors=True)
 
     def restore(self, module: nn.Module, optimizer: torch.optim.Optimizer) -> TrainState:
-        """Load the newest whole checkpoint, if there is one.
+        """Load the newest whole checkpoint, if there is one; gives each weight a storage of its own.
 
         Raises:
             TrainingError: the checkpoint belongs to another run.
             ArtifactError: it cannot be read.
         """
+        for weight in module.parameters():  # transformers splits fused ones into views, which no file takes
+            if weight.untyped_storage().nbytes() > weight.nbytes:
+                weight.data = weight.data.clone(memory_format=torch.contiguous_format)
         steps = self.steps()
         if not steps:
             return TrainState()
@@ -95,7 +98,7 @@ class Checkpoints:
         return TrainState(**content)
 
     def choices(self) -> dict[str, str]:
-        """Return the trials' results of the newest whole checkpoint; empty without one."""
+        """Return the choices in the newest whole checkpoint; empty without one."""
         for step in self.steps()[-1:]:
             with suppress(ArtifactError):  # reported when the checkpoint is loaded
                 return dict(self._read_state(self._path(step)).get("choices", {}))
@@ -151,7 +154,7 @@ class Checkpoints:
     def _read_state(self, path: Path) -> dict[str, Any]:
         try:
             content = json.loads((path / _STATE).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise _unreadable(path / _STATE, error) from error
         return dict(content)
 

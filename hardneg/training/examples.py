@@ -11,6 +11,7 @@ from hardneg.batches.shuffled import Shuffled
 from hardneg.encoders.spec import Side
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.hash_index import ranges
+from hardneg.formats.own_texts import set_aside
 from hardneg.formats.segments import Segments
 from hardneg.records.errors import TrainingError
 from hardneg.registry.protocols import Loss
@@ -79,7 +80,8 @@ class SampledBatch:
     """One batch of B queries and the documents drawn for them, as rows of the corpus.
 
     documents: int64 [B, 1 + n], each query's positive and then its negatives.
-    known: int64 [K], all known positives of all queries; owner: int64 [K], the batch row each belongs to.
+    known: int64 [K], all known positives of all queries, and what else is no negative of one; owner: int64 [K], the
+    batch row each belongs to.
     teacher: float32 [B, 1 + n], a teacher's scores of the documents, nan where it has none.
     queries: int64 [B], positions among those of the training data.
     sources: int64 [B], the source of each query where there are several, else empty. prompts: of each source, where
@@ -130,6 +132,7 @@ class QueryRows:
 
     queries: int64 [B], positions among those of the training data.
     known: int64 [K], rows of all their known positives; owner: int64 [K], ascending, the batch row each belongs to.
+    aside, aside_owner: the same of documents that are no negatives because of the query's text.
     """
 
     query_ids: list[str]
@@ -137,6 +140,8 @@ class QueryRows:
     queries: NDArray[np.int64]
     known: NDArray[np.int64]
     owner: NDArray[np.int64]
+    aside: NDArray[np.int64] = field(default_factory=_none)
+    aside_owner: NDArray[np.int64] = field(default_factory=_none)
 
 
 _PLAIN = Drawing()
@@ -159,6 +164,7 @@ class Examples:
         self._seed = seed
         self._orders: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
         self._positives, self._starts, unknown = _positive_rows(data)
+        self._aside, _ = set_aside(data.corpus, data.query_ids, data.texts, data.positives)
         has_positives = np.diff(self._starts) > 0
         self._lists, self._counts = _lists(data, negatives_per_query)
         has_negatives = self._counts >= min(1, negatives_per_query)
@@ -204,7 +210,8 @@ class Examples:
         positives = np.array([positive for positive, _ in draws], np.int64)
         documents = np.column_stack([positives, negatives.reshape(count, self._width)])
         teacher = None if self._data.teacher is None else self._data.teacher.scores(queries, documents)
-        return SampledBatch(batch.query_ids, batch.texts, documents, batch.known, batch.owner, teacher, queries)
+        known, owner = np.append(batch.known, batch.aside), np.append(batch.owner, batch.aside_owner)
+        return SampledBatch(batch.query_ids, batch.texts, documents, known, owner, teacher, queries)
 
     def ask(self, start: int, count: int) -> QueryRows:
         """The queries at positions `start` to `start + count` of the endless order."""
@@ -214,10 +221,11 @@ class Examples:
         """Return queries with their known positives; int64 [B], positions in the training data."""
         positions, owner = ranges(self._starts[queries], self._starts[queries + 1])
         chosen = queries.tolist()
-        query_ids = [self._data.query_ids[query] for query in chosen]
-        return QueryRows(
-            query_ids, [self._data.texts[query] for query in chosen], queries, self._positives[positions], owner
-        )
+        query_ids, texts = ([column[query] for query in chosen] for column in (self._data.query_ids, self._data.texts))
+        aside = [self._aside.get(query, _none()) for query in chosen]
+        aside_owner = np.repeat(np.arange(len(chosen)), [len(rows) for rows in aside])
+        others = np.concatenate([*aside, _none()])
+        return QueryRows(query_ids, texts, queries, self._positives[positions], owner, others, aside_owner)
 
     @property
     def queries(self) -> NDArray[np.int64]:

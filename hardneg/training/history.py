@@ -55,7 +55,7 @@ class History:
     def _record(self, number: int, line: str) -> Record | None:
         try:
             record = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             record = None
         if isinstance(record, dict):
             return record

@@ -22,9 +22,9 @@ from hardneg.runtime.float32_products import float32_products
 from hardneg.runtime.freed_memory import freed_memory_kept
 from hardneg.runtime.progress import Progress, Silent, Task
 from hardneg.store.artifacts import EARLIER, KEPT, SCRATCH
+from hardneg.store.choices import noted
 from hardneg.store.digest import digest
 from hardneg.store.identity import options_in_key
-from hardneg.store.speed_trials import noted
 from hardneg.training.activations import compute_twice, transformers_of
 from hardneg.training.checkpoint import CheckpointClock, Checkpoints, Elapsed, KeptModels, TrainState, weights_digest
 from hardneg.training.history import History, Record
@@ -129,7 +129,7 @@ def check_options(options: LearningOptions) -> None:
 
 @dataclass(frozen=True)
 class _TrainingRun:
-    """One call of `learn`; choices: results of trials on this machine, by subject."""
+    """One call of `learn`; choices: of ways to compute, by subject."""
 
     learner: Learner
     checkpoints: Checkpoints

@@ -122,7 +122,7 @@ class OptimizerOptions:
     """How a gradient moves the weights, and the learning rate by step."""
 
     optimizer: Literal["adamw", "lamb"] = option("adamw", "`adamw` or `lamb`.")
-    learning_rate: float = option(2e-5, "Its peak, reached when the warm-up is over.", above=0)
+    learning_rate: float = option(2e-5, "Its peak after the warm-up; by the model's kind where none is given.", above=0)
     epsilon: float = option(1e-8, "Added to the root of the second moment.", above=0, key=LATER)
     weight_decay: float = option(0.01, "Applied to all weights but biases and those of LayerNorm.", least=0)
     warmup_steps: int | None = option(
@@ -164,7 +164,7 @@ class ComputingOptions:
 
     precision: Literal["auto", "fp32", "bf16"] = option(
         "auto",
-        "`bf16` runs the transformer in bfloat16, `auto` does so where a trial finds it faster; a resumed "
+        "`bf16` runs the transformer in bfloat16, `auto` does so where the device has units for it; a resumed "
         "training keeps what it began with.",
     )
     tf32: bool = option(False, "Round the factors of fp32 products to TF32; needs a GPU by CUDA.", key=LATER)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from hardneg.encoders.towers import evaluating
 from hardneg.records.errors import MissingDependency, TrainingError, UsageError
-from hardneg.runtime.distributed import from_first, join, world
+from hardneg.runtime.distributed import check_settings, from_first, join, world
 from hardneg.training.optimizers import stacks
 
 if TYPE_CHECKING:
@@ -26,11 +26,12 @@ def accelerated(
     """An accelerator of all processes that logs to `tracker`, below `folder` where the tracker keeps files.
 
     Raises:
-        UsageError: accelerate knows no such tracker.
+        UsageError: accelerate knows no such tracker, or its launcher was given settings that would change the training.
         MissingDependency: the tracker's package is not installed.
     """
     from accelerate import Accelerator
 
+    check_settings(launched=False)
     if tracker is not None:
         _check(tracker)
     join(on_cpu=device.type == "cpu")

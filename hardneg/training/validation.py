@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
 from hardneg.evaluation.metrics import ranked_metrics
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.hash_index import known_to
@@ -45,9 +44,9 @@ class Pool:
     """A part of the corpus with the queries that are searched in it.
 
     rows: int64 [N], ascending rows of the corpus.
-    texts: those of the Q queries that have a relevant document in the corpus.
+    texts: those of the Q queries that have a relevant document.
     gains: int64 [J], relevances above 0, ascending by query; query: int64 [J], whose each is;
-    position: int64 [J], which of `rows` it judges.
+    position: int64 [J], which of `rows` it judges; -1 for a document that the corpus lacks, and so is missed.
     """
 
     rows: NDArray[np.int64]
@@ -57,12 +56,7 @@ class Pool:
     position: NDArray[np.int64]
 
 
-def pool_validation(
-    encoder: Encoder,
-    data: ValidationData,
-    depth: int,
-    options: EncodeOptions = EncodeOptions(),  # noqa: B008
-) -> Callable[[], dict[str, float]]:
+def pool_validation(encoder: Encoder, data: ValidationData, depth: int) -> Callable[[], dict[str, float]]:
     """A function that measures `mrr@10`, `ndcg@10` and `recall@100` of the encoder as it is when called.
 
     Of texts that are more than a vector each also how many weights or vectors they have: `per_query`, `per_document`.
@@ -79,11 +73,11 @@ def pool_validation(
     def validate() -> dict[str, float]:
         texts, first = data.corpus.contents(pool.rows), None
         if data.segments is None:
-            documents = encoder.encode(texts, "document", options)
+            documents = encoder.encode(texts, "document")
         else:
-            documents, counts = encoder.encode_segments(texts, data.segments, options)
+            documents, counts = encoder.encode_segments(texts, data.segments)
             first = np.cumsum(counts) - counts
-        queries = encoder.encode(pool.texts, "query", options)
+        queries = encoder.encode(pool.texts, "query")
         metrics = pool_metrics(queries, documents, pool, first)
         for name, encoded in (("per_query", queries), ("per_document", documents)):
             if (ends := getattr(encoded, "offsets", None)) is not None:
@@ -111,11 +105,10 @@ def make_pool(data: ValidationData, depth: int) -> Pool:
     ]
     others = data.corpus.rows(listed)
     rows = np.union1d(relevant[in_corpus], others[others >= 0])
-    numbers = np.array([number for number, _, _ in judged], np.int64)[in_corpus]
-    kept, query = np.unique(numbers, return_inverse=True)
-    gains = np.array([relevance for _, _, relevance in judged], np.int64)[in_corpus]
+    kept, query = np.unique([number for number, _, _ in judged], return_inverse=True)
+    gains = np.array([relevance for _, _, relevance in judged], np.int64)
     texts = [data.texts[number] for number in kept.tolist()]
-    return Pool(rows, texts, gains, query, np.searchsorted(rows, relevant[in_corpus]))
+    return Pool(rows, texts, gains, query, np.where(in_corpus, np.searchsorted(rows, relevant), -1))
 
 
 def pool_metrics(
@@ -131,7 +124,7 @@ def pool_metrics(
         scores = score_matrix(block, documents)
         scores = scores if first is None else np.maximum.reduceat(scores, first, axis=1)
         gains = np.zeros(scores.shape, np.int64)
-        here = (pool.query >= start) & (pool.query < start + len(block))
+        here = (pool.query >= start) & (pool.query < start + len(block)) & (pool.position >= 0)
         gains[pool.query[here] - start, pool.position[here]] = pool.gains[here]
         order = np.argsort(-scores, axis=1, stable=True)[:, :_DEPTH]
         ranked.append(np.take_along_axis(gains, order, axis=1))

@@ -17,6 +17,7 @@ from hardneg.encoders.spec import Side
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.fields import Name, Reference, Trait
 from hardneg.formats.collection import StoredCollection
+from hardneg.formats.excluded import without_excluded
 from hardneg.formats.qrels import Qrels, positives
 from hardneg.formats.runs import Run, lists_in_order, read_run, stream_run
 from hardneg.records.errors import PluginError
@@ -74,7 +75,7 @@ class Analyze(StageSpec):
     relevance_level: the lowest grade that is relevant.
     """
 
-    version = 2
+    version = 3
     artifact_type = "analysis"
     purpose = "measure what lies behind the metrics"
     needs_dataset = True
@@ -136,10 +137,9 @@ class Analyze(StageSpec):
         return tuple(each.extra for each in self.analysis if each.extra)
 
     def estimate(self, sizes: Sizes) -> Row:
-        """By its queries, and how often its analyses go through all vectors."""
-        count, passes = sizes.queries(self.split), sum(each.passes for each in self.analysis)
-        scores = sizes.searching(passes * count) if passes else 0.0
-        return Row(count, "queries", 1_000_000 + 100 * count, seconds=scores + 10, held=BLOCK_BYTES)
+        """By its queries."""
+        count = sizes.queries(self.split)
+        return Row(count, "queries", 1_000_000 + 100 * count, held=BLOCK_BYTES)
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         """All of it, in a folder of the stage's name."""
@@ -177,7 +177,7 @@ class Artifacts(AnalysisInputs):
         return next(name for each, name, _ in self.analysis.references() if each == path)
 
     def run(self, path: str) -> Run:
-        return read_run(self._input(path).folder / RUN)
+        return without_excluded(read_run(self._input(path).folder / RUN), self._collection.excluded())
 
     def stream(self, path: str) -> Iterator[tuple[str, RankedList]]:
         return stream_run(self._input(path).folder / RUN)
@@ -190,10 +190,13 @@ class Artifacts(AnalysisInputs):
 
     @cached_property
     def _qrels(self) -> Qrels:
-        return self._collection.qrels(self.split)
+        return self._collection.judged(self.split)
 
     def qrels(self) -> Qrels:
         return self._qrels
+
+    def positives(self) -> dict[str, list[str]]:
+        return positives(self._collection.qrels(self.split), self.relevance_level)
 
     @cached_property
     def _relevant(self) -> dict[str, list[str]]:

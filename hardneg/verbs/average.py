@@ -81,9 +81,9 @@ class Average(Judging):
         return recipe.model_of(first if isinstance(first, str) else next(iter(first.values())))
 
     def estimate(self, sizes: Sizes) -> Row:
-        """Each model is read once, and as often again where they are measured."""
-        weights, opened = sizes.shape.weights, len(self.shares) * (1 if self.choose == "all" else 3)
-        return Row(len(self.shares), "models", weights, PROCESS_BYTES, 5.0 * opened, 3 * weights)
+        """By its models, of which three are in memory at once."""
+        weights = sizes.shape.weights
+        return Row(len(self.shares), "models", weights, PROCESS_BYTES, 3 * weights)
 
     def make(self, context: "StageContext[Average]") -> Facts:
         """Writes the model, with the tokenizer, prompts and lengths of the first.

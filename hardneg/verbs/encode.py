@@ -41,7 +41,7 @@ class Encode(IndexSpec):
     keep_tokens: whether the token ids of a large corpus are kept in the store, for the next encoding by this tokenizer.
     Vectors are the same in shards of any number, and so is the key; with `place` the artifact holds their list.
     tf32: whether products in fp32 are of numbers rounded to TF32, which needs a GPU by CUDA; then part of the key.
-    attention, compile: how a transformer computes, where that is not left to a trial.
+    attention, compile: how a transformer computes, where that is not left to its processor.
     """
 
     version = 2

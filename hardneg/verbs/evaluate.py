@@ -45,7 +45,7 @@ class Evaluate(StageSpec):
     metrics_of: a row's label to those of the metrics that it is measured by, where its lists are too short for others.
     """
 
-    version = 3
+    version = 4
     artifact_type = "metrics"
     purpose = "measure every system on the same queries, and test the differences"
     needs_dataset = True
@@ -173,7 +173,7 @@ class Evaluate(StageSpec):
     def estimate(self, sizes: Sizes) -> Row:
         """By the query."""
         count = sizes.queries(self.split)
-        return Row(count, "queries", 2_000 + count * 300, seconds=15)
+        return Row(count, "queries", 2_000 + count * 300)
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         """The metrics: under their own name where the report shows those of another stage."""
@@ -246,7 +246,7 @@ def _scores(
 
     spec, cutoffs, paths = context.spec, answer_cutoffs(context.spec.metrics), by_label(context.spec.runs)
     by_judgements = [name for name in spec.metrics if name not in cutoffs]
-    qrels = collection.qrels(spec.split) if by_judgements else {}
+    qrels = collection.judged(spec.split) if by_judgements else {}
     answers = (
         PassageAnswers.of(collection, spec.split, spec.answer_match)
         if cutoffs

@@ -55,7 +55,7 @@ class Fuse(RunSpec):
     to one scale. tuning: what to choose weights, `constant` or `parameter` by.
     """
 
-    version = 1
+    version = 2
     purpose = "make one ranking out of several"
     stage: Literal["fuse"]
     runs: Annotated[dict[str, Name], MEASURED, Field(min_length=2)]
@@ -150,7 +150,7 @@ class Fuse(RunSpec):
     def estimate(self, sizes: Sizes) -> Row:
         """One pass over the lists."""
         count = sizes.queries(self.split)
-        return Row(count, "queries", count * self.depth * 20, PROCESS_BYTES, count / 500 + 3)
+        return Row(count, "queries", count * self.depth * 20, PROCESS_BYTES)
 
     def make(self, context: "StageContext[Fuse]") -> Facts:
         """Reads the runs query by query and writes what they are together, best first.
@@ -193,14 +193,15 @@ def _lists(context: StageContext[Fuse], query_ids: Sequence[str], facts: Counter
 def _tuned(context: StageContext[Fuse], collection: "StoredCollection") -> tuple[Fusion, dict[str, Any]]:
     """The best fusion on the development queries, and what to tell of it; where nothing is tuned, the one given."""
     from hardneg.evaluation.metrics import mean_of
+    from hardneg.formats.excluded import without_excluded
     from hardneg.formats.runs import read_run
     from hardneg.fusion.tuning import Development, check_development, numbers, to_json, tune
 
-    spec, sources = context.spec, context.inputs_of("tuning.runs")
+    spec, sources, excluded = context.spec, context.inputs_of("tuning.runs"), collection.excluded()
     if (settings := spec.tuning) is None:
         return spec.fusion, {}
-    runs = [read_run(sources[label].folder / RUN) for label in spec.labels]
-    known = Development(spec.labels, runs, collection.qrels(settings.split), settings.metric, settings.relevance_level)
+    runs = [without_excluded(read_run(sources[label].folder / RUN), excluded) for label in spec.labels]
+    known = Development(spec.labels, runs, collection.judged(settings.split), settings.metric, settings.relevance_level)
     check_development(known, collection.queries(spec.split).query_ids)
     mean = partial(mean_of, known.metric, known.qrels, known.relevance_level)
     tried = tune(spec.fusion, known, settings.grid, mean, context.progress)

@@ -61,7 +61,7 @@ class ImportVectors(IndexSpec):
     def estimate(self, sizes: Sizes) -> Row:
         """By the vector that is read; twice the disk, for those in another order."""
         disk = sizes.documents * (sizes.dimension * 4 + 20)
-        return Row(sizes.documents, "passages", disk, PROCESS_BYTES, sizes.documents / 20_000 + 1)
+        return Row(sizes.documents, "passages", disk, PROCESS_BYTES)
 
     def open_index(
         self, source: ArtifactInput, collection: StoredCollection, options: "ExactOptions", progress: "Progress | None"

@@ -69,18 +69,17 @@ class BuildIndex(IndexSpec):
         return None if self.vectors is None else recipe.query_model(self.vectors)
 
     def estimate(self, sizes: Sizes) -> Row:
-        """What the backend tells; or by the passage, at Lucene's pace or that of the compressed indexes."""
+        """The cost that the backend tells; or by the passage, as Lucene's or the compressed indexes are."""
         count, backend = sizes.documents, configure("indexes", self.backend)
         if isinstance(backend, EstimatedBackend):
             cost = backend.cost(count, count * sizes.stored // (4 * sizes.dimension), sizes.dimension)
-            seconds = sizes.machine.products(cost.operations) + sizes.machine.writing(cost.disk) + cost.seconds + 3
-            return Row(count, "passages", cost.disk, PROCESS_BYTES + BLOCK_BYTES + cost.memory, seconds)
+            return Row(count, "passages", cost.disk, PROCESS_BYTES + BLOCK_BYTES + cost.memory)
         if sizes.form == "weights" and self.vectors is not None:
-            return Row(count, "passages", count * sizes.stored, JVM_BYTES, count / 4_000 + 8)
+            return Row(count, "passages", count * sizes.stored, JVM_BYTES)
         if self.vectors is not None:
             disk = count * (sizes.stored // 4 + 20)
-            return Row(count, "passages", disk, PROCESS_BYTES + BLOCK_BYTES + disk, count / 10_000 + 30)
-        return Row(count, "passages", count * 600, JVM_BYTES, count / 4_000 + 8)
+            return Row(count, "passages", disk, PROCESS_BYTES + BLOCK_BYTES + disk)
+        return Row(count, "passages", count * 600, JVM_BYTES)
 
     def open_index(
         self, source: ArtifactInput, collection: StoredCollection, options: "ExactOptions", progress: "Progress | None"

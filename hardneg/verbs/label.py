@@ -76,7 +76,7 @@ class Label(StageSpec):
     def estimate(self, sizes: Sizes) -> Row:
         """One pass over the lists."""
         count = sizes.queries(self.split)
-        return Row(count, "queries", count * 200 * 20, PROCESS_BYTES, count / 5_000 + 1)
+        return Row(count, "queries", count * 200 * 20, PROCESS_BYTES)
 
     def make(self, context: "StageContext[Label]") -> Facts:
         """Labels the split's queries; facts: how many, those left out by reason, and how right they are where known.

@@ -60,7 +60,7 @@ class Mine(StageSpec):
     queries for which the dataset withholds positives, the lists are these alone; those of others lack them.
     """
 
-    version = 1
+    version = 2
     artifact_type = "negatives"
     purpose = "take passages that rank high and are not labelled: the hard negatives"
     needs_dataset = True
@@ -141,11 +141,10 @@ class Mine(StageSpec):
 
     def estimate(self, sizes: Sizes) -> Row:
         """By the query."""
-        from hardneg.mining.filtering import filtering_cost
+        from hardneg.mining.filtering import filtering_charge
 
         count = sizes.queries(self.split)
-        cost = filtering_cost(self.filters, count)
-        return Row(count, "queries", count * 200 * 20, seconds=count / 5_000 + 1 + cost.seconds, charge=cost.charge)
+        return Row(count, "queries", count * 200 * 20, charge=filtering_charge(self.filters, count))
 
     def make(self, context: "StageContext[Mine]") -> Facts:
         """Streams candidates through the miner; facts: queries, negatives, and what was dropped for which reason.
@@ -193,7 +192,7 @@ class _Mining:
         if spec.also_qrels:
             known = extended(known, [Path(file).expanduser() for file in spec.also_qrels], collection)
         texts, miner = MiningTexts(collection, spec.split), context.plugin("miner", NegativeMiner)
-        filters = Filters.of(texts, context.filters(), spec.answer_match if spec.without_answers else None)
+        filters = Filters.of(texts, context.filters(), spec.answer_match if spec.without_answers else None, known)
         choosing = Choosing(collection.corpus, known, miner, filters, spec.seed, spec.fill_to)
         path = Path(spec.file).expanduser() if spec.file else None
         file = ListsOfFile(path, spec.form, collection, spec.split) if path else None

@@ -48,7 +48,7 @@ class BroughtModel(StageSpec):
 
     def estimate(self, sizes: Sizes) -> Row:
         """A copy of its weights."""
-        return Row(1, "model", sizes.network.weights, PROCESS_BYTES, 5, sizes.network.weights)
+        return Row(1, "model", sizes.network.weights, PROCESS_BYTES, sizes.network.weights)
 
     def make(self, context: "StageContext[BroughtModel]") -> Facts:
         """Loads it, which checks it, and saves it with its prompts and lengths.
@@ -67,4 +67,4 @@ class BroughtModel(StageSpec):
             problem = "has no weights here that could be kept: make it the recipe's own model"
             raise UsageError(f"{context.name}.model: {self.model.name!r} {problem}")
         encoder.save(context.folder / MODEL_FOLDER)
-        return {"dimension": encoder.dimension}
+        return {"dimension": encoder.dimension, **resolve(self.model).facts}

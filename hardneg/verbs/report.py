@@ -77,7 +77,7 @@ class Report(StageSpec):
 
     def estimate(self, sizes: Sizes) -> Row:
         """Little."""
-        return Row(1, "page", 4_000_000, seconds=8)
+        return Row(1, "page", 4_000_000)
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         """The pages, and the scores by query: under the stage's own name where another report has the usual ones."""

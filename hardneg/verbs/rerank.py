@@ -24,7 +24,7 @@ from hardneg.store.artifacts import SCRATCH
 from hardneg.store.digest import digest
 from hardneg.verbs.shared.context import Facts, StageContext
 from hardneg.verbs.shared.run_blocks import Entry, RunBlocks, query_blocks
-from hardneg.verbs.shared.stage_spec import PAIR_TOKENS, PROCESS_BYTES, RecipeView, Row, RunSpec, Sizes, source_of
+from hardneg.verbs.shared.stage_spec import PROCESS_BYTES, RecipeView, Row, RunSpec, Sizes, source_of
 
 if TYPE_CHECKING:
     from hardneg.formats.collection import StoredCollection
@@ -43,10 +43,10 @@ class Rerank(RunSpec):
     lacks are scored too, wherever they come to stand: for filters on training queries, never for evaluation.
     keep_scores: those of trained networks are kept by content in the user's cache, for all runs on this machine.
     tf32: whether products in fp32 are of numbers rounded to TF32, which needs a GPU by CUDA; then part of the key.
-    attention, compile: how a transformer computes, where that is not left to a trial.
+    attention, compile: how a transformer computes, where that is not left to its processor.
     """
 
-    version = 1
+    version = 2
     purpose = "have a reranker score what was found"
     resumes = True
     every_process = True
@@ -89,8 +89,7 @@ class Rerank(RunSpec):
     def estimate(self, sizes: Sizes) -> Row:
         """One pass over all pairs."""
         count, shape = sizes.queries(self.split), sizes.network
-        seconds = sizes.network_seconds(count * self.depth * PAIR_TOKENS, shape, length=PAIR_TOKENS)
-        return Row(count, "queries", count * self.depth * 20, PROCESS_BYTES, seconds + 5, 2 * shape.weights)
+        return Row(count, "queries", count * self.depth * 20, PROCESS_BYTES, 2 * shape.weights)
 
     def make(self, context: "StageContext[Rerank]") -> Facts:
         """Reranks block by block, going on behind those that are finished, and joins them in the order of the queries.
@@ -215,7 +214,7 @@ class _QueryBlock:
             if len(scores) != len(doc_ids):
                 counts = f"{len(scores)} scores for the {len(doc_ids)} documents of query {query_id}"
                 raise PluginError(f"the reranker gave {counts}: one a document is needed, in their order")
-            yield query_id, RankedList(doc_ids, np.asarray(scores, np.float32))
+            yield query_id, RankedList(doc_ids, np.asarray(scores))
 
 
 def _blocks(

@@ -60,7 +60,7 @@ class RoundTrip(StageSpec):
     def estimate(self, sizes: Sizes) -> Row:
         """One pass over the run."""
         count = sizes.queries(self.split)
-        return Row(count, "queries", count * 4_000, seconds=count / 5_000 + 1)
+        return Row(count, "queries", count * 4_000)
 
     def make(self, context: "StageContext[RoundTrip]") -> Facts:
         """Writes the collection and the run; facts: how many queries stay, and how many were not found.
@@ -118,9 +118,10 @@ class _Returned:
 
     def qrels(self, split: str) -> Iterator[Judgement]:
         """The judgements of the queries that stay."""
-        qrels: Qrels = self.whole.qrels(split)
-        for query in self.queries(split):
-            yield from (Judgement(query.query_id, *pair) for pair in qrels.get(query.query_id, {}).items())
+        qrels: Qrels = self.whole.judged(split)
+        for query_id, judged in qrels.items():
+            if split != self.split or query_id in self.query_ids:
+                yield from (Judgement(query_id, *pair) for pair in judged.items())
 
     def groups(self, side: Side) -> Iterator[Membership]:
         """Those of the whole."""

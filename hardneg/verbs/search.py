@@ -2,11 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from hardneg.costs.estimated_seconds import EstimatedSeconds
 from hardneg.fields import FREE, LATER, SPLIT, InputFile, Name, Reference, Trait
 from hardneg.records.depths import LIST_DEPTH
 from hardneg.records.errors import PartDone
@@ -18,9 +17,6 @@ from hardneg.verbs.shared.context import Facts, StageContext
 from hardneg.verbs.shared.run_blocks import RunBlocks, query_blocks
 from hardneg.verbs.shared.shard_ranges import TAKEN, sharing_problems, taken_shards
 from hardneg.verbs.shared.stage_spec import BLOCK_BYTES, JVM_BYTES, PROCESS_BYTES, RecipeView, Row, RunSpec, Sizes
-
-if TYPE_CHECKING:
-    pass
 
 _PURPOSES = {
     "train": "rank the passages for the training queries, to mine from",
@@ -144,18 +140,14 @@ class Search(RunSpec):
         return self.depth if candidates is None else min(self.depth, candidates)
 
     def estimate(self, sizes: Sizes) -> Row:
-        """By the query: encoded and compared with every vector, or looked up by Lucene."""
+        """By the query: with a model and the index in memory, or looked up by Lucene."""
         count = sizes.queries(self.split)
         disk = count * self.depth * 20
-        scores = EstimatedSeconds.of(0) if self.candidates else sizes.searching(count)
         if self.query_vectors is not None:
-            return Row(count, "queries", disk, seconds=scores + 1, held=BLOCK_BYTES)
+            return Row(count, "queries", disk, held=BLOCK_BYTES)
         if "model" not in sizes.inputs:
-            return Row(count, "queries", disk, JVM_BYTES, count / 150 + 8)
-        length = sizes.model.query_length * 0.4 if self.text_of == "query" else sizes.model.document_length * 0.6
-        held, sent = sizes.shape.weights + BLOCK_BYTES, sizes.fetched
-        seconds = scores + sizes.encoding_seconds(count * length, length) + sizes.machine.sending(sent) + 3
-        return Row(count, "queries", disk, PROCESS_BYTES + sizes.search_memory, seconds, held, sent=sent)
+            return Row(count, "queries", disk, JVM_BYTES)
+        return Row(count, "queries", disk, PROCESS_BYTES + sizes.search_memory, sizes.shape.weights + BLOCK_BYTES)
 
     def make(self, context: "StageContext[Search]") -> Facts:
         """Searches in as few passes over the index as memory allows, and writes the run in the order of the queries.

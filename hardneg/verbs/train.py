@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class Train(ManyCollections, Taught, DualLearning):
     """Trains a dual encoder on mined negatives, or, without them, on the other queries' documents for split `train`."""
 
-    version = 1
-    purpose = "teach the model to tell the labelled passages from the hard negatives"
+    version = 2
+    purpose = "teach the model to tell the relevant passages from the hard negatives"
     stage: Literal["train"]
     negatives: Annotated[Name | None, Reference(("negatives",))] = Field(
         default=None, description="Mined negatives, and the queries that they are of."
@@ -41,7 +41,7 @@ class Train(ManyCollections, Taught, DualLearning):
 
     def why(self) -> str:
         """Without mined negatives, the documents of the other queries in the batch."""
-        others = "the labelled passages of the other queries in the batch"
+        others = "the relevant passages of the other queries in the batch"
         return (
             self.purpose
             if self.negatives is not None or self.datasets

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from hardneg.costs.estimated_seconds import EstimatedSeconds
 from hardneg.fields import Name, Reference, Trait
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import NegativesFile, read_negatives
@@ -62,15 +61,10 @@ class WatchOptions(BaseModel):
     queries: int = Field(default=200, gt=0)
 
 
-def _query_tokens(sizes: Sizes) -> float:
-    """Tokens of a query."""
-    return 0.4 * sizes.model.query_length
-
-
 class TrainQueries(Guidance, EncoderLearning, IndexSpec):
     """Trains the query encoder alone, on a fixed index; a guide scores each query's list."""
 
-    version = 2
+    version = 3
     purpose = "teach the query side alone, against the passages as they are in the index"
     gives = ("ranks", "teacher", "guide")
     inherits = ("seed",)
@@ -147,29 +141,13 @@ class TrainQueries(Guidance, EncoderLearning, IndexSpec):
         return recipe.name
 
     def estimate(self, sizes: Sizes) -> Row:
-        """Passes over queries, and searches."""
+        """By the step; an index stays on a GPU only where there is room."""
         options, queries = self.options, sizes.queries(self.split)
         steps = options.last_step(queries)
-        count = steps * options.batch_size * options.accumulate
-        tokens = options.batch_size * _query_tokens(sizes)
-        learning = sizes.network_seconds(3 * count / options.batch_size * tokens, None, True, _query_tokens(sizes))
-        searching = self._searching(sizes, count, steps)
-        exchanged = sizes.exchanged(steps, learning_bytes(sizes))
-        learning = max(learning, sizes.machine.sending(exchanged))
         lists = options.batch_size * self.depth * sizes.dimension * 4
-        # an index may stay on each GPU from step to step
-        stays = sizes.machine.gpu and self.schedule == "dynamic" and sizes.machine.keeps(sizes.index_bytes)
-        held = 2 * sizes.shape.weights + 3 * learning_bytes(sizes) + BLOCK_BYTES + (sizes.index_bytes if stays else 0)
+        held = 2 * sizes.shape.weights + 3 * learning_bytes(sizes) + BLOCK_BYTES
         disk = (2 + kept_models(steps, options)) * sizes.shape.weights + 3 * learning_bytes(sizes)
-        seconds = learning + searching + sizes.machine.sending(sizes.fetched) + 5
-        return Row(steps, "steps", disk, PROCESS_BYTES, seconds, held, lists, exchanged + sizes.fetched)
-
-    def _searching(self, sizes: Sizes, count: int, steps: int) -> EstimatedSeconds:
-        """At each step, every so many steps for all queries, or never."""
-        if self.schedule == "dynamic":
-            return sizes.searching(count, self.options.batch_size)
-        times = steps // (self.refresh_every or steps) if self.schedule == "refreshed" else 0
-        return times * sizes.searching(sizes.queries(self.split))
+        return Row(steps, "steps", disk, PROCESS_BYTES, held, lists)
 
     def open_index(
         self, source: ArtifactInput, collection: StoredCollection, options: "ExactOptions", progress: "Progress | None"

@@ -20,7 +20,7 @@ from hardneg.fields import (
     without_problems,
 )
 from hardneg.formats.collection import StoredCollection
-from hardneg.mining.filtering import filtering_cost, needs_answers
+from hardneg.mining.filtering import filtering_charge, needs_answers
 from hardneg.records.errors import UsageError
 from hardneg.records.types import BuildCost
 from hardneg.registry.plugins import configure
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 class TrainRefreshed(DualLearning):
     """Trains a dual encoder on negatives that it mines itself, again and again, while it trains."""
 
-    version = 1
+    version = 2
     purpose = "teach the model, with hard negatives that are mined again on the way"
     stage: Literal["train-refreshed"]
     split: Name = Field(default="train", description="The queries to train on.")
@@ -144,29 +144,20 @@ class TrainRefreshed(DualLearning):
             yield from ((f"devices.{side}", device) for device in (named if isinstance(named, tuple) else ()))
 
     def estimate(self, sizes: Sizes) -> Row:
-        """Waiting for each refresh, or for the first one alone and then slowed down by the process beside it."""
-        refresh, (of_trainer, of_inferencer) = self.refresh, self.devices.shares
+        """Training, with the encoding and the index of a refresh beside it."""
+        refresh = self.refresh
         training, encoding = encoder_training(self, sizes), encoding_of(self.segments, sizes)
-        queries = sizes.queries(self.split) / refresh.query_chunks
         built = self._index(sizes)
-        building = sizes.machine.products(built.operations) + built.seconds
-        filtering = filtering_cost(self.filters, queries)  # mining beside the training: that of the first refresh alone
-        searching = replace(sizes, index=self._backend()).searching(queries)
-        once = encoding.seconds + building + searching + filtering.seconds
-        slower = 1.0 if sizes.machine.gpu else (of_trainer + of_inferencer) / of_trainer
+        charge = filtering_charge(self.filters, sizes.queries(self.split) / refresh.query_chunks)
+        # mining beside the training: that of the first refresh alone
         times = -(-training.items // refresh.every) if refresh.waits and refresh.every else 1
-        seconds = training.seconds * (1.0 if refresh.waits else slower) + once * times
         held, disk = training.held + encoding.held + BLOCK_BYTES, training.disk + encoding.disk + built.disk
-        sent, memory = training.sent + times * (encoding.sent + sizes.fetched), 2 * PROCESS_BYTES + built.memory
-        charge = training.charge + filtering.charge * times
-        return replace(training, disk=disk, memory=memory, held=held, seconds=seconds, sent=sent, charge=charge)
-
-    def _backend(self) -> object:
-        return None if self.backend is None else configure("indexes", self.backend)
+        memory = 2 * PROCESS_BYTES + built.memory
+        return replace(training, disk=disk, memory=memory, held=held, charge=training.charge + charge * times)
 
     def _index(self, sizes: Sizes) -> BuildCost:
-        """What the index of a refresh takes, where one is built and tells it."""
-        backend = self._backend()
+        """Cost of the index of a refresh, where one is built and tells it."""
+        backend = None if self.backend is None else configure("indexes", self.backend)
         if not isinstance(backend, EstimatedBackend):
             return BuildCost(0)
         vectors = sizes.documents * sizes.segments(self.segments)[0]
@@ -227,12 +218,16 @@ def _synchronous(
     context: StageContext[TrainRefreshed], encoder: "Encoder", data: TrainingData, refreshes: RefreshFolder, first: int
 ) -> "RefreshProvider":
     """Mines in this process, while training waits."""
+    from hardneg.mining.filter_texts import MiningTexts
+    from hardneg.mining.filtering import Filters
     from hardneg.training.checkpoint import Checkpoints
-    from hardneg.training.refresh.mining import Mining, refresh_filters
+    from hardneg.training.refresh.mining import Mining
     from hardneg.training.refresh.provider import SynchronousProvider
 
     spec, options = context.spec, context.spec.refresh
-    filters = refresh_filters(open_collection(context.inputs["dataset"]), spec.split, options, context.filters())
+    texts = MiningTexts(open_collection(context.inputs["dataset"]), spec.split)
+    match = options.answer_match if options.without_answers else None
+    filters = Filters.of(texts, context.filters(), match, data.positives)
     miner = None if spec.miner is None else context.plugin("miner", NegativeMiner)
     backend = None if spec.backend is None else context.plugin("backend", IndexBackend)
     mining = Mining(replace(data, negatives=None), options, spec.options.seed, filters, miner, backend)

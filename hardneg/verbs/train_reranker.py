@@ -42,7 +42,7 @@ _MOVED_EMBEDDINGS = 2  # their gradient and the step along it
 class TrainReranker(Taught, Judging, Learning):
     """Trains a reranker on mined negatives, each query's documents against each other."""
 
-    version = 1
+    version = 2
     artifact_type = "reranker"
     teaches = "reranker"
     gives = ("teacher",)
@@ -80,13 +80,9 @@ class TrainReranker(Taught, Judging, Learning):
         options, shape = self.options, sizes.network
         steps = options.last_step(sizes.queries("train"))
         tokens = options.batch_size * (1 + options.negatives_per_query) * PAIR_TOKENS
-        passes = (5 if options.adversarial else 3) + options.gradient_checkpointing
-        seconds = sizes.network_seconds(passes * steps * options.accumulate * tokens, shape, True, PAIR_TOKENS)
         held = 4 * shape.weights + (_MOVED_EMBEDDINGS * shape.embeddings if options.adversarial else 0)
         kept, held = sizes.kept(tokens, PAIR_TOKENS, options, shape), held + sizes.rounded(options, shape)
-        sent = sizes.exchanged(steps, shape.weights)
-        seconds = max(seconds, sizes.machine.sending(sent)) + 5
-        return Row(steps, "steps", 4 * shape.weights, PROCESS_BYTES, seconds, held, kept, sent)
+        return Row(steps, "steps", 4 * shape.weights, PROCESS_BYTES, held, kept)
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         """The network, and those that were kept on the way."""

@@ -1,5 +1,6 @@
 """Verb `write-queries`: queries written from the documents alone, as a collection to train and to measure on."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from hardneg.writers.mixture import Draft, Kept
 
 
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2060\u2066-\u2069\ufeff\ud800-\udfff]")
+"""Characters that no query has: controls, halves of characters, and those that hide text or turn its direction."""
+
+
 class WriteQueries(StageSpec):
     """Writes queries from the passages: a collection with splits train, dev and test, which other stages name.
 
@@ -33,7 +38,7 @@ class WriteQueries(StageSpec):
     has none of the dataset's own queries. Of equal passages queries are written for the first, and relevant to all.
     """
 
-    version = 3
+    version = 4
     artifact_type = "collection"
     purpose = "write queries from the passages alone"
     needs_dataset = True
@@ -78,16 +83,11 @@ class WriteQueries(StageSpec):
             if isinstance(each, EstimatedWriter)
         ]
         cost = WriterCost(*map(sum, zip(WriterCost(), *costs, strict=True)))
-        seconds, held = sizes.documents / 5_000 + 1 + cost.seconds, 0
-        if cost.network_tokens:
-            seconds += sizes.network_seconds(cost.network_tokens, sizes.network)
-            held = 2 * sizes.network.weights
         return Row(
             sizes.documents,
             "passages",
             sizes.documents * 700,
-            seconds=seconds,
-            held=held,
+            held=2 * sizes.network.weights if any(source_of(each) for each in plugins) else 0,
             charge=cost.charge,
             requests=round(cost.requests),
             tokens=round(cost.tokens),
@@ -160,7 +160,11 @@ class _Writing:
             for number, text in enumerate(queries, 1):
                 self.counts[f"queries written by {writer}"] += 1
                 query_id, group = f"{writer}:{document.doc_id}:{number}", self._part(document.doc_id)
-                self.drafts.append(Draft(query_id, " ".join(text.split()), document.doc_id, group))
+                line = " ".join(text.split())
+                seen = _UNSEEN.sub("", line).strip()
+                self.counts["queries with characters that no text has, taken out"] += seen != line
+                if seen:
+                    self.drafts.append(Draft(query_id, seen, document.doc_id, group))
 
     @cached_property
     def _copies(self) -> dict[str, str]:
@@ -230,5 +234,8 @@ class _Writing:
                 yield Membership(query.query_id, self._groups.get(query.doc_ids[0], query.doc_ids[0]))
 
     def notes(self) -> Sequence[str]:
-        """What was written, and what was left out."""
-        return [f"{name}: {count:,}" for name, count in self.counts.items() if count]
+        """What was written, what was left out, and writers that could write for few of their passages."""
+        written = {name: self.counts[f"queries written by {name}"] for name in self.writers}
+        few = [name for name, count in written.items() if count < 0.1 * sum(written.values()) / len(written)]
+        rare = [f"{name} can write for few of these passages: the other writers wrote in its place" for name in few]
+        return [*(f"{name}: {count:,}" for name, count in self.counts.items() if count), *rare]

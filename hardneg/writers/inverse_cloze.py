@@ -24,7 +24,7 @@ class InverseCloze:
         words: the fewest and the most words of a sentence that is taken.
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     kept: float = 0.1
     words: tuple[int, int] = (4, 40)

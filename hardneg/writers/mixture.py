@@ -6,13 +6,15 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from hardneg.records.terms import terms
 from hardneg.records.types import Document, Written
 from hardneg.registry.protocols import QueryWriter
 from hardneg.runtime.seeding import derive_seed
 
 _BLOCK = 1024
-_WORD = re.compile(r"\w+")
 _NUMBERED = re.compile(r"\b(?:passage|paragraph|document|excerpt|text)\s*(?:no\.?|number|#)?\s*\(?\d", re.IGNORECASE)
+_NO_WORD = re.compile(r"(?=.{5})(?:.*[/\\].*|(?=.*\d).*[^\W\d_].*)", re.DOTALL)
+"""An id that no word of a text is: it has five characters, and is a path, or has a digit and a letter."""
 
 NAMING = "queries left out that name their passage by its number"
 COPIES = "queries left out as passages of several documents have nearly the same"
@@ -82,14 +84,15 @@ def mixed(
 def kept(drafts: Iterable[Draft], titles: Iterable[Draft], left_out: Counter[str]) -> list[Kept]:
     """The queries that stay, in their order; `left_out` counts the others by reason; titles: those of all documents.
 
-    A query that names its passage by its id or a number asks nobody else's question. Two are near copies if they have
-    the same words, whatever their case, order and number: within a group the first stands for all of them, and their
-    documents are all relevant to it; those of several groups all go, as nothing says which of them is asked for. A
-    document with such a title counts in the same way.
+    A query that names its passage by a number, or by an id that is no word, asks nobody else's question. Two are near
+    copies if they have the same words, whatever their case, order and number: within a group the first stands for all
+    of them, and their documents are all relevant to it; those of several groups all go, as nothing says which of them
+    is asked for. A document with such a title counts in the same way.
     """
     of_words: defaultdict[frozenset[str], list[Draft]] = defaultdict(list)
     for draft in drafts:
-        if draft.doc_id in draft.text or _NUMBERED.search(draft.text):
+        own = rf"(?<!\w){re.escape(draft.doc_id)}(?!\w)" if _NO_WORD.fullmatch(draft.doc_id) else ""
+        if _NUMBERED.search(draft.text) or (own and draft.doc_id in draft.text and re.search(own, draft.text)):
             left_out[NAMING] += 1
         else:
             of_words[_words(draft.text)].append(draft)
@@ -111,4 +114,4 @@ def kept(drafts: Iterable[Draft], titles: Iterable[Draft], left_out: Counter[str
 
 
 def _words(text: str) -> frozenset[str]:
-    return frozenset(_WORD.findall(text.casefold()))
+    return frozenset(terms(text))

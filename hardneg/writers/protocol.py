@@ -16,16 +16,11 @@ class SessionWriter(Protocol):
 
 
 class WriterCost(NamedTuple):
-    """The cost of writing: requests to a server, their tokens read and written, its charge, and seconds.
-
-    network_tokens: those that pass the writer's own network, which its `source` names.
-    """
+    """The cost of writing: requests to a server, their tokens read and written, and its charge."""
 
     requests: float = 0
     tokens: float = 0
     charge: float = 0
-    seconds: float = 0
-    network_tokens: float = 0
 
 
 @runtime_checkable

@@ -41,10 +41,15 @@ def with_repeats(
         alike.setdefault(first, [first]).append(doc_id)
         alike[doc_id] = alike[first]
     for query in queries:
-        own, words = query.doc_ids[0], normalise(query.text)
-        beside = [each for doc_id in alike.get(own, [own]) for each in _beside(corpus, doc_id, words, groups)]
-        relevant = (each for doc_id in (*query.doc_ids, *beside) for each in alike.get(doc_id, [doc_id]))
-        yield query._replace(doc_ids=list(dict.fromkeys(relevant)))
+        own, words, beside = query.doc_ids[0], normalise(query.text), dict[str, None]()
+        for doc_id in alike.get(own, [own]):
+            if doc_id not in beside:  # else all that stand beside it are there
+                beside |= dict.fromkeys(_beside(corpus, doc_id, words, groups))
+        relevant = dict[str, None]()
+        for doc_id in (*query.doc_ids, *beside):
+            if doc_id not in relevant:
+                relevant |= dict.fromkeys(alike.get(doc_id, [doc_id]))
+        yield query._replace(doc_ids=list(relevant))
 
 
 def _beside(corpus: Corpus, doc_id: str, words: str, groups: Mapping[str, str]) -> Iterator[str]:

@@ -111,7 +111,7 @@ def test_the_best_of_each_way_and_of_each_depth():
     miners = [SweptMiner("topk", 10), SweptMiner("topk", 20), SweptMiner("window", 15, 5), SweptMiner("window", 25, 5)]
     found = [seen(0.5, 0.1), seen(0.01, -0.3), seen(0.01, -0.2), seen(0.0, -0.1)]
     chosen = choice(miners, found, ChoiceRule())
-    assert chosen == {"chosen": 3, "kept": True, "best_of_each_way": [3, 1], "best_of_each_depth": [3, 2]}
+    assert chosen == {"chosen": 3, "kept": True, "best_of_each_way": [3, 1]}
 
 
 def test_one_half_of_a_text_and_its_place_in_a_list():

@@ -1,8 +1,9 @@
 """A sweep of three miners as it stands in a test, trainings by two of them, and what is recommended."""
 
-from hardneg.api.recommendation import Recommendation
+from hardneg.api.recommended_recipe import RecommendRequest
 from hardneg.api.recommended_rule import Situation
-from hardneg.api.recommended_trials import Trials, in_order
+from hardneg.api.recommended_trials import Trials
+from hardneg.api.recommending import RecommendedNegatives
 
 
 def row(miner, let_in, planted, hardness, enough=1.0, by="", ends=None):
@@ -21,14 +22,16 @@ FOUND = {
     "chosen": 1,
     "kept": True,
     "listed": 20,
-    "best_of_each_depth": [1, 0],
     "best_of_each_way": [1, 2],
+    "unused": [],
     "rule": RULE,
     "planted": {"kind": "judged", "queries": 9, "planted": 12},
 }
 
-RANKS = {"queries": 9, "listed": 20, "depth": 10, "median_rank": 4.0, "within": {"1": 0.3, "10": 0.6, "100": 1.0}}
-RANKS |= {"above": 0.4, "nearer": 0.25, "siblings": None, "ranks": [1, 4, 12]}
+RANKS = {"queries": 90, "listed": 20, "depth": 10, "median_rank": 4.0, "within": {"1": 0.3, "10": 0.6, "100": 1.0}}
+RANKS |= {"above": 0.4, "nearer": 0.25, "siblings": None, "ranks": [1] * 27 + [2] * 9 + [4] * 18 + [12] * 36}
+TREE = {"dataset": "pydocs", "model": {"name": "m"}, "seed": 7}
+FACTS = {"splits": {"train": {"queries": 9}, "dev": {"queries": 9}}}
 
 
 def situation(found=None, documents=3200, batch=32, **ranks):
@@ -36,8 +39,9 @@ def situation(found=None, documents=3200, batch=32, **ranks):
     return Situation({**RANKS, **ranks}, FOUND if found is None else found, documents, batch)
 
 
-def answer_of(found, tried=None, goal=None, **ranks):
-    return Recommendation(found, tried, situation(found, **ranks), goal)
+def answer_of(found, tried=None, goal=None, asked=None, **ranks):
+    request = asked or RecommendRequest("dev", 20, None, {}, goal=goal, usual_rates=(0.01, 0.03))
+    return RecommendedNegatives(found, tried, situation(found, **ranks), request, TREE, FACTS, [])
 
 
 def with_false(share):
@@ -49,11 +53,16 @@ FALSE = with_false(0.6)
 """Where the sweep chooses: more than half of the first 10 are false."""
 
 
-def trials(alone, first, second):
-    """Scores of ten queries by each training, around its mean."""
-    added = [0.01 * query for query in (-5, -4, -3, -2, -1, 1, 2, 3, 4, 5)]
-    scores = {
-        name: {str(query): mean + added[query - turn] for query in range(10)}
-        for turn, (name, mean) in enumerate({"in-batch": alone, "model-1": first, "model-2": second}.items())
-    }
-    return Trials(in_order(scores), 5)
+def trials(shipped, *arms, bm25=None, queries=60):
+    """Scores of as many trainings around its mean at .03, a tenth less at .01."""
+    added = [0.01 * (query % 11 - 5) for query in range(queries)]
+    added = [value - sum(added) / queries for value in added]
+
+    def scores(mean, turn):
+        return {str(query): mean + added[query - turn] for query in range(queries)}
+
+    measured = {"as shipped": scores(shipped, 3), **({} if bm25 is None else {"BM25": scores(bm25, 4)})}
+    names = dict(zip(("in-batch", "first", "swept"), arms, strict=False))
+    for turn, (name, mean) in enumerate(names.items()):
+        measured |= {f"{name} at 0.03": scores(mean, turn), f"{name} at 0.01": scores(mean - 0.1, turn)}
+    return Trials(measured, [*names], (0.01, 0.03), 5)

@@ -28,8 +28,17 @@ TWO = {"one": RUN, "two": {"q1": {"d3": 1.0}}}
 NAN, INF = float("nan"), float("inf")
 MODEL = "packaged:wordllama"
 
+
+def measure(**options: Any) -> Any:
+    return hn.evaluate(RUN, QRELS, metrics=["mrr@10"], **options)
+
+
 HUGE = {"batch_size": 10**6, "max_steps": 1}
+NO_PATHS = (None, 5, "", b"x", [], {}, "x" * 5000, "a\0b")
 CASES: list[tuple[str, Callable[..., Any]]] = [
+    *((r"folder: must be a path", lambda at, bad=bad: hn.start(bad)) for bad in NO_PATHS),
+    *((r"folder: must be a path", lambda at, bad=bad: hn.diagnose(bad)) for bad in NO_PATHS),
+    *((r"query_groups: must be a path", lambda at, bad=bad: measure(query_groups=bad)) for bad in NO_PATHS[1:]),
     *((r"store: must be a path", lambda at, bad=bad: hn.mine(DATA, run=RUN, store=bad)) for bad in (4, b"x", "/a\0b")),
     (r"store /proc/none: cannot be created", lambda at: hn.mine(DATA, run=RUN, store="/proc/none")),
     (r"split test is what systems are measured on", lambda at: hn.recommend(DATA, split="test", store=at)),

@@ -262,7 +262,7 @@ def test_mistakes_in_what_is_to_be_analysed(at):
 @pytest.mark.slow
 def test_negatives_are_recommended(at, tmp_path, tiny_model):
     small_collection(tmp_path / "data")
-    chosen = hn.recommend(tmp_path / "data", tiny_model, depth=20, **at)
+    chosen = hn.recommend(tmp_path / "data", tiny_model, depth=20, train=0, **at)
     chosen.write(tmp_path / "chosen.yaml")
     plan = hn.recipe(tmp_path / "chosen.yaml").plan(**at)
     assert plan.plan.steps["negatives"].spec.miner.name == chosen.miner["name"]

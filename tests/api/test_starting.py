@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from recipe.recipes import small_collection
+from tiny import tiny_encoder, tiny_static
 from typer.testing import CliRunner
 
 import hardneg
@@ -134,6 +135,11 @@ def test_a_glob_says_which_documents_are_read(tmp_path):
         FolderContents.of(written(tmp_path / "judged", {**BEIR, **qrels("test")}), "*.md")
 
 
+def test_a_folder_may_have_the_name_of_its_form(tmp_path):
+    folder = written(tmp_path, {**BEIR, **qrels("test")})
+    assert FolderContents.of(Path(f"beir:{folder}")) == FolderContents.of(folder)
+
+
 def test_no_folder(tmp_path):
     with pytest.raises(DataError, match="no such folder"):
         Beginning.of(tmp_path / "none")
@@ -172,7 +178,7 @@ def test_python_files_beside_pages_are_left_out_and_a_line_says_how_to_read_them
 def test_few_documents_are_split_by_passage(tmp_path):
     pages = {f"{number}.md": f"# A\n\nWords {number}." for number in range(50)}
     many = Beginning.of(written(tmp_path / "many", pages))
-    assert "stages" not in many.tree
+    assert "stages" not in many.tree and many.tree["defaults"] == {"train": {"options": {"max_steps": 200}}}
     (tmp_path / "many" / "0.md").unlink()
     few = Beginning.of(written(tmp_path / "many", {}))
     assert loaded(few, tmp_path / "x.yaml").stages["written"].split_by == "passage"
@@ -192,7 +198,7 @@ def test_commands_with_odd_names_can_be_copied(tmp_path, monkeypatch):
         assert result.exit_code == 0, result.output
         assert f"`hardneg start {shlex.quote(str(folder))} --run`" in result.output
         assert load_recipe(Path(f"{name}.yaml")).title == name
-    assert "#   hardneg recipe run 'my docs.yaml'\n" in Path("my docs.yaml").read_text()
+    assert "#   hardneg recipe run 'my docs.yaml' --output 'runs/my docs'\n" in Path("my docs.yaml").read_text()
 
 
 def test_own_queries_are_searched_and_nothing_else(tmp_path):
@@ -234,7 +240,8 @@ def test_the_command_looks_and_writes_and_runs_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
     ended = CliRunner().invoke(app, ["start", "pages"])
     assert ended.exit_code == 0, ended.output
-    assert "pages.yaml: written; " in ended.output and "to run, about" in ended.output
+    assert "run it: hardneg recipe run pages.yaml --output runs/pages, or" in " ".join(ended.output.split())
+    assert "pages.yaml: written; " in ended.output and "to run, up to" in ended.output
     assert yaml.safe_load(Path("pages.yaml").read_text())["dataset"]["source"] == str(tmp_path / "pages")
     assert not (tmp_path / "runs").exists() and not [*(tmp_path / "store").glob("*/manifest.json")]
     named = CliRunner().invoke(app, ["start", "pages", "--glob", "*.md", "--output", "own.yaml"])
@@ -271,6 +278,35 @@ def test_nothing_is_written_where_documents_are_read(tmp_path, monkeypatch):
     with pytest.raises(UsageError, match="read as a document next time"):
         hardneg.start(".")
     assert not Path("pages.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("similarity", "own", "read", "loss"),
+    [("cosine", 20, 20, {}), ("cosine", 9000, 512, {}), ("dot", 20, 20, {"loss": {"temperature": 1.0}})],
+)
+def test_a_model_of_ones_own_reads_what_it_can_and_trains_at_its_rate(tmp_path, similarity, own, read, loss):
+    model = tiny_encoder(tmp_path / "model")
+    config = model / "config_sentence_transformers.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "similarity_fn_name": similarity}))
+    if similarity == "dot":  # of vectors that have any length
+        modules = json.loads((model / "modules.json").read_text())
+        (model / "modules.json").write_text(json.dumps([each for each in modules if "Normalize" not in each["type"]]))
+    length = model / "sentence_bert_config.json"
+    length.write_text(json.dumps({**json.loads(length.read_text()), "max_seq_length": own}))
+    beginning = Beginning.of(written(tmp_path / "pages", {"a.md": "Words."}), model=str(model))
+    recipe = loaded(beginning, tmp_path / "x.yaml")
+    assert beginning.tree["defaults"]["train"] == {"options": {"max_steps": 200}, **loss}
+    assert (recipe.model.document_length, recipe.stages["trained"].options.learning_rate) == (read, 2e-5)
+    told = f"model {model}: reads the first {read} tokens of a document, where BM25 reads all of it"
+    assert told in beginning.sentences()
+
+
+def test_a_table_reads_documents_to_their_end(tmp_path):
+    table = str(tiny_static(tmp_path / "table"))
+    beginning = Beginning.of(written(tmp_path / "pages", {"a.md": "Words."}), model=table)
+    recipe = loaded(beginning, tmp_path / "x.yaml")
+    assert recipe.model.document_length is None and recipe.stages["trained"].options.learning_rate == 0.01
+    assert f"model {table}: a static table, which reads documents to their end, as BM25 does" in beginning.sentences()
 
 
 @pytest.mark.slow

@@ -4,32 +4,22 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
+import tarfile
+import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-QUICK = {"passes", "search-ids", "search-memory", "search-speed", "train-losses", "gradient-cache", "two-processes"}
+QUICK = {"search-ids", "search-memory", "search-speed", "train-losses", "gradient-cache", "two-processes"}
 QUICK |= {"search-shared", "out-of-memory", "trainer-tf32", "adore-loss", "centroids"}
 QUICK |= {"inferencer", "memory", "rerank", "halves", "encode", "encode-unpadded", "two-processes-recipe"}
 
-OTHERS = {"recipe-star-passage", "train-speed"}
-"""A recipe that has tests of its own, and a race with another library."""
-
-
-IN_ONE = """
-import sys
-from pathlib import Path
-from gpu import run
-from gpu.setting import Setting
-for name in sys.argv[2:]:
-    folder = Path(sys.argv[1], "work", name)
-    folder.mkdir(parents=True)
-    run.keep(Path(sys.argv[1], f"{name}.json"), run.work(name, Setting("cpu", True, False, folder)))
-"""
-"""All pieces in one process: most of the time of each would go into imports."""
+PEERS = {"ceilings", "encode-peers", "train-peers", "search-peers", "adore-search", "maxsim"}
+OTHERS = PEERS | {"recipe-star-passage", "train-speed"}
+"""A recipe that has tests of its own, and races with other libraries."""
 
 
 @pytest.fixture
@@ -46,6 +36,7 @@ def asked(run: Any, monkeypatch: pytest.MonkeyPatch, out: Path, states: dict[str
 
     def start(name: str, *_: Any) -> dict[str, Any]:
         started.append(name)
+        (out / "logs").mkdir(exist_ok=True)
         return {"piece": name, "state": states[name], "why": "", "figures": {"one": 1}, "seconds": 0.1}
 
     monkeypatch.setattr(run, "start", start)
@@ -56,10 +47,13 @@ def test_a_piece_that_fails_stops_no_other_and_only_what_is_done_is_not_asked_ag
     states = {"encode": "failed", "faiss": "skipped", "rerank": "done"}
     assert asked(run, monkeypatch, tmp_path, states) == (1, [*states])
     assert "1 done, 1 skipped, 1 failed" in capsys.readouterr().out
-    assert json.loads((tmp_path / "rerank.json").read_text())["figures"] == {"one": 1}
-    assert not list(tmp_path.glob("*.tmp"))
-    (tmp_path / "encode.json").write_text("{")
+    results = tmp_path / "results.jsonl"
+    assert [json.loads(line)["piece"] for line in results.read_text().splitlines()] == [*states]
+    with results.open("a") as file:
+        file.write('{"piece": "enc')  # as a machine that went away leaves it
     assert asked(run, monkeypatch, tmp_path, {**states, "encode": "done"}) == (0, ["encode", "faiss"])
+    assert run.known(tmp_path)["encode"]["figures"] == {"one": 1}
+    assert asked(run, monkeypatch, tmp_path, {**states, "encode": "done"}) == (0, ["faiss"])
 
 
 def test_what_is_missing_is_told_by_name_and_what_breaks_is_told_in_a_line(run, monkeypatch, tmp_path):
@@ -71,7 +65,7 @@ def test_what_is_missing_is_told_by_name_and_what_breaks_is_told_in_a_line(run, 
         return {}
 
     pieces = {"needs": needs, "breaks": lambda _: {"x": 1 // 0}, "wrong": lambda _: expect(1 > 2, "1 is less")}
-    monkeypatch.setattr(run, "find", lambda name, small: pieces[name])
+    monkeypatch.setattr(run, "find", lambda name: pieces[name])
     found = {name: run.work(name, Setting("cpu", True, False, tmp_path)) for name in pieces}
     assert {name: (result["state"], result["why"]) for name, result in found.items()} == {
         "needs": ("skipped", "nothing_of_that_name is not installed"),
@@ -81,28 +75,50 @@ def test_what_is_missing_is_told_by_name_and_what_breaks_is_told_in_a_line(run, 
 
 
 def test_one_that_takes_too_long_or_dies_has_failed(run, monkeypatch, tmp_path):
-    options = SimpleNamespace(device="cpu", small=True, full=False, limit=0.2)
-    program = tmp_path / "program"
-    monkeypatch.setattr(run.sys, "executable", str(program))
-    results = []
-    for body, limit in (("sleep 3600", 0.2), ("kill -9 $$", 600), ('echo noise; echo \'{"state": "done"}\'', 600)):
-        program.write_text(f"#!/bin/sh\n{body}\n")
-        program.chmod(0o755)
-        options.limit = limit
-        found = run.start("encode", tmp_path, options)
-        results.append((found["state"], found.get("why")))
-    killed = "ended with code -9: see encode.log"
-    assert results == [("failed", "not done in 0.2 s"), ("failed", killed), ("done", None)]
+    from gpu.setting import Setting
+
+    done = {"state": "done"}
+    kinds = {
+        "sleeps": lambda: time.sleep(3600),
+        "dies": lambda: os.kill(os.getpid(), 9),
+        "prints": lambda: os.write(1, b"noise\n"),
+    }
+    monkeypatch.setattr(run, "work", lambda name, setting: (kinds[name](), done)[1])
+    results = {}
+    for name, limit in (("sleeps", 0.2), ("dies", 600), ("prints", 600)):
+        found = run.start(name, Setting("cpu", True, False, tmp_path / name), tmp_path, limit)
+        results[name] = (found["state"], found.get("why"))
+    killed = "ended with code -9: see logs/dies.log"
+    assert results == {"sleeps": ("failed", "not done in 0.2 s"), "dies": ("failed", killed), "prints": ("done", None)}
+    assert (tmp_path / "logs" / "prints.log").read_text() == "noise\n"
+
+
+def test_figures_of_a_piece_that_failed_are_kept(run, monkeypatch, tmp_path):
+    from gpu.setting import Failed, Setting
+
+    def slow(_: Setting) -> None:
+        raise Failed("auto is slower", {"texts/s": 5})
+
+    monkeypatch.setattr(run, "find", lambda name: slow)
+    found = run.work("slow", Setting("cpu", True, False, tmp_path))
+    assert (found["state"], found["why"], found["figures"]) == ("failed", "auto is slower", {"texts/s": 5})
+
+
+def test_no_piece_begins_without_time(run, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(run, "start", lambda *_: pytest.fail("started"))
+    (tmp_path / "logs").mkdir()
+    assert run.main(["--device", "cpu", "--small", "--out", str(tmp_path), "--until", "1", "encode"]) == 0
+    assert "encode: no time is left" in capsys.readouterr().out
 
 
 def test_an_unknown_piece_is_refused(run, tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
         run.main(["--device", "cpu", "--out", str(tmp_path), "encod"])
-    assert ended.value.code == 2 and "no piece is called encod; there are: encode, " in capsys.readouterr().err
+    assert ended.value.code == 2 and "no piece is called encod; there are: ceilings, " in capsys.readouterr().err
 
 
 def test_every_piece_is_there(run):
-    found = {name: run.find(name, small=True) for name in run.names(small=True)}
+    found = {name: run.find(name) for name in run.names(small=True)}
     assert len(found) == len(run.PLACES) + 2 and all(map(callable, found.values()))
 
 
@@ -120,18 +136,36 @@ import gpu.encoding, gpu.searching, gpu.training, gpu.several, gpu.reranking, gp
     assert done.returncode == 0, done.stderr
 
 
+def checks(out: Path, site: Path, *pieces: str) -> subprocess.CompletedProcess[str]:
+    """The program over a tree that is not installed: packages beside it are seen, and neither hardneg nor its paths."""
+    found = Path(sysconfig.get_paths()["purelib"])
+    for path in found.iterdir() if not site.exists() else ():
+        site.mkdir(exist_ok=True)
+        if not path.name.lower().startswith(("hardneg", "_hardneg", "__editable__")) and path.suffix != ".pth":
+            (site / path.name).symlink_to(path)
+    place = {**os.environ, "XDG_CACHE_HOME": str(out / "cache"), "OMP_NUM_THREADS": "1", "NUMBA_DISABLE_JIT": "1"}
+    place |= {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "benchmarks", site))), "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-S", "-P", "-m", "gpu.run", "--small", "--device", "cpu", "--out", str(out), *pieces]
+    return subprocess.run(command, env=place, capture_output=True, text=True)
+
+
 @pytest.mark.slow
 def test_all_that_a_gpu_is_asked_holds_on_a_cpu_in_small(run, tmp_path):
-    place = {**os.environ, "PYTHON": sys.executable, "XDG_CACHE_HOME": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
-    place["NUMBA_DISABLE_JIT"] = "1"  # compiling takes longer than the rest
-    place["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "benchmarks")])
     pieces = sorted(set(run.names(small=True)) - OTHERS - {"search-ids"})
-    line = [sys.executable, "-c", IN_ONE, str(tmp_path), *pieces]
-    done = subprocess.run(line, env=place, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    found = {path.stem: json.loads(path.read_text()) for path in tmp_path.glob("*.json")}
-    assert {name: each["why"] for name, each in found.items() if each["state"] == "failed"} == {}, done.stderr
+    checks(tmp_path, tmp_path / "site-packages", *pieces)
+    found = {line["piece"]: line for line in map(json.loads, (tmp_path / "results.jsonl").read_text().splitlines())}
+    assert {name: each["why"] for name, each in found.items() if each["state"] == "failed"} == {}
     assert all(found[name]["state"] == "done" for name in QUICK - {"search-ids"})
-    command = [str(ROOT / "benchmarks" / "gpu_checks.sh"), "--small", "--device", "cpu", "--out", str(tmp_path)]
-    again = subprocess.run([*command, *sorted(QUICK)], env=place, capture_output=True, text=True)
+    again = checks(tmp_path, tmp_path / "site-packages", *sorted(QUICK))
     assert again.returncode == 0 and f"{len(QUICK)} done, 0 skipped, 0 failed" in again.stdout
+    with tarfile.open(tmp_path / "logs.tar.gz") as packed:
+        assert "logs/encode.log" in packed.getnames()
+
+
+@pytest.mark.slow
+def test_peers_and_ceilings_are_measured_on_a_cpu_in_small(run, tmp_path):
+    done = checks(tmp_path, tmp_path / "site-packages", *sorted(PEERS))
+    assert done.returncode == 0 and f"{len(PEERS)} done, 0 skipped, 0 failed" in done.stdout, done.stdout
+    found = {line["piece"]: line["figures"] for line in map(json.loads, (tmp_path / "results.jsonl").open())}
+    assert found["search-peers"]["bf16, most that a list misses, float64"] < 1e-6
+    assert found["encode-peers"]["base, bf16 unpadded, least cosine"] > 0.995

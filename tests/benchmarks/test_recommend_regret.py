@@ -20,7 +20,7 @@ def advised(row: int, alone: bool) -> dict[str, Any]:
     return {"row": row, "alone": alone, "reason": ""}
 
 
-ANSWER = {"miners": ROWS, "trials": None, "advice": {"top": advised(0, False), "recall": advised(0, True)}}
+ANSWER = {"miners": ROWS, "trials": None, "without_training": {"top": advised(0, False), "recall": advised(0, True)}}
 TRIED = {**ANSWER, "trials": {}, "chosen": 1, "in_batch_alone": False}
 
 

@@ -11,7 +11,6 @@ from processes import loaded
 
 from hardneg.cli import doctor
 from hardneg.indexes.kernels.lucene import java
-from hardneg.store import speed_trials
 
 
 def findings(store: Path, code: int = 0) -> dict[str, dict[str, str]]:
@@ -22,7 +21,7 @@ def findings(store: Path, code: int = 0) -> dict[str, dict[str, str]]:
 
 def test_every_line_says_what_it_means(tmp_path: Path) -> None:
     found = findings(tmp_path / "not" / "yet")
-    subjects = {"python", "cores", "memory", "trials", "gpu", "store", "faiss", "bm25", "hub", "versions"}
+    subjects = {"python", "cores", "memory", "cpu", "gpu", "store", "faiss", "bm25", "hub", "versions"}
     assert subjects <= set(found)
     assert all(item["found"] and item["meaning"] for item in found.values())
     assert found["versions"]["state"] == "ok"
@@ -85,16 +84,10 @@ def test_nothing_heavy_is_loaded(tmp_path: Path) -> None:
     assert loaded(program, "torch transformers jnius faiss pyserini") == set()
 
 
-def test_what_was_timed_is_told_and_can_be_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(speed_trials, "_known", {})
-    assert findings(tmp_path)["trials"]["found"] == "none yet"
-    ways = {"plain": lambda: lambda: None, "clever": lambda: lambda: sum(range(10**6))}
-    speed_trials.choose("a thing", "this machine", ways)
-    found = findings(tmp_path)["trials"]["found"]
-    assert found.startswith("a thing: plain (") and ", clever " in found and found.endswith(" ms) on this machine")
-    assert call("doctor", "--forget-trials", "--store", tmp_path).exit_code == 0
-    assert speed_trials.remembered() == []
+def test_a_cpu_without_units_for_bfloat16_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ATEN_CPU_CAPABILITY", "avx2")
+    found = findings(tmp_path)["cpu"]
+    assert found["found"].endswith(", without units for bfloat16") and "is fp32 without a GPU" in found["meaning"]
 
 
 @pytest.mark.parametrize(("card", "kept"), [(True, "faiss-gpu"), (False, "faiss-cpu")])

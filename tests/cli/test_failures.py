@@ -1,6 +1,7 @@
 """What the system refuses is one line with its exit code: full disks, closed folders, a store that is none."""
 
 import errno
+import json
 import os
 import subprocess
 import sys
@@ -35,6 +36,24 @@ def test_a_full_disk_behind_stdout(tmp_path: Path, arguments: list[str], unbuffe
     assert err.endswith(": the disk is full; free some space and run again\n")
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
+def test_a_terminal_without_the_characters(tmp_path: Path, encoding: str) -> None:
+    for name, second in (("a", "d1"), ("b", "d2")):
+        (tmp_path / f"{name}-é.run").write_text("".join(f"q{n} Q0 {second} 1 1.0 x\n" for n in range(9)))
+    (tmp_path / "qrels").write_text("".join(f"q{n} 0 d1 1\n" for n in range(9)))
+    given = ["evaluate", "--run", "a-é.run", "--run", "b-é.run", "--qrels", "qrels", "--metric", "mrr@10"]
+    code, out, err = hardneg(tmp_path, *given, PYTHONIOENCODING=encoding)
+    assert code == 0 and "1.0000" in out, err
+    code, out, err = hardneg(tmp_path, *given, "--json", PYTHONIOENCODING=encoding)
+    assert code == 0 and "a-é" in str(json.loads(out)), err
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["evaluate", "--help"], ["recipe", "list"]])
+def test_python_without_docstrings(tmp_path: Path, arguments: list[str]) -> None:
+    code, out, err = hardneg(tmp_path, *arguments, PYTHONOPTIMIZE="2", PYTHONDONTWRITEBYTECODE="1")
+    assert code == 0 and out, err
+
+
 @needs_full
 def test_a_full_disk_behind_stderr_keeps_the_exit_code(tmp_path: Path) -> None:
     assert hardneg(tmp_path, "recipe", "run", "nothing", stderr=FULL)[0] == 2
@@ -54,7 +73,7 @@ def test_a_store_that_cannot_be_one(tmp_path: Path, store: str, message: str, co
 def test_an_empty_store_is_the_usual_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "usual"))
-    for folder in (tmp_path / "own", tmp_path / "usual" / "unused"):
+    for folder in (tmp_path / "own", tmp_path / "usual" / "locks", tmp_path / "usual" / f"{0:032x}.partial"):
         folder.mkdir(parents=True)
     result = call("artifacts", "gc", "--delete", "--store", "")
     assert result.exit_code == 0 and "1 folders" in result.output

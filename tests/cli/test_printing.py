@@ -97,13 +97,13 @@ def plan(**env):
 def test_what_is_piped_is_one_whole_line_a_step():
     lines = plan()
     step = next(line for line in lines if line.startswith("cross-encoder-lists"))
-    assert "train-reranker" in step and "steps" in step and step.endswith(("s", "min", "h"))
+    assert "train-reranker" in step and "steps" in step and step.endswith("B")
 
 
 def test_a_narrow_terminal_gets_one_line_a_step():
     lines = plan(COLUMNS="80")
     assert len(lines) == len(plan()) and max(map(len, lines[1:-1])) <= 80
-    assert any(line.startswith("cross-encoder-lists  train-") and "…" in line for line in lines)
+    assert any(line.startswith("cross-encoder-lists  trai…") for line in lines)
 
 
 @pytest.mark.parametrize(("columns", "width"), [(None, 1000), ("120", 120)])

@@ -1,4 +1,4 @@
-"""`recipe plan` for machines that are named."""
+"""`recipe plan`: the table, JSON, and what is refused."""
 
 import json
 from pathlib import Path
@@ -20,36 +20,27 @@ def plan(tmp_path: Path, tiny_model: Path):
     return asked
 
 
-def test_machines_gpus_and_a_price_have_columns(plan):
-    code, told = plan("--rates", "h100", "--machines", "2", "--gpus", "8", "--price", "2.5", "--documents", "1e9")
+def test_each_step_has_its_key_and_a_plan_of_many_documents_their_items(plan):
+    code, told = plan("--documents", "1e9")
     assert code == 0, told
-    head = [line for line in told.splitlines() if line.startswith("step")][1]
-    assert all(name in head for name in ("GPU memory", "between machines", "GPU hours", "cost"))
-    assert "1,000,000,000 passages" in told and "times are for 16 GPUs in 2 machines, H100" in told
-    assert "guess: assumed, not measured anywhere" in told
-    assert "too large: " not in told
+    (head,) = (line for line in told.splitlines() if line.startswith("step"))
+    assert head.split() == ["step", "stage", "state", "key", "items", "disk", "memory"]
+    assert "1,000,000,000 passages" in told and "\nto run: " in told
 
 
 def test_as_json_nothing_else_is_said(plan):
-    code, told = plan("--rates", "h100", "--gpus", "4", "--price", "3", "--json")
+    code, told = plan("--json")
     content = json.loads(told[told.index("{") :])
-    machine = {"device": "H100", "gpu": True, "measured": None, "machines": 1, "processes": 4}
-    assert code == 0 and content["machine"] == machine
     steps = {step["step"]: step for step in content["steps"]}
     index = steps["start-index"]
-    assert index["gpus"] == 4 and index["cost"] == pytest.approx(3 * index["gpu_hours"], abs=1e-3)
-    assert content["to run"]["cost"] == pytest.approx(sum(step["cost"] for step in steps.values()), abs=1e-3)
-    assert set(index["from"]) <= {"measured", "stated", "data sheet", "guess"}
+    assert code == 0 and index["stored"] is False and index["unit"] == "passages" and index["seconds"] is None
+    assert len(index["key"]) == 32 and index["key"][:8] in plan()[1]
+    assert content["to run"] == {"steps": len(steps), "disk": sum(step["disk"] for step in steps.values())}
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("--gpus 2", "--gpus 2: this machine has no GPU"),
-        ("--price 2", "--price is a GPU's, and this plan has none"),
-        ("--rates h10", "no file of that name"),
-        ("--rates h100 --gpus 2 --num-processes 2", "leave out --num-processes"),
-        ("--machines 3 --num-processes 2", "fewer than --machines 3"),
         ("--documents many", "must be a whole number above 0, such as 1e9"),
         ("--documents 1.5", "must be a whole number above 0"),
     ],

@@ -38,41 +38,39 @@ def model(tmp_path):
 
 
 @pytest.mark.slow
-def test_it_chooses_and_writes_a_recipe_and_figures(hardneg, model, tmp_path):
-    first = hardneg("--depth", "20", "--train-option", "learning_rate=0.01", "--train-option", "batch_size=2")
-    assert "one half of a known positive" in first.stdout and "chosen" in first.stdout
-    assert first.stdout.splitlines()[-1] == "recommended.yaml: hardneg recipe run recommended.yaml"
-    assert {path.suffix for path in tmp_path.glob("recommended.*")} == {".yaml", ".png", ".svg"}
-    text = (tmp_path / "recommended.yaml").read_text()
-    assert "# The rule: For the top of the lists" in text and "# For recall (R@100): in-batch" in text
-    assert "For the top of the lists (MRR@10): " in first.stdout and "For recall (R@100): " in first.stdout
-    recipe = load_recipe(tmp_path / "recommended.yaml", None, [])
-    assert recipe.stages["model"].options.learning_rate == 0.01 and recipe.stages["scores"].split == "test"
-    again = hardneg("--depth", "20", "--json", "--overwrite")
-    found = json.loads(again.stdout)
-    assert found["recipe"] == "recommended.yaml" and found["trials"] is None
-    miner = found["miners"][found["chosen"]]["miner"]
-    assert {"name": recipe.stages["negatives"].miner.name, **recipe.stages["negatives"].miner.options} == miner
-    assert again.stderr.count("in the store") == 4
-    assert found["goal"] is None and found["facts"]["documents"] == 60 and found["facts"]["batch"] == 32
-    assert found["in_batch_alone"]  # a batch of 32 from 60 documents reaches the top of every list
-    depth = json.loads(hardneg("--depth", "20", "--goal", "recall", "--json", "--overwrite").stdout)
-    assert depth["in_batch_alone"] and "\n  model: in-batch\n" in (tmp_path / "recommended.yaml").read_text()
-    with pytest.raises(RecipeError, match=r"split other has no queries; there are dev, test, train"):
-        hardneg("--split", "other", "--output", "other.yaml")
+def test_trainings_choose_and_a_recipe_and_figures_are_written(hardneg, model, tmp_path):
+    options = ("--depth", "12", "--train", "2", "--train-option", "batch_size=8")
+    first = hardneg(*options, "--output", "best.yaml").stdout
+    assert first.startswith(("Train with ", "Train nothing: ")) and "queries of dev" in first.splitlines()[0]
+    assert all(row in first for row in ("the model as shipped", "in-batch negatives alone", "topk, 10 a query", "BM25"))
+    assert all(rate in first for rate in ("at 0.01", "at 0.03", "at 0.1")) and "one half of a known positive" in first
+    assert "Without a training it would have said: For the top of the lists (MRR@10): " in first
+    assert first.splitlines()[-1] == "best.yaml: hardneg recipe run best.yaml"
+    assert {path.suffix for path in tmp_path.glob("best.*")} == {".yaml", ".png", ".svg"}
+    recipe = load_recipe(tmp_path / "best.yaml", None, [])
+    assert recipe.stages["model"].options.max_steps == 2 and recipe.stages["scores"].split == "test"
+    ran = CliRunner().invoke(app, ["recipe", "run", "best.yaml", "--output", "made", "--device", "cpu"])
+    assert ran.exit_code == 0 and all(name in ran.stdout for name in ("Hard Neg", "In-Batch Neg", "BM25", "as shipped"))
+    out = hardneg(*options, "--goal", "recall", "--train-option", "learning_rate=0.5", "--output", "depth.yaml").stdout
+    assert "recall@100 on dev" in out and "mrr@10 on" not in out and "at 0.5" in out and "at 0.01" not in out
 
 
 @pytest.mark.slow
-def test_trainings_choose(hardneg, model, tmp_path):
-    out = hardneg("--depth", "12", "--train", "2", "--train-option", "batch_size=8", "--output", "best.yaml").stdout
-    assert "dev queries after 2 steps, one seed: " in out and "in-batch negatives alone 0." in out
-    text = (tmp_path / "best.yaml").read_text()
-    assert "max_steps: 2" in text and "dev queries after 2 steps, one seed" in text
-    ran = CliRunner().invoke(app, ["recipe", "run", "best.yaml", "--output", "made", "--device", "cpu"])
-    assert ran.exit_code == 0 and all(name in ran.stdout for name in ("Hard Neg", "In-Batch Neg", "BM25", "as shipped"))
-    options = ("--depth", "12", "--train", "2", "--train-option", "batch_size=8", "--goal", "recall")
-    out = hardneg(*options, "--output", "depth.yaml").stdout
-    assert "recall@100 on" in out and "mrr@10 on" not in out
+def test_without_a_training_the_rule_guesses(hardneg, model, tmp_path):
+    first = hardneg("--depth", "20", "--train", "0", "--train-option", "batch_size=2").stdout
+    assert first.startswith("A guess without a training: ") and "This is a guess" in first
+    recipe = load_recipe(tmp_path / "recommended.yaml", None, [])
+    assert recipe.stages["model"].options.learning_rate == 0.01 and recipe.stages["model"].options.max_steps == 400
+    again = hardneg("--depth", "20", "--train", "0", "--json", "--overwrite")
+    answer = json.loads(again.stdout)
+    assert answer["recipe"] == "recommended.yaml" and answer["trials"] is None
+    miner = answer["miners"][answer["chosen"]]["miner"]
+    assert {"name": recipe.stages["negatives"].miner.name, **recipe.stages["negatives"].miner.options} == miner
+    assert again.stderr.count("in the store") == 4
+    assert answer["goal"] is None and answer["facts"]["documents"] == 60 and answer["facts"]["batch"] == 32
+    assert answer["in_batch_alone"]  # a batch of 32 from 60 documents reaches the top of every list
+    with pytest.raises(RecipeError, match=r"split other has no queries; there are dev, test, train"):
+        hardneg("--split", "other", "--output", "other.yaml")
 
 
 @pytest.mark.slow
@@ -81,7 +79,18 @@ def test_a_reranker_is_a_second_judge_of_judged_positives(hardneg, model, tiny_r
     others = "".join(f"q{i}\td{i + 1}\t1\n" for i in range(36, 46))
     qrels.write_text(qrels.read_text() + others)
     setting = "stages.sweep.analysis.miner-sweep.least_judged=5"
-    given = ["--depth", "20", "--reranker", f"cross-encoder:{tiny_reranker}", "--option", "length=32", "--set", setting]
+    given = [
+        "--depth",
+        "20",
+        "--train",
+        "0",
+        "--reranker",
+        f"cross-encoder:{tiny_reranker}",
+        "--option",
+        "length=32",
+        "--set",
+        setting,
+    ]
     found = json.loads(hardneg(*given, "--json").stdout)
     assert found["planted"] == {"kind": "judged", "planted": 10, "queries": 10} and found["unused"] == []
     assert {row["by"] for row in found["miners"]} == {"", "reranked"}
@@ -90,12 +99,12 @@ def test_a_reranker_is_a_second_judge_of_judged_positives(hardneg, model, tiny_r
 
 def test_a_plan_is_shown_and_nothing_is_made(hardneg, model, tmp_path):
     told = hardneg("--depth", "20", "--train", "3", "--plan").stdout
-    assert "to run: " in told and "model-2" in told  # depths 10 and 20 are tried
+    assert "to run: " in told and "first at 1e-05" in told and "in-batch at 0.0001" in told
     assert told.splitlines()[-1].endswith("--set model.document_length=128")
     assert not (tmp_path / "store").exists() or not list((tmp_path / "store").glob("*/manifest.json"))
-    steps = json.loads(hardneg("--depth", "20", "--plan", "--json").stdout)["steps"]
+    steps = json.loads(hardneg("--depth", "20", "--train", "0", "--plan", "--json").stdout)["steps"]
     assert [step["step"] for step in steps] == ["dataset", "index", "run", "sweep"]
-    assert "less work" not in hardneg("--plan", "--set", "model.document_length=64").stdout
+    assert "less work" not in hardneg("--plan", "--train", "0", "--set", "model.document_length=64").stdout
     assert not list(tmp_path.glob("recommended.*"))
 
 

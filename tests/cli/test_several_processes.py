@@ -16,7 +16,7 @@ from recipe.recipes import large_collection
 from hardneg.cli import launch, watched
 from hardneg.cli.launch import launches
 from hardneg.records.errors import UsageError
-from hardneg.runtime.distributed import World, _interface, world
+from hardneg.runtime.distributed import World, _interface, gpu_of, world
 
 
 @pytest.mark.slow
@@ -142,3 +142,35 @@ def test_loopback_leads_to_no_other_machine(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", "29500")
     assert _interface() is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("ACCELERATE_USE_DEEPSPEED", "true", "leave DeepSpeed out"),
+        ("ACCELERATE_USE_FSDP", "1", "leave FSDP out"),
+        ("ACCELERATE_USE_MEGATRON_LM", "True", "leave Megatron-LM out"),
+        ("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4", "option `accumulate`"),
+        ("ACCELERATE_MIXED_PRECISION", "bf16", "option `precision`"),
+    ],
+)
+def test_settings_of_the_launcher_that_would_change_a_training_are_refused(monkeypatch, name, value, said):
+    with launch.together("cpu"):
+        pass
+    monkeypatch.setenv(name, value)
+    with pytest.raises(UsageError, match=f"{name}.*{said}"), launch.together("cpu"):
+        pass
+
+
+def test_a_launcher_may_show_each_process_one_gpu(monkeypatch):
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    here = World(1, 4, 1, 4)
+    monkeypatch.delenv("RANK", raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    assert gpu_of(here) is None  # the card is every process's
+    monkeypatch.setenv("RANK", "1")
+    assert gpu_of(here) == 0
+    monkeypatch.setenv("HARDNEG_PROCESSES", "4")
+    assert gpu_of(here) is None  # one card for four processes that hardneg itself started
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
+    assert gpu_of(here) == 1

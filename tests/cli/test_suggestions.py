@@ -5,12 +5,13 @@ from command_line import call, hardneg
 
 from hardneg.recipe.settings import apply_settings
 from hardneg.recipe.yaml_load import find_recipe, shipped_recipes
-from hardneg.records.errors import UsageError
+from hardneg.records.errors import RecipeError, UsageError
+from hardneg.records.wording import suggestion
 
 
 def refused(line):
     result = call(line)
-    assert isinstance(result.exception, UsageError), result.output
+    assert isinstance(result.exception, (UsageError, RecipeError)), result.output
     assert result.stdout == ""
     return str(result.exception)
 
@@ -77,3 +78,22 @@ def test_a_word_of_python_is_refused_as_such():
 def test_a_name_that_another_package_has_is_refused(tmp_path):
     told = refused(f"plugins new stage search -o {tmp_path / 'new'}")
     assert "'search': hardneg has a stage of that name; take another" in told
+
+
+@pytest.mark.parametrize(
+    ("word", "known", "meant"),
+    [
+        ("lr", ["epochs", "learning_rate"], "learning_rate"),
+        ("MNRL", ["bce", "infonce"], "infonce"),
+        ("num_negatives", ["dataset", "miner"], "miner"),
+        ("per_device_train_batch_size", ["batch_size"], "batch_size"),
+    ],
+)
+def test_words_of_other_libraries_are_known(word, known, meant):
+    assert suggestion(word, known) == f"; did you mean {meant!r}?"
+    assert suggestion(word, ["zzz"]) == ""
+
+
+def test_a_mistake_in_a_stage_is_not_told_again_as_one_of_the_outputs():
+    told = refused("recipe plan star-passage --set stages.star.options.lr=1e-3")
+    assert "stages.star.options.lr: no such option; did you mean 'learning_rate'?" in told and "outputs" not in told

@@ -110,7 +110,7 @@ def edit(path: str, old: str, new: str) -> Callable[[Path], None]:
         (edit("corpus.jsonl", '"two', "two"), "corpus.jsonl:2: not JSON"),
         (edit("corpus.jsonl", '"text": "two', '"body": "two'), "corpus.jsonl:2: no 'text'"),
         (edit("corpus.jsonl", '"one"', "1"), "corpus.jsonl:1: 'text' must be a string, not 1"),
-        (edit("corpus.jsonl", '"A"', "null"), "corpus.jsonl:1: 'title' must be a string, not null"),
+        (edit("corpus.jsonl", '"A"', "1"), "corpus.jsonl:1: 'title' must be a string, not 1"),
         (edit("corpus.jsonl", "d2", "d 2"), "corpus.jsonl:2: id 'd 2'"),
         (edit("corpus.jsonl", "\\u00e9", "\\ud800"), "corpus.jsonl:2: 'text' holds half of a surrogate pair"),
         (edit("corpus.jsonl", "{", "[" * 100_000 + "{"), "corpus.jsonl:1: not JSON"),

@@ -255,4 +255,67 @@ def test_links_that_are_not_followed_are_told(tmp_path):
         (tmp_path / "pages" / name).symlink_to(target)
     opened = Documents(str(tmp_path / "pages")).load()
     assert [each.doc_id for each in opened.documents()] == ["a.txt:1", "b.txt:1"]
-    assert opened.notes() == ["left out: 2 links to no file, such as folder"]
+    assert opened.notes() == ["left out: 2 links to no file of the folder, such as folder"]
+    (tmp_path / "private.txt").write_text("A password.")
+    (tmp_path / "pages" / "a-link.txt").symlink_to("../private.txt")
+    opened = Documents(str(tmp_path / "pages")).load()
+    assert [each.doc_id for each in opened.documents()] == ["a.txt:1", "b.txt:1"]
+    assert opened.notes() == ["left out: 3 links to no file of the folder, such as a-link.txt"]
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        ("<p>a <!-- b", "a <!-- b"),
+        ("<p>a <b", "a <b"),
+        ("<p>a<![if IE]>b<![endif]><p>c", "ab c"),
+        ("<p>a <![no]> b", "a <![no]> b"),
+        *((f"<p>a{mark * 50_000}", f"a{mark * 50_000}".strip()) for mark in ("<!--", "<b ", "<![if", "</")),
+    ],
+)
+def test_marks_of_html_that_nothing_closes_are_text(tmp_path, page, text):
+    (tmp_path / "a.html").write_text(page)
+    passages = [each.text for each in Documents(str(tmp_path), words=100_000).load().documents()]
+    assert " ".join(" ".join(passages).split()) == text
+
+
+SITE = """# Birds { #birds }
+
+/// note | Read this
+Owls fly [at night](night.md){.external-link target=_blank}.
+///
+
+:::tip[Look] 
+Herons wade. {: .wide }
+
+{* ../src/owl.py hl[1] *}
+
+!!! warning "Do not feed"
+    Gulls **bite**.
+
+```yaml
+::: kept
+{* kept *}
+```
+
+A set {#x} in a line, and `{ .code }`
+"""
+
+
+def test_marks_of_sites_are_no_text(tmp_path):
+    (tmp_path / "a.md").write_text(SITE)
+    (document,) = Documents(str(tmp_path)).load().documents()
+    assert document.title == "Birds"
+    assert document.text.split("\n\n") == [
+        "Read this Owls fly at night.",
+        "Look Herons wade.",
+        "Do not feed Gulls bite.",
+        "::: kept\n{* kept *}",
+        "A set {#x} in a line, and { .code }",
+    ]
+
+
+def test_files_that_pandoc_reads_are_told(tmp_path):
+    (tmp_path / "a.md").write_text("Words.")
+    (tmp_path / "b.rst").write_text("Words.")
+    assert any("pandoc FILE -t gfm" in note for note in Documents(str(tmp_path)).load().notes())

@@ -34,10 +34,10 @@ def parts(*means: float) -> list[float]:
 @pytest.mark.parametrize(
     ("means", "state"),
     [
-        ((5, 4, 3, 2, 1), "fine"),
+        ((5, 4, 3, 2, 1), "unknown"),
         ((5, 1, 2, 2, 3), "suspect"),
-        ((5, 1, 1, 1, 1.05), "fine"),  # by less than a tenth
-        ((5, 1, 1, 1, 1.2), "fine"),  # by less than three errors: each is 0.1155 / 2, 3 * 0.0816 = 0.245
+        ((5, 1, 1, 1, 1.05), "unknown"),  # by less than a tenth
+        ((5, 1, 1, 1, 1.2), "unknown"),  # by less than three errors: each is 0.1155 / 2, 3 * 0.0816 = 0.245
         ((5, 1, 1, 1, 1.3), "suspect"),
     ],
 )
@@ -46,7 +46,7 @@ def test_a_loss_that_rises_is_suspect(run: HandmadeRun, means: tuple[float, ...]
     result = learning_curve(run, "star")
     assert result.state == state
     assert result.figures == {"lowest_loss": pytest.approx(1.0), "last_loss": pytest.approx(means[-1])}
-    assert ("learning_rate" in result.advice) == (state == "suspect")
+    assert "learning_rate" in result.advice and ("`validation`" in result.advice) == (state == "unknown")
 
 
 @pytest.mark.parametrize(("dev", "state"), [((0.5, 0.6, 0.58), "suspect"), ((0.5, 0.6, 0.595), "fine")])
@@ -69,7 +69,7 @@ def test_the_curve_of_several_seeds_is_their_mean(seeded: HandmadeRun) -> None:
         learning_curve(seeded, "star-seed-1")
     history(seeded, parts(5, 4, 3, 2, 0), stage="star-seed-2")
     result = learning_curve(seeded, "star-seed-1")
-    assert result.state == "fine" and result.figures["last_loss"] == pytest.approx(1.5)
+    assert result.state == "unknown" and result.figures["last_loss"] == pytest.approx(1.5)
 
 
 def test_several_seeds_are_tested_over_seeds(seeded: HandmadeRun) -> None:
@@ -89,9 +89,20 @@ def test_rows_without_a_metric_in_common_are_not_compared(run: HandmadeRun) -> N
     assert outcome(run, "STAR").state == "unknown"
 
 
-def test_a_few_steps_tell_nothing(run: HandmadeRun) -> None:
+def test_a_few_steps_tell_nothing_and_dev_at_the_end_alone_little(run: HandmadeRun) -> None:
     history(run, [1.0] * 19)
     assert learning_curve(run, "star").state == "unknown"
+    history(run, [1.0] * 19, [0.5])
+    result = learning_curve(run, "star")
+    assert result.state == "unknown" and "without a dev curve a rate too high" in result.sentence
+
+
+def test_where_training_made_it_worse_rate_and_steps_are_named_first(run: HandmadeRun) -> None:
+    scores(run, HALF, DOWN, False)
+    history(run, [1.0] * 20)
+    assert outcome(run, "STAR").advice.startswith("first lower options.learning_rate to a third, or train fewer steps")
+    history(run, [1.0] * 20, [0.4, 0.5])  # dev rose: something else is why
+    assert outcome(run, "STAR").advice.startswith("see what else is suspect")
 
 
 def scores(run: HandmadeRun, baseline: Sequence[float], trained: Sequence[float], compared: bool) -> None:

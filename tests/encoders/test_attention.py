@@ -17,6 +17,7 @@ from hardneg.encoders.speed import attention
 from hardneg.encoders.speed.attention import attended, check_attention
 from hardneg.encoders.speed.fastest import arranged
 from hardneg.records.errors import ModelError
+from hardneg.runtime.processor import Processor
 
 TEXTS = ["a passage of several words", "short", "another passage, a longer one than the others are", ""]
 
@@ -124,20 +125,12 @@ def test_batched_attention_is_what_runs(encoder, monkeypatch):
     assert called[0].sum() > 0, "padding is taken out"
 
 
-def test_auto_is_what_a_trial_says_in_bfloat16_alone(encoder, monkeypatch):
-    subjects: list[str] = []
-    monkeypatch.setattr("hardneg.encoders.speed.fastest.WORTH_A_TRIAL", 1)
-    monkeypatch.setattr(attention, "choose", lambda subject, *_: subjects.append(subject) or "batched")
-    monkeypatch.setattr("hardneg.encoders.speed.onednn.choose", lambda *_: "torch")
+@pytest.mark.parametrize(("bf16", "own"), [(True, "hardneg_batched"), (False, "sdpa")])
+def test_auto_is_batched_in_bfloat16_alone_on_units_for_it(encoder, bf16, own, monkeypatch):
+    monkeypatch.setattr("hardneg.encoders.speed.fastest.LARGE", 1)
+    monkeypatch.setattr(attention, "processor_of", lambda device: Processor(device.type, bf16))
     plain, half = (arranged(encoder.parts("document")[0], half=half).model for half in (False, True))
-    assert [model.config._attn_implementation for model in (plain, half)] == ["sdpa", "hardneg_batched"]
-    heads, size = half.config.num_attention_heads, half.config.hidden_size // half.config.num_attention_heads
-    assert subjects == [f"attention in bf16 on cpu, {heads} heads of {size}"]
-
-
-def test_a_trial_can_run_each_way():
-    for way in attention._ways(2, 8).values():
-        way()()
+    assert [model.config._attn_implementation for model in (plain, half)] == ["sdpa", own]
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,19 @@ def test_a_vector_that_is_not_finite_is_named(tiny_model: Path):
         encoder.encode(texts, "query", EncodeOptions(window=4))
 
 
+@pytest.mark.parametrize("side", ["query", "document"])
+def test_vectors_that_are_all_the_same_are_no_encoding(tiny_model: Path, side):
+    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    with torch.no_grad():
+        for weight in encoder.module.parameters():
+            weight.zero_()
+    message = f"the vectors of 67 {side} texts are all the same: check its weights and its tokenizer"
+    with pytest.raises(ModelError, match=message):
+        encoder.encode(TEXTS, side)
+    assert len(encoder.encode(["the same"] * 40, side)) == 40  # as of few different texts nothing can be said
+    assert len(encoder.encode(["漢", "字"], side)) == 2
+
+
 def test_progress_counts_every_text(encoder: Encoder):
     counts: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Linear layers by oneDNN give what torch's give; a trial decides where they stand."""
+"""Linear layers by oneDNN give what torch's give; only where the processor can."""
 
 from typing import Any
 
@@ -13,55 +13,52 @@ from hardneg.encoders.speed import compiling, onednn
 from hardneg.encoders.speed.fastest import arranged
 from hardneg.encoders.speed.onednn import OneDnnLinear, multiply_fastest
 from hardneg.records.errors import ModelError
+from hardneg.runtime.processor import Processor, bf16_on_cpu
 
 
-def with_choice(layer: nn.Linear, way: str, monkeypatch: pytest.MonkeyPatch) -> nn.Sequential:
-    monkeypatch.setattr(onednn, "choose", lambda *_: way)
+@pytest.fixture(autouse=True)
+def with_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CPU of the kind that oneDNN is for, which has units for bfloat16 if this one has."""
+    monkeypatch.setattr(onednn, "processor_of", lambda _: Processor("cpu", bf16_on_cpu()))
+
+
+def changed(layer: nn.Module) -> nn.Sequential:
     network = nn.Sequential(layer)
     multiply_fastest(network)
     return network
 
 
-def test_a_product_by_hand(monkeypatch):
+def test_a_product_by_hand():
     layer = nn.Linear(2, 3)
     with torch.inference_mode():
         layer.weight.copy_(torch.tensor([[1.0, 2.0], [0.0, 1.0], [3.0, -1.0]]))
         layer.bias.copy_(torch.tensor([0.5, 0.0, 1.0]))
-        network = with_choice(layer, "onednn", monkeypatch)
+        network = changed(layer)
         assert type(network[0]) is OneDnnLinear
         assert network(torch.tensor([[[2.0, 1.0]]])).tolist() == [[[4.5, 1.0, 6.0]]]
 
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(("dtype", "near"), [(torch.float32, 1e-5), (torch.bfloat16, 0.02)])
-def test_it_is_what_torch_makes(bias, dtype, near, monkeypatch):
+def test_it_is_what_torch_makes(bias, dtype, near):
     layer, rows = nn.Linear(48, 24, bias=bias, dtype=dtype), torch.randn(5, 7, 48, dtype=dtype)
     with torch.inference_mode():
         usual = layer(rows)
-        torch.testing.assert_close(with_choice(layer, "onednn", monkeypatch)(rows), usual, rtol=near, atol=near)
+        torch.testing.assert_close(changed(layer)(rows), usual, rtol=near, atol=near)
 
 
-def test_torch_s_stay_where_they_are_not_slower(monkeypatch):
-    assert type(with_choice(nn.Linear(4, 4), "torch", monkeypatch)[0]) is nn.Linear
-
-
-def test_the_shape_with_most_work_is_timed(monkeypatch):
-    subjects: list[str] = []
-    monkeypatch.setattr(onednn, "choose", lambda subject, *_: subjects.append(subject) or "torch")
-    multiply_fastest(nn.Sequential(nn.Linear(4, 20), nn.Linear(8, 6), nn.Linear(8, 6)))
-    multiply_fastest(nn.Sequential(nn.Linear(8, 6).bfloat16()))
-    multiply_fastest(nn.Sequential(nn.Linear(8, 6).double(), nn.LayerNorm(6)))
-    multiply_fastest(nn.LayerNorm(6))
-    assert subjects == ["products in fp32 on cpu, 8 by 6", "products in bf16 on cpu, 8 by 6"]
-    for way in onednn._ways(nn.Linear(8, 6).weight).values():
-        way()()
+def test_other_layers_stay_as_they_are(monkeypatch):
+    layers: list[nn.Module] = [nn.Linear(8, 6).double(), nn.Linear(8, 6).half(), nn.LayerNorm(6)]
+    assert [type(changed(layer)[0]) for layer in layers] == [nn.Linear, nn.Linear, nn.LayerNorm]
+    monkeypatch.setattr(onednn, "processor_of", lambda _: Processor("cpu", bf16=False))
+    assert type(changed(nn.Linear(8, 6))[0]) is OneDnnLinear
+    assert type(changed(nn.Linear(8, 6).bfloat16())[0]) is nn.Linear
 
 
 def test_a_model_that_computes_so_learns_as_before(tiny_model, monkeypatch):
     encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
     usual = encoder.encode(["some words"], "query", EncodeOptions(precision="fp32"))
-    monkeypatch.setattr("hardneg.encoders.speed.fastest.WORTH_A_TRIAL", 1)
-    monkeypatch.setattr(onednn, "choose", lambda *_: "onednn")
+    monkeypatch.setattr("hardneg.encoders.speed.fastest.LARGE", 1)
     own = encoder.parts("query")[0]
     copied = arranged(own)
     assert any(isinstance(part, OneDnnLinear) for part in copied.modules())

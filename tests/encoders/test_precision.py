@@ -1,4 +1,4 @@
-"""Precision `auto` is what a trial of the network itself finds."""
+"""Precision `auto` is what the processor has units for, and what a stage began with."""
 
 from pathlib import Path
 from typing import Any, get_args
@@ -11,92 +11,78 @@ from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.speed import fastest as precision
-from hardneg.encoders.speed.fastest import takes_bf16
-from hardneg.store import speed_trials
+from hardneg.encoders.speed.fastest import most_tokens, takes_bf16, usual_budget
+from hardneg.records.errors import UsageError
+from hardneg.runtime.processor import Processor
+from hardneg.store.choices import noted
 
 USES = get_args(precision.Use)
 
 
 @pytest.fixture
-def network(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(speed_trials, "_known", {})
-    monkeypatch.setattr(speed_trials, "_SECONDS", 0.0)
-    monkeypatch.setattr(precision, "WORTH_A_TRIAL", 1)
+def network(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(precision, "LARGE", 1)
     return Encoder.load(ModelSpec(str(tiny_model)), "cpu").module
 
 
-def decided(monkeypatch: pytest.MonkeyPatch, way: str) -> list[str]:
-    asked: list[str] = []
-
-    def chosen(subject: str, machine: str, ways: Any) -> str:
-        assert list(ways) == ["fp32", "bf16"]
-        asked.append(subject)
-        return way
-
-    monkeypatch.setattr(precision, "choose", chosen)
-    return asked
+def computing_on(monkeypatch: pytest.MonkeyPatch, bf16: bool) -> None:
+    monkeypatch.setattr(precision, "processor_of", lambda device: Processor(device.type, bf16))
 
 
-@pytest.mark.parametrize("way", ["fp32", "bf16"])
-def test_auto_is_what_the_trial_says(network, way, monkeypatch):
-    asked = decided(monkeypatch, way)
-    assert [takes_bf16("auto", network, use) for use in USES] == [way == "bf16"] * 2
+@pytest.mark.parametrize("bf16", [False, True])
+def test_auto_is_what_the_processor_has_units_for(network, bf16, monkeypatch):
+    computing_on(monkeypatch, bf16)
+    with noted() as choices:
+        assert [takes_bf16("auto", network, use) for use in USES] == [bf16] * 2
     weights = sum(weight.numel() for weight in network.parameters())
-    assert asked == [f"{use} on cpu, {weights:,} weights" for use in USES]
+    assert choices == {f"{use} on cpu, {weights:,} weights": "bf16" if bf16 else "fp32" for use in USES}
     assert takes_bf16("bf16", network, "training") and not takes_bf16("fp32", network, "training")
-    assert len(asked) == 2
+    with noted({name: "fp32" for name in choices}):
+        assert not any(takes_bf16("auto", network, use) for use in USES)
 
 
-def test_what_is_too_small_or_has_no_transformer_stays_in_float32(network, monkeypatch):
-    asked = decided(monkeypatch, "bf16")
+def test_a_small_network_or_one_without_a_transformer_stays_in_float32(network, monkeypatch):
+    computing_on(monkeypatch, bf16=True)
     assert not takes_bf16("auto", nn.Linear(2000, 2000), "inference")
-    monkeypatch.setattr(precision, "WORTH_A_TRIAL", 1_000_000)
+    monkeypatch.setattr(precision, "LARGE", 1_000_000)
     assert not takes_bf16("auto", network, "inference")
-    assert asked == []
 
 
-@pytest.mark.parametrize("use", USES)
-def test_a_trial_runs_both_ways_and_leaves_no_trace(network, use, monkeypatch):
-    seen: list[tuple[torch.dtype, bool, bool]] = []
-    transformer = network[0].model
-
-    def look(part: nn.Module, inputs: Any, output: Any) -> None:
-        dtype = next(part.parameters()).dtype if use == "inference" else output[0].dtype
-        seen.append((dtype, part.training, torch.is_grad_enabled()))
-
-    transformer.encoder.layer[0].attention.self.query.register_forward_hook(look)
-    transformer.embeddings.train()
-    before, state = {name: tensor.clone() for name, tensor in network.state_dict().items()}, torch.get_rng_state()
-    modes = [part.training for part in network.modules()]
-    takes_bf16("auto", network, use)
-    learns = use == "training"
-    assert set(seen) == {(torch.float32, learns, learns), (torch.bfloat16, learns, learns)}
-    assert torch.equal(state, torch.get_rng_state())
-    assert modes == [part.training for part in network.modules()]
-    assert all(weight.grad is None and weight.dtype == torch.float32 for weight in network.parameters())
-    assert all(torch.equal(before[name], tensor) for name, tensor in network.state_dict().items())
-    (trial,) = [each for each in speed_trials.remembered() if each.subject.startswith(use)]
-    assert set(trial.milliseconds) == {"fp32", "bf16"}
-    assert f"threads, torch {torch.__version__}" in trial.machine
+def test_bfloat16_is_refused_on_a_gpu_that_imitates_it(monkeypatch):
+    network = nn.Linear(2, 2)
+    monkeypatch.setattr(nn.Linear, "parameters", lambda self: iter([Card()]))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Tesla T4")
+    computing_on(monkeypatch, bf16=False)
+    with pytest.raises(UsageError, match=r"needs a GPU of CUDA capability 8\.0 or later, and Tesla T4 is older: set"):
+        takes_bf16("bf16", network, "inference")
+    assert not takes_bf16("fp32", network, "inference")
+    computing_on(monkeypatch, bf16=True)
+    assert takes_bf16("bf16", network, "inference")
 
 
-@pytest.mark.parametrize("way", ["fp32", "bf16"])
-def test_encoding_follows_it(tiny_model, way, monkeypatch):
-    monkeypatch.setattr(precision, "WORTH_A_TRIAL", 1)
-    decided(monkeypatch, way)
+class Card:
+    """A weight on a GPU."""
+
+    device = torch.device("cuda")
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+def test_encoding_follows_it(tiny_model, bf16, monkeypatch):
+    monkeypatch.setattr(precision, "LARGE", 1)
+    computing_on(monkeypatch, bf16)
     encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
-    texts = ["some words", "and others"]
-    found, told = encoder.encode(texts, "query"), encoder.encode(texts, "query", EncodeOptions(precision=way))
-    assert (found == told).all()
+    texts, told = ["some words", "and others"], EncodeOptions(precision="bf16" if bf16 else "fp32")
+    assert (encoder.encode(texts, "query") == encoder.encode(texts, "query", told)).all()
 
 
-def test_how_a_gpu_multiplies_is_not_asked_on_a_cpu(network, monkeypatch):
-    """A trainer with `tf32=True` sets it for the whole process, in a way that torch's older question refuses."""
-    asked = decided(monkeypatch, "fp32")
-    torch.backends.cuda.matmul.fp32_precision = "tf32"
-    try:
-        assert not takes_bf16("auto", network, "inference")
-    finally:
-        torch.backends.cuda.matmul.fp32_precision = "none"
-    assert "tf32" not in asked[0]
+def test_tokens_of_a_pass():
+    """Fewer where the first module makes logits of 30,000 terms of each token: of 2^29 bytes on a CPU."""
+    cpu, card = torch.device("cpu"), torch.device("cuda")
+    assert usual_budget(cpu) == 1024 * torch.get_num_threads() and usual_budget(card) == 65_536
+
+    class Logits:
+        def get_embedding_dimension(self) -> int:
+            return 30_000
+
+    assert most_tokens(Logits(), cpu) == (1 << 29) // 120_000 and most_tokens(object(), cpu) == 1 << 27
+    assert most_tokens(Logits(), card) == (1 << 34) // 120_000

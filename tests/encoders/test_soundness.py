@@ -14,6 +14,20 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.records.errors import ModelError
 
 
+@pytest.mark.parametrize("name", ["modules.json", "config.json", "tokenizer.json"])
+def test_json_that_is_nested_too_deep_is_not_readable(folder: Path, name: str) -> None:
+    (folder / name).write_text("[" * 100_000 + "]" * 100_000)
+    with pytest.raises(ModelError, match=rf"{name}: not readable as JSON .*: copy the model again"):
+        _ = resolve(ModelSpec(str(folder))).digest
+
+
+def test_a_model_of_very_many_modules_is_none(folder: Path) -> None:
+    module = json.loads((folder / "modules.json").read_text())[0]
+    (folder / "modules.json").write_text(json.dumps([{**module, "path": str(number)} for number in range(10**5)]))
+    with pytest.raises(ModelError, match="names 100000 modules: copy the model again"):
+        _ = resolve(ModelSpec(str(folder))).digest
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tiny_encoder(tmp_path / "model")

@@ -19,8 +19,8 @@ def test_rows_are_padded_to_the_longest():
     assert features["attention_mask"].tolist() == [[1, 1, 0], [1, 1, 1]]
 
 
-def test_padding_on_the_left():
-    assert tokens(left=True).batch(np.array([0, 3]))["input_ids"].tolist() == [[3, 5], [9, 4]]
+def test_padding_goes_behind_a_text_whatever_the_tokenizer_s_side():
+    assert tokens(left=True).batch(np.array([0, 3]))["input_ids"].tolist() == [[5, 3], [9, 4]]
 
 
 def test_a_row_without_tokens():

@@ -1,5 +1,6 @@
 """Texts in one row, without padding: what is packed by hand, and the vectors of padded ones for every architecture."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +10,20 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from hardneg.encoders import inference
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.speed import attention, unpadded
 from hardneg.encoders.speed.attention import check_attention
-from hardneg.encoders.speed.fastest import arranged, token_budget
-from hardneg.encoders.speed.packing import Packing, batches, packing_of, packs
+from hardneg.encoders.speed.fastest import arranged
+from hardneg.encoders.speed.packing import Packing, batches, keeps_apart, packing_of, packs
 from hardneg.encoders.speed.unpadded import one_by_one
 from hardneg.encoders.tokens.tokens import Tokens
 from hardneg.records.errors import ModelError
+from hardneg.runtime.processor import Processor
 from tests.encoders.test_architectures import LONG, TEXTS, tiny
+from tests.encoders.test_hub_folders import PUBLISHED
 
 CPU = torch.device("cpu")
 MIXED = [*TEXTS, "two words", "", LONG, "<pad> in a text", *(f"passage {number} " * number for number in range(1, 30))]
@@ -108,7 +112,7 @@ def test_no_padding_is_computed(tiny_model, monkeypatch):
     monkeypatch.setattr(unpadded, "one_by_one", listened)
     encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
     encoded(encoder, "document", "unpadded", 100_000)
-    tokens, bounds = seen[0]
+    tokens, bounds = seen[-1]
     lengths = encoder.tokenise(MIXED, "document").lengths
     assert tokens == bounds[-1] == lengths.sum()
     assert len(bounds) == len(MIXED) + 1
@@ -147,6 +151,40 @@ def test_what_cannot_be_packed_is_told(tmp_path):
         encoded(encoder_of(tmp_path, "MPNet"), "document", "unpadded")
 
 
+@pytest.mark.parametrize("name", ["LFM2", "Granite hybrid"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_texts_that_a_network_mixes_are_padded(name, precision, tmp_path, monkeypatch):
+    """Convolutions and recurrences go on from one text to the next: found once, by vectors, in either precision."""
+    asked: list[bool] = []
+    own, compared = inference.arranged, inference.keeps_apart
+
+    def packs_wherever_it_may(first: Any, way: Any, compiled: bool, half: bool, packed: bool = False) -> Any:
+        asked.append(packed)
+        return own(first, "unpadded" if packed else "sdpa", compiled, half, packed)
+
+    encoder = Encoder.load(ModelSpec(str(PUBLISHED[name].write(tmp_path))), "cpu", precision)
+    usual = encoder.encode(MIXED, "document", EncodeOptions(400, precision))
+    with pytest.raises(ModelError, match=r"in a \w+Model texts in one row change each other's vectors: leave it out"):
+        encoder.encode(MIXED, "document", EncodeOptions(400, precision, attention="unpadded"))
+    monkeypatch.setattr(inference, "arranged", packs_wherever_it_may)
+    monkeypatch.setattr(inference, "keeps_apart", lambda *_: asked.append(True) or compared(*_))
+    found = [encoder.encode(MIXED, "document", EncodeOptions(400, precision)) for _ in range(2)]
+    assert asked == [True, False, True, False]
+    assert all(np.array_equal(each, usual) for each in found)
+
+
+def test_texts_at_other_positions_are_not_apart(tiny_model):
+    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu", "fp32")
+    first, *rest = encoder.parts("document")
+    run = partial(
+        encoder.representation.run, [arranged(first, "unpadded", packed=True), *rest], device=CPU, side="query"
+    )
+    tokens = encoder.tokenise(["a long text", "one", "and two"], "document")
+    with torch.inference_mode():
+        assert keeps_apart(run, tokens, Packing(), CPU, torch.float32)
+        assert not keeps_apart(run, tokens, Packing(7), CPU, torch.float32)
+
+
 class OnGpu:
     """A network of transformers on a GPU."""
 
@@ -166,30 +204,57 @@ def test_on_a_gpu_it_takes_a_kernel_and_half_precision(monkeypatch):
     with pytest.raises(ModelError, match="which on a GPU takes bf16 or fp16, and this is fp32: precision bf16, or"):
         check_attention("unpadded", OnGpu(torch.float32), packed=True)
     monkeypatch.setattr(attention, "has_kernel", lambda: False)
-    with pytest.raises(ModelError, match=r"for which this torch has no kernel: install torch 2\.10 or later, or"):
+    with pytest.raises(ModelError, match=r"for which this torch has no kernel: install torch 2\.11 or later, or"):
         check_attention("unpadded", OnGpu(), packed=True)
 
 
-def test_auto_asks_a_trial_on_a_gpu_in_half_precision_alone(monkeypatch):
-    asked: list[str] = []
-    monkeypatch.setattr(attention, "choose", lambda subject, *_: asked.append(subject) or "unpadded")
-    monkeypatch.setattr(attention, "machine_of", lambda _: "a GPU")
-    monkeypatch.setattr(attention, "_ways_of_texts", lambda _: {})
-    assert attention._fastest(OnGpu(), packed=True) == "unpadded"
-    assert asked == ["attention in half precision on cuda, 3 weights"]
-    assert attention._fastest(OnGpu(), packed=False) == "auto"
-    assert attention._fastest(OnGpu(torch.float32), packed=True) == "auto"
-    assert len(asked) == 1
+def test_auto_is_unpadded_on_a_gpu_in_half_precision_alone(monkeypatch):
+    monkeypatch.setattr(attention, "processor_of", lambda device: Processor(device.type, bf16=True))
+    assert attention._of_processor(OnGpu(), packed=True) == "unpadded"
+    assert attention._of_processor(OnGpu(), packed=False) == "auto"
+    assert attention._of_processor(OnGpu(torch.float32), packed=True) == "auto"
+    monkeypatch.setattr(attention, "has_kernel", lambda: False)
+    assert attention._of_processor(OnGpu(), packed=True) == "auto"
 
 
-def test_each_way_of_the_trial_runs_and_budgets_are_timed_packed(tiny_model, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
-    for way in attention._ways_of_texts(encoder.parts("document")[0].model).values():
-        way()()
-    first, *rest = encoder.parts("document")
+def test_a_packed_copy_alone_takes_packed_texts(tiny_model):
+    first, *_ = Encoder.load(ModelSpec(str(tiny_model)), "cpu").parts("document")
     own = arranged(first, "unpadded", packed=True)
     assert packing_of(first) is None and packing_of(own) == Packing()
-    with torch.inference_mode():
-        assert token_budget([own, *rest], CPU, 20_000, lambda: np.array([3, 5, 90])) > 0
-    assert "unpadded" in (tmp_path / "hardneg" / "token_budgets.json").read_text()
+
+
+def older_kernel(query, key, value, begins, _begins, longest, _longest, *, scale=None, window_size=(-1, -1)):
+    """torch 2.11's kernel by its parameters: all have as many heads."""
+    assert query.shape[1] == key.shape[1] == value.shape[1]
+    return unpadded.one_by_one([query, key, value], (begins, longest), scale, window_size)
+
+
+def newer_kernel(query, key, value, *bounds, scale=None, window_size=(-1, -1), enable_gqa=False):
+    """torch 2.12's: it takes fewer heads of keys where it is told so."""
+    assert enable_gqa == (query.shape[1] != key.shape[1])
+    return unpadded.one_by_one([query, key, value], (bounds[0], bounds[2]), scale, window_size)
+
+
+def oldest_kernel(query, key, value, begins, _begins, longest, _longest):
+    """torch 2.10's, without a scale and a window."""
+
+
+@pytest.mark.parametrize("kernel", [older_kernel, newer_kernel])
+def test_the_kernel_gets_what_its_torch_takes(monkeypatch, kernel):
+    varlen = pytest.importorskip("torch.nn.attention.varlen")
+    monkeypatch.setattr(varlen, "varlen_attn", kernel)
+    unpadded.kernel_options.cache_clear()
+    assert unpadded.has_kernel()
+    query, key, value = torch.randn(5, 4, 8), torch.randn(5, 2, 8), torch.randn(5, 2, 8)
+    bounds = (torch.tensor([0, 2, 5], dtype=torch.int32), 3)
+    found = unpadded.by_kernel([query, key, value], bounds, 0.5, (1, 0))
+    torch.testing.assert_close(found, unpadded.one_by_one([query, key, value], bounds, 0.5, (1, 0)))
+    unpadded.kernel_options.cache_clear()
+
+
+def test_a_kernel_without_a_window_is_none(monkeypatch):
+    varlen = pytest.importorskip("torch.nn.attention.varlen")
+    monkeypatch.setattr(varlen, "varlen_attn", oldest_kernel)
+    unpadded.kernel_options.cache_clear()
+    assert not unpadded.has_kernel()
+    unpadded.kernel_options.cache_clear()

@@ -114,3 +114,25 @@ def test_other_routes_are_refused(twins: Encoder, tmp_path: Path):
     routes.write_text(json.dumps(content))
     with pytest.raises(ModelError, match="routes query and document"):
         Encoder.open(tmp_path / "model")
+
+
+def test_a_normalisation_behind_a_router_is_on_both_of_its_routes(twins: Encoder, tmp_path: Path):
+    """The form in which models of two sides are published."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, Router
+
+    routes = {side: twins.parts(side)[:-1] for side in ("query", "document")}
+    assert [type(part).__name__ for part in routes["query"]] == ["Transformer", "Pooling"]
+    router = Router.for_query_document(routes["query"], routes["document"])
+    theirs = SentenceTransformer(modules=[router, Normalize()], device="cpu")
+    theirs.save(str(tmp_path / "asymmetric"))
+    opened = Encoder.load(ModelSpec(str(tmp_path / "asymmetric")), "cpu")
+    assert resolve(str(tmp_path / "asymmetric")).contract.normalised and opened.twins
+    opened.save(tmp_path / "again")
+    again = SentenceTransformer(str(tmp_path / "again"), device="cpu")
+    for side, encode, saved in (
+        ("query", theirs.encode_query, again.encode_query),
+        ("document", theirs.encode_document, again.encode_document),
+    ):
+        for vectors in (opened.encode(TEXTS, side, FP32), saved(TEXTS)):
+            assert np.allclose(vectors, encode(TEXTS), atol=1e-6)

@@ -38,7 +38,7 @@ def test_windows_come_in_order_whichever_is_tokenised_first(encoder: Encoder, mo
         return made
 
     monkeypatch.setattr(inference, "tokenising_threads", lambda: 2)
-    ready = prepare(encoder, "document", FP32, 20, tokens)
+    ready = prepare(encoder, "document", FP32, tokens)
     found = list(encode_windows(ready, WINDOWS, lambda count: None))
     assert [start for start, _, _ in found] == [0, 4, 8, 12, 16]
     vectors = np.concatenate([part for _, part, _ in found])
@@ -47,7 +47,7 @@ def test_windows_come_in_order_whichever_is_tokenised_first(encoder: Encoder, mo
 
 def test_joined_windows_have_the_vectors_of_their_own_texts(encoder: Encoder) -> None:
     passes: list[int] = []
-    ready = prepare(encoder, "document", FP32, 20, lambda _, texts: encoder.tokenise(texts, "document"))
+    ready = prepare(encoder, "document", FP32, lambda _, texts: encoder.tokenise(texts, "document"))
     alone = [part for _, part, _ in encode_windows(ready, WINDOWS, lambda count: None)]
     found = list(encode_windows(replace(ready, joins=True, budget=Budget(200)), WINDOWS, passes.append))
     assert [start for start, _, _ in found] == [0, 4, 8, 12, 16] and passes == [12, 8]
@@ -68,7 +68,7 @@ def test_an_error_of_a_thread_reaches_the_caller(encoder: Encoder) -> None:
             raise ValueError("text 9")
         return encoder.tokenise(texts, "document")
 
-    found = encode_windows(prepare(encoder, "document", FP32, 20, tokens), WINDOWS, lambda count: None)
+    found = encode_windows(prepare(encoder, "document", FP32, tokens), WINDOWS, lambda count: None)
     assert [next(found)[0], next(found)[0]] == [0, 4]
     with pytest.raises(ValueError, match="text 9"):
         next(found)

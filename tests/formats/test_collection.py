@@ -58,8 +58,8 @@ def test_round_trip_with_counts_and_notes(tmp_path):
     assert progress.lines == counts["notes"]
     assert counts["notes"] == [
         "3 rows had no text",
-        "train: 2 judgements left out: no such query in the split",
-        "train: 1 judgement left out: no such document in the corpus",
+        "train: 2 judgements are for measuring alone: no such query in the split",
+        "train: 1 judgement is for measuring alone: no such document in the corpus",
         "train: 1 judgement left out: there before, the same",
         "train: 1 query has no relevant document",
     ]
@@ -68,6 +68,8 @@ def test_round_trip_with_counts_and_notes(tmp_path):
     assert stored.queries("train").query_ids == ["q2", "q1"]
     assert stored.queries("train").texts == ["b", "a"]
     assert stored.qrels("train") == {"q1": {"d1": 2}}
+    assert stored.judged("train") == {"q1": {"d1": 2, "d9": 1}, "q7": {"d1": 1, "d9": 1}}
+    assert stored.judged("test") == stored.qrels("test")
     assert stored.qrels("dev") == {}
     assert stored.all_qrels() == {"q1": {"d1": 2, "d2": 0}, "q3": {"d3": 1, "d2": -1}}
     assert stored.corpus.contents(stored.corpus.rows(["d2"])) == ["two"]

@@ -65,7 +65,7 @@ def test_judgements(tmp_path: Path) -> None:
 
 def test_excluded_documents(tmp_path: Path) -> None:
     folder = write(tmp_path, GOOD, ASKED, test="q1 0 d1 1\nq1 0 d2 0\n")
-    (folder / "excluded.tsv").write_text("query_id\tdoc_id\nq1\td2\nq1\td1\nq9\td2\nq1 d2\nq1\td9\n")
+    (folder / "excluded.tsv").write_text("query_id\tdoc_id\nq1\td2\nq1\td1\nq9\td2\nq1\tor d2\nq1 d9\n")
     assert [(item.category, item.line, item.warning) for item in problems(folder)] == [
         ("lines that cannot be read", 5, False),
         ("exclusions that exclude nothing", 4, True),
@@ -74,6 +74,19 @@ def test_excluded_documents(tmp_path: Path) -> None:
     ]
     contents = Contents()
     assert list(check(parts_of(Beir(str(folder)).load()), contents=contents)) and contents.not_read(folder) == []
+
+
+def test_queries_that_are_documents(tmp_path: Path) -> None:
+    rows = [
+        {"_id": "d1", "text": "keep  cats"},
+        {"_id": "d2", "title": "t", "text": "dogs"},
+        {"_id": "d3", "text": "u"},
+    ]
+    asked = [{"_id": "d1", "text": "keep cats"}, {"_id": "d2", "text": "dogs"}, {"_id": "d3", "text": "other"}]
+    corpus, queries = ("".join(f"{json.dumps(row)}\n" for row in each) for each in (rows, asked))
+    write(tmp_path, corpus, queries, test="d1 0 d2 1\nd2 0 d1 1\nd3 0 d1 1\n")
+    found = [(item.category, item.line, item.warning) for item in problems(tmp_path)]
+    assert found == [("queries that are documents", 1, True), ("queries that are documents", 2, True)]
 
 
 def test_texts(tmp_path: Path) -> None:

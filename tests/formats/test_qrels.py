@@ -21,6 +21,16 @@ def test_all_forms_say_the_same(tmp_path, text):
     assert read_qrels(tmp_path / "qrels") == EXPECTED
 
 
+def test_what_trec_eval_reads_too(tmp_path):
+    """Comments, spaces beyond ASCII and `#` in an id; and whole numbers with a point, as tables have them."""
+    text = "# judged in spring\nq1 0 a\u00a0b 1\n## again\n#2 0 c#d 1.0\n"
+    (tmp_path / "qrels").write_text(text)
+    assert read_qrels(tmp_path / "qrels") == {"q1": {"a\u00a0b": 1}, "#2": {"c#d": 1}}
+    (tmp_path / "qrels").write_text("#judged in spring\n")
+    with pytest.raises(DataError, match=r"qrels:1: relevance 'spring' .*; a comment begins with # and a blank"):
+        read_qrels(tmp_path / "qrels")
+
+
 def test_gzip_is_told_by_content(tmp_path):
     (tmp_path / "qrels.txt").write_bytes(gzip.compress(TREC.encode()))
     assert read_qrels(tmp_path / "qrels.txt") == EXPECTED

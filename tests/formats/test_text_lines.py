@@ -67,12 +67,14 @@ def test_short_and_strange_texts_are_texts(tmp_path, text):
     assert "".join(read_chunks(tmp_path / "a")) == text.removeprefix("\ufeff")
 
 
-@pytest.mark.parametrize("name", ["d1", "ü-7", "a\xadb", "क्‍ष", "文"])
+@pytest.mark.parametrize("name", ["d1", "ü-7", "a\xadb", "a\u3000b", "a\u00a0b", "क्‍ष", "文"])
 def test_ids(name):
     assert checked_id("f", 1, name) == name
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a\u3000b", "a\0", "\x1b[31m", "a\x7f", "a\x85", "a\x9b", "\ufeffq1"])
+@pytest.mark.parametrize(
+    "name", ["", "a b", "a\tb", "a\u2028b", "a\0", "\x1b[31m", "a\x7f", "a\x85", "a\x9b", "\ufeffq1"]
+)
 def test_no_ids(name):
     with pytest.raises(DataError, match=r"^f:7: id .* is empty or holds white space or control characters$"):
         checked_id("f", 7, name)

@@ -42,6 +42,63 @@ def test_trec_blocks(tmp_path: Path) -> None:
     assert [query.text for _, query in read(path, TREC, "desc")] == told
 
 
+OLD = """
+<top>
+<head> An old topic
+<num> Number:  051
+<dom> Domain:  Building
+<title> Topic:  Bridges
+<desc> Description:
+Which bridges
+are there?
+<smry> Summary:
+Kinds of bridges.
+<narr> Narrative:
+Any kind counts.
+<con> Concept(s):
+1. arch, beam
+</top>
+"""
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        ("title", "Bridges"),
+        ("desc", "Which bridges are there?"),
+        ("narr", "Any kind counts."),
+        ("smry", "Kinds of bridges."),
+        ("con", "1. arch, beam"),
+    ],
+)
+def test_any_tag_at_the_start_of_a_line_ends_a_field(tmp_path: Path, field: str, text: str) -> None:
+    assert read(tmp_path / "topics", OLD, field) == [(2, Query("051", text))]
+
+
+def test_elements_of_xml(tmp_path: Path) -> None:
+    web = """<?xml version="1.0"?>
+<topics task="web">
+ <topic number="201" type="faceted">
+  <query>arch &amp; beam</query>
+  <description>Which
+   bridges?</description>
+  <subtopic number="1">Old ones.</subtopic>
+ </topic><topic number="202"><query>coffee</query><description>Where?</description></topic>
+</topics>"""
+    numbers = "<topics><topic><number>7</number><title>tea</title></topic></topics>"
+    micro = "<top>\n<num> Number: MB1 </num>\n<query> a gathering </query>\n<querytime> now </querytime>\n</top>\n"
+    path = tmp_path / "topics.xml"
+    assert read(path, web) == [(3, Query("201", "arch & beam")), (8, Query("202", "coffee"))]
+    assert [query.text for _, query in read(path, web, "desc")] == ["Which bridges?", "Where?"]
+    assert read(path, numbers) == [(1, Query("7", "tea"))]
+    assert read(path, micro) == read(path, micro, "query") == [(1, Query("MB1", "a gathering"))]
+
+
+def test_a_file_of_other_elements_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"topics:1: no query in this file: `<top>` blocks and `<topic>` elements"):
+        read(tmp_path / "topics", "<DOC>\n<DOCNO>1</DOCNO>\nbridges\n</DOC>\n")
+
+
 def test_tabs_and_json_lines(tmp_path: Path) -> None:
     path = tmp_path / "topics.gz"
     path.write_bytes(gzip.compress(b"7\twho was\n\n8\t how\n"))

@@ -85,6 +85,21 @@ def test_a_language_changes_the_words(tmp_path):
     assert hits.rows.tolist() == [[0, -1]]
 
 
+def test_the_language_is_guessed_where_it_is_auto_and_told(tmp_path):
+    texts = [("é0", "แมวนั่งอยู่บนเสื่อ"), ("é1", "สุนัขวิ่งเล่นในสวน")]
+    notes = Notes()
+    assert Bm25(language="auto").build(texts, tmp_path / "auto", notes) == 2
+    assert notes.lines == ["bm25: language th, by the letters and words of the first texts"]
+    hits = Bm25(language="auto").open(tmp_path / "auto", rows).search(["สุนัข"], 2)
+    assert hits.rows.tolist() == [[1, -1]]
+    notes = Notes()
+    Bm25().build(texts, tmp_path / "en", notes)
+    assert notes.lines == ["bm25: the texts look like language th, and are indexed as en: set `language`"]
+    assert Bm25().open(tmp_path / "en", rows).search(["สุนัข"], 2).rows.tolist() == [[-1, -1]]
+    Bm25(language="auto").build([("é0", "the cats of a house")], tmp_path / "english", Silent())
+    assert Bm25(language="auto").open(tmp_path / "english", rows).search(["cat"], 1).rows.tolist() == [[0]]
+
+
 def test_an_empty_corpus_and_long_queries(tmp_path, folder):
     assert Bm25().build([], tmp_path, Silent()) == 0
     assert Bm25().open(tmp_path, rows).search(["cat"], 2).rows.tolist() == [[-1, -1]]

@@ -15,7 +15,9 @@ from hardneg.indexes.kernels.exact import exact, top_k
 from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
 from hardneg.records.errors import ArtifactError, MissingDependency, UsageError
 from hardneg.records.types import Hits
+from hardneg.runtime.processor import Processor
 from hardneg.runtime.progress import Silent
+from hardneg.store.choices import noted
 from hardneg.testing.forms import write_encoded
 
 
@@ -167,29 +169,16 @@ def test_gives_the_vectors_of_rows(tmp_path: Path, resident: int) -> None:
 
 
 @pytest.mark.parametrize("way", ["torch", "faiss", "bf16"])
-def test_a_large_search_takes_what_a_trial_finds(way: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    def chosen(subject: str, machine: str, ways: Any) -> str:
-        for ready in ways.values():
-            ready()()
-        asked.append(subject)
-        return way
-
-    for name, size in {"_TRIAL_NUMBERS": 64, "_TRIAL_QUERIES": 4}.items():
-        monkeypatch.setattr(exact, name, size)
-    monkeypatch.setattr(exact, "choose", chosen)
+def test_a_large_search_takes_its_processor_s_engine(way: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     vectors = np.random.default_rng(6).standard_normal((300, 8), np.float32)
-    small = search_exact(vectors, vectors[:20], 9, ExactOptions(device="cpu"))
-    assert asked == []
-    monkeypatch.setattr(exact, "_WORTH_A_TRIAL", 300 * 20 * 8)
-    search = exact._SEARCHES[way]
-    calls: list[int] = []
+    small = search_exact(vectors, vectors[:20], 9, ExactOptions(device="cpu", engine="torch"))
+    search, calls = exact._SEARCHES[way], list[int]()
     monkeypatch.setitem(exact._SEARCHES, way, lambda found, *rest: calls.append(len(found)) or search(found, *rest))
-    monkeypatch.setattr(exact, "_engines", lambda device: ["torch", "faiss", "bf16"])
-    large = search_exact(vectors, vectors[:20], 9, ExactOptions(device="cpu"))
-    assert asked == ["exact search on cpu, 8 dimensions"]
-    assert calls == [1024, 300]
+    monkeypatch.setattr(Processor, "engine", lambda *asked: way if asked[1:] == (20, 300, 8, True) else "torch")
+    with noted() as choices:
+        large = search_exact(vectors, vectors[:20], 9, ExactOptions(device="cpu"))
+    assert calls == [300]
+    assert choices == ({} if way == "torch" else {"exact search on cpu, 8 dimensions": way})
     assert np.array_equal(small.rows, large.rows)
     np.testing.assert_allclose(small.scores, large.scores, rtol=1e-5)
 

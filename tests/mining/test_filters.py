@@ -168,7 +168,9 @@ def test_negatives_that_are_positives_of_other_splits_are_counted(split_texts: M
     known = {"t": ["d0", "d3"]}
     for plugins, count in (([], 1), ([DocumentsFilter()], 0)):
         facts = Counter[str]()
-        choosing = Choosing(split_texts.collection.corpus, known, TopK(5), Filters.of(split_texts, plugins, None), 1)
+        choosing = Choosing(
+            split_texts.collection.corpus, known, TopK(5), Filters.of(split_texts, plugins, None, known), 1
+        )
         (mined,) = choosing.negatives([("t", ALL.hits)], facts)
         assert ("d1" in mined.negatives) == bool(count)
         assert facts["negatives relevant to queries of dev"] == count

@@ -10,6 +10,7 @@ from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.run_folder import publish
 from hardneg.records.errors import ArtifactError, DataError, HardnegError
+from hardneg.runtime.processor import Processor
 from hardneg.store.artifacts import Store
 
 
@@ -224,15 +225,14 @@ def test_a_stage_does_not_find_the_last_ones_model_in_memory(finished, tmp_path,
     assert len(alive) > 1 and not any(any(one) for one in alive)
 
 
-def test_manifests_tell_what_trials_decided(finished, tmp_path, monkeypatch):
+def test_manifests_tell_the_precision_that_auto_was(finished, tmp_path, monkeypatch):
     _, _, _, plan, outcome = finished
     assert not [name for name, made in outcome.artifacts.items() if "choices" in made.facts]
-    monkeypatch.setattr("hardneg.encoders.speed.fastest.WORTH_A_TRIAL", 1)
-    monkeypatch.setattr("hardneg.store.speed_trials._known", {})
-    monkeypatch.setattr("hardneg.store.speed_trials._tried", lambda *_: "bf16")
+    monkeypatch.setattr("hardneg.encoders.speed.fastest.LARGE", 1)
+    monkeypatch.setattr("hardneg.encoders.speed.fastest.processor_of", lambda _: Processor("cpu", bf16=True))
     made = artifacts_of(plan, tmp_path, until="start-index")
     choices = made["start-index"].facts["choices"]
-    assert [subject.split(" ")[0] for subject in choices] == ["inference", "attention", "products"]
+    assert [subject.split(" ")[0] for subject in choices] == ["inference"]
     assert set(choices.values()) == {"bf16"}
     assert "choices" not in made["dataset"].facts
     assert made["start-index"].key == outcome.artifacts["start-index"].key

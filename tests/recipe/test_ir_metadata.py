@@ -22,6 +22,7 @@ from hardneg.recipe.yaml_load import find_recipe
 from hardneg.records.errors import DataError
 from hardneg.store.artifacts import Store
 from hardneg.verbs.dataset import ReadDataset
+from hardneg.verbs.rerank import Rerank
 
 CHECKLIST = {
     "schema-version": float,
@@ -100,6 +101,18 @@ def test_every_collection_stands_among_the_training_data(finished):
     tree = ir_metadata(replace(recipe, stages={**recipe.stages, "other": other, "again": again}), artifacts)
     assert tree["data"]["test collection"] == {"name": "beir:data"}
     assert tree["data"]["training data"] == [{"name": "beir:data"}, {"name": "beir:other"}]
+
+
+def test_no_path_of_this_machine_stands_in_it(finished):
+    recipe, artifacts, _ = finished
+    plugin = {"name": "cross-encoder", "source": "/home/anna/secret-client/model"}
+    fields = {"plugin": plugin, "run": "start-test", "split": "test"}
+    rerank = Rerank.model_validate({"stage": "rerank", **fields})
+    search = recipe.stages["start-test"].model_copy(update={"query_vectors": "secret-client/q.npy"})
+    tree = ir_metadata(replace(recipe, stages={**recipe.stages, "start-test": search, "star-test": rerank}), artifacts)
+    retrieval = {each["name"]: each for each in at(tree, "method/retrieval")}
+    assert retrieval["star-test"]["plugin"]["source"] == "model" and retrieval["start-test"]["query_vectors"] == "q.npy"
+    assert "secret" not in str(tree)
 
 
 def test_the_command_names_the_file_of_a_recipe_of_ones_own(finished):

@@ -203,3 +203,13 @@ def test_a_temperature_that_is_not_for_cosines_is_told(tmp_path, tree, loss, sim
     line = f"stages.star.loss: {name}: temperature {heat} over cosines, so that all documents pull alike; 0.05 is usual"
     notes = recipe_in(tmp_path, tree).notes
     assert [note.partition(", or say")[0] for note in notes] == [line] * told
+
+
+def test_a_folder_is_a_dataset_with_or_without_the_name_of_its_form(tmp_path, tree):
+    named = recipe_in(tmp_path, tree).dataset
+    folder = tree["dataset"].removeprefix("beir:")
+    (tmp_path / "data").mkdir(exist_ok=True)
+    (tmp_path / "data" / "corpus.jsonl").touch()
+    assert recipe_in(tmp_path, {**tree, "dataset": folder}).dataset == named
+    (found,) = problems_of(tmp_path, {**tree, "dataset": str(tmp_path / "model")})
+    assert "; for a folder write beir:FOLDER, or documents:FOLDER; there are: " in found

@@ -99,7 +99,7 @@ def test_the_bytes_are_those_of_one_process(ran: dict[str, Any], recipe: Path) -
 
 @pytest.mark.slow
 def test_an_error_of_all_processes_is_told_once(ran: dict[str, Any], recipe: Path) -> None:
-    bad = ["--set", "stages.star.options.learning_rate=1e30", "--num-processes", "2", "--until", "star"]
+    bad = ["--set", "stages.star.options.weight_decay=1e38", "--num-processes", "2", "--until", "star"]
     code, errors = finish(start(recipe, "two", *bad))
     assert code == 8
     told = [line for line in errors.splitlines() if line.startswith("hardneg:")]

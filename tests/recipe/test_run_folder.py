@@ -6,13 +6,18 @@ import numpy as np
 import pytest
 from recipe.recipes import recipe_in, small_collection, small_part, small_tree
 
+from hardneg.doors.hub.recorded_run import RecordedRun
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import ModelSpec
+from hardneg.recipe.exported_runs import export_runs
+from hardneg.recipe.laid_indexes import laid_indexes
 from hardneg.recipe.load import Recipe, load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.recipe.run_folder import maker
+from hardneg.recipe.run_folder import maker, read_lock
 from hardneg.recipe.yaml_load import find_recipe
-from hardneg.records.errors import HardnegError, ModelError
+from hardneg.records.errors import DataError, HardnegError, ModelError
+from hardneg.records.layout import IR_METADATA, LOCK
+from hardneg.store.artifacts import Store
 
 CHAINED = {
     "star-document": "star-passage",
@@ -36,6 +41,24 @@ def test_only_run_folders_of_shipped_recipes_have_a_maker():
     for place in ("runs/star-passage-papers/model", "runs/star-passage/model", "star-passage-paper/model", "runs"):
         assert maker(place) is None
     assert maker("runs/star-passage-demo/checkpoints/star/step-50") == "hardneg recipe run star-passage --preset demo"
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        read_lock,
+        lambda folder: export_runs(folder, folder / "out"),
+        lambda folder: laid_indexes(folder, Store(folder)),
+        lambda folder: RecordedRun.open(folder, Store(folder)),
+    ],
+)
+def test_a_file_of_aliases_within_aliases_is_damaged(tmp_path, read):
+    lines = ["keys:", "  a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"  a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
+    for name in (LOCK, IR_METADATA):
+        (tmp_path / name).write_text("\n".join(lines) + "\ntree: {}\n")
+    with pytest.raises(DataError, match="damaged: run the recipe again"):
+        read(tmp_path)
 
 
 @pytest.fixture

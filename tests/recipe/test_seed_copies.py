@@ -8,7 +8,6 @@ from tiny import tiny_encoder
 
 from hardneg.cli.plan_tables import plan_table
 from hardneg.cli.recipe_plan import Planned, _content
-from hardneg.costs.machine import Machine
 from hardneg.recipe.estimate import estimate
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.plan import make_plan
@@ -101,12 +100,14 @@ def test_names_of_stages_stand_for_all_their_seeds(tmp_path, tree):
 def test_the_plan_has_one_line_for_all_seeds_with_their_sum(tmp_path, tree, capsys):
     plan, store = make_plan(recipe(tmp_path, tree, "seeds=[1,2,3]")), Store(tmp_path / "store")
     rows = estimate(plan, store)
-    plan_table(rows, Machine(), copies=plan.recipe.copies)
+    plan_table(rows, plan.recipe.copies)
     lines = capsys.readouterr().out.splitlines()
     [line] = [line for line in lines if line.startswith("star x 3 seeds")]
-    assert "12 steps" in line and len([line for line in lines if line.startswith("star-test")]) == 1
+    assert (
+        "12 steps" in line and "3 keys" in line and len([line for line in lines if line.startswith("star-test")]) == 1
+    )
     assert f"to run: {len(rows)} of {len(rows)} steps" in lines[-1]
-    told = _content(Planned(plan, rows, Machine(), None, [], []))["steps"]
+    told = _content(Planned(plan, rows, [], []))["steps"]
     assert [(row["step"], row["of"], row["seed"]) for row in told if row.get("of") == "star"] == [
         (f"star-seed-{seed}", "star", seed) for seed in (1, 2, 3)
     ]

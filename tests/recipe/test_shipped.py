@@ -12,8 +12,6 @@ import pytest
 import yaml
 from recipe.recipes import paper_presets, shipped_trees
 
-from hardneg.costs.data_sheets import by_sheet
-from hardneg.costs.machine import Machine
 from hardneg.recipe import plan as planning
 from hardneg.recipe.estimate import estimate
 from hardneg.recipe.load import load_recipe
@@ -106,7 +104,7 @@ def test_what_a_recipe_comes_to_stays(asked: str, monkeypatch: pytest.MonkeyPatc
     name, _, preset = asked.partition(":")
     if (name, preset) in OUTSIDE and not importlib.util.find_spec(OUTSIDE[name, preset]):
         pytest.skip(f"{OUTSIDE[name, preset]} is not installed: pip install ./plugins/hardneg-electra")
-    monkeypatch.setattr(planning, "_content", lambda find, problems: "content")
+    monkeypatch.setattr(planning._Sources, "digest", lambda sources, find: "content")
     recipe = load_recipe(find_recipe(name), preset)
     steps = make_plan(recipe, []).steps
     keys = {stage: step.key[:10] for stage, step in steps.items() if step.verb not in ("analyze", "report")}
@@ -239,7 +237,7 @@ def test_trainings_of_the_paper_preset_fit_a_gpu_of_40_gigabytes(name: str, tmp_
     if name not in paper_presets():
         pytest.skip("a package that it needs is not installed: pip install it from plugins/")
     plan = make_plan(paper_presets()[name], [])
-    for row in estimate(plan, Store(tmp_path), None, Machine(by_sheet("NVIDIA A100"))):
+    for row in estimate(plan, Store(tmp_path), gpu=True):
         assert row.gpu_memory < 40e9, row.step.name
 
 

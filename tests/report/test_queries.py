@@ -142,3 +142,12 @@ def test_equal_results_give_equal_pages(tmp_path):
 )
 def test_texts_are_cut_after_a_word(text: str, short: str) -> None:
     assert shortened(text, 13) == short
+
+
+def test_no_text_of_the_table_is_a_formula(tmp_path):
+    measured = Measured({"=a": {"mrr@10": {"-q": 0.5, "@q": 0.25}}})
+    texts = {"-q": '=HYPERLINK("http://x")', "@q": "-3 degrees"}
+    write_query_table(tmp_path / "queries.tsv", measured, texts)
+    head, *rows = (tmp_path / "queries.tsv").read_text().splitlines()
+    assert head == "query_id\tmrr@10 =a\ttext"
+    assert sorted(rows) == ["'-q\t0.500000\t'=HYPERLINK(\"http://x\")", "'@q\t0.250000\t'-3 degrees"]

@@ -3,6 +3,7 @@
 import logging
 import sqlite3
 from itertools import chain
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,10 +21,12 @@ REQUESTS = [("old river", ["a bridge", "the old river"]), ("none", []), ("river"
 class Counting:
     """A scorer that notes what it is asked; a pair's score is the length of both texts."""
 
+    network = SimpleNamespace(activated=list)
+
     def __init__(self):
         self.asked = []
 
-    def rerank_blocks(self, blocks, advance):
+    def logits(self, blocks, advance):
         for query, documents in chain.from_iterable(blocks):
             self.asked += [(query, text) for text in documents]
             yield [float(len(query) + len(text)) for text in documents]
@@ -32,7 +35,7 @@ class Counting:
 class Ahead(Counting):
     """The same, which has taken the next block when it answers one, and gives a pair another score each time."""
 
-    def rerank_blocks(self, blocks, advance):
+    def logits(self, blocks, advance):
         for block in one_ahead(map(list, blocks)):
             for query, documents in block:
                 self.asked += [(query, text) for text in documents]

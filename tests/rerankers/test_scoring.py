@@ -1,5 +1,6 @@
 """Scores of pairs: those of sentence-transformers, whatever the batches."""
 
+import math
 import shutil
 
 import numpy as np
@@ -90,6 +91,18 @@ def test_two_outputs_give_the_softmax_of_the_second(tiny_model):
     np.testing.assert_allclose(scores(reranker)[0], softmax[:, 1], atol=1e-6)
     logits = scores(CrossEncoder(str(tiny_model), length=32, outputs=2, activation="none"))[0]
     np.testing.assert_allclose(1 / (1 + np.exp(-np.array(logits))), softmax[:, 1], atol=1e-6)
+
+
+def test_logits_that_saturate_keep_their_order(tiny_model):
+    """In float32 a sigmoid is 1 from 17 on, in float64 from 37 on."""
+    network = PairNetwork(CrossEncoder(str(tiny_model), length=32).load())
+    logits = [39.0, 15.0, 40.0, 0.0, 37.0, 15.001, 39.0, 1000.0, -1.0]
+    found = network.activated(logits)
+    assert sorted(range(9), key=lambda i: -found[i]) == [7, 2, 0, 6, 4, 5, 1, 3, 8]
+    assert found[0] == found[6] and found[7] == 1 and found[3] == 0.5 and found[4] > 1 - 1e-15
+    assert found[1] == pytest.approx(1 / (1 + math.exp(-15)), abs=1e-16)
+    assert found[8] == pytest.approx(0.2689414213699951, abs=1e-15)
+    assert network.activated([]) == []
 
 
 def test_the_outputs_of_a_head_are_known_before_it_is_loaded(tiny_model, tmp_path):

@@ -32,10 +32,12 @@ def test_lines_tell_count_rate_and_time_left_at_most_every_ten_seconds():
 def test_without_a_total_nothing_is_said_to_be_left_and_a_note_stands_behind():
     clock, told = Clock(), list[str]()
     with Lines(told.append, clock=clock).task("corpus", None, "passages") as task:
-        clock.now += 20
+        clock.now += 90  # a model is loaded, which is no part of the rate
         task.describe("loss 0.5")
         task.advance(3)
-    assert told == ["corpus: 3 passages, 0.15 passages/s, loss 0.5"]
+        clock.now += 20
+        task.advance(3)
+    assert told == ["corpus: 3 passages, loss 0.5", "corpus: 6 passages, 0.15 passages/s, loss 0.5"]
 
 
 def test_short_tasks_one_after_the_other_are_told_as_seldom_and_without_a_rate():

@@ -88,7 +88,6 @@ READ_DEFAULTS = {
     "hardneg/api/analyzing.py": "arguments of an analysis for a function",
     "hardneg/api/keyword_arguments.py": "signatures of functions",
     "hardneg/registry/plugin_help.py": "the help of a plugin",
-    "hardneg/costs/rate_files.py": "a file of rates, that holds what was measured",
     "hardneg/recipe/ir_metadata.py": "a run's metadata for others",
     "hardneg/recipe/systems.py": "a mistake of a recipe that says a thing twice",
     "hardneg/encoders/families/adapters/adapter_spec.py": "a mistake of options beside a trained adapter",

@@ -87,6 +87,28 @@ def test_artifacts_of_other_versions(tmp_path: Path) -> None:
     assert newer.path.exists() and not damage(earlier.path)
 
 
+@pytest.mark.parametrize("command", [["list"], ["gc", "--delete"], ["check", "--repair"]])
+def test_a_folder_that_is_no_store_is_left_alone(tmp_path: Path, command: list[str]) -> None:
+    (tmp_path / "photos" / "2024").mkdir(parents=True)
+    (tmp_path / ("0" * 32)).mkdir()  # of another program, which numbers its folders
+    (tmp_path / ".ssh").mkdir()
+    told = CliRunner().invoke(app, ["artifacts", *command, "--store", str(tmp_path)])
+    assert str(told.exception) == f"{tmp_path}: no store (it holds .ssh, {'0' * 32}, photos): name one with --store"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".ssh", "0" * 32, "photos"]
+
+
+@pytest.mark.parametrize("command", [["gc", "--delete"], ["check", "--repair"]])
+def test_what_stands_beside_artifacts_is_left_alone(tmp_path: Path, command: list[str]) -> None:
+    for name in ("photos", "a.partial", f"{'0' * 32}.bak", "roots.d"):
+        (tmp_path / name).mkdir()
+    artifact = make(Store(tmp_path))
+    (artifact.path / MANIFEST).unlink()
+    (tmp_path / "locks").mkdir()
+    told = CliRunner().invoke(app, ["artifacts", *command, "--store", str(tmp_path)])
+    assert told.exit_code == 0 and not artifact.path.exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"photos", "a.partial", f"{'0' * 32}.bak", "roots.d", "locks"}
+
+
 def test_a_stage_that_fails_on_a_damaged_input_says_what_to_do(tmp_path: Path, tiny_model: Path) -> None:
     store = Store(tmp_path / "store")
     path = write_recipe(tmp_path / "small.yaml", small_tree(small_collection(tmp_path / "data"), tiny_model))

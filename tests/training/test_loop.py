@@ -251,26 +251,25 @@ def test_a_training_goes_on_in_the_precision_it_began_with(toy_folder, tmp_path,
     from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.spec import ModelSpec
     from hardneg.encoders.speed import fastest as precision
-    from hardneg.store import speed_trials
+    from hardneg.runtime.processor import Processor
 
-    monkeypatch.setattr(precision, "WORTH_A_TRIAL", 1)
+    monkeypatch.setattr(precision, "LARGE", 1)
     spec = ModelSpec(str(tiny_model), similarity="dot", query_length=16, document_length=24)
     chosen = options(max_steps=6, precision="auto")
 
-    def remembering(way: str, folder: str, after: int | None = None) -> dict[str, torch.Tensor]:
-        """The weights of a training on a machine that remembers this way as the faster one."""
-        monkeypatch.setattr(speed_trials, "_known", {})
-        monkeypatch.setattr(speed_trials, "_tried", lambda *_: way)
+    def learning(way: str, folder: str, after: int | None = None) -> dict[str, torch.Tensor]:
+        """The weights of a training on a machine whose own way this is."""
+        monkeypatch.setattr(precision, "processor_of", lambda _: Processor("cpu", way == "bf16"))
         encoder = Encoder.load(spec, "cpu")
         progress = Silent() if after is None else Interrupted(after)
         train(encoder, toy_data(toy_folder), Star(), chosen, tmp_path / folder, progress=progress)
         return encoder.module.state_dict()
 
-    half, full = remembering("bf16", "half"), remembering("fp32", "full")
+    half, full = learning("bf16", "half"), learning("fp32", "full")
     assert not all(torch.equal(tensor, full[name]) for name, tensor in half.items())
     with pytest.raises(KeyboardInterrupt):
-        remembering("bf16", "broken", after=5)
-    found = remembering("fp32", "broken")
+        learning("bf16", "broken", after=5)
+    found = learning("fp32", "broken")
     assert all(torch.equal(tensor, found[name]) for name, tensor in half.items())
     state = "checkpoints/step-000000006/state.json"
     states = [(tmp_path / folder / state).read_bytes() for folder in ("half", "broken")]

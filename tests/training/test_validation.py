@@ -62,9 +62,17 @@ def test_the_pool_is_positives_and_the_top_of_the_run(toy_folder: Path) -> None:
     names = [data.corpus.doc_ids[row] for row in pool.rows.tolist()]
     assert sorted(names) == ["extra2", "n1", "n3", "p1", "p2", "p4"]
     assert pool.texts == ["one", "two"]
-    assert [names[place] for place in pool.position.tolist()] == ["p1", "extra2", "p2"]
-    assert pool.query.tolist() == [0, 1, 1]
-    assert pool.gains.tolist() == [1, 1, 2]
+    assert [names[place] for place in pool.position.tolist()[:3]] == ["p1", "extra2", "p2"]
+    assert pool.position[3] == -1  # the corpus lacks it
+    assert pool.query.tolist() == [0, 1, 1, 1]
+    assert pool.gains.tolist() == [1, 1, 2, 1]
+
+
+def test_what_the_corpus_lacks_is_missed() -> None:
+    pool = Pool(np.arange(2), ["a", "b"], np.ones(3, np.int64), np.array([0, 0, 1]), np.array([1, -1, -1]))
+    found = pool_metrics(np.ones((2, 1), np.float32), np.array([[1], [2]], np.float32), pool)
+    ideal = 1 + 1 / math.log2(3)
+    assert found == {"mrr@10": 0.5, "ndcg@10": pytest.approx(1 / ideal / 2), "recall@100": 0.25}
 
 
 def test_nothing_relevant_is_an_error(toy_folder: Path) -> None:

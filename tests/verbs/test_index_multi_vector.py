@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from recipe.recipes import artifacts_of, plan_in, small_collection, small_tree
 
-from hardneg.costs.machine import Machine
 from hardneg.encoders.open.configuration import BASE
 from hardneg.encoders.spec import FullSpec
 from hardneg.formats.runs import read_run
@@ -30,23 +29,21 @@ BACKENDS = {
 def test_what_eight_million_passages_take() -> None:
     passages, tokens = 8_800_000, 8_800_000 * 70
     exact = MultiVector().cost(passages, tokens, 128)
-    assert (exact.disk, exact.operations, exact.memory) == (tokens * 512, 0, 0)  # 315 GB
+    assert exact == (tokens * 512, 0)  # 315 GB
     assert MultiVectorTwoStage().cost(passages, tokens, 128).disk - exact.disk == passages * 512
     coded = MultiVectorPq().cost(passages, tokens, 128)
     assert coded.disk == tokens * (32 + 2 + 4) + 65_536 * 512  # 23.4 GB
-    assert coded.operations == 256 * (65_536 * (tokens + 10 * 32 * 65_536) + 256 * tokens)
 
 
 def test_a_plan_asks_the_backend_what_it_takes() -> None:
     model = FullSpec("tested", similarity="maxsim", query_length=10, document_length=100)
-    sizes = Sizes(1000, {}, model, BASE, Machine(), form="token-vectors")
+    sizes = Sizes(1000, {}, model, BASE, form="token-vectors")
     rows = {
         name: BuildIndex(stage="index", vectors="encoded", backend={"name": name}).estimate(sizes)
         for name in ("multi-vector", "multi-vector-pq")
     }
     assert rows["multi-vector"].disk == 1000 * 60 * 768 * 4
     assert rows["multi-vector-pq"].disk == 60_000 * 38 + 512 * 768 * 4
-    assert rows["multi-vector-pq"].seconds > rows["multi-vector"].seconds - 2
 
 
 @pytest.mark.slow

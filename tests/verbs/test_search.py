@@ -89,6 +89,14 @@ def test_windows_of_queries_that_were_searched_are_not_searched_again(made, monk
     assert doc_lists(run_of(again)) == [ids[:9] for ids in doc_lists(run_of(whole))]
 
 
+@pytest.mark.slow
+def test_queries_that_find_nothing_are_counted(made, tmp_path):
+    (tmp_path / "queries.tsv").write_text("none1\tqqqq zzzz\nnone2\txxxx\n")
+    search = {**SEARCH, "index": "index", "queries": str(tmp_path / "queries.tsv")}
+    facts = made({**KINDS["bm25"], "test": {**search}})["test"].facts
+    assert facts["queries that found no document"] == 2 and facts["queries"] == 2
+
+
 def test_candidates_in_segments_count_by_their_best_one(made):
     cut = {"stage": "encode", "segments": {"length": 6, "count": 3}}
     search = {**SEARCH, "index": "cut", "depth": 60}

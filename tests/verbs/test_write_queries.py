@@ -1,12 +1,12 @@
 """Queries written from documents alone, those that a retriever finds again, and stages that read them."""
 
+import time
 from contextlib import contextmanager
 
 import pytest
 import yaml
 
 from hardneg.cli.plan_tables import plan_table
-from hardneg.costs.machine import this_machine
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import read_run
@@ -17,6 +17,7 @@ from hardneg.recipe.plan import make_plan
 from hardneg.records.errors import DataError, RecipeError
 from hardneg.registry import plugins as registry
 from hardneg.store.artifacts import Store
+from hardneg.verbs.write_queries import _Writing
 from hardneg.writers.heading import Heading
 from hardneg.writers.mixture import COPIES
 from hardneg.writers.protocol import WriterCost
@@ -153,7 +154,7 @@ def test_a_writer_is_opened_once_and_tells_what_it_used_and_will(tmp_path, tiny_
             counts["requests"] = 7
 
         def writing_cost(self, passages, tokens, count):
-            return WriterCost(passages, passages * tokens * count, 0.5, 9.0)
+            return WriterCost(passages, passages * tokens * count, 0.5)
 
     load = registry.load_plugin
     monkeypatch.setattr(registry, "load_plugin", lambda *plugin: Counting if plugin[1] == "heading" else load(*plugin))
@@ -162,7 +163,7 @@ def test_a_writer_is_opened_once_and_tells_what_it_used_and_will(tmp_path, tiny_
     rows = estimate(plan, store, documents=48)
     tokens = 10 * 3 * round(0.6 * 24)
     assert (rows[1].requests, rows[1].tokens, rows[1].charge) == (10, tokens, 0.5)
-    plan_table(rows, this_machine())
+    plan_table(rows)
     assert f"10 requests of about {tokens:,} tokens" in capsys.readouterr().out
     artifacts = execute(plan, store, Options(device="cpu"), Watcher()).artifacts
     facts = artifacts["written"].facts
@@ -243,6 +244,14 @@ def test_queries_of_a_copied_passage_are_written_once_and_relevant_to_all_copies
     assert copied >= 5
 
 
+def test_a_file_of_equal_passages_takes_no_time(tmp_path, tiny_model):
+    (tmp_path / "a.txt").write_text("The old river is long today. " * 4000)
+    begun = time.process_time()
+    source, written = written_alone(tmp_path, tiny_model, ["crop"], words=24, overlap=0)
+    assert {len(relevant) for relevant in written.qrels("train").values()} == {len(source.corpus)} == {1000}
+    assert time.process_time() - begun < 30
+
+
 @pytest.mark.parametrize("overlap", [12, 18])
 def test_words_that_neighbours_share_ask_for_all_of_them(tmp_path, tiny_model, overlap):
     text = " ".join(f"Word {WORDS[each % 14]} {each} stands {WORDS[each // 14]} here." for each in range(40))
@@ -256,3 +265,12 @@ def test_words_that_neighbours_share_ask_for_all_of_them(tmp_path, tiny_model, o
         assert relevant.keys() == {doc_id for doc_id, text in texts.items() if queries[query_id] in text}
         shared += len(relevant) > 1
     assert shared > 5
+
+
+@pytest.mark.parametrize(("few", "told"), [(4, True), (5, False)])
+def test_a_writer_that_could_write_for_few_passages_is_named(few, told):
+    writing = _Writing("written", None, None, {"inverse-cloze": None, "crop": None})
+    writing.counts.update({"queries written by inverse-cloze": few, "queries written by crop": 100 - few})
+    notes = writing.notes()
+    assert notes[0] == f"queries written by inverse-cloze: {few}"
+    assert (notes[-1].startswith("inverse-cloze can write for few of these passages")) == told

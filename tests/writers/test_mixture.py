@@ -4,6 +4,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar
 
+import pytest
+
 from hardneg.records.types import Document, Written
 from hardneg.writers.mixture import COPIES, JOINED, NAMING, Draft, Kept, kept, mixed
 
@@ -53,7 +55,7 @@ def test_which_queries_stay():
     left_out = Counter()
     drafts = [
         Draft("q1", "What is in Passage 3?", "d1", "g1"),
-        Draft("q2", "is it in d2 or not", "d2", "g1"),
+        Draft("q2", "is it in guide/owls.md#3 or not", "guide/owls.md#3", "g1"),
         Draft("q3", "The passage of time", "d3", "g1"),
         Draft("q4", "time of the passage!", "d4", "g1"),
         Draft("q5", "the time, the passage of", "d3", "g1"),
@@ -66,6 +68,25 @@ def test_which_queries_stay():
         Kept("q8", "other words", ["d6"], "g2"),
     ]
     assert left_out == {NAMING: 2, JOINED: 2, COPIES: 2}
+
+
+@pytest.mark.parametrize(
+    ("doc_id", "text", "stays"),
+    [
+        ("e", "where owls live", True),
+        ("19", "The lake of 1903", True),
+        ("1903", "The lake of 1903", True),
+        ("river", "a river", True),
+        ("b2", "vitamin b2", True),
+        ("ab123", "what is tagab123", True),
+        ("ab123", "what is ab1234", True),
+        ("ab123", "what is (ab123)?", False),
+        ("MED-10", "what does MED-10 say", False),
+    ],
+)
+def test_a_query_that_has_its_passages_id(doc_id, text, stays):
+    left_out = Counter()
+    assert bool(kept([Draft("q", text, doc_id, "g")], [], left_out)) == stays == (NAMING not in left_out)
 
 
 def test_a_passage_that_keeps_the_title_is_relevant_too():

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from hardneg.records.terms import terms
 from hardneg.records.types import RankedList
 
 SHINGLE = 3
@@ -45,7 +46,7 @@ def standings(ranked: RankedList, doc_ids: Collection[str]) -> dict[str, Standin
 
 def shingles(text: str) -> Shingles:
     """All runs of three words of a text, case aside; of a shorter one its words together."""
-    words = text[:_CHARACTERS].casefold().split()
+    words = terms(text[:_CHARACTERS])
     if len(words) < SHINGLE:
         return frozenset([tuple(words)] if words else [])
     return frozenset(zip(words, words[1:], words[2:], strict=False))

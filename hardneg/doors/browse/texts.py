@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
+from hardneg.records.terms import term_spans
+from hardneg.records.terms import terms as _words
+
 SHOWN = 700
 """Characters of a text that are shown at once."""
 OPENED = 20_000
@@ -14,7 +17,6 @@ OPENED = 20_000
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 _DIRECTIONS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """Unicode controls of writing direction; a text's own letters give its direction."""
-_WORD = re.compile(r"\w+")
 _COMMON_WORDS = """
 a about after all also an and any are as at be because been but by can could did do does for from had has have he her
 his how i if in into is it its more most my no not of on one or other our she so some such than that the their them
@@ -39,16 +41,17 @@ def clean(text: str) -> str:
 
 def terms(text: str) -> frozenset[str]:
     """The words of a text, case aside, without those that most texts have; numbers are words."""
-    return frozenset(word for word in map(str.casefold, _WORD.findall(text[:OPENED])) if word not in _COMMON)
+    return frozenset(_words(text[:OPENED])).difference(_COMMON)
 
 
 def marked(text: str, wanted: Collection[str]) -> Markup:
     """The text escaped, with every word that is wanted in a `mark`."""
     pieces, end = [], 0
-    for match in _WORD.finditer(text):
-        if match[0].casefold() in wanted:
-            pieces += [escape(text[end : match.start()]), Markup("<mark>%s</mark>") % match[0]]
-            end = match.end()
+    for start, stop in term_spans(text):
+        if text[start:stop].casefold() in wanted:
+            start = max(start, end)
+            pieces += [escape(text[end:start]), Markup("<mark>%s</mark>") % text[start:stop]]
+            end = stop
     return Markup("").join([*pieces, escape(text[end:])])
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 import hardneg
-from hardneg.doors.hub.privacy import without_paths
 from hardneg.doors.hub.recorded_run import MeasuredModel, RecordedRun
+from hardneg.recipe.private_paths import without_paths
 from hardneg.records.errors import DataError
 from hardneg.records.layout import LOCK
 from hardneg.records.wording import first_line
@@ -67,7 +67,7 @@ def eval_results(run: RecordedRun, row: MeasuredModel) -> "list[EvalResult]":
             task_type="information-retrieval",
             task_name="Information Retrieval",
             dataset_type=run.dataset_id or run.dataset_title,
-            dataset_name=run.dataset_title,
+            dataset_name=run.dataset_title + (f", {run.queries}" if run.queries != "queries" else ""),
             dataset_split=row.split,
             metric_type=metric.replace("@", "_at_"),
             metric_name=metric_name(metric),
@@ -90,8 +90,8 @@ def scores_section(run: RecordedRun, rows: Sequence[MeasuredModel], beside: Sequ
     body = [[without_paths(row.system), *(_with_ends(row, metric) for metric in metrics)] for row in (*rows, *beside)]
     first = rows[0]
     caption = (
-        f"Means over {first.queries:,} queries of the split `{first.split}` of {run.dataset_title}; in brackets their "
-        "95 % confidence intervals over queries."
+        f"Means over {first.queries:,} {run.queries} of the split `{first.split}` of {run.dataset_title}; in brackets "
+        "their 95 % confidence intervals over queries."
     )
     if beside:
         caption += f" This model is {' and '.join(row.system for row in rows)}; the other rows were measured beside it."

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.doors.hub.cards import listed
-from hardneg.doors.hub.privacy import without_paths
+from hardneg.recipe.private_paths import without_paths
 from hardneg.records.layout import INDEX_FOLDER, MODEL_FOLDER
 from hardneg.store.artifacts import MANIFEST, Artifact, Store
 

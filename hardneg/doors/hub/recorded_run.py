@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from hardneg.api.evaluation import Evaluation
-from hardneg.doors.hub.privacy import dataset_name, without_paths
 from hardneg.doors.hub.pushable_files import listed_files
 from hardneg.doors.hub.upload import HubFile
 from hardneg.evaluation.metrics_json import Measured, read_metrics
 from hardneg.recipe.load import Recipe, check_recipe
-from hardneg.records.errors import DataError, HardnegError
-from hardneg.records.layout import DATASET, LOCK, METRICS, START
+from hardneg.recipe.private_paths import dataset_name, without_paths
+from hardneg.recipe.run_folder import read_lock
+from hardneg.records.errors import HardnegError
+from hardneg.records.layout import DATASET, METRICS, START
 from hardneg.records.named_plugins import HF
 from hardneg.store.artifacts import Artifact, Store
 from hardneg.verbs.evaluate import Evaluate
@@ -51,19 +52,9 @@ class RecordedRun:
     @classmethod
     def open(cls, folder: Path, store: Store) -> "RecordedRun":
         """Reads the lock file. Raises DataError where it is not one."""
-        path = folder / LOCK
-        try:
-            lock = yaml.safe_load(path.read_text(encoding="utf-8"))
-            keys, tree = dict(lock["keys"]), dict(lock["tree"])
-        except OSError as error:
-            raise DataError(
-                f"{path}: cannot be read ({error.strerror}): give the folder of a finished recipe"
-            ) from None
-        except (yaml.YAMLError, ValueError, TypeError, KeyError):
-            raise DataError(f"{path}: damaged: run the recipe again") from None
-        lock, recipe = {**lock, "keys": keys, "tree": tree}, None
+        lock, recipe = read_lock(folder), None
         with suppress(HardnegError):
-            recipe = check_recipe(tree, Path(f"{lock.get('recipe', '')}.yaml"), str(lock.get("preset", "")))
+            recipe = check_recipe(lock["tree"], Path(f"{lock['recipe']}.yaml"), lock["preset"])
         return cls(folder, store, lock, recipe)
 
     @property
@@ -82,6 +73,12 @@ class RecordedRun:
     def dataset_title(self) -> str:
         """Its name, without a loader's."""
         return self.dataset.rpartition(":")[2].rpartition("/")[2]
+
+    @property
+    def queries(self) -> str:
+        """The kind of queries of the published metrics: `written queries` where a writer made them, else `queries`."""
+        spec, recipe = self._evaluation, self.recipe
+        return "written queries" if spec and recipe and spec.on_written_queries(recipe.view("")) else "queries"
 
     def shown_lock(self) -> str:
         """The lock file for publication: paths of this machine are cut to names."""

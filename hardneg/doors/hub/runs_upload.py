@@ -59,5 +59,6 @@ trec_eval, ranx, Pyserini and `hardneg evaluate --run` read it."""
     from hardneg.encoders.open.model_card import scores_table
 
     table = scores_table(run.systems()) if run.systems() else ""
-    scores = ["## Scores", table, f"`{METRICS}` has them by query, with paired tests."] if table else []
+    told = f"Means over {run.queries}. `{METRICS}` has them by query, with paired tests."
+    scores = ["## Scores", table, told] if table else []
     return with_metadata(data, [f"# Runs over {run.dataset_title}", listed(facts), *scores, "## Use", use])

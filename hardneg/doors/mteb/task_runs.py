@@ -9,7 +9,7 @@ from urllib.parse import quote
 import numpy as np
 
 from hardneg.formats.qrels import Qrels
-from hardneg.formats.runs import Run, strictly_decreasing
+from hardneg.formats.runs import Run, ranked_by_others
 from hardneg.formats.text_lines import one_word
 from hardneg.records.errors import DataError
 from hardneg.records.types import Judgement, RankedList
@@ -29,7 +29,7 @@ def read_predictions(path: Path) -> Noted:
         return {str(name): dict(splits) for name, splits in content.items() if name != "mteb_model_meta"}
     except FileNotFoundError:
         raise DataError(f"{path}: no such file: evaluate the model with mteb's prediction_folder first") from None
-    except (OSError, ValueError, AttributeError, TypeError) as error:
+    except (OSError, ValueError, RecursionError, AttributeError, TypeError) as error:
         raise DataError(f"{path}: not a file of mteb's predictions ({error})") from error
 
 
@@ -48,15 +48,12 @@ def _entries(
     lists: Mapping[str, Mapping[str, float]], no_identical: bool, no_first: bool
 ) -> Iterator[tuple[str, RankedList]]:
     for query_id, scores in lists.items():
-        ranked = [item for item in scores.items() if not (no_identical and item[0] == query_id)]
-        ranked.sort(key=lambda item: (np.float32(item[1]), item[0]), reverse=True)
-        if no_first:
-            del ranked[:1]
-        values = np.array([score for _, score in ranked], np.float32)
-        if not np.isfinite(values).all():
-            raise DataError(f"query {query_id} has a score that is not a finite 32-bit number")
-        doc_ids = [word(doc_id) for doc_id, _ in ranked]
-        yield word(query_id), RankedList(doc_ids, strictly_decreasing(values))
+        with np.errstate(over="ignore"):
+            if not np.isfinite(np.fromiter(scores.values(), np.float32, len(scores))).all():
+                raise DataError(f"query {query_id} has a score that is not a finite 32-bit number")
+        others = {doc_id: score for doc_id, score in scores.items() if not (no_identical and doc_id == query_id)}
+        ranked, start = ranked_by_others(others), int(no_first)
+        yield word(query_id), RankedList([*map(word, ranked.doc_ids[start:])], ranked.scores[start:])
 
 
 def task_qrels(task: Any, subset: str, split: str) -> Qrels:

@@ -160,7 +160,8 @@ def _split_data(collection: StoredCollection, split: str) -> Mapping[str, Any]:
     corpus = pa.Table.from_batches(collection.corpus.batches).rename_columns(["id", "title", "text"])
     rows = list(collection.queries(split))
     queries = {"id": [query_id for query_id, _ in rows], "text": [text for _, text in rows]}
-    qrels = {query_id: dict(judged) for query_id, judged in collection.qrels(split).items() if judged}
+    judged = collection.judged(split)
+    qrels = {query_id: judged[query_id] for query_id in queries["id"] if judged.get(query_id)}
     return {
         "corpus": Dataset(InMemoryTable(corpus)),
         "queries": Dataset.from_dict(queries),

@@ -16,7 +16,6 @@ from hardneg.api.workplace import Workplace, usual_store
 from hardneg.doors.trainer.refresh_recipe import ENCODED, RefreshRecipe, saved
 from hardneg.encoders.representation import list_products
 from hardneg.formats.collection import StoredCollection
-from hardneg.formats.hash_index import ranges
 from hardneg.formats.qrels import positives
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.open_store import open_store
@@ -27,7 +26,7 @@ from hardneg.records.types import PluginSetting
 from hardneg.registry.plugins import configure, needs_of
 from hardneg.registry.protocols import DenseSearcher
 from hardneg.runtime.distributed import barrier, world
-from hardneg.training.examples import QueryRows
+from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.methods.adore import FORCED, Forced, label, score_batch
 
 FOLDER = "adore"
@@ -83,7 +82,7 @@ class AdoreLoss(nn.Module):
         folder, device = Path(arguments.output_dir) / FOLDER, str(arguments.device)
         workplace = Workplace(usual_store(folder / "store"), device)
         recipe = RefreshRecipe(named_dataset(dataset, workplace.store), split=split)
-        plan = recipe.plan(str(saved(model, folder / "model")), device, seed=0)
+        plan = recipe.plan(str(saved(model, folder / "model")), seed=0)
         artifacts = workplace.execute(plan, ENCODED).artifacts
         barrier()  # one that finds all in the store may be done before another has read the model
         if world().first:
@@ -95,42 +94,35 @@ class AdoreLoss(nn.Module):
         self._searcher = searcher
 
     @cached_property
-    def _queries(self) -> QueryRows:
-        """All that have a positive; `known` and `owner` are those of all."""
+    def _data(self) -> TrainingData:
+        """The queries that have a positive."""
         queries, judged = self._collection.queries(self._split), positives(self._collection.all_qrels())
         rows = [row for row, query_id in enumerate(queries.query_ids) if query_id in judged]
         if not rows:
             raise DataError(f"none of the {len(queries)} queries of split {self._split} has a positive")
         ids, texts = ([column[row] for row in rows] for column in (queries.query_ids, queries.texts))
-        flat = [doc_id for query_id in ids for doc_id in judged[query_id]]
-        known = self._collection.corpus.known_rows(flat, "positive", "read the dataset again")
-        owner = np.repeat(np.arange(len(ids)), [len(judged[query_id]) for query_id in ids])
-        return QueryRows(ids, texts, np.arange(len(ids)), known, owner)
+        return TrainingData(self._collection.corpus, ids, texts, judged)
+
+    @cached_property
+    def _examples(self) -> Examples:
+        return Examples(self._data, 0, 0)
 
     @property
     def dataset(self) -> Dataset:
         """The training data: the queries as `anchor`, and their positions as `label`, which identify the positives."""
-        return Dataset.from_dict({"anchor": self._queries.texts, "label": list(range(len(self._queries.texts)))})
+        return Dataset.from_dict({"anchor": self._data.texts, "label": list(range(len(self._data.texts)))})
 
     def forward(self, sentence_features: Any, labels: Tensor) -> Tensor:
         """The loss, a scalar; labels: int64 [B], positions of the queries."""
         queries: Tensor = self.model(next(iter(sentence_features)))["sentence_embedding"].float()
         queries = nn.functional.normalize(queries) if self._cosine else queries
-        batch = self._batch(labels.cpu().numpy())
+        batch = self._examples.of(labels.cpu().numpy())
         lists = self._searcher.search(queries.detach().cpu().numpy(), self.depth).rows
         listed = label(lists, batch, self._collection.corpus.content_hash, self.forced)
         vectors = self._searcher.vectors(np.maximum(listed.rows, 0).reshape(-1))
         stored = torch.from_numpy(vectors).to(queries.device)
         loss: Tensor = self._loss(score_batch(list_products(queries, stored), listed, lists.shape[1], live=True))
         return loss
-
-    def _batch(self, rows: Any) -> QueryRows:
-        whole = self._queries
-        starts = np.searchsorted(whole.owner, rows)
-        ends = np.searchsorted(whole.owner, rows, side="right")
-        position, owner = ranges(starts, ends)
-        ids, texts = ([column[row] for row in rows] for column in (whole.query_ids, whole.texts))
-        return QueryRows(ids, texts, rows, whole.known[position], owner)
 
     def get_config_dict(self) -> dict[str, Any]:
         """The settings for the model's card."""

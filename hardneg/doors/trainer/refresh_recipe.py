@@ -52,14 +52,14 @@ class RefreshRecipe:
         """Whether a reranker mines."""
         return self.candidates is not None or self.run is not None
 
-    def plan(self, model: str, device: str, seed: int) -> "Plan":
+    def plan(self, model: str, seed: int) -> "Plan":
         """Its steps for the model in a folder; `seed` is that of miners that draw.
 
         Raises:
             RecipeError: the recipe has mistakes; all of them.
         """
         listed, stages = RERANKED if self.reranks else SEARCHED, dict[str, Any]()
-        stages |= self._reranking(model) if self.reranks else self._searching(device)
+        stages |= self._reranking(model) if self.reranks else self._searching()
         mining = {**mining_stage(self.miner, self.split), "seed": seed, "runs": {"dense": listed}}
         mining |= {"filters": [*self.filters]} if self.filters else {}
         mining |= {} if self.fill_to is None else {"fill_to": self.fill_to}
@@ -69,14 +69,8 @@ class RefreshRecipe:
         named = first if self.reranks else model
         return AdhocRecipe(_NAME, self.dataset, stages, named, self.settings, seed).plan()
 
-    def _searching(self, device: str) -> dict[str, Any]:
-        """With passes of one size, so that vectors are the same to the bit and depend on no timing."""
-        import torch
-
-        from hardneg.encoders.speed.fastest import usual_budget
-
-        budget = usual_budget(torch.device(device))
-        stages: dict[str, Any] = {ENCODED: {"stage": "encode", "tokens_per_batch": budget}}
+    def _searching(self) -> dict[str, Any]:
+        stages: dict[str, Any] = {ENCODED: {"stage": "encode"}}
         if self.index is not None:
             stages[INDEXED] = {"stage": "index", "backend": dict(self.index), "vectors": ENCODED}
         return {**stages, SEARCHED: self._search(ENCODED if self.index is None else INDEXED)}

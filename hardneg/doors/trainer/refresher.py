@@ -82,7 +82,7 @@ class Refresher:
         began = time.monotonic()
         with _undisturbed():
             folder = saved(model, self.refreshes.folder / _MODEL)
-            plan = self.recipe.plan(str(folder), str(self.workplace.device), self.workplace.seed + number)
+            plan = self.recipe.plan(str(folder), self.workplace.seed + number)
             mined = mine_with(self.recipe, plan, self.workplace)
             metrics = from_first({} if mined is None else self._publish(mined, number, step, oldest))
             barrier()  # one that finds all in the store may be done before another has read the model

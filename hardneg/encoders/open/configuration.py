@@ -1,15 +1,17 @@
-"""Reads a model's configuration without opening it: the tokens that it reads, and the shape that decides its cost."""
+"""Reads a model's configuration without opening it: the tokens that it reads, and the shape that decides its size."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from hardneg.costs.rates import network_operations
 from hardneg.encoders.families.adapters.adapter_base import network_config, network_folder
-from hardneg.encoders.open.model_files import json_object, weight_files
+from hardneg.encoders.open.model_files import TRANSFORMERS, WAYS_ROUND, json_object, module_folders, weight_files
 from hardneg.records.errors import HardnegError, ModelError
 
+_log = logging.getLogger(__name__)
 USUAL = 512
 """Tokens read by a model without a maximum length, and at most by one that is not trained for retrieval yet."""
 
@@ -53,6 +55,39 @@ def own_length(folder: Path, side: str, trained: bool) -> tuple[int, str]:
     if declared and length > bound:
         return bound, f"declares {length} tokens and has positions for {bound}: those are read"
     return min(length, bound), ""
+
+
+def own_code(folder: Path) -> dict[str, bool]:
+    """The code of its own that a model names for transformers, and whether its vectors may depend on each.
+
+    They do not on code that turns causal attention off, where the configuration says that too.
+    """
+    found: dict[str, bool] = {}
+    for network in (network_folder(path) for path, name in module_folders(folder).items() if name in TRANSFORMERS):
+        config, tokenizer = (json_object(network / name) for name in ("config.json", "tokenizer_config.json"))
+        causal = config.get("is_causal") is not False
+        for auto_map, decides in ((config.get("auto_map"), causal), (tokenizer.get("auto_map"), True)):
+            named = auto_map.values() if isinstance(auto_map, dict) else [auto_map]
+            flat = (name for each in named for name in (each if isinstance(each, list) else [each]))
+            found |= {str(name): decides for name in flat if name}
+    return found
+
+
+@cache
+def warn(message: str) -> None:
+    """Warns, of the same only once."""
+    _log.warning(message)
+
+
+def check_code(name: str, code: Mapping[str, bool], setting: str | None) -> None:
+    """Refuses a model whose vectors may depend on code of its own, unless `setting` is native; warns of other code."""
+    if not code:
+        return
+    named = f"model {name!r} names code of its own ({', '.join(code)}), which is not run"
+    if any(code.values()) and setting != "native":
+        advice = f"set code: native of the model if transformers' own code computes the same; else {WAYS_ROUND}"
+        raise ModelError(f"{named}: {advice}")
+    warn(f"{named}: transformers' own is")
 
 
 def tokens_read(length: int) -> str:
@@ -102,10 +137,6 @@ class Shape:
     weights: int = 440_000_000
     terms: int = 0
     vector: int | None = None
-
-    def operations_a_token(self, length: float = 0) -> float:
-        """Multiplications and additions of one forward pass, per token of texts of `length` tokens."""
-        return network_operations(self.hidden, self.layers, length) + 2.0 * self.hidden * self.terms
 
     def kept_a_token(self, length: int, checkpointing: bool = False, where: Where = "cpu") -> int:
         """Bytes that training keeps of one token until its gradient: layers, and attention to `length` tokens.

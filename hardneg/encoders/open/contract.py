@@ -1,13 +1,13 @@
 """How a model's folder declares that it is used, read from its JSON files alone."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from hardneg.encoders.families.adapters.adapter_base import network_config
 from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
-from hardneg.encoders.open.configuration import own_length, transformer_options
+from hardneg.encoders.open.configuration import check_code, own_code, own_length, transformer_options
 from hardneg.encoders.open.model_files import check_files, json_object, module_folders, read_json, sides
 from hardneg.encoders.spec import SIDES, FullSpec, ModelSpec, whole_prompts
 from hardneg.records.errors import ModelError
@@ -30,6 +30,7 @@ class Contract:
     name. pooling: the modes of sentence-transformers; "" without a pooling. normalised: whether vectors have norm 1.
     dimension: None where it is not declared. truncate_dim: the number of dimensions that are kept. dtype: that of the
     files. chat: whether texts go through a chat template, with the prompt as system message. odd: remarks for users.
+    code: of its own, which is not run; whether vectors may depend on it.
     """
 
     similarity: str
@@ -46,6 +47,7 @@ class Contract:
     dtype: str
     chat: bool
     odd: tuple[str, ...]
+    code: Mapping[str, bool] = field(default_factory=dict)
 
 
 def read_contract(folder: Path) -> Contract:
@@ -93,7 +95,8 @@ def _contract(folder: Path) -> Contract:
         truncate_dim=kept,
         dtype=str(network.get("dtype") or network.get("torch_dtype") or "float32"),
         chat="message" in (options.get("modality_config") or ()) and trained,
-        odd=(*_oddities(config, prompts, list(modules.values())), *_odd_similarity(declared, head, cut), *remarks),
+        odd=(*_oddities(config, prompts, len(modules)), *_odd_similarity(declared, head, cut), *remarks),
+        code=own_code(folder),
     )
 
 
@@ -123,7 +126,8 @@ def filled(spec: ModelSpec, contract: Contract, adapter: AdapterSpec | None = No
 
 
 def filled_values(spec: ModelSpec, contract: Contract, adapter: AdapterSpec | None) -> dict[str, Any]:
-    """The fields of a filled-in spec, whatever its similarity. Raises ModelError: there is no prompt of a name."""
+    """The fields of a filled-in spec, whatever its similarity. Raises ModelError: no prompt of a name; code decides."""
+    check_code(spec.name, contract.code, spec.code)
     values = {field.name: getattr(spec, field.name) for field in fields(spec)}
     values |= {name: getattr(contract, name) for name in OWN if values[name] is None}
     written = {f"{side}_prompt": values[f"{side}_prompt"] for side in SIDES}
@@ -212,14 +216,14 @@ def _count(value: Any, folder: Path) -> int | None:
     raise ModelError(f"model {folder}: {value!r} is no number of dimensions: copy the model again")
 
 
-def _oddities(config: Mapping[str, Any], prompts: Mapping[str, str], classes: list[str]) -> list[str]:
+def _oddities(config: Mapping[str, Any], prompts: Mapping[str, str], modules: int) -> list[str]:
     remarks = []
     unused = [name for name in ("passage", "corpus") if prompts.get(name) and not prompts["document"]]
     if unused:
         remarks.append(f"prompt {unused[0]!r} is not used for documents: set document_prompt to use it")
     if name := config.get("default_prompt_name"):
         remarks.append(f"default_prompt_name {name!r} is used neither for queries nor for documents")
-    if len(classes) == 1:
+    if modules == 1:
         remarks.append("has no pooling of its own: set pooling to cls, mean or lasttoken")
     return remarks
 

@@ -14,7 +14,7 @@ from hardneg.encoders.open.model_files import TRANSFORMERS, check_activations, l
 from hardneg.encoders.open.soundness import check_encoder, check_tokenizer, check_weights
 from hardneg.encoders.spec import SIDES, Activation, FullSpec
 from hardneg.encoders.tokens.typed_tokens import check_token_types, joined
-from hardneg.encoders.towers import check_sides, has_twins, route, transformers, twins, with_own_queries
+from hardneg.encoders.towers import folded, has_twins, route, transformers, twins, with_own_queries
 from hardneg.records.errors import ModelError
 from hardneg.runtime.seeding import derive_seed
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def weights_dtype(spec: FullSpec, precision: "Precision | None") -> torch.dtype:
-    """The dtype that weights are loaded in: float32 to train (no precision) and for trials, else the requested one."""
+    """The dtype that weights are loaded in: float32 to train (no precision) and for `auto`, else the requested one."""
     if precision is None or spec.dtype == "fp32":
         return torch.float32
     if spec.dtype == "auto":
@@ -101,15 +101,16 @@ def library_transformer(folder: Path, weights: Mapping[str, Any], config: Mappin
     from sentence_transformers.base.modules import Transformer
 
     own = {"local_files_only": True, "trust_remote_code": False}
+    whole = {**config, **own, "auto_map": {}}  # so that code of the folder's own is not named where it is saved
     return Transformer(
-        str(folder), model_kwargs={**weights, **own}, processor_kwargs=own, config_kwargs={**config, **own}, **options
+        str(folder), model_kwargs={**weights, **own}, processor_kwargs=own, config_kwargs=whole, **options
     )
 
 
 def library_model(model_class: Any, folder: Path, dtype: torch.dtype) -> Any:
     """Opens a folder by a class of sentence-transformers: on the CPU, from local files, without remote code."""
-    options = load_kwargs(folder, dtype)
-    return model_class(str(folder), device="cpu", trust_remote_code=False, local_files_only=True, model_kwargs=options)
+    own = {"trust_remote_code": False, "local_files_only": True, "config_kwargs": {"auto_map": {}}}
+    return model_class(str(folder), device="cpu", model_kwargs=load_kwargs(folder, dtype), **own)
 
 
 def load_kwargs(folder: Path, dtype: torch.dtype) -> dict[str, Any]:
@@ -133,7 +134,7 @@ def load_module(model: "ResolvedModel", device: str | None, precision: "Precisio
     """
     spec, folder = model.full, model.path
     modules = read_modules(folder, weights_dtype(spec, precision))
-    check_sides(modules, spec.name)
+    modules = folded(modules, spec.name)
     check_sound(modules, folder, spec)
     modules = joined(modules) if spec.typed else modules
     if spec.adapter is not None:

@@ -21,34 +21,15 @@ from hardneg.encoders.open.soundness import check_headers
 from hardneg.encoders.open.source import Location
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.types import PluginSetting
-from hardneg.store.digest import digest, file_digest
+from hardneg.store.digest import digest, file_digest, note_read
 from hardneg.store.identity import options_in_key
 
 _PATTERNS = ("vocab.txt", "vocab.json", "merges.txt", "*.model", "*.jinja", "*.tiktoken", "*.vocab", "bpe.codes")
-_CONFIGS = (
-    "config.json",
-    "sentence_*_config.json",
-    "model.safetensors.index.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-)
+_CONFIGS: tuple[str, ...] = ("config.json", "sentence_*_config.json", "model.safetensors.index.json")
+_CONFIGS += ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 # Library versions, paths, and what a spec overrides (a tokenizer's file notes its last call; see `_sides`).
-_IGNORED = {
-    "_name_or_path",
-    "__version__",
-    "transformers_version",
-    "name_or_path",
-    "is_local",
-    "local_files_only",
-    "tokenizer_file",
-    "special_tokens_map_file",
-    "max_seq_length",
-    "model_max_length",
-    "truncation",
-    "padding",
-}
+_IGNORED = {"__version__", "transformers_version", "_name_or_path", "name_or_path", "is_local", "local_files_only"}
+_IGNORED |= {"tokenizer_file", "special_tokens_map_file", "max_seq_length", "model_max_length", "truncation", "padding"}
 
 
 def digest_of(content: list[Any], spec: ModelSpec) -> str:
@@ -101,6 +82,7 @@ def module_contents(folder: Path) -> list[Any]:
 
 def _files(folder: Path) -> list[Any]:
     """The name and content of each file that counts."""
+    note_read(folder)
     paths = [path for pattern in (*_PATTERNS, *_CONFIGS) for path in folder.glob(pattern) if path.is_file()]
     return [[path.name, file_identity(path)] for path in sorted([*weight_files(folder), *paths])]
 
@@ -109,6 +91,7 @@ def file_identity(path: Path) -> Any:
     """The part of a file that counts: its bytes, or the values of JSON without those of its origin."""
     if path.suffix != ".json" or path.name == "vocab.json":
         return file_digest(path)
+    note_read(path)
     content = read_json(path)
     if isinstance(content, dict):
         content = {key: value for key, value in content.items() if key not in _IGNORED} | (

@@ -11,6 +11,8 @@ from hardneg.encoders.spec import SIDES, Side
 from hardneg.records.errors import ModelError
 
 ROUTER = "router_config.json"
+WAYS_ROUND = "see 'Code of its own' on the page of your own model"
+_MOST_MODULES = 100
 TRANSFORMERS = ("Transformer", "MLMTransformer")
 """Modules with a transformer; the second is that of sparse encoders of older versions of sentence-transformers."""
 
@@ -21,12 +23,14 @@ def module_folders(folder: Path) -> dict[Path, str]:
     if not path.exists():
         return {folder: "Transformer"}
     try:
-        modules = {folder / module["path"]: module["type"].rsplit(".")[-1] for module in read_json(path)}
+        modules = {folder / module["path"]: _class_name(module["type"], path) for module in read_json(path)}
     except (KeyError, TypeError, AttributeError) as error:
         raise ModelError(f"{path}: not a list of modules with path and type: copy the model again") from error
-    folders = _routed(folder) if "Router" in modules.values() else modules
-    if not folders:
-        raise ModelError(f"{path}: names no modules: copy the model again")
+    folders = modules
+    if "Router" in modules.values():  # what follows it is on both routes
+        folders = _routed(folder) | {at: class_name for at, class_name in modules.items() if class_name != "Router"}
+    if not 0 < len(folders) <= _MOST_MODULES:
+        raise ModelError(f"{path}: names {len(folders) or 'no'} modules: copy the model again")
     return folders
 
 
@@ -49,14 +53,16 @@ def sides(folder: Path) -> dict[Side, list[Path]]:
     structure = next(iter(routes(folder)), None) or {}
     by_name = {path.name: path for path in paths}
     own = {side: [by_name[name] for name in structure.get(side, ()) if name in by_name] for side in SIDES}
-    return {side: own[side] or paths for side in SIDES}
+    after = [path for path in paths if structure and not any(path.name in names for names in structure.values())]
+    return {side: [*own[side], *after] if own[side] else paths for side in SIDES}
 
 
 def _routed(folder: Path) -> dict[Path, str]:
     """The folders of the modules on both routes; they must lie in the model's own."""
     path = folder / ROUTER
     try:
-        modules = {folder / name: class_path.rsplit(".")[-1] for name, class_path in read_json(path)["types"].items()}
+        types = read_json(path)["types"]
+        modules = {folder / name: _class_name(class_path, path) for name, class_path in types.items()}
     except (OSError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(f"{path}: not a Router's modules and routes: copy the model again") from error
     if any(module.parent != folder or module.name == ".." for module in modules):
@@ -64,15 +70,27 @@ def _routed(folder: Path) -> dict[Path, str]:
     return modules
 
 
+def _class_name(class_path: str, path: Path) -> str:
+    """The name of a module's class, which must be one of sentence-transformers (or of PyLate, whose form it reads)."""
+    if not class_path.startswith(("sentence_transformers.", "pylate.")):
+        raise ModelError(f"{path}: {class_path} is code of the model's own, which is not run: {WAYS_ROUND}")
+    return class_path.rsplit(".")[-1]
+
+
 def check_files(folder: Path) -> None:
-    """Refuses a folder without configuration, tokenizer or all of its weights, also of an adapter."""
+    """Refuses a folder without configuration, tokenizer or all of its weights, also of an adapter.
+
+    Of a transformer without a tokenizer's files transformers would make an empty one, to which all texts are equal.
+    """
     folders = module_folders(folder)
     encoders = [path for path, class_name in folders.items() if class_name in TRANSFORMERS] or [folder]
     for encoder in encoders:
         adapted = (encoder / "adapter_config.json").is_file()
         if not adapted and not (encoder / "config.json").is_file():
             raise ModelError(f"model {encoder}: no config.json there: name a folder that holds a model")
-        check_tokenizer_files(encoder)
+        of_bytes = str(json_object(encoder / "tokenizer_config.json").get("tokenizer_class")) in _OF_BYTES
+        if not of_bytes and not any(True for pattern in _TOKENIZERS for _ in encoder.glob(pattern)):
+            raise ModelError(f"model {encoder}: no tokenizer there: copy the model again, with its tokenizer's files")
     for path, class_name in folders.items():
         if not weight_files(path) and (path in encoders or class_name in _WEIGHED):
             raise ModelError(f"model {path}: no weights there: neither *.safetensors nor {PICKLED}")
@@ -81,17 +99,6 @@ def check_files(folder: Path) -> None:
 _WEIGHED = {"Dense", "LayerNorm", "SparseStaticEmbedding"}
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.tiktoken", "*.vocab", "bpe.codes")
 _OF_BYTES = {"ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer"}  # they have no vocabulary to keep in files
-
-
-def check_tokenizer_files(folder: Path) -> None:
-    """Refuses a transformer's folder without a tokenizer: transformers would make an empty one, to which all texts are
-    equal."""
-    config = folder / "tokenizer_config.json"
-    options = read_json(config) if config.is_file() else {}
-    if isinstance(options, dict) and str(options.get("tokenizer_class")) in _OF_BYTES:
-        return
-    if not any(True for pattern in _TOKENIZERS for _ in folder.glob(pattern)):
-        raise ModelError(f"model {folder}: no tokenizer there: copy the model again, with its tokenizer's files")
 
 
 def check_activations(folder: Path) -> None:
@@ -108,7 +115,7 @@ def read_json(path: Path) -> Any:
     """The content of a JSON file of a model."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{path}: not readable as JSON ({error}): copy the model again") from error
 
 

@@ -1,17 +1,16 @@
 """A model that was located once, and the base of the families of encoders whose models are folders or on the hub."""
 
-import logging
 from collections.abc import Set
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from hardneg.encoders.families.adapters.adapter_base import adapter_of
 from hardneg.encoders.families.adapters.adapter_source import look_up_adapter
 from hardneg.encoders.families.static.static_files import table_files
-from hardneg.encoders.open.configuration import Shape, model_shape
+from hardneg.encoders.open.configuration import Shape, model_shape, warn
 from hardneg.encoders.open.contract import CONFIG, Contract, filled, read_contract, saved_class
 from hardneg.encoders.open.model_digest import digest_of, model_content
 from hardneg.encoders.open.model_files import json_object
@@ -21,8 +20,6 @@ from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.records.errors import ModelError, PluginError
 from hardneg.records.types import Lookup, PluginSetting
 from hardneg.registry.plugins import configure, load_plugin, plugin_names
-
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -83,6 +80,12 @@ class ResolvedModel:
             raise ModelError(f"model {self.spec.name!r}: its family has no files that declare how it is used")
         return self.family.contract(self.path)
 
+    @property
+    def facts(self) -> dict[str, list[str]]:
+        """What a manifest tells of it: the code of its own that it names, if any."""
+        here = self.folder is not None and isinstance(self.family, FolderFamily)
+        return {"code not run": [*self.contract.code]} if here and self.contract.code else {}
+
     @cached_property
     def full(self) -> FullSpec:
         """The spec, filled in with the model's own values. Raises ModelError where these are not available."""
@@ -132,12 +135,6 @@ class ResolvedModel:
         return self.family.remarks(self.folder)
 
 
-@cache
-def _warn(message: str) -> None:
-    """Warns, of the same only once."""
-    _LOG.warning(message)
-
-
 def claiming(folder: Path | None) -> EncoderFamily:
     """The family that claims a folder, with its default options; the most special ones claim first."""
     families: dict[str, Any] = {}
@@ -145,7 +142,7 @@ def claiming(folder: Path | None) -> EncoderFamily:
         try:
             family = load_plugin("encoders", name)
         except PluginError as error:
-            _warn(f"{error}; it claims no model's folder")
+            warn(f"{error}; it claims no model's folder")
         else:
             families |= {name: family} if hasattr(family, "claims") else {}
     for name in sorted(families, key=lambda name: -getattr(families[name], "special", 1)):

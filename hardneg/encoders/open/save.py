@@ -86,7 +86,8 @@ def _typed(module: "SentenceTransformer", spec: FullSpec) -> "SentenceTransforme
 
 
 def forget_last_call(tokenizer: Any) -> None:
-    """Removes the truncation and padding of the last call from a tokenizer, which would save them."""
+    """Removes the truncation and padding of the last call from a tokenizer, which would save them, and code's names."""
+    getattr(tokenizer, "init_kwargs", {}).pop("auto_map", None)
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:
         backend.no_truncation()

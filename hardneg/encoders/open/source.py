@@ -170,7 +170,7 @@ def _locate(name: str, revision: str | None) -> Location:
     folder = Path(name).expanduser()
     if folder.is_dir():
         return Location(name, revision, folder)
-    if not HUB_ID.fullmatch(name):
+    if name in PACKAGED or not HUB_ID.fullmatch(name):
         return Location(name, problem=f"model {name!r}: no such folder: give a folder, a hub id or {_known()}")
     cached = _cached_folder(name, revision)
     return Location(name, revision, cached if cached and _has_weights(cached) else None, on_hub=True)

@@ -1,20 +1,16 @@
 """The attention of a transformer: its library's, or batched products for CPUs that are fast in bfloat16."""
 
-from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from hardneg.encoders.spec import Attention
-from hardneg.encoders.speed.packing import Packing, packed_trial, padded_trial
 from hardneg.encoders.speed.unpadded import UNPADDED, by_sdpa, has_kernel, register
-from hardneg.encoders.towers import finish, in_mode, sharing
 from hardneg.records.errors import ModelError
-from hardneg.store.speed_trials import Way, choose, machine_of
+from hardneg.runtime.processor import processor_of
 
 _BATCHED = "hardneg_batched"  # as transformers knows it
 _PACKAGES = {"flash_attention_2": ("flash_attn", "flash-attn"), "flash_attention_3": ("flash_attn_interface", "")}
@@ -23,7 +19,6 @@ _LEAST = 1e-30  # a sum of weights from which on small ones among them are not l
 _FAR = -1e4  # what is added to the scores of padding
 _LONGEST = 512  # tokens of a text up to which scores of all pairs of them are kept
 _BYTES = 1 << 20  # of scores at a time, which stay in a core's cache
-_TRIAL = (8, 128)  # texts, and their tokens
 
 
 def check_attention(attention: Attention, transformer: Any, packed: bool = False) -> None:
@@ -59,13 +54,13 @@ def _check_unpadded(transformer: Any, packed: bool) -> None:
             f"one pooled vector and positions as input do: {instead}"
         )
     if transformer.device.type == "cuda" and not has_kernel():
-        raise ModelError(f"{named}, for which this torch has no kernel: install torch 2.10 or later, or {instead}")
+        raise ModelError(f"{named}, for which this torch has no kernel: install torch 2.11 or later, or {instead}")
     if transformer.device.type == "cuda" and transformer.dtype == torch.float32:
         raise ModelError(f"{named}, which on a GPU takes bf16 or fp16, and this is fp32: precision bf16, or {instead}")
 
 
 def set_attention(transformer: Any, attention: Attention, packed: bool = False) -> None:
-    """Sets the attention of a transformer; `auto` times it in bfloat16 and keeps the library's elsewhere.
+    """Sets the attention of a transformer; `auto` takes its processor's, or keeps the library's.
 
     packed: whether it may get packed texts.
 
@@ -73,7 +68,7 @@ def set_attention(transformer: Any, attention: Attention, packed: bool = False) 
         ModelError: the attention is not available.
     """
     check_attention(attention, transformer, packed)
-    chosen = _fastest(transformer, packed) if attention == "auto" else attention
+    chosen = _of_processor(transformer, packed) if attention == "auto" else attention
     if chosen in _OURS:
         name, register_it = _OURS[chosen]
         register_it()
@@ -82,70 +77,10 @@ def set_attention(transformer: Any, attention: Attention, packed: bool = False) 
         transformer.set_attn_implementation(chosen)
 
 
-def _fastest(transformer: Any, packed: bool) -> Attention:
-    """`batched` or `unpadded`, where a trial is faster than the library's, else `auto`."""
-    if packed and transformer.device.type == "cuda" and has_kernel() and transformer.dtype != torch.float32:
-        weights = sum(weight.numel() for weight in transformer.parameters())
-        subject = f"attention in half precision on cuda, {weights:,} weights"
-        way = choose(subject, machine_of(transformer.device), _ways_of_texts(transformer))
-        return "unpadded" if way == "unpadded" else "auto"
-    config, device = transformer.config, transformer.device
-    heads, width = int(getattr(config, "num_attention_heads", 0)), int(getattr(config, "hidden_size", 0))
-    usual = transformer.is_backend_compatible() and config._attn_implementation == "sdpa"
-    if device.type != "cpu" or transformer.dtype != torch.bfloat16 or not usual or not heads:
-        return "auto"
-    size = int(getattr(config, "head_dim", None) or width // heads)
-    subject = f"attention in bf16 on cpu, {heads} heads of {size}"
-    return "batched" if choose(subject, machine_of(device), _ways(heads, size)) == "batched" else "auto"
-
-
-def _ways(heads: int, size: int) -> dict[str, Way]:
-    """Attention over artificial texts, one of which is padded."""
-    texts, length = _TRIAL
-
-    def ready(attend: Callable[..., object]) -> Callable[[], object]:
-        parts = torch.arange(texts * length * 3 * heads * size) % 31 / 31 - 0.5
-        qkv = parts.view(texts, length, 3, heads, size).bfloat16()
-        query, key, value = (qkv[:, :, part].transpose(1, 2) for part in range(3))
-        mask = torch.ones(texts, 1, length, length, dtype=torch.bool)
-        mask[-1, :, :, -1] = False
-
-        def run() -> None:
-            with torch.inference_mode():
-                attend(query, key, value, mask)
-
-        return run
-
-    def library(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
-        return torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
-
-    def ours(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor | None:
-        return attended(query * size**-0.5, key, value, ~mask[:, 0, 0])
-
-    return {"sdpa": lambda: ready(library), "batched": lambda: ready(ours)}
-
-
-def _ways_of_texts(transformer: Any) -> dict[str, Way]:
-    """Passes of artificial texts of several lengths: padded, and in one row."""
-    lengths = np.linspace(_TRIAL[1], _TRIAL[1] // 2, 32 * _TRIAL[0]).astype(np.int64)
-
-    def ready(packed: bool) -> Callable[[], object]:
-        model: Any = sharing(transformer)
-        if packed:
-            set_attention(model, "unpadded", packed=True)
-        features = packed_trial(Packing.of(model), lengths) if packed else padded_trial(lengths)
-        there = {
-            name: value.to(model.device) if isinstance(value, Tensor) else value for name, value in features.items()
-        }
-
-        def run() -> None:
-            with in_mode(model, training=False), torch.inference_mode():
-                model(**there)
-            finish(model.device)
-
-        return run
-
-    return {"sdpa": lambda: ready(False), "unpadded": lambda: ready(True)}
+def _of_processor(transformer: Any, packed: bool) -> Attention:
+    half, usual = transformer.dtype, transformer.config._attn_implementation == "sdpa"
+    plain = half == torch.bfloat16 and usual and transformer.is_backend_compatible()
+    return processor_of(transformer.device).attention(half != torch.float32, packed and has_kernel(), plain)
 
 
 @cache

@@ -1,7 +1,7 @@
 """Texts one after the other in one row, the input of a transformer that attends without padding."""
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,6 +91,23 @@ def taken_packed(parts: Sequence[Any]) -> bool:
     return bool(parts[0].model.is_backend_compatible() and "position_ids" in parameters and rest)
 
 
+def keeps_apart(
+    run: Callable[[dict[str, Any]], Tensor], tokens: Tokens, packing: Packing, device: torch.device, dtype: torch.dtype
+) -> bool:
+    """Whether texts in one row have the vectors that they have apart; hybrid networks go on from one to the next.
+
+    run: computes vectors float32 [n, d]. tokens: of a long text and then of short ones. dtype: of the weights.
+    """
+    rows, first = np.arange(len(tokens.lengths)), int(tokens.lengths[0])
+    features = packing.features(tokens, rows, device)
+    together, ids = run(features), features["input_ids"]
+    beside = run(features | {"input_ids": torch.cat([ids[:, :first].flip(1), ids[:, first:]], 1)})
+    apart = torch.cat([run(tokens.batch(row, device)) for row in np.split(rows, len(rows))])
+    moved, differ = ((together - other).norm(dim=1) / apart.norm(dim=1) for other in (beside, apart))
+    noise = torch.finfo(dtype).eps  # beside another text it may come from the orders of sums in experts alone
+    return bool((moved[1:] <= max(1e-5, noise / 16)).all() and (differ <= max(1e-3, 16 * noise)).all())
+
+
 def packing_of(first: Any) -> Packing | None:
     """The packing for an encoder's first module, which from now on passes bounds on; None where texts are padded."""
     if getattr(getattr(first, "config", None), "_attn_implementation", None) != UNPADDED:
@@ -98,17 +115,3 @@ def packing_of(first: Any) -> Packing | None:
     if first.model_forward_params is not None:
         first.model_forward_params = {*first.model_forward_params, *BOUNDS}
     return Packing.of(first.model)
-
-
-def padded_trial(lengths: NDArray[np.int64]) -> dict[str, Tensor]:
-    """Padded texts of one repeated token on the CPU, for timing."""
-    mask = torch.arange(max(1, int(lengths.max()))) < torch.from_numpy(lengths)[:, None]
-    return {"input_ids": torch.ones_like(mask, dtype=torch.int64), "attention_mask": mask.long()}
-
-
-def packed_trial(packing: Packing, lengths: NDArray[np.int64]) -> dict[str, Tensor]:
-    """The same texts in one row."""
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    ids = {"input_ids": np.ones(offsets[-1], np.int32)}
-    tokens = Tokens(ids, offsets, {}, False, 0)
-    return packing.features(tokens, np.arange(len(lengths)), torch.device("cpu"))

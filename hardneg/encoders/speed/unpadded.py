@@ -2,6 +2,7 @@
 
 from functools import cache
 from importlib.util import find_spec
+from inspect import signature
 from itertools import pairwise
 from typing import Any
 
@@ -21,9 +22,19 @@ Bounds = tuple[Tensor, int]
 """Where each text begins and the last one ends, int32 [n + 1], and the tokens of the longest."""
 
 
+@cache
+def kernel_options() -> frozenset[str]:
+    """Names of the kernel's parameters in the installed torch, which differ by its version; none without a kernel."""
+    if find_spec("torch.nn.attention") is None or find_spec(KERNEL) is None:
+        return frozenset()
+    from torch.nn.attention.varlen import varlen_attn
+
+    return frozenset(signature(varlen_attn).parameters)
+
+
 def has_kernel() -> bool:
-    """Whether the installed torch has the kernel."""
-    return find_spec("torch.nn.attention") is not None and find_spec(KERNEL) is not None
+    """Whether the installed torch has the kernel with a scale and a window: torch 2.11 or later."""
+    return {"scale", "window_size"} <= kernel_options()
 
 
 @cache
@@ -87,10 +98,13 @@ def by_kernel(qkv: list[Tensor], bounds: Bounds, scale: float, reach: tuple[int,
 
     query, key, value = qkv
     begins, longest = bounds
-    fewer = key.shape[1] != query.shape[1]
-    output = varlen_attn(
-        query, key, value, begins, begins, longest, longest, scale=scale, window_size=reach, enable_gqa=fewer
-    )
+    options: dict[str, Any] = {"scale": scale, "window_size": reach}
+    if (times := query.shape[1] // key.shape[1]) > 1:
+        if "enable_gqa" in kernel_options():  # torch 2.12
+            options["enable_gqa"] = True
+        else:
+            key, value = (part.repeat_interleave(times, dim=1) for part in (key, value))
+    output = varlen_attn(query, key, value, begins, begins, longest, longest, **options)
     assert isinstance(output, Tensor)
     return output
 

@@ -26,7 +26,8 @@ class Tokens:
 
     columns: by the model's input name, the texts' values one after the other, int32 [sum of lengths].
     offsets: int64 [n + 1], where each text begins in every column.
-    padding: the value that pads a column, by its name; 0 for the others. left: whether it goes before the text.
+    padding: the value that pads a column, by its name; 0 for the others. It goes after a text, where it moves no
+    position, also where the tokenizer pads on the left. left: whether an expansion goes before the text.
     prompt_length: tokens of the prompt where a pooling skips them, else 0.
     same: further inputs with one value for all tokens, such as the attention mask's 1.
     """
@@ -57,8 +58,7 @@ class Tokens:
         taken = run_positions(self.offsets[rows], lengths)
         sizes = placed(lengths, device)
         longest = int(lengths.max(initial=0))
-        positions = torch.arange(longest, device=sizes.device)
-        there = positions >= longest - sizes[:, None] if self.left else positions < sizes[:, None]
+        there = torch.arange(longest, device=sizes.device) < sizes[:, None]
         features = {}
         for name, column in self.columns.items():
             padded = torch.full(there.shape, self.padding.get(name, 0), device=device)

@@ -65,7 +65,7 @@ def read_json(url: str) -> Any:
     text = _read(url, lambda files, remote: files.cat_file(remote))
     try:
         return None if text is None else json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from hardneg.formats.vectors.remote import fetch_file, joined, read_json
 from hardneg.records.errors import ArtifactError, UsageError
+from hardneg.store.choices import cache_folder
 from hardneg.store.digest import digest, file_digest
-from hardneg.store.speed_trials import cache_folder
 
 ROOM = "HARDNEG_SHARD_BYTES"
 """The environment variable with the bytes of shards that may be kept; by default half of what is free on that disk."""

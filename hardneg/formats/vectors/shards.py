@@ -82,7 +82,7 @@ class Shards:
             items = said["shards"] if version == _VERSION else []
             listed = [Shard(item["place"], item["rows"], item["bytes"], item["digest"]) for item in items]
             dimension = int(said.get("dimension", 0))
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError, RecursionError, TypeError, KeyError) as error:
             raise ArtifactError(f"{path}: damaged ({error!r}): encode the corpus again") from error
         if version != _VERSION or not listed:
             raise ArtifactError(f"{path}: version {version} with {len(listed)} shards: upgrade hardneg")

@@ -137,7 +137,7 @@ def _shape(folder: Path) -> tuple[int, int]:
         return int(said["rows"]), int(said["terms"])
     except OSError as error:
         raise ArtifactError(f"{folder}: no weights of terms ({error.strerror}: {SHAPE})") from error
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, RecursionError, TypeError, KeyError) as error:
         raise ArtifactError(f"{folder / SHAPE}: damaged: encode the corpus again") from error
 
 

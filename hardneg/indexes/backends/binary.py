@@ -19,13 +19,12 @@ from hardneg.indexes.kernels.checks import in_order
 from hardneg.indexes.kernels.faiss.compression import load_faiss
 from hardneg.records.errors import UsageError
 from hardneg.records.types import BuildCost
-from hardneg.registry.protocols import IndexSize, RowLookup, SearchCost
+from hardneg.registry.protocols import IndexSize, RowLookup
 from hardneg.runtime.progress import Progress
 
 RESCORED, LEAST_RESCORED = 4, 1_000
 """Documents that are rescored for each hit, the nearest by Hamming distance, and how many at least."""
 _BYTES = 4 << 20  # of unpacked bits, float32, at a time: what stays in caches
-_WORD = 64  # bits that are compared at once
 
 
 @dataclass(frozen=True)
@@ -57,13 +56,12 @@ class Binary(Compressed):
         return BinarySearcher.open(path)
 
     def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
-        """Each number is read once; the codes are in memory."""
-        return BuildCost(vectors * dimension // 8, vectors * dimension, vectors * dimension // 8)
+        """The codes, which are in memory."""
+        return BuildCost(vectors * dimension // 8, vectors * dimension // 8)
 
-    def search_cost(self, size: IndexSize) -> SearchCost:
-        """A word of bits at a time; the codes are held twice, for distances and to be rescored."""
-        numbers = size.vectors * size.dimension
-        return SearchCost(2.0 * size.dimension * LEAST_RESCORED, numbers / _WORD, round(numbers / 4))
+    def search_memory(self, size: IndexSize) -> int:
+        """The codes twice, for distances and to be rescored."""
+        return round(size.vectors * size.dimension / 4)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ ones set apart in the order of ids.
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,6 +17,7 @@ from hardneg.indexes.kernels.checks import check_depth, in_order, no_hits
 from hardneg.indexes.kernels.lucene.java import start_java
 from hardneg.indexes.kernels.lucene.lucene_search import HELD, fill, open_lucene, ranked, threads
 from hardneg.records.errors import ArtifactError, UsageError
+from hardneg.records.languages import ENGLISH, language_of
 from hardneg.records.types import Encoded, Hits, SparseRows, TokenVectors
 from hardneg.records.wording import counted
 from hardneg.registry.protocols import RowLookup
@@ -24,6 +25,9 @@ from hardneg.runtime.progress import Progress
 
 _BATCH = 2048
 _SESSION = 1 << 28  # characters after which Lucene writes what it holds in memory to the disk
+_SEEN = 500  # documents by which the language is guessed, and the characters of each
+_LANGUAGE = "language"  # the file in the index that tells it
+AUTO = "auto"
 _BLANKS = "".join(map(chr, range(33)))  # white space by which Lucene detects empty documents
 
 
@@ -34,12 +38,13 @@ class Bm25:
     Args:
         k1: term frequency saturation; used when searching.
         b: length normalization, from 0 to 1; used when searching.
-        language: ISO 639-1 code of the texts; decides stemming and stop words when building and searching.
+        language: ISO 639-1 code of the texts, or `auto`, by the first of them; decides words, stemming and stop words
+            when building and searching.
     """
 
     k1: float = 0.9
     b: float = 0.4
-    language: str = "en"
+    language: str = ENGLISH
 
     version: ClassVar[int] = 1
     extra: ClassVar[str] = "lucene"
@@ -59,7 +64,9 @@ class Bm25:
             ArtifactError: where Lucene refused a document or holds another number in the end.
         """
         indexed, blank, pairs = 0, 0, iter(source)
-        writer = self._writer(path, append=False)
+        first = list(islice(pairs, _SEEN))
+        language, pairs = self._language(first, progress), chain(first, pairs)
+        writer = _writer(path, language, append=False)
         try:
             held = 0
             with progress.task("index", None, "passages") as task:
@@ -74,10 +81,12 @@ class Bm25:
                     held += sum(map(len, records))
                     if held > _SESSION:
                         writer.close()
-                        writer, held = self._writer(path, append=True), 0
+                        writer, held = _writer(path, language, append=True), 0
                     task.advance(len(batch))
         finally:
             writer.close(True)
+        if self.language == AUTO:
+            (path / _LANGUAGE).write_text(language, "utf-8")
         if blank:
             progress.note(
                 f"bm25: {counted(blank, 'document without text is', 'documents without text are')} not in the index"
@@ -89,17 +98,14 @@ class Bm25:
             )
         return indexed
 
-    def _writer(self, path: Path, append: bool) -> Any:
-        start_java()
-        from jnius import autoclass
-
-        known = autoclass("io.anserini.analysis.AnalyzerMap").analyzerMap
-        if self.language != "en" and not known.containsKey(self.language):
-            names = ", ".join(sorted(["en", *known.keySet().toArray()]))
-            raise UsageError(f"bm25: language {self.language!r} is unknown to Lucene here: use one of {names}")
-        arguments = ["-input", "", "-collection", "JsonCollection", "-index", str(path), "-storeRaw"]
-        arguments += ["-language", self.language, "-threads", str(threads())] + ["-append"] * append
-        return autoclass("io.anserini.index.SimpleIndexer")(arguments)
+    def _language(self, first: Sequence[tuple[str, str]], progress: Progress) -> str:
+        """The language to build for; told where it is guessed, or another than the texts seem to have."""
+        guess = language_of(text[:_SEEN] for _, text in first)
+        if self.language == AUTO:
+            progress.note(f"bm25: language {guess}, by the letters and words of the first texts")
+        elif self.language == ENGLISH != guess:
+            progress.note(f"bm25: the texts look like language {guess}, and are indexed as {ENGLISH}: set `language`")
+        return guess if self.language == AUTO else self.language
 
     def open(self, path: Path, rows: RowLookup) -> "Bm25Searcher":
         """The Lucene index in folder `path`; rows: int64 row numbers of document ids, -1 for unknown ones.
@@ -110,8 +116,10 @@ class Bm25:
         """
         searcher = open_lucene(path, "SimpleSearcher")
         searcher.set_bm25(float(self.k1), float(self.b))
-        if self.language != "en":
-            searcher.set_language(self.language)
+        kept = path / _LANGUAGE
+        language = kept.read_text("utf-8") if self.language == AUTO and kept.is_file() else self.language
+        if language not in (AUTO, ENGLISH):
+            searcher.set_language(language)
         return Bm25Searcher(path, searcher, rows)
 
 
@@ -143,6 +151,19 @@ class Bm25Searcher:
                 raise ArtifactError(f"{self.path}: holds documents that are not in the corpus: build the index again")
             fill(lists, rows, hits.rows[start : start + size], hits.scores[start : start + size])
         return in_order(hits.rows, hits.scores)
+
+
+def _writer(path: Path, language: str, append: bool) -> Any:
+    start_java()
+    from jnius import autoclass
+
+    known = autoclass("io.anserini.analysis.AnalyzerMap").analyzerMap
+    if language != ENGLISH and not known.containsKey(language):
+        names = ", ".join(sorted([AUTO, ENGLISH, *known.keySet().toArray()]))
+        raise UsageError(f"bm25: language {language!r} is unknown to Lucene here: use one of {names}")
+    arguments = ["-input", "", "-collection", "JsonCollection", "-index", str(path), "-storeRaw"]
+    arguments += ["-language", language, "-threads", str(threads())] + ["-append"] * append
+    return autoclass("io.anserini.index.SimpleIndexer")(arguments)
 
 
 def _in_java(texts: Sequence[str]) -> Any:

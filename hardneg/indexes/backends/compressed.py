@@ -30,7 +30,7 @@ from hardneg.indexes.kernels.faiss.on_gpus import (
 )
 from hardneg.records.errors import ArtifactError
 from hardneg.records.types import BuildCost, Encoded, Hits
-from hardneg.registry.protocols import IndexSize, RowLookup, SearchCost
+from hardneg.registry.protocols import IndexSize, RowLookup
 from hardneg.runtime.progress import Progress
 from hardneg.runtime.seeding import SEED
 
@@ -171,13 +171,13 @@ class Narrow(Compressed):
     number: ClassVar[int]
 
     def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
-        """Each number is read once; the codes are in memory."""
-        return BuildCost(vectors * dimension * self.number, vectors * dimension, vectors * dimension * self.number)
+        """The codes, which are in memory."""
+        codes = vectors * dimension * self.number
+        return BuildCost(codes, codes)
 
-    def search_cost(self, size: IndexSize) -> SearchCost:
-        """A product with every vector, which is decoded first: a code for each number."""
-        numbers = size.vectors * size.dimension
-        return SearchCost(2.0 * numbers, held=round(numbers * self.number))
+    def search_memory(self, size: IndexSize) -> int:
+        """A code for each number."""
+        return round(size.vectors * size.dimension * self.number)
 
 
 @dataclass(frozen=True)

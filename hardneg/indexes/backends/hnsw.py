@@ -13,13 +13,11 @@ from hardneg.indexes.backends.compressed import Compressed
 from hardneg.indexes.kernels.faiss.compression import encode_blocks, load_faiss, make_room, save, threads
 from hardneg.records.errors import UsageError
 from hardneg.records.types import BuildCost
-from hardneg.registry.protocols import IndexSize, SearchCost
+from hardneg.registry.protocols import IndexSize
 from hardneg.runtime.progress import Progress
 from hardneg.runtime.seeding import SEED
 
 _LEVEL_BYTES = 12  # a vector: its level, and where its links begin
-_SCATTERED = 6.0  # times as long as in a product of matrices, by the core
-_WALK = 8e9  # multiplications and additions a second, on one thread and all over the memory; as measured
 
 
 @dataclass(frozen=True)
@@ -50,16 +48,13 @@ class Hnsw(Compressed):
             raise UsageError(f"hnsw: {', '.join(wrong)}: m must be at least 2, the others at least 1")
 
     def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
-        """Vectors and links, all in memory; a new vector is compared with about `ef_construction` times m."""
+        """Vectors and links, all in memory."""
         disk = vectors * (4 * dimension + 8 * self.m + 4 * self.m // (self.m - 1) + _LEVEL_BYTES)
-        walked = 2.0 * dimension * vectors * self.ef_construction * self.m
-        return BuildCost(disk, memory=disk, seconds=walked / _WALK / self.threads)
+        return BuildCost(disk, disk)
 
-    def search_cost(self, size: IndexSize) -> SearchCost:
-        """About `ef_search` times m vectors, each of which counts for several, as memory access is random."""
-        compared = min(size.vectors, self.ef_search * self.m)
-        held = self.cost(int(size.documents), int(size.vectors), size.dimension).memory
-        return SearchCost(_SCATTERED * 2.0 * size.dimension * compared, held=held)
+    def search_memory(self, size: IndexSize) -> int:
+        """All of it."""
+        return self.cost(int(size.documents), int(size.vectors), size.dimension).memory
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
         """Link the vectors of the dense index folder `source`, block by block; return their number.

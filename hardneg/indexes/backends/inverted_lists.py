@@ -9,19 +9,10 @@ from typing import ClassVar
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.backends.compressed import Compressed, build
-from hardneg.indexes.kernels.faiss.compression import (
-    BITS,
-    ROUNDS,
-    SAMPLE,
-    SUBVECTORS,
-    TRAINING,
-    Codebook,
-    Training,
-    load_faiss,
-)
+from hardneg.indexes.kernels.faiss.compression import BITS, SAMPLE, SUBVECTORS, Codebook, Training, load_faiss
 from hardneg.records.errors import UsageError
 from hardneg.records.types import BuildCost
-from hardneg.registry.protocols import IndexSize, SearchCost
+from hardneg.registry.protocols import IndexSize
 from hardneg.runtime.progress import Progress
 from hardneg.runtime.seeding import SEED
 
@@ -59,16 +50,13 @@ class IvfFlat(Compressed):
         return Training("ivf-flat", self.sample, self.lists, self.seed, f"{self.lists} lists")
 
     def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
-        """The vectors, twice in memory as lists grow; each is compared with all centres, the sample in each round."""
+        """The vectors, twice in memory as lists grow."""
         disk = vectors * (4 * dimension + _NUMBER) + 4 * dimension * self.lists
-        round_of_all = 2.0 * dimension * vectors * self.lists
-        trained = ROUNDS * min(1.0, self.sample / max(vectors, 1)) * round_of_all
-        return BuildCost(disk, round_of_all, 2 * disk, trained / TRAINING)
+        return BuildCost(disk, 2 * disk)
 
-    def search_cost(self, size: IndexSize) -> SearchCost:
-        """All centres, and the vectors in some of the lists, which are taken to be equally long."""
-        compared = self.lists + size.vectors * self.nprobe / self.lists
-        return SearchCost(2.0 * size.dimension * compared, held=round(size.vectors * (4 * size.dimension + _NUMBER)))
+    def search_memory(self, size: IndexSize) -> int:
+        """All vectors, each with its row's number."""
+        return round(size.vectors * (4 * size.dimension + _NUMBER))
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
         """Assign the vectors of the dense index folder `source` to lists, block by block; return their number.
@@ -119,9 +107,9 @@ class IvfPq(Compressed):
         """That of its codes and lists."""
         return self._codebook().cost(vectors, dimension, self.lists)
 
-    def search_cost(self, size: IndexSize) -> SearchCost:
-        """The codes in some of the lists, which are taken to be equally long."""
-        return self._codebook().search_cost(size, self.nprobe / self.lists, self.lists)
+    def search_memory(self, size: IndexSize) -> int:
+        """The codes of all vectors, each with its row's number."""
+        return self._codebook().codes(size.vectors, self.lists)
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
         """Compress the vectors of the dense index folder `source`, block by block; return their number.

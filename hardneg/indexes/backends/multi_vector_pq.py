@@ -11,7 +11,7 @@ from hardneg.indexes.kernels.maxsim.codes import CODES, TokenCodes, write_codes,
 from hardneg.records.depths import MAXSIM_DEPTH
 from hardneg.records.errors import UsageError
 from hardneg.records.types import BuildCost
-from hardneg.registry.protocols import IndexSize, RowLookup, SearchCost
+from hardneg.registry.protocols import RowLookup
 from hardneg.runtime.progress import Progress
 from hardneg.runtime.seeding import SEED
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from hardneg.indexes.kernels.maxsim.probing import CodedSearcher
 
 _NAME = "multi-vector-pq"
-_ROUNDS = 10  # in which faiss moves centroids
 _EACH = 32  # vectors per centroid to train on, by default
 
 
@@ -72,20 +71,10 @@ class MultiVectorPq:
         return len(store)
 
     def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
-        """Codes, and lists that have each token; every vector is compared with all centroids, the sample ten times."""
+        """Codes, and lists that have each token."""
         lists = self.centroids or _usual(vectors)
         number = 2 if lists <= 1 << 16 else 4
-        compared = vectors + _ROUNDS * min(vectors, self.sample or _EACH * lists)
-        disk = vectors * (self.subvectors + number + 4) + 4 * dimension * lists
-        return BuildCost(disk, 2.0 * dimension * (compared * lists + vectors * CODES))
-
-    def search_cost(self, size: IndexSize) -> SearchCost:
-        """All centroids with each of the query's vectors, the lists of some, then MaxSim with decoded candidates."""
-        lists = self.centroids or _usual(int(size.vectors))
-        decoded = min(self.candidates, size.documents) * size.vectors / max(1, size.documents)
-        visited = size.query_vectors * size.vectors * min(1, self.probes / lists)
-        compared = size.query_vectors * (lists + decoded)
-        return SearchCost(2.0 * size.dimension * compared, visited + decoded * self.subvectors)
+        return BuildCost(vectors * (self.subvectors + number + 4) + 4 * dimension * lists)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "CodedSearcher":
         """Open the index in folder `path`; a hit's row is the document's, and `rows` is unused."""

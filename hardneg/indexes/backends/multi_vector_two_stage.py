@@ -9,7 +9,7 @@ from hardneg.formats.vectors.token_store import TokenStore
 from hardneg.records.depths import MAXSIM_DEPTH
 from hardneg.records.errors import UsageError
 from hardneg.records.types import BuildCost
-from hardneg.registry.protocols import IndexSize, RowLookup, SearchCost
+from hardneg.registry.protocols import RowLookup
 from hardneg.runtime.progress import Progress
 
 if TYPE_CHECKING:
@@ -54,12 +54,6 @@ class MultiVectorTwoStage:
     def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
         """The vectors, as `multi-vector` has them, and one a document more where they are pooled."""
         return BuildCost(4 * dimension * (vectors + documents * (self.by == "pooled")))
-
-    def search_cost(self, size: IndexSize) -> SearchCost:
-        """Single vectors, or all of them with each of the query's, then MaxSim with the candidates' own."""
-        first = size.documents if self.by == "pooled" else size.query_vectors * size.vectors
-        second = size.query_vectors * min(self.candidates, size.documents) * size.vectors / max(1, size.documents)
-        return SearchCost(2.0 * size.dimension * (first + second))
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "TwoStageSearcher":
         """Open the index in folder `path`; a hit's row is the document's, and `rows` is unused."""

@@ -27,7 +27,7 @@ from hardneg.indexes.kernels.faiss.compression import (
 from hardneg.indexes.kernels.faiss.on_gpus import GpuCopy, gpus
 from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.records.types import BuildCost
-from hardneg.registry.protocols import IndexSize, RowLookup, SearchCost
+from hardneg.registry.protocols import IndexSize, RowLookup
 from hardneg.runtime.progress import Progress
 from hardneg.runtime.seeding import SEED
 
@@ -86,11 +86,11 @@ class Pq(Compressed):
 
     def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
         """That of its codes."""
-        return self._codebook().cost(vectors, dimension, turned=self._rotations)
+        return self._codebook().cost(vectors, dimension, turned=bool(self._rotations))
 
-    def search_cost(self, size: IndexSize) -> SearchCost:
+    def search_memory(self, size: IndexSize) -> int:
         """All codes of all vectors."""
-        return self._codebook().search_cost(size)
+        return self._codebook().codes(size.vectors)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "PqSearcher":
         """Open the index in folder `path`; a hit's row is the vector's, and `rows` is unused."""

@@ -1,16 +1,15 @@
 """The filter `near-copies` drops documents whose text nearly equals a positive's."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from hardneg.mining.filter_protocol import FilterTexts
 from hardneg.records.errors import PluginError
+from hardneg.records.terms import terms
 from hardneg.records.types import Candidates
 
 REASON = "near copy"
-_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
@@ -23,10 +22,11 @@ class NearCopyFilter:
 
     Attributes:
         resemblance: the lowest one that drops a document, above 0 and at most 1.
-        words: w, the words of a shingle; a shorter text is one shingle.
+        words: w, the words of a shingle; a shorter text is one shingle. In scripts without blanks between words, every
+            two letters in a row are one.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     resemblance: float = 0.8
     words: int = 4
@@ -50,6 +50,6 @@ class NearCopyFilter:
 
     def runs(self, text: str) -> frozenset[tuple[str, ...]]:
         """Return the shingles of a text, case ignored."""
-        words = _WORD.findall(text.lower())
+        words = terms(text)
         starts = range(max(1, len(words) - self.words + 1))
         return frozenset(tuple(words[start : start + self.words]) for start in starts)

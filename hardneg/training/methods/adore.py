@@ -37,7 +37,8 @@ class Listed:
 
     rows: int64 [B, M], rows of the corpus; -1 pads.
     ranks: int64 [B, M], ranks in the list, counted from 1; added positives follow; 0 where rows is -1.
-    positive: bool [B, M], known positives of the query. valid: bool [B, M], neither padding nor a copy of a positive.
+    positive: bool [B, M], known positives of the query. valid: bool [B, M], no padding and no copy of a positive, nor
+    the query's own text.
     """
 
     rows: NDArray[np.int64]
@@ -59,7 +60,8 @@ def label(lists: NDArray[np.int64], batch: QueryRows, content_hash: NDArray[np.u
     rows = np.concatenate([lists, added], axis=1)
     there = rows >= 0
     positive = known_to(rows, batch.known, batch.owner, len(rows))
-    copies = known_to(content_hash[np.maximum(rows, 0)], content_hash[batch.known], batch.owner, len(rows))
+    known, owner = np.append(batch.known, batch.aside), np.append(batch.owner, batch.aside_owner)
+    copies = known_to(content_hash[np.maximum(rows, 0)], content_hash[known], owner, len(rows))
     ranks = np.where(there, np.arange(1, rows.shape[1] + 1), 0)
     return Listed(rows, ranks, positive, positive | (there & ~copies))
 

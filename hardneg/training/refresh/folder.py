@@ -233,7 +233,7 @@ class RefreshFolder:
             sizes = manifest.pop("files")
             refresh = Refresh(**manifest)
             there = {name: (path / name).stat().st_size for name in sizes}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
             raise ArtifactError(f"{path}: damaged: its files cannot all be read") from error
         for name, size in sizes.items():
             if there[name] != size:

@@ -21,6 +21,8 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import with_positives
 from hardneg.formats.qrels import positives
 from hardneg.formats.segments import Segments
+from hardneg.mining.filter_texts import MiningTexts
+from hardneg.mining.filtering import Filters
 from hardneg.records.errors import ArtifactError, HardnegError, TrainingError
 from hardneg.records.types import PluginSetting
 from hardneg.registry.plugins import configure
@@ -28,7 +30,7 @@ from hardneg.store.atomic_write import replace_text
 from hardneg.training.checkpoint import Checkpoints
 from hardneg.training.examples import TrainingData
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
-from hardneg.training.refresh.mining import Mining, known_to_be_relevant, mine_refresh, refresh_filters
+from hardneg.training.refresh.mining import Mining, known_to_be_relevant, mine_refresh
 from hardneg.training.refresh.refresh_options import RefreshOptions
 
 AGAIN = 30.0
@@ -162,7 +164,8 @@ def _mining(settings: Settings) -> Mining:
     relevant = known_to_be_relevant(known, settings.options)
     data = TrainingData(collection.corpus, queries.query_ids, queries.texts, relevant, segments=settings.segments)
     plugins = [configure("filters", each) for each in settings.filters]
-    filters = refresh_filters(collection, settings.split, settings.options, plugins)
+    match = settings.options.answer_match if settings.options.without_answers else None
+    filters = Filters.of(MiningTexts(collection, settings.split), plugins, match, relevant)
     miner = None if settings.miner is None else configure("miners", settings.miner)
     backend = None if settings.backend is None else configure("indexes", settings.backend)
     return Mining(data, settings.options, settings.seed, filters, miner, backend)

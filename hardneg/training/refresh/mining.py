@@ -8,14 +8,10 @@ from typing import ClassVar
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.speed.fastest import usual_budget
-from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import write_negatives
 from hardneg.formats.runs import QueryLists
 from hardneg.mining.choosing import LEFT_OUT, SEEN_BY, Choosing, compares
 from hardneg.mining.encoded_corpus import EncodedCorpus
-from hardneg.mining.filter_protocol import NegativeFilter
-from hardneg.mining.filter_texts import MiningTexts
 from hardneg.mining.filtering import Filters
 from hardneg.mining.listing import listed, searched, with_positives
 from hardneg.mining.miners.random import Sampled
@@ -77,15 +73,6 @@ class Mining:
         data = self.data
         return [position for position in self.queries(number) if data.positives.get(data.query_ids[position])]
 
-    def encoding(self, encoder: Encoder) -> EncodeOptions:
-        """How to encode.
-
-        With the usual passes where the training waits, for vectors that are the same to the bit and depend on no
-        timing; and on a GPU, whose memory the trainer may need: larger ones would be tried until it is full.
-        """
-        settled = self.options.waits or encoder.device.type == "cuda"
-        return EncodeOptions(usual_budget(encoder.device) if settled else None, self.options.precision)
-
     def choosing(self, number: int) -> Choosing:
         """How refresh `number` chooses from the top of the corpus, and from what there was, where that stays."""
         data, options, miner = self.data, self.options, self.miner
@@ -108,14 +95,6 @@ def chunk(count: int, number: int, chunks: int) -> range:
     """Part `number` modulo `chunks` of `count` things in a row, all of one size but the last."""
     size, position = count // chunks, number % chunks
     return range(position * size, count if position == chunks - 1 else (position + 1) * size)
-
-
-def refresh_filters(
-    collection: StoredCollection, split: str, options: RefreshOptions, plugins: Iterable[NegativeFilter]
-) -> Filters:
-    """The filters of a refresh: that of answers where the options ask for it, and these."""
-    match = options.answer_match if options.without_answers else None
-    return Filters.of(MiningTexts(collection, split), plugins, match)
 
 
 def known_to_be_relevant(
@@ -160,7 +139,9 @@ def mine_refresh(
     try:
         with seconds.of("encode"):
             corpus = EncodedCorpus(mining.data.corpus, refreshes.vectors(step), str(encoders[0].device), mining.backend)
-            corpus.write(encoders, mining.data.segments, refreshes.folder, mining.encoding(encoders[0]))
+            corpus.write(
+                encoders, mining.data.segments, refreshes.folder, EncodeOptions(precision=mining.options.precision)
+            )
         return (
             _published(encoders[0], corpus, mining, refreshes, Refresh(number, step, 0, 0), seconds) if first else None
         )
@@ -204,7 +185,7 @@ def _listed(
 ) -> Iterator[QueryLists]:
     """Yield the hits of each query that has positives, with its earlier negatives."""
     data, queries = mining.data, mining.trainable(number)
-    texts, options = [data.texts[position] for position in queries], mining.encoding(encoder)
+    texts, options = [data.texts[position] for position in queries], EncodeOptions(precision=mining.options.precision)
 
     def encode(some: Sequence[str]) -> Encoded:
         vectors: Encoded = encoder.encode(some, "query", options)

@@ -64,7 +64,7 @@ class RefreshOptions:
         "positives, as in the published program, which trains on no other and so may draw those as negatives.",
     )
     precision: Literal["auto", "fp32", "bf16"] = option(
-        "auto", "What the corpus and the queries are encoded in; `auto` is bfloat16 where a trial finds it faster."
+        "auto", "What the corpus and the queries are encoded in; `auto` is bfloat16 where the device has units for it."
     )
     without_answers: bool = option(
         False, "The filter `answers`; as many as before are kept, of the others among the top."

@@ -11,6 +11,7 @@ from hardneg.losses import TEMPERATURE
 from hardneg.registry.plugins import needs_of
 from hardneg.training.masks import GUIDES, WITH_EACH_OTHER
 from hardneg.training.options import TrainOptions
+from hardneg.training.rates import usual_rate
 from hardneg.verbs.shared.stage_spec import RecipeView
 from hardneg.verbs.shared.training_options import (
     Batching,
@@ -27,9 +28,11 @@ class EncoderLearning(StartModel, Judging, Learning):
     """The groups of every verb that trains an encoder."""
 
     def remarks(self, recipe: RecipeView) -> Iterator[str]:
-        """Also a loss whose temperature makes all documents pull alike, as cosines differ by little."""
+        """Also a rate of another kind of model, and a temperature that makes all documents pull alike over cosines."""
         yield from super().remarks(recipe)
-        loss, start = recipe.plugin("loss"), self.began_with(recipe)
+        loss, start, rate = recipe.plugin("loss"), self.began_with(recipe), self.options.learning_rate
+        if not 0.01 < rate / (usual := usual_rate(start) or rate) < 100:
+            yield f"options.learning_rate: {rate:g} is far from what is usual for this kind of model, {usual:g}"
         model, temperature = resolve(start), getattr(loss, "temperature", 0.0)
         if temperature < 1.0 or "teacher" in needs_of(loss):
             return

@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus
+from hardneg.formats.own_texts import own_documents
 from hardneg.formats.qrels import positives
 from hardneg.formats.queries import SAME_TEXT, Queries, read_query_file, write_queries
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.formats.vectors.vectors_import import VectorOwners, arrange_vectors
 from hardneg.records.errors import DataError
 from hardneg.records.layout import QUERIES
+from hardneg.records.wording import counted
 from hardneg.runtime.distributed import barrier, world
 from hardneg.verbs.shared.context import StageContext
 from hardneg.verbs.shared.inputs import open_queries, open_vector_files
@@ -37,7 +39,14 @@ def searched_queries(context: "StageContext[Search]", collection: StoredCollecti
     """
     if context.spec.queries is None:
         queries = open_queries(context, collection, context.spec.split)
-        return queries if context.spec.text_of == "query" else _positives_of(context, collection, queries, facts)
+        if context.spec.text_of != "query":
+            return _positives_of(context, collection, queries, facts)
+        _, owner = own_documents(collection.corpus, queries.query_ids, queries.texts)
+        if count := len({queries.query_ids[at] for at in owner.tolist()}.difference(collection.excluded())):
+            stand = f"{counted(count, 'query stands', 'queries stand')} in the corpus too, found first and counted"
+            advice = "`exclude_own: true` of the dataset leaves out documents that have the query's id"
+            context.progress.note(f"{context.name}: {stand}; {advice}")
+        return queries
     if world().first:
         _write_queries(context, collection, Path(context.spec.queries).expanduser(), facts)
     barrier()

@@ -156,6 +156,8 @@ class Searching:
                     theirs = [known.get(query_id, ()) for query_id in query_ids]
                     hits_of = with_positives(hits, searcher, wanted, theirs, corpus)
                 for query_id, (rows, scores) in zip(query_ids, hits_of, strict=True):
+                    if not len(rows):
+                        self.facts["queries that found no document"] += 1
                     yield query_id, RankedList(corpus.ids(rows), angular_scores(scores) if angular else scores)
                 task.advance(len(query_ids))
         for _ in lists or ():

@@ -40,19 +40,12 @@ def encoder_training(spec: DualLearning, sizes: Sizes) -> Row:
     options, documents = spec.options, 1 + spec.options.negatives_per_query
     steps = options.last_step(sizes.queries("train"))
     rows, length = sizes.segments(spec.segments)
-    tokens = sizes.model.query_length * 0.4 + documents * rows * length * 0.8
     size, at_once = options.batch_size, min(options.batch_size, options.chunk or options.batch_size)
-    passes, read = (3 if at_once == size else 4) + options.gradient_checkpointing, steps * options.accumulate * size
-    seconds = sizes.network_seconds(passes * read * tokens, learning=True)
-    if not sizes.shape.layers:  # a table: its texts' tokens forward and backward, and all of its weights each step
-        seconds = sizes.encoding_seconds(2 * read * tokens) + sizes.machine.updating(steps * sizes.shape.weights / 4)
-    sent = sizes.exchanged(steps, learning_bytes(sizes), size * (1 + documents * rows) * sizes.dimension * 4)
     padded = sizes.model.query_length * 0.4 + documents * rows * length * sizes.padded
     kept = sizes.kept(at_once * padded, length, options)
     disk = (1 + kept_models(steps, options)) * sizes.shape.weights + 3 * learning_bytes(sizes)
     held = sizes.shape.weights + 3 * learning_bytes(sizes) + sizes.rounded(options) + size**2 * documents * _SCORE_BYTES
-    seconds = max(seconds, sizes.machine.sending(sent)) + 5  # gradients are sent while others are computed
-    return Row(steps, "steps", disk, PROCESS_BYTES, seconds, held, kept, sent)
+    return Row(steps, "steps", disk, PROCESS_BYTES, held, kept)
 
 
 def learning_bytes(sizes: Sizes) -> int:
@@ -100,16 +93,10 @@ def validation(
 def pool_measure(
     context: StageContext[Judging], data: "ValidationData", encoder: "Encoder"
 ) -> Callable[[], Mapping[str, float]]:
-    """Measures the encoder over the pool of these dev queries.
-
-    The best weights are chosen by it, so it depends on nothing that was timed.
-    """
-    from hardneg.encoders.inference import EncodeOptions
-    from hardneg.encoders.speed.fastest import usual_budget
+    """Measures the encoder over the pool of these dev queries."""
     from hardneg.training.validation import pool_validation
 
-    data, settled = replace(data, segments=context.spec.segments), EncodeOptions(usual_budget(encoder.device))
-    return pool_validation(encoder, data, context.spec.validation.depth, settled)
+    return pool_validation(encoder, replace(data, segments=context.spec.segments), context.spec.validation.depth)
 
 
 def validation_data(context: StageContext[Judging], collection: StoredCollection) -> "ValidationData | None":
@@ -125,7 +112,7 @@ def validation_data(context: StageContext[Judging], collection: StoredCollection
         collection.corpus,
         query_ids,
         queries.texts[: options.queries],
-        collection.qrels(options.split),
+        collection.judged(options.split),
         _tops(context.inputs["validation_run"].folder / RUN, queries.query_ids, len(query_ids), options.depth),
     )
 

@@ -38,6 +38,7 @@ from hardneg.store.identity import options_in_key
 from hardneg.training.masks import GUIDES, GuidedMask
 from hardneg.training.option_groups import gathered
 from hardneg.training.options import LearningOptions
+from hardneg.training.rates import TABLE, usual_rate
 from hardneg.verbs.shared.context import ArtifactInput
 from hardneg.verbs.shared.stage_spec import FORM_WORDS, NOT_ONE_VECTOR, RecipeView, StageSpec
 
@@ -154,9 +155,12 @@ class StartModel(TrainingGroup):
         return recipe.model_of(self.model)
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
-        """A model that cannot learn or whose texts cannot be cut, and a loss for other scores than the model's."""
-        start = self.began_with(recipe)
+        """A model that cannot learn or whose texts cannot be cut, a loss for other scores, a static table's rate."""
+        start, rate = self.began_with(recipe), self.options.learning_rate
         similarity, family = start.similarity, resolve(start).known_family
+        if (usual := usual_rate(start) or rate) < TABLE <= rate:
+            why = f"{rate:g} is a rate for a static table, under which any other model gives all texts one vector"
+            yield f"options.learning_rate: {why}; set it to {usual:g}, which is usual for this one"
         if family is not None and not family.trainable:
             yield "model: the recipe's model has no weights here, so it cannot be trained; name another model"
         if self.segments is not None and family is not None and family.form != "vectors":

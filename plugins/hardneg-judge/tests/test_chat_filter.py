@@ -8,8 +8,8 @@ import pytest
 from chat_server import Served, serving
 from hardneg_judge.chat_filter import ChatFilter
 
-from hardneg.mining.filtering import filtering_cost
-from hardneg.plugin import PAIR_TOKENS, FilterCost
+from hardneg.mining.filtering import filtering_charge
+from hardneg.plugin import PAIR_TOKENS
 from hardneg.records.errors import PluginError
 from hardneg.records.types import Candidates, Document, PluginSetting, RankedList
 from hardneg.registry.plugins import configure
@@ -63,6 +63,6 @@ def test_what_it_takes_by_hand() -> None:
     """40 pairs of 200 tokens and of a prompt, at 10 a million read; 16 written each, at 100."""
     judged = ChatFilter("m", depth=4, prompt="{query} {passages} " + 380 * "x", price=(10, 100), in_flight=2)
     charge = 40 * ((len(judged.prompt) / 4 + PAIR_TOKENS) * 10 + 16 * 100) / 1e6
-    assert judged.filtering_cost(10) == FilterCost(pytest.approx(charge), 20.0)
+    assert judged.filtering_charge(10) == pytest.approx(charge)
     two = [PluginSetting("chat", {"model": "m", "depth": 4, "price": [10, 0]}), PluginSetting("near-copies")]
-    assert filtering_cost(two, 10).charge > 0 == filtering_cost(two[1:], 10).charge
+    assert filtering_charge(two, 10) > 0 == filtering_charge(two[1:], 10)

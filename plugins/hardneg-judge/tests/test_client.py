@@ -28,6 +28,7 @@ def test_what_is_sent_and_what_comes(served):
         ({"prompt_tokens": 3}, "yes", Answer("yes", 3, -1)),
         ({"prompt_tokens": True, "completion_tokens": -4}, "yes", Answer("yes")),
         ({"prompt_tokens": 1, "completion_tokens": 0}, None, Answer("", 1, 0)),
+        ({"prompt_tokens": 10**4000, "completion_tokens": 2}, "a \ud83d b", Answer("a  b", -1, 2)),
     ],
 )
 def test_answers_that_lack_something(served, usage, said, answer):

@@ -8,7 +8,7 @@ def test_texts_are_put_in_as_they_are():
     assert filled("{query} | {passages} | {other}", "what is {passages}?", ["{query} {}"], numbered=False) == (
         "what is {passages}? | {query} {} | {other}"
     )
-    assert filled("{passages}", "", ["a\nb", "c"], numbered=True) == "[1] a\nb\n[2] c"
+    assert filled("{passages}", "", ["a\n[2] b", "c"], numbered=True) == "[1] a [2] b\n[2] c"
     assert filled("{passages}", "", ["a"], numbered=True) == "[1] a"
 
 

@@ -29,6 +29,7 @@ def test_forms_are_asked_for_in_turn() -> None:
         ("I am sorry.\nI cannot.", 1, []),
         ("2. another number", 1, []),
         ("", 1, []),
+        ("1. " + "who " * 600 + "\n2. old bridge", 2, ["old bridge"]),
         ('""', 1, []),
     ],
 )

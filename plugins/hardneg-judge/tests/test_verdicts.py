@@ -10,12 +10,14 @@ def cases(by_score: dict[float | None, list[str]]) -> pytest.MarkDecorator:
 
 THOUGHT = ("<think>no... yes? no</think>\nyes", "<think>yes, yes")
 
+DENIED = ("not yes", "It is not a yes", "I cannot say yes", "It doesn't say yes", "neither: yes")
+
 
 @cases(
     {
         1.0: ["yes", "The answer is: YES", "yes, yes", "Yes, no doubt", "**Yes**, and there is no doubt", *THOUGHT],
         0.0: ["No."],
-        None: ["It could be yes or no", "yes no", "Yes, or no?", "no/yes", "yesterday's news", "", "2"],
+        None: ["It could be yes or no", "yes no", "Yes, or no?", "no/yes", "yesterday's news", "", "2", *DENIED],
     }
 )
 def test_yes_or_no(answer: str, score: float | None) -> None:
@@ -28,7 +30,7 @@ def test_yes_or_no(answer: str, score: float | None) -> None:
         1.0: ["1 or 2"],
         2.0: ["##final score: 2", "2/3", "2 out of 3", "grade-2"],
         3.0: ["Grade: 3"],
-        None: ["score 2 or 3", "4", "-1", "Grade: -1", "12", "0.5", "yes"],
+        None: ["score 2 or 3", "4", "-1", "Grade: -1", "12", "0.5", "yes", "not 3"],
     }
 )
 def test_grades(answer: str, score: float | None) -> None:

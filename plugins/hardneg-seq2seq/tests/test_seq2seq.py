@@ -13,7 +13,7 @@ import torch
 from hardneg_seq2seq.generation import Drawn
 from hardneg_seq2seq.writer import Seq2seq
 
-from hardneg.plugin import Document, ModelError, PluginError, PluginSetting, WriterCost, configure
+from hardneg.plugin import Document, ModelError, PluginError, PluginSetting, configure
 from hardneg.recipe.estimate import estimate
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
@@ -103,7 +103,6 @@ def test_what_was_used_is_counted(tiny: Path) -> None:
         list(writer.write(DOCUMENTS[:2], count=3, seed=5))
     assert counts["queries drawn twice"] == 4 and counts["tokens read"] == sum(map(letters, TEXTS[:2]))
     assert 6 <= counts["tokens written"] <= 72
-    assert Seq2seq("m", length=50).writing_cost(100, 200, 2) == WriterCost(network_tokens=100 * (50 + 32))
 
 
 def test_keys_have_the_content_and_not_the_folder(tiny: Path, tmp_path: Path) -> None:
@@ -134,7 +133,7 @@ def test_a_recipe_with_it_is_planned_and_run(tiny: Path, tmp_path: Path) -> None
         keys.add(plan.keys["w"])
     assert len(keys) == 1
     (_, row) = estimate(plan, store := Store(tmp_path / "store"))
-    assert row.seconds > 0 and row.requests == 0
+    assert row.memory > 700_000_000 and row.requests == 0
     facts = execute(plan, store, Options(device="cpu"), Watcher()).artifacts["w"].facts
     assert facts["queries written by seq2seq"] == 24 and facts["seq2seq: tokens read"] > 200
 

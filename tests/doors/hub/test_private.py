@@ -8,8 +8,9 @@ import pytest
 from doors.hub.finished import spoil
 
 from hardneg.doors.hub.preparing import Wanted, prepare
-from hardneg.doors.hub.privacy import dataset_name, private_texts, without_paths
+from hardneg.doors.hub.privacy import private_texts
 from hardneg.doors.hub.upload import Upload
+from hardneg.recipe.private_paths import dataset_name, without_paths
 from hardneg.records.errors import ArtifactError, DataError, HardnegError, ModelError
 from hardneg.store.artifacts import Store
 

@@ -110,6 +110,18 @@ def test_a_dry_run_shows_files_and_card_and_asks_nothing(hub, run, store):
     assert told.rstrip().endswith("nothing was sent: a dry run")
 
 
+def test_the_cards_say_that_the_queries_were_written(hub, run, store):
+    path = run / "recipe.lock.yaml"
+    lock = yaml.safe_load(path.read_text())
+    stages = lock["tree"]["stages"]
+    stages["written"] = {"stage": "write-queries", "writers": ["crop"]}
+    for name in ("start-test", "star-test", "scores"):
+        stages[name]["dataset"] = "written"
+    path.write_text(yaml.safe_dump(lock, sort_keys=False))
+    told = " ".join(push(run, store, "--dry-run").split())
+    assert "name: data, written queries" in told and "Means over 4 written queries of the split `test`" in told
+
+
 @pytest.mark.parametrize(
     ("verb", "path", "status", "line"),
     [

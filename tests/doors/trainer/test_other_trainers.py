@@ -142,7 +142,7 @@ def test_pairs_are_grouped_by_their_labels(tmp_path, data):
 def test_a_miner_that_is_not_there_is_told_before_training(tmp_path, data, tiny_model):
     negatives = given(tmp_path, data, miner={"name": "topp", "depth": 3})
     with pytest.raises(RecipeError, match="did you mean 'topk'"):
-        negatives.recipe.plan(str(tiny_model), "cpu", 0)
+        negatives.recipe.plan(str(tiny_model), 0)
 
 
 def test_only_its_own_rows_and_whole_models_are_taken(tmp_path, data):

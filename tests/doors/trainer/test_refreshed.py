@@ -185,8 +185,7 @@ def test_one_of_two_processes_scores_a_given_run(tmp_path, data):
 @pytest.mark.slow
 def test_a_trainer_with_tf32_mines(tmp_path, data, tiny_model, monkeypatch):
     """`TrainingArguments(tf32=True)` needs a GPU; what it calls sets the same on a CPU."""
-    monkeypatch.setattr(fastest, "WORTH_A_TRIAL", 1)
-    monkeypatch.setattr(fastest, "choose", lambda subject, machine, ways: "fp32")
+    monkeypatch.setattr(fastest, "LARGE", 1)
     enable_tf32(True)
     try:
         found = train(tmp_path, data, tiny_model, every=2, arguments={"max_steps": 3, "save_strategy": "no"})

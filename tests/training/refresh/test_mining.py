@@ -9,16 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from mining_toy import mining
 from processes import codes, launch
 from toy import toy_data
 
-from hardneg.encoders import inference
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.speed import fastest as token_budget
-from hardneg.encoders.towers import in_bfloat16
 from hardneg.formats.answer_matching import PassageAnswers
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import NegativesFile, read_negatives
@@ -103,9 +99,10 @@ def test_documents_with_an_answer_and_excluded_ones_are_left_out(encoder, toy_fo
     bad = data.corpus.documents_at(data.corpus.rows(best[:1]))[0].text
     answers = PassageAnswers(data.corpus, {"q3": (bad,)})
     collection = SimpleNamespace(excluded=lambda: {"q3": best[-1:] + best[1:2]})
-    texts: Any = SimpleNamespace(answers=lambda match: answers, positives_elsewhere={}, collection=collection)
+    apart: Any = {"aside": lambda known: {}, "positives_elsewhere": {}}
+    texts: Any = SimpleNamespace(answers=lambda match: answers, collection=collection, **apart)
     place = RefreshFolder(tmp_path)
-    made = mine_refresh([encoder], Mining(data, options, 1, Filters.of(texts, [], "string")), place, 0, 0)
+    made = mine_refresh([encoder], Mining(data, options, 1, Filters.of(texts, [], "string", {})), place, 0, 0)
     assert made.dropped["answer"] >= 1 and made.dropped["excluded"] == 2 and place.newest() == made
     negatives = list(read_negatives(place.negatives(0))[3].negatives)
     texts = data.corpus.contents(data.corpus.rows(negatives))
@@ -145,30 +142,6 @@ def test_nothing_to_train_on_is_not_published(encoder, toy_folder, tmp_path, mon
     with pytest.raises(TrainingError, match="refresh 0: nothing to train on: the top 10 of each of its 12 queries"):
         mine_refresh([encoder], mining, place, 0, 0)
     assert place.numbers() == [] and place.records() == [] and not list(tmp_path.glob("*.partial"))
-
-
-@pytest.mark.parametrize(("policy", "told"), [("synchronous", {None}), ("never", {None}), ("every", {64, 4096})])
-def test_where_training_waits_vectors_do_not_depend_on_what_was_timed(
-    encoder, toy_folder, tmp_path, monkeypatch, policy, told
-):
-    """Two runs, between which another one has written into the user's cache."""
-    data, used = replace(toy_data(toy_folder), negatives=None), set[int]()
-    options = RefreshOptions(policy, None if policy == "never" else 5, depth=10, negatives=4, precision="bf16")
-    batches = inference.batches
-    monkeypatch.setattr(
-        inference, "batches", lambda lengths, budget, packing: used.add(budget) or batches(lengths, budget, packing)
-    )
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    parts = in_bfloat16(encoder.parts("document")[0])
-    for number, budget in enumerate((64, 4096)):
-        lengths = (encoder.spec.length(side) for side in ("query", "document"))
-        names = [token_budget._setting(parts, torch.device("cpu"), length) for length in lengths]
-        cache = token_budget.cache_folder() / "token_budgets.json"
-        cache.parent.mkdir(parents=True, exist_ok=True)
-        cache.write_text(json.dumps(dict.fromkeys(names, budget)))
-        token_budget._remembered.cache_clear()
-        mine_refresh([encoder], Mining(data, options, 1), RefreshFolder(tmp_path / str(number)), 0, 0)
-    assert used == {each or token_budget.usual_budget(encoder.device) for each in told}
 
 
 def test_vectors_that_a_dead_process_left_are_not_made_again(encoder, toy_folder, tmp_path, monkeypatch):
@@ -239,11 +212,3 @@ def test_processes_share_the_corpus_and_come_to_the_same(tiny_model, stored, tmp
     assert files[0] == files[1]
     assert (tmp_path / "1" / "blocks-0").read_text() == "[0, 1, 2] 1\n"
     assert [(tmp_path / "2" / f"blocks-{rank}").read_text() for rank in (0, 1)] == ["[0, 2] 1\n", "[1] 0\n"]
-
-
-@pytest.mark.parametrize(("device", "timed"), [("cpu", True), ("cuda", False)])
-def test_passes_beside_a_trainer_on_a_gpu_are_of_the_usual_size(toy_folder, device, timed):
-    """Larger ones would be tried until its memory is full, which the trainer has too."""
-    mining = Mining(toy_data(toy_folder), RefreshOptions("continuous"), 1)
-    options = mining.encoding(SimpleNamespace(device=torch.device(device)))  # type: ignore[arg-type]
-    assert options.tokens_per_batch == (None if timed else token_budget.usual_budget(torch.device(device)))

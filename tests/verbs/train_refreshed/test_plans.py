@@ -16,7 +16,7 @@ def test_the_plan_counts_the_index_of_a_refresh(recipe, store):
     for settings in ([], ["stages.ance.backend=hnsw"]):
         plan = make_plan(load_recipe(recipe, settings=settings))
         rows.append({row.step.name: row for row in estimate(plan, Store(store.root / "none"))}["ance"])
-    assert rows[1].disk > rows[0].disk and rows[1].memory > rows[0].memory and rows[1].seconds > rows[0].seconds
+    assert rows[1].disk > rows[0].disk and rows[1].memory > rows[0].memory
 
 
 def test_nothing_runs_twice_and_the_plan_tells_what_it_takes(recipe, store):
@@ -24,7 +24,7 @@ def test_nothing_runs_twice_and_the_plan_tells_what_it_takes(recipe, store):
     plan = make_plan(load_recipe(recipe))
     assert execute(plan, store, Options(device="cpu", until="ance"), Watcher()).ran == ()
     rows = {row.step.name: row for row in estimate(plan, Store(store.root / "none"))}
-    assert rows["ance"].items == 12 and rows["ance"].seconds > rows["never"].seconds > 0
+    assert rows["ance"].items == 12 and rows["ance"].disk == rows["never"].disk > 0
 
 
 def test_devices_do_not_change_the_key(recipe):

@@ -24,14 +24,6 @@ def test_a_synchronous_run_mines_at_every_multiple(recipe, store):
     assert "4 a query of the model's own top 10, refreshed: synchronous, 4 steps" in card
 
 
-def test_what_was_timed_plays_no_part_where_training_waits(recipe, store, monkeypatch):
-    """Neither in mining nor in dev metrics, by which the best weights are chosen."""
-    make(recipe, store, "start-dev")
-    monkeypatch.setattr("hardneg.encoders.inference.token_budget", lambda *_: pytest.fail("timed"))
-    settings = ["stages.ance.validation_run=start-dev", "stages.ance.options.max_steps=4"]
-    assert "best step" in make(recipe, store, "ance", *settings)[0].facts
-
-
 def test_only_what_has_decayed_is_replaced(recipe, store):
     """All stay where no score is easy; in this training most scores fall from one refresh to the next."""
     for settings, shares in ((["easy_below=1e-6"], (0.99, 1.0)), ([], (0.0, 0.95))):

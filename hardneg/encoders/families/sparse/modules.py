@@ -21,7 +21,7 @@ from hardneg.encoders.open.loading import (
 from hardneg.encoders.open.model_files import module_folders, sides
 from hardneg.encoders.open.soundness import check_encoder, check_missing, check_tokenizer, check_weights, differences
 from hardneg.encoders.spec import FullSpec
-from hardneg.encoders.towers import check_sides, has_twins, route, twins, with_own_queries
+from hardneg.encoders.towers import folded, has_twins, route, twins, with_own_queries
 from hardneg.records.errors import ModelError
 
 if TYPE_CHECKING:
@@ -73,8 +73,7 @@ def _own(folder: Path, spec: FullSpec, dtype: torch.dtype) -> tuple[nn.Module, i
 
     check_query_terms(folder)
     module = library_model(SparseEncoder, folder, dtype)
-    whole = nn.Sequential(*module.children())
-    check_sides(list(whole), spec.name)
+    whole = nn.Sequential(*folded(list(module.children()), spec.name))
     transformer, *rest = route(whole, "document")
     names = [type(part).__name__ for part in rest]
     if names not in (["SpladePooling"], ["SpladePooling", "Normalize"]):

@@ -11,7 +11,7 @@ from hardneg.encoders.open.loading import assembled, with_head, with_prompts
 from hardneg.encoders.open.model_files import load_options
 from hardneg.encoders.open.soundness import check_ids
 from hardneg.encoders.spec import SIDES, FullSpec
-from hardneg.encoders.towers import check_sides, has_twins, route, twins, with_own_queries
+from hardneg.encoders.towers import folded, has_twins, route, twins, with_own_queries
 from hardneg.records.errors import ModelError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def make_static(model: "ResolvedModel", options: "Static", device: str | None) -
 
 
 def _encoder(modules: list[nn.Module], spec: FullSpec, device: str | None) -> StaticEncoder:
-    check_sides(modules, spec.name)
+    modules = folded(modules, spec.name)
     whole = nn.Sequential(*modules)
     sides = {side: route(whole, side) for side in SIDES}
     for table, *_ in sides.values():

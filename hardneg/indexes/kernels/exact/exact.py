@@ -1,8 +1,6 @@
 """Exact search: the k vectors of the largest inner product, whatever the size of the corpus."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, Protocol, Self, runtime_checkable
@@ -22,14 +20,13 @@ from hardneg.records.types import Hits
 from hardneg.registry.protocols import Searcher
 from hardneg.runtime.distributed import world
 from hardneg.runtime.float32_products import float32_products
+from hardneg.runtime.processor import processor_of
 from hardneg.runtime.progress import Progress, Silent
-from hardneg.store.speed_trials import Way, choose, machine_of
+from hardneg.store.choices import choose
 
 Engine = Literal["torch", "faiss", "bf16"]
 
 _SEARCHES = {"torch": search_blocks, "faiss": search_spans, "bf16": search_rounded}
-_WORTH_A_TRIAL = 1 << 35  # products of numbers in a search from which on a second of timing pays
-_TRIAL_NUMBERS, _TRIAL_ROWS, _TRIAL_QUERIES, _TRIAL_DEPTH = 12 << 20, 32_768, 1024, 100
 _SPAN_BYTES = {"bf16": 24 << 20, "faiss": 96 << 20}  # of vectors, searched at a time; as much again is read meanwhile
 _RESIDENT = 512 << 20  # bytes
 _FAISS_ROWS, _FAISS_QUERIES = 1024, 4096  # its own blocks; whole ones give its index's own scores to the bit
@@ -43,9 +40,9 @@ class ExactOptions:
     device: where to compute; None takes the GPUs, or the CPU where there are none. `cuda` is all GPUs where no other
         process shares the work, `cuda:1` is that one.
     engine: `torch` and `faiss` multiply in float32. `bf16` multiplies in bf16 and scores again in float32 what a bound
-        of the error leaves in question. `auto` is torch, but for a search of more than about a second: there a trial
-        selects the fastest on this machine. The documents are the same, and scores but for their
-        last bits.
+        of the error leaves in question. `auto` is torch, but for a search of more than about a second: there it is
+        the device's fastest (`hardneg.runtime.processor`). The documents are the same, and scores but for their last
+        bits.
     devices: several that each search a part of a folder's vectors at once, where they are not resident; none goes by
         `device`.
     resident: an index of no more bytes than this stays on the device between searches; a larger one is read again,
@@ -130,7 +127,7 @@ def search_exact(
     """
     options = options or ExactOptions()
     check_queries(queries, vectors.shape[1] if isinstance(vectors, np.ndarray) else vectors.dimension, k)
-    engine = _engine(options, len(vectors) * queries.size, queries.shape[1])
+    engine = _engine(options, len(vectors), queries)
     blocks = _blocks(options, engine, queries.shape[1])
     tracked = (progress or Silent()).task("search", len(vectors), "passages")
     devices = options.everywhere
@@ -143,7 +140,7 @@ def search_exact(
 
 def settled(options: ExactOptions, count: int, queries: NDArray[np.float32]) -> ExactOptions:
     """The same with the engine and the blocks that a search of `count` vectors for queries float32 [Q, d] takes."""
-    engine = _engine(options, count * queries.size, queries.shape[1])
+    engine = _engine(options, count, queries)
     blocks = _blocks(options, engine, queries.shape[1])
     return replace(options, engine=engine, corpus_block=blocks.corpus, query_block=blocks.queries)
 
@@ -164,38 +161,14 @@ def _blocks(options: ExactOptions, engine: Engine, dimension: int) -> Blocks:
     return Blocks(corpus, queries, device, options.begun)
 
 
-def _engine(options: ExactOptions, products: int, dimension: int) -> Engine:
-    device = options.where
-    if options.engine == "faiss" and find_spec("faiss") is None:
+def _engine(options: ExactOptions, count: int, queries: NDArray[np.float32]) -> Engine:
+    device, faiss = options.where, find_spec("faiss") is not None
+    if options.engine == "faiss" and not faiss:
         raise MissingDependency('exact search by faiss needs faiss: pip install "hardneg[cpu]", or engine torch')
     if options.engine != "auto":
         return options.engine
-    engines = _engines(device)
-    if products < _WORTH_A_TRIAL or len(engines) == 1:
-        return "torch"
-    subject = f"exact search on {device.type}, {dimension} dimensions"
-    ways: dict[str, Way] = {name: partial(_trial, name, dimension, device) for name in engines}
-    chosen = choose(subject, machine_of(device), ways)
-    return next(name for name in engines if name == chosen)
-
-
-def _engines(device: torch.device) -> list[Engine]:
-    """Return the engines worth a trial on a device: faiss on a CPU, bf16 where the device has units for it."""
-    on_cpu, on_gpu = device.type == "cpu", device.type == "cuda"
-    engines: list[Engine] = ["torch", "faiss"] if on_cpu and find_spec("faiss") else ["torch"]
-    if (on_cpu and torch.ops.mkldnn._is_mkldnn_bf16_supported()) or (on_gpu and torch.cuda.is_bf16_supported(False)):
-        engines.append("bf16")
-    return engines
-
-
-def _trial(engine: Engine, dimension: int, device: torch.device) -> Callable[[], object]:
-    draws = np.random.default_rng(0)
-    rows = min(_TRIAL_ROWS, max(1024, _TRIAL_NUMBERS // dimension))
-    vectors, queries = (draws.standard_normal((n, dimension), np.float32) for n in (rows, _TRIAL_QUERIES))
-    blocks = _blocks(ExactOptions(device=str(device)), engine, dimension)
-
-    def run() -> None:
-        with Silent().task("", None, "") as unseen, float32_products(device):
-            _SEARCHES[engine](vectors, queries, _TRIAL_DEPTH, blocks, unseen)
-
-    return run
+    best = processor_of(device).engine(len(queries), count, queries.shape[1], faiss)
+    if best == "torch":
+        return best
+    chosen = choose(f"exact search on {device.type}, {queries.shape[1]} dimensions", best, "torch")
+    return best if chosen == best else "torch"

@@ -16,7 +16,6 @@ from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.kernels.checks import check_finite, vector_blocks
 from hardneg.records.errors import ArtifactError, MissingDependency, UsageError
 from hardneg.records.types import BuildCost
-from hardneg.registry.protocols import IndexSize, SearchCost
 from hardneg.runtime.progress import Progress
 from hardneg.runtime.seeding import generator
 from hardneg.store.atomic_write import link_file, replacing
@@ -207,26 +206,14 @@ class Codebook:
         """How many there are for each part."""
         return int(2**self.bits)
 
-    def cost(self, vectors: int, dimension: int, lists: int = 0, turned: int = 0) -> BuildCost:
-        """Every vector is compared with all centroids, and the centres of lists; those of the sample in each round.
+    def cost(self, vectors: int, dimension: int, lists: int = 0, turned: bool = False) -> BuildCost:
+        """The codes, in memory too, and tables: centroids, centres of lists, a rotation where vectors are turned."""
+        tables = 4 * dimension * (self.centroids + lists + dimension * turned)
+        return BuildCost(self.codes(vectors, lists) + tables, self.codes(vectors, lists))
 
-        turned: how often a rotation is fitted.
-        """
-        sample, codes = min(vectors, self.sample), round(self._bytes(lists) * vectors)
-        each = 2.0 * dimension * (self.centroids + lists) + 2.0 * dimension**2 * bool(turned)
-        rounds = self.centroids * (_ROUNDS_OF_PARTS + turned * _ROUNDS_TURNED) + lists * ROUNDS
-        trained = 2.0 * dimension * sample * (rounds + dimension * turned)
-        tables = 4 * dimension * (self.centroids + lists + dimension * bool(turned))
-        return BuildCost(codes + tables, vectors * each, codes, trained / TRAINING)
-
-    def _bytes(self, lists: int) -> float:
-        """Of a vector: its codes, and in lists its number."""
-        return self.subvectors * self.bits / 8 + 8 * bool(lists)
-
-    def search_cost(self, size: IndexSize, part: float = 1, lists: int = 0) -> SearchCost:
-        """Tables of products with all centroids, and a look-up for each part of the vectors that are visited."""
-        operations = 2.0 * size.dimension * (self.centroids + lists)
-        return SearchCost(operations, part * size.vectors * self.subvectors, round(self._bytes(lists) * size.vectors))
+    def codes(self, vectors: float, lists: int = 0) -> int:
+        """Return the bytes of so many vectors' codes, in lists with their rows' numbers."""
+        return round((self.subvectors * self.bits / 8 + 8 * bool(lists)) * vectors)
 
     def check(self) -> None:
         """Refuse options that fit no vectors.

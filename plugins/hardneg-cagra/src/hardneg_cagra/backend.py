@@ -14,7 +14,6 @@ from hardneg.plugin import (
     IndexSize,
     Progress,
     RowLookup,
-    SearchCost,
     UsageError,
     load_faiss,
     save_index,
@@ -62,13 +61,11 @@ class Cagra:
     def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
         """Vectors and links, all in memory, as on the GPU."""
         disk = vectors * (4 * dimension + 4 * self.degree + 4 + _LEVEL_BYTES)
-        return BuildCost(disk, 2.0 * dimension * vectors * self.intermediate * 100, disk)
+        return BuildCost(disk, disk)
 
-    def search_cost(self, size: IndexSize) -> SearchCost:
-        """About `width` times the links of a vector; the index is in memory, the GPU's where it is searched there."""
-        compared = min(size.vectors, self.width * self.degree)
-        held = self.cost(int(size.documents), int(size.vectors), size.dimension).memory
-        return SearchCost(2.0 * size.dimension * compared, held=held)
+    def search_memory(self, size: IndexSize) -> int:
+        """The whole index, in the GPU's memory where it is searched there."""
+        return self.cost(int(size.documents), int(size.vectors), size.dimension).memory
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
         """Links the vectors of the dense index folder `source` and writes them; returns their number.

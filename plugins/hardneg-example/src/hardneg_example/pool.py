@@ -63,7 +63,7 @@ class Pool(StageSpec):
         """By the query; half of what the runs list is taken for the same, and a document for 400 bytes."""
         count = sizes.queries(self.split)
         lines = count * self.depth * (len(self.runs) + 1) // 2
-        return Row(count, "queries", disk=lines * 400, seconds=lines / 20_000 + 1)
+        return Row(count, "queries", disk=lines * 400)
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         """The table, under the stage's name."""

@@ -50,7 +50,7 @@ class CandidateLists(RunSpec):
     def estimate(self, sizes: Sizes) -> Row:
         """By the query."""
         count = sizes.queries(self.split)
-        return Row(count, "queries", disk=count * _LISTED * 20, seconds=count * _LISTED / 500_000 + 1)
+        return Row(count, "queries", disk=count * _LISTED * 20)
 
     def make(self, context: "StageContext[CandidateLists]") -> Facts:
         """Writes the run; a document's score is minus its rank. Raises DataError where no query has a list."""

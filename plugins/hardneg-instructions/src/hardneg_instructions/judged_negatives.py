@@ -45,7 +45,7 @@ class JudgedNegatives(RunSpec):
     def estimate(self, sizes: Sizes) -> Row:
         """By the query."""
         count = sizes.queries(self.split)
-        return Row(count, "queries", disk=count * _DOCUMENTS * 20, seconds=count / 50_000 + 1)
+        return Row(count, "queries", disk=count * _DOCUMENTS * 20)
 
     def make(self, context: "StageContext[JudgedNegatives]") -> Facts:
         """Writes the run; a document's score is minus its rank, for judgements have no order.

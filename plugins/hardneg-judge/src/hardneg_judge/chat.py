@@ -31,7 +31,7 @@ class Chat(ChatServer):
             `judge` takes silence for no approval: it drops such a negative, unless `relevant` is said here.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     prompt: str = ""
     scale: Scale = "yes-no"

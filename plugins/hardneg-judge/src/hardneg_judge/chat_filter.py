@@ -4,10 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from hardneg.plugin import PAIR_TOKENS, Candidates, FilterCost, FilterTexts
+from hardneg.plugin import PAIR_TOKENS, Candidates, FilterTexts
 from hardneg_judge.chat import Chat
 from hardneg_judge.judging import RELEVANT, UNREADABLE
-from hardneg_judge.server_options import ANSWER_SECONDS
 
 UNJUDGED = "unjudged"
 
@@ -53,10 +52,9 @@ class ChatFilter(Chat):
                     against = {doc_id: verdicts.get(doc_id, UNJUDGED) for doc_id in query.listed}
                     yield {doc_id: reason for doc_id, reason in against.items() if reason}
 
-    def filtering_cost(self, queries: float) -> FilterCost:
-        """What the server charges where nothing is known of the pairs, and a second a request."""
-        pairs = queries * self.depth
-        return FilterCost(self.foretold(pairs, PAIR_TOKENS), pairs / self.batch * ANSWER_SECONDS / self.in_flight)
+    def filtering_charge(self, queries: float) -> float:
+        """Charge of the server where nothing is known of the pairs."""
+        return self.foretold(queries * self.depth, PAIR_TOKENS)
 
     def _judged(self, query: Candidates) -> list[str]:
         """The first documents of each list, each once, without known positives."""

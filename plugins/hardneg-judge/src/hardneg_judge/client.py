@@ -7,6 +7,7 @@ from hardneg.plugin import ModelServer
 from hardneg_judge.journal import Answer
 
 _MOST = 4  # MiB of an answer
+_TOKENS = 1 << 40  # no answer has so many
 
 
 class ChatClient(ModelServer):
@@ -28,7 +29,8 @@ class ChatClient(ModelServer):
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
             problem = "the answer is not as /v1/chat/completions has it: no JSON with `choices[0].message.content`"
             raise self.error(problem) from None
-        read, written = (count if type(count) is int and count >= 0 else -1 for count in tokens)
+        read, written = (count if type(count) is int and 0 <= count < _TOKENS else -1 for count in tokens)
         if written < 0 and cut:  # it has said all tokens that it may
             written = self.endpoint.said.get("max_tokens", -1)
-        return Answer(self.without_key(text) if isinstance(text, str) else "", read, written)
+        text = text.encode(errors="ignore").decode() if isinstance(text, str) else ""  # halves of characters go
+        return Answer(self.without_key(text), read, written)

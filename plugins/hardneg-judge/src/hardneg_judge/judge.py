@@ -49,7 +49,6 @@ from hardneg.plugin import (
 from hardneg_judge.chat_filter import ChatFilter
 from hardneg_judge.judging import Judged, Outcome, blocks, cut, judged
 from hardneg_judge.levels import Level, Metered, Opened
-from hardneg_judge.server_options import ANSWER_SECONDS
 
 if TYPE_CHECKING:
     from hardneg.plugin import Section
@@ -129,18 +128,13 @@ class Judge(StageSpec):
 
     def estimate(self, sizes: Sizes) -> Row:
         """All pairs for the first judge, and for the second those that are flagged."""
-        queries, seconds, charge = sizes.queries(self.split), 5.0, 0.0
-        pairs = float(queries * self.depth)
+        pairs, charge = float(sizes.queries(self.split) * self.depth), 0.0
         for name, level in self.levels.items():
             pairs_of_level = pairs * (self.flagged_share if name == "decide" and self.flag else 1.0)
             plugin = None if level.plugin is None else configure("rerankers", level.plugin)
-            if isinstance(plugin, Metered):
-                seconds += pairs_of_level * ANSWER_SECONDS / getattr(plugin, "in_flight", 1)
-                charge += plugin.foretold(pairs_of_level, PAIR_TOKENS)
-            else:
-                seconds += sizes.network_seconds(pairs_of_level * PAIR_TOKENS, sizes.network, length=PAIR_TOKENS)
-        disk = int(pairs) * 60
-        return Row(int(pairs), "pairs", disk, PROCESS_BYTES, seconds, 2 * sizes.network.weights, charge=charge)
+            charge += plugin.foretold(pairs_of_level, PAIR_TOKENS) if isinstance(plugin, Metered) else 0.0
+        held = 2 * sizes.network.weights
+        return Row(int(pairs), "pairs", int(pairs) * 60, PROCESS_BYTES, held, charge=charge)
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         """What was said of each pair, under the stage's name."""

@@ -44,7 +44,7 @@ class ChatListwise(ChatServer):
         step: by how many the window moves on.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     prompt: str = ""
     window: int = 20

@@ -64,8 +64,12 @@ def file_text(option: str, name: str) -> str:
 
 
 def filled(text: str, query: str, passages: Sequence[str], numbered: bool) -> str:
-    """A template with its texts, and the numbers of the passages from 1. Braces within texts stay as they are."""
-    listed = passages[0] if not numbered else "\n".join(f"[{i}] {text}" for i, text in enumerate(passages, 1))
+    """A template with its texts, and the numbers of the passages from 1. Braces within texts stay as they are.
+
+    A numbered passage is one line, so that none can number others.
+    """
+    lines = (f"[{i}] {' '.join(text.splitlines())}" for i, text in enumerate(passages, 1))
+    listed = "\n".join(lines) if numbered else passages[0]
     return put_in(text, {"query": query, "passages": listed})
 
 

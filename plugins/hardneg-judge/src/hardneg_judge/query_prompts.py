@@ -22,6 +22,7 @@ QUERIES = (
 )
 """The built-in template."""
 _LINE = re.compile(r"^[\s*#(\[>-]*(?:(?:query|question)\s*)?(\d{1,3})[\s*]*[.:)\]](?!\d)[\s*]*(.*)$", re.IGNORECASE)
+_LONGEST = 2000  # characters of a query
 _QUOTES = "\"'`*“”„«» \t"
 
 
@@ -32,12 +33,14 @@ def listed(forms: Sequence[str], start: int, count: int) -> str:
 
 
 def queries_in(answer: str, count: int) -> list[str]:
-    """The queries of an answer by their numbers from 1 to `count`, each once; those of an unclear number are left out.
+    """The queries of an answer by their numbers from 1 to `count`, each once.
+
+    Queries of an unclear number, or of over 2,000 characters, are left out.
 
     Where one query is asked for, a single line needs no number. What stands before the end of a `<think>` block is no
     answer.
     """
-    lines = [line for line in spoken(answer).splitlines() if line.strip()]
+    lines = [line for line in spoken(answer).splitlines() if line.strip() and len(line) <= _LONGEST]
     texts: dict[int, set[str]] = {}
     for match in filter(None, map(_LINE.match, lines)):
         if 1 <= int(match[1]) <= count and (text := match[2].strip(_QUOTES)):

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from hardneg_judge.session import ChatSession
 
 CHARACTERS_A_TOKEN = 4
-ANSWER_SECONDS = 1.0
-"""Of a server, assumed."""
 _MILLION = 1e6
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ABOVE_0 = ("characters", "tokens", "in_flight", "timeout", "deadline")

@@ -12,6 +12,7 @@ _WORDS = {
 _MEANING = {"yes": 1.0, "no": 0.0, "0": 0.0, "1": 1.0, "2": 2.0, "3": 3.0}
 _NUMBERED = re.compile(r"^\W*(?:passage\W+)?(\d+)\b(?:(?![-−]\d)\W)*(.*)$", re.IGNORECASE)
 _BOTH = re.compile(r"(?:\W*\b(?:yes|no|or|and)\b)+\W*", re.IGNORECASE)
+_DENIAL = re.compile(r"\b(?:not|never|cannot|nor|neither|without|hardly)\b|n['’]t\b", re.IGNORECASE)
 _THOUGHT = "</think>"
 
 
@@ -32,12 +33,13 @@ def spoken(answer: str) -> str:
 
 
 def _verdict(said: str, scale: Scale) -> float | None:
-    """The word that it begins with, or else the only one that it has; nothing where it is no more than both."""
+    """The word that it begins with, or else the only one, if no denial stands before; of no more than both nothing."""
     matches = list(_WORDS[scale].finditer(said))
     if matches and not _BOTH.fullmatch(said) and not said[: matches[0].start()].strip("\"'*`([# \t\n"):
         return _MEANING[matches[0][0].lower()]
     words = {match[0].lower() for match in matches}
-    return _MEANING[words.pop()] if len(words) == 1 else None
+    denied = matches and _DENIAL.search(said[: matches[-1].start()])
+    return _MEANING[words.pop()] if len(words) == 1 and not denied else None
 
 
 def _by_number(said: str, count: int, scale: Scale) -> list[float | None]:

@@ -13,7 +13,7 @@ from hardneg.plugin import Document, WriterCost, Written, generator
 from hardneg_judge.journal import Answer
 from hardneg_judge.prompts import put_in, template
 from hardneg_judge.query_prompts import QUERIES, examples_text, listed, queries_in, shown_examples
-from hardneg_judge.server_options import ANSWER_SECONDS, CHARACTERS_A_TOKEN, ChatServer
+from hardneg_judge.server_options import CHARACTERS_A_TOKEN, ChatServer
 from hardneg_judge.session import READ, REQUESTS, UNREADABLE, WRITTEN, ChatSession, Reply
 
 MISSING = "queries that answers lack"
@@ -80,13 +80,11 @@ class ChatWriter(ChatServer):
         return put_in(self.prompt, parts)
 
     def writing_cost(self, passages: float, tokens: float, count: int) -> WriterCost:
-        """A request a passage, where no answer is kept, and a second each."""
+        """A request a passage, where no answer is kept."""
         sent = tokens if self.characters is None else min(tokens, self.characters / CHARACTERS_A_TOKEN)
         read = len(self.message(Document("", ""), count, 0)) / CHARACTERS_A_TOKEN + sent
         written = min(count * _QUERY_TOKENS, self.tokens or count * _QUERY_TOKENS)
-        seconds = passages * ANSWER_SECONDS / self.in_flight
-        charge = self.cost(passages * read, passages * written)
-        return WriterCost(passages, passages * (read + written), charge, seconds)
+        return WriterCost(passages, passages * (read + written), self.cost(passages * read, passages * written))
 
 
 class ChatWriting:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from hardneg.plugin import TRIAL, StageBlocks, StageContext, StageSpec, UsageError
+from hardneg.plugin import CHOICE, StageBlocks, StageContext, StageSpec, UsageError
 from hardneg_ray.cluster import ClusterLost
 from hardneg_ray.desk import choices_file, choices_in
 from hardneg_ray.engine import Ray
@@ -26,7 +26,7 @@ def make(options: Ray, context: StageContext[StageSpec]) -> Mapping[str, Any]:
         return context.spec.make(context)
     _make_all(options, context, blocks)
     chosen = choices_in(choices_file(context.folder))
-    choices = {subject.removeprefix(TRIAL): way for subject, way in chosen.items()}
+    choices = {subject.removeprefix(CHOICE): way for subject, way in chosen.items()}
     return {**blocks.finish(), **({"choices": choices} if choices else {})}
 
 

@@ -90,10 +90,8 @@ class TrainReader(Judging):
         options, shape = self.options, sizes.network
         steps = options.last_step(sizes.queries(self.split))
         tokens = options.batch_size * (1 + options.negatives_per_query) * self.reader.length * 0.5
-        passes = 3 + options.gradient_checkpointing
-        seconds = sizes.network_seconds(passes * steps * options.accumulate * tokens, shape, learning=True)
         kept = int(tokens * shape.kept_a_token(self.reader.length, options.gradient_checkpointing))
-        return Row(steps, "steps", 4 * shape.weights, PROCESS_BYTES, seconds + 5, 4 * shape.weights, kept)
+        return Row(steps, "steps", 4 * shape.weights, PROCESS_BYTES, 4 * shape.weights, kept)
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         """The reader, and the models that were kept on the way."""

@@ -15,6 +15,7 @@ from transformers import LogitsProcessor
 
 from hardneg.plugin import (
     Document,
+    ModelError,
     Written,
     best_device,
     check_model_files,
@@ -78,6 +79,9 @@ class Generation:
             dtype = torch.bfloat16 if half else torch.float32
             network = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=dtype, **weight_options(folder), **_LOCAL)
             tokenizer = AutoTokenizer.from_pretrained(folder, **_LOCAL)
+            tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+        if tokenizer.pad_token is None:
+            raise ModelError(f"seq2seq: {options.source}: its tokenizer has neither padding nor end: add pad_token")
         return cls(options, network.to(target).eval(), tokenizer)
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:

@@ -5,12 +5,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from hardneg.plugin import Document, QueryWriter, WriterCost, Written, digest, locate_model, model_content
+from hardneg.plugin import Document, QueryWriter, Written, digest, locate_model, model_content
 
 if TYPE_CHECKING:
     from hardneg_seq2seq.generation import Generation
-
-_QUERY_TOKENS = 16  # of a written query
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,3 @@ class Seq2seq:
         from hardneg_seq2seq.generation import Generation
 
         return Generation.opened(self, device)
-
-    def writing_cost(self, passages: float, tokens: float, count: int) -> WriterCost:
-        """Of each passage its tokens once, and those of its queries."""
-        return WriterCost(network_tokens=passages * (min(tokens, self.length) + count * _QUERY_TOKENS))

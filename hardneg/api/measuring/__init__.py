@@ -1,1 +1,0 @@
-"""What this machine does in a second, measured by the code that recipes run."""

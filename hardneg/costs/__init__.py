@@ -1,1 +1,0 @@
-"""What a machine does in a second: measured, by data sheets or guessed, and how long work takes there."""

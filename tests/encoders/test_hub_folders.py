@@ -1,0 +1,234 @@
+"""Published models in small: vectors as sentence-transformers makes them, packed texts, and a training of five steps.
+
+`python -m tests.encoders.test_hub_folders` prints the table.
+"""
+
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.spec import SIDES, ModelSpec
+from hardneg.losses.infonce import InfoNCE
+from hardneg.records.errors import ModelError
+from hardneg.runtime.progress import Silent
+from hardneg.training.methods.dual_encoder import train
+from tests.tiny import tiny_encoder
+from tests.training.toy import options, toy_data, write_toy
+
+SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+DECODER = {**SIZES, "num_key_value_heads": 1, "head_dim": 16, "max_position_embeddings": 4096}
+LINEAR = {"linear_key_head_dim": 8, "linear_value_head_dim": 8, "linear_num_key_heads": 2, "linear_num_value_heads": 2}
+MAMBA = {"mamba_n_heads": 4, "mamba_d_head": 16, "mamba_d_state": 16, "mamba_n_groups": 1}
+INSTRUCTION = ("Instruct: find the passage\nQuery:", "")
+E5, NOMIC = ("query: ", "passage: "), ("search_query: ", "search_document: ")
+GEMMA = ("task: search result | query: ", "title: none | text: ")
+TEXTS = ["", "hello", "two words", "a😀b", "北京 and 上海", "the quick brown fox jumps over the lazy dog"]
+TEXTS += ["word " * 300, *(f"passage {number} " * number for number in range(1, 6))]
+
+
+@dataclass(frozen=True)
+class Published:
+    """The form of a model's folder.
+
+    network: of transformers. pooling, prompts, dense, tail: of sentence-transformers; tail: whether vectors are
+    normalised. left: whether its tokenizer pads on the left, with the token that ends texts. packed: whether texts may
+    stand in one row.
+    """
+
+    network: str
+    config: Mapping[str, Any] = field(default_factory=lambda: SIZES)
+    pooling: str = "mean"
+    prompts: tuple[str, str] = ("", "")
+    dense: tuple[int, ...] = ()
+    tail: bool = True
+    left: bool = False
+    packed: bool = True
+    include_prompt: bool = True
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def write(self, folder: Path) -> Path:
+        """Writes the folder as its hub repository has it, with random weights."""
+        from sentence_transformers import SentenceTransformer
+        from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
+
+        plain = tiny_encoder(folder / "plain", kind="transformers")
+        path = plain / "tokenizer_config.json"
+        side = {"padding_side": "left", "pad_token": "[SEP]", "eos_token": "[SEP]"} if self.left else {}
+        path.write_text(json.dumps(json.loads(path.read_text()) | side | {"model_max_length": 512}))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            _network(self.network, self.config, 3 if self.left else 0).save_pretrained(plain)
+            first: Any = Transformer(str(plain))
+            first.max_seq_length = 256
+            size = first.get_embedding_dimension()
+            modules = [first, Pooling(size, self.pooling, include_prompt=self.include_prompt)]
+            for wide in self.dense:
+                modules.append(Dense(size, wide, bias=False, activation_function=torch.nn.Identity()))
+                size = wide
+        modules += [Normalize()] if self.tail else []
+        prompts = dict(zip(SIDES, self.prompts, strict=True))
+        SentenceTransformer(modules=modules, prompts=prompts, device="cpu", **self.options).save(str(folder / "model"))
+        return folder / "model"
+
+
+def _network(name: str, config: Mapping[str, Any], padding: int) -> Any:
+    """A network whose weights are as large as trained ones."""
+    import transformers
+
+    made = getattr(transformers, f"{name.removesuffix('Encoder')}Config")
+    shape = {"vocab_size": 2000, "pad_token_id": padding, "bos_token_id": 2, "eos_token_id": 3}
+    network: Any = getattr(transformers, f"{name}Model")(made(**shape, **config))
+    for weight in network.parameters():
+        if weight.dim() > 1:
+            torch.nn.init.normal_(weight, std=0.2)
+    return network
+
+
+def _decoder(network: str, **more: Any) -> Published:
+    config = {**DECODER, **more}
+    return Published(network, config, "lasttoken", INSTRUCTION, left=True)
+
+
+def _hybrid(network: str, packed: bool = False, **more: Any) -> Published:
+    return Published(network, {**DECODER, **more}, "lasttoken", packed=packed)
+
+
+PUBLISHED = {
+    "Qwen3-Embedding": _decoder("Qwen3"),
+    "Qwen3-MoE": _decoder("Qwen3Moe", num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32),
+    "e5-mistral": _decoder("Mistral", sliding_window=None),
+    "e5-mistral, window of 16": _decoder("Mistral", sliding_window=16),
+    "Qwen3, not causal": Published("Qwen3", {**DECODER, "is_causal": False}, prompts=INSTRUCTION),
+    "llama-embed-nemotron": Published("Llama", {**DECODER, "is_causal": False}, prompts=E5),
+    "Nemotron 3 Embed": Published("Ministral3", {**DECODER, "is_causal": False}, prompts=E5),
+    "EmbeddingGemma": Published(
+        "Gemma3Text",
+        {**DECODER, "use_bidirectional_attention": True, "sliding_window": 16},
+        prompts=GEMMA,
+        dense=(64, 32),
+    ),
+    "EmbeddingGemma 2, text": Published(
+        "EmbeddingGemma2Text",
+        {**DECODER, "sliding_window": 16, "hidden_size_per_layer_input": 8, "global_head_dim": 32, "embedding_dim": 32},
+        prompts=GEMMA,
+    ),
+    "ModernBERT-embed": Published(
+        "ModernBert", {**SIZES, "local_attention": 16, "global_attn_every_n_layers": 2}, prompts=NOMIC
+    ),
+    "EuroBERT": Published("EuroBert", {**DECODER, "is_causal": False}),
+    "nomic-embed-text": Published("NomicBert", prompts=NOMIC),
+    "gte-multilingual": Published("Gte", pooling="cls"),
+    "jina-embeddings-v3": Published("JinaEmbeddingsV3"),
+    "bge-m3": Published("XLMRoberta", {**SIZES, "max_position_embeddings": 514}, "cls"),
+    "multilingual-e5": Published("XLMRoberta", {**SIZES, "max_position_embeddings": 514}, prompts=E5),
+    "mxbai, 16 dimensions": Published(
+        "Bert", pooling="cls", prompts=INSTRUCTION, tail=False, options={"truncate_dim": 16}
+    ),
+    "bge-v1.5, no prompt pooled": Published("Bert", prompts=INSTRUCTION, include_prompt=False),
+    "BERT, padded on the left": Published("Bert", pooling="lasttoken", left=True),
+    "msmarco-distilbert-tas-b": Published(
+        "DistilBert",
+        {"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 64},
+        "cls",
+        tail=False,
+        options={"similarity_fn_name": "dot"},
+    ),
+    "all-distilroberta": Published("Roberta", {**SIZES, "max_position_embeddings": 514}),
+    "ELECTRA": Published("Electra", {**SIZES, "embedding_size": 32}, "cls"),
+    "all-mpnet": Published("MPNet", packed=False),
+    "DeBERTa v2": Published(
+        "DebertaV2", {**SIZES, "relative_attention": True, "pos_att_type": ["p2c", "c2p"]}, packed=False
+    ),
+    "gtr-t5": Published(
+        "T5Encoder", {"d_model": 32, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 2}, dense=(24,), packed=False
+    ),
+    "Qwen3.5": _hybrid("Qwen3_5Text", layer_types=["linear_attention", "full_attention"], **LINEAR),
+    "LFM2": _hybrid("Lfm2", full_attn_idxs=[1], conv_L_cache=3, block_auto_adjust_ff_dim=False),
+    "Granite hybrid": _hybrid(
+        "GraniteMoeHybrid",
+        num_local_experts=0,
+        layer_types=["mamba", "attention"],
+        shared_intermediate_size=64,
+        **MAMBA,
+    ),
+    "RecurrentGemma": _hybrid("RecurrentGemma", lru_width=32, block_types=["recurrent", "attention"]),
+}
+_FAST = {"Qwen3-Embedding", "nomic-embed-text", "gte-multilingual", "jina-embeddings-v3", "LFM2", "Granite hybrid"}
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Smallest cosines to the vectors of sentence-transformers, and the greatest change of a weight in training.
+
+    together, alone: of all texts in a pass, and a text a pass. packed: in one row; None where that is refused.
+    trained: of the saved folder.
+    """
+
+    together: float
+    alone: float
+    packed: float | None
+    trained: float
+    learnt: float
+
+
+def figures(form: Published, folder: Path) -> Figures:
+    """All that is claimed of a form."""
+    from sentence_transformers import SentenceTransformer
+
+    model, work = form.write(folder), write_toy(folder / "toy")
+    ours, theirs = Encoder.load(ModelSpec(str(model)), "cpu", "fp32"), SentenceTransformer(str(model), device="cpu")
+    try:
+        packed = closeness(ours, theirs, EncodeOptions(1000, "fp32", attention="unpadded"))
+    except ModelError:
+        packed = None
+    learner = Encoder.load(ModelSpec(str(model)), "cpu")
+    before = [weight.detach().clone() for weight in learner.module.parameters()]
+    settings = options(max_steps=5, accumulate=1, learning_rate=1e-3)
+    train(learner, toy_data(work), InfoNCE(), settings, folder / "run", progress=Silent())
+    after = zip(before, learner.module.parameters(), strict=True)
+    learnt = max(float((new.detach() - old).abs().max()) for old, new in after)
+    learner.save(folder / "trained")
+    saved = SentenceTransformer(str(folder / "trained"), device="cpu")
+    found = [closeness(ours, theirs, EncodeOptions(budget, "fp32")) for budget in (100_000, 1)]
+    return Figures(*found, packed, closeness(learner, saved, EncodeOptions(precision="fp32")), learnt)
+
+
+def closeness(ours: Encoder, theirs: Any, chosen: EncodeOptions) -> float:
+    """The smallest cosine over both sides; theirs encode one text a pass, as padding must not matter."""
+    asked = {"query": theirs.encode_query, "document": theirs.encode_document}
+    cosines = []
+    for side in SIDES:
+        vectors = ours.encode(TEXTS, side, chosen), asked[side](TEXTS, batch_size=1)
+        one, other = (np.asarray(each, np.float64) for each in vectors)
+        cosines.append((one * other).sum(1) / np.linalg.norm(one, axis=1) / np.linalg.norm(other, axis=1))
+    return float(np.min(cosines))
+
+
+_NAMED = [pytest.param(name, marks=[] if name in _FAST else [pytest.mark.slow]) for name in PUBLISHED]
+
+
+@pytest.mark.parametrize("name", _NAMED)
+def test_vectors_and_training_are_those_of_sentence_transformers(name: str, tmp_path: Path) -> None:
+    found = figures(PUBLISHED[name], tmp_path)
+    assert (found.packed is not None) == PUBLISHED[name].packed
+    cosines = [found.together, found.alone, found.trained, *([] if found.packed is None else [found.packed])]
+    assert min(cosines) > 1 - 1e-6
+    assert found.learnt > 1e-4
+
+
+if __name__ == "__main__":
+    print("| model | together | alone | packed | trained, opened by sentence-transformers |\n|---|---|---|---|---|")
+    for named, shape in PUBLISHED.items():
+        with tempfile.TemporaryDirectory() as place:
+            told = figures(shape, Path(place))
+        values = (told.together, told.alone, told.packed, told.trained)
+        print("|", " | ".join([named, *("refused" if each is None else f"{each:.7f}" for each in values)]), "|")

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
@@ -21,9 +21,6 @@ from hardneg.records.named_plugins import HF
 from hardneg.records.private_paths import dataset_name, without_paths
 from hardneg.store.artifacts import Artifact, Store
 from hardneg.verbs.evaluate import Evaluate
-
-if TYPE_CHECKING:
-    from hardneg.verbs.shared.stage_spec import StageSpec
 
 
 @dataclass(frozen=True)
@@ -182,7 +179,7 @@ class RecordedRun:
         return read_metrics(path) if path.is_file() else None
 
     @property
-    def _stages(self) -> "Mapping[str, StageSpec]":
+    def _stages(self) -> Mapping[str, Any]:
         return self.recipe.stages if self.recipe else {}
 
 

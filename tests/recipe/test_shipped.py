@@ -95,7 +95,7 @@ COMES_TO = json.loads(Path(__file__).with_name("shipped_keys.json").read_text(en
 """Of each recipe and preset the model, the outputs, and each stage's key, whatever the weights and the data are."""
 
 
-_SINCE = ("adapter", "encoder", "task")  # fields of a model that recipes were made without
+_SINCE = ("adapter", "encoder", "task", "code")  # fields of a model that recipes were made without
 
 
 @pytest.mark.parametrize("asked", COMES_TO)

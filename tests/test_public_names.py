@@ -100,7 +100,7 @@ def test_short_paths_lead_to_their_doors() -> None:
 def test_the_version_is_the_same_wherever_it_stands():
     assert f"\nversion: {hardneg.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    assert f"\n## {hardneg.__version__}\n" in changes and len(changes.encode()) < 10_000
+    assert f"\n## {hardneg.__version__}\n" in changes
     pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").rglob("*.md"))
     assert {*re.findall(r"hardneg-([\d.]+)-py3", pages)} == {hardneg.__version__}
 

@@ -102,7 +102,7 @@ class _Likes:
         artifacts = [] if store is None else [each for each in store.artifacts() if isinstance(each, Artifact)]
         self._origins = {each.key: each.origin for each in artifacts}
         self._origins |= {step.key: step.origin for step in plan.steps.values()}
-        self._known = {self._digest(each.key): each for each in artifacts if each.origin.get("inputs")}
+        self._known = {self._digest(each.key): each for each in artifacts if isinstance(each.origin.get("inputs"), dict)}
 
     def of(self, step: Step) -> Artifact | None:
         """The artifact of a step like this one."""
@@ -115,9 +115,11 @@ class _Likes:
         return digest([same, sorted(origin["inputs"]), sorted(set(self._roots(key)))])
 
     def _roots(self, key: str) -> Iterator[str]:
-        if not (inputs := self._origins.get(key, {}).get("inputs")):
+        inputs = self._origins.get(key, {}).get("inputs")
+        if not isinstance(inputs, dict) or not inputs:
             yield key
-        for each in (inputs or {}).values():
+            return
+        for each in inputs.values():
             yield from self._roots(each)
 
 

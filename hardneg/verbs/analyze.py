@@ -21,7 +21,7 @@ from hardneg.formats.excluded import without_excluded
 from hardneg.formats.qrels import Qrels, positives
 from hardneg.formats.runs import Run, lists_in_order, read_run, stream_run
 from hardneg.records.errors import PluginError
-from hardneg.records.layout import DROPPED, HISTORY, METRICS, NEGATIVES, RUN
+from hardneg.records.layout import DATASET, DROPPED, HISTORY, METRICS, NEGATIVES, RUN
 from hardneg.records.types import RankedList
 from hardneg.records.wording import joined
 from hardneg.registry.plugins import load_plugin, no_such_option
@@ -177,7 +177,8 @@ class Artifacts(AnalysisInputs):
         return next(name for each, name, _ in self.analysis.references() if each == path)
 
     def run(self, path: str) -> Run:
-        return without_excluded(read_run(self._input(path).folder / RUN), self._collection.excluded())
+        run = read_run(self._input(path).folder / RUN)
+        return without_excluded(run, self._collection.excluded()) if DATASET in self.context.inputs else run
 
     def stream(self, path: str) -> Iterator[tuple[str, RankedList]]:
         return stream_run(self._input(path).folder / RUN)

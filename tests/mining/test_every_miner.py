@@ -193,9 +193,9 @@ def test_the_trainer(name, tree, store, stored, tmp_path, tiny_model, scores):
     negatives = RefreshedNegatives(tree["dataset"], arguments, **options)
     if name in JOINING:
         with pytest.raises(RecipeError, match="union joins several runs"):
-            negatives.recipe.plan(str(tiny_model), "cpu", 7)
+            negatives.recipe.plan(str(tiny_model), 7)
         return
-    refresh = mine_with(negatives.recipe, negatives.recipe.plan(str(tiny_model), "cpu", 7), negatives.workplace)
+    refresh = mine_with(negatives.recipe, negatives.recipe.plan(str(tiny_model), 7), negatives.workplace)
     assert refresh is not None and "queries with no scored positive" not in refresh.facts
     file = read_negatives(refresh.mined.path / "negatives.arrow")
     assert mined_lists(file) == alone(name, scores, stored, 15, 7)
@@ -220,10 +220,10 @@ def test_filters_go_before_the_miner_in_all_three(tree, store, tmp_path, tiny_mo
     given: Any = {"depth": 15, "short": "repeat", "store": store.root, "filters": filters}
     recipe = RefreshedNegatives(tree["dataset"], arguments, **given).recipe
     workplace = RefreshedNegatives(tree["dataset"], arguments, **given).workplace
-    made = mine_with(recipe, recipe.plan(str(tiny_model), "cpu", 7), workplace)
+    made = mine_with(recipe, recipe.plan(str(tiny_model), 7), workplace)
     assert made is not None and made.facts["dropped as judged relevant"] == 36
-    without = replace(recipe, filters=()).plan(str(tiny_model), "cpu", 7).keys
-    assert recipe.plan(str(tiny_model), "cpu", 7).keys["negatives"] != without["negatives"]
+    without = replace(recipe, filters=()).plan(str(tiny_model), 7).keys
+    assert recipe.plan(str(tiny_model), 7).keys["negatives"] != without["negatives"]
 
 
 def test_the_function_and_the_command_take_filters(tree, tmp_path):

@@ -262,7 +262,7 @@ def test_a_diagnosis_begins_with_what_is_suspect(finished):
     *lines, summary = hardneg("diagnose", folder / "out", "--store", store.root).stdout.splitlines()
     states = [line.split()[0] for line in lines if not line.startswith(" ")]
     assert states == ["unknown"] * 2 + ["fine"] * 9 and summary == "0 of 11 checks suspect, 2 unknown"
-    assert [line.split()[0] for line in lines if line.startswith(" ")] == ["->"]
+    assert [line.split()[0] for line in lines if line.startswith(" ")] == ["->"] * 2
 
 
 def test_a_diagnosis_without_the_store_says_what_it_lacks(finished, tmp_path):

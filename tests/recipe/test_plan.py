@@ -145,7 +145,7 @@ def test_seconds_are_those_of_a_step_like_it(tmp_path, tree):
         commit(plan.steps[name], seconds)
     known = {**dict.fromkeys(plan.steps), **took, "static": 1.0, "start-index": 300.0, "start-test": 4000.0}
     assert told("seed=4") == known  # with the start model the encoding is like that with the trained one
-    assert told("seed=4", "stages.star.options.learning_rate=0.1") == {**known, "star": None}
+    assert told("seed=4", "stages.star.options.learning_rate=0.002") == {**known, "star": None}
     corpus = tmp_path / "data" / "corpus.jsonl"
     corpus.write_text(corpus.read_text().replace("river", "rivet", 1))
     assert set(told("seed=4").values()) == {None}

@@ -102,7 +102,9 @@ class _Likes:
         artifacts = [] if store is None else [each for each in store.artifacts() if isinstance(each, Artifact)]
         self._origins = {each.key: each.origin for each in artifacts}
         self._origins |= {step.key: step.origin for step in plan.steps.values()}
-        self._known = {self._digest(each.key): each for each in artifacts if isinstance(each.origin.get("inputs"), dict)}
+        self._known = {
+            self._digest(each.key): each for each in artifacts if isinstance(each.origin.get("inputs"), dict)
+        }
 
     def of(self, step: Step) -> Artifact | None:
         """The artifact of a step like this one."""

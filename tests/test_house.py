@@ -1,0 +1,95 @@
+"""The size of the house: bounds that only fall."""
+
+import ast
+import subprocess
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import house
+import pytest
+
+import hardneg.plugin
+
+ROOT = Path(__file__).parents[1]
+BOUNDS = {
+    "lines of hardneg": 78569,
+    "lines of hardneg and plugins": 85216,
+    "lines of tests": 63084,
+    "lines of docs": 12765,
+    "rooms": 26,
+    "lines of a room": 7945,
+    "files of a room": 71,
+    "imports, in a thousand lines": 106,
+    "lines of a function": 50,
+    "parameters of a private function": 6,
+    "public names": 237,
+}
+"""Each change lowers what it can; none is raised."""
+
+
+def count(pattern: str) -> int:
+    """Lines of all files of a pattern."""
+    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in ROOT.glob(pattern))
+
+
+def measured() -> dict[str, int]:
+    lines = {path: count(f"hardneg/{path}") for path in house.TREES}
+    rooms, files = Counter[str](), Counter(map(house.room, lines))
+    for path, number in lines.items():
+        rooms[house.room(path)] += number
+    nodes = [node for tree in house.TREES.values() for node in ast.walk(tree)]
+    imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    functions = [function for tree in house.TREES.values() for function in house.functions(tree)]
+    private = [function.args for function in functions if function.name.startswith("_") and function.name[1] != "_"]
+    del rooms[house.TOP], files[house.TOP]
+    core = sum(lines.values())
+    return {
+        "lines of hardneg": core,
+        "lines of hardneg and plugins": core + count("plugins/*/src/**/*.py"),
+        "lines of tests": count("tests/**/*.py") + count("plugins/*/tests/**/*.py"),
+        "lines of docs": count("docs/**/*.md"),
+        "rooms": len(rooms),
+        "lines of a room": max(rooms.values()),
+        "files of a room": max(files.values()),
+        "imports, in a thousand lines": 106 * sum(map(span, imports)) // core,
+        "lines of a function": max(map(span, functions)),
+        "parameters of a private function": max(len(each.args) + len(each.kwonlyargs) for each in private),
+        "public names": len(hardneg.plugin.__all__),
+    }
+
+
+def span(node: ast.stmt) -> int:
+    return (node.end_lineno or 0) - node.lineno + 1
+
+
+def test_the_house_stays_within_its_bounds() -> None:
+    assert {name: (number, BOUNDS[name]) for name, number in measured().items() if number > BOUNDS[name]} == {}
+
+
+def bounds_of(text: str) -> dict[str, int]:
+    """The bounds in a version of this file."""
+    (found,) = [
+        ast.literal_eval(node.value)
+        for node in ast.parse(text).body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "BOUNDS"
+    ]
+    return dict(found)
+
+
+def raised(older: dict[str, int], newer: dict[str, int]) -> list[str]:
+    """What a version raised or left out."""
+    return [name for name, most in older.items() if newer.get(name, most + 1) > most]
+
+
+def test_no_bound_was_ever_raised() -> None:
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True).stdout
+
+    try:
+        commits = git("log", "--first-parent", "--format=%H", "--", "tests/test_house.py").split()
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no history is here")
+    versions = [bounds_of(git("show", f"{commit}:tests/test_house.py")) for commit in reversed(commits)]
+    assert [found for older, newer in pairwise([*versions, BOUNDS]) if (found := raised(older, newer))] == []
+    assert raised({"a": 2, "b": 2, "c": 2}, {"a": 2, "b": 3}) == ["b", "c"]

@@ -34,7 +34,7 @@ class RefreshOptions:
         "every",
         "`every` mines beside the training, once for each multiple of `every` steps, from the newest checkpoint then; "
         "`continuous` does so from the newest checkpoint, as fast as it can; `synchronous` has the training wait at "
-        "multiples of `every` until the model as it is there has mined, which is reproducible (on a CPU to the bit); `never` "
+        "multiples of `every` until the model as it is there has mined, on a CPU reproducible to the bit; `never` "
         "keeps the first lists for good.",
     )
     every: int | None = option(None, "Steps between refreshes, and between the checkpoints written for them.", least=1)

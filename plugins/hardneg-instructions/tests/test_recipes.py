@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hardneg_instructions.candidate_lists import CandidateLists
@@ -35,9 +36,9 @@ def planned(name: str, dataset: str, model: Path, *settings: str) -> Plan:
     return make_plan(load_recipe(RECIPES / name, settings=[*lengths, *settings]))
 
 
-def small(model: Path, data: Path) -> Plan:
+def small(model: Path, data: Path, rows: list[dict[str, Any]] | None = None) -> Plan:
     """The recipe of negatives, cut down to seconds."""
-    json_lines(data / "train.jsonl", promptriever_rows())
+    json_lines(data / "train.jsonl", promptriever_rows() if rows is None else rows)
     options = "{max_steps: 2, batch_size: 4, negatives_per_query: 1, warmup_steps: 0}"
     cut = ("dataset.dev=0.2", "dataset.test=0.4", f"defaults.train.options={options}")
     return planned("instruction-negatives.yaml", str(data), model, *cut)
@@ -150,8 +151,7 @@ stages:
 
 @pytest.mark.slow
 def test_a_dataset_without_such_judgements_is_refused(tmp_path: Path, tiny_model: Path) -> None:
-    rows = promptriever_rows()
-    plan, store = small(tiny_model, tmp_path / "data"), Store(tmp_path / "store")
-    json_lines(tmp_path / "data" / "train.jsonl", [{**row, "new_negatives": []} for row in rows])
+    rows = [{**row, "new_negatives": []} for row in promptriever_rows()]
+    plan, store = small(tiny_model, tmp_path / "data", rows), Store(tmp_path / "store")
     with pytest.raises(DataError, match="ruled-out: no query of split train has a document that is judged 0 or below"):
         execute(plan, store, Options("ruled-out", device="cpu"), Watcher())

@@ -89,7 +89,8 @@ class PositiveRanks(Analysis):
             standings.append(standing(ranking, positives, aside, self.depth))
         if not standings:
             raise DataError(f"{inputs.location('run')}: no query has a known positive that is in the corpus")
-        ranks = np.sort([each.above + 1 for each in standings])
+        ranks = np.array([each.above + 1 for each in standings])
+        listed = np.array([each.score > -np.inf for each in standings])
         first = [min(each.above, len(each.others)) / len(each.others) for each in standings if each.others]
         return {
             "split": self.split,
@@ -97,11 +98,11 @@ class PositiveRanks(Analysis):
             "listed": max(each.listed for each in standings),
             "depth": self.depth,
             "median_rank": float(np.median(ranks)),
-            "within": {str(cut): float((ranks <= cut).mean()) for cut in sorted({1, self.depth, 100})},
+            "within": {str(cut): float((listed & (ranks <= cut)).mean()) for cut in sorted({1, self.depth, 100})},
             "above": float(np.mean(first)) if first else None,
             "nearer": None if self.index is None else self._nearer(inputs, standings),
             "siblings": siblings_of(inputs, standings),
-            "ranks": ranks.tolist(),
+            "ranks": np.sort(ranks).tolist(),
         }
 
     def _nearer(self, inputs: AnalysisInputs, standings: Sequence[PositiveStanding]) -> float | None:

@@ -145,6 +145,8 @@ class Store:
         with disk_errors(self.root):
             partial = self._partial(key)
             partial.mkdir(parents=True, exist_ok=True)
+            (self.root / "locks").mkdir(exist_ok=True)
+            (self.root / "locks" / key).touch()  # says for good that the folder is the store's own
             return partial
 
     def commit(self, key: str, artifact_type: str, facts: Mapping[str, Any], origin: Mapping[str, Any]) -> Artifact:
@@ -195,15 +197,16 @@ class Store:
         return finished
 
     def folders(self) -> list[Path]:
-        """Return the folders of all artifacts, finished, unfinished or being removed: none with a name of no key.
+        """Return the folders of all artifacts, finished, unfinished or being removed: with a manifest or a key's lock.
 
         Raises:
             ArtifactError: there are files or folders, and none of them is a store's.
         """
         there = sorted(self.root.iterdir()) if self.root.is_dir() else []
-        own = [path for path in there if _FOLDER.fullmatch(path.name) and path.is_dir()]
-        marks = [self.root / "locks", self.root / "roots", *(path / MANIFEST for path in own)]
-        if there and not any(path.exists() for path in marks):
+        named = [path for path in there if _FOLDER.fullmatch(path.name) and path.is_dir() and not path.is_symlink()]
+        locks = self.root / "locks"
+        own = [path for path in named if (path / MANIFEST).exists() or (locks / path.name.partition(".")[0]).exists()]
+        if there and not (own or locks.exists() or (self.root / "roots").exists()):
             names = f"{', '.join(path.name for path in there[:3])}{', ...' if len(there) > 3 else ''}"
             raise ArtifactError(f"{self.root}: no store (it holds {names}): name one with {{store}}", "store")
         return own

@@ -99,14 +99,15 @@ def test_a_folder_that_is_no_store_is_left_alone(tmp_path: Path, command: list[s
 
 @pytest.mark.parametrize("command", [["gc", "--delete"], ["check", "--repair"]])
 def test_what_stands_beside_artifacts_is_left_alone(tmp_path: Path, command: list[str]) -> None:
-    for name in ("photos", "a.partial", f"{'0' * 32}.bak", "roots.d"):
+    names = {"photos", "a.partial", f"{'0' * 32}.bak", "roots.d", "0" * 32, f"{'1' * 32}.partial"}
+    for name in names:
         (tmp_path / name).mkdir()
+    (tmp_path / ("2" * 32)).symlink_to(tmp_path / "photos")
     artifact = make(Store(tmp_path))
     (artifact.path / MANIFEST).unlink()
-    (tmp_path / "locks").mkdir()
     told = CliRunner().invoke(app, ["artifacts", *command, "--store", str(tmp_path)])
     assert told.exit_code == 0 and not artifact.path.exists()
-    assert {path.name for path in tmp_path.iterdir()} == {"photos", "a.partial", f"{'0' * 32}.bak", "roots.d", "locks"}
+    assert {path.name for path in tmp_path.iterdir()} == {*names, "2" * 32, "locks"}
 
 
 def test_a_stage_that_fails_on_a_damaged_input_says_what_to_do(tmp_path: Path, tiny_model: Path) -> None:

@@ -13,10 +13,10 @@ import hardneg.plugin
 
 ROOT = Path(__file__).parents[1]
 BOUNDS = {
-    "lines of hardneg": 78569,
-    "lines of hardneg and plugins": 85216,
+    "lines of hardneg": 78564,
+    "lines of hardneg and plugins": 85211,
     "lines of tests": 63084,
-    "lines of docs": 12765,
+    "lines of docs": 12763,
     "rooms": 26,
     "lines of a room": 7945,
     "files of a room": 71,
@@ -52,7 +52,7 @@ def measured() -> dict[str, int]:
         "rooms": len(rooms),
         "lines of a room": max(rooms.values()),
         "files of a room": max(files.values()),
-        "imports, in a thousand lines": 106 * sum(map(span, imports)) // core,
+        "imports, in a thousand lines": 1000 * sum(map(span, imports)) // core,
         "lines of a function": max(map(span, functions)),
         "parameters of a private function": max(len(each.args) + len(each.kwonlyargs) for each in private),
         "public names": len(hardneg.plugin.__all__),

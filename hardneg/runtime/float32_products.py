@@ -31,15 +31,6 @@ def float32_products(device: "torch.device", tf32: bool = False) -> Iterator[Non
         yield
 
 
-def rounds_to_tf32() -> bool:
-    """Whether products of float32 on a GPU are of numbers rounded to TF32 now."""
-    import torch
-
-    if hasattr(torch.backends, "fp32_precision"):
-        return bool(torch.backends.cuda.matmul.fp32_precision == "tf32")
-    return torch.get_float32_matmul_precision() != "highest"
-
-
 @contextmanager
 def _put_back() -> Iterator[None]:
     """Has all that torch's one setting changes hold again: itself and, from torch 2.9 on, those of single backends.

@@ -7,7 +7,7 @@ import torch
 from transformers.utils import enable_tf32
 
 from hardneg.records.errors import UsageError
-from hardneg.runtime.float32_products import float32_products, rounds_to_tf32
+from hardneg.runtime.float32_products import float32_products
 
 GPU, CPU = torch.device("cuda"), torch.device("cpu")
 WAYS = ("torch.backends", "torch.backends.cuda.matmul", "torch.backends.mkldnn", "torch.backends.mkldnn.matmul")
@@ -52,7 +52,6 @@ def test_it_holds_inside_what_was_set_for_one_backend_or_by_a_trainer(tf32: bool
         owners()[owner].fp32_precision = outside
         before = state()
         with float32_products(GPU, tf32):
-            assert rounds_to_tf32() == tf32
             assert torch.get_float32_matmul_precision() == ("high" if tf32 else "highest")
             assert torch.backends.cuda.matmul.allow_tf32 == tf32
         assert state() == before
@@ -62,9 +61,9 @@ def test_a_trainer_that_sets_it_later_is_followed() -> None:
     enable_tf32(True)
     with float32_products(GPU):
         pass
-    assert rounds_to_tf32()
+    assert torch.backends.cuda.matmul.fp32_precision == "tf32"
     enable_tf32(False)
-    assert not rounds_to_tf32()
+    assert torch.backends.cuda.matmul.fp32_precision != "tf32"
 
 
 def test_whole_numbers_inside_of_rounded_ones_and_a_failure_puts_all_back() -> None:

@@ -13,6 +13,7 @@ from command_line import call
 from hardneg.api.workplace import usual_store
 from hardneg.cli.main import as_hardneg_error
 from hardneg.records.errors import ArtifactError, DataError
+from hardneg.store.artifacts import Store
 
 FULL = Path("/dev/full")
 needs_full = pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full here")
@@ -73,8 +74,8 @@ def test_a_store_that_cannot_be_one(tmp_path: Path, store: str, message: str, co
 def test_an_empty_store_is_the_usual_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "usual"))
-    for folder in (tmp_path / "own", tmp_path / "usual" / "locks", tmp_path / "usual" / f"{0:032x}.partial"):
-        folder.mkdir(parents=True)
+    (tmp_path / "own").mkdir()
+    Store(tmp_path / "usual").workspace(f"{0:032x}")
     result = call("artifacts", "gc", "--delete", "--store", "")
     assert result.exit_code == 0 and "1 folders" in result.output
     assert (tmp_path / "own").exists() and not (tmp_path / "usual" / "unused").exists()

@@ -19,7 +19,6 @@ QUICK |= {"inferencer", "memory", "rerank", "halves", "encode", "encode-unpadded
 
 PEERS = {"ceilings", "encode-peers", "train-peers", "search-peers", "adore-search", "maxsim"}
 OTHERS = PEERS | {"recipe-star-passage", "train-speed"}
-"""A recipe that has tests of its own, and races with other libraries."""
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from hardneg.cli.console import say
 from hardneg.cli.watched import watched
 from hardneg.records.errors import HardnegError, UsageError
 from hardneg.runtime.distributed import (
+    PROCESSES_VARIABLE,
     World,
     barrier,
     check_settings,
@@ -26,7 +27,6 @@ from hardneg.runtime.distributed import (
 )
 from hardneg.store.artifacts import disk_errors
 
-PROCESSES_VARIABLE = "HARDNEG_PROCESSES"
 _LOST = 75
 """Exit code of a process that ends because another one did."""
 

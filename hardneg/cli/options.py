@@ -12,13 +12,12 @@ import typer
 from hardneg.api.workplace import usual_store
 from hardneg.cli import completion
 from hardneg.cli.console import say
-from hardneg.cli.launch import PROCESSES_VARIABLE
 from hardneg.lines import shared_arguments
 from hardneg.lines.base import COMMON, REQUIRED, Argument
 from hardneg.lines.base import MACHINE as MACHINE
 from hardneg.lines.base import WRITTEN as WRITTEN
 from hardneg.records.errors import HardnegError
-from hardneg.runtime.distributed import world
+from hardneg.runtime.distributed import PROCESSES_VARIABLE, world
 from hardneg.store.artifacts import Store
 
 RECIPES = "Recipes"

@@ -72,6 +72,7 @@ def world() -> World:
     return World(int(os.environ["RANK"]), size, int(os.environ.get("LOCAL_RANK", "0")), local_size)
 
 
+PROCESSES_VARIABLE = "HARDNEG_PROCESSES"  # set by hardneg where it starts the processes itself
 _PARTS = {
     "ACCELERATE_USE_DEEPSPEED": "DeepSpeed",
     "ACCELERATE_USE_FSDP": "FSDP",
@@ -107,7 +108,7 @@ def gpu_of(here: World) -> int | None:
 
     count = torch.cuda.device_count()
     shown = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    if count == 1 and shown and "RANK" in os.environ and "HARDNEG_PROCESSES" not in os.environ:
+    if count == 1 and shown and "RANK" in os.environ and PROCESSES_VARIABLE not in os.environ:
         return 0
     return here.local_rank if count >= here.local_size else None
 

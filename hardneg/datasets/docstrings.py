@@ -33,11 +33,6 @@ class Docstring(NamedTuple):
     file: SourceFile
 
 
-def distribution_of(package: str) -> str:
-    """The name under which pip knows a package."""
-    return _DISTRIBUTIONS.get(package, package)
-
-
 def find_package(package: str) -> Path:
     """The folder of an installed package, or the file of a single module.
 
@@ -55,7 +50,7 @@ def find_package(package: str) -> Path:
         return Path(next(iter(spec.submodule_search_locations)))
     if spec is not None and (spec.origin or "").endswith(".py"):
         return Path(str(spec.origin))
-    install = f"pip install {distribution_of(package)}"
+    install = f"pip install {_DISTRIBUTIONS.get(package, package)}"
     raise MissingDependency(f"package {package!r} is not installed: {install}, or leave it out of `packages`")
 
 
@@ -80,13 +75,13 @@ def package_version(package: str) -> str:
         UsageError, MissingDependency: as `find_package`.
     """
     try:
-        return metadata.version(distribution_of(package))
+        return metadata.version(_DISTRIBUTIONS.get(package, package))
     except metadata.PackageNotFoundError:
         root = find_package(package)
-        return file_digest(root) if root.is_file() else tree_digest(root, source_files(root))
+        return file_digest(root) if root.is_file() else tree_digest(root, _source_files(root))
 
 
-def source_files(root: Path) -> list[str]:
+def _source_files(root: Path) -> list[str]:
     """The Python files of a package, relative to `root` with `/`, in an order that no file system changes."""
     if root.is_file():
         return ["."]
@@ -108,7 +103,7 @@ def read_docstrings(package: str, left_out: Counter[str], seen: set[bytes]) -> I
         seen: digests of the files read so far; a file with the same bytes as one of them is passed over.
     """
     root = find_package(package)
-    for path in source_files(root):
+    for path in _source_files(root):
         parts = [] if path == "." else path.removesuffix(".py").split("/")
         module = ".".join([package, *(parts[:-1] if parts and parts[-1] == "__init__" else parts)])
         if not _TESTS.isdisjoint(path.split("/")):

@@ -10,7 +10,7 @@ import pytest
 
 from hardneg.datasets.docstrings import installed_packages
 from hardneg.datasets.held_out import Withheld
-from hardneg.datasets.pycode import PyCode, PyCodeCollection
+from hardneg.datasets.pydocs import PyCode, PyCodeCollection
 from hardneg.formats.python_code import SourceFile, code_of
 from hardneg.records.errors import MissingDependency, UsageError
 from hardneg.records.types import HasGroups, Judgement, Membership
@@ -256,7 +256,7 @@ def test_all_installed_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     names = installed_packages()
     assert {"numpy", "yaml", "typer"} <= set(names) and names == sorted(names)
     assert not {"os", "_cffi_backend"} & set(names)
-    monkeypatch.setattr("hardneg.datasets.pycode.installed_packages", lambda: ["yaml"])
+    monkeypatch.setattr("hardneg.datasets.pydocs.installed_packages", lambda: ["yaml"])
     assert PyCode(("*",)).load() == PyCode(("yaml",)).load()
 
 
@@ -267,7 +267,7 @@ class TestPyCode(DatasetTests):
 def test_nothing_is_imported() -> None:
     program = """
 import sys
-from hardneg.datasets.pycode import PyCode
+from hardneg.datasets.pydocs import PyCode
 loader = PyCode(("networkx",), max_passages=50)
 before = set(sys.modules)
 loader.load()

@@ -10,7 +10,7 @@ import pytest
 
 from hardneg.datasets.docstrings import package_version
 from hardneg.datasets.pydocs import PyDocs, PyDocsCollection
-from hardneg.datasets.summaries import SplitShares
+from hardneg.datasets.pydocs import SplitShares
 from hardneg.formats.collection import write_collection
 from hardneg.records.errors import MissingDependency, UsageError
 from hardneg.runtime.progress import Silent

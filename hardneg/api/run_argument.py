@@ -10,7 +10,7 @@ import numpy as np
 
 from hardneg.api.content_store import keep_content
 from hardneg.api.labels import run_labels
-from hardneg.api.memory_collection import Mistakes
+from hardneg.api.qrels_argument import Mistakes
 from hardneg.formats.runs import strictly_decreasing, write_run
 from hardneg.records.errors import DataError, UsageError
 from hardneg.records.layout import RUN

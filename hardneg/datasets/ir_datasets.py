@@ -11,11 +11,10 @@ from typing import Any, ClassVar
 from hardneg.datasets.hub_tables import numbered_rows
 from hardneg.formats.source_files import JudgedQueries, order_splits
 from hardneg.records.errors import DataError, MissingDependency
-from hardneg.records.types import Document, Judgement, Lookup, Query
+from hardneg.records.types import Document, Judgement, Query
 from hardneg.store.digest import digest, file_digest
 
 _SPLITS = {"train": "train", "dev": "dev", "valid": "dev", "validation": "dev", "val": "dev", "test": "test"}
-_DEEPEST = 12
 
 
 @dataclass(frozen=True)
@@ -63,21 +62,14 @@ class IrDatasets:
         """
         collection = self.load()
         judged = self._judged(collection.corpus)
-        content = [catalogued(self.source) or _content(collection.corpus, "docs")]
+        content = [_catalogued(self.source) or _content(collection.corpus, "docs")]
         content += [
-            catalogued(judged[split]) or _content(opened, part)
+            _catalogued(judged[split]) or _content(opened, part)
             for split, opened in collection.judged.items()
             for part in ("queries", "qrels")
         ]
         names = [self.source, *sorted(judged.items())]
         return digest(["ir-datasets", self.version, names, list(collection.splits()), content])
-
-    def look_up(self) -> Lookup:
-        """The files behind the ids, and their sizes by the catalogue. Raises DataError where there is no such id."""
-        collection = self.load()
-        judged = collection.judged.values()
-        handlers = [handler() for opened in judged for handler in (opened.queries_handler, opened.qrels_handler)]
-        return look_up([collection.corpus.docs_handler(), *handlers])
 
     def size_hint(self) -> int:
         """The number of documents by the catalogue, 0 where that does not say."""
@@ -164,7 +156,7 @@ def _query(item: Any) -> Query:
     return Query(item.query_id, item.default_text() if hasattr(item, "default_text") else item.text)
 
 
-def catalogued(name: str) -> str:
+def _catalogued(name: str) -> str:
     """What the installed catalogue says of the files behind an id, as a digest; empty for an id that it lacks."""
     import ir_datasets
 
@@ -185,34 +177,3 @@ def _content(opened: Any, part: str) -> str:
     for _, item in _rows(part, getattr(opened, f"{part}_iter")()):
         state.update(repr(tuple(item)).encode(errors="surrogatepass"))
     return state.hexdigest()
-
-
-def look_up(handlers: list[Any]) -> Lookup:
-    """The bytes of the downloads of handlers of ids: those that are in ir_datasets' folder, and those to come."""
-    there, ahead, unknown = 0, 0, 0
-    for download in {id(each): each for item in handlers for each in _downloads(item, _DEEPEST)}.values():
-        size = int(getattr(download, "_size_hint", None) or 0)
-        if (path := _kept_path(download)) is not None and path.exists():
-            there += path.stat().st_size
-        else:
-            ahead, unknown = ahead + size, unknown + (not size)
-    note = f"{unknown} files of unknown size; ir_datasets fetches them" if unknown else "ir_datasets fetches them"
-    return Lookup(there, ahead, note if ahead or unknown else "")
-
-
-def _kept_path(download: Any) -> Path | None:
-    """Where a download is kept, by the attributes of its class; None where it is not kept."""
-    kept = getattr(download, "_path", None) or getattr(download, "_cache_path", None)
-    return Path(kept) if isinstance(kept, str | Path) else None
-
-
-def _downloads(item: Any, depth: int) -> Iterator[Any]:
-    """The downloads that an object of ir_datasets holds, directly or in its parts."""
-    kept = _kept_path(item)
-    if hasattr(item, "_size_hint") or (kept is not None and kept.is_file()):
-        yield item
-        return
-    held = item if isinstance(item, list | tuple) else getattr(item, "__dict__", {}).values()
-    for value in held if depth else ():
-        inside = isinstance(value, list | tuple) or type(value).__module__.startswith("ir_datasets")
-        yield from _downloads(value, depth - 1) if inside else ()

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from hardneg.datasets.docstrings import package_version
-from hardneg.datasets.pydocs import PyDocs, PyDocsCollection
-from hardneg.datasets.pydocs import SplitShares
+from hardneg.datasets.pydocs import PyDocs, PyDocsCollection, SplitShares
 from hardneg.formats.collection import write_collection
 from hardneg.records.errors import MissingDependency, UsageError
 from hardneg.runtime.progress import Silent

@@ -14,7 +14,7 @@ from hardneg.records.errors import DataError, UsageError
 from hardneg.records.wording import first_line, suggestion
 from hardneg.runtime.progress import Progress, Task
 
-_BLOCK = 1 << 20
+_BLOCK = 1 << 16
 _SECONDS = 60.0
 _RETRIES = 2
 _TABLE = Path(__file__).with_name("downloads.json")

@@ -46,7 +46,7 @@ def passages_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A folder of the tests' own for passages of folders of documents."""
     with pytest.MonkeyPatch.context() as patched:
         folder = tmp_path_factory.mktemp("passages")
-        patched.setattr("hardneg.datasets.kept_passages.cache_folder", lambda: folder)
+        patched.setattr("hardneg.datasets.documents.cache_folder", lambda: folder)
         yield
 
 

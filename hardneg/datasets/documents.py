@@ -1,9 +1,11 @@
 """A folder of documents: text, Markdown, HTML, JSON Lines, CSV, PDF, Python, cut into passages; without queries."""
 
+import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from importlib.util import find_spec
@@ -11,18 +13,21 @@ from pathlib import Path
 from typing import ClassVar
 from urllib.parse import quote
 
-from hardneg.datasets.document_files import FORMS, USUAL_FORMS, read_file, reader_of
-from hardneg.datasets.kept_passages import KeptPassages, Row
-from hardneg.datasets.passages import Cutting
+from hardneg.datasets.document_files import FORMS, ROWS, USUAL_FORMS, read_file, reader_of
+from hardneg.datasets.passages import Cutting, Passage
 from hardneg.formats.source_files import Part
 from hardneg.formats.text_lines import no_folder
 from hardneg.records.errors import DataError, MissingDependency, UsageError
 from hardneg.records.types import Document, Judgement, Membership, Query, Side
 from hardneg.records.wording import counted, suggestion
-from hardneg.store.digest import digest, tree_digest
+from hardneg.store.atomic_write import replacing
+from hardneg.store.choices import cache_folder
+from hardneg.store.digest import Content, digest, file_digest, tree_digest
 
 _NOT_IN_IDS = re.compile(r"[\s%:\x00-\x1f\x7f-\x9f\ufeff]")
 _UNDECODED = re.compile("[\ud800-\udfff]")
+_Row = tuple[int, Passage | DataError]
+"""A passage and the row of the file that it is of, 0 where that is one document; or an error and its line."""
 _BYTES_A_WORD = 7
 _SHOWN = 20
 _PYTHON = ".py"
@@ -89,7 +94,8 @@ class Documents:
             others += f"; {_links(links)}" if links else ""
             wanted = ", ".join(sorted(suffix[1:] for suffix in suffixes))
             raise DataError(f"{folder}: no file to read: none of {wanted} among {self.glob}{others}")
-        kept = KeptPassages.of(folder, [self.version, {**asdict(self), "source": ""}])
+        options = [self.version, {**asdict(self), "source": ""}]
+        kept = KeptPassages(cache_folder() / "documents" / digest([str(folder.resolve()), options]))
         cutting = Cutting(self.words, self.min_words, self.overlap)
         return DocumentFolder(folder, files, cutting, left_out, kept, links)
 
@@ -136,6 +142,45 @@ class Documents:
         if ".pdf" in chosen:
             raise MissingDependency('documents: PDF files need pypdf: pip install "hardneg[pdf]"')
         return chosen or USUAL_FORMS - {".pdf"}
+
+
+@dataclass(frozen=True)
+class KeptPassages:
+    """Passages of earlier readings in the user's cache, by the bytes of their file: it is parsed and cut once.
+
+    Files of rows, and files of which something cannot be read, are not kept; nothing is where the cache cannot be
+    written. used: the names of those that were read or written since it was opened.
+    """
+
+    folder: Path
+    used: set[str] = field(default_factory=set)
+
+    def rows(self, path: Path, read: Callable[[], Iterator[_Row]]) -> Iterator[_Row]:
+        """The passages that `read` yields for a file, kept or read now. Raises DataError if it changes meanwhile."""
+        if path.suffix.lower() in ROWS:
+            return read()
+        try:
+            content = Content.of(lambda: digest([reader_of(path), file_digest(path)]))
+        except OSError:  # `read` says why
+            return read()
+        self.used.add(content.digest)
+        with suppress(OSError, ValueError):
+            name, _, rows = (self.folder / content.digest).read_text(encoding="utf-8").partition("\n")
+            if name == digest(rows):
+                return ((row, Passage(*passage)) for row, *passage in json.loads(rows))
+        found = list(read())
+        content.check()
+        if not any(isinstance(item, DataError) for _, item in found):
+            text = json.dumps([(row, *item) for row, item in found if isinstance(item, Passage)])
+            with suppress(OSError), replacing(self.folder / content.digest) as file:
+                file.write(f"{digest(text)}\n{text}".encode())
+        return iter(found)
+
+    def prune(self) -> None:
+        """Removes those of files that have changed or gone; to be called after all files were read."""
+        with suppress(OSError):
+            for path in [path for path in self.folder.iterdir() if path.name not in self.used]:
+                path.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -203,10 +248,6 @@ class DocumentFolder:
             notes.append('PDF files are read with pypdf: pip install "hardneg[pdf]"')
         if self._empty:
             notes.append(f"left out: {counted(len(self._empty), 'file')} without text, such as {min(self._empty).name}")
-        if damaged := len(self.kept.damaged):
-            notes.append(
-                f"{counted(damaged, 'kept file')} of passages {'was' if damaged == 1 else 'were'} damaged: read again"
-            )
         return notes
 
     def parts(self) -> Iterator[Part]:
@@ -225,7 +266,7 @@ class DocumentFolder:
         """Each passage of a file with its line and the name of its document, or what cannot be read."""
         name = _NOT_IN_IDS.sub(lambda match: quote(match[0], safe=""), path.relative_to(self.folder).as_posix())
         begun = Counter[int]()
-        for row, passage in self.kept.rows(path, reader_of(path), partial(self._read, path)):
+        for row, passage in self.kept.rows(path, partial(self._read, path)):
             if isinstance(passage, DataError):
                 yield row, name, passage
                 continue
@@ -234,7 +275,7 @@ class DocumentFolder:
             again = f".{begun[line]}" if begun[line] > 1 else ""
             yield line, f"{name}:{row}" if row else name, Document(f"{name}:{line}{again}", words, title)
 
-    def _read(self, path: Path) -> Iterator[Row]:
+    def _read(self, path: Path) -> Iterator[_Row]:
         """The passages of a file, parsed and cut; of what cannot be read the error with its line."""
         for number, text in read_file(path):
             if isinstance(text, DataError):

@@ -78,43 +78,35 @@ def _plain(part: Part, record_type: type[_T]) -> Iterator[_T]:
     return (record for _, record in records(part) if isinstance(record, record_type))
 
 
-@dataclass(frozen=True)
-class Pairs:
-    """For each split its topics and its qrels, and the names of files that have no counterpart."""
+def paired(
+    folder: Path, documents: Sequence[Part], named: Mapping[str, tuple[str, str]], field: str = "title"
+) -> PartedCollection:
+    """The documents with the topics and qrels of each split that a folder has both of.
 
-    files: Mapping[str, tuple[Path, Path]]
-    alone: Sequence[str] = ()
-
-    def queries(self, field: str = "title") -> dict[str, Part]:
-        """The topics as parts by split; `field` as `hardneg.formats.queries.topics_part` has it."""
-        return {split: topics_part(topics, split, field) for split, (topics, _) in self.files.items()}
-
-    def qrels(self) -> dict[str, Part]:
-        """The qrels as parts by split."""
-        return {split: qrels_part(qrels, split) for split, (_, qrels) in self.files.items()}
-
-    def notes(self) -> list[str]:
-        """One line for each file without its counterpart."""
-        return [f"{name}: left out, it has no counterpart" for name in self.alone]
-
-
-def find_pairs(folder: Path, named: Mapping[str, tuple[str, str]]) -> Pairs:
-    """Topics and qrels of the same split: the named ones (relative to the folder), or else by the names of the files.
+    Args:
+        folder: where topics and qrels are; files of it that have no counterpart are noted.
+        documents: the corpus.
+        named: for each split its topics and qrels, relative to the folder; empty finds them by the names of the files.
+        field: as `hardneg.formats.queries.topics_part` has it.
 
     Raises:
         DataError: a named file is missing, two files are of one split, or no split has both.
     """
-    if named:
-        return Pairs(
-            {split: (_named_file(folder, named[split][0]), _named_file(folder, named[split][1])) for split in named}
-        )
-    topics, qrels = _by_split(folder, _TOPICS), _by_split(folder, _QRELS)
-    both = order_splits(topics.keys() & qrels.keys())
+    topics, qrels = (
+        {split: _named_file(folder, names[side]) for split, names in named.items()} or _by_split(folder, patterns)
+        for side, patterns in enumerate((_TOPICS, _QRELS))
+    )
+    both = list(named) or order_splits(topics.keys() & qrels.keys())
     if not both:
-        reason = "no split has both topics and qrels, such as topics.test.txt and qrels.test.txt; name them in `splits`"
-        raise DataError(f"{folder}: {reason}")
+        reason = "no split has both topics and qrels, such as queries.test.tsv and qrels.test.tsv"
+        raise DataError(f"{folder}: {reason}; give files these names")
     alone = sorted({**topics, **qrels}[split].name for split in topics.keys() ^ qrels.keys())
-    return Pairs({split: (topics[split], qrels[split]) for split in both}, alone)
+    return PartedCollection(
+        documents,
+        {split: topics_part(topics[split], split, field) for split in both},
+        {split: qrels_part(qrels[split], split) for split in both},
+        [f"{name}: left out, it has no counterpart" for name in alone],
+    )
 
 
 def _named_file(folder: Path, name: str) -> Path:

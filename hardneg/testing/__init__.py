@@ -6,11 +6,10 @@ pytest is imported by none of this until a test runs. Each failure says which ru
 from hardneg.testing.analyses import AnalysisTests
 from hardneg.testing.batches import BatchOrderTests
 from hardneg.testing.datasets import DatasetTests
-from hardneg.testing.encoders import EncoderTests
+from hardneg.testing.encoders import EncoderTests, TrainableEncoderTests
 from hardneg.testing.engines import EngineTests
 from hardneg.testing.filters import FilterTests
 from hardneg.testing.indexes import IndexTests
-from hardneg.testing.learners import TrainableEncoderTests
 from hardneg.testing.losses import LossTests
 from hardneg.testing.miners import MinerTests
 from hardneg.testing.regularizers import RegularizerTests

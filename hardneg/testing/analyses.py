@@ -12,8 +12,7 @@ from pydantic import ValidationError
 from hardneg.analysis.base import Analysis, write_analysis
 from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.store.digest import canonical
-from hardneg.testing.plugin_contract import rule
-from hardneg.testing.stages import HEAVY
+from hardneg.testing.plugin_contract import HEAVY, rule
 
 _HELP = """
 import sys, {module}

@@ -10,7 +10,7 @@ from hardneg.formats.collection import StoredCollection, write_collection
 from hardneg.mining.filter_texts import MiningTexts
 from hardneg.records.types import Answers, Candidates, Document, Judgement, Query, RankedList
 from hardneg.runtime.progress import Silent
-from hardneg.testing.plugin_contract import LOOKAHEAD, PluginTests, rule
+from hardneg.testing.plugin_contract import LOOKAHEAD, PluginTests, check_independent, check_unchanged, lazily, rule
 
 _WORDS = ["apple", "bread", "cheese", "date", "egg", "fig", "grape", "honey", "ice", "jam"]
 _DOCUMENTS = {f"d{row}": f"{_WORDS[row % 10]} {_WORDS[row % 7]} {_WORDS[row % 3]} {row}" for row in range(40)}
@@ -60,33 +60,20 @@ class FilterTests(PluginTests):
     def test_reasons_depend_on_the_query_only(self, tmp_path: Path) -> None:
         """Reasons are the same in another order, in another batch, and again."""
         candidates = self.candidates()
-        together = self._reasons(tmp_path, candidates)
-        text = "the reasons for a query depend on that query and its lists only, not on"
-        rule(self._reasons(tmp_path, candidates[::-1])[::-1] == together, f"{text} the order of queries")
-        alone = [each for query in candidates for each in self._reasons(tmp_path, [query])]
-        rule(alone == together, f"{text} the other queries of a batch")
-        rule(self._reasons(tmp_path, candidates) == together, f"{text} earlier calls")
+        text = "the reasons for a query depend on that query and its lists only"
+        check_independent(lambda some: self._reasons(tmp_path, some), candidates, text)
 
     def test_streams(self, tmp_path: Path) -> None:
         """Memory must not grow with the number of queries."""
-        text = f"candidates are read lazily: at most {self.lookahead} before the first answer"
-
-        def endless() -> Iterator[Candidates]:
-            for _ in range(self.lookahead):
-                yield self._query(0)
-            rule(False, text)
-
         (own := tmp_path / "plugin").mkdir()
-        next(iter(self.make(own).reasons(endless(), texts=self.texts(tmp_path))))
+        candidates = lazily((self._query(0) for _ in range(self.lookahead)), "candidates", self.lookahead)
+        next(iter(self.make(own).reasons(candidates, texts=self.texts(tmp_path))))
 
     def test_candidates_stay_as_they_are(self, tmp_path: Path) -> None:
         """Other filters, and the miner, read the same arrays."""
         candidates = self.candidates()
-        before = [[item.scores.copy() for item in query.hits.values()] for query in candidates]
-        self._reasons(tmp_path, candidates)
-        after = [[item.scores for item in query.hits.values()] for query in candidates]
-        same = all(np.array_equal(a, b) for x, y in zip(before, after, strict=True) for a, b in zip(x, y, strict=True))
-        rule(same, "a filter does not change the lists it reads")
+        text = "a filter does not change the lists it reads"
+        check_unchanged(candidates, lambda: self._reasons(tmp_path, candidates), text)
 
     def test_documents_that_were_drawn(self, tmp_path: Path) -> None:
         """Drawn documents have a list of their own, with scores of nan."""

@@ -1,6 +1,6 @@
 """The contract of miners (`hardneg.registry.protocols.NegativeMiner`) as tests."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from hardneg.records.types import Candidates, Negatives, RankedList
 from hardneg.runtime.seeding import generator
-from hardneg.testing.plugin_contract import LOOKAHEAD, PluginTests, rule
+from hardneg.testing.plugin_contract import LOOKAHEAD, PluginTests, check_independent, check_unchanged, lazily, rule
 
 _CORPUS = [f"d{row}" for row in range(400)]
 _SEED = 7
@@ -56,15 +56,8 @@ class MinerTests(PluginTests):
 
     def test_streams(self, tmp_path: Path) -> None:
         """Memory must not grow with the number of queries."""
-        text = f"candidates are read lazily: at most {self.lookahead} before the first answer"
-
-        def endless() -> Iterator[Candidates]:
-            query = self._query(0)
-            for _ in range(self.lookahead):
-                yield query
-            rule(False, text)
-
-        next(iter(self.make(tmp_path).mine(endless(), seed=_SEED)))
+        candidates = lazily((self._query(0) for _ in range(self.lookahead)), "candidates", self.lookahead)
+        next(iter(self.make(tmp_path).mine(candidates, seed=_SEED)))
 
     def test_never_a_positive(self, tmp_path: Path) -> None:
         """At any rank."""
@@ -118,15 +111,8 @@ class MinerTests(PluginTests):
 
     def test_draws_depend_on_seed_and_query_only(self, tmp_path: Path) -> None:
         """Negatives are the same in another order, in another batch, and again."""
-        candidates = self.candidates()
-        together = {item.query_id: _plain(item) for item in self._mine(tmp_path, candidates)}
-        text = "what is mined for a query depends on (seed, query_id) only, not on"
-        turned = {item.query_id: _plain(item) for item in self._mine(tmp_path, candidates[::-1])}
-        rule(turned == together, f"{text} the order of queries", _first_difference(together, turned))
-        alone = {query.query_id: _plain(self._mine(tmp_path, [query])[0]) for query in candidates}
-        rule(alone == together, f"{text} the other queries of a batch", _first_difference(together, alone))
-        again = {item.query_id: _plain(item) for item in self._mine(tmp_path, candidates)}
-        rule(again == together, f"{text} what was mined before", _first_difference(together, again))
+        text = "what is mined for a query depends on (seed, query_id) only"
+        check_independent(lambda some: [_plain(item) for item in self._mine(tmp_path, some)], self.candidates(), text)
 
     def test_short_and_empty_lists(self, tmp_path: Path) -> None:
         """A query without candidates has few negatives or none, and is no error."""
@@ -152,17 +138,9 @@ class MinerTests(PluginTests):
     def test_candidates_stay_as_they_are(self, tmp_path: Path) -> None:
         """Other miners read the same arrays."""
         candidates = self.candidates()
-        before = [[item.scores.copy() for item in query.hits.values()] for query in candidates]
-        self._mine(tmp_path, candidates)
-        after = [[item.scores for item in query.hits.values()] for query in candidates]
-        same = all(np.array_equal(a, b) for x, y in zip(before, after, strict=True) for a, b in zip(x, y, strict=True))
-        rule(same, "a miner does not change the lists it reads")
+        text = "a miner does not change the lists it reads"
+        check_unchanged(candidates, lambda: self._mine(tmp_path, candidates), text)
 
 
 def _plain(mined: Negatives) -> Any:
     return list(mined.negatives), [str(score) for score in np.asarray(mined.scores).tolist()]
-
-
-def _first_difference(one: dict[str, Any], two: dict[str, Any]) -> str:
-    query_id = next((name for name in one if one[name] != two.get(name)), "")
-    return f"query {query_id}: {one[query_id][0][:5]}, then {two[query_id][0][:5]}" if query_id in two else ""

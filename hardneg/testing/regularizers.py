@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hardneg.records.types import EncodedBatch
+from hardneg.testing.forms import FORMS
 from hardneg.testing.plugin_contract import PluginTests, rule
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-FORMS = ("vectors", "weights", "token-vectors")
 _QUERIES, _DOCUMENTS, _WIDTH, _TOKENS = 3, 4, 6, 2
 
 

@@ -1,13 +1,14 @@
 """Tables of the Hugging Face hub, or of local folders of that layout, as streams of numbered rows."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
+from hardneg.formats.source_files import Part, Record
 from hardneg.formats.text_lines import one_word
 from hardneg.records.errors import DataError, MissingDependency
 from hardneg.records.types import Lookup
@@ -95,6 +96,27 @@ def numbered_rows(title: str, rows: Iterable[Any]) -> Iterator[tuple[int, Any]]:
         except Exception as error:
             raise DataError.at(title, number, f"cannot be read: {first_line(error)}") from error
         yield number, row
+
+
+def row_part(
+    title: str,
+    rows: Callable[[], Iterable[Any]],
+    parse: Callable[[str, int, Any], Iterable[Record]],
+    split: str | None = None,
+) -> Part:
+    """The records of a table, or another stream of rows, that errors call `title`; `parse` makes those of a row."""
+
+    def read() -> Iterator[tuple[int, Record | DataError]]:
+        try:
+            for number, row in numbered_rows(title, rows()):
+                try:
+                    yield from ((number, record) for record in parse(title, number, row))
+                except DataError as error:
+                    yield number, error
+        except DataError as error:
+            yield 0, error
+
+    return Part(title, read, split)
 
 
 def table_digest(table: HubTable) -> str:

@@ -1,7 +1,9 @@
 """Collections on the Hugging Face hub, or in local folders of the same layout, as Parquet or JSON Lines."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from itertools import chain
 from typing import Any, ClassVar
 
 from hardneg.datasets.hub_tables import (
@@ -9,13 +11,14 @@ from hardneg.datasets.hub_tables import (
     count_rows,
     id_cell,
     look_up,
-    numbered_rows,
     open_table,
+    row_part,
     table_digest,
     text_cell,
     whole_cell,
 )
-from hardneg.formats.source_files import JudgedQueries, order_splits
+from hardneg.datasets.topic_files import PartedCollection
+from hardneg.formats.source_files import Part, order_splits
 from hardneg.records.errors import DataError
 from hardneg.records.types import Document, Judgement, Lookup, Query
 from hardneg.store.digest import digest
@@ -70,19 +73,36 @@ class HuggingFace:
     version: ClassVar[int] = 1
     extra: ClassVar[str] = "hub"
 
-    def load(self) -> "HuggingFaceCollection":
+    def load(self) -> PartedCollection:
         """The collection, opened for streaming. Raises DataError where a table cannot be reached."""
         corpus, queries, qrels = self._tables()
-        documents = open_table(corpus)
+        documents, asked, judged = open_table(corpus), open_table(queries), open_table(qrels)
         if len(documents) != 1:
             raise DataError(f"{corpus.title}: splits {', '.join(documents)}; choose one as `corpus.split`")
-        judged = open_table(qrels)
-        return HuggingFaceCollection(
-            self.columns,
-            Opened(corpus, documents),
-            Opened(queries, open_table(queries)),
-            Opened(qrels, {split: judged[split] for split in order_splits(judged)}),
-        )
+        queries_in, qrels_in = dict[str, Part](), dict[str, Part]()
+        for split in order_splits(judged):
+            own = {split: asked[split]} if split in asked else asked
+            rows = partial(chain.from_iterable, own.values())
+            part = row_part(queries.title, rows, self._query)
+            queries_in[split] = replace(part, name=f"{queries.title} {' '.join(own)}")
+            qrels_in[split] = row_part(qrels.title, partial(iter, judged[split]), self._judgement, split)
+        text = row_part(corpus.title, partial(iter, *documents.values()), self._document)
+        return PartedCollection([text], queries_in, qrels_in)
+
+    def _document(self, where: str, number: int, row: dict[str, Any]) -> Iterator[Document]:
+        names = self.columns
+        doc_id = id_cell(where, number, row, names.doc_id)
+        title = text_cell(where, number, row, names.title) if row.get(names.title) is not None else ""
+        yield Document(doc_id, text_cell(where, number, row, names.text), title)
+
+    def _query(self, where: str, number: int, row: dict[str, Any]) -> Iterator[Query]:
+        query_id = id_cell(where, number, row, self.columns.query_id)
+        yield Query(query_id, text_cell(where, number, row, self.columns.query))
+
+    def _judgement(self, where: str, number: int, row: dict[str, Any]) -> Iterator[Judgement]:
+        names = self.columns
+        query_id, doc_id = (id_cell(where, number, row, name) for name in (names.judged_query, names.judged_doc))
+        yield Judgement(query_id, doc_id, whole_cell(where, number, row, names.relevance))
 
     def fingerprint(self) -> str:
         """A digest of the local files, or of the hub's commits, and of the options."""
@@ -113,64 +133,3 @@ class HuggingFace:
             else:
                 qrels = replace(qrels, config="default")
         return corpus, queries, qrels
-
-
-@dataclass(frozen=True)
-class Opened:
-    """A table and its splits as streaming datasets."""
-
-    table: HubTable
-    splits: dict[str, Any]
-
-    def rows(self, split: str) -> Iterator[tuple[int, dict[str, Any]]]:
-        """The numbered rows of one split."""
-        return numbered_rows(self.table.title, self.splits[split])
-
-
-@dataclass(frozen=True)
-class HuggingFaceCollection:
-    """The opened tables."""
-
-    columns: Columns
-    corpus: Opened
-    query_table: Opened
-    judgements: Opened
-    _judged: JudgedQueries = field(default_factory=JudgedQueries)
-
-    def documents(self) -> Iterator[Document]:
-        """The corpus, in the table's order."""
-        where, names = self.corpus.table.title, self.columns
-        for number, row in self.corpus.rows(next(iter(self.corpus.splits))):
-            doc_id = id_cell(where, number, row, names.doc_id)
-            title = text_cell(where, number, row, names.title) if row.get(names.title) is not None else ""
-            yield Document(doc_id, text_cell(where, number, row, names.text), title)
-
-    def splits(self) -> Sequence[str]:
-        """The splits of the qrels."""
-        return list(self.judgements.splits)
-
-    def queries(self, split: str) -> Iterator[Query]:
-        """The queries that the split's judgements name, in the table's order."""
-        named = {judgement.query_id for judgement in self.qrels(split)}
-        own = [split] if split in self.query_table.splits else list(self.query_table.splits)
-        source = f"{self.query_table.table.title} {' '.join(own)}"
-        return self._judged.select(source, self._numbered_queries(own), named)
-
-    def qrels(self, split: str) -> Iterator[Judgement]:
-        """The judgements of one split."""
-        where, names = self.judgements.table.title, self.columns
-        for number, row in self.judgements.rows(split):
-            query_id = id_cell(where, number, row, names.judged_query)
-            doc_id = id_cell(where, number, row, names.judged_doc)
-            yield Judgement(query_id, doc_id, whole_cell(where, number, row, names.relevance))
-
-    def notes(self) -> Sequence[str]:
-        """How many queries no judgement names."""
-        return self._judged.notes()
-
-    def _numbered_queries(self, splits: list[str]) -> Iterator[tuple[int, Query]]:
-        where, names = self.query_table.table.title, self.columns
-        for split in splits:
-            for number, row in self.query_table.rows(split):
-                query_id = id_cell(where, number, row, names.query_id)
-                yield number, Query(query_id, text_cell(where, number, row, names.query))

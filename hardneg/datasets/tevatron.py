@@ -1,8 +1,8 @@
 """Collections in Tevatron's form, on the Hugging Face hub or in local folders of the same layout."""
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar
 
 from hardneg.datasets.hub_tables import (
@@ -13,10 +13,12 @@ from hardneg.datasets.hub_tables import (
     look_up,
     numbered_rows,
     open_table,
+    row_part,
     table_digest,
     text_cell,
 )
-from hardneg.formats.source_files import order_splits
+from hardneg.datasets.topic_files import PartedCollection
+from hardneg.formats.source_files import Part, order_splits
 from hardneg.records.errors import DataError
 from hardneg.records.types import Answers, Document, Judgement, Lookup, Query
 from hardneg.store.digest import digest
@@ -53,8 +55,8 @@ class Tevatron:
         documents, splits = open_table(corpus), open_table(rows)
         if len(documents) != 1:
             raise DataError(f"{corpus.title}: splits {', '.join(documents)}; choose one as `corpus.split`")
-        ordered = {split: splits[split] for split in order_splits(splits)}
-        return TevatronCollection(corpus.title, next(iter(documents.values())), rows.title, ordered)
+        text = row_part(corpus.title, partial(iter, *documents.values()), _document)
+        return TevatronCollection.of(rows.title, text, {split: splits[split] for split in order_splits(splits)})
 
     def fingerprint(self) -> str:
         """A digest of the local files, or of the hub's commits, and of the tables' names."""
@@ -81,56 +83,55 @@ class Tevatron:
 
 
 @dataclass(frozen=True)
-class TevatronCollection:
-    """The opened tables: the corpus, and the rows by split."""
+class TevatronCollection(PartedCollection):
+    """The opened tables: the corpus, and the rows by split, with the negatives that each was found to hold."""
 
-    corpus_title: str
-    corpus: Any
-    title: str
-    rows: dict[str, Any]
-    _left_out: dict[str, int] = field(default_factory=dict)
+    rows: Mapping[str, Any] = field(default_factory=dict)
+    negatives: dict[str, int] = field(default_factory=dict)
 
-    def documents(self) -> Iterator[Document]:
-        """The corpus, in the table's order."""
-        where = self.corpus_title
-        for number, row in numbered_rows(where, self.corpus):
-            title = text_cell(where, number, row, "title") if row.get("title") is not None else ""
-            yield Document(id_cell(where, number, row, "docid"), text_cell(where, number, row, "text"), title)
-
-    def splits(self) -> Sequence[str]:
-        """The splits of the table of rows."""
-        return list(self.rows)
-
-    def queries(self, split: str) -> Iterator[Query]:
-        """All queries of one split, in the table's order."""
-        for number, query_id, row in self._numbered(split):
-            yield Query(query_id, text_cell(self.title, number, row, "query"))
-
-    def qrels(self, split: str) -> Iterator[Judgement]:
-        """Relevance 1 for each positive passage; negative ones are counted."""
-        counts: Counter[str] = Counter()
-        for number, query_id, row in self._numbered(split):
-            counts["negatives"] += len(row.get("negative_passages") or ())
-            passages = row.get("positive_passages")
-            if not isinstance(passages, list) or not all(isinstance(passage, dict) for passage in passages):
-                raise DataError.at(self.title, number, "column 'positive_passages' must hold lists of passages")
-            for passage in passages:
-                yield Judgement(query_id, id_cell(self.title, number, passage, "docid"), 1)
-        self._left_out[split] = counts["negatives"]
+    @classmethod
+    def of(cls, title: str, documents: Part, rows: Mapping[str, Any]) -> "TevatronCollection":
+        """The collection of a corpus, and of rows of splits that errors call `title`."""
+        negatives = dict.fromkeys(rows, 0)
+        opened = {split: (title, partial(iter, table)) for split, table in rows.items()}
+        queries = {split: row_part(*table, _query, split) for split, table in opened.items()}
+        judged = {
+            split: row_part(*table, partial(_judgements, negatives, split), split) for split, table in opened.items()
+        }
+        return cls([documents], queries, judged, [], True, rows=rows, negatives=negatives)
 
     def answers(self, split: str) -> Iterator[Answers]:
         """The answers to the queries of one split, where the rows have them."""
-        for number, query_id, row in self._numbered(split):
+        where = self.queries_in[split].name
+        for number, row in numbered_rows(where, self.rows[split]):
             answers = row.get("answers") or ()
             if isinstance(answers, str) or not all(isinstance(answer, str) for answer in answers):
-                raise DataError.at(self.title, number, "column 'answers' must hold lists of texts")
-            yield Answers(query_id, tuple(answers))
+                raise DataError.at(where, number, "column 'answers' must hold lists of texts")
+            yield Answers(id_cell(where, number, row, "query_id"), tuple(answers))
 
     def notes(self) -> Sequence[str]:
         """How many negatives the rows hold."""
         words = "negatives left out: a collection holds positives alone"
-        return [f"{self.title} {split}: {count} {words}" for split, count in self._left_out.items() if count]
+        found = [(part.name, split, self.negatives[split]) for split, part in self.queries_in.items()]
+        return [f"{title} {split}: {count} {words}" for title, split, count in found if count]
 
-    def _numbered(self, split: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
-        rows = numbered_rows(self.title, self.rows[split])
-        return ((number, id_cell(self.title, number, row, "query_id"), row) for number, row in rows)
+
+def _document(where: str, number: int, row: dict[str, Any]) -> Iterator[Document]:
+    title = text_cell(where, number, row, "title") if row.get("title") is not None else ""
+    yield Document(id_cell(where, number, row, "docid"), text_cell(where, number, row, "text"), title)
+
+
+def _query(where: str, number: int, row: dict[str, Any]) -> Iterator[Query]:
+    yield Query(id_cell(where, number, row, "query_id"), text_cell(where, number, row, "query"))
+
+
+def _judgements(
+    negatives: dict[str, int], split: str, where: str, number: int, row: dict[str, Any]
+) -> Iterator[Judgement]:
+    """Relevance 1 for each positive passage; negative ones are counted."""
+    before = negatives[split] if number > 1 else 0  # a table may be read again
+    negatives[split] = before + len(row.get("negative_passages") or ())
+    query_id, passages = id_cell(where, number, row, "query_id"), row.get("positive_passages")
+    if not isinstance(passages, list) or not all(isinstance(passage, dict) for passage in passages):
+        raise DataError.at(where, number, "column 'positive_passages' must hold lists of passages")
+    yield from (Judgement(query_id, id_cell(where, number, passage, "docid"), 1) for passage in passages)

@@ -31,13 +31,14 @@ _T = TypeVar("_T", Document, Query, Judgement)
 class PartedCollection:
     """Documents, and queries and judgements by split, as parts; a split's queries are those that its qrels name.
 
-    left_out: one line for each file that is not read.
+    left_out: one line for each file that is not read. all_queries: queries that no judgement names stay.
     """
 
     documents_in: Sequence[Part]
     queries_in: Mapping[str, Part]
     qrels_in: Mapping[str, Part]
     left_out: Sequence[str] = ()
+    all_queries: bool = False
     _judged: JudgedQueries = field(default_factory=JudgedQueries)
 
     def documents(self) -> Iterator[Document]:
@@ -50,6 +51,8 @@ class PartedCollection:
 
     def queries(self, split: str) -> Iterator[Query]:
         """The queries that the split's qrels name, in the file's order."""
+        if self.all_queries:
+            return _plain(self.queries_in[split], Query)
         named = {judgement.query_id for judgement in self.qrels(split)}
         part = self.queries_in[split]
         numbered = cast(Iterator[tuple[int, Query]], records(part))
@@ -71,7 +74,8 @@ class PartedCollection:
 
     def digest(self, root: Path) -> str:
         """A digest of the bytes of all files, which are named relative to `root`."""
-        return tree_digest(root, [Path(part.name).relative_to(root).as_posix() for part in self.parts()])
+        names = dict.fromkeys(Path(part.name).relative_to(root).as_posix() for part in self.parts())
+        return tree_digest(root, list(names))
 
 
 def _plain(part: Part, record_type: type[_T]) -> Iterator[_T]:

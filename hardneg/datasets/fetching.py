@@ -97,8 +97,13 @@ def fetch(download: Download, folder: Path, progress: Progress) -> bool:
         os.replace(partial, target)
 
     pooch.get_logger().setLevel("ERROR")
+
+    def note(path: str, action: str, _: object) -> str:
+        actions.append(action)
+        return path
+
     try:
-        path = files.fetch(download.name, lambda path, action, _: actions.append(action) or path, bring)
+        path = files.fetch(download.name, note, bring)
     except (OSError, ValueError) as error:
         raise DataError(f"{download.url}: {first_line(error)}; the same command tries again") from error
     new = _unpack(download, Path(path)) if download.members else False

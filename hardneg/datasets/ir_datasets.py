@@ -119,8 +119,10 @@ def _open(name: str) -> Any:
 def _document(where: str, number: int, item: Any) -> Iterator[Document]:
     values = (getattr(item, name, None) for name in ("text", "body"))
     text = next((value for value in values if value is not None), None)
-    titled = isinstance(text, str)
-    yield Document(item.doc_id, text if titled else item.default_text(), (titled and getattr(item, "title", "")) or "")
+    if isinstance(text, str):
+        yield Document(item.doc_id, text, getattr(item, "title", None) or "")
+    else:
+        yield Document(item.doc_id, item.default_text())
 
 
 def _query(where: str, number: int, item: Any) -> Iterator[Query]:

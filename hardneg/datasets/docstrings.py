@@ -3,7 +3,6 @@
 import ast
 import hashlib
 import importlib.util
-import os
 import sysconfig
 import warnings
 from collections import Counter
@@ -83,15 +82,8 @@ def package_version(package: str) -> str:
 
 def _source_files(root: Path) -> list[str]:
     """The Python files of a package, relative to `root` with `/`, in an order that no file system changes."""
-    if root.is_file():
-        return ["."]
-    found = (
-        os.path.relpath(os.path.join(folder, name), root).replace(os.sep, "/")
-        for folder, _, names in os.walk(root)
-        for name in names
-        if name.endswith(".py")
-    )
-    return sorted(found)
+    found = (path.relative_to(root).as_posix() for path in root.rglob("*.py") if path.is_file())
+    return ["."] if root.is_file() else sorted(found)
 
 
 def read_docstrings(package: str, left_out: Counter[str], seen: set[bytes]) -> Iterator[Docstring]:
@@ -130,16 +122,7 @@ def _parsed(module: str, source: bytes, left_out: Counter[str]) -> Iterator[Docs
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         left_out["files that do not parse"] += 1
         return
-    names: set[str] = set()
-    for docstring in _documented(tree, module, SourceFile(source)):
-        if docstring.name in names:
-            left_out["further docstrings of one name"] += 1
-        else:
-            names.add(docstring.name)
-            yield docstring
-
-
-def _documented(tree: ast.Module, module: str, file: SourceFile) -> Iterator[Docstring]:
+    file, names = SourceFile(source), set[str]()
     waiting: list[tuple[ast.AST, str, str]] = [(tree, module, module)]
     while waiting:
         node, name, scope = waiting.pop()
@@ -147,6 +130,9 @@ def _documented(tree: ast.Module, module: str, file: SourceFile) -> Iterator[Doc
             name = f"{name}.{node.name}" if not isinstance(node, ast.Module) else name
             scope = name if isinstance(node, ast.ClassDef) else scope
             text = ast.get_docstring(node)
-            if text:
+            if text and name in names:
+                left_out["further docstrings of one name"] += 1
+            elif text:
+                names.add(name)
                 yield Docstring(name, text, scope, node, file)
         waiting.extend((child, name, scope) for child in reversed(children(node)))

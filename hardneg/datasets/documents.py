@@ -1,12 +1,10 @@
 """A folder of documents: text, Markdown, HTML, JSON Lines, CSV, PDF, Python, cut into passages; without queries."""
 
-import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,14 +18,10 @@ from hardneg.formats.text_lines import no_folder
 from hardneg.records.errors import DataError, MissingDependency, UsageError
 from hardneg.records.types import Document, Judgement, Membership, Query, Side
 from hardneg.records.wording import counted, suggestion
-from hardneg.store.atomic_write import replacing
-from hardneg.store.choices import cache_folder
-from hardneg.store.digest import Content, digest, file_digest, tree_digest
+from hardneg.store.digest import digest, tree_digest
 
 _NOT_IN_IDS = re.compile(r"[\s%:\x00-\x1f\x7f-\x9f\ufeff]")
 _UNDECODED = re.compile("[\ud800-\udfff]")
-_Row = tuple[int, Passage | DataError]
-"""A passage and the row of the file that it is of, 0 where that is one document; or an error and its line."""
 _BYTES_A_WORD = 7
 _SHOWN = 20
 _PYTHON = ".py"
@@ -94,10 +88,8 @@ class Documents:
             others += f"; {_links(links)}" if links else ""
             wanted = ", ".join(sorted(suffix[1:] for suffix in suffixes))
             raise DataError(f"{folder}: no file to read: none of {wanted} among {self.glob}{others}")
-        options = [self.version, {**asdict(self), "source": ""}]
-        kept = KeptPassages(cache_folder() / "documents" / digest([str(folder.resolve()), options]))
         cutting = Cutting(self.words, self.min_words, self.overlap)
-        return DocumentFolder(folder, files, cutting, left_out, kept, links)
+        return DocumentFolder(folder, files, cutting, left_out, links)
 
     def _paths(self, folder: Path) -> list[Path]:
         """What `glob` names in a folder, in order, but for what is hidden. Raises UsageError, DataError."""
@@ -145,59 +137,19 @@ class Documents:
 
 
 @dataclass(frozen=True)
-class KeptPassages:
-    """Passages of earlier readings in the user's cache, by the bytes of their file: it is parsed and cut once.
-
-    Files of rows, and files of which something cannot be read, are not kept; nothing is where the cache cannot be
-    written. used: the names of those that were read or written since it was opened.
-    """
-
-    folder: Path
-    used: set[str] = field(default_factory=set)
-
-    def rows(self, path: Path, read: Callable[[], Iterator[_Row]]) -> Iterator[_Row]:
-        """The passages that `read` yields for a file, kept or read now. Raises DataError if it changes meanwhile."""
-        if path.suffix.lower() in ROWS:
-            return read()
-        try:
-            content = Content.of(lambda: digest([reader_of(path), file_digest(path)]))
-        except OSError:  # `read` says why
-            return read()
-        self.used.add(content.digest)
-        with suppress(OSError, ValueError):
-            name, _, rows = (self.folder / content.digest).read_text(encoding="utf-8").partition("\n")
-            if name == digest(rows):
-                return ((row, Passage(*passage)) for row, *passage in json.loads(rows))
-        found = list(read())
-        content.check()
-        if not any(isinstance(item, DataError) for _, item in found):
-            text = json.dumps([(row, *item) for row, item in found if isinstance(item, Passage)])
-            with suppress(OSError), replacing(self.folder / content.digest) as file:
-                file.write(f"{digest(text)}\n{text}".encode())
-        return iter(found)
-
-    def prune(self) -> None:
-        """Removes those of files that have changed or gone; to be called after all files were read."""
-        with suppress(OSError):
-            for path in [path for path in self.folder.iterdir() if path.name not in self.used]:
-                path.unlink(missing_ok=True)
-
-
-@dataclass(frozen=True)
 class DocumentFolder:
     """The passages of the files of a folder, in the order of their names.
 
-    left_out: how many files are not read, by suffix. kept: the passages of an earlier reading. links: those that are
-    not followed.
+    left_out: how many files are not read, by suffix. links: those that are not followed.
     """
 
     folder: Path
     files: Sequence[Path]
     cutting: Cutting
     left_out: Mapping[str, int]
-    kept: KeptPassages
     links: Sequence[Path] = ()
     _empty: set[Path] = field(default_factory=set)
+    _members: dict[Path, list[Membership]] = field(default_factory=dict)
 
     def documents(self) -> Iterator[Document]:
         """The passages.
@@ -212,7 +164,6 @@ class DocumentFolder:
                     errors.append(record)
                 elif isinstance(record, Document) and not errors:
                     yield record
-        self.kept.prune()
         if len(errors) == 1:
             raise errors[0]
         if errors:
@@ -235,6 +186,9 @@ class DocumentFolder:
     def groups(self, side: Side) -> Iterator[Membership]:
         """The document of each passage: its file, or its row as `FILE:LINE`."""
         for path in self.files if side == "document" else ():
+            if path in self._members:
+                yield from self._members[path]
+                continue
             for _, group, passage in self._passages(path):
                 if isinstance(passage, Document):
                     yield Membership(passage.doc_id, group)
@@ -265,18 +219,22 @@ class DocumentFolder:
     def _passages(self, path: Path) -> Iterator[tuple[int, str, Document | DataError]]:
         """Each passage of a file with its line and the name of its document, or what cannot be read."""
         name = _NOT_IN_IDS.sub(lambda match: quote(match[0], safe=""), path.relative_to(self.folder).as_posix())
-        begun = Counter[int]()
-        for row, passage in self.kept.rows(path, partial(self._read, path)):
+        begun, members = Counter[int](), list[Membership]()
+        for row, passage in self._read(path):
             if isinstance(passage, DataError):
                 yield row, name, passage
                 continue
             line, title, words = passage
             begun[line] += 1
             again = f".{begun[line]}" if begun[line] > 1 else ""
-            yield line, f"{name}:{row}" if row else name, Document(f"{name}:{line}{again}", words, title)
+            doc_id, group = f"{name}:{line}{again}", f"{name}:{row}" if row else name
+            members += [] if row else [Membership(doc_id, group)]
+            yield line, group, Document(doc_id, words, title)
+        if path.suffix.lower() not in ROWS:
+            self._members[path] = members  # so that a file that is one document is parsed once
 
-    def _read(self, path: Path) -> Iterator[_Row]:
-        """The passages of a file, parsed and cut; of what cannot be read the error with its line."""
+    def _read(self, path: Path) -> Iterator[tuple[int, Passage | DataError]]:
+        """The passages of a file with the row that each is of, 0 where that is one document; or an error, its line."""
         for number, text in read_file(path):
             if isinstance(text, DataError):
                 yield number, text

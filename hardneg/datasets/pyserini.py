@@ -1,7 +1,7 @@
 """Collections as Pyserini indexes them: folders of JSON documents, with topics and qrels beside them."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -47,8 +47,8 @@ class Pyserini:
         folder = Path(self.source).expanduser()
         if not folder.is_dir():
             raise no_folder(folder)
-        documents = [_documents_part(path, self.title_line) for path in self._corpus_files()]
-        return paired(folder, documents, self.splits, self.topic_field)
+        judged = paired(folder, [], self.splits, self.topic_field)
+        return replace(judged, documents_in=[_documents_part(path, self.title_line) for path in self._corpus_files()])
 
     def fingerprint(self) -> str:
         """A digest of the bytes of the files that are read, of their splits, and of the options."""

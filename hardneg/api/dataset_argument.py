@@ -9,7 +9,7 @@ from typing import Any
 
 from hardneg.api.argument_values import name_of
 from hardneg.api.content_store import keep_content
-from hardneg.api.qrels_argument import Mistakes, graded, refuse
+from hardneg.api.qrels_argument import graded, is_id, mistakes_in, refuse
 from hardneg.datasets.hub_tables import id_cell, numbered_rows, text_cell, whole_cell
 from hardneg.formats.source_files import order_splits, split_problem
 from hardneg.formats.text_lines import find_file
@@ -100,26 +100,26 @@ class MemoryCollection:
 
     def documents(self) -> Iterator[Document]:
         """The corpus in the order that it was given in. Raises DataError where something is no text."""
-        with Mistakes() as mistakes:
+        with mistakes_in("dataset") as mistakes:
             for doc_id, content in _items("corpus", self.corpus, mistakes):
                 parts = content if isinstance(content, Mapping) else {"text": content}
                 title, text = parts.get("title"), parts.get("text")
                 title = "" if title is None else title
                 if not isinstance(title, str) or not isinstance(text, str):
                     wanted = "must be a text, or a dict with 'text' and 'title'"
-                    mistakes.add(f"corpus[{doc_id!r}]: {wanted}, not {content!r:.60}")
+                    mistakes.append(f"corpus[{doc_id!r}]: {wanted}, not {content!r:.60}")
                 elif odd := [each for each in parts if each != "title" and suggestion(str(each), ["title"])]:
-                    mistakes.add(f"corpus[{doc_id!r}]: {odd[0]!r}: no such part; did you mean 'title'?")
+                    mistakes.append(f"corpus[{doc_id!r}]: {odd[0]!r}: no such part; did you mean 'title'?")
                 else:
                     yield Document(doc_id, text, title)
 
     def queries(self) -> Iterator[Query]:
         """The queries as they were given, judged or not. Raises DataError where something is no text."""
-        with Mistakes() as mistakes:
+        with mistakes_in("dataset") as mistakes:
             for query_id, content in _items("queries", self.texts, mistakes):
                 text = content["text"] if _is_table(self.texts) else content
                 if not isinstance(text, str):
-                    mistakes.add(f"queries[{query_id!r}]: must be a text, not {text!r:.60}")
+                    mistakes.append(f"queries[{query_id!r}]: must be a text, not {text!r:.60}")
                 else:
                     yield Query(query_id, text)
 
@@ -131,17 +131,17 @@ class MemoryCollection:
                 query_id, doc_id = (id_cell(where, number, row, name) for name in ("query-id", "corpus-id"))
                 yield Judgement(query_id, doc_id, whole_cell(where, number, row, "score"))
             return
-        with Mistakes() as mistakes:
+        with mistakes_in("dataset") as mistakes:
             for query_id, grades in table.items():
                 path = f"qrels[{split!r}][{query_id!r}]"
                 if isinstance(self.texts, Mapping) and query_id not in self.texts:
-                    mistakes.add(f"{path}: there is no query {query_id!r:.60} in queries")
+                    mistakes.append(f"{path}: there is no query {query_id!r:.60} in queries")
                     continue
                 if isinstance(self.texts, Mapping) and not str(self.texts[query_id]).strip():
-                    mistakes.add(f"queries[{query_id!r}]: has no text")
+                    mistakes.append(f"queries[{query_id!r}]: has no text")
                 for doc_id, grade in graded(path, grades, mistakes):
                     if isinstance(self.corpus, Mapping) and doc_id not in self.corpus:
-                        mistakes.add(f"{path}: there is no document {doc_id!r:.60} in corpus")
+                        mistakes.append(f"{path}: there is no document {doc_id!r:.60} in corpus")
                     else:
                         yield Judgement(query_id, doc_id, grade)
 
@@ -164,14 +164,14 @@ def _form(value: Any) -> str:
     return f"{type_name}; datasets.Dataset.{maker} makes a table of it" if maker else type_name
 
 
-def _items(part: str, given: Any, mistakes: Mistakes) -> Iterator[tuple[str, Any]]:
+def _items(part: str, given: Any, mistakes: list[str]) -> Iterator[tuple[str, Any]]:
     """Ids and contents of a part; what is no id goes to `mistakes`."""
     if _is_table(given):
         for number, row in numbered_rows(f"dataset {part}", given):
             text_cell(f"dataset {part}", number, row, "text")
             yield id_cell(f"dataset {part}", number, row, "_id"), row
     else:
-        yield from ((each, content) for each, content in given.items() if mistakes.takes_id(part, each))
+        yield from ((each, content) for each, content in given.items() if is_id(each, part, mistakes))
 
 
 def _of_pairs(table: Any) -> dict[str, Any]:

@@ -8,7 +8,9 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, cast
+
+from pydantic import TypeAdapter
 
 from hardneg.records.errors import DataError, UsageError
 from hardneg.records.wording import first_line, suggestion
@@ -54,13 +56,10 @@ class Published:
 
 def published() -> Mapping[str, Published]:
     """All known datasets, by name."""
-    rows: dict[str, Any] = json.loads(_TABLE.read_text(encoding="utf-8"))
-    known = {}
-    for name, row in rows.items():
-        if isinstance(row, dict):
-            files = [Download(**{**file, "members": tuple(file.get("members", ()))}) for file in row["files"]]
-            known[name] = Published(row["loader"], row["terms"], tuple(files))
-    return known
+    rows = json.loads(_TABLE.read_text(encoding="utf-8"))
+    return TypeAdapter(dict[str, Published]).validate_python(
+        {name: row for name, row in rows.items() if isinstance(row, dict)}
+    )
 
 
 def find_published(name: str) -> Published:

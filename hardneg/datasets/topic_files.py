@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from hardneg.formats.queries import topics_part
-from hardneg.formats.source_files import JudgedQueries, Part, order_splits, qrels_part, records
-from hardneg.formats.text_lines import find_file
+from hardneg.formats.source_files import Part, order_splits, qrels_part, records
+from hardneg.formats.text_lines import checked_id, find_file
 from hardneg.records.errors import DataError
 from hardneg.records.types import Document, Judgement, Query
+from hardneg.records.wording import counted
 from hardneg.store.digest import tree_digest
 
 _TOPICS = (
@@ -39,7 +40,8 @@ class PartedCollection:
     qrels_in: Mapping[str, Part]
     left_out: Sequence[str] = ()
     all_queries: bool = False
-    _judged: JudgedQueries = field(default_factory=JudgedQueries)
+    _used: dict[str, set[str]] = field(default_factory=dict)
+    _totals: dict[str, int] = field(default_factory=dict)
 
     def documents(self) -> Iterator[Document]:
         """The corpus, in the files' order."""
@@ -50,13 +52,23 @@ class PartedCollection:
         return list(self.queries_in)
 
     def queries(self, split: str) -> Iterator[Query]:
-        """The queries that the split's qrels name, in the file's order."""
-        if self.all_queries:
-            return _plain(self.queries_in[split], Query)
-        named = {judgement.query_id for judgement in self.qrels(split)}
+        """The queries that the split's qrels name, in the file's order.
+
+        Raises:
+            DataError: an id occurs twice, is empty or has white space.
+        """
         part = self.queries_in[split]
-        numbered = cast(Iterator[tuple[int, Query]], records(part))
-        return self._judged.select(part.name, numbered, named)
+        named = None if self.all_queries else {judgement.query_id for judgement in self.qrels(split)}
+        seen, used = set[str](), self._used.setdefault(part.name, set())
+        for number, query in cast(Iterator[tuple[int, Query]], records(part)):
+            checked_id(part.name, number, query.query_id)
+            if query.query_id in seen:
+                raise DataError.at(part.name, number, f"query id {query.query_id!r} stands there twice")
+            seen.add(query.query_id)
+            if named is None or query.query_id in named:
+                used.add(query.query_id)
+                yield query
+        self._totals[part.name] = len(seen)
 
     def qrels(self, split: str) -> Iterator[Judgement]:
         """The judgements of one split."""
@@ -64,7 +76,10 @@ class PartedCollection:
 
     def notes(self) -> Sequence[str]:
         """Files that are not read, and how many queries no judgement names."""
-        return [*self.left_out, *self._judged.notes()]
+        left = {source: total - len(self._used[source]) for source, total in self._totals.items()}
+        told = ((source, counted(count, "query")) for source, count in left.items() if count)
+        unjudged = [f"{source}: {queries} left out: no judgement names them" for source, queries in told]
+        return [*self.left_out, *unjudged]
 
     def parts(self) -> Iterator[Part]:
         """All files, documents first, then queries, then judgements."""

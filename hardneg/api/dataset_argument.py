@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,7 +88,10 @@ class MemoryCollection:
             for name, part in given.items()
             if not isinstance(part, Mapping) and not _is_table(part)
         ]
-        refuse(problems or [f"{name} is empty" for name in PARTS if not len(parts[name])])
+        refuse(
+            problems
+            or [f"{name} is empty" for name, part in given.items() if isinstance(part, Sized) and not len(part)]
+        )
         qrels = parts["qrels"]
         judged = dict(qrels) if _is_by_split(qrels) else {_ONLY: qrels}
         refuse([problem for split in judged if (problem := split_problem(str(split)))])

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from hardneg.formats.answer_matching import PassageAnswers, answer_spans
     from hardneg.formats.collection import StoredCollection
     from hardneg.formats.corpus import Corpus
-    from hardneg.formats.excluded import Exclusion, HasExcluded
+    from hardneg.formats.id_pairs import Exclusion, HasExcluded
     from hardneg.formats.negatives import read_negatives, write_negatives
     from hardneg.formats.negatives import recorded as recording_drops
     from hardneg.formats.qrels import positives as positives_by_query

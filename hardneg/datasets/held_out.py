@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from hardneg.datasets.withheld_groups import PartOfCollection, excluded_of, groups_of, without_groups, without_siblings
-from hardneg.formats.excluded import Exclusion
+from hardneg.formats.id_pairs import Exclusion
 from hardneg.records.errors import DataError
 from hardneg.records.types import Answers, Collection, Document, HasAnswers, Judgement, Membership, Query, Side
 from hardneg.runtime.seeding import SEED, derive_seed

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from hardneg.formats.excluded import Exclusion, HasExcluded
+from hardneg.formats.id_pairs import Exclusion, HasExcluded
 from hardneg.formats.source_files import Part, parts_of
 from hardneg.records.errors import DataError
 from hardneg.records.types import (

@@ -12,9 +12,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hardneg.formats.excluded import Exclusion
-from hardneg.formats.groups import TWICE, two_groups
 from hardneg.formats.hash_index import Hashes, among, fold, hash_texts, normalise
+from hardneg.formats.id_pairs import TWICE, Exclusion, two_groups
 from hardneg.formats.problems import Contents, Problem, SplitContents, Unplaced, unreadable
 from hardneg.formats.source_files import Part, Record, parts_of, split_problem
 from hardneg.formats.text_lines import id_problem, one_word

@@ -15,10 +15,19 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from hardneg.formats.json_rows import id_field, json_row, text_field, texts_field
 from hardneg.formats.problems import Unplaced
 from hardneg.formats.source_files import Part, Record
-from hardneg.formats.text_lines import checked_id, id_problem, lines_or_errors, one_word, read_lines
+from hardneg.formats.text_lines import (
+    checked_id,
+    id_field,
+    id_problem,
+    json_row,
+    lines_or_errors,
+    one_word,
+    read_lines,
+    text_field,
+    texts_field,
+)
 from hardneg.formats.vectors.mmap import AGAIN
 from hardneg.records.errors import ArtifactError, DataError
 from hardneg.records.types import Answers, Query

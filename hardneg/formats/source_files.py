@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from hardneg.formats.excluded import Exclusion, HasExcluded
+from hardneg.formats.id_pairs import Exclusion, HasExcluded
 from hardneg.formats.qrels import qrels_parser
 from hardneg.formats.text_lines import checked_id, lines_or_errors
 from hardneg.records.errors import DataError

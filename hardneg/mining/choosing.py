@@ -1,15 +1,122 @@
 """Negatives from ranked lists: known positives and their copies are left out, then filters apply, then a miner."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+import numpy as np
+
+from hardneg.formats.answer_matching import Match
 from hardneg.formats.corpus import Corpus, candidates
 from hardneg.formats.runs import QueryLists
-from hardneg.mining.filtering import Filters
-from hardneg.mining.miners.beside import filled
-from hardneg.records.types import Candidates, Negatives
+from hardneg.mining.filter_protocol import EstimatedFilter, NegativeFilter
+from hardneg.mining.filters import EXCLUDED, SAME_TEXT, AnswerFilter, ExcludedFilter, MiningTexts
+from hardneg.mining.miners.beside import filled, paired
+from hardneg.records.types import Candidates, Negatives, PluginSetting, RankedList
+from hardneg.registry.plugins import configure, load_plugin
 from hardneg.registry.protocols import NegativeMiner
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Filters applied one after another, and the texts that they read; none by default.
+
+    apart: labels of lists that they skip, such as those of negatives that were filtered when they were mined.
+    aside: by query, documents that are no negatives because of its text.
+    """
+
+    plugins: Sequence[NegativeFilter] = ()
+    texts: MiningTexts | None = None
+    apart: Collection[str] = ()
+    aside: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        texts: MiningTexts,
+        plugins: Iterable[NegativeFilter],
+        answers: Match | None,
+        positives: Mapping[str, Sequence[str]],
+    ) -> "Filters":
+        """Build the filters of a mining, first those of excluded documents and of the query's text, where any are.
+
+        answers: the match of the filter `answers`, which comes before `plugins`, or None. positives: by query.
+        """
+        aside = texts.aside(positives)
+        first = [ExcludedFilter(texts.collection.excluded(), EXCLUDED), ExcludedFilter(aside, SAME_TEXT)]
+        more = [] if answers is None else [AnswerFilter(answers)]
+        return cls([*(each for each in first if each.excluded), *more, *plugins], texts, aside=aside)
+
+    def left(self, candidates: Iterable[Candidates], dropped: Counter[str]) -> Iterator[Candidates]:
+        """Return the same candidates in the same order, without what the filters drop from their lists.
+
+        Known positives stay in the lists: miners leave them out themselves. `dropped` counts the rest by reason.
+        """
+        for each in self.plugins:
+            candidates = self._left(candidates, each, dropped)
+        return iter(candidates)
+
+    def left_of_drawn(self, mined: Iterable[Negatives]) -> Iterator[Negatives]:
+        """Return the same negatives, without those drawn from the corpus (their score is nan) that a filter drops."""
+        for each in self.plugins:
+            mined = self._left_of_drawn(mined, each)
+        return iter(mined)
+
+    def _left(
+        self, candidates: Iterable[Candidates], by: NegativeFilter, dropped: Counter[str]
+    ) -> Iterator[Candidates]:
+        for query, reasons in paired(candidates, lambda queries: self._reasons(by, map(self._seen, queries))):
+            known = frozenset(query.positives)
+            against = {doc_id: reason for doc_id, reason in reasons.items() if doc_id not in known}
+            seen = self._seen(query).hits if against else {}
+            left = {}
+            for name, ranked in seen.items():
+                dropped.update(against[doc_id] for doc_id in ranked.doc_ids if doc_id in against)
+                kept = [i for i, doc_id in enumerate(ranked.doc_ids) if doc_id not in against]
+                left[name] = RankedList([ranked.doc_ids[i] for i in kept], ranked.scores[kept])
+            yield replace(query, hits={**query.hits, **left}) if against else query
+
+    def _left_of_drawn(self, mined: Iterable[Negatives], by: NegativeFilter) -> Iterator[Negatives]:
+        for item, against in paired(mined, lambda items: self._reasons(by, map(_drawn, items))):
+            bad = np.array([doc_id in against for doc_id in item.negatives], bool) & np.isnan(item.scores)
+            if not bad.any():
+                yield item
+                continue
+            kept = [doc_id for doc_id, out in zip(item.negatives, bad.tolist(), strict=True) if not out]
+            dropped = Counter(item.dropped)
+            dropped.update(against[item.negatives[i]] for i in np.flatnonzero(bad).tolist())
+            drops = item.drops and replace(item.drops, chosen=item.drops.chosen[~bad])
+            yield replace(item, negatives=kept, scores=item.scores[~bad], dropped=dict(dropped), drops=drops)
+
+    def _reasons(self, by: NegativeFilter, candidates: Iterable[Candidates]) -> Iterator[Mapping[str, str]]:
+        if self.texts is None:
+            raise ValueError("filters need the texts of the collection")
+        return by.reasons(candidates, texts=self.texts)
+
+    def _seen(self, query: Candidates) -> Candidates:
+        """Return the query with the lists that are filtered."""
+        if not self.apart:
+            return query
+        return replace(query, hits={name: ranked for name, ranked in query.hits.items() if name not in self.apart})
+
+
+def needs_answers(filters: Iterable[PluginSetting]) -> bool:
+    """Return whether one of these filters requires answers."""
+    return any("answers" in getattr(load_plugin("filters", each.name), "needs", ()) for each in filters)
+
+
+def filtering_charge(filters: Iterable[PluginSetting], queries: float) -> float:
+    """Return the charge of these filters together for the lists of so many queries."""
+    plugins = [configure("filters", each) for each in filters]
+    return sum(each.filtering_charge(queries) for each in plugins if isinstance(each, EstimatedFilter))
+
+
+def _drawn(item: Negatives) -> Candidates:
+    """Return the drawn negatives of a query as a list with scores nan."""
+    doc_ids = [item.negatives[i] for i in np.flatnonzero(np.isnan(item.scores)).tolist()]
+    drawn = RankedList(doc_ids, np.full(len(doc_ids), np.nan, np.float32))
+    return Candidates(item.query_id, item.positives, {"drawn": drawn}, ())
+
 
 LEFT_OUT = "dropped as "
 """The prefix of the counts of dropped candidates; the reason follows."""

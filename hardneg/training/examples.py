@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.batches.shuffled import Shuffled
+from hardneg.batches.batch_order import Shuffled
 from hardneg.encoders.spec import Side
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.hash_index import ranges

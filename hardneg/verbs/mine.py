@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from hardneg.formats.runs import QueryLists
     from hardneg.formats.vectors.block_files import BlockFiles
     from hardneg.mining.choosing import Choosing
-    from hardneg.mining.filter_texts import MiningTexts
+    from hardneg.mining.filters import MiningTexts
     from hardneg.mining.lists_of_file import ListsOfFile
 
 _BLOCK = 1024  # queries
@@ -124,7 +124,7 @@ class Mine(StageSpec):
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Answers, where negatives or positives are told by them."""
-        from hardneg.mining.filtering import needs_answers
+        from hardneg.mining.choosing import needs_answers
 
         needing = [name for name in ("without_answers", "pseudo_positives") if getattr(self, name)]
         needing += ["filters"] if needs_answers(self.filters) else []
@@ -141,7 +141,7 @@ class Mine(StageSpec):
 
     def estimate(self, sizes: Sizes) -> Row:
         """By the query."""
-        from hardneg.mining.filtering import filtering_charge
+        from hardneg.mining.choosing import filtering_charge
 
         count = sizes.queries(self.split)
         return Row(count, "queries", count * 200 * 20, charge=filtering_charge(self.filters, count))
@@ -178,11 +178,10 @@ class _Mining:
 
     @classmethod
     def of(cls, context: StageContext[Mine]) -> "_Mining":
-        from hardneg.formats.more_positives import extended
+        from hardneg.formats.collection import extended
         from hardneg.formats.qrels import positives
-        from hardneg.mining.choosing import Choosing
-        from hardneg.mining.filter_texts import MiningTexts
-        from hardneg.mining.filtering import Filters
+        from hardneg.mining.choosing import Choosing, Filters
+        from hardneg.mining.filters import MiningTexts
         from hardneg.mining.lists_of_file import ListsOfFile
         from hardneg.verbs.shared.inputs import open_collection, open_queries
 

@@ -11,8 +11,8 @@ import pytest
 
 from hardneg.formats.answer_matching import PassageAnswers, first_with_answer
 from hardneg.formats.corpus import Corpus, write_corpus
-from hardneg.mining.filtering import Filters
-from hardneg.mining.filters.answers import AnswerFilter
+from hardneg.mining.choosing import Filters
+from hardneg.mining.filters import AnswerFilter
 from hardneg.records.errors import PluginError
 from hardneg.records.types import Candidates, Document, Negatives, RankedList
 from hardneg.runtime.progress import Silent

@@ -5,7 +5,7 @@ import pytest
 from recipe.recipes import artifacts_of, plan_in, small_collection, small_part
 
 from hardneg.formats.collection import StoredCollection
-from hardneg.formats.excluded import without_excluded
+from hardneg.formats.id_pairs import without_excluded
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import read_run
 from hardneg.mining.listing import without

@@ -18,8 +18,8 @@ from hardneg.records.errors import DataError, RecipeError
 from hardneg.registry import plugins as registry
 from hardneg.store.artifacts import Store
 from hardneg.verbs.write_queries import _Writing
-from hardneg.writers.heading import Heading
 from hardneg.writers.mixture import COPIES
+from hardneg.writers.passages import Heading
 from hardneg.writers.protocol import WriterCost
 
 WORDS = ["river", "harbor", "bridge", "tower", "garden", "market", "castle", "meadow", "valley", "forest", "island"]

@@ -26,10 +26,9 @@ from pyarrow import parquet
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.export.catalogue import OWN, check_form
 from hardneg.formats.hash_index import find_equal, hash_texts, normalise
-from hardneg.formats.json_rows import json_row, read_array
 from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.formats.queries import Queries
-from hardneg.formats.text_lines import read_lines
+from hardneg.formats.text_lines import json_row, read_array, read_lines
 from hardneg.records.errors import ArtifactError, DataError, UsageError
 from hardneg.records.types import Document, Negatives
 from hardneg.store.atomic_write import replacing

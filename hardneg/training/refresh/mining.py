@@ -10,9 +10,8 @@ from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
 from hardneg.formats.negatives import write_negatives
 from hardneg.formats.runs import QueryLists
-from hardneg.mining.choosing import LEFT_OUT, SEEN_BY, Choosing, compares
+from hardneg.mining.choosing import LEFT_OUT, SEEN_BY, Choosing, Filters, compares
 from hardneg.mining.encoded_corpus import EncodedCorpus
-from hardneg.mining.filtering import Filters
 from hardneg.mining.listing import listed, searched, with_positives
 from hardneg.mining.miners.random import Sampled
 from hardneg.mining.miners.ranks import TopK

@@ -4,14 +4,11 @@ trec_eval ignores the rank column and the order of lines: it sorts by score (as 
 document id, both descending. A run that this module writes has no equal scores: every reader sees one order.
 """
 
-import codecs
-import gzip
 import shutil
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +16,7 @@ from numpy.typing import NDArray
 from pyarrow import csv
 
 from hardneg.formats.collection import StoredCollection
-from hardneg.formats.corpus import Corpus
-from hardneg.formats.text_lines import checked_id, one_word, other_format, refuse_device
+from hardneg.formats.text_lines import checked_id, one_word, read_bytes
 from hardneg.records.errors import DataError
 from hardneg.records.types import RankedList
 from hardneg.records.wording import counted
@@ -133,7 +129,6 @@ def _fields(path: Path, number: int, line: bytes) -> tuple[str, str, float]:
     return checked_id(path, number, fields[0]), checked_id(path, number, fields[2]), score
 
 
-_CHUNK = 1 << 20
 _LONGEST_LINE = 1 << 24
 _SUBNORMAL = 0x007FFFFF  # the bit pattern of the largest float32 that is not normal
 _LARGEST = 0x7F7FFFFF - _SUBNORMAL
@@ -156,7 +151,7 @@ def read_run(path: Path) -> Run:
             control characters, a score that is not a finite float32, or a document that stands twice for one query;
             naming the file, where it holds nothing.
     """
-    run = dict(_ranked(parse_lines(path, b"".join(_chunks(path)))))
+    run = dict(_ranked(parse_lines(path, b"".join(read_bytes(path, _LONGEST_LINE)))))
     if not run:
         raise DataError(f"{path}: the run is empty{'' if path.is_file() else '; a pipe can be read only once'}")
     return run
@@ -202,36 +197,10 @@ def lists_side_by_side(runs: Mapping[str, Path], query_ids: Sequence[str]) -> It
         yield query_id, dict(zip(runs, lists, strict=True))
 
 
-def _chunks(path: Path) -> Iterator[bytes]:
-    """The file's bytes, unpacked and without a mark of their order."""
-    refuse_device(path)
-    line, unended = 1, 0
-    try:
-        with path.open("rb") as raw:
-            packed = raw.peek(2)[:2] == b"\x1f\x8b"
-            source: IO[bytes] = gzip.GzipFile(fileobj=raw) if packed else raw  # type: ignore[assignment]
-            data = source.read(_CHUNK)
-            if other := other_format(data[:64]):
-                raise DataError(f"{path}: not a text file but {other}")
-            start = data.removeprefix(codecs.BOM_UTF8)
-            line += start.count(b"\n")
-            yield start
-            while chunk := source.read(_CHUNK):
-                unended = 0 if b"\n" in chunk else unended + len(chunk)
-                if unended > _LONGEST_LINE:
-                    raise DataError.at(path, line, f"a line of over {_LONGEST_LINE:,} bytes: no run")
-                line += chunk.count(b"\n")
-                yield chunk
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError.at(path, line, f"the gzip file is damaged ({error}): fetch it again") from error
-    except OSError as error:
-        raise DataError(f"{path}: the run cannot be read ({error.strerror})") from error
-
-
 def _blocks(path: Path) -> Iterator[tuple[int, bytes]]:
     """All lines of some queries that follow each other, and the number of the first line."""
     first, rest = 1, b""
-    for chunk in _chunks(path):
+    for chunk in read_bytes(path, _LONGEST_LINE):
         rest += chunk
         if end := _last_query(rest):
             yield first, rest[:end]
@@ -380,26 +349,25 @@ def rewrite_run(path: Path, collection: StoredCollection, split: str, target: Pa
     Raises:
         DataError: the run has a mistake, or none of its queries is in the split, or of its documents in the corpus.
     """
-    run, facts = read_run(path), Counter[str]()
-    write_run(target, _entries(run, collection.queries(split).query_ids, collection.corpus, facts))
+    run, facts, documents = read_run(path), Counter[str](), 0
+    query_ids = collection.queries(split).query_ids
+    facts["run queries that are not in the split"] = len(run.keys() - set(query_ids))
+    facts["queries that are not in the run"] = len(query_ids) - len(run.keys() & set(query_ids))
+    facts["queries in the run"] = len(query_ids) - facts["queries that are not in the run"]
+
+    def entries() -> Iterator[tuple[str, RankedList]]:
+        nonlocal documents
+        for query_id in (each for each in query_ids if each in run):
+            ranked = run[query_id]
+            known = collection.corpus.rows(ranked.doc_ids) >= 0
+            doc_ids = [doc_id for doc_id, there in zip(ranked.doc_ids, known.tolist(), strict=True) if there]
+            documents += len(doc_ids)
+            facts["run documents that are not in the corpus"] += len(known) - len(doc_ids)
+            yield query_id, RankedList(doc_ids, strictly_decreasing(ranked.scores[known]))
+
+    write_run(target, entries())
     if not facts["queries in the run"]:
         raise DataError(f"{path}: none of its queries is in split {split}; name the split it is of")
-    if not facts.pop("documents", 0) and facts["run documents that are not in the corpus"]:
+    if not documents and facts["run documents that are not in the corpus"]:
         raise DataError(f"{path}: none of its documents is in the corpus; name the dataset that was searched")
     return {name: count for name, count in facts.items() if count}
-
-
-def _entries(
-    run: Run, query_ids: Sequence[str], corpus: Corpus, facts: Counter[str]
-) -> Iterator[tuple[str, RankedList]]:
-    facts["run queries that are not in the split"] = len(run.keys() - set(query_ids))
-    for query_id in query_ids:
-        if (ranked := run.get(query_id)) is None:
-            facts["queries that are not in the run"] += 1
-            continue
-        facts["queries in the run"] += 1
-        known = corpus.rows(ranked.doc_ids) >= 0
-        facts["documents"] += int(known.sum())
-        facts["run documents that are not in the corpus"] += int((~known).sum())
-        doc_ids = [doc_id for doc_id, there in zip(ranked.doc_ids, known.tolist(), strict=True) if there]
-        yield query_id, RankedList(doc_ids, strictly_decreasing(ranked.scores[known]))

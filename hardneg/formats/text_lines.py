@@ -99,27 +99,41 @@ def lines_or_errors(path: Path) -> Iterator[tuple[int, str | DataError]]:
             yield number + 1, DataError.at(path, number + 1, f"cannot be read: {error}")
 
 
-def read_chunks(path: Path) -> Iterator[str]:
-    """A file's text in pieces of about a megabyte, for what has no lines; plain or gzip.
+def read_bytes(path: Path, longest: int = LONGEST_LINE) -> Iterator[bytes]:
+    """A file's bytes in pieces of about a megabyte, without a mark of their order; plain or gzip.
 
     Raises:
-        DataError: the file is missing, is damaged gzip, or is not UTF-8.
+        DataError: the file is missing, is damaged gzip, of another format, or has a line that is longer than `longest`.
     """
-    decoder, line = codecs.getincrementaldecoder("utf-8-sig")(), 1
+    line, unended = 1, 0
     with _opened(path) as (_, file):
         try:
             if other := other_format(file.peek(64)):
                 raise DataError(f"{path}: not a text file but {other}")
+            if file.peek(3).startswith(codecs.BOM_UTF8):
+                file.read(3)
             while chunk := file.read(_CHUNK):
-                text = decoder.decode(chunk)
-                line += text.count("\n")
-                yield text
-            yield decoder.decode(b"", final=True)
-        except UnicodeDecodeError as error:
-            line += error.object.count(b"\n", 0, error.start)
-            raise DataError.at(path, line, f"not UTF-8 ({error.reason})") from error
+                unended = 0 if b"\n" in chunk else unended + len(chunk)
+                if unended > longest:
+                    raise DataError.at(path, line, f"a line of over {longest:,} bytes")
+                line += chunk.count(b"\n")
+                yield chunk
         except (EOFError, OSError, zlib.error) as error:
-            raise DataError.at(path, line, f"cannot be read: {error}") from error
+            raise DataError.at(path, line, f"cannot be read: {error}; fetch it again") from error
+
+
+def read_chunks(path: Path) -> Iterator[str]:
+    """A file's text in pieces of about a megabyte, for what has no lines. Raises as `read_bytes`, and if not UTF-8."""
+    decoder, line = codecs.getincrementaldecoder("utf-8")(), 1
+    try:
+        for chunk in read_bytes(path):
+            text = decoder.decode(chunk)
+            line += text.count("\n")
+            yield text
+        yield decoder.decode(b"", final=True)
+    except UnicodeDecodeError as error:
+        line += error.object.count(b"\n", 0, error.start)
+        raise DataError.at(path, line, f"not UTF-8 ({error.reason})") from error
 
 
 def estimate_lines(path: Path) -> int:

@@ -51,10 +51,9 @@ def parts_of(collection: Collection) -> Iterator[Part]:
         yield from collection.parts()
         return
     yield Part("documents", lambda: _numbered(collection.documents()))
-    for split in collection.splits():
-        yield Part(f"queries of {split}", partial(_stream, collection.queries, split), split)
-    for split in collection.splits():
-        yield Part(f"judgements of {split}", partial(_stream, collection.qrels, split), split)
+    for what, read in (("queries", collection.queries), ("judgements", collection.qrels)):
+        for split in collection.splits():
+            yield Part(f"{what} of {split}", partial(_stream, read, split), split)
     if isinstance(collection, HasExcluded):
         yield Part("excluded documents", lambda: _numbered(collection.excluded()))
 

@@ -10,7 +10,7 @@ import typer
 
 from hardneg.api.adhoc_recipe import AdhocRecipe
 from hardneg.cli import completion
-from hardneg.cli.console import Bars, aligned, bars, say, say_answer
+from hardneg.cli.console import aligned, bars, say, say_answer
 from hardneg.cli.options import JSON, STORE, output, tell_once
 from hardneg.cli.outputs import free_bytes
 from hardneg.cli.planned_work import stored_dataset
@@ -18,7 +18,6 @@ from hardneg.records.errors import DataError
 from hardneg.records.wording import counted, size
 
 if TYPE_CHECKING:
-    from hardneg.datasets.fetching import Published
     from hardneg.formats.problems import Contents, Problem
 
 app = typer.Typer(help="List, show, check and fetch datasets.", no_args_is_help=True)
@@ -114,30 +113,21 @@ def fetch(
 
     Example: hardneg data fetch msmarco-passage
     """
+    from hardneg.datasets.fetching import fetch as fetch_file
     from hardneg.datasets.fetching import find_published
 
     folder = output or Path("data") / name
     published = find_published(name)
-    _fetch_all(published, folder, bars())
-    say(f"--dataset {published.loader}:{folder}")
-
-
-def _fetch_all(published: "Published", folder: Path, bars: Bars) -> None:
-    """Brings all files of a dataset, one line each.
-
-    Raises:
-        DataError: the disk has no room, or a file cannot be had; what was finished is kept.
-    """
-    from hardneg.datasets.fetching import fetch as fetch_file
-
     wanted = sum(file.bytes * (_UNPACKED if file.members else 1) for file in published.files)
     if not folder.exists() and wanted > (free := free_bytes(folder)):
         shortage = f"{size(wanted)} are needed, {size(free)} are free"
         raise DataError(f"{folder}: {shortage}; choose another folder with --output")
-    bars.note(f"into {folder}; the terms of use: {published.terms}")
+    told = bars()
+    told.note(f"into {folder}; the terms of use: {published.terms}")
     for file in published.files:
-        new = fetch_file(file, folder, bars)
-        bars.note(f"{file.name}: {'fetched, as published' if new else 'there already, as published'}")
+        new = fetch_file(file, folder, told)
+        told.note(f"{file.name}: {'fetched, as published' if new else 'there already, as published'}")
+    say(f"--dataset {published.loader}:{folder}")
 
 
 def _first_rows(collection: Any, rows: int) -> dict[str, Any]:

@@ -322,22 +322,18 @@ def extended(
         judged = list(iter_qrels(path))
         if not judged:
             raise DataError(f"{path}: holds no judgements; leave it out")
-        if problems := list(_unknown(judged, queries, collection)):
-            more_lines = f"; and {counted(len(problems) - _SHOWN, 'more line')}" if len(problems) > _SHOWN else ""
-            raise DataError(
-                f"{path}: judges what the dataset does not have: {'; '.join(problems[:_SHOWN])}{more_lines}"
-            )
+        rows = collection.corpus.rows([item.doc_id for _, item in judged]).tolist()
+        problems = [
+            f"line {number}, {f'document {item.doc_id!r}' if item.query_id in queries else f'query {item.query_id!r}'}"
+            for (number, item), row in zip(judged, rows, strict=True)
+            if item.query_id not in queries or row < 0
+        ]
+        if problems:
+            beyond = f"; and {counted(len(problems) - _SHOWN, 'more line')}" if len(problems) > _SHOWN else ""
+            shown = "; ".join(problems[:_SHOWN])
+            raise DataError(f"{path}: judges what the dataset does not have: {shown}{beyond}")
         for _, (query_id, doc_id, relevance) in judged:
             grades = more.setdefault(query_id, {})
             grades[doc_id] = max(relevance, grades.get(doc_id, relevance))
     added = positives(more)
     return {name: list(dict.fromkeys((*known.get(name, ()), *added.get(name, ())))) for name in {**known, **added}}
-
-
-def _unknown(judged: Sequence[tuple[int, Judgement]], queries: set[str], collection: StoredCollection) -> Iterator[str]:
-    rows = collection.corpus.rows([item.doc_id for _, item in judged])
-    for (number, item), row in zip(judged, rows.tolist(), strict=True):
-        if item.query_id not in queries:
-            yield f"line {number}, query {item.query_id!r}"
-        elif row < 0:
-            yield f"line {number}, document {item.doc_id!r}"

@@ -62,11 +62,15 @@ def write_corpus(documents: Iterable[Document], folder: Path, progress: Progress
                 task.advance(len(block))
         file.flush()
         os.fsync(file.fileno())
-    _index_ids(folder, spools[0])
+    hashes = np.fromfile(spools[0], np.uint64)
+    order = np.argsort(hashes, stable=True)
+    _refuse_repeats(folder, hashes[order], order)
+    save_array(folder / DOC_INDEX, np.stack([hashes[order], order.astype(np.uint64)]))
     hashes = np.fromfile(spools[1], np.uint64)
     save_array(folder / HASHES, hashes)
     save_array(folder / ORDER, np.argsort(hashes, stable=True))
-    spools[1].unlink()
+    for spool in spools:
+        spool.unlink()
     return count
 
 
@@ -97,15 +101,6 @@ def _batch(block: list[Document]) -> pa.RecordBatch:
         ends = f"{block[0].doc_id!r} to {block[-1].doc_id!r}"
         raise DataError(f"documents {ends} hold a title or text that is not Unicode text: {error}") from error
     return pa.record_batch(columns, schema=_SCHEMA)
-
-
-def _index_ids(folder: Path, spool: Path) -> None:
-    hashes = np.fromfile(spool, np.uint64)
-    order = np.argsort(hashes, stable=True)
-    hashes = hashes[order]
-    _refuse_repeats(folder, hashes, order)
-    save_array(folder / DOC_INDEX, np.stack([hashes, order.astype(np.uint64)]))
-    spool.unlink()
 
 
 def _refuse_repeats(folder: Path, hashes: NDArray[np.uint64], order: NDArray[np.int64]) -> None:

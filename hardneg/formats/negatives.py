@@ -164,14 +164,13 @@ def recorded(negatives: Iterable[Negatives], path: Path) -> Iterator[Negatives]:
     """The same negatives; what they dropped is written to `path` as they go by, if the first of them has any."""
     waiting = iter(negatives)
     first = next(waiting, None)
-    if first is None:
-        return
-    if first.drops is None:
-        yield from chain([first], waiting)
+    rows = chain([] if first is None else [first], waiting)
+    if first is None or first.drops is None:
+        yield from rows
         return
     with replacing(path) as file, pa.ipc.new_file(file, _DROPS) as writer:
         block: list[Negatives] = []
-        for item in chain([first], waiting):
+        for item in rows:
             block.append(item)
             if len(block) == _ROWS:
                 writer.write_batch(_drop_batch(block))

@@ -6,10 +6,9 @@ import io
 import json
 import os
 import re
-import stat
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -39,7 +38,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[io.BufferedReader, io.BufferedReader]]:
-    refuse_device(path)
+    _refuse_device(path)
     try:
         raw = path.open("rb")
     except OSError as error:
@@ -173,29 +172,19 @@ def no_folder(path: Path) -> DataError:
     return DataError(f"{path}: {reason}")
 
 
-def refuse_device(path: Path) -> None:
+def _refuse_device(path: Path) -> None:
     """Raises DataError for a device instead of a file: its bytes may have no end."""
-    try:
-        mode = path.stat().st_mode
-    except OSError:
-        return  # whoever opens it says so
-    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
-        raise DataError(f"{path}: {_file_type(path)}, where a file is expected")
+    with suppress(OSError):  # whoever opens it says so
+        if path.is_char_device() or path.is_block_device():
+            raise DataError(f"{path}: a device, where a file is expected")
 
 
 def _file_type(path: Path) -> str:
     """What is at a path instead of a file."""
-    try:
-        mode = path.stat().st_mode
-    except OSError as error:
-        return f"a link to {os.readlink(path)}, which cannot be followed ({error.strerror})"
-    types = {
-        stat.S_IFREG: "a file",
-        stat.S_IFDIR: "a folder",
-        stat.S_IFIFO: "a pipe, which cannot be read twice",
-        stat.S_IFSOCK: "a socket",
-    }
-    return types.get(stat.S_IFMT(mode), "a device")
+    if not path.exists():
+        return f"a link to {os.readlink(path)}, which leads nowhere"
+    types = {"a file": path.is_file(), "a folder": path.is_dir(), "a pipe, which cannot be read twice": path.is_fifo()}
+    return next((name for name, fits in types.items() if fits), "a device")
 
 
 def one_word(text: str) -> bool:

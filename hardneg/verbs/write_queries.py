@@ -168,7 +168,7 @@ class _Writing:
 
     @cached_property
     def _copies(self) -> dict[str, str]:
-        from hardneg.writers.repeated_texts import earlier_copies
+        from hardneg.writers.mixture import earlier_copies
 
         return earlier_copies(self.source.corpus)
 
@@ -184,8 +184,7 @@ class _Writing:
     def _by_split(self) -> "dict[str, list[Kept]]":
         """The queries that stay. Raises DataError where a split has none."""
         from hardneg.datasets.summaries import SplitShares
-        from hardneg.writers.mixture import Draft, kept
-        from hardneg.writers.repeated_texts import with_repeats
+        from hardneg.writers.mixture import Draft, kept, with_repeats
 
         spec = self.spec
         shares = SplitShares(spec.dev_share, spec.test_share, spec.seed)

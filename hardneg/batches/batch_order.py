@@ -134,11 +134,7 @@ class OneSource:
             raise PluginError("one-source: separator must be one character or more")
 
     def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> NDArray[np.int64]:
-        """The number of each query's source, int64 [Q], by the alphabet.
-
-        Raises:
-            UsageError: ids have no source.
-        """
+        """The number of each query's source, int64 [Q], by the alphabet. Raises UsageError where ids have no source."""
         if queries.sources is not None:
             return np.unique(np.array(queries.sources), return_inverse=True)[1].astype(np.int64)
         parts = [query_id.partition(self.separator) for query_id in queries.query_ids]

@@ -184,14 +184,11 @@ class TopicBalanced:
     ) -> NDArray[np.int64]:
         """Batches that are drawn one by one, int64 [ceil(C / size) * size]."""
         source, clusters = generator(seed, "batches", epoch), members(groups, chosen)
-        batches = (_drawn(clusters, size, source) for _ in range(-(-len(chosen) // size)))
-        return np.concatenate(list(batches))
-
-
-def _drawn(clusters: list[NDArray[np.int64]], size: int, source: np.random.Generator) -> NDArray[np.int64]:
-    """One batch, int64 [size]."""
-    batch = np.empty(0, np.int64)
-    while len(batch) < size:
-        cluster = clusters[source.integers(len(clusters))]
-        batch = np.concatenate([batch, source.choice(cluster, min(size, len(cluster)), replace=False)])
-    return batch[:size]
+        batches = list[NDArray[np.int64]]()
+        for _ in range(-(-len(chosen) // size)):
+            batch = np.empty(0, np.int64)
+            while len(batch) < size:
+                cluster = clusters[source.integers(len(clusters))]
+                batch = np.concatenate([batch, source.choice(cluster, min(size, len(cluster)), replace=False)])
+            batches.append(batch[:size])
+        return np.concatenate(batches)

@@ -141,11 +141,7 @@ class Corpus:
 
     @classmethod
     def open(cls, folder: Path) -> "Corpus":
-        """Maps the files of a folder.
-
-        Raises:
-            ArtifactError: one is missing, cut off or foreign.
-        """
+        """Maps the files of a folder. Raises ArtifactError where one is missing, cut off or foreign."""
         folder = Path(folder)
         batches = map_batches(folder / TEXTS, ["doc_id", "title", "text"])
         starts = np.cumsum([0, *(batch.num_rows for batch in batches)], dtype=np.int64)
@@ -197,7 +193,8 @@ class Corpus:
         stop = len(self) if stop is None else min(stop, len(self))
         for low in range(start, stop, size):
             parts = self._parts(low, min(low + size, stop), [1, 2])
-            yield [text for part in parts for text in _joined(part)]
+            columns = ([column.to_pylist() for column in part.columns] for part in parts)
+            yield [f"{title} {text}" if title else text for each in columns for title, text in zip(*each, strict=True)]
 
     def documents(self) -> Iterator[Document]:
         """All documents in row order."""
@@ -317,15 +314,6 @@ class CorpusIds(Sequence[str]):
     def __iter__(self) -> Iterator[str]:
         for start in range(0, len(self), 8192):
             yield from self[start : start + 8192]
-
-
-def _joined(part: pa.RecordBatch) -> list[str]:
-    import pyarrow.compute as pc
-
-    title, text = part.columns
-    both = pc.binary_join_element_wise(title, text, " ")
-    texts: list[str] = pc.if_else(pc.equal(title, ""), text, both).to_pylist()
-    return texts
 
 
 def document_lengths(corpus: Corpus) -> dict[str, float]:

@@ -128,7 +128,5 @@ def without_excluded(run: Mapping[str, RankedList], excluded: Mapping[str, Seque
     """Return the run without the documents that do not count for its queries."""
     kept = dict(run)
     for query_id in excluded.keys() & run.keys():
-        ranked, out = run[query_id], frozenset(excluded[query_id])
-        stays = [row for row, doc_id in enumerate(ranked.doc_ids) if doc_id not in out]
-        kept[query_id] = RankedList([ranked.doc_ids[row] for row in stays], ranked.scores[stays])
+        kept[query_id] = run[query_id].without(frozenset(excluded[query_id]))
     return kept

@@ -66,11 +66,7 @@ class Queries:
 
     @classmethod
     def open(cls, path: Path) -> "Queries":
-        """Reads the file that `write_queries` wrote.
-
-        Raises:
-            ArtifactError: it is missing or damaged.
-        """
+        """Reads the file that `write_queries` wrote. Raises ArtifactError where it is missing or damaged."""
         try:
             with pa.memory_map(str(path)) as file:
                 table = pa.ipc.open_file(file).read_all()

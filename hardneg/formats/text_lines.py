@@ -60,9 +60,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Line numbers, from 1, and lines without their ends; blank lines are passed over.
 
     Gzip is recognised by content, not by name.
-
-    Raises:
-        DataError: the file is missing, is damaged gzip, or a line is not UTF-8.
+    Raises DataError where the file is missing, is damaged gzip, or a line is not UTF-8.
     """
     for number, line in lines_or_errors(path):
         if isinstance(line, DataError):
@@ -291,9 +289,7 @@ def read_array(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects of a file that holds one JSON array, each with the line it starts on, as a stream.
 
     Memory: one object and a megabyte or two, however long the file and its lines.
-
-    Raises:
-        DataError: the file is cut off, not JSON, or not an array of objects.
+    Raises DataError where the file is cut off, not JSON, or not an array of objects.
     """
     array = _Array(path)
     if array.mark() != "[":

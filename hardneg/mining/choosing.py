@@ -68,13 +68,14 @@ class Filters:
         for query, reasons in paired(candidates, lambda queries: self._reasons(by, map(self._seen, queries))):
             known = frozenset(query.positives)
             against = {doc_id: reason for doc_id, reason in reasons.items() if doc_id not in known}
-            seen = self._seen(query).hits if against else {}
-            left = {}
-            for name, ranked in seen.items():
+            if not against:
+                yield query
+                continue
+            seen = self._seen(query).hits
+            for ranked in seen.values():
                 dropped.update(against[doc_id] for doc_id in ranked.doc_ids if doc_id in against)
-                kept = [i for i, doc_id in enumerate(ranked.doc_ids) if doc_id not in against]
-                left[name] = RankedList([ranked.doc_ids[i] for i in kept], ranked.scores[kept])
-            yield replace(query, hits={**query.hits, **left}) if against else query
+            left = {name: ranked.without(against) for name, ranked in seen.items()}
+            yield replace(query, hits={**query.hits, **left})
 
     def _left_of_drawn(self, mined: Iterable[Negatives], by: NegativeFilter) -> Iterator[Negatives]:
         for item, against in paired(mined, lambda items: self._reasons(by, map(_drawn, items))):

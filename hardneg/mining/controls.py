@@ -1,6 +1,6 @@
 """Controls of an experiment on mined lists: lists and positives of other queries, and planted false negatives."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 import numpy as np
@@ -25,8 +25,12 @@ def permuted(listed: Iterable[QueryLists], positives: Mapping[str, Sequence[str]
         donors = dict(zip(order, [*order[1:], order[0]], strict=True))
         for row, (query_id, _) in enumerate(block):
             donor, hits = block[donors[row]]
-            known = set(positives.get(donor, ())) if donors[row] != row else set[str]().union(*map(_ids, hits.values()))
-            yield query_id, {label: _without(ranked, known) for label, ranked in hits.items()}
+            known = (
+                set(positives.get(donor, ()))
+                if donors[row] != row
+                else set[str]().union(*(ranked.doc_ids for ranked in hits.values()))
+            )
+            yield query_id, {label: ranked.without(known) for label, ranked in hits.items()}
         number += 1
 
 
@@ -63,27 +67,16 @@ def planted(
             yield query_id, hits
         elif derive_seed(seed, "planted", query_id) < share * 2**64:
             known = hidden.keys() | set(positives.get(query_id, ()))
-            yield query_id, {label: _with(_only(ranked, known), ranked, hidden) for label, ranked in hits.items()}
+            yield query_id, {label: _with(ranked, known, hidden) for label, ranked in hits.items()}
         else:
-            yield query_id, {label: _without(ranked, hidden.keys()) for label, ranked in hits.items()}
+            yield query_id, {label: ranked.without(hidden) for label, ranked in hits.items()}
 
 
-def _ids(ranked: RankedList) -> Set[str]:
-    return frozenset(ranked.doc_ids)
-
-
-def _only(ranked: RankedList, doc_ids: Set[str]) -> RankedList:
-    rows = [row for row, doc_id in enumerate(ranked.doc_ids) if doc_id in doc_ids]
-    return RankedList([ranked.doc_ids[row] for row in rows], ranked.scores[rows])
-
-
-def _without(ranked: RankedList, doc_ids: Set[str]) -> RankedList:
-    return _only(ranked, _ids(ranked) - doc_ids)
-
-
-def _with(kept: RankedList, whole: RankedList, doc_ids: Iterable[str]) -> RankedList:
-    """The list with the documents that it lacks at its end."""
-    lacking = [doc_id for doc_id in doc_ids if doc_id not in _ids(kept)]
-    last = whole.scores[-1] if len(whole.scores) else np.nan
+def _with(ranked: RankedList, known: Container[str], hidden: Iterable[str]) -> RankedList:
+    """The known documents of a list, and at its end those hidden ones that it lacks."""
+    kept = ranked.without(frozenset(doc_id for doc_id in ranked.doc_ids if doc_id not in known))
+    there = frozenset(kept.doc_ids)
+    lacking = [doc_id for doc_id in hidden if doc_id not in there]
+    last = ranked.scores[-1] if len(ranked.scores) else np.nan
     scores = np.concatenate([kept.scores, np.full(len(lacking), last, np.float32)])
     return RankedList([*kept.doc_ids, *lacking], scores)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hardneg.formats.answer_matching import Match, PassageAnswers
 from hardneg.formats.collection import StoredCollection, extended
-from hardneg.formats.own_texts import set_aside
+from hardneg.formats.corpus import set_aside
 from hardneg.formats.qrels import positives
 from hardneg.formats.text_lines import read_lines
 from hardneg.mining.filter_protocol import FilterTexts

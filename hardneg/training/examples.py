@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from hardneg.batches.batch_order import Shuffled
 from hardneg.encoders.spec import Side
-from hardneg.formats.corpus import Corpus
+from hardneg.formats.corpus import Corpus, set_aside
 from hardneg.formats.hash_index import ranges
-from hardneg.formats.own_texts import set_aside
 from hardneg.formats.segments import Segments
 from hardneg.records.errors import TrainingError
 from hardneg.registry.protocols import Loss

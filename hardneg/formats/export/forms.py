@@ -56,7 +56,7 @@ class WriteOptions:
     positive_scores: Callable[[Negatives], NDArray[np.float32]] | None = None
 
 
-class _Row(NamedTuple):
+class _Texts(NamedTuple):
     """One query with its documents and their scores, nan where there is none."""
 
     query_id: str
@@ -116,7 +116,7 @@ def _check_rows(rows: int, form: str, counts: Counts) -> None:
 
 def _gather(
     negatives: Iterable[Negatives], queries: Queries, corpus: Corpus, options: WriteOptions, counts: Counts
-) -> Iterator[_Row]:
+) -> Iterator[_Texts]:
     """The rows with their texts, in the order of `negatives`, a few hundred queries at a time."""
     texts = dict(zip(queries.query_ids, queries.texts, strict=True))
     items, limit = iter(negatives), options.negatives
@@ -132,7 +132,7 @@ def _gather(
                 continue
             _count_beyond(item, limit, counts)
             known = options.positive_scores
-            yield _Row(
+            yield _Texts(
                 item.query_id,
                 texts[item.query_id],
                 [documents[doc_id] for doc_id in item.positives],
@@ -344,7 +344,7 @@ _Documents = tuple[list[str], list[str], list[float] | None]
 """The positives and the negatives of a row that is read, ids or texts, and the negatives' scores."""
 
 
-def _triplets(row: _Row, options: WriteOptions, counts: Counts) -> Iterator[JsonObject]:
+def _triplets(row: _Texts, options: WriteOptions, counts: Counts) -> Iterator[JsonObject]:
     for positive, score in row.pairs():
         for document, other in zip(row.negatives, row.negative_scores, strict=True):
             record = {"anchor": row.query, "positive": positive, "negative": document.contents}
@@ -360,7 +360,7 @@ def _tuple_documents(where: str, row: JsonObject) -> _Documents:
     return positives, negatives, scores and scores[1:]
 
 
-def _n_tuples(row: _Row, options: WriteOptions, counts: Counts) -> Iterator[JsonObject]:
+def _n_tuples(row: _Texts, options: WriteOptions, counts: Counts) -> Iterator[JsonObject]:
     for positive, score in row.pairs():
         if len(row.negatives) != options.negatives:
             counts[f"rows left out: fewer than {options.negatives} negatives"] += 1
@@ -370,7 +370,7 @@ def _n_tuples(row: _Row, options: WriteOptions, counts: Counts) -> Iterator[Json
         yield from _scored(record, options, counts, scores=[score, *row.negative_scores])
 
 
-def _labeled_lists(row: _Row, options: WriteOptions, counts: Counts) -> Iterator[JsonObject]:
+def _labeled_lists(row: _Texts, options: WriteOptions, counts: Counts) -> Iterator[JsonObject]:
     labels = {} if options.scores else {"labels": [1] + [0] * len(row.negatives)}
     for positive, score in row.pairs():
         record = {"anchor": row.query, "positive": [positive, *(each.contents for each in row.negatives)], **labels}
@@ -387,7 +387,7 @@ def _labeled_documents(where: str, row: JsonObject) -> _Documents:
     return [text for text, label in pairs if label > 0], [text for text, label in pairs if not label > 0], None
 
 
-def _tevatron_v1(row: _Row, options: WriteOptions, counts: Counts) -> Iterator[JsonObject]:
+def _tevatron_v1(row: _Texts, options: WriteOptions, counts: Counts) -> Iterator[JsonObject]:
     positives, negatives = (
         [{"docid": each.doc_id, "title": each.title, "text": each.text} for each in side]
         for side in (row.positives, row.negatives)
@@ -404,7 +404,7 @@ def _passages(where: str, row: JsonObject) -> _Documents:
     return positives, negatives, None
 
 
-def _tevatron_v2(row: _Row, options: WriteOptions, counts: Counts) -> Iterator[JsonObject]:
+def _tevatron_v2(row: _Texts, options: WriteOptions, counts: Counts) -> Iterator[JsonObject]:
     positives, negatives = ([each.doc_id for each in side] for side in (row.positives, row.negatives))
     names = {"query_id": row.query_id, "query_text": row.query}
     yield {**names, "positive_document_ids": positives, "negative_document_ids": negatives}
@@ -414,7 +414,7 @@ def _document_ids(where: str, row: JsonObject) -> _Documents:
     return _texts(where, row, "positive_document_ids"), _texts(where, row, "negative_document_ids"), None
 
 
-def _dpr(row: _Row, options: WriteOptions, counts: Counts) -> Iterator[JsonObject]:
+def _dpr(row: _Texts, options: WriteOptions, counts: Counts) -> Iterator[JsonObject]:
     positives, negatives = (
         [
             {"title": each.title, "text": each.text, "passage_id": each.doc_id}
@@ -438,7 +438,7 @@ def _contexts(where: str, row: JsonObject) -> _Documents:
     return known, found, scores
 
 
-def _flagembedding(row: _Row, options: WriteOptions, counts: Counts) -> Iterator[JsonObject]:
+def _flagembedding(row: _Texts, options: WriteOptions, counts: Counts) -> Iterator[JsonObject]:
     positives, negatives = ([each.contents for each in side] for side in (row.positives, row.negatives))
     record = {"query": row.query, "pos": positives, "neg": negatives}
     return _scored(record, options, counts, pos_scores=row.positive_scores, neg_scores=row.negative_scores)
@@ -455,7 +455,7 @@ class _Form(NamedTuple):
     by_ids: documents are read by ids, not by texts. several_rows: a query may have several, which are joined when read.
     """
 
-    records: Callable[[_Row, WriteOptions, Counts], Iterator[JsonObject]]
+    records: Callable[[_Texts, WriteOptions, Counts], Iterator[JsonObject]]
     documents: Callable[[str, JsonObject], _Documents]
     query: str
     by_ids: bool = False

@@ -174,11 +174,7 @@ class Corpus:
 
     def contents(self, rows: NDArray[np.int64]) -> list[str]:
         """Title, space and text of the documents in `rows`: int64 [n], any order, repeats allowed."""
-        texts: list[str] = []
-        for batch, local in self._located(rows):
-            title, text = (batch.column(i)[local].as_py() for i in (1, 2))
-            texts.append(f"{title} {text}" if title else text)
-        return texts
+        return [document.contents for document in self.documents_at(rows)]
 
     def documents_at(self, rows: NDArray[np.int64]) -> list[Document]:
         """The documents in `rows`: int64 [n], any order, repeats allowed."""
@@ -242,10 +238,16 @@ class Corpus:
         Raises:
             DataError: the corpus lacks one; the message ends in `advice`.
         """
-        counts = np.array([len(doc_ids) for doc_ids in lists])
-        rows = np.full((len(lists), length), -1, np.int64)
-        flat = [doc_id for doc_ids in lists for doc_id in doc_ids]
-        rows[np.arange(length) < counts[:, None]] = self.known_rows(flat, "negative", advice)
+        rows = self.list_rows(lists)
+        if int((rows >= 0).sum()) < sum(map(len, lists)):
+            self.known_rows([doc_id for doc_ids in lists for doc_id in doc_ids], "negative", advice)
+        return np.pad(rows, ((0, 0), (0, length - rows.shape[1])), constant_values=-1)
+
+    def list_rows(self, lists: Sequence[Sequence[str]]) -> NDArray[np.int64]:
+        """Rows of the documents of lists, int64 [Q, length of the longest]; -1 pads, and stands for unknown ones."""
+        lengths = np.array([len(doc_ids) for doc_ids in lists], np.int64)
+        rows = np.full((len(lists), int(lengths.max(initial=0))), -1, np.int64)
+        rows[np.arange(rows.shape[1]) < lengths[:, None]] = self.rows([doc_id for part in lists for doc_id in part])
         return rows
 
     def copies(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:

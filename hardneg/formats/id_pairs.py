@@ -100,9 +100,7 @@ def read_excluded(path: Path) -> Iterator[Exclusion]:
     Raises:
         DataError: the file is missing, or a line has another number of columns or an id that is none.
     """
-    for number, line in read_lines(path):
-        if exclusion := parse_exclusion(path, number, line):
-            yield exclusion
+    yield from filter(None, (parse_exclusion(path, number, line) for number, line in read_lines(path)))
 
 
 def parse_exclusion(path: Path, number: int, line: str) -> Exclusion | None:

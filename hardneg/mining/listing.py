@@ -7,7 +7,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.formats.answer_matching import PassageAnswers, first_with_answer
+from hardneg.formats.answer_matching import PassageAnswers
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.runs import QueryLists
 from hardneg.indexes.kernels.candidate_scoring import rank_candidates
@@ -51,7 +51,7 @@ def listed(hits: Hits) -> Iterator[Listed]:
 def without(hits: Hits, excluded: Sequence[Sequence[str]], corpus: Corpus, depth: int) -> Hits:
     """Return the best `depth` hits of each query that are none of its excluded documents."""
     kept = Hits(hits.rows[:, :depth].copy(), hits.scores[:, :depth].copy())
-    for query, (doc_ids, out) in enumerate(zip(excluded, rows_of(corpus, excluded), strict=True)):
+    for query, (doc_ids, out) in enumerate(zip(excluded, corpus.list_rows(excluded), strict=True)):
         if doc_ids:
             stays = np.flatnonzero(~np.isin(hits.rows[query], out))[:depth]
             kept.rows[query], kept.scores[query] = -1, -np.inf
@@ -70,21 +70,12 @@ def with_positives(
     """
     for start in range(0, len(known), _LISTS):
         part = slice(start, start + _LISTS)
-        wanted = rows_of(corpus, known[part])
+        wanted = corpus.list_rows(known[part])
         own = rank_candidates(searcher, queries[part], wanted, max(1, wanted.shape[1]))
         some = Hits(hits.rows[part], hits.scores[part])
         for (rows, scores), (others, theirs) in zip(listed(some), listed(own), strict=True):
             lacking = ~np.isin(others, rows)
             yield np.concatenate([rows, others[lacking]]), np.concatenate([scores, theirs[lacking]])
-
-
-def rows_of(corpus: Corpus, lists: Sequence[Sequence[str]]) -> NDArray[np.int64]:
-    """Return the documents of each list as rows of the corpus, int64 [Q, C], padded with -1."""
-    lengths = np.array([len(doc_ids) for doc_ids in lists])
-    rows = np.full((len(lists), lengths.max(initial=0)), -1, np.int64)
-    inside = np.arange(rows.shape[1]) < lengths[:, None]
-    rows[inside] = corpus.rows([doc_id for doc_ids in lists for doc_id in doc_ids])
-    return rows
 
 
 def labelled(
@@ -94,7 +85,8 @@ def labelled(
     while block := list(islice(listed, _QUERIES)):
         unknown = {query_id: next(iter(hits.values())) for query_id, hits in block if query_id not in known}
         tops = [ranked.doc_ids[:depth] for ranked in unknown.values()]
-        for query_id, doc_id in first_with_answer(list(unknown), tops, answers).items():
-            known[query_id] = [doc_id]
-            facts["pseudo-positives"] += 1
+        for query_id, doc_ids, has in zip(unknown, tops, answers.in_lists(list(unknown), tops), strict=True):
+            if has.any():
+                known[query_id] = [doc_ids[int(has.argmax())]]
+                facts["pseudo-positives"] += 1
         yield from block

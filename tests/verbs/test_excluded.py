@@ -16,8 +16,8 @@ from tests.run_lists import ranked
 class Rows:
     """A corpus whose documents d0, d1, ... stand in these rows."""
 
-    def rows(self, doc_ids):
-        return np.array([int(doc_id[1:]) for doc_id in doc_ids], np.int64)
+    def list_rows(self, lists):
+        return np.array([[int(doc_id[1:]) for doc_id in doc_ids] or [-1] for doc_ids in lists], np.int64)
 
 
 def test_hits_lose_what_is_excluded_and_keep_their_depth():

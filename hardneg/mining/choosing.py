@@ -9,12 +9,11 @@ import numpy as np
 from hardneg.formats.answer_matching import Match
 from hardneg.formats.corpus import Corpus, candidates
 from hardneg.formats.runs import QueryLists
-from hardneg.mining.filter_protocol import EstimatedFilter, NegativeFilter
 from hardneg.mining.filters import EXCLUDED, SAME_TEXT, AnswerFilter, ExcludedFilter, MiningTexts
 from hardneg.mining.miners.beside import filled, paired
 from hardneg.records.types import Candidates, Negatives, PluginSetting, RankedList
 from hardneg.registry.plugins import configure, load_plugin
-from hardneg.registry.protocols import NegativeMiner
+from hardneg.registry.protocols import EstimatedFilter, NegativeFilter, NegativeMiner
 
 
 @dataclass(frozen=True)

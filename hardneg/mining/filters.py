@@ -17,12 +17,12 @@ from hardneg.formats.collection import StoredCollection, extended
 from hardneg.formats.corpus import set_aside
 from hardneg.formats.qrels import positives
 from hardneg.formats.text_lines import read_lines
-from hardneg.mining.filter_protocol import FilterTexts
 from hardneg.mining.miners.selection import COMPARING, RULES
 from hardneg.mining.miners.thresholds import judged
 from hardneg.records.errors import DataError, PluginError
 from hardneg.records.terms import terms
 from hardneg.records.types import SCORES, Candidates, Document
+from hardneg.registry.protocols import FilterTexts
 from hardneg.store.digest import digest, file_digest
 
 

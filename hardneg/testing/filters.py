@@ -1,4 +1,4 @@
-"""The contract of filters of negatives (`hardneg.mining.filter_protocol.NegativeFilter`) as tests."""
+"""The contract of filters of negatives (`hardneg.registry.protocols.NegativeFilter`) as tests."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path

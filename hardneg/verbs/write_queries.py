@@ -16,11 +16,10 @@ from hardneg.records.errors import DataError
 from hardneg.records.types import Document, Judgement, Membership, Query, Side
 from hardneg.records.wording import counted
 from hardneg.registry.plugins import configure
-from hardneg.registry.protocols import QueryWriter
+from hardneg.registry.protocols import EstimatedWriter, QueryWriter, SessionWriter, WriterCost
 from hardneg.runtime.seeding import SEED, drawn_order
 from hardneg.verbs.shared.context import Facts, StageContext
 from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, StageSpec, source_of
-from hardneg.writers.protocol import EstimatedWriter, SessionWriter, WriterCost
 
 if TYPE_CHECKING:
     from hardneg.formats.collection import StoredCollection

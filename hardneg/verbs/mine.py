@@ -200,7 +200,7 @@ class _Mining:
     def listed(self) -> "Iterator[QueryLists]":
         """All queries with their lists."""
         from hardneg.formats.runs import lists_side_by_side
-        from hardneg.mining.controls import drawn_positives, permuted, planted
+        from hardneg.mining.listing import drawn_positives, permuted, planted
 
         spec = self.context.spec
         if spec.positives_of_others:

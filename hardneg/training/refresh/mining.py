@@ -22,9 +22,8 @@ from hardneg.indexes.kernels.candidate_scoring import rank_candidates
 from hardneg.indexes.kernels.exact.exact import ExactOptions, ExactSearcher
 from hardneg.indexes.kernels.max_passage import pooled
 from hardneg.indexes.open_store import open_store
-from hardneg.mining.choosing import LEFT_OUT, SEEN_BY, Choosing, Filters, compares
+from hardneg.mining.choosing import LEFT_OUT, SEEN_BY, Choosing, Filters, beside, compares
 from hardneg.mining.listing import listed, searched, with_positives
-from hardneg.mining.miners.beside import beside
 from hardneg.mining.miners.random import Sampled
 from hardneg.mining.miners.ranks import TopK
 from hardneg.mining.miners.selection import scores_of

@@ -23,7 +23,7 @@ Listed = tuple[NDArray[np.int64], NDArray[np.float32]]
 """A query's documents, rows of the corpus int64 [n], best first, with their scores float32 [n]."""
 
 
-def searched(
+def search_queries(
     encode: Callable[[Sequence[str]], Encoded],
     texts: Sequence[str],
     searcher: Searcher,
@@ -44,13 +44,13 @@ def searched(
         yield window, wanted, hits
 
 
-def listed(hits: Hits) -> Iterator[Listed]:
+def as_lists(hits: Hits) -> Iterator[Listed]:
     """Return the hits of each query without pads."""
     for rows, scores in zip(hits.rows, hits.scores, strict=True):
         yield rows[rows >= 0], scores[rows >= 0]
 
 
-def without(hits: Hits, excluded: Sequence[Sequence[str]], corpus: Corpus, depth: int) -> Hits:
+def exclude(hits: Hits, excluded: Sequence[Sequence[str]], corpus: Corpus, depth: int) -> Hits:
     """Return the best `depth` hits of each query that are none of its excluded documents."""
     kept = Hits(hits.rows[:, :depth].copy(), hits.scores[:, :depth].copy())
     for query, (doc_ids, out) in enumerate(zip(excluded, corpus.list_rows(excluded), strict=True)):
@@ -75,12 +75,12 @@ def with_positives(
         wanted = corpus.list_rows(known[part])
         own = rank_candidates(searcher, queries[part], wanted, max(1, wanted.shape[1]))
         some = Hits(hits.rows[part], hits.scores[part])
-        for (rows, scores), (others, theirs) in zip(listed(some), listed(own), strict=True):
+        for (rows, scores), (others, theirs) in zip(as_lists(some), as_lists(own), strict=True):
             lacking = ~np.isin(others, rows)
             yield np.concatenate([rows, others[lacking]]), np.concatenate([scores, theirs[lacking]])
 
 
-def labelled(
+def add_pseudo_labels(
     listed: Iterator[QueryLists], known: dict[str, list[str]], answers: PassageAnswers, depth: int, facts: Counter[str]
 ) -> Iterator[QueryLists]:
     """Gives a query without positives the first of the first run's top that has an answer, before it goes by."""

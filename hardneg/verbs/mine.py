@@ -226,10 +226,11 @@ class _Mining:
 
     def mined(self, listed: "Iterator[QueryLists]", facts: Counter[str]) -> Iterator[Negatives]:
         """The negatives of some queries; facts count them, and what was left out."""
-        from hardneg.mining.listing import labelled
+        from hardneg.mining.listing import add_pseudo_labels
 
         if depth := self.context.spec.pseudo_positives:
-            listed = labelled(listed, self.known, self.texts.answers(self.context.spec.answer_match), depth, facts)
+            answers = self.texts.answers(self.context.spec.answer_match)
+            listed = add_pseudo_labels(listed, self.known, answers, depth, facts)
         return self.choosing.negatives(listed, facts)
 
     def summary(self, facts: Counter[str]) -> Facts:

@@ -13,7 +13,7 @@ from hardneg.formats.answer_matching import PassageAnswers
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.mining.choosing import Filters
 from hardneg.mining.filters import AnswerFilter
-from hardneg.mining.listing import labelled
+from hardneg.mining.listing import add_pseudo_labels
 from hardneg.records.errors import PluginError
 from hardneg.records.types import Candidates, Document, Negatives, RankedList
 from hardneg.runtime.progress import Silent
@@ -80,7 +80,7 @@ def test_the_first_of_a_list_that_has_an_answer(answers: PassageAnswers) -> None
     known, facts = {"q4": ["e"]}, Counter[str]()
     tops = {"q1": ["b", "c", "a"], "q2": ["e"], "q3": ["a"], "q4": ["a"]}
     runs = [(name, {"run": RankedList(doc_ids, np.zeros(len(doc_ids), np.float32))}) for name, doc_ids in tops.items()]
-    assert list(labelled(iter(runs), known, answers, 3, facts)) == runs
+    assert list(add_pseudo_labels(iter(runs), known, answers, 3, facts)) == runs
     assert known == {"q4": ["e"], "q1": ["c"]} and facts == {"pseudo-positives": 1}
 
 

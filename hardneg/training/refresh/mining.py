@@ -23,7 +23,7 @@ from hardneg.indexes.kernels.exact.exact import ExactOptions, ExactSearcher
 from hardneg.indexes.kernels.max_passage import pooled
 from hardneg.indexes.open_store import open_store
 from hardneg.mining.choosing import LEFT_OUT, SEEN_BY, Choosing, Filters, beside, compares
-from hardneg.mining.listing import listed, searched, with_positives
+from hardneg.mining.listing import as_lists, search_queries, with_positives
 from hardneg.mining.miners.random import Sampled
 from hardneg.mining.miners.ranks import TopK
 from hardneg.mining.miners.selection import scores_of
@@ -348,12 +348,12 @@ def _listed(
         vectors: Encoded = encoder.encode(some, "query", options)
         return vectors
 
-    blocks = searched(encode, texts, corpus.searcher, mining.options.depth, _BLOCKS * encoder.block, seconds)
+    blocks = search_queries(encode, texts, corpus.searcher, mining.options.depth, _BLOCKS * encoder.block, seconds)
     for window, vectors, hits in blocks:
         query_ids = [data.query_ids[position] for position in queries[window]]
         with seconds.of("search"):
             had = [{}] * len(query_ids) if last is None else list(last.hits(query_ids, vectors))
-            tops = listed(hits)
+            tops = as_lists(hits)
             if mining.compares:
                 known = [data.positives[query_id] for query_id in query_ids]
                 tops = iter([*with_positives(hits, corpus.searcher, vectors, known, data.corpus)])

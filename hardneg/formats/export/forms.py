@@ -40,8 +40,6 @@ _TYPES = {str: pa.string(), int: pa.int64(), float: pa.float32()}
 
 Counts = Counter[str]
 JsonObject = Mapping[str, Any]
-Numbered = Iterator[tuple[str, JsonObject]]
-"""Each row with its location, `file:line`."""
 
 
 @dataclass(frozen=True)
@@ -258,7 +256,7 @@ def read_form(form: str, path: Path, lookup: TextLookup) -> Iterator[Negatives]:
 
 def _read(path: Path, form: "_Form", lookup: TextLookup) -> Iterator[Negatives]:
     find = lookup.known if form.by_ids else lookup.documents
-    for where, row in _ROWS_OF[path.suffix](path):
+    for where, row in _rows(path):
         positives, negatives, scores = form.documents(where, row)
         query_id = lookup.query(_value(where, row, form.query, str), by_id=form.query == "query_id")
         if query_id is not None:
@@ -282,15 +280,12 @@ def _merged(items: Iterable[Negatives]) -> Iterator[Negatives]:
         yield Negatives(query_id, list(known), list(scored), np.array(list(scored.values()), np.float32))
 
 
-def _json_lines(path: Path) -> Numbered:
-    return ((f"{path}:{number}", json_row(path, number, line)) for number, line in read_lines(path))
-
-
-def _json_list(path: Path) -> Numbered:
-    return ((f"{path}:{number}", row) for number, row in read_array(path))
-
-
-def _parquet(path: Path) -> Numbered:
+def _rows(path: Path) -> Iterator[tuple[str, JsonObject]]:
+    """Each row with its location, `file:line`."""
+    if path.suffix != ".parquet":
+        lines = ((number, json_row(path, number, line)) for number, line in read_lines(path))
+        yield from ((f"{path}:{at}", row) for at, row in (read_array(path) if path.suffix == ".json" else lines))
+        return
     try:
         with parquet.ParquetFile(path) as file:
             rows = (row for batch in file.iter_batches(_ROWS) for row in batch.to_pylist())
@@ -298,9 +293,6 @@ def _parquet(path: Path) -> Numbered:
     except (OSError, pa.ArrowException) as error:
         reason = str(error).split("\n")[0]
         raise DataError(f"{path}: not a Parquet file: {reason}") from error
-
-
-_ROWS_OF = {".jsonl": _json_lines, ".json": _json_list, ".parquet": _parquet}
 
 
 def _value(where: str, row: JsonObject, name: str, type_: type) -> Any:

@@ -227,7 +227,7 @@ def fuse(
 
     Args:
         runs: A TREC run, plain or gzip; may be repeated. Or what a search returned, or scores by document by query; several in a list, or in a dict by label.
-        method: zip, by turns, the first run first; weighted-sum, of scores; reciprocal-rank; or ranx's max, mnz or wsum.
+        method: zip, by turns, first run first; weighted-sum, of scores; reciprocal-rank; ranx's max, mnz, wsum.
         weights: A run's weight, by its label; default 1.
         missing_scores: Of weighted-sum: what a document scores in a run that lacks it, that run's lowest or 0.
         constant: The constant of reciprocal-rank.

@@ -85,7 +85,7 @@ def weighted_sum(lists: Sequence[RankedList], weights: Sequence[float], missing:
 
     doc_ids = sorted({doc_id for ranked in lists for doc_id in ranked.doc_ids})
     columns = {doc_id: column for column, doc_id in enumerate(doc_ids)}
-    total: "NDArray[np.float64]" = np.zeros(len(doc_ids))
+    total: NDArray[np.float64] = np.zeros(len(doc_ids))
     for ranked, weight in zip(lists, weights, strict=True):
         if len(ranked.doc_ids):
             values = np.full(len(doc_ids), float(ranked.scores.min()) if missing == "lowest" else 0.0)

@@ -61,7 +61,7 @@ class Fuse(RunSpec):
     runs: Annotated[dict[str, Name], MEASURED, Field(min_length=2)]
     method: Method = Field(
         "weighted-sum",
-        description="zip, by turns, the first run first; weighted-sum, of scores; reciprocal-rank; or ranx's max, mnz or wsum.",
+        description="zip, by turns, first run first; weighted-sum, of scores; reciprocal-rank; ranx's max, mnz, wsum.",
     )
     weights: Annotated[Mapping[str, FiniteFloat], Option("weight", metavar="LABEL=VALUE")] = Field(
         default_factory=dict, description="A run's weight, by its label; default 1."

@@ -113,6 +113,7 @@ def test_published_runs_become_what_ranx_makes_of_them(test_data, method):
     from ranx import Run, fuse
 
     from hardneg.formats.runs import read_run, strictly_decreasing
+
     folder = test_data / "msmarco-dl1920" / "runs"
     runs = [read_run(folder / f"{name}.dl20.trec.gz") for name in ("d_bert_kd_tasb", "bm25")]
     query_ids = sorted(runs[0].keys() & runs[1].keys())[:20]

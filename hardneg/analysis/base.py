@@ -18,7 +18,7 @@ from hardneg.records.errors import DataError, UsageError
 from hardneg.records.wording import suggestion
 from hardneg.registry.plugins import plugin_errors
 from hardneg.report.curve import is_number
-from hardneg.report.figure import Points
+from hardneg.report.figure import Points, draw_table
 from hardneg.report.table import Section, Table
 from hardneg.store.atomic_write import replace_text
 from hardneg.store.identity import options_in_key
@@ -65,7 +65,8 @@ class Analysis(BaseModel):
     it makes. asks: what its command takes beside the fields, of `qrels`, `queries`, `corpus`, `withheld` (each with a
     `?` where it may be left out), `relevance_level`, `seed`, `device`, `stages` (a run folder, whose stages are
     referred to by name). extra: the optional part of hardneg that it needs. beside: of other analyses of the same
-    stage, the columns that the report puts beside its own, where the first cells agree.
+    stage, the columns that the report puts beside its own, where the first cells agree. drawn: the columns of the table
+    that the figure shows, as bars, or as lines along the column `across`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -78,6 +79,8 @@ class Analysis(BaseModel):
     asks: ClassVar[tuple[str, ...]] = ()
     extra: ClassVar[str] = ""
     beside: ClassVar[Mapping[str, slice]] = {}
+    drawn: ClassVar[slice] = slice(-1, None)
+    across: ClassVar[int | None] = None
 
     @abstractmethod
     def measure(self, inputs: AnalysisInputs) -> Any:
@@ -85,11 +88,11 @@ class Analysis(BaseModel):
 
     @abstractmethod
     def table(self, results: Any) -> Table:
-        """The numbers as a table of texts; `found` is what `measure` gave, or that read from JSON."""
+        """The numbers as a table of texts; `results` is what `measure` gave, or that read from JSON."""
 
-    @abstractmethod
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """The numbers as a figure, written to all `paths`."""
+        """The numbers as a figure, written to all `paths`; by default columns of the table."""
+        draw_table(self.table(results), self.drawn, self.across, paths)
 
     def tables(self, results: Any) -> Sequence[Table]:
         """The table, and more where one is not enough."""
@@ -261,13 +264,6 @@ def _joined(table: Table, other: Table, columns: slice) -> Table:
     lacking = ["–"] * len(other.columns[columns])
     rows = [[*row, *known.get(row[0], lacking)] for row in table.rows]
     return Table([*table.columns, *other.columns[columns]], rows, table.words)
-
-
-def doubling(axes: Any, positions: Sequence[int]) -> None:
-    """A logarithmic axis with these numbers below it."""
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(list(positions), [f"{position:,}" for position in positions])
-    axes.minorticks_off()
 
 
 def shortened(text: str) -> str:

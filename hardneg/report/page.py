@@ -14,14 +14,13 @@ from hardneg.evaluation.metrics_json import Measured
 from hardneg.records.layout import QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN
 from hardneg.report.content import ReportContent, outcomes_explained, systems_section, tests_section
 from hardneg.report.curve import History, learning_graphics, measurements
-from hardneg.report.figure import COLOURS
+from hardneg.report.figure import CONTROLS
 from hardneg.report.gain_section import gains_section
 from hardneg.report.intervals import comparison_section
 from hardneg.report.numbers import number
 from hardneg.report.query_section import Passages, query_section, write_query_table
 from hardneg.report.seed_section import seed_section
 from hardneg.report.summary import summary
-from hardneg.report.svg import CONTROLS
 from hardneg.report.table import Section, Table, cell
 from hardneg.store.atomic_write import replace_text
 
@@ -32,7 +31,6 @@ NAMES = (REPORT_MARKDOWN, REPORT_HTML, QUERY_TABLE)
 HEAD = 20
 """Rows of a table whose rows open that Markdown has: its reader cannot close them."""
 
-_CONTROLS = re.compile(f"[{CONTROLS}]")
 _SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\`*_[]<>|#~$&"} | {"\n": " ", "\r": " "})
 
 
@@ -57,8 +55,7 @@ def html(report: ReportContent) -> str:
     """
     content = _content(report)
     sortable = any(table.details for section in content["sections"] for table in section.tables)
-    looks = {"sortable": sortable, "colours": COLOURS}
-    return _environment().get_template("report.html.j2").render(content | _script() | looks)
+    return _environment().get_template("report.html.j2").render(content | _script() | {"sortable": sortable})
 
 
 def markdown(report: ReportContent) -> str:
@@ -116,7 +113,7 @@ def _script() -> dict[str, Any]:
 
 def _printable(value: Any) -> Any:
     """Replace control characters, which no page may have."""
-    return _CONTROLS.sub("\ufffd", value) if type(value) is str else value
+    return CONTROLS.sub("\ufffd", value) if type(value) is str else value
 
 
 def sections(report: ReportContent) -> list[Section]:

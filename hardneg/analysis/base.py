@@ -5,20 +5,17 @@ Recipes, the command line and reports are made from these alone, so that an anal
 
 import json
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict
 
-from hardneg.analysis.inputs import AnalysisInputs, Record
+from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.fields import MEASURED, MetricName, Name, Reference, Trait, marked_fields, marked_references
 from hardneg.fields import Option as Option
-from hardneg.records.errors import DataError, UsageError
-from hardneg.records.wording import suggestion
 from hardneg.registry.plugins import plugin_errors
-from hardneg.report.curve import is_number
-from hardneg.report.figure import Points, draw_table
+from hardneg.report.figure import draw_table
 from hardneg.report.table import Section, Table
 from hardneg.store.atomic_write import replace_text
 from hardneg.store.identity import options_in_key
@@ -31,9 +28,6 @@ Runs = Annotated[dict[Name, Name], Reference(("run",)), Option("run")]
 
 MeasuredRuns = Annotated[dict[Name, Name], MEASURED, Option("run")]
 """The same, where metrics are made of them."""
-
-Trainings = Annotated[dict[Name, Name], Reference(("model",)), Option(metavar="HISTORY...", argument=True)]
-"""Trainings by label; on the command line their history.jsonl files."""
 
 ONE_VECTOR = dict.fromkeys(
     (Trait.TEXTS, Trait.SEGMENTS, Trait.WEIGHTS, Trait.TOKEN_VECTORS),
@@ -148,88 +142,6 @@ def check_model_labels(indexes: Mapping[str, str], models: Mapping[str, str]) ->
     """For validators: raises ValueError where a model has the label of no index."""
     if unknown := sorted(set(models) - set(indexes)):
         raise ValueError(f"no index is labelled {', '.join(unknown)}; indexes has {', '.join(indexes)}")
-
-
-def models_by_index(analysis: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """For `Analysis.arranged`: models in the order of the indexes; one alone is that of all.
-
-    Raises:
-        UsageError: there are other numbers of them.
-    """
-    indexes, models = values.get("indexes", {}), list(values.get("models", {}).values())
-    if len(models) not in (1, len(indexes)):
-        raise UsageError(
-            f"analyze {analysis}: {len(models)} {{models}} for {len(indexes)} {{indexes}}: give one of each",
-            "models",
-            "indexes",
-        )
-    return {**values, "models": dict(zip(indexes, models * (len(indexes) if len(models) == 1 else 1), strict=True))}
-
-
-class OfIndexes(Analysis):
-    """Base of analyses that give each index the model of its queries."""
-
-    indexes: Indexes = Field(min_length=1, description="An index with one vector a document.")
-    models: Encoders = Field(default_factory=dict, description="The model of each index, in their order.")
-
-    @model_validator(mode="after")
-    def _known(self) -> Self:
-        check_model_labels(self.indexes, self.models)
-        return self
-
-    @classmethod
-    def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
-        """Models in the order of the indexes; one alone is that of all."""
-        return models_by_index(cls.name, values)
-
-    def encoders(self) -> Mapping[str, str]:
-        """The model that encoded an index, where none is named."""
-        return unnamed_encoders(self.indexes, self.models)
-
-
-def of_each_history(
-    inputs: AnalysisInputs, labels: Sequence[str], measure: Callable[[list[Record]], dict[str, Any]], lacking: str
-) -> dict[str, dict[str, Any]]:
-    """What `measure` finds in the history of each training of field `trainings`.
-
-    Raises:
-        DataError: it finds nothing; the message ends in `lacking`.
-    """
-    results = {}
-    for label in labels:
-        results[label] = measure(inputs.history(f"trainings.{label}"))
-        if not results[label]:
-            raise DataError(f"{inputs.location(f'trainings.{label}')}: {lacking}")
-    return results
-
-
-def curves_of(history: Iterable[Record], pick: Callable[[Record], Any]) -> dict[str, Points]:
-    """The numbers of what is picked from each record with a step, by name, as (step, value)."""
-    curves: dict[str, Points] = {}
-    for record in history:
-        measured = pick(record)
-        if isinstance(measured, Mapping) and is_number(record.get("step")):
-            for name, value in measured.items():
-                if is_number(value):
-                    curves.setdefault(str(name), []).append((float(record["step"]), float(value)))
-    return curves
-
-
-def estimates_of(inputs: AnalysisInputs, wanted: str | None) -> tuple[str, Mapping[str, Any]]:
-    """The wanted metric of reference `evaluation`, or its first one, and each system's estimate of it.
-
-    Raises:
-        UsageError: the metric was not evaluated.
-    """
-    from hardneg.report.content import estimates
-
-    systems = {label: estimates(scores) for label, scores in inputs.results("evaluation").items()}
-    metrics = list(dict.fromkeys(name for measured in systems.values() for name in measured))
-    metric = wanted or metrics[0]
-    if metric not in metrics:
-        message = f"{metric!r} was not evaluated{suggestion(metric, metrics)}; there are: {', '.join(metrics)}"
-        raise UsageError(f"{inputs.location('metric')}: {message}")
-    return metric, {label: measured[metric] for label, measured in systems.items() if metric in measured}
 
 
 def write_analysis(analysis: Analysis, inputs: AnalysisInputs, folder: Path) -> None:

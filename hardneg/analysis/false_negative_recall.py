@@ -2,9 +2,8 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from hardneg.records.depths import SCORED_DEPTH
 from hardneg.records.named_plugins import DENOISED, POS_MARGIN, POS_PERCENT
 from hardneg.records.types import Candidates
 from hardneg.records.wording import suggestion
-from hardneg.report.figure import COLOURS, Points, figure, lines, plain_axes
 from hardneg.report.table import Table
 
 Thresholds = Mapping[str, Sequence[float]]
@@ -32,8 +30,6 @@ THRESHOLDS: dict[str, tuple[float, ...]] = {
 }
 _QUERIES = 4096
 _COUNTED = ("candidates", "hidden", "unscored", "queries with no scored positive")
-_SIDES = ((0, 8), (0, -8), (12, 0), (-12, 0))
-"""Where a point's threshold stands, in points from it."""
 
 Planted = tuple[Candidates, Collection[str]]
 """A query, whose first list is filtered, and the documents that are hidden positives of it."""
@@ -50,6 +46,7 @@ class FalseNegativeRecall(Analysis):
     name = "false-negative-recall"
     title = "hidden positives"
     asks = ("qrels", "withheld")
+    drawn, across = slice(2, 4), 4
 
     run: Annotated[Name, Reference(("run",))] = Field(description="The TREC run whose documents are filtered.")
     scores: Annotated[dict[Name, Name], Reference(("run",)), Option("filter-by")] = Field(
@@ -128,37 +125,6 @@ class FalseNegativeRecall(Analysis):
             f"which filters that compare with them keep nothing: {_counts(results, 'queries with no scored positive')}."
         )
 
-    def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """One line a filter and run of scores, a point a threshold: hidden positives found against what that costs."""
-        several = len(results["scores"]) > 1
-        filters = {
-            f"{name}, {label}" if several else name: points
-            for label, each in results["scores"].items()
-            for name, points in each["filters"].items()
-        }
-        with figure(paths, 2) as (costs, precision):
-            lines(costs, {name: _curve(points, "kept", "recall") for name, points in filters.items()})
-            for position, points in enumerate(filters.values()):
-                _say_thresholds(costs, points, position)
-            plain_axes(costs, "hidden positives", "true negatives kept (%)", "hidden positives removed (%)")
-            lines(precision, {name: _curve(points, "recall", "precision") for name, points in filters.items()})
-            plain_axes(precision, "precision", "hidden positives removed (%)", "hidden, of what is removed (%)")
-
-
-@dataclass(frozen=True)
-class Point:
-    """One filter at one threshold; a share is None where there is nothing to divide by.
-
-    removed: candidates. recall: the hidden positives among them, of all hidden positives that are candidates.
-    precision: the same, of all that is removed. kept: the share of the other candidates, true negatives, that stays.
-    """
-
-    threshold: float
-    removed: int
-    recall: float | None
-    precision: float | None
-    kept: float | None
-
 
 @dataclass(frozen=True)
 class _Block:
@@ -189,13 +155,19 @@ class _Tally:
             self._removed[row] += np.bincount(block.hidden[removed], minlength=2)
 
     def to_json(self) -> dict[str, Any]:
-        """The facts, and by filter its points."""
+        """The facts, and by filter its points, a threshold each; shares are None where there is nothing to divide by.
+
+        `removed`: candidates. `recall`: the hidden positives among them, of all hidden positives that are candidates.
+        `precision`: the same, of all that is removed. `kept`: the share of the other candidates, true negatives, that
+        stays.
+        """
         hidden = self.facts["hidden"]
         others = self.facts["candidates"] - hidden
         points: dict[str, list[dict[str, Any]]] = {name: [] for name, _ in self._grid}
         for (name, threshold), (wrong, right) in zip(self._grid, self._removed.tolist(), strict=True):
             shares = _share(right, hidden), _share(right, wrong + right), _share(others - wrong, others)
-            points[name].append(asdict(Point(threshold, wrong + right, *shares)))
+            point = {"threshold": threshold, "removed": wrong + right}
+            points[name].append(point | dict(zip(("recall", "precision", "kept"), shares, strict=True)))
         return {**self.facts, "filters": points}
 
 
@@ -248,17 +220,3 @@ def _joined(blocks: Sequence[_Block]) -> _Block:
 def _counts(counts: Any, name: str) -> str:
     """What the runs of scores say, once where they agree."""
     return " or ".join(f"{count:,}" for count in sorted({each[name] for each in counts["scores"].values()}))
-
-
-def _say_thresholds(axes: Any, points: Sequence[Mapping[str, float | None]], position: int) -> None:
-    """Beside each point, on another side of each line."""
-    look = {"textcoords": "offset points", "xytext": _SIDES[position % len(_SIDES)], "ha": "center", "va": "center"}
-    for point in points:
-        if point["kept"] is not None and point["recall"] is not None:
-            where = (100 * point["kept"], 100 * point["recall"])
-            axes.annotate(f"{point['threshold']:g}", where, color=COLOURS[position % len(COLOURS)], fontsize=6, **look)
-
-
-def _curve(points: Sequence[Mapping[str, float | None]], across: str, up: str) -> Points:
-    shares = sorted((point[across], point[up]) for point in points if None not in (point[across], point[up]))
-    return [(100 * x, 100 * y) for x, y in shares if x is not None and y is not None]

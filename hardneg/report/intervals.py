@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hardneg.evaluation.intervals import Interval, interval_of
-from hardneg.evaluation.metrics import means
-from hardneg.evaluation.seeds import averaged
+from hardneg.evaluation.metrics import averaged, means
 from hardneg.report.content import ReportContent, Test, p_of
 from hardneg.report.figure import COLOURS, fitted, graphic, plain_axes
 from hardneg.report.numbers import bounds, equation, number, p_value, signed, within

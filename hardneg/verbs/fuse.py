@@ -134,7 +134,7 @@ class Fuse(RunSpec):
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """A metric to tune by that is cut below the lists which are tuned on."""
-        from hardneg.evaluation.notes import cut_below
+        from hardneg.evaluation.metrics import cut_below
 
         if self.tuning is None:
             return

@@ -6,8 +6,8 @@ import numpy as np
 
 from hardneg.cli.console import measured_tables, stdout_console
 from hardneg.evaluation.equivalence import Design
+from hardneg.evaluation.metrics import averaged
 from hardneg.evaluation.metrics_json import Measured
-from hardneg.evaluation.seeds import averaged
 from hardneg.evaluation.significance import compare_all
 from hardneg.evaluation.two_level import compare_over_seeds
 from hardneg.report.content import ReportContent, estimates, legend, marks_of

@@ -131,14 +131,14 @@ class Matrix(Analysis):
         rows, columns, metric = results["rows"], results["columns"], results["metric"]
         down, across = results["axes"]
         title = f"{metric}: {down} by {across}" if down and across else metric
-        size = (
-            max(3.2, 1.2 + 0.4 * len(rows)) if self.figure == "heatmap" else 3.2,
-            max(4.6, 1.6 + 0.8 * len(columns)),
-        )
-        with figure(paths, 1, *size) as (axes,):
+        height = max(3.2, 1.2 + 0.4 * len(rows)) if self.figure == "heatmap" else 3.2
+        with figure(paths, 1, height, max(4.6, 1.6 + 0.8 * len(columns))) as (axes,):
             if self.figure == "lines":
-                values = [[(at, each) for at, each in enumerate(row) if each is not None] for row in results["values"]]
-                lines(axes, dict(zip(rows, values, strict=True)))
+                numbered = [[(float(at), each) for at, each in enumerate(row)] for row in results["values"]]
+                lines(
+                    axes,
+                    {row: [p for p in points if p[1] is not None] for row, points in zip(rows, numbered, strict=True)},
+                )
                 plain_axes(axes, title, across, metric)
             else:
                 _heatmap(axes, rows, results["values"])

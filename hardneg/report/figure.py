@@ -183,24 +183,25 @@ def draw_table(table: Table, drawn: slice, across: int | None, paths: Sequence[P
     """
     names = [cell(name).text for name in table.columns]
     rows = [[cell(each).text for each in row] for row in table.rows]
-    series: dict[str, dict[str, Points]] = {}
-    for column in range(len(names))[drawn]:
-        for row in rows if across is not None else ():
-            point = _number(row[across]), _number(row[column])
-            panel, line = (names[column], row[0]) if across else ("", names[column])
-            points = series.setdefault(panel, {}).setdefault(line, [])
-            points += [(point[0], point[1])] if point[0] is not None and point[1] is not None else []
     columns = range(len(names))[drawn]
-    width = 4.6 if across is not None else bar_width(len(rows))
-    with figure(paths, len(series) if across is not None else len(columns), width=width) as panels:
-        for axes, (panel, named) in zip(panels, series.items(), strict=False):
+    if across is None:
+        with figure(paths, len(columns), width=bar_width(len(rows))) as panels:
+            for axes, column in zip(panels, columns, strict=True):
+                texts = {", ".join(row[: table.words]): row[column] for row in rows}
+                bars(axes, {label: _number(text) or 0.0 for label, text in texts.items()}, texts)
+                plain_axes(axes, names[column], "", "")
+        return
+    series: dict[str, dict[str, Points]] = {names[column] if across else "": {} for column in columns}
+    for column in columns:
+        for row in rows:
+            x, y = _number(row[across]), _number(row[column])
+            panel, line = (names[column], row[0]) if across else ("", names[column])
+            series[panel].setdefault(line, []).extend([] if x is None or y is None else [(x, y)])
+    with figure(paths, len(series)) as panels:
+        for axes, (panel, named) in zip(panels, series.items(), strict=True):
             lines(axes, {line: sorted(points) for line, points in named.items()})
             _doubling(axes, [x for points in named.values() for x, _ in points])
-            plain_axes(axes, panel, names[across or 0], "")
-        for axes, column in zip(panels, columns if across is None else (), strict=False):
-            texts = {", ".join(row[: table.words]): row[column] for row in rows}
-            bars(axes, {label: _number(text) or 0.0 for label, text in texts.items()}, texts)
-            plain_axes(axes, names[column], "", "")
+            plain_axes(axes, panel, names[across], "")
 
 
 def _number(text: str) -> float | None:

@@ -251,7 +251,8 @@ def watch_others(lost: Callable[[int], None], ending: Event) -> None:
 
     Each process counts its rounds in the common store. The first looks at all others, these at the first.
     """
-    here, store = world(), _store().clone()
+    store: Any = _store()
+    here, store = world(), store.clone()  # which blocks no other call
     seen = {rank: (0, 0) for rank in (range(1, here.size) if here.first else (0,))}
     round_number, gone = 0, None
     while gone is None and not ending.wait(_ROUND):

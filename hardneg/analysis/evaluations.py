@@ -20,7 +20,7 @@ from hardneg.report.table import Table
 
 if TYPE_CHECKING:
     from hardneg.evaluation.metrics_json import Measured
-    from hardneg.evaluation.variance import SeedTable
+    from hardneg.evaluation.two_level import SeedTable
 
 _FIRST = "By default the first one that was evaluated."
 Evaluation = Annotated[Name, Reference(("metrics",)), Option(metavar="METRICS.JSON", argument=True)]
@@ -291,7 +291,7 @@ def _tests(
 ) -> list[dict[str, Any]]:
     """Each system against the baseline, Holm's correction over all."""
     from hardneg.evaluation.significance import holm
-    from hardneg.evaluation.variance import spread_over_collections
+    from hardneg.evaluation.two_level import spread_over_collections
 
     groups = [
         group_index(sorted(measured.results[baseline][metric]), measured.query_groups)

@@ -154,8 +154,7 @@ def tested(
 
     margin: within which runs are equal. groups: of queries, by id.
     """
-    from hardneg.evaluation.equivalence import Design
-    from hardneg.evaluation.significance import compare_all
+    from hardneg.evaluation.significance import Design, compare_all
 
     return replace(
         measured,

@@ -133,8 +133,14 @@ def _shown(item: Any) -> Any:
 
 def measured_tables(console: "Console", measured: "Measured") -> None:
     """Prints one row a system, best in bold, significant differences marked, and one row a paired test."""
-    from hardneg.report.content import BRACKETS, ReportContent, outcomes_explained, systems_section, tests_by_metric
-    from hardneg.report.seed_section import seed_tests_by_metric
+    from hardneg.report.content import (
+        BRACKETS,
+        ReportContent,
+        outcomes_explained,
+        seed_tests_by_metric,
+        systems_section,
+        tests_by_metric,
+    )
 
     content = ReportContent.of("", measured)
     section = systems_section(content)

@@ -6,10 +6,9 @@ from typing import Any
 
 from hardneg.evaluation.intervals import Interval, interval_of
 from hardneg.evaluation.metrics import averaged, means
-from hardneg.report.content import ReportContent, Test, p_of
+from hardneg.report.content import ReportContent, Test, outcome, p_of
 from hardneg.report.figure import COLOURS, fitted, graphic, plain_axes
 from hardneg.report.numbers import bounds, equation, number, p_value, signed, within
-from hardneg.report.seed_section import outcome
 from hardneg.report.table import Cell, Graphic, Section, Table
 
 _DESCRIBED = 12

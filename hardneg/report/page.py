@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.records.layout import QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN
-from hardneg.report.content import ReportContent, outcomes_explained, systems_section, tests_section
+from hardneg.report.content import ReportContent, outcomes_explained, seed_section, systems_section, tests_section
 from hardneg.report.curve import History, learning_graphics, measurements
 from hardneg.report.figure import CONTROLS
-from hardneg.report.gain_section import gains_section
 from hardneg.report.intervals import comparison_section
 from hardneg.report.numbers import number
-from hardneg.report.query_section import Passages, query_section, write_query_table
-from hardneg.report.seed_section import seed_section
+from hardneg.report.query_section import Passages, gains_section, query_section, write_query_table
 from hardneg.report.summary import summary
 from hardneg.report.table import Section, Table, cell
 from hardneg.store.atomic_write import replace_text

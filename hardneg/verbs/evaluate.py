@@ -200,10 +200,9 @@ class Evaluate(StageSpec):
     def make(self, context: "StageContext[Evaluate]") -> Facts:
         """Writes means, values by query, intervals, paired tests against the baselines, by default the first row."""
         from hardneg.evaluation.bootstrap import Resampling
-        from hardneg.evaluation.equivalence import Design
         from hardneg.evaluation.metrics import averaged, by_system
         from hardneg.evaluation.metrics_json import Measured, write_metrics
-        from hardneg.evaluation.significance import Randomisation, compare_all
+        from hardneg.evaluation.significance import Design, Randomisation, compare_all
         from hardneg.evaluation.two_level import compare_over_seeds
         from hardneg.formats.groups import read_query_groups
         from hardneg.verbs.shared.inputs import open_collection

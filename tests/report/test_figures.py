@@ -12,10 +12,9 @@ from hardneg.evaluation.two_level import TwoLevel
 from hardneg.report.content import MeanScore, ReportContent
 from hardneg.report.cost_section import SystemCosts, costs_section
 from hardneg.report.figure import fitted
-from hardneg.report.gain_section import QueryGains, gains_section
 from hardneg.report.intervals import comparison_section
 from hardneg.report.page import html, markdown, sections, write_report
-from hardneg.report.query_section import ByQuery, Passages
+from hardneg.report.query_section import ByQuery, Passages, QueryGains, gains_section
 from hardneg.report.table import Section
 
 RESULTS = {

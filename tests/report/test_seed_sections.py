@@ -5,15 +5,13 @@ from dataclasses import replace
 import numpy as np
 
 from hardneg.cli.console import measured_tables, stdout_console
-from hardneg.evaluation.equivalence import Design
 from hardneg.evaluation.metrics import averaged
 from hardneg.evaluation.metrics_json import Measured
-from hardneg.evaluation.significance import compare_all
+from hardneg.evaluation.significance import Design, compare_all
 from hardneg.evaluation.two_level import compare_over_seeds
-from hardneg.report.content import ReportContent, estimates, legend, marks_of
+from hardneg.report.content import ReportContent, estimates, legend, marks_of, outcome
 from hardneg.report.content import tests_by_metric as query_tables
 from hardneg.report.page import html, markdown, sections
-from hardneg.report.seed_section import outcome
 
 
 def seeded(effects: dict[str, list[float]], queries: int = 40) -> Measured:

@@ -114,8 +114,14 @@ class Analysis(BaseModel):
         yield from ()
 
     def encoders(self) -> Mapping[str, str]:
-        """Models that need not be named: the path of the reference, and the index that the model has encoded."""
-        return {}
+        """Models that need not be named: the path of the reference, and the index that the model has encoded.
+
+        By default those of the fields `indexes`, by label, for `models`, and that of `index` for `model`.
+        """
+        indexes = getattr(self, "indexes", {}) if "models" in type(self).model_fields else {}
+        unnamed = {f"models.{label}": index for label, index in indexes.items() if label not in self.models}
+        alone = getattr(self, "index", None) if getattr(self, "model", "") is None else None
+        return unnamed if alone is None else {"model": alone, **unnamed}
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
         """Every reference: its path, what it names, and what is needed of that."""
@@ -131,11 +137,6 @@ class Analysis(BaseModel):
 def _ordered(value: Any) -> Any:
     """Mappings as lists of pairs: the order of rows counts."""
     return [[key, _ordered(item)] for key, item in value.items()] if isinstance(value, dict) else value
-
-
-def unnamed_encoders(indexes: Mapping[str, str], models: Mapping[str, str]) -> dict[str, str]:
-    """For `Analysis.encoders`: those of the indexes whose label has no model."""
-    return {f"models.{label}": index for label, index in indexes.items() if label not in models}
 
 
 def check_model_labels(indexes: Mapping[str, str], models: Mapping[str, str]) -> None:

@@ -45,7 +45,6 @@ class Costs(Analysis):
 
     @classmethod
     def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
-        """By default every stage that trains."""
         return values if "methods" in values else {"methods": {name: name for name in types if types[name] == "model"}}
 
     def measure(self, inputs: AnalysisInputs) -> list[dict[str, Any]]:
@@ -57,7 +56,6 @@ class Costs(Analysis):
         return costs(methods)
 
     def table(self, results: Any) -> Table:
-        """One row a method."""
         unit, length = time_unit(row["seconds"] for row in results)
         rows = [
             [
@@ -157,7 +155,6 @@ class Operations(Analysis):
             raise UsageError(f"{inputs.location('totals')}: {error}") from None
 
     def table(self, results: Any) -> Table:
-        """One row an operation."""
         rows = [
             [
                 row["operation"],

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from hardneg.analysis.base import Analysis, Encoders, Indexes, Option, Runs, unnamed_encoders
+from hardneg.analysis.base import Analysis, Encoders, Indexes, Option, Runs
 from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.records.depths import TOP_DEPTH
 from hardneg.records.errors import UsageError
@@ -68,7 +68,6 @@ class Errors(Analysis):
 
     @classmethod
     def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
-        """Each index with the model in the same place."""
         indexes, models = values.get("indexes", {}), list(values.get("models", {}).values())
         if not (indexes or values.get("runs")):
             raise UsageError(
@@ -79,10 +78,6 @@ class Errors(Analysis):
                 "analyze errors: {indexes} needs {queries} and {models}, which encodes them; give one of each", *_NAMED
             )
         return {**values, "models": dict(zip(indexes, models, strict=True))}
-
-    def encoders(self) -> Mapping[str, str]:
-        """By default the models that encoded the indexes."""
-        return unnamed_encoders(self.indexes, self.models)
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """The errors by label: total and top-K ones of an index, top-K ones of a run.
@@ -126,7 +121,6 @@ class Errors(Analysis):
         return errors_in_index(corpus, query_ids, vectors, Relevant(positives, rows, others), self.depth, system.device)
 
     def table(self, results: Any) -> Table:
-        """One row a system: means over queries."""
         rows = [
             [
                 label,

@@ -67,7 +67,6 @@ class Ablation(Analysis):
         return {"metric": metric, "means": means, "intervals": intervals}
 
     def table(self, results: Any) -> Table:
-        """One row a system."""
         rows = [[label, f"{mean:.4f}"] for label, mean in results["means"].items()]
         return Table(("system", results["metric"]), rows)
 
@@ -114,7 +113,6 @@ class Matrix(Analysis):
         return {"metric": metric, **cells, "axes": list(self.axes)}
 
     def table(self, results: Any) -> Table:
-        """The cells; a dash where there is no system."""
         rows = [
             [row, *("–" if value is None else f"{value:.4f}" for value in values)]
             for row, values in zip(results["rows"], results["values"], strict=True)
@@ -122,7 +120,6 @@ class Matrix(Analysis):
         return Table((results["metric"], *results["columns"]), rows)
 
     def explain(self, results: Any) -> str:
-        """What the axes are, where that is told."""
         down, across = results["axes"]
         return f"{results['metric']}; rows: {down}; columns: {across}." if down and across else ""
 
@@ -241,7 +238,6 @@ class AcrossCollections(Analysis):
         }
 
     def explain(self, results: Any) -> str:
-        """How to read it, and which systems are left out."""
         sentences = [self.explained]
         if left_out := results.get("left out"):
             sentences.append(f"Left out, as not every collection has their {results['metric']}: {', '.join(left_out)}.")
@@ -262,7 +258,6 @@ class AcrossCollections(Analysis):
         return [self.table(results), *([Table(head, rows)] if rows else [])]
 
     def table(self, results: Any) -> Table:
-        """One row a system."""
         rows = [
             [
                 system,

@@ -8,16 +8,16 @@ from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from hardneg.analysis.base import Analysis, Option, percent
 from hardneg.analysis.inputs import AnalysisInputs
+from hardneg.analysis.planted import FilterThresholds
 from hardneg.fields import Name, Reference
 from hardneg.mining.miners.selection import RULES, lowest, scores_of
 from hardneg.records.depths import SCORED_DEPTH
 from hardneg.records.named_plugins import DENOISED, POS_MARGIN, POS_PERCENT
 from hardneg.records.types import Candidates
-from hardneg.records.wording import suggestion
 from hardneg.report.table import Table
 
 Thresholds = Mapping[str, Sequence[float]]
@@ -52,19 +52,9 @@ class FalseNegativeRecall(Analysis):
     scores: Annotated[dict[Name, Name], Reference(("run",)), Option("filter-by")] = Field(
         default_factory=dict, description="A TREC run whose scores decide; default: those of the runs."
     )
-    thresholds: Annotated[
-        dict[Name, Annotated[tuple[float, ...], Field(min_length=1)]], Option("threshold", metavar="FILTER=VALUE")
-    ] = Field(THRESHOLDS, description="To try; default: a grid of them.")
+    thresholds: FilterThresholds = Field(THRESHOLDS, description="To try; default: a grid of them.")
     depth: int = Field(SCORED_DEPTH, gt=0, description="How far down the lists are filtered.")
     split: Annotated[Name, Option("-")] = "train"
-
-    @model_validator(mode="after")
-    def _known(self) -> "FalseNegativeRecall":
-        for name in self.thresholds:
-            if name not in RULES:
-                message = f"no filter {name!r}{suggestion(name, RULES)}; there are {', '.join(RULES)}"
-                raise ValueError(f"thresholds: {message}")
-        return self
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Hidden positives of queries that keep others, by what stage `dataset` told of them."""
@@ -101,7 +91,6 @@ class FalseNegativeRecall(Analysis):
                 yield candidates, frozenset(inputs.copies(hidden.get(query_id, ())))
 
     def table(self, results: Any) -> Table:
-        """One row a run of scores, filter and threshold."""
         rows = [
             [
                 f"{name} by {label}",
@@ -116,7 +105,6 @@ class FalseNegativeRecall(Analysis):
         return Table(("filter", "threshold", "hidden removed", "precision", "true negatives kept", "removed"), rows)
 
     def explain(self, results: Any) -> str:
-        """With the counts."""
         hidden, candidates = (_counts(results, name) for name in ("hidden", "candidates"))
         return (
             f"{hidden} hidden positives among {candidates} scored candidates: {results['queries']:,} queries of split "

@@ -9,6 +9,7 @@ from pydantic import Field, PositiveInt, model_validator
 
 from hardneg.analysis.base import Analysis, MeasuredRuns, Metric, Option
 from hardneg.analysis.inputs import AnalysisInputs
+from hardneg.evaluation.metrics import evaluate, means
 from hardneg.fields import MEASURED, Name
 from hardneg.formats.qrels import Qrels
 from hardneg.formats.runs import EMPTY, Run
@@ -49,7 +50,6 @@ class RecallAtDepth(Analysis):
         return Table(("run", f"ndcg@{max(cuts)}", *(f"recall@{cut}" for cut in cuts)), rows)
 
     def explain(self, results: Any) -> str:
-        """What is relevant."""
         return f"Relevant to recall are grades from {results['relevance_level']} up; nDCG takes grades as they are."
 
 
@@ -60,8 +60,6 @@ def recall_at_depth(runs: Mapping[str, Run], qrels: Qrels, cuts: Sequence[int], 
 
     Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track, table 2.
     """
-    from hardneg.evaluation.metrics import evaluate, means
-
     whole, names = f"ndcg@{max(cuts)}", [f"recall@{cut}" for cut in cuts]
     results = {}
     for label, run in runs.items():
@@ -126,7 +124,6 @@ class CandidateCounts(Analysis):
         return Table(("candidates", *columns), rows)
 
     def explain(self, results: Any) -> str:
-        """With the metric and the grades."""
         return (
             f"{results['metric']} after reranking the first so many candidates alone, and the recall of those "
             "candidates; from one reranked run, cut. Relevant to binary metrics are grades from "
@@ -158,8 +155,6 @@ def candidate_counts(
 
     Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track, figure 2.
     """
-    from hardneg.evaluation.metrics import evaluate, means
-
     (first, reranked), (counts, metric) = runs, counts_and_metric
     positions = _positions(label, first, reranked, max(counts))
     recall = means(evaluate(first, qrels, [f"recall@{count}" for count in counts], relevance_level))
@@ -226,8 +221,6 @@ class Dimensions(Analysis):
 
         Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track, section 4.1.
         """
-        from hardneg.evaluation.metrics import evaluate, means
-
         qrels, level = inputs.qrels(), inputs.relevance_level
         results: dict[str, list[Any]] = {}
         for label, runs in self.runs.items():

@@ -9,8 +9,9 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 from pydantic import Field, PositiveInt, model_validator
 
-from hardneg.analysis.base import Analysis, Encoders, Indexes, Option, check_model_labels, unnamed_encoders
+from hardneg.analysis.base import Analysis, Encoders, Indexes, Option, check_model_labels
 from hardneg.analysis.inputs import AnalysisInputs, System
+from hardneg.evaluation.metrics import evaluate, means
 from hardneg.fields import MetricName, Name, Reference
 from hardneg.formats.vectors.shards import index_bytes
 from hardneg.records.depths import LIST_DEPTH
@@ -52,7 +53,6 @@ class IndexSizes(Analysis):
         return sizes(results)
 
     def table(self, results: Any) -> Table:
-        """One row an index."""
         rows = [
             [row["index"], f"{row['bytes'] / 1e6:,.2f}", f"{row['bytes_per_vector']:,.1f}", f"{row['ratio']:.1%}"]
             for row in results
@@ -113,10 +113,6 @@ class OfIndexes(Analysis):
             raise UsageError(f"analyze {cls.name}: {message}", "models", "indexes")
         return {**values, "models": dict(zip(indexes, models * (len(indexes) if len(models) == 1 else 1), strict=True))}
 
-    def encoders(self) -> Mapping[str, str]:
-        """The model that encoded an index, where none is named."""
-        return unnamed_encoders(self.indexes, self.models)
-
 
 class Latency(OfIndexes):
     """Time single queries: encoding one and searching an index for it, and the same for all of them at once.
@@ -157,7 +153,6 @@ class Latency(OfIndexes):
         return {"queries": len(queries), "depth": self.depth, "indexes": results}
 
     def table(self, results: Any) -> Table:
-        """One row an index and way of asking."""
         rows = [
             [label, words, *(f"{measured[way][part]:,.3g}" for part in _PARTS)]
             for label, measured in results["indexes"].items()
@@ -167,7 +162,6 @@ class Latency(OfIndexes):
         return Table(head, rows, 2)
 
     def explain(self, results: Any) -> str:
-        """With where it was measured."""
         devices = dict.fromkeys(each["device"] for each in results["indexes"].values())
         return f"{self.explained} Measured on: {', '.join(devices)}."
 
@@ -241,8 +235,6 @@ class Truncation(OfIndexes):
         return {"metrics": list(self.metrics), "relevance_level": inputs.relevance_level, "indexes": results}
 
     def _means(self, inputs: AnalysisInputs, system: System, query_ids: Sequence[str], hits: Hits) -> dict[str, float]:
-        from hardneg.evaluation.metrics import evaluate, means
-
         rows = [listed[listed >= 0] for listed in hits.rows]
         run = {
             query_id: RankedList([system.doc_ids[row] for row in listed.tolist()], scores[: len(listed)])
@@ -251,7 +243,6 @@ class Truncation(OfIndexes):
         return means(evaluate(run, inputs.qrels(), self.metrics, inputs.relevance_level))
 
     def table(self, results: Any) -> Table:
-        """One row an index and number of dimensions."""
         rows = [
             [label, f"{dim:,}", *(f"{measured[name]:.4f}" for name in results["metrics"])]
             for label, points in results["indexes"].items()

@@ -9,17 +9,26 @@ from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt
 
 from hardneg.analysis.base import ONE_VECTOR, Analysis, Option, percent
 from hardneg.analysis.inputs import AnalysisInputs
-from hardneg.analysis.planted import HALVES, JUDGED, OWN, PlantedLists, halves, judged, known_positives, planted_lists
+from hardneg.analysis.planted import (
+    HALVES,
+    JUDGED,
+    OWN,
+    FilterThresholds,
+    PlantedLists,
+    halves,
+    judged,
+    known_positives,
+    planted_lists,
+)
 from hardneg.evaluation.intervals import share_interval
 from hardneg.fields import Name, Reference
 from hardneg.mining.miners.selection import RULES, THRESHOLD_OPTIONS
 from hardneg.records.errors import DataError
 from hardneg.records.named_plugins import POS_MARGIN, POS_PERCENT, TOPK, WINDOW
-from hardneg.records.wording import suggestion
 from hardneg.report.figure import COLOURS, figure, lines, plain_axes
 from hardneg.report.table import Table
 
@@ -217,9 +226,7 @@ class MinerSweep(Analysis):
     skips: Annotated[tuple[PositiveInt, ...], Option("skip")] = Field(
         (5, 10, 20, 50), description="How many ranks windows leave out at the top; by default 5 to 50."
     )
-    thresholds: Annotated[
-        dict[Name, Annotated[tuple[float, ...], Field(min_length=1)]], Option("threshold", metavar="FILTER=VALUE")
-    ] = Field(THRESHOLDS, description="Of filters, to try; default: a grid of them.")
+    thresholds: FilterThresholds = Field(THRESHOLDS, description="Of filters, to try; default: a grid of them.")
     most_planted: float = Field(
         ChoiceRule.most_planted, ge=0, le=1, description="The highest share of planted among the negatives."
     )
@@ -233,22 +240,10 @@ class MinerSweep(Analysis):
     least_judged: int = Field(50, gt=0, description="Halves are planted where fewer queries have several positives.")
     split: Annotated[Name, Option("-")] = "dev"
 
-    @model_validator(mode="after")
-    def _known(self) -> "MinerSweep":
-        for name in self.thresholds:
-            if name not in RULES:
-                message = f"no filter {name!r}{suggestion(name, RULES)}; there are {', '.join(RULES)}"
-                raise ValueError(f"thresholds: {message}")
-        return self
-
     @property
     def rule(self) -> ChoiceRule:
         """By what one is chosen."""
         return ChoiceRule(self.most_planted, self.least_queries, self.wanted, self.most_let_in)
-
-    def encoders(self) -> Mapping[str, str]:
-        """The model that encoded the index."""
-        return {"model": self.index} if self.index is not None and self.model is None else {}
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Queries of the split."""
@@ -291,11 +286,9 @@ class MinerSweep(Analysis):
         return planted_lists(HALVES, halves(inputs, self.split, known, ("index", "model")), depth)
 
     def table(self, results: Any) -> Table:
-        """One row a miner."""
         return _table(results, range(len(results["miners"])))
 
     def tables(self, results: Any) -> Sequence[Table]:
-        """The best depth of each way, best first; and all."""
         return [_table(results, results["best_of_each_way"]), self.table(results)]
 
     def explain(self, results: Any) -> str:

@@ -55,7 +55,6 @@ class Hardness(Analysis):
         return {label: hardness(file, inputs.stream("run"), relevant) for label, file in files.items()}
 
     def table(self, results: Any) -> Table:
-        """One row a file of negatives."""
         head = ("negatives", "queries", "a query", *_bands(), "above the positive", "distinct", "relevant elsewhere")
         rows = [
             [
@@ -164,10 +163,6 @@ class Information(Analysis):
         False, description="Whether a step has all negatives of a query in one softmax; without, it draws one."
     )
 
-    def encoders(self) -> Mapping[str, str]:
-        """The model that encoded the index."""
-        return {} if self.model is not None else {"model": self.index}
-
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """Means over queries, by the label of the negatives.
 
@@ -188,7 +183,6 @@ class Information(Analysis):
         return results
 
     def table(self, results: Any) -> Table:
-        """One row a file of negatives."""
         head = ("negatives", "queries", "left out", "information", "mean weight", "above the positive", "directions")
         rows = [
             [

@@ -10,6 +10,7 @@ from pydantic import Field, NonNegativeInt, model_validator
 
 from hardneg.analysis.base import Analysis, MeasuredRuns, Option, Runs, percent
 from hardneg.analysis.inputs import AnalysisInputs
+from hardneg.evaluation.metrics import evaluate, means
 from hardneg.fields import MetricName, Name, Reference
 from hardneg.formats.negatives import NegativesFile, read_negatives
 from hardneg.formats.qrels import Qrels
@@ -178,13 +179,11 @@ class Overlap(Analysis):
         return {"depth": self.depth, "runs": compared, "negatives": trained}
 
     def table(self, results: Any) -> Table:
-        """One row a pair of runs, then one a training."""
         rows = [[row["run"], row["against"], *_cells(row)] for row in results["runs"]]
         rows += [[row["training"], "negatives met in testing", *_cells(row)] for row in results["negatives"]]
         return Table(("of", "also in", f"overlap at {results['depth']}", "queries", "left out"), rows, 2)
 
     def explain(self, results: Any) -> str:
-        """With the depth."""
         return (
             f"Means over queries: of a run's first {results['depth']} documents, the share that is among the other's; "
             f"of a training's negatives, the share that is among the first {results['depth']} documents that the "
@@ -239,7 +238,6 @@ class OverlapCurve(Analysis):
         return {"depth": self.depth, "trainings": curves}
 
     def table(self, results: Any) -> Table:
-        """One row a training and step."""
         rows = [
             [label, f"{row['step']:,}", f"{row['since']:,}", *_cells(row)]
             for label, curve in results["trainings"].items()
@@ -249,7 +247,6 @@ class OverlapCurve(Analysis):
         return Table(columns, rows)
 
     def explain(self, results: Any) -> str:
-        """With the depth."""
         return (
             "Means over queries: of the negatives that are trained on at a step, the share that is among the first "
             f"{results['depth']} documents that the model of that step finds and that are not relevant."
@@ -298,8 +295,6 @@ class Unjudged(Analysis):
         return {**depths, "judged_zero": zeros, "runs": results}
 
     def _of_run(self, label: str, run: Run, lists: Mapping[str, Lists], inputs: AnalysisInputs) -> dict[str, Any]:
-        from hardneg.evaluation.metrics import evaluate, means
-
         qrels = inputs.qrels()
         rates = unjudged_rates(lists[label], qrels, self.depth)
         shared = run_overlap(lists[label], lists[self.against], self.overlap_depth) if self.against else None

@@ -10,6 +10,7 @@ from pydantic import Field
 from hardneg.analysis.base import Analysis, Metric, Option, shortened
 from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.analysis.overlap import Lists
+from hardneg.evaluation.metrics import evaluate
 from hardneg.fields import MEASURED, Name
 from hardneg.formats.qrels import Qrels
 from hardneg.report.figure import COLOURS, figure, plain_axes
@@ -37,8 +38,6 @@ class QueryWins(Analysis):
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """Wins, losses and ties, and all cases with the texts that are known, documents' cut at 300 characters."""
-        from hardneg.evaluation.metrics import evaluate
-
         qrels, level, runs = inputs.qrels(), inputs.relevance_level, (inputs.run("run"), inputs.run("against"))
         ours, theirs = (next(iter(evaluate(run, qrels, [self.metric], level).values())) for run in runs)
         first, second = ({query_id: each.doc_ids for query_id, each in run.items()} for run in runs)
@@ -76,11 +75,9 @@ class QueryWins(Analysis):
         return Table(("query", *sides, "rank", *sides), rows)
 
     def heading(self, results: Any) -> str:
-        """The two runs."""
         return f"{results['run']} against {results['against']}"
 
     def explain(self, results: Any) -> str:
-        """With the counts."""
         return (
             f"{results['wins']} won, {results['losses']} lost, {results['ties']} equal by {results['metric']}. Shown "
             "are the greatest differences, and the first rank at which the better run has the more relevant document, "

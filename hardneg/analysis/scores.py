@@ -58,7 +58,6 @@ class ScoreTails(Analysis):
         return results
 
     def table(self, results: Any) -> Table:
-        """One row a run and depth."""
         rows = [
             [
                 label,

@@ -88,7 +88,6 @@ class Drift(OfTrainings):
         return curves_of(history, lambda row: row.get("drift"))
 
     def table(self, results: Any) -> Table:
-        """One row a training and measurement."""
         rows = [
             [label, name, f"{curve[0][1]:,.4g}", f"{curve[-1][1]:,.4g}", f"{curve[-1][0]:,.0f}"]
             for label, curves in results.items()
@@ -121,7 +120,6 @@ class Gradients(OfTrainings):
         return gradients(history)
 
     def table(self, results: Any) -> Table:
-        """One row a training and measurement."""
         rows = [
             [label, name, f"{each['mean']:.4g}", f"{each['largest']:.4g}", f"{each['steps']:,}"]
             for label, measured in results.items()

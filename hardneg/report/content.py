@@ -1,9 +1,9 @@
 """The content of a report: systems, paired tests, training, settings, as sentences and tables; `page` lays it out."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from string import ascii_lowercase
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -211,6 +211,13 @@ def legend(report: ReportContent) -> list[str]:
     return [*lines, *([SEED_ROWS] if report.by_seed else []), *report.notes]
 
 
+_WORDS = {"metric": "metric", "system": "system", "baseline": "baseline", "outcome": "outcome"}
+_WORDS |= {"difference": "difference", "interval": "95 % interval"}
+_EQUIVALENCE = {"equivalence_p": "TOST p", "equivalence_holm": "Holm"}
+_QUERY_COLUMNS = _WORDS | {"t_p": "t-test p", "t_holm": "Holm"}
+_QUERY_COLUMNS |= {"randomisation_p": "randomised p", "randomisation_holm": "Holm", **_EQUIVALENCE}
+_SEED_COLUMNS = _WORDS | {"query_error": "error by queries", "seed_error": "error by seeds", "t_p": "t-test p"}
+_SEED_COLUMNS |= {"t_holm": "Holm", "bootstrap_p": "bootstrap p", "bootstrap_holm": "Holm", **_EQUIVALENCE}
 _TESTS_EXPLAINED = (
     "Differences are system minus baseline over the same queries, with a 95 % t interval. "
     "Tests are two-sided: the paired t-test and the paired randomisation test. Two one-sided t-tests (TOST) are of "
@@ -227,14 +234,11 @@ def outcomes_explained(report: ReportContent) -> str:
     )
 
 
-def difference_bounds(comparison: Comparison) -> str:
-    """The interval of a difference with signs, between -1 and 1."""
-    return bounds(within(comparison.interval, -1.0), "+.3f")
-
-
 def tests_section(report: ReportContent) -> Section:
     """Return the section of the tests by query, of pairs that have none over queries and seeds."""
-    return Section("Paired tests", [_tests(report)], _TESTS_EXPLAINED, lines=[outcomes_explained(report)])
+    columns = _QUERY_COLUMNS | ({"bootstrap_interval": "bootstrap of groups"} if report.groups else {})
+    table = _tests(report.query_tests, report.level, columns)
+    return Section("Paired tests", [table], _TESTS_EXPLAINED, lines=[outcomes_explained(report)])
 
 
 def systems_section(report: ReportContent) -> Section:
@@ -248,17 +252,23 @@ def systems_section(report: ReportContent) -> Section:
 
 
 def tests_by_metric(report: ReportContent) -> list[Table]:
-    """Return the paired tests for a narrow screen: a table for each metric, with corrected p values alone."""
-    tables, level = [], report.level
-    columns = ["outcome", "difference", "95 % interval", "t-test p", "randomised p"]
-    for metric in dict.fromkeys(test.metric for test in report.query_tests):
-        rows = []
-        for test in report.query_tests:
-            if test.metric == metric:
-                row = _test_row(test, level)
-                pair = Cell(f"{test.system} − {test.baseline}", test.significant(level))
-                rows.append([pair, row.outcome, row.difference, row.interval, row.t_holm, row.randomisation_holm])
-        tables.append(Table([metric, *columns], rows, words=2))
+    """Return the tests for a narrow screen: a table for each metric, with corrected p values alone."""
+    tables, columns = [], ["outcome", "difference", "95 % interval", "t-test p"]
+    kinds: list[tuple[Sequence[Test], str, str, str]] = [
+        (report.query_tests, "", "randomisation_holm", "randomised p"),
+        (report.over_seeds, ", over seeds", "bootstrap_holm", "bootstrap p"),
+    ]
+    for tests, over, name, second in kinds:
+        for metric in dict.fromkeys(test.metric for test in tests):
+            rows = [
+                [
+                    Cell(f"{test.system} − {test.baseline}", test.significant(report.level)),
+                    *_cells(test, report.level, ("outcome", "difference", "interval", "t_holm", name)),
+                ]
+                for test in tests
+                if test.metric == metric
+            ]
+            tables.append(Table([f"{metric}{over}", *columns, second], rows, words=2))
     return tables
 
 
@@ -270,40 +280,24 @@ def _mean(report: ReportContent, system: str, metric: str, top: float | None) ->
     return Cell(number(score.mean), score.mean == top, marks_of(report, system, metric), note)
 
 
-def _tests(report: ReportContent) -> Table:
-    tests = ["t-test p", "Holm", "randomised p", "Holm", "TOST p", "Holm"]
-    columns = ["metric", "system", "baseline", "outcome", "difference", "95 % interval", *tests]
-    rows = [[*_test_row(test, report.level)] for test in report.query_tests]
-    if report.groups:
-        columns.append("bootstrap of groups")
-        for row, test in zip(rows, report.query_tests, strict=True):
-            row.append(Cell(bounds(within(test.bootstrap_interval, -1.0), "+.3f")))
-    return Table(columns, rows, words=4)
+def _tests(tests: Sequence[Test], level: float, columns: Mapping[str, str]) -> Table:
+    return Table([*columns.values()], [_cells(test, level, columns) for test in tests], words=4)
 
 
-class _TestRow(NamedTuple):
-    """The cells of a paired test, in the order of the table's columns."""
-
-    metric: Cell
-    system: Cell
-    baseline: Cell
-    outcome: Cell
-    difference: Cell
-    interval: Cell
-    t_p: Cell
-    t_holm: Cell
-    randomisation_p: Cell
-    randomisation_holm: Cell
-    equivalence_p: Cell
-    equivalence_holm: Cell
+def _cells(test: Test, level: float, names: Iterable[str]) -> list[Cell]:
+    """The cells of a test by the names of its fields; bold where it shows a difference."""
+    return [Cell(_cell_text(test, level, name), test.significant(level)) for name in names]
 
 
-def _test_row(test: Comparison, level: float) -> _TestRow:
-    texts = {name: p_value(getattr(test, name)) for name in _TestRow._fields if name.endswith(("_p", "_holm"))}
-    texts |= {name: getattr(test, name) for name in ("metric", "system", "baseline")}
-    texts |= {"outcome": outcome(test, level), "difference": signed(test.difference)}
-    texts["interval"] = difference_bounds(test)
-    return _TestRow(**{name: Cell(text, strong=test.significant(level)) for name, text in texts.items()})
+def _cell_text(test: Test, level: float, name: str) -> str:
+    if name == "outcome":
+        return outcome(test, level)
+    value = getattr(test, name)
+    if name == "difference":
+        return signed(value)
+    if name.endswith("interval"):
+        return bounds(within(value, -1.0), "+.3f")
+    return number(value) if name.endswith("_error") else p_value(value) if isinstance(value, float) else str(value)
 
 
 def seed_section(
@@ -319,22 +313,8 @@ def seed_section(
     columns = ["metric", "system", "seeds", "mean", "deviation over seeds", "lowest", "highest", "95 % interval"]
     tables = [Table(columns, list(_systems(by_seed, groups)), words=2)]
     if tests:
-        parts = ["error by queries", "error by seeds", "t-test p", "Holm", "bootstrap p", "Holm", "TOST p", "Holm"]
-        heads = ["metric", "system", "baseline", "outcome", "difference", "95 % interval", *parts]
-        tables.append(Table(heads, [_over_seeds_row(each, level) for each in tests], words=4))
+        tables.append(_tests(tests, level, _SEED_COLUMNS))
     return Section("Seeds", tables, _OVER_SEEDS_EXPLAINED if tests else "", lines=_lines(tests, level))
-
-
-def seed_tests_by_metric(tests: Sequence[TwoLevel], level: float) -> list[Table]:
-    """Return the tests for a narrow screen: a table for each metric, with corrected p values alone."""
-    columns = ["outcome", "difference", "95 % interval", "t-test p", "bootstrap p"]
-    by_metric: dict[str, list[TwoLevel]] = {}
-    for each in tests:
-        by_metric.setdefault(each.metric, []).append(each)
-    return [
-        Table([f"{metric}, over seeds", *columns], [_short(each, level) for each in metric_tests], words=2)
-        for metric, metric_tests in by_metric.items()
-    ]
 
 
 def outcome(test: TwoLevel | Comparison, level: float) -> str:
@@ -354,25 +334,6 @@ def _systems(by_seed: Mapping[str, Mapping[int, Scores]], groups: Mapping[str, s
             figures = [scores_by_seed.mean(), scores_by_seed.std(ddof=1), scores_by_seed.min(), scores_by_seed.max()]
             interval = bounds(within(interval_over_seeds(metric, seeds, groups), 0.0))
             yield [metric, system, str(len(scores_by_seed)), *(number(float(value)) for value in figures), interval]
-
-
-def _over_seeds_row(test: TwoLevel, level: float) -> list[Cell]:
-    errors = [number(test.query_error), number(test.seed_error)]
-    tests = (test.t_p, test.t_holm, test.bootstrap_p, test.bootstrap_holm, test.equivalence_p, test.equivalence_holm)
-    p_values = [p_value(value) for value in tests]
-    words = [test.metric, test.system, test.baseline, outcome(test, level)]
-    texts = [*words, signed(test.difference), _bounds(test), *errors, *p_values]
-    return [Cell(text, test.significant(level)) for text in texts]
-
-
-def _short(test: TwoLevel, level: float) -> list[Cell]:
-    p_values = [p_value(test.t_holm), p_value(test.bootstrap_holm)]
-    name = Cell(f"{test.system} − {test.baseline}", test.significant(level))
-    return [name, *map(Cell, [outcome(test, level), signed(test.difference), _bounds(test), *p_values])]
-
-
-def _bounds(test: TwoLevel) -> str:
-    return bounds(within(test.interval, -1.0), "+.3f")
 
 
 def _lines(tests: Sequence[TwoLevel], level: float) -> list[str]:

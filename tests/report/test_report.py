@@ -5,7 +5,7 @@ import pytest
 
 from hardneg.evaluation.intervals import Interval
 from hardneg.evaluation.significance import Comparison
-from hardneg.report.content import MeanScore, ReportContent, difference_bounds, estimates, legend, marks_of
+from hardneg.report.content import MeanScore, ReportContent, estimates, legend, marks_of
 from hardneg.report.content import tests_by_metric as query_tables
 from hardneg.report.content import tests_section as section_of_tests
 from hardneg.report.curve import learning_graphics, measurements
@@ -51,7 +51,7 @@ def test_intervals_end_where_metrics_do() -> None:
     assert high.high == 1.0 and high.low == pytest.approx(29 / 30 - 4.302653 * 0.1 / 3, abs=1e-6)
     assert low.low == 0.0 and low.high == pytest.approx(1 / 30 + 4.302653 * 0.1 / 3, abs=1e-6)
     wide = Comparison("dense", "bm25", "mrr", 0.6, Interval(-0.1, 1.3), 2, 0.1, 0.1, 0.1, 0.1)
-    assert difference_bounds(wide) == "[−0.100, +1.000]"
+    assert query_tables(report(comparisons=[wide]))[0].rows[0][3].text == "[−0.100, +1.000]"  # type: ignore[union-attr]
     assert "cut at 0 and 1" in legend(report())[-2]
 
 

@@ -118,8 +118,9 @@ class Analysis(BaseModel):
 
         By default those of the fields `indexes`, by label, for `models`, and that of `index` for `model`.
         """
-        indexes = getattr(self, "indexes", {}) if "models" in type(self).model_fields else {}
-        unnamed = {f"models.{label}": index for label, index in indexes.items() if label not in self.models}
+        models = getattr(self, "models", None)
+        indexes = {} if models is None else getattr(self, "indexes", {})
+        unnamed = {f"models.{label}": index for label, index in indexes.items() if label not in models}
         alone = getattr(self, "index", None) if getattr(self, "model", "") is None else None
         return unnamed if alone is None else {"model": alone, **unnamed}
 
@@ -156,19 +157,18 @@ def write_analysis(analysis: Analysis, inputs: AnalysisInputs, folder: Path) -> 
 
 def sections(label: str, analyses: Sequence[Analysis], folder: Path) -> list[Section]:
     """The sections of a report on what `write_analysis` left in a folder; `label` begins their titles."""
+    made = []
     with plugin_errors(analyses):
-        return list(_sections(label, analyses, folder))
-
-
-def _sections(label: str, analyses: Sequence[Analysis], folder: Path) -> Iterator[Section]:
-    contents = {each.name: json.loads((folder / f"{each.name}.json").read_text("utf-8")) for each in analyses}
-    tables = {each.name: list(each.tables(contents[each.name])) for each in analyses}
-    for each in analyses:
-        results, (first, *more) = contents[each.name], tables[each.name]
-        for name, columns in each.beside.items():
-            first = _joined(first, tables[name][0], columns) if name in tables else first
-        svg = (folder / f"{each.name}.svg").read_text("utf-8")
-        yield Section(f"{label}: {each.heading(results)}", [first, *more], each.explain(results), svg)
+        contents = {each.name: json.loads((folder / f"{each.name}.json").read_text("utf-8")) for each in analyses}
+        tables = {each.name: list(each.tables(contents[each.name])) for each in analyses}
+        for each in analyses:
+            results, (first, *more) = contents[each.name], tables[each.name]
+            for name, columns in each.beside.items():
+                first = _joined(first, tables[name][0], columns) if name in tables else first
+            svg = (folder / f"{each.name}.svg").read_text("utf-8")
+            title, explained = f"{label}: {each.heading(results)}", each.explain(results)
+            made.append(Section(title, [first, *more], explained, svg))
+    return made
 
 
 def _joined(table: Table, other: Table, columns: slice) -> Table:

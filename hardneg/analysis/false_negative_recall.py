@@ -2,12 +2,10 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from hardneg.analysis.base import Analysis, Option, percent
@@ -114,19 +112,6 @@ class FalseNegativeRecall(Analysis):
         )
 
 
-@dataclass(frozen=True)
-class _Block:
-    """The candidates of some queries, C of them in a line; those without a score are left out.
-
-    scores: float32 [C]. positive: float32 [C], the lowest score of the query's known positives, nan where none has one.
-    hidden: bool [C].
-    """
-
-    scores: NDArray[np.float32]
-    positive: NDArray[np.float32]
-    hidden: NDArray[np.bool_]
-
-
 class _Tally:
     """Counts of what each filter removes by the scores of one run."""
 
@@ -135,12 +120,23 @@ class _Tally:
         self._grid = [(name, threshold) for name, values in thresholds.items() for threshold in values]
         self._removed = np.zeros((len(self._grid), 2), np.int64)  # others, hidden ones
 
-    def add(self, block: _Block) -> None:
-        self.facts["candidates"] += len(block.hidden)
-        self.facts["hidden"] += int(block.hidden.sum())
+    def add(self, queries: Sequence[Planted], label: str, depth: int) -> None:
+        """The candidates of some queries, by the scores of one run; those without a score are left out."""
+        parts = []
+        for query, hidden_ids in queries:
+            aside, scored = query.duplicates.union(query.positives), query.hits[label]
+            doc_ids = [doc_id for doc_id in query.ranking.doc_ids[:depth] if doc_id not in aside]
+            own, lowest_own = scores_of(doc_ids, scored), lowest(scores_of(query.positives, scored))
+            known = ~np.isnan(own)
+            self.facts["unscored"] += int((~known).sum())
+            self.facts["queries with no scored positive"] += bool(np.isnan(lowest_own))
+            is_hidden = np.array([doc_id in hidden_ids for doc_id in doc_ids], bool)[known]
+            parts.append((own[known], np.full(len(is_hidden), lowest_own, np.float32), is_hidden))
+        scores, positive, hidden = (np.concatenate(each) for each in zip(*parts, strict=True))
+        self.facts.update(candidates=len(hidden), hidden=int(hidden.sum()))
         for row, (name, threshold) in enumerate(self._grid):
-            removed = ~RULES[name](threshold)(block.scores, block.positive)
-            self._removed[row] += np.bincount(block.hidden[removed], minlength=2)
+            removed = ~RULES[name](threshold)(scores, positive)
+            self._removed[row] += np.bincount(hidden[removed], minlength=2)
 
     def to_json(self) -> dict[str, Any]:
         """The facts, and by filter its points, a threshold each; shares are None where there is nothing to divide by.
@@ -183,26 +179,8 @@ def false_negative_recall(
         facts["queries"] += len(planted)
         facts["with hidden positives"] += sum(bool(hidden) for _, hidden in planted)
         for label, tally in tallies.items():
-            tally.add(_joined(list(_blocks(planted, label, depth, tally.facts))))
+            tally.add(planted, label, depth)
     return {"depth": depth, **facts, "scores": {label: tally.to_json() for label, tally in tallies.items()}}
-
-
-def _blocks(queries: Sequence[Planted], label: str, depth: int, facts: Counter[str]) -> Iterator[_Block]:
-    for query, hidden in queries:
-        aside, scored = query.duplicates.union(query.positives), query.hits[label]
-        doc_ids = [doc_id for doc_id in query.ranking.doc_ids[:depth] if doc_id not in aside]
-        scores, positive = scores_of(doc_ids, scored), lowest(scores_of(query.positives, scored))
-        known = ~np.isnan(scores)
-        facts["unscored"] += int((~known).sum())
-        facts["queries with no scored positive"] += bool(np.isnan(positive))
-        hits = np.array([doc_id in hidden for doc_id in doc_ids], bool)[known]
-        yield _Block(scores[known], np.full(len(hits), positive, np.float32), hits)
-
-
-def _joined(blocks: Sequence[_Block]) -> _Block:
-    parts = [(block.scores, block.positive, block.hidden) for block in blocks]
-    scores, positive, hidden = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return _Block(scores, positive, hidden)
 
 
 def _counts(counts: Any, name: str) -> str:

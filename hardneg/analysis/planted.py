@@ -170,7 +170,7 @@ def planted_lists(choice: str, queries: Iterable[PlantedQuery], depth: int, labe
         for label in labels:
             deciding[label].append(_padded(scores_of(doc_ids, more[label]), depth, np.nan))
         for label, scored in positive.items():
-            scored.append(lowest(scores_of(query.known, query.ranking if label == OWN else more[label])))
+            scored.append(float(lowest(scores_of(query.known, query.ranking if label == OWN else more[label]))))
 
     def table(rows: Sequence[Any], kind: type) -> NDArray[Any]:
         return np.array(rows, kind).reshape(len(rows), depth)

@@ -59,15 +59,6 @@ class Metric:
         return self.measure == "ndcg"
 
 
-@dataclass(frozen=True, slots=True)
-class Coverage:
-    """Queries that a run and qrels share; those only the qrels have (scoring 0); those only the run has."""
-
-    shared: int
-    unranked: int
-    unjudged: int
-
-
 def parse_metrics(names: Sequence[str]) -> list[Metric]:
     """The metrics of these names, each once, in the order given.
 
@@ -88,14 +79,8 @@ def is_metric(name: str) -> bool:
     return isinstance(_parse(name), Metric)
 
 
-def coverage(run: Run, judged: Collection[str]) -> Coverage:
-    """Counts the queries that `evaluate` scores, scores 0 for want of a ranking, and leaves out."""
-    shared = sum(query_id in judged for query_id in run)
-    return Coverage(shared, len(judged) - shared, len(run) - shared)
-
-
 def evaluate(run: Run, qrels: Qrels, metrics: Sequence[str], relevance_level: int = 1) -> Scores:
-    """Scores every query of the qrels; queries that only the run has are left out (`coverage` counts them).
+    """Scores every query of the qrels; queries that only the run has are left out (`run_notes` counts them).
 
     The gain of nDCG is the grade itself, as in trec_eval. `relevance_level` is the lowest grade that the
     other, binary, measures take as relevant (trec_eval -l).
@@ -277,16 +262,17 @@ def run_notes(
 
     query_ids: the judged ones. documents: how many there are to find; None where that is not known.
     """
-    counts = coverage(run, query_ids)
-    if not counts.shared:
+    shared = sum(query_id in query_ids for query_id in run)
+    unranked, unjudged = len(query_ids) - shared, len(run) - shared
+    if not shared:
         return [f"{label}: no query of the run is judged; are these the right judgements?"]
     notes = []
-    if counts.unranked:
+    if unranked:
         missing = "judged query is not in the run and scores 0", "judged queries are not in the run and score 0"
-        notes.append(f"{label}: {counted(counts.unranked, *missing)}")
-    if counts.unjudged:
-        unjudged = "query has no judgement and is left out", "queries have no judgement and are left out"
-        notes.append(f"{label}: {counted(counts.unjudged, *unjudged)}")
+        notes.append(f"{label}: {counted(unranked, *missing)}")
+    if unjudged:
+        aside = "query has no judgement and is left out", "queries have no judgement and are left out"
+        notes.append(f"{label}: {counted(unjudged, *aside)}")
     longest = max(len(run[query_id].doc_ids) for query_id in run if query_id in query_ids)
     if deeper := cut_below(metrics, longest if documents is None or longest < documents else None):
         are = "is" if len(deeper) == 1 else "are"

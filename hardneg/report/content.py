@@ -244,9 +244,14 @@ def tests_section(report: ReportContent) -> Section:
 def systems_section(report: ReportContent) -> Section:
     """Return the table of means by system; the highest are bold, significant differences have signs."""
     tops = {metric: best(report, metric) for metric in report.metrics}
-    rows = [
-        [Cell(name), *(_mean(report, name, metric, top) for metric, top in tops.items())] for name in report.systems
-    ]
+    rows = []
+    for name, values in report.systems.items():
+        cells = [Cell("–")] * len(tops)
+        for column, (metric, top) in enumerate(tops.items()):
+            if score := values.get(metric):
+                note = bounds(score.interval, empty="")
+                cells[column] = Cell(number(score.mean), score.mean == top, marks_of(report, name, metric), note)
+        rows.append([Cell(name), *cells])
     queries = f"Means over {counted(report.queries, 'query')}."
     return Section("Effectiveness", [Table(["system", *tops], rows)], lead=queries, lines=legend(report))
 
@@ -270,14 +275,6 @@ def tests_by_metric(report: ReportContent) -> list[Table]:
             ]
             tables.append(Table([f"{metric}{over}", *columns, second], rows, words=2))
     return tables
-
-
-def _mean(report: ReportContent, system: str, metric: str, top: float | None) -> Cell:
-    score = report.systems[system].get(metric)
-    if score is None:
-        return Cell("–")
-    note = bounds(score.interval) if score.interval else ""
-    return Cell(number(score.mean), score.mean == top, marks_of(report, system, metric), note)
 
 
 def _tests(tests: Sequence[Test], level: float, columns: Mapping[str, str]) -> Table:

@@ -125,6 +125,10 @@ def sections(report: ReportContent) -> list[Section]:
     names = sorted(report.settings, key=lambda name: (": " in name, name.casefold()))  # of all systems, then of one
     rows = [[name, str(report.settings[name])] for name in names]
     settings = [*([Table(["setting", "value"], rows, words=2)] if rows else []), *report.settings_tables]
+    by_query = report.by_query
+    if by_query is not None and report.browse:
+        more = f"To search them all, and to see more of what was found: {report.browse}"
+        by_query = replace(by_query, explained=f"{by_query.explained} {more}".strip())
     all_sections = (
         comparison_section(report),
         report.gains,
@@ -132,21 +136,12 @@ def sections(report: ReportContent) -> list[Section]:
         replace(seeds, lines=[*outcomes, *seeds.lines]) if report.by_seed else None,
         tests_section(report) if report.query_tests else None,
         report.costs,
-        _query_section(report),
+        by_query,
         _training_section(report.histories),
         *report.sections,
         Section("How it was made", settings) if settings else None,
     )
     return [section for section in all_sections if section is not None]
-
-
-def _query_section(report: ReportContent) -> Section | None:
-    """The table by query, and the command that shows more of each query."""
-    section = report.by_query
-    if section is None or not report.browse:
-        return section
-    explained = f"{section.explained} To search them all, and to see more of what was found: {report.browse}"
-    return replace(section, explained=explained.strip())
 
 
 def _training_section(histories: Mapping[str, History]) -> Section | None:

@@ -112,6 +112,10 @@ class ByQuery:
         names = dict.fromkeys(name for scores in self.results.values() for name in scores)
         return [(metric, system) for metric in names for system in systems if metric in self.results[system]]
 
+    def scores(self, columns: Iterable[tuple[str, str]], query_id: str) -> list[float | None]:
+        """Return the scores of a query in these columns."""
+        return [self.results[system][metric].get(query_id) for metric, system in columns]
+
 
 def query_section(measured: Measured, passages: Passages, system: str = "") -> Section | None:
     """Return the table of the queries with the largest differences, each with its passages; None without queries.
@@ -130,7 +134,7 @@ def query_section(measured: Measured, passages: Passages, system: str = "") -> S
         [
             query_id,
             *([signed(ordered.difference(query_id))] if ordered.pair else []),
-            *_scores(ordered, columns, query_id),
+            *("–" if value is None else number(value) for value in ordered.scores(columns, query_id)),
         ]
         for query_id in shown
     ]
@@ -150,7 +154,7 @@ def write_query_table(
     with replacing(path) as file:
         file.write(_tab_separated([*names, *ends]))
         for query_id in ordered.query_ids:
-            values = [ordered.results[system][metric].get(query_id) for metric, system in columns]
+            values = ordered.scores(columns, query_id)
             row = [query_id, *("" if value is None else f"{value:.6f}" for value in values)]
             row += [f"{ordered.difference(query_id):.6f}"] if ordered.pair else []
             row += [texts.get(query_id, "")] if texts else []
@@ -161,11 +165,6 @@ def _tab_separated(row: Sequence[str]) -> bytes:
     """A line whose texts no spreadsheet takes for formulas."""
     texts = map(_one_line, row)
     return ("\t".join(f"'{text}" if _FORMULA.match(text) else text for text in texts) + "\n").encode()
-
-
-def _scores(ordered: ByQuery, columns: Sequence[tuple[str, str]], query_id: str) -> list[str]:
-    values = (ordered.results[system][metric].get(query_id) for metric, system in columns)
-    return ["–" if value is None else number(value) for value in values]
 
 
 def _lead(ordered: ByQuery, shown: int) -> str:

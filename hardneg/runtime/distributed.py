@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from hardneg.records.errors import UsageError
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
     from torch._C._distributed_c10d import Store
 
@@ -293,20 +292,15 @@ def gather(part: "Tensor", total: int, here: World | None = None) -> "Tensor":
 
     counts = here.shares(total)
     own = part[: counts[here.rank]]
-    longer = [_largest(part.shape[1], part.device) - part.shape[1]] if part.dim() == 3 else []
+    longer = []
+    if part.dim() == 3:
+        largest = torch.tensor(part.shape[1], device=part.device)
+        torch.distributed.all_reduce(largest, torch.distributed.ReduceOp.MAX)
+        longer = [int(largest) - part.shape[1]]
     beyond = [size for more in (0, *longer, max(counts) - len(own)) for size in (0, more)]
     padded = torch.nn.functional.pad(own, beyond)
     blocks: Sequence[Tensor] = _gathering().apply(padded)
     return torch.cat([block[:count] for block, count in zip(blocks, counts, strict=True)])
-
-
-def _largest(size: int, device: "torch.device") -> int:
-    """The largest of all processes' sizes."""
-    import torch
-
-    largest = torch.tensor(size, device=device)
-    torch.distributed.all_reduce(largest, torch.distributed.ReduceOp.MAX)
-    return int(largest)
 
 
 @cache

@@ -118,7 +118,7 @@ class Analysis(BaseModel):
 
         By default those of the fields `indexes`, by label, for `models`, and that of `index` for `model`.
         """
-        models = getattr(self, "models", None)
+        models: Any = getattr(self, "models", None)
         indexes = {} if models is None else getattr(self, "indexes", {})
         unnamed = {f"models.{label}": index for label, index in indexes.items() if label not in models}
         alone = getattr(self, "index", None) if getattr(self, "model", "") is None else None

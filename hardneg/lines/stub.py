@@ -46,7 +46,7 @@ _TYPES = {
     "TaskSearcher": "hardneg.doors.mteb.model",
     "TrainedModel": "hardneg.api.results",
     "WrittenQueries": "hardneg.api.results",
-    "Wanted": "hardneg.doors.hub.preparing",
+    "Wanted": "hardneg.doors.hub.prepare",
 }
 """Where the types of signatures are."""
 

@@ -218,7 +218,7 @@ class TaskSystem:
         else:
             name = f"{prefix}/{packaged}" if colon else f"local/{Path(name).expanduser().absolute().name or 'model'}"
         spec = model.known or model.spec
-        facts = {"name": name, "revision": revision, "model_type": [_TYPES[model.family.form]]}
+        facts: dict[str, Any] = {"name": name, "revision": revision, "model_type": [_TYPES[model.family.form]]}
         facts |= {"embed_dim": model.dimension, "max_tokens": spec.document_length}
         scoring = _SIMILARITIES.get(spec.similarity or "")
         return facts if scoring is None else {**facts, "similarity_fn_name": ScoringFunction(scoring)}

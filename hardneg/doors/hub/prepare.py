@@ -1,6 +1,5 @@
 """Prepare the upload of a folder: of a finished recipe, of an artifact of the store, or of neither."""
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -31,7 +30,6 @@ from hardneg.records.layout import (
     NEGATIVES,
     RUN,
     SHARDS,
-    SPEC_FILE,
     TERMS,
 )
 from hardneg.records.types import HUB_ID
@@ -52,31 +50,6 @@ _INDEX_FILES = (
     *(f"shard-*/{name}" for name in (*_INDEX, "shard.json")),
     *(f"pooled/{name}" for name in _INDEX),
 )
-_INDEX_FORMS = {
-    "vectors": "dense vectors, a faiss index",
-    "weights": "weights of terms",
-    "token-vectors": "a vector a token",
-    "lucene": "a Lucene index",
-    "impacts": "a Lucene index of weights of terms",
-}
-_RERANKER = """\
----
-library_name: sentence-transformers
-pipeline_tag: text-ranking
-tags: [sentence-transformers, cross-encoder, reranker, hardneg]
----
-
-# Reranker
-
-## Use
-
-```python
-from sentence_transformers import CrossEncoder
-
-model = CrossEncoder("path/to/this/folder")
-scores = model.predict([("a question", "a passage")])
-```
-"""
 
 
 @dataclass(frozen=True)
@@ -146,12 +119,9 @@ def prepare(folder: Path, repo: str, wanted: Wanted, store: Store, scratch: Path
     folder = folder.expanduser().absolute()
     what, pushed = _of_run(folder, wanted.what, store) or _alone(folder, wanted.what)
     notes: list[str] = []
-    if what == "model":
-        upload_type, files = _model(pushed, repo, notes)
-    else:
-        make = {"index": _index, "negatives": _negatives, "runs": _runs}[what]
-        upload_type, files = what, make(pushed, repo, wanted, scratch, notes)
-    upload = Upload(upload_type, files | ({LOCK: pushed.run.shown_lock} if pushed.run else {}), tuple(notes))
+    make = {"model": _model, "index": _index, "negatives": _negatives, "runs": _runs}[what]
+    files = make(pushed, repo, wanted, scratch, notes) | ({LOCK: pushed.run.shown_lock} if pushed.run else {})
+    upload = Upload(what, files, tuple(notes))
     folders = {Path.home(), folder, folder.resolve(), store.root, scratch, Path.cwd()}
     telling = [str(path) for path in folders if len(path.parts) > 2 or path == Path.home() != Path("/")]
     upload.check_private([*telling, get_token() or ""])
@@ -218,61 +188,30 @@ def _alone(path: Path, what: str | None) -> tuple[str, PushedFolder]:
     return kind, pushed
 
 
-def _model(pushed: PushedFolder, repo: str, notes: list[str]) -> tuple[str, dict[str, Path | bytes]]:
-    """The type of a model, and its files; with a run, the card has its scores."""
+def _model(pushed: PushedFolder, repo: str, wanted: Wanted, scratch: Path, notes: list[str]) -> dict[str, Path | bytes]:
     folder = pushed.folder
-    upload_type = "reranker" if _scores_pairs(folder) else "model"
-    modules = {folder, *module_folders(folder)}
+    modules, known = {folder, *module_folders(folder)}, matching(*HUB_FILES)
     for path in (path for each in modules for path in each.glob("*") if path.suffix in PICKLES):
         if not any(path.parent.glob("*.safetensors")):
             raise ModelError(f"{path}: is a pickle, which may hold code: save the model with safetensors, then push it")
-    known = matching(*HUB_FILES)
     files = pushed.files(
         lambda name: (folder / name).parent in modules and known(Path(name).name), notes, changed=[CARD]
     )
     if not any(name.endswith(".safetensors") for name in files):
         raise ModelError(f"{folder}: no weights in safetensors there: give the folder of a model")
-    run = pushed.run if pushed.stage else None
-    card = pushed_model_card(_own_card(folder, upload_type), repo, run, pushed.stage or "", pushed.origin)
+    text = (folder / CARD).read_text(encoding="utf-8") if (folder / CARD).is_file() else f"# {repo}\n"
+    card = pushed_model_card(text, repo, pushed.run if pushed.stage else None, pushed.stage or "", pushed.origin)
     if not any(line.startswith("license:") for line in card.split("---")[1].splitlines()):
         notes.append(f"the card names no licence: write `license: ...` into the first lines of {CARD}")
-    return upload_type, {CARD: card.encode(), **files}
-
-
-def _own_card(folder: Path, upload_type: str) -> str:
-    """The card in the folder, or one generated from the model."""
-    path = folder / CARD
-    if path.is_file():
-        return path.read_text(encoding="utf-8")
-    if upload_type == "reranker":
-        return _RERANKER
-    from hardneg.encoders.encoder import Encoder
-    from hardneg.encoders.open.model_card import model_card
-    from hardneg.encoders.spec import ModelSpec
-
-    known = (folder / SPEC_FILE).is_file()
-    try:
-        return model_card(Encoder.open(folder, "cpu") if known else Encoder.load(ModelSpec(str(folder)), "cpu"), {})
-    except ModelError as error:
-        raise ModelError(f"{path}: is not there, and none can be made ({error}): write one") from None
-
-
-def _scores_pairs(folder: Path) -> bool:
-    """Whether the model is a cross-encoder, by its own files."""
-    named = [folder / "config_sentence_transformers.json", folder / "config.json"]
-    texts = [json.loads(path.read_text(encoding="utf-8")) for path in named if path.is_file()]
-    declared = [str(text.get("model_type")) for text in texts]
-    declared += [str(name) for text in texts for name in text.get("architectures") or ()]
-    return "CrossEncoder" in declared or any(name.endswith("ForSequenceClassification") for name in declared)
+    return {CARD: card.encode(), **files}
 
 
 def _index(pushed: PushedFolder, repo: str, wanted: Wanted, scratch: Path, notes: list[str]) -> dict[str, Path | bytes]:
     folder, run, encoder = pushed.folder, pushed.run, wanted.encoder
     files = pushed.files(matching(*_INDEX_FILES), notes)
     form = form_in(folder) or "token-vectors"
-    if any(folder.glob("segments_*")):
-        form = "impacts" if (folder / TERMS).exists() else "lucene"
-    facts = {"Form": _INDEX_FORMS[form]}
+    lucene = f"a Lucene index{' of weights of terms' if (folder / TERMS).exists() else ''}"
+    facts = {"Form": lucene if any(folder.glob("segments_*")) else form.replace("-", " ")}
     if (folder / DOC_IDS).is_file():
         with (folder / DOC_IDS).open("rb") as lines:
             facts["Rows"] = f"{sum(1 for _ in lines):,}"

@@ -24,7 +24,7 @@ _ABSOLUTE = re.compile(rb'(?<=")(?:/|[A-Za-z]:\\\\)[^"\s/\\]+[/\\][^"\s]+(?=")')
 
 @dataclass(frozen=True)
 class Upload:
-    """All files, each a file of this machine or bytes. upload_type: `model`, `reranker`, `index`, `negatives`, `runs`.
+    """All files, each a file of this machine or bytes. upload_type: `model`, `index`, `negatives`, `runs`.
 
     notes: what a user should know, such as files that stay here.
     """
@@ -36,7 +36,7 @@ class Upload:
     @property
     def repo_type(self) -> str:
         """The hub's word for the kind of repository."""
-        return "model" if self.upload_type in ("model", "reranker") else "dataset"
+        return "model" if self.upload_type == "model" else "dataset"
 
     @property
     def card(self) -> str:

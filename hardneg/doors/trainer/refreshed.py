@@ -87,8 +87,7 @@ class RefreshedNegatives:
     @cached_property
     def dataset(self) -> "RefreshedRows":
         """The rows, a `datasets.Dataset`: one for each positive of each query; the collection is read now."""
-        from hardneg.doors.trainer.row_plan import plan_rows
-        from hardneg.doors.trainer.rows import RefreshedRows
+        from hardneg.doors.trainer.rows import RefreshedRows, plan_rows
         from hardneg.formats.collection import StoredCollection
         from hardneg.training.refresh.folder import RefreshFolder
 
@@ -131,9 +130,8 @@ class RefreshedNegatives:
             UsageError: it trains on something else, evaluates on the same, mines already, or its model cannot be taken
                 as it is.
         """
-        from hardneg.doors.trainer.callback import RefreshCallback
+        from hardneg.doors.trainer.callback import RefreshCallback, RefreshSchedule
         from hardneg.doors.trainer.refresher import Refresher
-        from hardneg.doors.trainer.schedule import RefreshSchedule
 
         self._check_trainer(trainer)
         schedule, rows = RefreshSchedule(self._every), self.dataset
@@ -184,7 +182,7 @@ def _check(every: object, negatives: object, options: Mapping[str, Any]) -> None
 
 def _carrying(sampler_of: Any, rows: "RefreshedRows", schedule: Any) -> Any:
     """Wrap the factory of batch samplers: indices of training carry their refresh; other datasets stay as they are."""
-    from hardneg.doors.trainer.schedule import CarryingBatchSampler
+    from hardneg.doors.trainer.callback import CarryingBatchSampler
 
     def get_batch_sampler(dataset: Any, *options: Any, **named: Any) -> Any:
         if dataset is not rows:

@@ -14,9 +14,8 @@ import numpy as np
 import torch
 
 from hardneg.api.workplace import Workplace
-from hardneg.doors.trainer.lists import LISTS, kept_share, table_of, write_table
 from hardneg.doors.trainer.refresh_recipe import MinedRefresh, RefreshRecipe, mine_with, saved
-from hardneg.doors.trainer.rows import ENDED, RefreshedRows
+from hardneg.doors.trainer.rows import ENDED, LISTS, RefreshedRows, kept_share, table_of, write_table
 from hardneg.formats.negatives import read_negatives
 from hardneg.records.errors import TrainingError
 from hardneg.records.layout import NEGATIVES

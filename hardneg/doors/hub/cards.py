@@ -11,8 +11,7 @@ import yaml
 
 import hardneg
 from hardneg.doors.hub.recorded_run import RecordedRun
-from hardneg.doors.pyserini.folders import Named, openings
-from hardneg.doors.pyserini.openings import QuerySide, opening
+from hardneg.doors.pyserini.openings import QuerySide, opening, openings
 from hardneg.records.errors import DataError, HardnegError
 from hardneg.records.layout import LOCK
 from hardneg.records.private_paths import without_paths
@@ -169,7 +168,7 @@ def index_lines(folder: Path, repo: str, encoder: str, run: RecordedRun | None) 
     text = opening(folder, {}, QuerySide(reason=f"{card} describes how its queries are encoded"))
     if run is not None:
         with suppress(HardnegError):  # the model is not here
-            _, lines = next(openings(run.folder / folder.name, run.store, Named()))
+            _, lines = next(openings(run.folder / folder.name, run.store))
             text = text if f'"{run.folder}/model/' in lines else lines  # a part of a model has no name on the hub
     if "searcher = " not in text:
         return _BY_HARDNEG.format(fetched=fetched)

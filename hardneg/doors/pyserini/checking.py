@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from dataclasses import dataclass
 
 from hardneg.indexes.kernels.lucene.java import OLDEST, find_java, first_java, starts_alone
 from hardneg.records.wording import counted
@@ -14,19 +13,6 @@ from hardneg.plugin import start_java
 start_java()  # {why}
 
 """
-
-
-@dataclass(frozen=True)
-class CheckedLines:
-    """The result of the lines of an index: the number of hits, None where they only open it; or a failure."""
-
-    hits: int | None = None
-    failure: str = ""
-
-    def __str__(self) -> str:
-        if self.failure:
-            return f"fails: {self.failure}"
-        return "opens; not searched, as it takes vectors" if self.hits is None else f"runs: {counted(self.hits, 'hit')}"
 
 
 def with_java(text: str) -> str:
@@ -46,8 +32,8 @@ def with_java(text: str) -> str:
     return _START.format(why=why) + text
 
 
-def check(text: str) -> CheckedLines | None:
-    """Runs the lines of an index; None where there are none to run."""
+def check(text: str) -> str | None:
+    """Run the lines of an index and return the outcome, which begins with `fails` where they do; None without lines."""
     if not _runs(text):
         return None
     lines = [line for line in text.splitlines() if _VECTOR not in line]
@@ -55,9 +41,9 @@ def check(text: str) -> CheckedLines | None:
     done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False)
     if done.returncode:
         messages = [line for line in done.stderr.splitlines() if line.strip()]
-        return CheckedLines(failure=messages[-1].strip() if messages else f"exit code {done.returncode}")
+        return f"fails: {messages[-1].strip() if messages else f'exit code {done.returncode}'}"
     *_, last = done.stdout.split() or [""]
-    return CheckedLines(int(last) if last else None)
+    return f"runs: {counted(int(last), 'hit')}" if last else "opens; not searched, as it takes vectors"
 
 
 def _runs(text: str) -> bool:

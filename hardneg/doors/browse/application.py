@@ -5,7 +5,7 @@ import re
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -68,7 +68,7 @@ def _environment() -> "Environment":
     )
     environment.filters |= {
         "breaks": breaks,
-        "quoted": quoted,
+        "quoted": partial(quote, safe=""),  # an id as plain ASCII, whatever is in it
         "figure": figure,
         "count": "{:,}".format,
         "percent": "{:.1%}".format,
@@ -82,11 +82,6 @@ def breaks(name: str) -> Any:
     from markupsafe import Markup
 
     return Markup("<wbr>").join(_PIECES.findall(clean(name)))
-
-
-def quoted(text: str) -> str:
-    """An id as plain ASCII, whatever is in it; `unquote` reads it back."""
-    return quote(text, safe="")
 
 
 def link(path: str, **query: object) -> str:
@@ -192,26 +187,23 @@ class Site:
         wanted = [name for item in cut for name in (item.doc_id, beside[item.query_id, item.doc_id]) if name]
         documents = self.browsed.documents(list(dict.fromkeys(wanted)))
         texts = {doc_id: beginning(document.contents) for doc_id, document in documents.items()}
-        rows = [
-            (
-                (number - 1) * PAGE + rank,
-                item,
-                beginning(self.browsed.text(item.query_id)),
-                texts.get(item.doc_id, ""),
-                item.doc_id in self.marks.of(item.query_id),
-                (positive := beside[item.query_id, item.doc_id]),
-                texts.get(positive, ""),
-            )
-            for rank, item in enumerate(cut, 1)
-        ]
-        return self._page(
-            "suspicious", label, rows=rows, surveyed=surveyed, number=number, pages=pages, known=len(worst)
-        )
+        rows = []
+        for rank, item in enumerate(cut, (number - 1) * PAGE + 1):
+            query, marked = beginning(self.browsed.text(item.query_id)), item.doc_id in self.marks.of(item.query_id)
+            positive = beside[item.query_id, item.doc_id]
+            rows.append((rank, item, query, texts.get(item.doc_id, ""), marked, positive, texts.get(positive, "")))
+        shown = {"rows": rows, "surveyed": surveyed, "number": number, "pages": pages, "known": len(worst)}
+        return self._page("suspicious", label, **shown)
 
     def compare(self, request: "Request") -> str:
         """The same query in two lists."""
         names = list(dict.fromkeys([*self.browsed.lists, *self.browsed.runs]))
-        first, second = self._compared(names, request.query_params.get("a"), request.query_params.get("b"))
+        lists = list(self.browsed.lists)  # by default two lists of negatives, or else two runs
+        both = lists if len(lists) > 1 or len(self.browsed.runs) < 2 else list(self.browsed.runs)
+        wanted = request.query_params
+        first = wanted["a"] if wanted.get("a") in names else both[0]
+        others = [name for name in (*both, *names) if name != first]
+        second = wanted["b"] if wanted.get("b") in names else next(iter(others), first)
         query_id = request.query_params.get("q") or next(iter(self.browsed.positions), "")
         known = query_id in self.browsed.positions
         content: dict[str, Any] = {"names": names, "a": first, "b": second, "q": query_id, "known": known}
@@ -254,7 +246,11 @@ class Site:
             HardnegError: the file of marks cannot be written.
         """
         query_id, doc_id = unquote(form.get("q", "")), unquote(form.get("d", ""))
-        if query_id not in self.browsed.positions or not self._is_document(doc_id):
+        if self.browsed.collection is None:
+            known = bool(doc_id) and not doc_id.isspace()
+        else:
+            known = bool(doc_id) and int(self.browsed.collection.corpus.rows([doc_id])[0]) >= 0
+        if query_id not in self.browsed.positions or not known:
             return None
         self.marks.set(query_id, doc_id, form.get("relevant") == "1")
         if form.get("back") == "marks":
@@ -265,37 +261,23 @@ class Site:
             return link("/suspicious", list=label, page=number)
         return link("/query", q=query_id, list=label) + f"#negative-{number}"
 
-    def may_write(self, form: dict[str, str]) -> bool:
-        """Whether a form carries this server's token."""
-        return hmac.compare_digest(form.get("token", "").encode(), self.access.writing.encode())
-
-    def message(self, title: str, text: str) -> str:
+    def message(self, title: str, text: str, status: int) -> "Response":
         """A page with one message."""
-        return page("message", title=title, text=text)
+        from starlette.responses import HTMLResponse
+
+        return HTMLResponse(page("message", title=title, text=text), status)
 
     def _page(self, name: str, label: str, **content: Any) -> str:
-        shared = {
-            "site": self,
-            "here": name,
+        shown: dict[str, Any] = {
             "title": self.browsed.sources.title,
             "labels": list(self.browsed.lists),
             "label": label,
-            "survey": self.survey,
-            "writing": self.access.writing,
-            "marks_file": str(self.marks.path),
         }
-        return page(name, **shared, **content)
+        shown |= {"survey": self.survey, "writing": self.access.writing, "marks_file": str(self.marks.path)}
+        return page(name, site=self, here=name, **shown, **content)
 
     def _label(self, request: "Request") -> str:
         return _one_of(list(self.browsed.lists), request.query_params.get("list"))
-
-    def _compared(self, names: list[str], first: str | None, second: str | None) -> tuple[str, str]:
-        """The two requested lists; by default two lists of negatives, or else two runs."""
-        lists = list(self.browsed.lists)
-        both = lists if len(lists) > 1 or len(self.browsed.runs) < 2 else list(self.browsed.runs)
-        one = first if first in names else both[0]
-        others = [name for name in (*both, *names) if name != one]
-        return one, second if second in names else next(iter(others), one)
 
     def _around(self, query_id: str) -> tuple[str | None, str | None]:
         """The queries before and after one."""
@@ -307,11 +289,6 @@ class Site:
             return list(self.browsed.runs[name].ranked(query_id).doc_ids[:COMPARED])
         mined = self.browsed.negatives(name, query_id)
         return list(mined.negatives[:COMPARED]) if mined else []
-
-    def _is_document(self, doc_id: str) -> bool:
-        if self.browsed.collection is None:
-            return bool(doc_id) and not doc_id.isspace()
-        return bool(doc_id) and int(self.browsed.collection.corpus.rows([doc_id])[0]) >= 0
 
 
 def application(site: Site) -> Guard:
@@ -334,7 +311,7 @@ def application(site: Site) -> Guard:
         pages,
         site.access,
         policy("'self'"),
-        lambda reason: site.message("Not shown", reason),
+        lambda reason: page("message", title="Not shown", text=reason),
         lambda: page("entered", title=site.browsed.sources.title),
     )
 
@@ -346,9 +323,9 @@ def _shows(make: "Callable[[Request], str | None]", site: Site) -> "Callable[[Re
         try:
             content = make(request)
         except HardnegError as error:
-            return HTMLResponse(site.message("Not shown", str(error)), 500)
+            return site.message("Not shown", str(error), 500)
         if content is None:
-            return HTMLResponse(site.message("Not found", "there is no such query"), 404)
+            return site.message("Not found", "there is no such query", 404)
         return HTMLResponse(content)
 
     return answer
@@ -356,20 +333,19 @@ def _shows(make: "Callable[[Request], str | None]", site: Site) -> "Callable[[Re
 
 def _marking(site: Site) -> Any:
     from starlette.concurrency import run_in_threadpool
-    from starlette.responses import HTMLResponse, RedirectResponse
+    from starlette.responses import RedirectResponse
 
     async def answer(request: "Request") -> "Response":
         form = await _form(request)
-        if form is None or not site.may_write(form):
-            return HTMLResponse(
-                site.message("Not written", "this form is not of this server; open the page again"), 403
-            )
+        own = site.access.writing.encode()  # the token of this server's forms
+        if form is None or not hmac.compare_digest(form.get("token", "").encode(), own):
+            return site.message("Not written", "this form is not of this server; open the page again", 403)
         try:
             target = await run_in_threadpool(site.mark, form)
         except (HardnegError, OSError) as error:
-            return HTMLResponse(site.message("Not written", str(error)), 500)
+            return site.message("Not written", str(error), 500)
         if target is None:
-            return HTMLResponse(site.message("Not written", "there is no such query or document"), 404)
+            return site.message("Not written", "there is no such query or document", 404)
         return RedirectResponse(target, 303)
 
     return answer

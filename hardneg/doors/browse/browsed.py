@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,14 +14,12 @@ import pyarrow.compute as pc
 
 from hardneg.doors.browse.sources import BrowseSources
 from hardneg.formats.collection import StoredCollection
-from hardneg.formats.negatives import NegativesFile, drop_batches, drops_at, read_negatives
+from hardneg.formats.negatives import NegativesFile, drop_batches, drops_at, read_negatives, write_negatives
 from hardneg.formats.qrels import positives
 from hardneg.formats.runs import EMPTY, stream_run
-from hardneg.formats.vectors.mmap import map_batches
 from hardneg.records.errors import DataError
 from hardneg.records.types import Document, Negatives, RankedList
 from hardneg.runtime.progress import Progress, Task
-from hardneg.store.atomic_write import replacing
 
 PAGE = 25
 """Queries a page."""
@@ -77,59 +74,6 @@ class QuerySearch:
         return QueryMatches(positions[(page - 1) * PAGE : page * PAGE], len(positions), page)
 
 
-_SCHEMA = pa.schema([("query_id", pa.string()), ("doc_ids", pa.list_(pa.string())), ("scores", pa.list_(pa.float32()))])
-_ROWS = 1024
-
-
-def _positions(batches: Sequence[Any]) -> dict[str, tuple[Any, int]]:
-    """The batch and the row of each query id, which stands in the first column."""
-    return {query_id: (batch, row) for batch in batches for row, query_id in enumerate(batch.column(0).to_pylist())}
-
-
-@dataclass(frozen=True)
-class MappedRun:
-    """The lists of a run by query, in an Arrow file that is mapped, so that not all of them are held."""
-
-    batches: Sequence[Any]
-
-    @cached_property
-    def positions(self) -> dict[str, tuple[Any, int]]:
-        """The batch and row of each query, in the run's order."""
-        return _positions(self.batches)
-
-    def ranked(self, query_id: str) -> RankedList:
-        """The list of a query, an empty one where the run has none."""
-        if (position := self.positions.get(query_id)) is None:
-            return EMPTY
-        batch, row = position
-        return RankedList(batch.column(1)[row].as_py(), batch.column(2)[row].values.to_numpy())
-
-
-def map_run(path: Path, target: Path, task: Task) -> MappedRun:
-    """Writes a run to `target` in a form that is mapped, and opens it; `task` advances by the query.
-
-    Raises:
-        DataError: the run is empty or has a mistake, or the lines of one query do not stand together.
-    """
-    with replacing(target) as file, pa.ipc.new_file(file, _SCHEMA) as writer:
-        for batch in _batches(stream_run(path)):
-            writer.write_batch(batch)
-            task.advance(batch.num_rows)
-    if not (batches := map_batches(target, _SCHEMA.names)):
-        raise DataError(f"{path}: the run is empty")
-    return MappedRun(batches)
-
-
-def _batches(entries: Iterator[tuple[str, RankedList]]) -> Iterator[pa.RecordBatch]:
-    while block := list(islice(entries, _ROWS)):
-        columns = [
-            pa.array([query_id for query_id, _ in block], _SCHEMA.types[0]),
-            pa.array([list(ranked.doc_ids) for _, ranked in block], _SCHEMA.types[1]),
-            pa.array([ranked.scores for _, ranked in block], _SCHEMA.types[2]),
-        ]
-        yield pa.record_batch(columns, schema=_SCHEMA)
-
-
 TOP = 20
 """How many documents of a run are looked at as if they were mined."""
 
@@ -154,7 +98,9 @@ class MinedFile:
 
     @cached_property
     def _drops(self) -> dict[str, tuple[Any, int]]:
-        return _positions(drop_batches(self.dropped)) if self.dropped else {}
+        """The batch and the row of each query id, which stands in the first column."""
+        batches = drop_batches(self.dropped) if self.dropped else ()
+        return {query_id: (batch, row) for batch in batches for row, query_id in enumerate(batch.column(0).to_pylist())}
 
     @cached_property
     def query_ids(self) -> Sequence[str]:
@@ -166,9 +112,8 @@ class MinedFile:
         return {query_id: row for row, query_id in enumerate(self.query_ids)}
 
     @cached_property
-    def _counts(self) -> list[int]:
-        counts: list[int] = self._file.counts.tolist()
-        return counts
+    def _counts(self) -> Sequence[int]:
+        return self._file.counts.tolist()  # type: ignore[no-any-return]
 
     def count(self, query_id: str) -> int:
         """How many a query has; 0 where it is not there."""
@@ -184,6 +129,40 @@ class MinedFile:
 
 
 @dataclass(frozen=True)
+class MappedRun:
+    """The lists of a run by query, in a file of the form of negatives, so that not all of them are held."""
+
+    lists: MinedFile
+
+    @property
+    def query_ids(self) -> Sequence[str]:
+        """All of them, in the run's order."""
+        return self.lists.query_ids
+
+    def ranked(self, query_id: str) -> RankedList:
+        """The list of a query, an empty one where the run has none."""
+        found = self.lists.negatives(query_id)
+        return EMPTY if found is None else RankedList(found.negatives, found.scores)
+
+
+def map_run(path: Path, target: Path, task: Task) -> MappedRun:
+    """Writes a run to `target` in a form that is mapped, and opens it; `task` advances by the query.
+
+    Raises:
+        DataError: the run is empty or has a mistake, or the lines of one query do not stand together.
+    """
+
+    def rows() -> Iterator[Negatives]:
+        for query_id, ranked in stream_run(path):
+            task.advance()
+            yield Negatives(query_id, (), ranked.doc_ids, ranked.scores)
+
+    if not write_negatives(target, rows()):
+        raise DataError(f"{path}: the run is empty")
+    return MappedRun(MinedFile(target))
+
+
+@dataclass(frozen=True)
 class TopOfRun:
     """The first `top` documents of each list of a run, its query's positives left out."""
 
@@ -194,7 +173,7 @@ class TopOfRun:
     @property
     def query_ids(self) -> Sequence[str]:
         """In the run's order."""
-        return list(self.run.positions)
+        return self.run.query_ids
 
     def count(self, query_id: str) -> int:
         """How many a query has; 0 where it is not there."""
@@ -231,7 +210,7 @@ class Browsed:
         if self.collection is not None:
             queries = self.collection.queries(self.sources.split)
             return QuerySearch(queries.query_ids, queries.texts)
-        listed = [*(one.query_ids for one in self.lists.values()), *(run.positions for run in self.runs.values())]
+        listed = [*(one.query_ids for one in self.lists.values()), *(run.query_ids for run in self.runs.values())]
         ids = list(dict.fromkeys(query_id for names in listed for query_id in names))
         return QuerySearch(ids, [""] * len(ids))
 
@@ -286,15 +265,12 @@ def opened(sources: BrowseSources, progress: Progress) -> Iterator[Browsed]:
             known = ", ".join(collection.splits) or "none"
             raise DataError(f"{{split}} {sources.split}: the dataset has no such split; it has {known}", "split")
         known_positives = positives(collection.all_qrels()) if collection else {}
-        runs = dict(_mapped(sources.runs, Path(folder), progress))
+        runs = {}
+        for number, (label, path) in enumerate(sources.runs.items()):
+            with progress.task(f"reading {label}", None, "queries") as task:
+                runs[label] = map_run(path, Path(folder) / f"{number}.arrow", task)
         mined: dict[str, MinedFile | TopOfRun] = {
             label: MinedFile(path, sources.dropped.get(label)) for label, path in sources.negatives.items()
         }
         tops: dict[str, MinedFile | TopOfRun] = {label: TopOfRun(run, known_positives) for label, run in runs.items()}
         yield Browsed(sources, mined or tops, runs, known_positives, collection)
-
-
-def _mapped(runs: Mapping[str, Path], folder: Path, progress: Progress) -> Iterator[tuple[str, MappedRun]]:
-    for number, (label, path) in enumerate(runs.items()):
-        with progress.task(f"reading {label}", None, "queries") as task:
-            yield label, map_run(path, folder / f"{number}.arrow", task)

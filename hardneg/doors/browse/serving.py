@@ -7,7 +7,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Unpack
 
 from hardneg.api.keyword_arguments import spelled_out, taken
@@ -128,9 +127,7 @@ class BrowsePage:
     def __enter__(self) -> "BrowsePage":
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -195,14 +195,12 @@ class TrainingDrift:
 
 def drifts(histories: Mapping[str, Path]) -> list[TrainingDrift]:
     """The drift of the trainings that measured any."""
-    trainings = [_drift(label, path) for label, path in histories.items()]
+    trainings = []
+    for label, path in histories.items():
+        history = History(path).read()
+        refreshed, watched = refreshes(history), curves_of(history, lambda row: row.get("drift"))
+        kept: Curve = [(float(step), share) for step, share in refreshed.get("kept", ())]
+        curves: dict[str, Curve] = {STAYED: kept} if kept else {}
+        curves |= {_NAMES.get(name, f"{name} of the watched queries"): list(curve) for name, curve in watched.items()}
+        trainings.append(TrainingDrift(label, len(refreshed.get("refreshes", ())), curves))
     return [item for item in trainings if item.curves]
-
-
-def _drift(label: str, path: Path) -> TrainingDrift:
-    history = History(path).read()
-    refreshed = refreshes(history)
-    kept: Curve = [(float(step), share) for step, share in refreshed.get("kept", ())]
-    watched = curves_of(history, lambda row: row.get("drift"))
-    named = {_NAMES.get(name, f"{name} of the watched queries"): list(curve) for name, curve in watched.items()}
-    return TrainingDrift(label, len(refreshed.get("refreshes", ())), {**({STAYED: kept} if kept else {}), **named})

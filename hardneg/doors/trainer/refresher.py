@@ -5,7 +5,7 @@ import random
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -15,12 +15,12 @@ import torch
 
 from hardneg.api.workplace import Workplace
 from hardneg.doors.trainer.refresh_recipe import MinedRefresh, RefreshRecipe, mine_with, saved
-from hardneg.doors.trainer.rows import ENDED, LISTS, RefreshedRows, kept_share, table_of, write_table
+from hardneg.doors.trainer.rows import ENDED, LISTS, RefreshedRows, kept_share, table_of
 from hardneg.formats.negatives import read_negatives
 from hardneg.records.errors import TrainingError
 from hardneg.records.layout import NEGATIVES
 from hardneg.runtime.distributed import barrier, from_first, world
-from hardneg.store.atomic_write import link_file, replace_text
+from hardneg.store.atomic_write import link_file, replace_text, replacing
 from hardneg.store.digest import digest, file_digest
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
 
@@ -97,32 +97,27 @@ class Refresher:
         table, repeated = table_of(file, plan.query_ids, self.rows.corpus, plan.negatives)
         folder = self.refreshes.partial(number)
         link_file(mined, folder / NEGATIVES)
-        write_table(folder / LISTS, table)
-        before = self._before(number)
+        with replacing(folder / LISTS) as lists:
+            np.lib.format.write_array(lists, table, allow_pickle=False)
+        kept = {}
+        with suppress(OSError, ValueError):  # there is none before, or it is damaged
+            path = self.refreshes.negatives(number - 1).parent / LISTS
+            before = np.load(path, mmap_mode="r", allow_pickle=False)
+            kept = {"refresh_kept": round(kept_share(table, before, plan.negatives), 4)}
         self.refreshes.publish(Refresh(number, step, len(file), int(facts["negatives"])), oldest)
         filled = int(facts.get("queries with random negatives", 0))
-        kept = {} if before is None else {"refresh_kept": round(kept_share(table, before, plan.negatives), 4)}
         return {"refresh": number, **kept, "refresh_filled": filled, "refresh_repeated": repeated}
-
-    def _before(self, number: int) -> Any:
-        try:
-            return np.load(self.refreshes.negatives(number - 1).parent / LISTS, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError):
-            return None
 
     @cached_property
     def _identity(self) -> dict[str, Any]:
         """The settings that must be the same in a resumed run."""
         plan, recipe = self.rows.plan, self.recipe
         of_all = {name: value for name, value in asdict(recipe).items() if name != "filters" or value}
-        rows = {
+        return {
             "form": plan.form,
             "negatives": plan.negatives,
             "seed": self.workplace.seed,
             "collection": self.rows.key,
-        }
-        return {
-            **rows,
             "every": self.every,
             "mining": digest({**of_all, "dataset": None, "run": recipe.run and file_digest(recipe.run)}),
         }

@@ -4,7 +4,6 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +19,6 @@ from hardneg.formats.negatives import NegativesFile
 from hardneg.formats.qrels import positives
 from hardneg.records.errors import DataError, TrainingError, UsageError
 from hardneg.records.wording import counted
-from hardneg.store.atomic_write import replacing
 from hardneg.training.refresh.folder import MANIFEST, RefreshFolder
 
 Form = Literal["n-tuple", "triplet", "labeled-pair", "labeled-list"]
@@ -34,8 +32,8 @@ class RowPlan:
     `n-tuple` and `labeled-list` have one for each positive, with all negatives; `triplet` one for each positive and
     negative; `labeled-pair` one for each positive and one for each negative of a query.
 
-    texts: of all Q queries. query: int32 [n], places among them. positive: int64 [n], rows of the corpus; -1 where the
-    row has none. place: int32 [n], which of the query's negatives the row has; -1 for none, or all.
+    texts: of all Q queries. query: int32 [n], which of them. positive: int64 [n], rows of the corpus; -1 where the
+    row has none. number: int32 [n], which of the query's negatives the row has; -1 for none, or all.
     """
 
     form: Form
@@ -75,16 +73,15 @@ class RowPlan:
         """
         anchors = [self.texts[number] for number in self.query[rows]]
         own = [positive.get(int(number), "") for number in self.positive[rows]]
-        names = self.columns
         if self.form == "labeled-pair":
             passages = [has[0] if has else text for has, text in zip(negatives, own, strict=True)]
-            labels = [float(not has) for has in negatives]
-            return dict(zip(names, (anchors, passages, labels), strict=True))
-        if self.form == "labeled-list":
+            columns: list[list[Any]] = [anchors, passages, [float(not has) for has in negatives]]
+        elif self.form == "labeled-list":
             lists = [[text, *has] for text, has in zip(own, negatives, strict=True)]
-            labels_of = [[1.0] + [0.0] * len(has) for has in negatives]
-            return dict(zip(names, (anchors, lists, labels_of), strict=True))
-        return dict(zip(names, (anchors, own, *map(list, zip(*negatives, strict=True))), strict=True))
+            columns = [anchors, lists, [[1.0] + [0.0] * len(has) for has in negatives]]
+        else:
+            columns = [anchors, own, *map(list, zip(*negatives, strict=True))]
+        return dict(zip(self.columns, columns, strict=True))
 
 
 def plan_rows(collection: StoredCollection, split: str, form: str, negatives: int) -> RowPlan:
@@ -155,12 +152,6 @@ def table_of(
     return table, int((counts < count).sum())
 
 
-def write_table(path: Path, table: NDArray[np.int64]) -> None:
-    """As an array of numpy, whole or not at all."""
-    with replacing(path) as file:
-        np.lib.format.write_array(file, table, allow_pickle=False)
-
-
 _QUERIES = 10_000  # compared: the first ones, so that the time does not grow with their number
 
 
@@ -188,29 +179,20 @@ def first_ones(
 
     Args:
         table: int64 [B, W], the rows' lists; -1 pads.
-        places: int32 [B], of a row that takes one negative, which of its query's; -1 for the first ones.
+        positions: int32 [B], of a row that takes one negative, which of its query's; -1 for the first ones.
         wanted: int64 [B], how many a row takes.
         contents: uint64 [B, W], of the documents in the table: equal where their texts are.
         taken: uint64 [k], those of the batch's positives; None where a text may come twice.
     """
     seen, rows = set(() if taken is None else taken.tolist()), list[list[int]]()
     for listed, texts, position, count in zip(table.tolist(), contents.tolist(), positions, wanted, strict=True):
-        start = max(int(position), 0)
-        order = [each for each in (*range(start, len(listed)), *range(start)) if listed[each] >= 0]
-        picked = order[:count] if taken is None else _new_first(order, texts, int(count), seen)
-        rows.append([listed[each] for each in picked])
+        start, picked, rest = max(int(position), 0), list[int](), list[int]()
+        for each in (*range(start, len(listed)), *range(start)):
+            if listed[each] >= 0 and len(picked) < count:
+                (picked if taken is None or texts[each] not in seen else rest).append(listed[each])
+                seen.add(texts[each])
+        rows.append((picked + rest)[:count])
     return rows
-
-
-def _new_first(order: Sequence[int], texts: Sequence[int], count: int, seen: set[int]) -> list[int]:
-    """The first positions of a list whose texts are not in `seen`, which gets them; others where there are none."""
-    picked, rest = list[int](), list[int]()
-    for each in order:
-        if len(picked) == count:
-            break
-        (rest if texts[each] in seen else picked).append(each)
-        seen.add(texts[each])
-    return (picked + rest)[:count]
 
 
 ENDED = "ended"
@@ -241,7 +223,7 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
     @classmethod
     def of(cls, plan: RowPlan, corpus: Corpus, refreshes: RefreshFolder) -> "RefreshedRows":
         """The rows; anchors and positives are in memory, negatives where the corpus is mapped."""
-        known = dict(zip(*_contents(corpus, np.unique(plan.positive)), strict=True))
+        known = _contents(corpus, np.unique(plan.positive))
         rows = np.arange(len(plan))
         empty = [[""] * count for count in plan.wanted(rows)]
         dataset: RefreshedRows = cls(InMemoryTable(pa.table(plan.columns_of(rows, empty, known))))
@@ -259,7 +241,8 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
             return [row[key] for row in self] if key in self.plan.columns else super().__getitem__(key)
         rows = np.arange(len(self))[key]
         newest = self.refreshes.newest()
-        table = self._placeholder if newest is None else self._table(newest.number)
+        empty = np.full((len(self.plan.query_ids), 1), -1, np.int64)
+        table = empty if newest is None else self._table(newest.number)
         columns = self._resolved(np.atleast_1d(rows), table)
         return {name: column[0] for name, column in columns.items()} if np.ndim(rows) == 0 else columns
 
@@ -274,10 +257,6 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
         columns = self._resolved(rows, self._table(number))
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
-    @cached_property
-    def _placeholder(self) -> NDArray[np.int64]:
-        return np.full((len(self.plan.query_ids), 1), -1, np.int64)
-
     def _resolved(self, rows: NDArray[np.int64], table: NDArray[np.int64]) -> dict[str, list[Any]]:
         plan, positive = self.plan, self.plan.positive[rows]
         wanted = plan.wanted(rows)
@@ -285,7 +264,7 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
         taken = hashes[positive[positive >= 0]] if self.distinct else None
         picked = first_ones(lists, plan.number[rows], wanted, hashes[np.maximum(lists, 0)], taken)
         used = np.unique([*positive.tolist(), *(row for some in picked for row in some)])
-        known = dict(zip(*_contents(self.corpus, used), strict=True))
+        known = _contents(self.corpus, used)
         negatives = [
             [known[row] for row in some] or [""] * count for some, count in zip(picked, wanted.tolist(), strict=True)
         ]
@@ -317,7 +296,7 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
         return folder
 
 
-def _contents(corpus: Corpus, rows: NDArray[np.int64]) -> tuple[list[int], list[str]]:
-    """Those of the rows that are of the corpus, without -1, and the texts there."""
+def _contents(corpus: Corpus, rows: NDArray[np.int64]) -> dict[int, str]:
+    """The texts of rows of the corpus, without those of -1."""
     there = rows[rows >= 0]
-    return there.tolist(), corpus.contents(there)
+    return dict(zip(there.tolist(), corpus.contents(there), strict=True))

@@ -32,7 +32,6 @@ VECTORS, INDEX = "vectors", "index"
 _NONE = "none"
 _AT_ONCE = 4096
 _TYPES = {"vectors": "dense", "weights": "sparse", "token-vectors": "late-interaction"}
-_SIMILARITIES = {"dot": "dot", "cosine": "cosine", "maxsim": "MaxSim"}
 
 
 def task_texts(rows: Any, task_metadata: Any, side: Side) -> Sequence[str]:
@@ -208,20 +207,14 @@ class TaskSystem:
         return ModelMeta.create_empty(facts | {"experiment_kwargs": settings or None, "modalities": ["text"]})
 
     def _model_facts(self, named: str) -> dict[str, Any]:
-        from mteb.models.model_meta import ScoringFunction
-
-        model, own = resolve(self.plain.model), resolve(ModelSpec(named, self.plain.model.revision))
-        name, revision = own.origins[0][0].name, own.origins[0][1].commit or own.digest
+        form, own = resolve(self.plain.model).family.form, resolve(ModelSpec(named, self.plain.model.revision))
+        name, commit = own.origins[0][0].name, own.origins[0][1].commit
         prefix, colon, packaged = name.partition(":")
-        if own.origins[0][1].commit is not None:
+        if commit is not None:
             name = name if "/" in name else f"hub/{name}"
         else:
             name = f"{prefix}/{packaged}" if colon else f"local/{Path(name).expanduser().absolute().name or 'model'}"
-        spec = model.known or model.spec
-        facts: dict[str, Any] = {"name": name, "revision": revision, "model_type": [_TYPES[model.family.form]]}
-        facts |= {"embed_dim": model.dimension, "max_tokens": spec.document_length}
-        scoring = _SIMILARITIES.get(spec.similarity or "")
-        return facts if scoring is None else {**facts, "similarity_fn_name": ScoringFunction(scoring)}
+        return {"name": name, "revision": commit or own.digest, "model_type": [_TYPES[form]]}
 
 
 def _instruction(task: "TaskMetadata") -> str:

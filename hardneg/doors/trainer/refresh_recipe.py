@@ -70,10 +70,11 @@ class RefreshRecipe:
         return AdhocRecipe(_NAME, self.dataset, stages, named, self.settings, seed).plan()
 
     def _searching(self) -> dict[str, Any]:
-        stages: dict[str, Any] = {ENCODED: {"stage": "encode"}}
-        if self.index is not None:
-            stages[INDEXED] = {"stage": "index", "backend": dict(self.index), "vectors": ENCODED}
-        return {**stages, SEARCHED: self._search(ENCODED if self.index is None else INDEXED)}
+        encoded = {"stage": "encode"}
+        if self.index is None:
+            return {ENCODED: encoded, SEARCHED: self._search(ENCODED)}
+        indexed = {"stage": "index", "backend": dict(self.index), "vectors": ENCODED}
+        return {ENCODED: encoded, INDEXED: indexed, SEARCHED: self._search(INDEXED)}
 
     def _search(self, index: str) -> dict[str, Any]:
         return {"stage": "search", "index": index, "split": self.split, "depth": self.depth}
@@ -86,13 +87,8 @@ class RefreshRecipe:
         return {INDEXED: first, SEARCHED: self._search(INDEXED), RERANKED: {**scored, "keep_scores": False}}
 
 
-@dataclass(frozen=True)
-class MinedRefresh:
-    """The negatives of a refresh, with their facts; keys: of all artifacts that depend on its model."""
-
-    mined: "Artifact"
-    facts: Mapping[str, Any]
-    keys: Sequence[str]
+MinedRefresh = tuple["Artifact", Mapping[str, Any], Sequence[str]]
+"""The negatives of a refresh, their facts, and the keys of all artifacts that depend on its model."""
 
 
 def read_dataset(dataset: str, split: str, workplace: Workplace) -> "Artifact":
@@ -106,18 +102,18 @@ def mine_with(recipe: RefreshRecipe, plan: "Plan", workplace: Workplace) -> Mine
     Each of them calls this, and encodes or scores a part. Candidates of a given run are scored by the first one alone.
     """
     if recipe.run is not None:
-        refresh = None
+        refresh: MinedRefresh | None = None
         if world().first:
             with _alone():
                 dataset = make_dataset(plan, workplace)
                 scored, _ = make_from(plan, RERANKED, dataset, {"run": recipe.run}, workplace)
                 negatives, facts = make_from(plan, MINED, dataset, {"runs.dense": scored.path / RUN}, workplace)
-                refresh = MinedRefresh(negatives, facts, (scored.key, negatives.key))
+                refresh = negatives, facts, (scored.key, negatives.key)
         barrier()
         return refresh
     mined = workplace.execute(plan).artifacts[MINED]
     keys = [step.key for step in plan.dependents(RERANKED if recipe.reranks else ENCODED)]
-    return MinedRefresh(mined, mined.facts, keys) if world().first else None
+    return (mined, mined.facts, keys) if world().first else None
 
 
 @contextmanager

@@ -85,14 +85,14 @@ class Refresher:
             mined = mine_with(self.recipe, plan, self.workplace)
             metrics = from_first({} if mined is None else self._publish(mined, number, step, oldest))
             barrier()  # one that finds all in the store may be done before another has read the model
-            for key in () if mined is None else mined.keys:
+            for key in () if mined is None else mined[2]:
                 self.workplace.store.discard(key)
             if world().first:
                 shutil.rmtree(folder, ignore_errors=True)
         return {**metrics, "refresh_seconds": round(time.monotonic() - began, 3)}
 
     def _publish(self, refresh: MinedRefresh, number: int, step: int, oldest: int) -> dict[str, float]:
-        plan, mined, facts = self.rows.plan, refresh.mined.path / NEGATIVES, refresh.facts
+        plan, mined, facts = self.rows.plan, refresh[0].path / NEGATIVES, refresh[1]
         file = read_negatives(mined)
         table, repeated = table_of(file, plan.query_ids, self.rows.corpus, plan.negatives)
         folder = self.refreshes.partial(number)

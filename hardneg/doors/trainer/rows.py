@@ -92,16 +92,21 @@ def plan_rows(collection: StoredCollection, split: str, form: str, negatives: in
     """
     if form not in FORMS:
         raise UsageError(f"form {form!r}: one of {', '.join(FORMS)}")
-    queries, known = collection.queries(split), positives(collection.all_qrels())
-    query_rows = [row for row, query_id in enumerate(queries.query_ids) if query_id in known]
-    if not query_rows:
-        raise DataError(f"none of the {len(queries)} queries of split {split} has a positive: nothing to train on")
-    counts = np.array([len(known[queries.query_ids[row]]) for row in query_rows])
-    flat = [doc_id for row in query_rows for doc_id in known[queries.query_ids[row]]]
+    ids, texts, known = judged_queries(collection, split)
+    flat = [doc_id for query_id in ids for doc_id in known[query_id]]
     rows = collection.corpus.known_rows(flat, "positive", "read the dataset again")
-    query, positive, row = _laid_out(form, np.arange(len(query_rows)), counts, rows, negatives)
-    ids, texts = ([column[row] for row in query_rows] for column in (queries.query_ids, queries.texts))
+    counts = np.array([len(known[query_id]) for query_id in ids])
+    query, positive, row = _laid_out(form, np.arange(len(ids)), counts, rows, negatives)
     return RowPlan(form, negatives, ids, texts, query.astype(np.int32), positive, row.astype(np.int32))
+
+
+def judged_queries(collection: StoredCollection, split: str) -> tuple[list[str], list[str], dict[str, list[str]]]:
+    """The ids and texts of the queries that have a positive, and all positives. Raises DataError where none has."""
+    queries, known = collection.queries(split), positives(collection.all_qrels())
+    rows = [row for row, query_id in enumerate(queries.query_ids) if query_id in known]
+    if not rows:
+        raise DataError(f"none of the {len(queries)} queries of split {split} has a positive: nothing to train on")
+    return [queries.query_ids[row] for row in rows], [queries.texts[row] for row in rows], known
 
 
 def _laid_out(

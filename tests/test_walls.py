@@ -11,7 +11,7 @@ import pytest
 OPEN = {"records", "api", "lines"}
 """What a door may import: records, and the Python functions."""
 TO_COMMANDS = {*OPEN, "diagnosis", "verbs", "analysis", "recipe", "store", "report", "doors"}
-PAST = {"browse": 14, "hub": 19, "mteb": 13, "trainer": 24, "pyserini": 12}
+PAST = {"browse": 14, "hub": 18, "mteb": 13, "trainer": 23, "pyserini": 12}
 """Imports of each door that reach further; these numbers may only fall."""
 COMMANDS_PAST = 47
 

@@ -27,9 +27,8 @@ def pyserini(
 
     Example: hardneg pyserini lucene-impacts --model trained --option scale=51.2
     """
-    from hardneg.doors.pyserini.checking import check as run_lines
-    from hardneg.doors.pyserini.checking import with_java
-    from hardneg.doors.pyserini.openings import openings
+    from hardneg.doors.pyserini.openings import check as run_lines
+    from hardneg.doors.pyserini.openings import openings, with_java
     from hardneg.encoders.spec import ModelSpec
 
     if model is None and (query_length is not None or query_prompt is not None):

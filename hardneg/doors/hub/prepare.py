@@ -8,8 +8,15 @@ from pathlib import Path
 import pyarrow as pa
 from pyarrow import parquet
 
-from hardneg.doors.hub.cards import dataset_card, index_lines, listed, mined_by, origin_section, pushed_model_card
-from hardneg.doors.hub.recorded_run import RecordedRun
+from hardneg.doors.hub.cards import (
+    RecordedRun,
+    dataset_card,
+    index_lines,
+    listed,
+    mined_by,
+    origin_section,
+    pushed_model_card,
+)
 from hardneg.doors.hub.upload import CARD, PICKLES, Upload, check_unchanged, files_where, listed_files, matching
 from hardneg.encoders.open.model_files import module_folders
 from hardneg.encoders.open.source import HUB_FILES

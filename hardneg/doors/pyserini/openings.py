@@ -1,5 +1,7 @@
-"""The lines of Python that open an index, or those of a run folder, in Pyserini; or the reason why there are none."""
+"""The lines of Python that open an index, or those of a run folder, in Pyserini, or the reason why there are none."""
 
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,11 +15,13 @@ from hardneg.encoders.open.resolved import load_encoder, resolve
 from hardneg.encoders.open.resolved_model import FolderFamily, ResolvedModel
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.formats.segments import DELIMITER
+from hardneg.indexes.kernels.lucene.java import OLDEST, find_java, first_java, starts_alone
 from hardneg.indexes.open_store import form_in
 from hardneg.recipe.laid_indexes import laid_indexes
 from hardneg.records.errors import ArtifactError
 from hardneg.records.layout import INDEX_FOLDER, LOCK, SHARDS, SPEC_FILE, TERMS
 from hardneg.records.types import HUB_ID
+from hardneg.records.wording import counted
 from hardneg.store.artifacts import Store
 
 if TYPE_CHECKING:
@@ -200,3 +204,47 @@ def query_side(spec: ModelSpec) -> QuerySide:
     if not isinstance(encoder, Encoder):
         return QuerySide(reason=f"Pyserini has no class for the model {spec.name!r}: give query vectors")
     return QuerySide(encoder, model_location(resolve(spec, fetch=True)))
+
+
+_VECTOR = "searcher.search(vector"
+_START = """\
+from hardneg.plugin import start_java
+
+start_java()  # {why}
+
+"""
+
+
+def with_java(text: str) -> str:
+    """The lines, after those that start Java where Pyserini would start none that fits.
+
+    Raises:
+        MissingDependency: there is none that fits.
+    """
+    if not _runs(text) or starts_alone():
+        return text
+    chosen, first = find_java(), first_java()
+    if first is None:
+        why = f"Java {chosen.version} in {chosen.home}: none is on the PATH"
+    else:
+        lacks = "" if first.version < OLDEST else " without jdk.incubator.vector"
+        why = f"Java {chosen.version} in {chosen.home}; Pyserini alone would start {first.version}{lacks}"
+    return _START.format(why=why) + text
+
+
+def check(text: str) -> str | None:
+    """Run the lines of an index and return the outcome, which begins with `fails` where they do; None without lines."""
+    if not _runs(text):
+        return None
+    lines = [line for line in text.splitlines() if _VECTOR not in line]
+    lines.append("print(len(hits))" if _VECTOR not in text else "print(end='')")
+    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        messages = [line for line in done.stderr.splitlines() if line.strip()]
+        return f"fails: {messages[-1].strip() if messages else f'exit code {done.returncode}'}"
+    *_, last = done.stdout.split() or [""]
+    return f"runs: {counted(int(last), 'hit')}" if last else "opens; not searched, as it takes vectors"
+
+
+def _runs(text: str) -> bool:
+    return "searcher = " in text

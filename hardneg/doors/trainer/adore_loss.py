@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from hardneg.api.dataset_argument import named_dataset
 from hardneg.api.workplace import Workplace, usual_store
-from hardneg.doors.trainer.refresh_recipe import ENCODED, RefreshRecipe, saved
+from hardneg.doors.trainer.refresher import ENCODED, RefreshRecipe, saved
 from hardneg.doors.trainer.rows import judged_queries
 from hardneg.encoders.representation import list_products
 from hardneg.formats.collection import StoredCollection

@@ -10,12 +10,12 @@ from hardneg.api.dataset_argument import Dataset, named_dataset, split_of
 from hardneg.api.keyword_arguments import Keyword, Settings, spelled_out
 from hardneg.api.run_argument import AnyRun, run_file
 from hardneg.api.workplace import Workplace, setting_texts, usual_store
-from hardneg.doors.trainer.refresh_recipe import RefreshRecipe, read_dataset
 from hardneg.records.depths import MINED_DEPTH
 from hardneg.records.errors import UsageError
 from hardneg.records.named_plugins import MINER
 
 if TYPE_CHECKING:
+    from hardneg.doors.trainer.refresher import RefreshRecipe
     from hardneg.doors.trainer.rows import RefreshedRows
 
 FOLDER = "negatives"
@@ -87,6 +87,7 @@ class RefreshedNegatives:
     @cached_property
     def dataset(self) -> "RefreshedRows":
         """The rows, a `datasets.Dataset`: one for each positive of each query; the collection is read now."""
+        from hardneg.doors.trainer.refresher import read_dataset
         from hardneg.doors.trainer.rows import RefreshedRows, plan_rows
         from hardneg.formats.collection import StoredCollection
         from hardneg.training.refresh.folder import RefreshFolder
@@ -106,8 +107,10 @@ class RefreshedNegatives:
         return Workplace(usual_store(self._options.get("store") or self.folder / "store"), device, self._arguments.seed)
 
     @cached_property
-    def recipe(self) -> RefreshRecipe:
+    def recipe(self) -> "RefreshRecipe":
         """The recipe of every refresh."""
+        from hardneg.doors.trainer.refresher import RefreshRecipe
+
         options, store = self._options, self.workplace.store
         index = options.get("index")
         return RefreshRecipe(

@@ -9,9 +9,8 @@ from tiny import tiny_encoder, tiny_model2vec, tiny_static
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.doors.pyserini import checking
-from hardneg.doors.pyserini.checking import check, with_java
-from hardneg.doors.pyserini.openings import query_side
+from hardneg.doors.pyserini import openings
+from hardneg.doors.pyserini.openings import check, query_side, with_java
 from hardneg.encoders.open.resolved import load_encoder
 from hardneg.encoders.spec import ModelSpec
 from hardneg.indexes.kernels.lucene import java
@@ -70,7 +69,7 @@ def test_lines_are_run() -> None:
 def test_lines_that_fail_end_with_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [("index", "searcher = nothing")]
     monkeypatch.setattr("hardneg.doors.pyserini.openings.openings", lambda *given: iter(lines))
-    monkeypatch.setattr(checking, "starts_alone", lambda: True)
+    monkeypatch.setattr(openings, "starts_alone", lambda: True)
     arguments = ["pyserini", str(tmp_path), "--store", str(tmp_path)]
     assert CliRunner().invoke(app, arguments).exit_code == 0
     done = CliRunner().invoke(app, [*arguments, "--check"])

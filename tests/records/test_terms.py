@@ -3,7 +3,7 @@
 from hardneg.datasets.held_out import half
 from hardneg.doors.browse.query_page import content_words as wanted
 from hardneg.doors.browse.query_page import marked, resemblance, shingles
-from hardneg.mining.filters.near_copies import NearCopyFilter
+from hardneg.mining.filters import NearCopyFilter
 from hardneg.records.terms import term_spans, terms
 from hardneg.writers.mixture import Draft, kept
 

@@ -21,8 +21,8 @@ from hardneg.doors.hub.upload import CARD, PICKLES, Upload, check_unchanged, fil
 from hardneg.encoders.open.model_files import module_folders
 from hardneg.encoders.open.source import HUB_FILES
 from hardneg.formats.collection import StoredCollection
-from hardneg.formats.export.catalogue import OWN, Source, write_form
-from hardneg.formats.export.export_rows import WriteOptions
+from hardneg.formats.export.catalogue import OWN
+from hardneg.formats.export.forms import WriteOptions, write_form
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.vectors.mmap import map_batches
 from hardneg.indexes.open_store import form_in
@@ -340,5 +340,5 @@ def _write_texts(run: RecordedRun, artifact: Artifact, split: str, wanted: Wante
         message = f"the store {run.store.root} has no texts of {run.dataset}: leave {{form}} out, or name {{store}}"
         raise ArtifactError(message, "form", "store")
     collection, mined = StoredCollection.open(dataset.path), read_negatives(artifact.path / NEGATIVES)
-    source = Source(collection.queries(split), collection.corpus)
-    write_form(wanted.form, target, mined, source, WriteOptions(wanted.count))
+    queries, options = collection.queries(split), WriteOptions(wanted.count)
+    write_form(wanted.form, target, mined, queries, collection.corpus, options)

@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 import hardneg as hn
-from hardneg.api.dataset_argument import write_beir
-from hardneg.api.memory_collection import MemoryCollection
+from hardneg.api.dataset_argument import MemoryCollection
 from hardneg.doors.hub.prepare import Wanted, prepare
 from hardneg.doors.hub.push import Push
 from hardneg.formats.negatives import write_negatives
@@ -175,7 +174,7 @@ def test_rows_that_no_query_can_have_are_not_pushed(store, scratch, tmp_path):
     data = {"corpus": {"d1": "a", "d2": "b"}, "queries": {"q1": "a"}, "qrels": {"q1": ["d1"]}}
     folder = tmp_path / "collection"
     folder.mkdir()
-    write_beir(MemoryCollection.of(data), folder)
+    MemoryCollection.of(data).write(folder)
     (tmp_path / "mining.yaml").write_text(
         f"dataset: beir:{folder}\nmodel: packaged:wordllama\n"
         "stages:\n  mined: {stage: mine, split: train, miner: random}\n"

@@ -22,8 +22,8 @@ from hardneg.api.run_argument import AnyRun
 from hardneg.api.run_argument import Runs
 from hardneg.api.starting import Started
 from hardneg.diagnosis.diagnose import Diagnosis
-from hardneg.doors.browse.calling import BrowsePage
-from hardneg.doors.hub.preparing import Wanted
+from hardneg.doors.browse.serving import BrowsePage
+from hardneg.doors.hub.prepare import Wanted
 from hardneg.doors.hub.push import Pushed
 from hardneg.doors.mteb.model import TaskSearcher
 from hardneg.records.errors import HardnegError as HardnegError

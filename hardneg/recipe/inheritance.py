@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from hardneg.recipe.settings import replaced
-from hardneg.recipe.yaml_load import NAME, NAME_RULE, find_recipe, read_tree
+from hardneg.recipe.functions import RecipeFunction
+from hardneg.recipe.yaml_load import NAME, NAME_RULE, find_file, read_tree
 from hardneg.records.errors import HardnegError, RecipeError
 from hardneg.records.wording import suggestion
 
@@ -155,6 +156,13 @@ class _Layer:
     as_preset: tuple[str, ...] = ()
 
 
+def preset_names(source: Path | RecipeFunction) -> list[str]:
+    """The presets of a recipe."""
+    if isinstance(source, RecipeFunction):
+        return list(source.presets)
+    return list(read_whole_tree(source).get(PRESETS) or ())
+
+
 def read_whole_tree(path: Path) -> dict[str, Any]:
     """A recipe file as a mapping, what it extends included; what a null removes is marked (`shown` writes nulls).
 
@@ -242,7 +250,7 @@ def _parents(names: Any, path: Path) -> list[tuple[Path, str]]:
     parents: list[tuple[Path, str]] = []
     for name, preset in named:
         try:
-            parents.append((find_recipe(str(path.parent / name) if Path(name).suffix in _SUFFIXES else name), preset))
+            parents.append((find_file(str(path.parent / name) if Path(name).suffix in _SUFFIXES else name), preset))
         except HardnegError as error:
             raise RecipeError(str(path), [f"{EXTENDS}: {error}"]) from None
     seen = [(parent.resolve(), preset) for parent, preset in parents]

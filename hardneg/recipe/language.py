@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, validate_call
 from pydantic_core import ErrorDetails
 
+from hardneg.recipe.functions import PRESET, RecipeFunction
 from hardneg.recipe.grids import FOR, Grids
 from hardneg.recipe.inheritance import (
     EXTENDS,
@@ -23,9 +24,9 @@ from hardneg.recipe.inheritance import (
 from hardneg.recipe.settings import apply_settings
 from hardneg.recipe.systems import SYSTEM, RowOrder, Systems
 from hardneg.recipe.task_prompts import with_prompts_of
-from hardneg.recipe.yaml_load import is_shipped
-from hardneg.records.errors import PluginError
-from hardneg.records.wording import suggestion
+from hardneg.recipe.yaml_load import as_yaml, check_values, head_comment, is_shipped
+from hardneg.records.errors import PluginError, RecipeError
+from hardneg.records.wording import complaint, suggestion
 from hardneg.registry.plugins import load_plugin, not_installed, plugin_names
 
 DEFAULTS = "defaults"
@@ -64,15 +65,20 @@ class Expanded:
         return f"{problem} (from {self.origins[max(origins, key=len)]})" if origins else problem
 
 
-def expand(path: Path, preset: str | None, settings: Sequence[str], checked: bool = True) -> Expanded:
+def expand(
+    source: Path | RecipeFunction, preset: str | None, settings: Sequence[str], checked: bool = True
+) -> Expanded:
     """Reads a recipe and writes out its short forms.
 
     `settings` reach into what is written where they name a `for`, a `system`, a default or a key with braces, else into
     the plain stages. Without `checked` no stage's class is imported, and defaults are taken as they are.
 
     Raises:
-        RecipeError: the file, or one that it extends, is no recipe.
+        RecipeError: the file, or one that it extends, is no recipe; or a function returns none.
     """
+    if isinstance(source, RecipeFunction):
+        return _called(source, preset, settings)
+    path = source
     layers = read_layers(path, preset)
     tree, chosen, problems = apply_preset(laid(layers), preset)
     first = [setting for setting in settings if _reaches_into_short_forms(setting)]
@@ -86,6 +92,45 @@ def expand(path: Path, preset: str | None, settings: Sequence[str], checked: boo
     if not is_shipped(path):
         expanded.notes += _taken(apply_preset(layers[-1], chosen)[0], expanded)
     return expanded
+
+
+def plain_text(source: Path | RecipeFunction, preset: str | None, settings: Sequence[str]) -> str:
+    """A recipe as YAML: the file itself where nothing is asked of it and it extends none, else its plain stages.
+
+    Raises:
+        RecipeError: it has mistakes.
+    """
+    if isinstance(source, Path) and not preset and not settings and EXTENDS not in (text := source.read_text("utf-8")):
+        return text
+    expanded = expand(source, preset, settings)
+    if expanded.problems:
+        raise RecipeError(str(source), expanded.problems)
+    comment = "".join(f"# {line}".rstrip() + "\n" for line in head_comment(source))
+    return comment + as_yaml(expanded.tree)
+
+
+def _called(recipe: RecipeFunction, preset: str | None, settings: Sequence[str]) -> Expanded:
+    """The tree of a function; settings that are none of its parameters are laid over it."""
+    own = [setting for setting in settings if setting.partition("=")[0] in recipe.parameters]
+    arguments, problems = apply_settings({}, own)
+    chosen = preset or next(iter(recipe.presets), "")
+    if chosen and chosen not in recipe.presets:
+        hint, names = suggestion(chosen, recipe.presets), ", ".join(recipe.presets) or "none"
+        problems.append(f"{PRESETS}: no preset {chosen!r}{hint}; there are: {names}")
+    elif chosen:
+        arguments[PRESET] = chosen
+    try:
+        tree = validate_call(recipe.function)(**arguments)
+    except ValidationError as error:
+        problems += [f"set {'.'.join(map(str, item['loc']))}: {complaint(item)}" for item in error.errors()]
+        tree = recipe.function()
+    try:
+        check_values(tree)
+    except ValueError as error:
+        raise RecipeError(recipe.name, [f"a value cannot be read: {error}"]) from None
+    tree, more = apply_settings(tree, [setting for setting in settings if setting not in own])
+    problems += more
+    return Expanded(with_prompts_of(tree, problems), chosen, problems)
 
 
 def _taken(file: Mapping[str, Any], expanded: Expanded) -> Iterator[str]:

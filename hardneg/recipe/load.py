@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import Cut, Model, Name, parse_dataset
+from hardneg.recipe.functions import RecipeFunction
 from hardneg.recipe.language import SHORT_FORMS, expand, parts, unknown_options
 from hardneg.recipe.references import reference_problems
 from hardneg.recipe.seed_copies import Seeds, over_seeds, seed_problems
@@ -65,7 +66,7 @@ class Recipe:
 
     name: str
     preset: str
-    source: Path
+    source: Path | RecipeFunction
     title: str
     seed: int
     model: ModelSpec
@@ -92,21 +93,23 @@ class Recipe:
         return RecipeView(name, self.stages, self.plugins, self.model)
 
 
-def load_recipe(path: Path, preset: str | None = None, settings: Sequence[str] = ()) -> Recipe:
+def load_recipe(
+    source: Path | RecipeFunction, preset: str | None = None, settings: Sequence[str] = ()
+) -> Recipe:
     """Reads and checks a recipe.
 
     Raises:
         RecipeError: it has mistakes; all of them are in the message, each with its path.
     """
-    expanded = expand(path, preset, settings)
+    expanded = expand(source, preset, settings)
     unknown = [_problem(location, item, spec) for location, item, spec in unknown_options(expanded)]
-    recipe = check_recipe(expanded.tree, path, expanded.preset, [*expanded.problems, *unknown], expanded.located)
+    recipe = check_recipe(expanded.tree, source, expanded.preset, [*expanded.problems, *unknown], expanded.located)
     return dataclasses.replace(recipe, notes=(*expanded.notes, *recipe.notes))
 
 
 def check_recipe(
     tree: Mapping[str, Any],
-    source: Path,
+    source: Path | RecipeFunction,
     preset: str = "",
     earlier: Sequence[str] = (),
     located: Callable[[str], str] = str,

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from hardneg.recipe.functions import RecipeFunction, function_names, load_function, other_recipes
 from hardneg.records.errors import RecipeError, UsageError
 from hardneg.records.wording import suggestion
 
@@ -78,12 +79,27 @@ def shipped_bases() -> dict[str, Path]:
     return {f"bases/{path.stem}": path for path in sorted((shipped_folder() / "bases").glob("*" + SUFFIX))}
 
 
-def is_shipped(path: Path) -> bool:
-    """Whether a recipe's file is one that comes with hardneg."""
-    return path.resolve().parent == shipped_folder().resolve()
+def is_shipped(source: Path | RecipeFunction) -> bool:
+    """Whether a recipe has a name, as a function or as a file that comes with hardneg."""
+    return isinstance(source, RecipeFunction) or source.resolve().parent == shipped_folder().resolve()
 
 
-def find_recipe(name: str) -> Path:
+def named_recipes() -> list[str]:
+    """The names of all recipes: those of files that come with hardneg, then the installed functions."""
+    return list(dict.fromkeys([*shipped_recipes(), *function_names()]))
+
+
+def find_recipe(name: str) -> Path | RecipeFunction:
+    """A recipe by its name or by a file's path.
+
+    Raises:
+        UsageError: there is none.
+        PluginError: it is a function that cannot be imported.
+    """
+    return load_function(name) if name in function_names() else find_file(name)
+
+
+def find_file(name: str) -> Path:
     """The file of a recipe named by its shipped name or by a path.
 
     Raises:
@@ -96,8 +112,10 @@ def find_recipe(name: str) -> Path:
         raise UsageError(f"no recipe file {name}")
     recipes = shipped_recipes() | shipped_bases()
     if name not in recipes:
-        near = f"{suggestion(name, recipes)}; the nearest are: {', '.join(nearest(name, recipes))}"
-        raise UsageError(f"no recipe is called {name!r}{near}; `hardneg recipe list` shows all; or give a path")
+        known = named_recipes()
+        near = f"{suggestion(name, known)}; the nearest are: {', '.join(nearest(name, known))}"
+        reason = f"no recipe is called {name!r}{near}; `hardneg recipe list` shows all; or give a path"
+        raise UsageError(reason + other_recipes())
     return recipes[name]
 
 
@@ -145,10 +163,12 @@ def as_yaml(tree: Mapping[str, Any]) -> str:
     return yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
 
 
-def head_comment(path: Path) -> list[str]:
-    """The comment lines that open a recipe, without their `#`."""
+def head_comment(source: Path | RecipeFunction) -> list[str]:
+    """The comment lines that open a recipe, without their `#`, or the lines of its function's docstring."""
+    if isinstance(source, RecipeFunction):
+        return source.head
     lines = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in source.read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):
             break
         lines.append(line.removeprefix("#").removeprefix(" "))

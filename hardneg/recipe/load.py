@@ -93,9 +93,7 @@ class Recipe:
         return RecipeView(name, self.stages, self.plugins, self.model)
 
 
-def load_recipe(
-    source: Path | RecipeFunction, preset: str | None = None, settings: Sequence[str] = ()
-) -> Recipe:
+def load_recipe(source: Path | RecipeFunction, preset: str | None = None, settings: Sequence[str] = ()) -> Recipe:
     """Reads and checks a recipe.
 
     Raises:

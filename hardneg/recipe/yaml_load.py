@@ -160,7 +160,7 @@ def read_tree(path: Path) -> dict[str, Any]:
 
 def as_yaml(tree: Mapping[str, Any]) -> str:
     """A tree as the text of a recipe."""
-    return yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+    return yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110, default_flow_style=None)
 
 
 def head_comment(source: Path | RecipeFunction) -> list[str]:

@@ -1,7 +1,7 @@
 """ADORE on compressed indexes: Tables 3 and 5 of Zhan et al., SIGIR 2021."""
 
+from hardneg_papers.adore import adore_on, adoring
 from hardneg_papers.book import Book, DemoOrPaper, Tree
-from hardneg_papers.star_adore import adore_on, adoring
 
 _ADORE = {"flat": "adore-bm25-neg", **{size: f"adore-pq{size}" for size in ("6", "12", "24", "48", "96")}}
 """ADORE's stages, by the index that it is trained on."""
@@ -14,13 +14,13 @@ _LARGE = ("24", "48", "96")
 def adore_pq(preset: DemoOrPaper = "demo") -> Tree:
     """ADORE trained and searched on compressed indexes: what the loss sees is what the search will use.
 
-      hardneg recipe run adore-pq                           demo: docstrings, all-MiniLM-L6-v2; half an hour on one core
-      hardneg recipe plan adore-pq --preset paper           MS MARCO passages, RoBERTa-base; needs a GPU
+      hardneg recipe run adore-pq  demo: docstrings, all-MiniLM-L6-v2; half an hour on one core
+      hardneg recipe plan adore-pq --preset paper  MS MARCO passages, RoBERTa-base; needs a GPU
 
     Source: Zhan et al., SIGIR 2021, sections 6.2.3 and 8.4.2, Tables 3 and 5; JPQ (centroids trained along): CIKM 2021.
     To expect from the paper preset, MRR@10 on the dev queries (not run by us): trained and searched on 24, 48 and 96
-    subvectors .247, .283, .291; searched without compression .324, .327, .326; trained without .329.
-    Systems are "trained on → searched on": flat is no compression, 24 is PQ with 24 subvectors, `it` is the row's index.
+    subvectors .247, .283, .291; searched without compression .324, .327, .326; trained without .329. Systems are
+    "trained on → searched on": flat is no compression, 24 is PQ with 24 subvectors, `it` is the row's index.
     """
     paper = preset == "paper"
     book = adore_on("bm25-neg", preset)
@@ -54,8 +54,9 @@ def _add_indexes(book: Book, paper: bool) -> None:
 
 
 def _add_searches(book: Book) -> None:
-    """Searches of the model that all begin with, and of ADORE's: on the index of its training, without compression, and
-    on another one. JPQ makes an index of its own. The stages are called `trained on-searched on`; their table is `cells`.
+    """Add searches of the model that all begin with, and of ADORE's, called `trained on-searched on`; and their table.
+
+    ADORE's are on the index of its training, without compression, and on another one. JPQ makes an index of its own.
     """
     runs = {"BM25 Neg → flat": "bm25-neg-test"}
     for size in list(_INDEXES)[1:]:
@@ -86,11 +87,13 @@ def _add_tables(book: Book) -> None:
         beside = {"flat → it": f"flat → {size}"} if flat else {}
         return {"BM25 Neg → it": f"BM25 Neg → {size}", **beside, "it → it": own, "it → flat": f"{size} → flat"}
 
-    of_others: Tree = {label: {"BM25 Neg → it": f"BM25 Neg → {label}", "flat → it": f"flat → {label}"} for label in _OTHERS}
+    def untrained(index: str) -> Tree:
+        return {"BM25 Neg → it": f"BM25 Neg → {index}", "flat → it": f"flat → {index}"}
+
     rows = {size: ways(size, f"{size} → {size}", size not in ("6", "12")) for size in _INDEXES}
     rows["OPQ 48"] = ways("OPQ 48", "OPQ 48 → OPQ 48")
-    rows = {**rows, "JPQ 48": {"it → it": "JPQ 48"}, **{label: of_others[label] for label in list(_OTHERS)[1:]}}
     others = {label: _OF_OTHERS[end] for label, end in _OTHERS.items() if end != "opq"}
+    rows = {**rows, "JPQ 48": {"it → it": "JPQ 48"}, **{label: untrained(label) for label in others}}
     matrix = {"evaluation": "cells", "axes": ["index", "trained on → searched on"], "rows": rows}
     sizes = {"indexes": {**_INDEXES, "OPQ 48": "opq48", "JPQ 48": "jpq48", **others}}
     costs = {"methods": {**_ADORE, "OPQ 48": "adore-opq48", "JPQ 48": "jpq48"}}

@@ -1,4 +1,4 @@
-"""A recipe as a Python function: a tree of plain stages. Python's own functions, loops and defaults are the language."""
+"""A recipe as a Python function: a tree of plain stages, whose language is Python itself."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -29,9 +29,9 @@ def deep(base: Mapping[str, Any], *changes: Mapping[str, Any]) -> Tree:
 class Book:
     """The stages of a recipe, and the defaults of its verbs.
 
-    top: what stands at the top of the tree: title, dataset, model, sizes, seeds, outputs. defaults: options by verb, laid
-    under each stage that is added. searches: of each system, by what their stages' names end in; `row` is the label in
-    the table, with `{name}` for the system's, and `table` another evaluation.
+    top: what stands at the top of the tree: title, dataset, model, sizes, seeds, outputs. defaults: options by verb,
+    laid under each stage that is added. searches: of each system, by what their stages' names end in; `row` is the
+    label in the table, with `{name}` for the system's, and `table` another evaluation.
     """
 
     def __init__(self, title: str, dataset: Any, model: Tree, defaults: Tree | None = None, **top: Any) -> None:

@@ -12,7 +12,7 @@ _MINILM = "packaged:all-MiniLM-L6-v2"
 _DENSE = {"dense": "start-train"}
 
 
-def dose(title: str, preset: str, baselines: list[str] | None = None, steps: int = 60, **top: Any) -> Book:
+def study(title: str, preset: str, baselines: list[str] | None = None, steps: int = 60, **top: Any) -> Book:
     """A static model, five seeds, and four arms.
 
     Each arm scores as many documents a query: in-batch has a positive of another query where the others have a mined
@@ -39,8 +39,10 @@ def dose(title: str, preset: str, baselines: list[str] | None = None, steps: int
     mined(book, "top-10-negatives")
     mined(book, "permuted-negatives", permuted=True)
     table(book, baselines=baselines)
-    for arm, lists in {**LISTS, "permuted": "permuted-negatives", "top-10": "top-10-negatives"}.items():
-        book.system(arm, arm.replace("top-10", "top 10"), negatives=lists)
+    lists = {**LISTS, "permuted": "permuted-negatives"}
+    for arm in ("in-batch", "random", "permuted", "top-10"):
+        book.system(arm, arm.replace("top-10", "top 10"), negatives=lists[arm])
+    book.row("as shipped", "start-test")
     return book
 
 
@@ -50,8 +52,8 @@ def mined(book: Book, name: str, depth: int = 10, **options: Any) -> str:
 
 
 def table(book: Book, end: str = "", title: str = "", baselines: list[str] | None = None) -> None:
-    """Add a table of arms, with the start model's row, and its page."""
-    book.tables({"as shipped": "start-test"}, baselines or ["random", "in-batch"], METRICS, end, title)
+    """Add a table of arms, and its page."""
+    book.tables({}, baselines or ["random", "in-batch"], METRICS, end, title)
     book.change(f"scores{end}", equivalence_margin=0.015)
 
 
@@ -61,44 +63,44 @@ def arms(book: Book, dose: str, title: str, **options: Any) -> None:
     for arm, lists in LISTS.items():
         label = arm.replace("top-10", "top 10")
         book.system(f"{arm}-{dose}", label, table=f"scores-{dose}", negatives=lists, **options)
+    book.row("as shipped", "start-test", f"scores-{dose}")
 
 
 def dose_batches(preset: DemoOrFull = "demo") -> Tree:
     """Dose: the queries in a batch. Are hard negatives a cure for small batches, and do hard batches do the same?
 
-      pip install "hardneg[static]"     the table that it starts from, in the package wordllama
-      hardneg recipe run dose-batches           demo: docstrings and code; its plan: 30 min, two idle cores, 14 GB of disk
+      pip install "hardneg[static]"  the table that it starts from, in the package wordllama
+      hardneg recipe run dose-batches  demo: docstrings and code; its plan: 30 min, two idle cores, 14 GB of disk
       hardneg recipe run dose-batches --preset full --set dataset=beir:path/to/folder
 
     All batches see as many positives. Those of 32 queries have the table `scores` and the page `report`, the others
-    `scores-4` to `scores-128`, with pages likewise. `clustered` and `hardest together` choose the queries of a batch, and
-    have no mined negatives.
-    Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval, ICLR 2021,
-    section 3; for `clustered`, arXiv 2407.18887. To expect: docs/results/when.md.
+    `scores-4` to `scores-128`, with pages likewise. `clustered` and `hardest together` choose the queries of a batch,
+    and have no mined negatives. Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for
+    Dense Text Retrieval, ICLR 2021, section 3; for `clustered`, arXiv 2407.18887. To expect: docs/results/when.md.
     """
-    book = dose("Doses of batches", preset)
+    book = study("Doses of batches", preset)
     for size in (4, 8, 16, 128):
         steps = (12800 if preset == "full" else 1920) // size
         arms(book, str(size), f"Batches of {size}", options={"batch_size": size, "max_steps": steps})
-    own = {"negatives": "drawn-negatives", "batches": "clustered", "batches_from": "start-index"}
-    book.system("clustered", "clustered", **own)
-    book.system("together", "hardest together", **own, batches="hardest-together", batches_from="start-train")
+    drawn: Tree = {"negatives": "drawn-negatives"}
+    book.system("clustered", "clustered", **drawn, batches="clustered", batches_from="start-index")
+    book.system("together", "hardest together", **drawn, batches="hardest-together", batches_from="start-train")
     return book.tree()
 
 
 def dose_corpus(preset: Literal["demo", "full", "transformer"] = "demo") -> Tree:
     """Dose: the size of the corpus. The larger it is, the less likely a batch has a document that the model mistakes.
 
-      pip install "hardneg[static]"     the table that it starts from, in the package wordllama
-      hardneg recipe run dose-corpus            demo: docstrings and code, one group in eight; minutes on two idle cores
-      hardneg recipe run dose-corpus --set dataset.withheld.groups=0.75        0.5; all: --set dataset.withheld=null
+      pip install "hardneg[static]"  the table that it starts from, in the package wordllama
+      hardneg recipe run dose-corpus  demo: docstrings and code, one group in eight; minutes on two idle cores
+      hardneg recipe run dose-corpus --set dataset.withheld.groups=0.75  0.5; all: --set dataset.withheld=null
       hardneg recipe run dose-corpus --preset full --set dataset=beir:path/to/folder --set dataset.withheld.groups=0.875
-      hardneg recipe run dose-corpus --preset transformer       all-MiniLM-L6-v2 whole, in place of the table; three seeds
+      hardneg recipe run dose-corpus --preset transformer  all-MiniLM-L6-v2 whole, in place of the table; three seeds
 
     The folder needs groups.tsv (docs/datasets.md). Whole groups are left out, with their training queries; those that
-    queries for development and tests ask for stay, so these are the same at each dose.
-    Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval, ICLR 2021,
-    section 3: the batch over the corpus. To expect: docs/results/when.md.
+    queries for development and tests ask for stay, so these are the same at each dose. Source: Xiong et al.,
+    Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval, ICLR 2021, section 3: the batch
+    over the corpus. To expect: docs/results/when.md.
     """
     top: Tree = {"dataset": {"withheld": {"groups": 0.875}}}
     if preset == "transformer":
@@ -106,7 +108,7 @@ def dose_corpus(preset: Literal["demo", "full", "transformer"] = "demo") -> Tree
         model = {"name": _MINILM, "query_length": 64, "document_length": 64}
         defaults = {"search": {"depth": 100}, "train": {"options": options}}
         top |= {"model": model, "seeds": [1, 2, 3], "defaults": defaults}
-    book = dose("Doses of the corpus", preset, **top)
+    book = study("Doses of the corpus", preset, **top)
     if preset == "transformer":
         book.change("scores", metrics=["mrr@10", "recall@100"])
     return book.tree()
@@ -123,7 +125,7 @@ def dose_depth(preset: DemoOrFull = "demo") -> Tree:
     number; Moreira et al., NV-Retriever, arXiv 2407.15831, for the ranks. To expect: docs/results/when.md. Rows with
     more negatives a query score more documents than the others do, and see as many positives.
     """
-    book = dose("Doses of negatives", preset, ["random", "top 10"])
+    book = study("Doses of negatives", preset, ["random", "top 10"])
     for count in (2, 4, 8):
         options = {"negatives_per_query": count}
         label = f"top 10, {count} a query"
@@ -137,20 +139,19 @@ def dose_depth(preset: DemoOrFull = "demo") -> Tree:
 
 
 def dose_false_negatives(preset: DemoOrFull = "demo") -> Tree:
-    """Dose: the share of negatives that are unlabelled positives. Where do hard negatives stop to help, do filters mend it?
+    r"""Dose: the share of negatives that are unlabelled positives. Where do hard ones stop to help?
 
-      pip install "hardneg[static]"     the table that it starts from, in the package wordllama
-      hardneg recipe run dose-false-negatives           demo: docstrings; minutes on two idle cores, no network
+      pip install "hardneg[static]"  the table that it starts from, in the package wordllama
+      hardneg recipe run dose-false-negatives  demo: docstrings; minutes on two idle cores, no network
       hardneg recipe run dose-false-negatives --preset full --set dataset=beir:path/to/folder \
         --set dataset.withheld.halves=true
 
     Each positive of training queries is in the corpus a second time, as half of its text that nobody has labelled. Of a
-    share of the queries it is the only negative; the others' lists lack it. Filtered rows have random negatives in place
-    of what the filter drops.
-    Source: Qu et al., RocketQA, NAACL 2021, section 4.2.3 and Table 3, and Moreira et al., NV-Retriever, arXiv
-    2407.15831, for the filter. To expect: docs/results/when.md.
+    share of the queries it is the only negative; the others' lists lack it. Filtered rows have random negatives in
+    place of what the filter drops. Source: Qu et al., RocketQA, NAACL 2021, section 4.2.3 and Table 3, and Moreira et
+    al., NV-Retriever, arXiv 2407.15831, for the filter. To expect: docs/results/when.md.
     """
-    book = dose("Doses of false negatives", preset, dataset={"withheld": {"halves": True}})
+    book = study("Doses of false negatives", preset, dataset={"withheld": {"halves": True}})
     book.change("top-10-negatives", planted=0.0)
     for share in (5, 10, 25, 50):
         negatives = mined(book, f"planted-{share}-negatives", planted=share / 100)
@@ -163,7 +164,7 @@ def dose_false_negatives(preset: DemoOrFull = "demo") -> Tree:
 
 
 def dose_metrics(preset: DemoOrFull = "demo") -> Tree:
-    """The signature: hard negatives win the top of the list and lose its depth. The same arms by metrics that look elsewhere.
+    """The signature: hard negatives win the top of the list and lose its depth. The same arms by other metrics.
 
       pip install "hardneg[static]"     the table that it starts from, in the package wordllama
       hardneg recipe run dose-metrics           demo: docstrings; minutes on two idle cores, no network
@@ -172,7 +173,7 @@ def dose_metrics(preset: DemoOrFull = "demo") -> Tree:
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives, SIGIR 2021, Table 1: total and
     top-200 pairwise errors are in opposite orders. To expect: docs/results/when.md. Errors are those of the first seed.
     """
-    book = dose("Metrics of the top and of the depth", preset)
+    book = study("Metrics of the top and of the depth", preset)
     book.bm25()
     book.add("bm25-train", "search", index="bm25-index", split="train", depth=50)
     negatives = mined(book, "bm25-negatives", runs={"bm25": "bm25-train"})
@@ -189,20 +190,20 @@ def dose_metrics(preset: DemoOrFull = "demo") -> Tree:
 def dose_refresh(preset: DemoOrFull = "demo") -> Tree:
     """Dose: how often the negatives are mined anew with the model as it is.
 
-      pip install "hardneg[static]"     the table that it starts from, in the package wordllama
-      hardneg recipe run dose-refresh           demo: docstrings and code; minutes on two idle cores, no network
+      pip install "hardneg[static]"  the table that it starts from, in the package wordllama
+      hardneg recipe run dose-refresh  demo: docstrings and code; minutes on two idle cores, no network
       hardneg recipe run dose-refresh --preset full --set dataset=beir:path/to/folder
 
     Every row but in-batch and random begins with the first ten of the start model's lists. `top 10` is never refreshed.
-    Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval, ICLR 2021,
-    section 4. To expect: docs/results/when.md.
+    Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval, ICLR
+    2021, section 4. To expect: docs/results/when.md.
     """
-    book = dose("Doses of refreshes", preset, ["random", "top 10"], steps=68)
+    book = study("Doses of refreshes", preset, ["random", "top 10"], steps=68)
     book.defaults["train-refreshed"] = book.defaults["train"]
     for times, every in {1: 34, 4: 14, 16: 4}.items():
         every = {34: 200, 14: 80, 4: 24}[every] if preset == "full" else every
         refresh = {"policy": "synchronous", "every": every, "depth": 10, "negatives": 10, "choice": "top"}
-        own = {"negatives": "top-10-negatives", "refresh": refresh}
+        own: Tree = {"negatives": "top-10-negatives", "refresh": refresh}
         book.system(f"refreshed-{times}", f"refreshes: {times}", "train-refreshed", **own)
     return book.tree()
 
@@ -210,42 +211,41 @@ def dose_refresh(preset: DemoOrFull = "demo") -> Tree:
 def dose_siblings(preset: DemoOrFull = "demo") -> Tree:
     """Dose: how many confusable passages each passage has beside it, its siblings. Are they why hard negatives help?
 
-      pip install "hardneg[static]"     the table that it starts from, in the package wordllama
-      hardneg recipe run dose-siblings --set dataset.withheld.siblings=0        and 1, 2, 1000 (all); demo: docstrings
+      pip install "hardneg[static]"  the table that it starts from, in the package wordllama
+      hardneg recipe run dose-siblings --set dataset.withheld.siblings=0  and 1, 2, 1000 (all); demo: docstrings
       hardneg recipe run dose-siblings --preset full --set dataset=beir:path/to/folder --set dataset.withheld.siblings=0
 
-    The folder needs groups.tsv (docs/datasets.md). Each group keeps one passage that queries ask for, and so many of its
-    siblings: queries, positives and updates are the same at each dose. `permuted` are the top-10 lists, each given to
-    another query: they must do no more than random ones.
-    Source: |D-*| of Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval,
-    ICLR 2021, section 3. To expect: docs/results/when.md.
+    The folder needs groups.tsv (docs/datasets.md). Each group keeps one passage that queries ask for, and so many of
+    its siblings: queries, positives and updates are the same at each dose. `permuted` are the top-10 lists, each given
+    to another query: they must do no more than random ones. Source: |D-*| of Xiong et al., Approximate Nearest Neighbor
+    Negative Contrastive Learning for Dense Text Retrieval, ICLR 2021, section 3. To expect: docs/results/when.md.
     """
-    book = dose("Doses of siblings", preset, dataset={"withheld": {"siblings": 1000}})
+    book = study("Doses of siblings", preset, dataset={"withheld": {"siblings": 1000}})
     book.change("scores", equivalence_margin=0.02)
     return book.tree()
 
 
 def dose_start(preset: Literal["demo", "untrained", "minilm", "full"] = "demo") -> Tree:
-    """Dose: what the start model knows. Can a model that knows nothing learn from hard negatives at once?
+    r"""Dose: what the start model knows. Can a model that knows nothing learn from hard negatives at once?
 
-      pip install "hardneg[static]"     the table that the demo starts from, in the package wordllama
-      hardneg recipe run dose-start             demo: docstrings and code, wordllama; minutes on two idle cores
-      hardneg recipe run dose-start --preset untrained        a table of random numbers;  --preset minilm: MiniLM's table
+      pip install "hardneg[static]"  the table that the demo starts from, in the package wordllama
+      hardneg recipe run dose-start  demo: docstrings and code, wordllama; minutes on two idle cores
+      hardneg recipe run dose-start --preset untrained  a table of random numbers;  --preset minilm: MiniLM's table
       hardneg recipe run dose-start --preset full --set dataset=beir:path/to/folder
       hardneg recipe run dose-start --preset full --set dataset=beir:path/to/folder \
         --set "model={name: packaged:all-MiniLM-L6-v2, encoder: {name: static, untrained: true}}"
 
-    `in-batch, then top 10` mines with the model of the first half of the steps, and goes on from it; so does
-    `in-batch twice` without mining. Each has as many steps as the others.
-    Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives, SIGIR 2021, section 5, and Xiong
-    et al., ICLR 2021, for the warm-up. To expect: docs/results/when.md.
+    `in-batch, then top 10` mines with the model of the first half of the steps, and goes on from it; so does `in-batch
+    twice` without mining. Each has as many steps as the others. Source: Zhan et al., Optimizing Dense Retrieval Model
+    Training with Hard Negatives, SIGIR 2021, section 5, and Xiong et al., ICLR 2021, for the warm-up. To expect:
+    docs/results/when.md.
     """
     top: Tree = {}
     if preset in ("untrained", "minilm"):
         encoder = {"name": "static", "untrained": True} if preset == "untrained" else "static"
         top["model"] = {**_STATIC, "name": _MINILM, "encoder": encoder}
         top["defaults"] = {"train": {"options": {"learning_rate": 0.01}}}
-    book = dose("Doses of the start", preset, **top)
+    book = study("Doses of the start", preset, **top)
     options = {"max_steps": 200 if preset == "full" else 30}
     book.add("half", "train", negatives="drawn-negatives", options=options)
     book.add("half-index", "encode", model="half")
@@ -257,18 +257,17 @@ def dose_start(preset: Literal["demo", "untrained", "minilm", "full"] = "demo") 
 
 
 def dose_temperature(preset: DemoOrFull = "demo") -> Tree:
-    """Dose: the temperature of the loss. The lower it is, the more of the gradient is the hardest document's of the batch.
+    """Dose: the temperature of the loss. The lower it is, the more of the gradient is the hardest document's.
 
-      pip install "hardneg[static]"     the table that it starts from, in the package wordllama
-      hardneg recipe run dose-temperature       demo: docstrings and code; its plan: 18 min, two idle cores, 12 GB of disk
+      pip install "hardneg[static]"  the table that it starts from, in the package wordllama
+      hardneg recipe run dose-temperature  demo: docstrings and code; its plan: 18 min, two idle cores, 12 GB of disk
       hardneg recipe run dose-temperature --preset full --set dataset=beir:path/to/folder
 
     Temperature .05 has the table `scores` and the page `report`, the others `scores-0.01` to `scores-0.2`, with pages
-    likewise.
-    Source: Wang and Liu, Understanding the Behaviour of Contrastive Loss, CVPR 2021, for what a temperature weighs.
-    To expect: docs/results/when.md.
+    likewise. Source: Wang and Liu, Understanding the Behaviour of Contrastive Loss, CVPR 2021, for what a temperature
+    weighs. To expect: docs/results/when.md.
     """
-    book = dose("Doses of temperature", preset)
+    book = study("Doses of temperature", preset)
     for heat in (0.01, 0.02, 0.1, 0.2):
         arms(book, str(heat), f"Temperature {heat}", loss={"temperature": heat})
     return book.tree()

@@ -8,13 +8,7 @@ DOCSTRINGS = {"name": "pydocs", "max_passages": 6000, "dev_share": 0.055, "test_
 """More of the docstrings than a first look has."""
 BY_START: Tree = {"validation_run": "start-dev", "validation": {"split": "dev", "depth": 10, "queries": 150}}
 """A demo's training that is judged on the way, in a list of the start model."""
-WARM: Tree = {
-    "max_steps": 60000,
-    "batch_size": 32,
-    "weight_decay": 0.0,
-    "decay": "constant",
-    "checkpoint_every": 2000,
-}
+WARM: Tree = {"max_steps": 60000, "batch_size": 32, "weight_decay": 0.0, "decay": "constant", "checkpoint_every": 2000}
 """How the papers on STAR and ANCE train on BM25's negatives."""
 
 
@@ -31,7 +25,9 @@ def docstrings(title: str, dataset: Any = "pydocs", validated: bool = False, **m
     book = Book(title, dataset, whole, {"train": train})
     book.bm25()
     book.start()
-    book.tables({"BM25": "bm25", "as shipped": "start-test"}, ["as shipped", "BM25"], ["mrr@10", "ndcg@10", "recall@100"])
+    book.tables(
+        {"BM25": "bm25", "as shipped": "start-test"}, ["as shipped", "BM25"], ["mrr@10", "ndcg@10", "recall@100"]
+    )
     if validated:
         book.add("start-dev", "search", index="start-index", split="dev", depth=50)
     return book
@@ -53,7 +49,7 @@ def msmarco(title: str, **model: Any) -> Book:
     }
     validation = {"split": "dev", "depth": 50, "queries": 1000}
     train = {"validation_run": "bm25", "validation": validation, "options": options}
-    # The commit that MTEB names; its splits train, dev (6,980 queries) and test (the 43 of TREC 2019 DL) are the papers'.
+    # MTEB's commit; its splits train, dev (6,980 queries) and test (the 43 of TREC 2019 DL) are the papers'.
     source = {"name": "hf", "source": "mteb/msmarco", "revision": "c5a29a104738b98a9e76336939199e264163d4a0"}
     book = Book(
         title,
@@ -99,7 +95,7 @@ def trained(title: str, folder: str) -> Book:
 
 
 def rand_neg(book: Book, paper: bool) -> None:
-    """Rand Neg: negatives drawn from the whole corpus, each query against those of the whole batch as in the program."""
+    """Rand Neg: negatives drawn from the whole corpus, each query against those of the whole batch."""
     negatives = book.add("random-negatives", "mine", miner={"name": "random", "count": 200})
     # The paper does not tell the number of steps: 100,000 are ours.
     options = {"max_steps": 100000, "batch_size": 256, "gradient_checkpointing": True} if paper else {}

@@ -14,7 +14,7 @@ from hardneg.cli.options import DEVICE, ENGINE, JSON, OVERWRITE, PROCESSES, STOR
 from hardneg.cli.recipe_options import NAME, PRESET, SET, check_stages, headline, planned
 from hardneg.cli.recipe_plan import plan, run_outputs
 from hardneg.cli.recipe_results import runs, verify
-from hardneg.records.errors import HardnegError, RecipeError, UsageError
+from hardneg.records.errors import HardnegError
 from hardneg.records.wording import counted, size
 from hardneg.runtime.distributed import world
 from hardneg.store.artifacts import Store

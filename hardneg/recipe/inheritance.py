@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from hardneg.recipe.settings import replaced
 from hardneg.recipe.functions import RecipeFunction
+from hardneg.recipe.settings import replaced
 from hardneg.recipe.yaml_load import NAME, NAME_RULE, find_file, read_tree
 from hardneg.records.errors import HardnegError, RecipeError
 from hardneg.records.wording import suggestion

@@ -1,6 +1,6 @@
 """Recipes that hold only changes: trees laid over each other, by `extends` and by presets."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -28,50 +28,6 @@ REMOVED: Final = Removed()
 def is_removed(value: Any) -> bool:
     """Whether a value is a null, or the mark of one."""
     return value is None or value is REMOVED
-
-
-def shown(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """A whole tree as YAML can hold it, which comes to the same when it is read: see `_written`."""
-    base = {key: value for key, value in tree.items() if key != PRESETS}
-    top, presets = _written(base, base, {}), tree.get(PRESETS)
-    if isinstance(presets, Mapping):
-        top[PRESETS] = {
-            name: _written(changes, apply_preset(tree, name)[0], base) if isinstance(changes, Mapping) else changes
-            for name, changes in presets.items()
-        }
-    return top
-
-
-def _written(tree: Mapping[str, Any], whole: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
-    """The tree with its marks of removal as nulls, where they still remove something; a null elsewhere were a value.
-
-    They do where `base` has a value, and in stages where the defaults, a `for` or a `system` of `whole` bring one.
-    """
-    stages, defaults = whole.get("stages") or {}, {*_keys(whole.get("defaults"))}
-    grids = any("{" in name for name in _keys(stages))
-
-    def removes(path: tuple[str, ...], below: Any) -> bool:
-        if not is_removed(below) or path[0] != "stages":
-            return not is_removed(below)
-        of_system = "system" in path or (len(path) == 2 and any(path[1].startswith(f"{name}-") for name in stages))
-        return grids or of_system or path[-1] in defaults
-
-    def plain(value: Any, below: Any, *path: str) -> Any:
-        if not isinstance(value, Mapping):
-            return None if value is REMOVED else value
-        under = below if isinstance(below, Mapping) else {}
-        kept = [k for k, v in value.items() if v is not REMOVED or removes((*path, str(k)), under.get(k))]
-        return {key: plain(value[key], under.get(key), *path, str(key)) for key in kept}
-
-    written: dict[str, Any] = plain(tree, base)
-    return written
-
-
-def _keys(tree: Any) -> Iterator[str]:
-    for key, item in tree.items() if isinstance(tree, Mapping) else ():
-        if item is not REMOVED:
-            yield str(key)
-            yield from _keys(item)
 
 
 def merge(base: Mapping[str, Any], changes: Mapping[str, Any], keep_nulls: bool = False) -> dict[str, Any]:
@@ -164,7 +120,7 @@ def preset_names(source: Path | RecipeFunction) -> list[str]:
 
 
 def read_whole_tree(path: Path) -> dict[str, Any]:
-    """A recipe file as a mapping, what it extends included; what a null removes is marked (`shown` writes nulls).
+    """A recipe file as a mapping, what it extends included; what a null removes is marked.
 
     Raises:
         RecipeError: a file is no recipe, or extends one that is not there, or itself, or one twice.

@@ -68,10 +68,10 @@ class Book:
         """Add a row to a table; rows stand in the order of the calls."""
         self.stages[table] = {**self.stages[table], field: {**self.stages[table].get(field, {}), label: run}}
 
-    def mined(self, name: str, index: str, label: str = "dense", depth: int = 200, **options: Any) -> str:
-        """Add a search of the training queries, and what `topk` mines of it; returns the negatives' name."""
+    def mined(self, name: str, index: str, label: str = "dense", **options: Any) -> str:
+        """Add a search of the training queries, and what the miner takes of it; returns the negatives' name."""
         run = self.add(f"{index.removesuffix('-index')}-train", "search", index=index, split="train", depth=210)
-        return self.add(name, "mine", runs={label: run}, miner={"name": "topk", "depth": depth}, **options)
+        return self.add(name, "mine", **{"runs": {label: run}, "miner": {"name": "topk", "depth": 200}, **options})
 
     def system(
         self, name: str, label: str, verb: str = "train", *, table: str = "scores", report: bool = True, **options: Any

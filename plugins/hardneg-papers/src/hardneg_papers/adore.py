@@ -298,3 +298,22 @@ def adore_star_document(preset: DemoOrPaper = "demo") -> Tree:
 def _more_passages(title: str, preset: str) -> Book:
     """More of the docstrings; in the preset `paper` RoBERTa on MS MARCO."""
     return roberta(title) if preset == "paper" else docstrings(title, DOCSTRINGS, validated=True)
+
+
+def bm25_document(preset: DemoOrPaper = "demo") -> Tree:
+    """BM25 on documents in STAR and ADORE's setting: the dev queries, and those of TREC 2019 DL.
+
+      hardneg recipe run bm25-document  demo: docstrings read to 256 tokens; minutes, no network
+      hardneg recipe plan bm25-document --preset paper  MS MARCO documents
+
+    Source: Zhan et al., SIGIR 2021, section 7 and Table 2. What extends it has that table's columns for documents.
+    To expect from the paper preset (not run by us): MRR@100 .279, R@100 .807 on the dev queries; NDCG@10 .519, R@100 .395
+    on those of TREC 2019 DL, with Lucene's own parameters.
+    """
+    paper = preset == "paper"
+    book = (roberta if paper else docstrings)("BM25 and the start model on documents")
+    documents(book, preset)
+    if paper:
+        on_documents_dl(book)
+        book.top["outputs"] = {"index": "bm25-index"}
+    return book.tree()

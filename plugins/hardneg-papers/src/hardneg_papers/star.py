@@ -18,8 +18,8 @@ from hardneg_papers.starts import (
 
 DemoSmallOrPaper = Literal["demo", "small", "paper"]
 _FIRST_LOOK = {"name": "pydocs", "max_passages": 2000, "dev_share": 0.15, "test_share": 0.5}
-_FEW: Tree = {"max_steps": 42, "batch_size": 16, "warmup_steps": 5}
-_MORE: Tree = {"max_steps": 100, "batch_size": 24, "warmup_steps": 10, "evaluate_every": 50}
+FEW: Tree = {"max_steps": 42, "batch_size": 16, "warmup_steps": 5}
+MORE: Tree = {"max_steps": 100, "batch_size": 24, "warmup_steps": 10, "evaluate_every": 50}
 
 
 def star(book: Book, preset: str, warm: Tree | None = None, **options: Any) -> None:
@@ -46,15 +46,15 @@ def star(book: Book, preset: str, warm: Tree | None = None, **options: Any) -> N
         more: Tree = {"model": "warm-up", "validation_run": "start-test", "validation": {"depth": 50, "queries": 1000}}
     elif preset == "small":
         book.add("start-dev", "search", index="start-index", split="dev", depth=50)
-        whole, more = _MORE, BY_START
+        whole, more = MORE, BY_START
     else:
-        whole, more = _FEW, {}
+        whole, more = FEW, {}
     mined = book.mined("static-negatives", "start-index")
     whole = deep({"negatives_per_query": 1, **whole}, options)
     book.system("star", "STAR", negatives=mined, loss={"name": "star"}, options=whole, **more)
 
 
-def _started(title: str, preset: str, paper: Book | None = None, **model: Any) -> Book:
+def started(title: str, preset: str, paper: Book | None = None, **model: Any) -> Book:
     """What STAR begins with: a first look, more of the docstrings, or a paper's book."""
     if preset == "paper":
         return paper or roberta(title)
@@ -121,7 +121,7 @@ def star_inbatch_passage(preset: DemoSmallOrPaper = "demo") -> Tree:
     Optimizing Dense Retrieval Model Training with Hard Negatives, SIGIR 2021, section 7.3. To expect from the paper
     preset: STAR MRR@10 .340; In-Batch Neg .264 (the paper's Table 2; not run by us).
     """
-    book = _started("STAR and in-batch negatives on passages", preset)
+    book = started("STAR and in-batch negatives on passages", preset)
     star(book, preset)
     _beside(book, preset, "inbatch-neg", {"max_steps": 100000, "batch_size": 256})
     book.change("scores", baselines=from_warm_up(preset, "In-Batch Neg"))
@@ -153,7 +153,7 @@ def star_splade(preset: DemoSmallOrPaper = "demo") -> Tree:
         regularizer |= {"query_weight": 0.0003, "document_weight": 0.0001}
         whole = {**steps, "optimizer": "adamw", "weight_decay": 0.01, "chunk": 32}
         paper.defaults = deep(paper.defaults, {"train": {"options": whole}})
-    book = _started("STAR for SPLADE", preset, paper, encoder="sparse")
+    book = started("STAR for SPLADE", preset, paper, encoder="sparse")
     book.defaults = deep(book.defaults, {"train": {"loss": {"temperature": 1.0}, "regularizer": regularizer}})
     # The authors' InBatchPairwiseNLL.
     pairs = {"name": "infonce", "negatives": "own_and_positives"}
@@ -193,7 +193,7 @@ def star_colbert(preset: DemoSmallOrPaper = "demo") -> Tree:
         whole = {"optimizer": "adamw", "learning_rate": 3e-6, "warmup_steps": 0}
         paper.defaults = deep(paper.defaults, {"train": {"options": whole}})
     encoder = {"name": "multi-vector", "dimension": 128}
-    book = _started("STAR for late interaction on passages", preset, paper, encoder=encoder)
+    book = started("STAR for late interaction on passages", preset, paper, encoder=encoder)
     # MaxSim is a sum over the tokens of a query: scores are far enough apart without a low temperature.
     book.defaults = deep(book.defaults, {"train": {"loss": {"temperature": 1.0}}})
     # STAR goes on from the paper's own training, at the same rate; 50,000 steps are as many as for one vector a text.
@@ -212,7 +212,7 @@ def star_colbert(preset: DemoSmallOrPaper = "demo") -> Tree:
 
 def _beside(book: Book, preset: str, name: str, paper: Tree) -> None:
     """In-batch negatives beside STAR, with as many steps."""
-    steps, more = {"demo": (_FEW, {}), "small": (_MORE, BY_START), "paper": (paper, {})}[preset]
+    steps, more = {"demo": (FEW, {}), "small": (MORE, BY_START), "paper": (paper, {})}[preset]
     loss = {"name": "ranknet", "pairs": "all"}
     book.system(name, "In-Batch Neg", loss=loss, options={"negatives_per_query": 0, **steps}, **more)
 

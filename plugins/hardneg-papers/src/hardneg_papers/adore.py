@@ -307,8 +307,8 @@ def bm25_document(preset: DemoOrPaper = "demo") -> Tree:
       hardneg recipe plan bm25-document --preset paper  MS MARCO documents
 
     Source: Zhan et al., SIGIR 2021, section 7 and Table 2. What extends it has that table's columns for documents.
-    To expect from the paper preset (not run by us): MRR@100 .279, R@100 .807 on the dev queries; NDCG@10 .519, R@100 .395
-    on those of TREC 2019 DL, with Lucene's own parameters.
+    To expect from the paper preset (not run by us): MRR@100 .279, R@100 .807 on the dev queries; NDCG@10 .519, R@100
+    .395 on those of TREC 2019 DL, with Lucene's own parameters.
     """
     paper = preset == "paper"
     book = (roberta if paper else docstrings)("BM25 and the start model on documents")

@@ -171,7 +171,7 @@ def many_collections(
 
       pip install "hardneg[static]"     the table that it starts from, in the package wordllama
       hardneg recipe run many-collections       demo: docstrings and code; minutes on two idle cores, no network
-      hardneg recipe run many-collections --preset full --set dataset=beir:A --set "collections={a: 'beir:A', b: 'beir:B'}"
+      hardneg recipe run many-collections --preset full --set "collections={a: 'beir:A', b: 'beir:B'}"
 
     Each collection is mined apart. A row `all, T = 2` draws one of n queries with p in proportion to n^(1/2); all rows
     have as many steps. `a alone` is trained on collection a, and measured on each. The report has a table for each

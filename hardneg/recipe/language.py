@@ -24,7 +24,7 @@ from hardneg.recipe.inheritance import (
 from hardneg.recipe.settings import apply_settings
 from hardneg.recipe.systems import SYSTEM, RowOrder, Systems
 from hardneg.recipe.task_prompts import with_prompts_of
-from hardneg.recipe.yaml_load import as_yaml, check_values, head_comment, is_shipped
+from hardneg.recipe.yaml_load import as_yaml, check_values, head_comment, is_shipped, shipped_recipes
 from hardneg.records.errors import PluginError, RecipeError
 from hardneg.records.wording import complaint, suggestion
 from hardneg.registry.plugins import load_plugin, not_installed, plugin_names
@@ -92,6 +92,11 @@ def expand(
     if not is_shipped(path):
         expanded.notes += _taken(apply_preset(layers[-1], chosen)[0], expanded)
     return expanded
+
+
+def recipe_tree(name: str, preset: str) -> dict[str, Any]:
+    """The plain stages of a shipped file, for functions that add to them."""
+    return expand(shipped_recipes()[name], preset, ()).tree
 
 
 def plain_text(source: Path | RecipeFunction, preset: str | None, settings: Sequence[str]) -> str:

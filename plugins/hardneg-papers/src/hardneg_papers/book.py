@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from hardneg.plugin import recipe_tree
+
 Tree = dict[str, Any]
 DemoOrPaper = Literal["demo", "paper"]
 _INSTEAD_OF = {
@@ -39,6 +41,23 @@ class Book:
         self.defaults: Tree = defaults or {}
         self.stages: Tree = {}
         self.searches: dict[str, Tree] = {"test": {}}
+
+    @classmethod
+    def of(cls, recipe: str, preset: str, title: str) -> "Book":
+        """The tree of a shipped recipe, to change and to add to."""
+        tree = recipe_tree(recipe, preset)
+        top = {name: value for name, value in tree.items() if name not in ("title", "dataset", "model", "stages")}
+        book = cls(title, tree["dataset"], tree["model"], **top)
+        book.stages = tree["stages"]
+        return book
+
+    def like(self, name: str, other: str, label: str, **options: Any) -> str:
+        """Add a system with the options of another one and those that differ, searched as that is."""
+        search = {key: value for key, value in self.stages[f"{other}-test"].items() if key not in ("stage", "index")}
+        own = {key: value for key, value in self.stages[other].items() if key != "stage"}
+        rows = {key: options.pop(key) for key in ("table", "report") if key in options}
+        self.searches = {"test": search}
+        return self.system(name, label, self.stages[other]["stage"], **rows, **deep(own, options))
 
     def add(self, name: str, stage: str, **options: Any) -> str:
         """Add a stage, with the defaults of its verb; returns its name, for others to refer to."""

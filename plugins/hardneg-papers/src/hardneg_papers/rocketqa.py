@@ -46,8 +46,8 @@ def rocketqa_bert_passage(preset: DemoOrPaper = "demo") -> Tree:
       hardneg recipe plan rocketqa-bert-passage --preset paper  MS MARCO passages, BERT-base; needs GPUs
 
     Source: Qu et al., RocketQA, NAACL 2021, section A.1 and Table 6. Its column of NQ, R@100 .860 and .876: `hardneg
-    recipe run rocketqa-nq --preset paper --set model.name=google-bert/bert-base-uncased --until rocketqa-1-test`. To
-    expect from the paper preset: MRR@10 .327 on the dev queries, with ERNIE .333 (not run by us).
+    recipe run rocketqa-nq --preset paper --set model.name=google-bert/bert-base-uncased --until rocketqa-1-test`.
+    To expect from the paper preset: MRR@10 .327 on the dev queries, with ERNIE .333 (not run by us).
     """
     book = _step1("RocketQA's step 1 from BERT", preset)
     if preset == "paper":
@@ -56,7 +56,7 @@ def rocketqa_bert_passage(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def rocketqa_table3(preset: DemoOrPaper = "demo") -> Tree:
-    r"""The rows of RocketQA's Table 3: in-batch and cross-batch negatives, hard ones without and with denoising, augmentation.
+    r"""The rows of RocketQA's Table 3: in-batch and cross-batch negatives, denoising, augmentation.
 
       hardneg recipe run rocketqa-table3  demo: docstrings, all-MiniLM-L6-v2; an hour and a half on one core
       hardneg recipe run rocketqa-table3 --set dataset=beir:path/to/folder --set dataset.withheld.unlabelled=0.5
@@ -79,7 +79,7 @@ def rocketqa_table3(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def rocketqa_batches(preset: DemoOrPaper = "demo", batches: list[int] | None = None) -> Tree:
-    """RocketQA by the number of random negatives, without and with denoised hard ones: the same steps with larger batches.
+    """RocketQA by the number of random negatives, without and with denoised hard ones.
 
       hardneg recipe run rocketqa-batches  demo: docstrings, all-MiniLM-L6-v2; two hours on one core
       hardneg recipe plan rocketqa-batches --preset paper  MS MARCO passages, ERNIE 2.0; needs GPUs
@@ -102,7 +102,7 @@ def rocketqa_batches(preset: DemoOrPaper = "demo", batches: list[int] | None = N
 
 
 def rocketqa_augmentation(preset: DemoOrPaper = "demo", sizes: list[int] | None = None) -> Tree:
-    """RocketQA by the size of the augmented data: step 4 with so many of the queries that the cross-encoder has labelled.
+    """RocketQA by the size of the augmented data: step 4 with so many labelled queries.
 
       hardneg recipe run rocketqa-augmentation  demo: docstrings, all-MiniLM-L6-v2; two hours on one core
       hardneg recipe plan rocketqa-augmentation --preset paper  MS MARCO passages, ERNIE 2.0; needs GPUs
@@ -155,7 +155,7 @@ def rocketqa_nq(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def rocketqa_nq_table7(preset: DemoOrPaper = "demo") -> Tree:
-    """The rows of RocketQA's Table 7 on questions: in-batch and cross-batch negatives, hard ones without and with denoising.
+    """The rows of RocketQA's Table 7 on questions: in-batch, cross-batch and hard negatives, denoising.
 
       hardneg recipe run rocketqa-nq-table7  demo: docstrings and names; three hours on one core
       hardneg recipe plan rocketqa-nq-table7 --preset paper  Wikipedia's 21 million passages, ERNIE 2.0; needs GPUs

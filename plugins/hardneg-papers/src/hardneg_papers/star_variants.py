@@ -23,8 +23,8 @@ def simans_passage(preset: DemoSmallOrPaper = "demo") -> Tree:
 
     Source: Zhou et al., SimANS: Simple Ambiguous Negatives Sampling for Dense Text Retrieval, EMNLP 2022, and its
     program microsoft/SimXNS, whose settings for MS MARCO passages the preset `paper` has, but for the reranker that
-    trains beside the retriever there. To expect on MedQuAD, static: as much as STAR (docs/results/more-recipes.md). To
-    expect from the paper preset: no published figure. The paper has MRR@10 .409 with AR2's model to start from, its
+    trains beside the retriever there. To expect on MedQuAD, static: as much as STAR (docs/results/more-recipes.md).
+    To expect from the paper preset: no published figure. The paper has MRR@10 .409 with AR2's model to start from, its
     reranker as a teacher, and negatives mined anew every 5,000 steps. More in docs/methods/simans.md.
     """
     paper = preset == "paper"

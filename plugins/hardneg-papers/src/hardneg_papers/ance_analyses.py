@@ -113,8 +113,8 @@ def ance_overlap(preset: DemoOrPaper = "demo") -> Tree:
 
     Source: Xiong et al., first version of ANCE, section 5.3 and Figure 3; the lists are of dev queries there too.
     To expect: at most 20 % of BM25's, random ones hardly; ANCE's rise towards 100 % (docs/results/more-recipes.md).
-    A model of each step is trained from the beginning, as far as that step; it is that step's, not the best so far. ANCE
-    trains on the top of the model of one refresh before; it goes over to the next in the step behind it.
+    A model of each step is trained from the beginning, as far as that step; it is that step's, not the best so far.
+    ANCE trains on the top of the model of one refresh before; it goes over to the next in the step behind it.
     """
     book = ranked("Overlap of training and testing negatives", preset, "bm25-neg")
     add_refreshed(book, preset)

@@ -23,7 +23,7 @@ def recipes() -> list[str]:
 
 def presets(context: typer.Context) -> list[str]:
     """Those of the recipe that stands on the line."""
-    from hardneg.recipe.inheritance import preset_names
+    from hardneg.recipe.language import preset_names
 
     return list(_of_recipe(context, lambda source: dict.fromkeys(preset_names(source))))
 
@@ -98,7 +98,7 @@ def _expanded(context: typer.Context) -> dict[str, Any]:
     from hardneg.recipe.language import expand
 
     preset = context.params.get("preset")
-    return _of_recipe(context, lambda source: expand(source, preset, (), checked=False).tree)
+    return _of_recipe(context, lambda source: expand(source, preset, ()).tree)
 
 
 def _paths(tree: dict[str, Any], above: str = "") -> Iterable[str]:

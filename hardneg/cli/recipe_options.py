@@ -50,7 +50,7 @@ def check_stages(plan: "Plan", until: str | None, force: Sequence[str] = ()) -> 
 
 def headline(plan: "Plan") -> str:
     """The recipe's name and preset, and the others that it has."""
-    from hardneg.recipe.inheritance import preset_names
+    from hardneg.recipe.language import preset_names
 
     others = [preset for preset in preset_names(plan.recipe.source) if preset != plan.recipe.preset]
     other = f"; the other{'s' if others[1:] else ''}: --preset {' or '.join(others)}" if others else ""

@@ -38,7 +38,7 @@ def verify(
     from hardneg.recipe.yaml_load import find_recipe
 
     path = find_recipe(name)
-    folder = folder or default_folder(path.stem, expand(path, preset, (), checked=False).preset)
+    folder = folder or default_folder(path.stem, expand(path, preset, ()).preset)
     if record:
         return say(f"bands written: {verifying.record(path, folder)}")
     verified = verifying.verify(path, folder, preset)

@@ -62,7 +62,7 @@ def next_commands(recipe: "Recipe", folder: Path, settings: Sequence[str] = ()) 
 
     settings: what was set in the recipe that has run, and so is set again.
     """
-    from hardneg.recipe.inheritance import preset_names
+    from hardneg.recipe.language import preset_names
     from hardneg.recipe.yaml_load import is_shipped
 
     if recipe.preset != "demo" or not is_shipped(recipe.source):

@@ -15,8 +15,8 @@ import yaml
 import hardneg
 from hardneg.encoders.open.model_card import with_scores
 from hardneg.fields import input_files
-from hardneg.recipe.language import preset_names
 from hardneg.recipe.ir_metadata import ir_metadata
+from hardneg.recipe.language import preset_names
 from hardneg.recipe.yaml_load import find_recipe, named_recipes, parsed
 from hardneg.records.errors import DataError
 from hardneg.records.layout import IR_METADATA, LOCK, METRICS, MODEL_FOLDER

@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from hardneg.lines.base import Job, Line, Of
     from hardneg.lines.shared_arguments import RUN as RUN_ARGUMENT
     from hardneg.recipe.laid_indexes import LaidIndex, laid_indexes
+    from hardneg.recipe.language import recipe_tree
     from hardneg.recipe.opened_index import OpenedIndex
     from hardneg.records.errors import (
         ArtifactError,
@@ -255,6 +256,7 @@ __all__ = [  # noqa: RUF022
     "NotOurs",  # an artifact that may not be replaced
     "PartDone",  # a part of the work is done, the rest is other machines'
     "PluginError",  # a plugin is unknown, broken, or has bad options
+    "recipe_tree",  # the plain stages of a shipped recipe
     "RecipeError",  # a recipe has mistakes
     "TrainingError",  # training cannot go on
     "UsageError",  # options or arguments that make no sense

@@ -115,7 +115,7 @@ class BenchLine(Line):
         from hardneg.api.benching import Bench
         from hardneg.api.dataset_argument import named_dataset
         from hardneg.api.model_argument import named_model
-        from hardneg.recipe.settings import replaced
+        from hardneg.recipe.language import replaced
 
         check_files(args.negatives.values(), args.form)
         if "learning_rate" in args.options:

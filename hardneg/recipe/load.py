@@ -1,17 +1,18 @@
 """A tree becomes a recipe: every part checked, every mistake reported at once with its path in the YAML."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, cast, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import Cut, Model, Name, parse_dataset
-from hardneg.recipe.language import SHORT_FORMS, expand, parts, unknown_options
+from hardneg.recipe.functions import RecipeFunction
+from hardneg.recipe.language import EXTENDS, PRESETS, expand
 from hardneg.recipe.references import reference_problems
 from hardneg.recipe.seed_copies import Seeds, over_seeds, seed_problems
 from hardneg.recipe.yaml_load import NAME, NAME_RULE
@@ -65,7 +66,7 @@ class Recipe:
 
     name: str
     preset: str
-    source: Path
+    source: Path | RecipeFunction
     title: str
     seed: int
     model: ModelSpec
@@ -92,29 +93,20 @@ class Recipe:
         return RecipeView(name, self.stages, self.plugins, self.model)
 
 
-def load_recipe(path: Path, preset: str | None = None, settings: Sequence[str] = ()) -> Recipe:
+def load_recipe(source: Path | RecipeFunction, preset: str | None = None, settings: Sequence[str] = ()) -> Recipe:
     """Reads and checks a recipe.
 
     Raises:
         RecipeError: it has mistakes; all of them are in the message, each with its path.
     """
-    expanded = expand(path, preset, settings)
-    unknown = [_problem(location, item, spec) for location, item, spec in unknown_options(expanded)]
-    recipe = check_recipe(expanded.tree, path, expanded.preset, [*expanded.problems, *unknown], expanded.located)
-    return dataclasses.replace(recipe, notes=(*expanded.notes, *recipe.notes))
+    tree, chosen, problems = expand(source, preset, settings)
+    return check_recipe(tree, source, chosen, problems)
 
 
 def check_recipe(
-    tree: Mapping[str, Any],
-    source: Path,
-    preset: str = "",
-    earlier: Sequence[str] = (),
-    located: Callable[[str], str] = str,
+    tree: Mapping[str, Any], source: Path | RecipeFunction, preset: str = "", earlier: Sequence[str] = ()
 ) -> Recipe:
-    """A recipe from its tree, be it read from `source` or made in memory.
-
-    `found` are the problems met so far; `located` gives each line of a problem the path that was written.
-    """
+    """A recipe from its tree, be it read from `source` or made in memory; `earlier` are the problems met so far."""
     problems = list[str]()
     top = _check_top(tree, problems)
     stages = dict(_check_stages(tree.get("stages"), top, problems))
@@ -136,8 +128,7 @@ def check_recipe(
     }
     outputs = _outputs(stages, named, problems)
     if earlier or problems or top is None:
-        line = dict.fromkeys([*earlier, *map(located, problems)])
-        raise RecipeError(f"{source}{f' (preset {preset})' if preset else ''}", list(line))
+        raise RecipeError(f"{source}{f' (preset {preset})' if preset else ''}", [*dict.fromkeys([*earlier, *problems])])
     stages = {name: spec.handing_out(outputs, view.at(name)) for name, spec in stages.items()}
     name, title = source.stem, top.title or source.stem
     recipe = Recipe(
@@ -203,7 +194,8 @@ def _problem(path: str, item: Mapping[str, Any], spec: type[BaseModel]) -> str:
     if item["type"] in {"extra_forbidden", "unexpected_keyword_argument"}:
         key, known = str(item["loc"][-1]), _known_names(spec, item["loc"])
         return f"{where}: {no_such_option(key, known)}"
-    return f"{where}: {complaint(item)}"
+    absent = "; null takes nothing away: leave it out" if item["input"] is None and item["type"] != "missing" else ""
+    return f"{where}: {complaint(item)}{absent}"
 
 
 def _known_names(spec: type[BaseModel], location: Sequence[Any]) -> list[str]:
@@ -211,10 +203,18 @@ def _known_names(spec: type[BaseModel], location: Sequence[Any]) -> list[str]:
     options: type[Any] = spec
     for name in location[:-1]:
         fields = options.model_fields if issubclass(options, BaseModel) else {}
-        options = next(parts(fields[name].annotation), options) if name in fields else options
+        options = next(_parts(fields[name].annotation), options) if name in fields else options
     if issubclass(options, BaseModel):
-        return [*options.model_fields, *(SHORT_FORMS if options is _Top else ())]
+        return [*options.model_fields, *((EXTENDS, PRESETS) if options is _Top else ())]
     return [field.name for field in dataclasses.fields(options)]
+
+
+def _parts(annotation: Any) -> Iterator[type[Any]]:
+    """The classes with options of their own that stand in a type."""
+    if isinstance(annotation, type) and (issubclass(annotation, BaseModel) or dataclasses.is_dataclass(annotation)):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _parts(inner)
 
 
 def _with_defaults(spec: type[StageSpec], value: Mapping[str, Any], top: _Top) -> dict[str, Any]:

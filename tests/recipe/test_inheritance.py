@@ -1,31 +1,11 @@
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
-from recipe.recipes import shipped_trees
-from typer.testing import CliRunner
 
-from hardneg.cli.main import app
-from hardneg.recipe.inheritance import (
-    apply_preset,
-    laid,
-    lay_under,
-    read_layers,
-    read_whole_tree,
-    shown,
-    without_removed,
-)
-from hardneg.recipe.language import expand
-from hardneg.recipe.yaml_load import as_yaml, find_recipe
+from hardneg.recipe.inheritance import apply_preset, laid, lay_under, read_layers, read_whole_tree, without_removed
+from hardneg.recipe.yaml_load import find_recipe
 from hardneg.records.errors import RecipeError
-
-
-def has_nulls(tree: Mapping[str, Any]) -> bool:
-    """Whether a null outside of the presets has removed something."""
-    whole = {**tree, "presets": None}
-    return without_removed(whole) != whole
 
 
 def write(folder: Path, name: str, **tree: object) -> Path:
@@ -38,7 +18,6 @@ def test_a_recipe_says_what_it_changes(tmp_path):
     write(tmp_path, "a", seed=1, stages={"x": {"k": 1}, "y": {"k": 2}})
     write(tmp_path, "b", stages={"x": {"l": 3}, "z": {}})
     path = write(tmp_path, "c", extends=["a.yaml", "b.yaml"], stages={"y": None, "x": {"k": 9}})
-    assert shown(read_whole_tree(path)) == {"seed": 1, "stages": {"x": {"k": 9, "l": 3}, "z": {}}}
     assert without_removed(read_whole_tree(path)) == {"seed": 1, "stages": {"x": {"k": 9, "l": 3}, "z": {}}}
 
 
@@ -114,33 +93,6 @@ def test_a_recipe_and_a_preset_of_it_are_two(tmp_path):
 def test_mistakes_are_one_line(tmp_path, extends, told):
     with pytest.raises(RecipeError, match=told):
         read_whole_tree(write(tmp_path, "a", extends=extends))
-
-
-def test_the_whole_is_shown(tmp_path):
-    path = write(tmp_path, "mine", extends="star-passage", seed=7)
-    shown = CliRunner().invoke(app, ["recipe", "show", str(path), "--whole"])
-    assert yaml.safe_load(shown.output)["seed"] == 7
-
-
-def test_the_whole_shows_no_null_that_has_nothing_left_to_remove(tmp_path):
-    stages = {"x": {"stage": "mine", "k": 1, "l": 2}, "y": {}, "z": {"system": "Z"}, "z-test": {}}
-    write(tmp_path, "a", defaults={"mine": {"k": 3}}, stages=stages, sizes={"documents": 9})
-    removed = {"x": {"k": None, "l": None}, "y": None, "z-test": None}
-    path = write(tmp_path, "b", extends="a.yaml", stages=removed, sizes=None, presets={"demo": {"seed": None}}, seed=1)
-    text = CliRunner().invoke(app, ["recipe", "show", str(path), "--whole"]).output
-    whole = yaml.safe_load(text)
-    assert whole["stages"] == {"x": {"stage": "mine", "k": None}, "z": {"system": "Z"}, "z-test": None}
-    assert "sizes" not in whole and whole["presets"] == {"demo": {"seed": None}}
-    (tmp_path / "whole.yaml").write_text(text)
-    assert expand(tmp_path / "whole.yaml", None, (), False).tree == expand(path, None, (), False).tree
-
-
-@pytest.mark.parametrize("name", [name for name, tree in shipped_trees().items() if has_nulls(tree)])
-def test_the_whole_of_a_shipped_recipe_comes_to_the_same(tmp_path, name):
-    path = tmp_path / f"{name}.yaml"
-    path.write_text(as_yaml(shown(read_whole_tree(find_recipe(name)))))
-    for preset in read_whole_tree(path)["presets"]:
-        assert expand(path, preset, (), False).tree == expand(find_recipe(name), preset, (), False).tree
 
 
 def test_a_dataset_of_another_name_has_none_of_the_options_before_it(tmp_path):

@@ -15,7 +15,7 @@ from recipe.recipes import paper_presets, shipped_trees
 from hardneg.recipe import plan as planning
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.recipe.yaml_load import find_recipe, head_comment, read_tree, shipped_bases, shipped_recipes
+from hardneg.recipe.yaml_load import find_file, find_recipe, head_comment, read_tree, shipped_bases, shipped_recipes
 from hardneg.store.digest import digest
 from hardneg.training.optimizers import schedule_factor
 
@@ -126,7 +126,7 @@ def test_recipes_are_short_and_have_no_anchors():
         text = path.read_text(encoding="utf-8")
         assert not [token for token in yaml.scan(text) if isinstance(token, yaml.AnchorToken | yaml.AliasToken)], name
         assert max(map(len, text.splitlines())) <= 120, name
-    lengths = {name: len(find_recipe(name).read_text(encoding="utf-8").splitlines()) for name in shipped_recipes()}
+    lengths = {name: len(find_file(name).read_text(encoding="utf-8").splitlines()) for name in shipped_recipes()}
     assert len(SHORT) == 11
     assert all(lengths[name] <= 13 for name in SHORT)
 
@@ -140,7 +140,7 @@ def _extended(path: Path) -> set[str]:
 
 
 def _depth(path: Path) -> int:
-    return 1 + max((_depth(find_recipe(name)) for name in _extended(path)), default=0)
+    return 1 + max((_depth(find_file(name)) for name in _extended(path)), default=0)
 
 
 def _nulls(value: Any) -> int:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hardneg.analysis.base import Analysis, Runs
-    from hardneg.analysis.inputs import AnalysisInputs, Files
+    from hardneg.analysis.inputs import AnalysisInputs, Files, System
+    from hardneg.analysis.overlap import negatives_overlap, run_overlap
+    from hardneg.analysis.planted import FilterThresholds
     from hardneg.api.workplace import usual_store
     from hardneg.batches.batch_order import BatchOrder, TrainingQueries
     from hardneg.encoders.encoder import Encoder
@@ -40,14 +42,17 @@ if TYPE_CHECKING:
     from hardneg.encoders.speed.passes import one_ahead
     from hardneg.encoders.tokens.tokens import Tokens, token_batches
     from hardneg.encoders.towers import evaluating
-    from hardneg.evaluation.metrics import Scores, means
+    from hardneg.evaluation.intervals import group_index
+    from hardneg.evaluation.metrics import Scores, evaluate, means
     from hardneg.evaluation.metrics_json import Measured, read_metrics, write_metrics
-    from hardneg.evaluation.significance import Comparison, compare_all
+    from hardneg.evaluation.significance import Comparison, compare_all, holm
+    from hardneg.evaluation.two_level import spread_over_collections
     from hardneg.fields import (
         FREE,
         LATER,
         MEASURED,
         InputFile,
+        MetricName,
         Name,
         Option,
         Reference,
@@ -62,17 +67,19 @@ if TYPE_CHECKING:
     from hardneg.formats.collection import StoredCollection
     from hardneg.formats.corpus import Corpus
     from hardneg.formats.id_pairs import Exclusion, HasExcluded
-    from hardneg.formats.negatives import read_negatives, write_negatives
+    from hardneg.formats.negatives import drop_batches, read_negatives, write_negatives
     from hardneg.formats.negatives import recorded as recording_drops
     from hardneg.formats.qrels import positives as positives_by_query
     from hardneg.formats.runs import lists_in_order, lists_side_by_side, read_run, stream_run, write_run
     from hardneg.formats.segments import Segments
     from hardneg.formats.source_files import HasParts
     from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter, is_complete
+    from hardneg.formats.vectors.shards import index_bytes
     from hardneg.formats.vectors.sparse_store import SparseWriter
     from hardneg.formats.vectors.token_store import TokenWriter
     from hardneg.indexes.backends.compressed import CompressedSearcher
     from hardneg.indexes.backends.product import OpqPq
+    from hardneg.indexes.exact_ranks import corpus_pass, counts_above, pair_scores
     from hardneg.indexes.kernels.checks import vector_blocks
     from hardneg.indexes.kernels.exact.exact import ExactOptions, ExactSearcher
     from hardneg.indexes.kernels.faiss.compression import encode_blocks, load_faiss
@@ -81,8 +88,10 @@ if TYPE_CHECKING:
     from hardneg.indexes.kernels.faiss.compression import threads as faiss_threads
     from hardneg.indexes.kernels.lucene.java import start_java
     from hardneg.indexes.open_store import open_store
+    from hardneg.indexes.truncated import search_truncated
     from hardneg.lines.base import Job, Line, Of
     from hardneg.lines.shared_arguments import RUN as RUN_ARGUMENT
+    from hardneg.mining.miners.selection import RULES as FILTER_RULES
     from hardneg.recipe.laid_indexes import LaidIndex, laid_indexes
     from hardneg.recipe.language import recipe_tree
     from hardneg.recipe.opened_index import OpenedIndex
@@ -127,6 +136,7 @@ if TYPE_CHECKING:
         TokenVectors,
         Written,
     )
+    from hardneg.records.wording import suggestion
     from hardneg.registry.plugins import configure, plugin_errors
     from hardneg.registry.protocols import (
         DatasetLoader,
@@ -151,7 +161,8 @@ if TYPE_CHECKING:
         WriterCost,
     )
     from hardneg.report.content import estimates
-    from hardneg.report.figure import bar_width, bars, figure, plain_axes
+    from hardneg.report.curve import measurements
+    from hardneg.report.figure import COLOURS, bar_width, bars, figure, lines, plain_axes
     from hardneg.report.numbers import bounds as format_interval
     from hardneg.report.numbers import number as format_score
     from hardneg.report.numbers import p_value as format_p_value
@@ -438,6 +449,27 @@ __all__ = [  # noqa: RUF022
     "world",  # the processes of this run
     "gather",  # a tensor of all processes, with gradients
     "settle_by",  # how several processes agree on what one has timed
+    # More for analyses.
+    "System",  # an index opened, with the model of its queries
+    "MetricName",  # a field that holds the name of a metric
+    "FilterThresholds",  # a field that holds thresholds by the name of a filtering miner
+    "FILTER_RULES",  # what a filtering miner keeps, by its name and threshold
+    "suggestion",  # `; did you mean 'x'?`
+    "evaluate",  # metrics of a run, by query
+    "holm",  # p values corrected for their number
+    "group_index",  # groups of queries, for tests over groups
+    "spread_over_collections",  # the mean over several collections, and its parts of the variance
+    "run_overlap",  # what two runs share, by query
+    "negatives_overlap",  # what negatives share with the top of a run, by query
+    "drop_batches",  # the dropped candidates of a file, some at a time
+    "index_bytes",  # the size of an index without its ids
+    "corpus_pass",  # passes over the vectors of an index
+    "pair_scores",  # scores of chosen pairs in such a pass
+    "counts_above",  # how many documents rank above each of these
+    "search_truncated",  # exact search by the first dimensions of vectors
+    "measurements",  # loss and dev metrics by step of a training's history
+    "lines",  # one line a label
+    "COLOURS",  # of lines and bars
 ]
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 from command_line import call, hardneg
-
 from hardneg.recipe.settings import apply_settings
+
 from hardneg.recipe.yaml_load import find_recipe, shipped_recipes
 from hardneg.records.errors import RecipeError, UsageError
 from hardneg.records.wording import suggestion

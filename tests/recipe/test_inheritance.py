@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-
 from hardneg.recipe.inheritance import apply_preset, laid, lay_under, read_layers, read_whole_tree, without_removed
+
 from hardneg.recipe.yaml_load import find_recipe
 from hardneg.records.errors import RecipeError
 

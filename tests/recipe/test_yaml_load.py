@@ -2,11 +2,11 @@ import contextlib
 import re
 
 import pytest
+from hardneg.recipe.inheritance import apply_preset, merge, without_removed
+from hardneg.recipe.settings import apply_settings
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardneg.recipe.inheritance import apply_preset, merge, without_removed
-from hardneg.recipe.settings import apply_settings
 from hardneg.recipe.yaml_load import find_recipe, read_tree, shipped_recipes
 from hardneg.records.errors import HardnegError, RecipeError, UsageError
 

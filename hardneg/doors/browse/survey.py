@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.analysis.trainings import curves_of, refreshes
 from hardneg.doors.browse.browsed import Browsed
 from hardneg.doors.browse.query_page import Evidence, SuspectedNegative
 from hardneg.records.types import RankedList
@@ -175,8 +174,8 @@ class Survey:
 
 
 Curve = list[tuple[float, float]]
-STAYED = "kept of a query's negatives at a refresh (share)"
 _NAMES = {
+    "kept": "kept of a query's negatives at a refresh (share)",
     "overlap": "overlap of fixed negatives with the real hard ones (share)",
     "best_rank": "best rank of fixed negatives (mean)",
     "best_rank_median": "best rank of fixed negatives (median)",
@@ -197,9 +196,13 @@ def drifts(histories: Mapping[str, Path]) -> list[TrainingDrift]:
     trainings = []
     for label, path in histories.items():
         history = History(path).read()
-        refreshed, watched = refreshes(history), curves_of(history, lambda row: row.get("drift"))
-        kept: Curve = [(float(step), share) for step, share in refreshed.get("kept", ())]
-        curves: dict[str, Curve] = {STAYED: kept} if kept else {}
-        curves |= {_NAMES.get(name, f"{name} of the watched queries"): list(curve) for name, curve in watched.items()}
-        trainings.append(TrainingDrift(label, len(refreshed.get("refreshes", ())), curves))
+        curves: dict[str, Curve] = {}
+        for row in history:
+            for key, value in {"kept": row.get("kept"), **row.get("drift", {})}.items():
+                if isinstance(value, int | float):
+                    name = _NAMES.get(key, f"{key} of the watched queries")
+                    curves.setdefault(name, []).append((float(row["step"]), float(value)))
+        first = next((row.get("refresh") for row in history if "loss" in row), None)  # no refresh, but what was there
+        refreshes = {row["refresh"] for row in history if "refresh" in row} - {first, None}
+        trainings.append(TrainingDrift(label, len(refreshes), curves))
     return [item for item in trainings if item.curves]

@@ -1,4 +1,4 @@
-"""A recipe as plain stages: its file, the one that it extends, its preset and `--set`, each laid over the one before."""
+"""A recipe as plain stages: the recipe that it extends, its file, a preset and `--set`, each over the one before."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -204,7 +204,7 @@ def _parent(tree: Mapping[str, Any], path: Path) -> tuple[Path | RecipeFunction 
 def _former(tree: Mapping[str, Any]) -> Iterator[str]:
     """A line for each thing that recipes of earlier versions had."""
     if isinstance(tree.get(EXTENDS), list):
-        yield f"{EXTENDS}: one recipe, no list: write the stages of the others out, as `hardneg recipe show` prints them"
+        yield f"{EXTENDS}: one recipe, no list: write the stages of the others out; `hardneg recipe show` prints them"
     presets = tree.get(PRESETS)
     for name, part in (("", tree), *(presets.items() if isinstance(presets, Mapping) else ())):
         if not isinstance(part, Mapping):

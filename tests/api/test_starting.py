@@ -282,10 +282,10 @@ def test_nothing_is_written_where_documents_are_read(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("similarity", "own", "read", "loss"),
-    [("cosine", 20, 20, {}), ("cosine", 9000, 512, {}), ("dot", 20, 20, {"loss": {"temperature": 1.0}})],
+    ("similarity", "own", "read", "temperature"),
+    [("cosine", 20, 20, 0.05), ("cosine", 9000, 512, 0.05), ("dot", 20, 20, 1.0)],
 )
-def test_a_model_of_ones_own_reads_what_it_can_and_trains_at_its_rate(tmp_path, similarity, own, read, loss):
+def test_a_model_of_ones_own_reads_what_it_can_and_trains_at_its_rate(tmp_path, similarity, own, read, temperature):
     model = tiny_encoder(tmp_path / "model")
     config = model / "config_sentence_transformers.json"
     config.write_text(json.dumps({**json.loads(config.read_text()), "similarity_fn_name": similarity}))
@@ -296,7 +296,8 @@ def test_a_model_of_ones_own_reads_what_it_can_and_trains_at_its_rate(tmp_path, 
     length.write_text(json.dumps({**json.loads(length.read_text()), "max_seq_length": own}))
     beginning = Beginning.of(written(tmp_path / "pages", {"a.md": "Words."}), model=str(model))
     recipe = loaded(beginning, tmp_path / "x.yaml")
-    assert beginning.tree["defaults"]["train"] == {"options": {"max_steps": 200}, **loss}
+    trained = beginning.tree["stages"]["trained"]
+    assert (trained["options"]["max_steps"], trained["loss"]["temperature"]) == (200, temperature)
     assert (recipe.model.document_length, recipe.stages["trained"].options.learning_rate) == (read, 2e-5)
     told = f"model {model}: reads the first {read} tokens of a document, where BM25 reads all of it"
     assert told in beginning.sentences()

@@ -133,7 +133,8 @@ def test_an_unknown_key_at_the_top_gets_the_nearest(tmp_path):
 
 
 def test_what_a_preset_cannot_be(tmp_path):
-    assert "presets: must map a name" in expand(write(tmp_path, "a", presets=3), None, ()).problems[0]
+    with pytest.raises(RecipeError, match="presets: must map a name"):
+        expand(write(tmp_path, "a", presets=3), None, ())
     assert "presets.demo: must be a mapping" in expand(write(tmp_path, "a", presets={"demo": 3}), None, ()).problems[0]
     with pytest.raises(RecipeError, match=r"presets\.demo\.presets: a preset cannot hold it; they stand at the top"):
         expand(write(tmp_path, "a", presets={"demo": {"presets": {}}}), None, ())

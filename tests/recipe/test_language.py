@@ -1,7 +1,8 @@
 """Presets, `extends`, `--set` and functions: what each comes to, and what is told of what recipes once had."""
 
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import yaml
@@ -10,7 +11,7 @@ from typer.testing import CliRunner
 
 from hardneg.cli.main import app
 from hardneg.recipe.language import expand, merge, preset_names
-from hardneg.recipe.load import load_recipe
+from hardneg.recipe.load import check_recipe, load_recipe
 from hardneg.recipe.yaml_load import find_recipe
 from hardneg.records.errors import RecipeError
 
@@ -193,3 +194,12 @@ def test_parameters_of_a_function_are_set_by_name_and_the_rest_by_path():
     assert problem.startswith("set depths: ")
     (problem,) = expand(source, "dmo", ()).problems
     assert problem.startswith("presets: no preset 'dmo'; did you mean 'demo'")
+
+
+def test_the_function_of_the_page_returns_a_recipe():
+    page = (Path(__file__).parents[2] / "docs" / "recipes.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names: dict[str, Any] = {"Any": Any, "Literal": Literal}
+    exec(code, names)
+    recipe = check_recipe(names["by_depth"](depths=[5]), Path("by-depth"))
+    assert {"negatives-5", "star-5"} <= {*recipe.stages}

@@ -1,6 +1,7 @@
-"""A recipe as plain stages: its file, the one that it extends, its preset and `--set`, each laid over the one before."""
+"""A recipe as plain stages: the recipe that it extends, its file, a preset and `--set`, each over the one before."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,7 +62,7 @@ def expand(source: Path | RecipeFunction, preset: str | None, settings: Sequence
         tree, chosen, problems = _called(source, preset, own)
         settings = [setting for setting in settings if setting not in own]
     else:
-        tree, chosen, problems = _of_file(source, preset, ())
+        tree, chosen, problems = _laid(_read(source), preset)
     tree, more = apply_settings(tree, settings)
     problems = [*problems, *more]
     return Expanded(with_prompts_of(tree, problems), chosen, problems)
@@ -89,12 +90,7 @@ def plain_text(source: Path | RecipeFunction, preset: str | None, settings: Sequ
 
 def preset_names(source: Path | RecipeFunction) -> list[str]:
     """The presets of a recipe: those of the one that it extends, then its own."""
-    if isinstance(source, RecipeFunction):
-        return list(source.presets)
-    tree = read_tree(source)
-    parent, fixed = _parent(tree, source)
-    inherited = preset_names(parent) if parent and not fixed else []
-    return list(dict.fromkeys([*inherited, *map(str, tree.get(PRESETS) or ())]))
+    return list(source.presets) if isinstance(source, RecipeFunction) else _read(source).presets
 
 
 def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,31 +141,64 @@ def _called(recipe: RecipeFunction, preset: str | None, settings: Sequence[str])
     return Expanded(tree, chosen, problems)
 
 
-def _of_file(path: Path, preset: str | None, trail: tuple[Path, ...]) -> Expanded:
-    """The tree of a file over that of the recipe which it extends, both in a preset."""
+@dataclass(frozen=True)
+class _File:
+    """A recipe's file and what it extends; fixed: the preset of that, where the file names one."""
+
+    path: Path
+    tree: Mapping[str, Any]
+    parent: "_File | RecipeFunction | None" = None
+    fixed: str = ""
+
+    @property
+    def inherited(self) -> list[str]:
+        """The presets of what it extends that may be chosen here too."""
+        return [] if self.parent is None or self.fixed else list(self.parent.presets)
+
+    @property
+    def presets(self) -> list[str]:
+        """Those that may be chosen."""
+        return list(dict.fromkeys([*self.inherited, *map(str, self.tree.get(PRESETS) or ())]))
+
+
+def _read(path: Path, trail: tuple[Path, ...] = ()) -> _File:
+    """A file and all that it extends."""
     if path.resolve() in trail or len(trail) >= _DEEPEST:
         reason = f"{EXTENDS}: a circle, or over {_DEEPEST} deep: {path.name} comes again"
         raise RecipeError(str(trail[0]), [reason])
     tree = read_tree(path)
     if former := list(_former(tree)):
         raise RecipeError(str(path), former)
-    (parent, fixed), base, problems, inherited = _parent(tree, path), dict[str, Any](), list[str](), list[str]()
-    if parent is not None:
-        inherited = [] if fixed else preset_names(parent)
-        below = fixed or (preset if preset in inherited else None)
-        if isinstance(parent, RecipeFunction):
-            base, _, problems = _called(parent, below, ())
+    if PRESETS in tree and not isinstance(tree[PRESETS], Mapping):
+        raise RecipeError(str(path), [f"{PRESETS}: must map a name to the values it changes"])
+    written = tree.get(EXTENDS)
+    if written is None:
+        return _File(path, tree)
+    if not isinstance(written, str):
+        raise RecipeError(str(path), [f"{EXTENDS}: must be one recipe's name or path"])
+    is_file = Path(written).suffix in {".yaml", ".yml"}
+    name, _, fixed = (written, "", "") if is_file else written.partition(":")
+    try:
+        source = find_recipe(str(path.parent / name) if is_file else name)
+    except HardnegError as error:
+        raise RecipeError(str(path), [f"{EXTENDS}: {error}"]) from None
+    parent = source if isinstance(source, RecipeFunction) else _read(source, (*trail, path.resolve()))
+    return _File(path, tree, parent, fixed)
+
+
+def _laid(file: _File, preset: str | None) -> Expanded:
+    """The tree of a file over that of the recipe which it extends, both in a preset."""
+    base, problems, below = dict[str, Any](), list[str](), file.fixed or (preset if preset in file.inherited else None)
+    if file.parent is not None:
+        if isinstance(file.parent, RecipeFunction):
+            base, _, problems = _called(file.parent, below, ())
         else:
-            base, _, problems = _of_file(parent, below, (*trail, path.resolve()))
+            base, _, problems = _laid(file.parent, below)
         problems = [f"{EXTENDS}: {problem}" for problem in problems]
-    own = {key: value for key, value in tree.items() if key not in (EXTENDS, PRESETS)}
-    presets = tree.get(PRESETS) or {}
-    if not isinstance(presets, Mapping):
-        return Expanded(merge(base, own), "", [*problems, f"{PRESETS}: must map a name to the values it changes"])
-    names = list(dict.fromkeys([*inherited, *map(str, presets)]))
-    chosen = preset or (DEFAULT_PRESET if DEFAULT_PRESET in names else "")
-    changes = presets.get(chosen) or {}
-    if wrong := _no_preset(chosen, names) if chosen else "":
+    own = {key: value for key, value in file.tree.items() if key not in (EXTENDS, PRESETS)}
+    chosen = preset or (DEFAULT_PRESET if DEFAULT_PRESET in file.presets else "")
+    changes = (file.tree.get(PRESETS) or {}).get(chosen) or {}
+    if wrong := _no_preset(chosen, file.presets) if chosen else "":
         problems.append(wrong)
     elif not isinstance(changes, Mapping):
         problems.append(f"{PRESETS}.{chosen}: must be a mapping of the values that it changes")
@@ -186,25 +215,10 @@ def _no_preset(chosen: str, names: Sequence[str]) -> str:
     return "" if chosen in names else f"{PRESETS}: no preset {chosen!r}{suggestion(chosen, names)}; there are: {there}"
 
 
-def _parent(tree: Mapping[str, Any], path: Path) -> tuple[Path | RecipeFunction | None, str]:
-    """The recipe that a file extends, by its name or by a path seen from the file, and the preset after its colon."""
-    written = tree.get(EXTENDS)
-    if written is None:
-        return None, ""
-    if not isinstance(written, str):
-        raise RecipeError(str(path), [f"{EXTENDS}: must be one recipe's name or path"])
-    is_file = Path(written).suffix in {".yaml", ".yml"}
-    name, _, preset = (written, "", "") if is_file else written.partition(":")
-    try:
-        return find_recipe(str(path.parent / name) if is_file else name), preset
-    except HardnegError as error:
-        raise RecipeError(str(path), [f"{EXTENDS}: {error}"]) from None
-
-
 def _former(tree: Mapping[str, Any]) -> Iterator[str]:
     """A line for each thing that recipes of earlier versions had."""
     if isinstance(tree.get(EXTENDS), list):
-        yield f"{EXTENDS}: one recipe, no list: write the stages of the others out, as `hardneg recipe show` prints them"
+        yield f"{EXTENDS}: one recipe, no list: write the stages of the others out; `hardneg recipe show` prints them"
     presets = tree.get(PRESETS)
     for name, part in (("", tree), *(presets.items() if isinstance(presets, Mapping) else ())):
         if not isinstance(part, Mapping):

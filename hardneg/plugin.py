@@ -20,17 +20,15 @@ if TYPE_CHECKING:
     from hardneg.encoders.families.dense.vectors import OneVector
     from hardneg.encoders.inference import EncodeOptions
     from hardneg.encoders.open.configuration import Shape
-    from hardneg.encoders.open.model_digest import model_content
+    from hardneg.encoders.open.loading import positions as most_positions
     from hardneg.encoders.open.model_files import check_files as check_model_files
     from hardneg.encoders.open.model_files import load_options as weight_options
     from hardneg.encoders.open.model_files import read_json
-    from hardneg.encoders.open.resolved import load_encoder
+    from hardneg.encoders.open.resolved import ResolvedModel, load_encoder, model_content
     from hardneg.encoders.open.resolved import opening as opening_model
     from hardneg.encoders.open.resolved import resolve as resolve_model
-    from hardneg.encoders.open.resolved_model import ResolvedModel
     from hardneg.encoders.open.save import forget_last_call
     from hardneg.encoders.open.save import written_whole as writing_model
-    from hardneg.encoders.open.soundness import positions as most_positions
     from hardneg.encoders.open.source import locate as locate_model
     from hardneg.encoders.protocol import EncoderFamily, Form, StoredRows, StoreWriter, TextEncoder, TextWindows
     from hardneg.encoders.representation import Representation

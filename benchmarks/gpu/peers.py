@@ -12,6 +12,7 @@ from gpu.setting import Failed, Figures, Setting
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions, prepare
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
 from hardneg.indexes.kernels.exact.exact_torch import DeviceVectors
@@ -39,7 +40,7 @@ def told(found: Figures, name: str, figures: Figures) -> None:
 
 
 def _encoder(setting: Setting, name: str) -> Encoder:
-    return Encoder.load(
+    return load_learner(
         ModelSpec(str(sized_model(setting, name)), query_length=32, document_length=128), setting.device
     )
 

@@ -13,6 +13,7 @@ from hardneg.cli.console import say, tell_left_out
 from hardneg.cli.options import OUTPUT_FILE, OVERWRITE, SET, STORE, WRITTEN
 from hardneg.cli.outputs import store_outputs
 from hardneg.cli.planned_work import PlannedWork, RunOptions, begun
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.formats.export.catalogue import NAMES, OWN, check_form, read_form
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import NEGATIVES
@@ -128,12 +129,11 @@ def _export_negatives(work: PlannedWork, source: tuple[str, Path], split: str, t
 
 
 def _export_model(model: Path, output: Path, overwrite: bool) -> None:
-    from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.open.save import QUERY_LENGTH, export_ance
 
     outputs = store_outputs("export", [Target(output, folder=True)], [model], overwrite)
     outputs.check()
-    encoder = Encoder.open(model, "cpu")
+    encoder = load_learner(model, "cpu")
     with outputs.laid_out():
         export_ance(encoder, output)
     say(f"{output}: opens in Pyserini's AnceQueryEncoder")

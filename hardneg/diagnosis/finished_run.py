@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.encoders.open.resolved import resolve
-from hardneg.encoders.open.save import read_spec
+from hardneg.encoders.open.resolved import read_spec, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.evaluation.metrics_json import Measured, read_metrics
 from hardneg.formats.collection import StoredCollection

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from hardneg.diagnosis.check_result import CheckResult, Figures
 from hardneg.diagnosis.finished_run import FinishedRun, sample
 from hardneg.encoders.open.model_files import sides
-from hardneg.encoders.open.resolved import resolve
-from hardneg.encoders.open.save import read_spec
+from hardneg.encoders.open.resolved import read_spec, resolve
 from hardneg.encoders.spec import SIDES, Side
 from hardneg.fields import Trait
 from hardneg.formats.collection import StoredCollection

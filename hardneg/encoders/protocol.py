@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import torch
 
     from hardneg.encoders.inference import EncodeOptions
-    from hardneg.encoders.open.resolved_model import ResolvedModel
+    from hardneg.encoders.open.resolved import ResolvedModel
     from hardneg.encoders.tokens.kept_ids import KeptIds
     from hardneg.formats.corpus import Corpus
     from hardneg.records.types import Encoded

@@ -6,6 +6,7 @@ from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.lines.base import Argument, Arguments, Job, Line
 from hardneg.lines.shared_arguments import MODEL
 from hardneg.records.errors import UsageError
@@ -87,7 +88,6 @@ class AverageLine(Line):
 def _result(shares: Mapping[str, float], plan: None, workplace: "Workplace") -> "TrainedModel":
     from hardneg.api.content_store import keep_result
     from hardneg.api.results import TrainedModel
-    from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.open.model_card import model_card, without_folder
     from hardneg.encoders.open.resolved import resolve
     from hardneg.encoders.spec import ModelSpec
@@ -96,7 +96,7 @@ def _result(shares: Mapping[str, float], plan: None, workplace: "Workplace") -> 
     from hardneg.training.averaging import weighted
 
     def opened(name: str) -> "Encoder":
-        return Encoder.load(ModelSpec(name), workplace.device)
+        return load_learner(ModelSpec(name), workplace.device)
 
     def make(folder: "Path") -> dict[str, int]:
         mean = weighted(opened, shares)

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from hardneg.datasets.held_out import TRAIN
 from hardneg.encoders.open.configuration import BASE, USUAL, Shape
-from hardneg.encoders.open.resolved import resolve
-from hardneg.encoders.open.resolved_model import ResolvedModel
+from hardneg.encoders.open.resolved import ResolvedModel, resolve
 from hardneg.encoders.spec import SIDES, FullSpec, ModelSpec
 from hardneg.recipe.plan import Plan, Step, cached, flat
 from hardneg.records.layout import DATASET

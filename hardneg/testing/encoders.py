@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hardneg.encoders.open.resolved import resolve
-from hardneg.encoders.open.resolved_model import ResolvedModel
+from hardneg.encoders.open.resolved import ResolvedModel, resolve
 from hardneg.encoders.protocol import StoredRows, TextWindows
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus

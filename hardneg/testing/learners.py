@@ -60,11 +60,11 @@ class TrainableEncoderTests(EncoderTests):
 
     def test_saved_and_opened_it_is_the_same(self, tmp_path: Path) -> None:
         """It has the same family, and the same numbers for queries and documents."""
-        from hardneg.encoders.open.resolved import open_encoder, resolve
+        from hardneg.encoders.open.resolved import load_encoder, resolve
 
         encoder, folder = self._opened(tmp_path, to_train=True), tmp_path / "saved"
         encoder.save(folder)
-        again: Any = open_encoder(folder, "cpu", "fp32")
+        again: Any = load_encoder(folder, "cpu", "fp32")
         family = type(resolve(again.spec).family)
         rule(family is type(self.make(tmp_path)), "a saved model is opened by the same family", family)
         for side, texts in (("query", self.queries()), ("document", self.documents())):

@@ -12,6 +12,7 @@ from transformers import BertConfig
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.speed import attention
 from hardneg.encoders.speed.attention import attended, check_attention
@@ -99,7 +100,7 @@ def test_causal_masks_and_fewer_key_heads_are_left_to_the_library(monkeypatch):
 
 @pytest.fixture
 def encoder(tiny_model: Path) -> Encoder:
-    return Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    return load_learner(ModelSpec(str(tiny_model)), "cpu")
 
 
 @pytest.mark.parametrize("name", ["sdpa", "eager", "batched"])

@@ -12,9 +12,8 @@ import torch
 from safetensors.torch import load_file
 from tiny import tiny_encoder
 
-from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.model_files import weight_files, weights_in
-from hardneg.encoders.open.resolved import resolve
+from hardneg.encoders.open.resolved import load_learner, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.errors import ModelError
 from hardneg.rerankers.network import load_classifier
@@ -24,7 +23,7 @@ TEXTS = ["an old river", "the blue engine of a harbor", "x"]
 
 def vectors(folder: Path, **options: Any) -> np.ndarray:
     spec = ModelSpec(str(folder), query_length=16, document_length=16, **options)
-    return Encoder.load(spec, "cpu").encode(TEXTS, "query")
+    return load_learner(spec, "cpu").encode(TEXTS, "query")
 
 
 def as_bin(folder: Path, **renamed: str) -> dict[str, torch.Tensor]:

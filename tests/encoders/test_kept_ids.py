@@ -17,6 +17,7 @@ from hardneg.encoders.corpus import stream
 from hardneg.encoders.corpus.stream import write_index
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.tokens import kept_ids
 from hardneg.encoders.tokens.kept_ids import KeptIds
@@ -52,7 +53,7 @@ def store_corpus(root: Path, count: int) -> Corpus:
 
 @pytest.fixture
 def encoder(tiny_model: Path) -> Encoder:
-    return Encoder.load(ModelSpec(str(tiny_model), document_prompt="ab: "), "cpu")
+    return load_learner(ModelSpec(str(tiny_model), document_prompt="ab: "), "cpu")
 
 
 def tokenised(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -84,7 +85,7 @@ def test_the_second_encoding_reads_no_text(stored, encoder, tmp_path, monkeypatc
     read = tokenised(encoder, monkeypatch)
     first = write(encoder, stored, tmp_path / "a")
     assert len(read) == COUNT and len(kept(stored)) == 1
-    other = Encoder.load(ModelSpec(str(tiny_encoder(tmp_path / "other", seed=1)), document_prompt="ab: "), "cpu")
+    other = load_learner(ModelSpec(str(tiny_encoder(tmp_path / "other", seed=1)), document_prompt="ab: "), "cpu")
     second = write(encoder, stored, tmp_path / "b")
     assert write(other, stored, tmp_path / "c") != first == second
     assert len(read) == COUNT
@@ -96,7 +97,7 @@ def test_the_second_encoding_reads_no_text(stored, encoder, tmp_path, monkeypatc
 
 @pytest.mark.parametrize("change", [{"document_prompt": "cd: "}, {"document_length": 9}])
 def test_other_ids_are_kept_apart(stored, encoder, tiny_model, tmp_path, change):
-    other = Encoder.load(ModelSpec(str(tiny_model), **{"document_prompt": "ab: ", **change}), "cpu")
+    other = load_learner(ModelSpec(str(tiny_model), **{"document_prompt": "ab: ", **change}), "cpu")
     write(encoder, stored, tmp_path / "a")
     found = write(other, stored, tmp_path / "b")
     assert len(kept(stored)) == 2
@@ -216,7 +217,7 @@ def write(file, data):
     return written(file, data)
 
 os.write = write
-encoder, stored = Encoder.load(ModelSpec(model, document_prompt="ab: "), "cpu"), Corpus.open(Path(corpus))
+encoder, stored = load_learner(ModelSpec(model, document_prompt="ab: "), "cpu"), Corpus.open(Path(corpus))
 Path(folder).mkdir()
 rows = encoder.rows(stored, None, Path(folder), Silent(), World())
 stream.write_index([encoder], rows, Path(folder), EncodeOptions(precision="fp32"), Silent())

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.speed import compiling, onednn
 from hardneg.encoders.speed.fastest import arranged
@@ -56,7 +56,7 @@ def test_other_layers_stay_as_they_are(monkeypatch):
 
 
 def test_a_model_that_computes_so_learns_as_before(tiny_model, monkeypatch):
-    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    encoder = load_learner(ModelSpec(str(tiny_model)), "cpu")
     usual = encoder.encode(["some words"], "query", EncodeOptions(precision="fp32"))
     monkeypatch.setattr("hardneg.encoders.speed.fastest.LARGE", 1)
     own = encoder.parts("query")[0]
@@ -71,7 +71,7 @@ def test_a_model_that_computes_so_learns_as_before(tiny_model, monkeypatch):
 
 def test_without_a_compiler_compiling_is_refused(tiny_model, monkeypatch):
     monkeypatch.setattr(compiling.shutil, "which", lambda name: None)
-    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    encoder = load_learner(ModelSpec(str(tiny_model)), "cpu")
     with pytest.raises(ModelError, match="compile needs a compiler of C"):
         encoder.encode(["some words"], "query", EncodeOptions(compile=True))
 
@@ -79,7 +79,7 @@ def test_without_a_compiler_compiling_is_refused(tiny_model, monkeypatch):
 def test_what_is_to_be_compiled_is_the_copy(tiny_model, monkeypatch):
     told: list[Any] = []
     monkeypatch.setattr(nn.Module, "compile", lambda module, **options: told.append((module, options)))
-    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    encoder = load_learner(ModelSpec(str(tiny_model)), "cpu")
     own = encoder.parts("query")[0]
     copied = arranged(own, compiled=True)
     assert told == [(copied.model, {"dynamic": True})] and copied.model is not own.model

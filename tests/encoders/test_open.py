@@ -11,7 +11,6 @@ from typing import ClassVar
 import pytest
 from tiny import tiny_encoder, tiny_model2vec, tiny_multi_vector, tiny_sparse_encoder, tiny_static
 
-from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.families.dense.dense_family import Dense
 from hardneg.encoders.families.multi_vector.late_interaction import LateInteraction
 from hardneg.encoders.families.sparse.splade import Splade
@@ -19,7 +18,7 @@ from hardneg.encoders.families.static.static_family import Static
 from hardneg.encoders.open import contract, resolved_model, source
 from hardneg.encoders.open import resolved as opened
 from hardneg.encoders.open.loading import read_modules
-from hardneg.encoders.open.resolved import load_encoder, resolve
+from hardneg.encoders.open.resolved import load_encoder, load_learner, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.errors import ModelError, PluginError
 from hardneg.records.types import PluginSetting
@@ -65,7 +64,7 @@ def test_an_adapter_alone_brings_one_look_for_its_base(tmp_path: Path, monkeypat
 
     base = tiny_encoder(tmp_path / "base")
     spec = ModelSpec(str(base), adapter=AdapterSpec(rank=2, save="apart"))
-    Encoder.load(spec, "cpu").save(tmp_path / "saved")
+    load_learner(spec, "cpu").save(tmp_path / "saved")
     transformer = next((tmp_path / "saved").rglob("adapter_config.json")).parent
     alone = transformer.rename(tmp_path / "alone")
     (alone / "modules.json").unlink(missing_ok=True)

@@ -8,8 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny import HIDDEN, tiny_encoder
 
-from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.open.resolved import resolve
+from hardneg.encoders.open.resolved import load_learner, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.errors import ModelError
 
@@ -41,7 +40,7 @@ def weights(folder: Path, without: str = "-", **more: torch.Tensor) -> None:
 
 def refused(folder: Path, said: str) -> None:
     with pytest.raises(ModelError, match=said):
-        Encoder.load(ModelSpec(str(folder)), "cpu")
+        load_learner(ModelSpec(str(folder)), "cpu")
 
 
 def test_no_tokenizer(folder: Path):
@@ -79,7 +78,7 @@ def test_a_part_of_a_layer_that_another_architecture_has(folder: Path):
 def test_heads_may_lack_or_be_too_many(folder: Path, capfd: pytest.CaptureFixture[str]):
     head = {"cls__predictions__bias": torch.zeros(9), "embeddings__position_ids": torch.arange(512)[None]}
     weights(folder, without="pooler", **head)
-    Encoder.load(ModelSpec(str(folder)), "cpu")
+    load_learner(ModelSpec(str(folder)), "cpu")
     assert capfd.readouterr() == ("", "")
 
 
@@ -95,7 +94,7 @@ def test_an_activation_that_is_code_of_its_own(folder: Path):
     refused(folder, "activation evil.code.Swish is code of its own")
     options["activation_function"] = "torch.nn.modules.activation.Tanh"
     (folder / "2_Dense" / "config.json").write_text(json.dumps(options))
-    assert Encoder.load(ModelSpec(str(folder)), "cpu").dimension == 8
+    assert load_learner(ModelSpec(str(folder)), "cpu").dimension == 8
 
 
 def test_a_head_is_looked_at_before_anything_is_opened(folder: Path):

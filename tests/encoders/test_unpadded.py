@@ -13,6 +13,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from hardneg.encoders import inference
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.speed import attention, unpadded
 from hardneg.encoders.speed.attention import check_attention
@@ -85,7 +86,7 @@ def test_each_text_looks_at_itself_alone(reach):
 
 
 def encoder_of(folder: Path, name: str) -> Encoder:
-    return Encoder.load(ModelSpec(str(tiny(folder, name)), query_length=64, document_length=300), "cpu")
+    return load_learner(ModelSpec(str(tiny(folder, name)), query_length=64, document_length=300), "cpu")
 
 
 def encoded(encoder: Encoder, kind: Any, way: Any, budget: int = 400) -> Any:
@@ -110,7 +111,7 @@ def test_no_padding_is_computed(tiny_model, monkeypatch):
         return one_by_one(qkv, bounds, *rest)
 
     monkeypatch.setattr(unpadded, "one_by_one", listened)
-    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    encoder = load_learner(ModelSpec(str(tiny_model)), "cpu")
     encoded(encoder, "document", "unpadded", 100_000)
     tokens, bounds = seen[-1]
     lengths = encoder.tokenise(MIXED, "document").lengths
@@ -121,14 +122,14 @@ def test_no_padding_is_computed(tiny_model, monkeypatch):
 @pytest.mark.parametrize(("similarity", "pooling"), [("dot", "cls"), ("cosine", "mean"), ("dot", "lasttoken")])
 def test_poolings_without_their_prompt(tiny_model, similarity, pooling):
     spec = ModelSpec(str(tiny_model), pooling=pooling, similarity=similarity, query_prompt="a prompt: ")
-    encoder = Encoder.load(spec, "cpu")
+    encoder = load_learner(spec, "cpu")
     encoder.parts("query")[1].include_prompt = False
     usual, found = (encoded(encoder, "query", way) for way in ("sdpa", "unpadded"))
     np.testing.assert_allclose(found, usual, atol=1e-5, rtol=0)
 
 
 def test_padded_texts_go_through_an_unpadded_network_as_before(tiny_model):
-    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    encoder = load_learner(ModelSpec(str(tiny_model)), "cpu")
     first = encoder.parts("document")[0]
     features = encoder.features(TEXTS, "document")
     alike = {name: value[2:3, :2] for name, value in encoder.features(["", "", ""], "document").items()}
@@ -162,7 +163,7 @@ def test_texts_that_a_network_mixes_are_padded(name, precision, tmp_path, monkey
         asked.append(packed)
         return own(first, "unpadded" if packed else "sdpa", compiled, half, packed)
 
-    encoder = Encoder.load(ModelSpec(str(PUBLISHED[name].write(tmp_path))), "cpu", precision)
+    encoder = load_learner(ModelSpec(str(PUBLISHED[name].write(tmp_path))), "cpu", precision)
     usual = encoder.encode(MIXED, "document", EncodeOptions(400, precision))
     with pytest.raises(ModelError, match=r"in a \w+Model texts in one row change each other's vectors: leave it out"):
         encoder.encode(MIXED, "document", EncodeOptions(400, precision, attention="unpadded"))
@@ -174,7 +175,7 @@ def test_texts_that_a_network_mixes_are_padded(name, precision, tmp_path, monkey
 
 
 def test_texts_at_other_positions_are_not_apart(tiny_model):
-    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu", "fp32")
+    encoder = load_learner(ModelSpec(str(tiny_model)), "cpu", "fp32")
     first, *rest = encoder.parts("document")
     run = partial(
         encoder.representation.run, [arranged(first, "unpadded", packed=True), *rest], device=CPU, side="query"
@@ -218,7 +219,7 @@ def test_auto_is_unpadded_on_a_gpu_in_half_precision_alone(monkeypatch):
 
 
 def test_a_packed_copy_alone_takes_packed_texts(tiny_model):
-    first, *_ = Encoder.load(ModelSpec(str(tiny_model)), "cpu").parts("document")
+    first, *_ = load_learner(ModelSpec(str(tiny_model)), "cpu").parts("document")
     own = arranged(first, "unpadded", packed=True)
     assert packing_of(first) is None and packing_of(own) == Packing()
 

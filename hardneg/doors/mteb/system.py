@@ -104,8 +104,7 @@ class TaskSystem:
 
 def _own_prompts(spec: ModelSpec) -> Mapping[str, str]:
     """All prompts in a model's folder, by name; none where it lies elsewhere."""
-    from hardneg.encoders.open.resolved import resolve
-    from hardneg.encoders.open.resolved_model import FolderFamily
+    from hardneg.encoders.open.resolved import FolderFamily, resolve
 
     model = resolve(spec)
     return model.contract.prompts if model.folder is not None and isinstance(model.family, FolderFamily) else {}

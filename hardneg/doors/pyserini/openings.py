@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hardneg.encoders.open.contract import overrides
 from hardneg.encoders.open.model_files import sides
 from hardneg.encoders.open.pyserini_lines import ROUNDED, ModelReference, Program, dense_encoder, quoted, sparse_encoder
-from hardneg.encoders.open.resolved_model import FolderFamily, ResolvedModel
+from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.formats.segments import DELIMITER
 from hardneg.indexes.open_store import form_in

@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from hardneg.encoders.families.adapters.adapter_base import network_config, network_folder
 from hardneg.encoders.open.model_files import TRANSFORMERS, WAYS_ROUND, json_object, module_folders, weight_files
+from hardneg.encoders.open.source import network_folder
 from hardneg.records.errors import HardnegError, ModelError
 
 _log = logging.getLogger(__name__)
@@ -39,7 +39,8 @@ def own_length(folder: Path, side: str, trained: bool) -> tuple[int, str]:
 
     Source: `Transformer` of sentence-transformers 6, `__init__` and `preprocess`.
     """
-    declared, config = _declared_length(folder, side) if trained else None, network_config(folder)
+    declared = _declared_length(folder, side) if trained else None
+    config = json_object(network_folder(folder) / "config.json")
     positions, padding = config.get("max_position_embeddings"), config.get("pad_token_id", 1)
     shifted = str(config.get("model_type")) in _AFTER_PADDING and isinstance(padding, int)
     offset = int(padding) + 1 if shifted else 0

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from hardneg.encoders.families.adapters.adapter_base import network_config
 from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
 from hardneg.encoders.open.configuration import check_code, own_code, own_length, transformer_options
 from hardneg.encoders.open.model_files import check_files, json_object, module_folders, read_json, sides
+from hardneg.encoders.open.source import network_folder
 from hardneg.encoders.spec import SIDES, FullSpec, ModelSpec, whole_prompts
 from hardneg.records.errors import ModelError
 from hardneg.records.layout import SPEC_FILE
@@ -72,7 +72,8 @@ def _contract(folder: Path) -> Contract:
     config, trained = json_object(folder / CONFIG), (folder / "modules.json").exists()
     config = config if trained else {}
     modules, folders = module_folders(folder), sides(folder)
-    network, options = network_config(folders["document"][0]), transformer_options(folders["document"][0])
+    first = folders["document"][0]
+    network, options = json_object(network_folder(first) / "config.json"), transformer_options(first)
     lengths = {side: own_length(folders[side][0], side, trained) for side in SIDES}
     prompts, head = own_prompts(config, folder), _Head.of(folders["document"], modules, network)
     declared, kept = own_similarity(config), _count(config.get("truncate_dim"), folder)

@@ -1,6 +1,7 @@
 """Loads the modules in a model's folder and assembles a SentenceTransformer of them by a spec."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from hardneg.encoders.families.adapters.adapter_base import network_folder
-from hardneg.encoders.families.adapters.adapter_source import put_adapters
+from hardneg.encoders.families.adapters.layers import put_adapters
 from hardneg.encoders.open.model_files import TRANSFORMERS, check_activations, load_options, module_folders, sides
-from hardneg.encoders.open.soundness import check_encoder, check_tokenizer, check_weights
+from hardneg.encoders.open.source import network_folder
 from hardneg.encoders.spec import SIDES, Activation, FullSpec
 from hardneg.encoders.tokens.typed_tokens import check_token_types, joined
 from hardneg.encoders.towers import folded, has_twins, route, transformers, twins, with_own_queries
@@ -21,8 +21,14 @@ from hardneg.runtime.seeding import derive_seed
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from hardneg.encoders.open.resolved_model import ResolvedModel
+    from hardneg.encoders.open.resolved import ResolvedModel
     from hardneg.encoders.speed.fastest import Precision
+
+
+_NUMBER = re.compile(r"\.\d+\.")
+_UNUSED = re.compile(r"(^|\.)(pooler|position_ids|token_type_ids)(\.|$)")  # an encoder's vectors do without them
+_SHOWN, _LEAST = 3, 2
+_PROJECTION_STD = 0.02
 
 
 def weights_dtype(spec: FullSpec, precision: "Precision | None") -> torch.dtype:
@@ -149,8 +155,101 @@ def check_sound(modules: list[nn.Module], folder: Path, spec: FullSpec) -> None:
     for side in SIDES:
         transformer = route(whole, side)[0]
         check_encoder(transformer, spec)
-        check_tokenizer(transformer, spec.name)
+        rows = transformer.model.get_input_embeddings().num_embeddings
+        check_tokenizer(transformer.tokenizer, rows, spec.name)
         check_weights(transformer.model, network_folder(folders[side][0]), spec.name)
+
+
+def check_encoder(encoder: Any, spec: FullSpec) -> None:
+    """Refuses a first module that does not read plain text, or fewer tokens of it than the spec sets."""
+    if getattr(encoder, "tokenizer", None) is None or getattr(encoder, "model", None) is None:
+        raise ModelError(f"model {spec.name!r} does not begin with a transformer: use another model")
+    modalities = getattr(encoder, "modality_config", {"text": {}})
+    outputs = [
+        [modalities[modality].get(name) for name in ("method", "method_output_name")]
+        for modality in ("text", "message")
+        if modality in modalities
+    ]
+    if "text" not in modalities or any(output != outputs[0] for output in outputs):
+        raise ModelError(f"model {spec.name!r} does not read plain text: use another model")
+    parts = {part: values for part, values in encoder.processing_kwargs.items() if part != "chat_template"}
+    options = [f"{part}.{name}" for part, values in parts.items() for name in values]
+    if unknown := [name for name in options if name != "text.max_length"]:
+        problem = f"has processing_kwargs {', '.join(unknown)}, which are not supported"
+        raise ModelError(f"model {spec.name!r}: {problem}: use another model")
+    most = positions(encoder.model)
+    for side in SIDES:
+        if (length := spec.length(side)) < _LEAST:
+            raise ModelError(f"model {spec.name!r} declares that it reads {length} token of a text: set {side}_length")
+        if most is not None and length > most:
+            raise ModelError(f"model {spec.name!r} reads at most {most} tokens: {side}_length is {length}, lower it")
+
+
+def positions(model: Any) -> int | None:
+    """The number of positions of a transformer; None where it has no bound."""
+    most = getattr(model.config, "max_position_embeddings", None)
+    if most is None or most < 1:
+        return None
+    for part in model.modules():  # RoBERTa and similar networks count positions from the padding index on
+        first = getattr(part, "padding_idx", None)
+        if isinstance(first, int) and isinstance(getattr(part, "position_embeddings", None), nn.Embedding):
+            return int(most) - first - 1
+    return int(most)
+
+
+def check_tokenizer(tokenizer: Any, rows: int, name: str) -> None:
+    """Refuses a tokenizer without words, or with ids that have no row among a network's embeddings."""
+    ids = tokenizer.get_vocab().values()
+    if not set(ids) - set(getattr(tokenizer, "all_special_ids", ())):
+        raise ModelError(f"model {name!r}: no tokenizer there: copy the model again, with its tokenizer's files")
+    if max(ids) >= rows:
+        raise ModelError(
+            f"model {name!r}: its tokenizer has ids up to {max(ids)}, the transformer embeddings for {rows}: "
+            "they do not belong together, copy the model again"
+        )
+
+
+def check_weights(model: Any, folder: Path, name: str) -> None:
+    """Refuses weights that lack layers, which would be drawn at random, or that have layers of another model.
+
+    Unused heads, such as poolers and those of language models, may be missing or extra.
+    """
+    missing, unexpected = differences(model, folder)
+    check_missing(missing, name)
+    own = {_stem(key) for key in model.state_dict()} - {None}
+    if surplus := [key for key in unexpected if _stem(key) in own]:
+        raise ModelError(
+            f"model {name!r}: its weights have {_first(surplus)}, which its config.json knows nothing of: copy it again"
+        )
+
+
+def differences(model: Any, folder: Path, unused: re.Pattern[str] | None = _UNUSED) -> tuple[list[str], list[str]]:
+    """The weights of a network that its files lack, and those in its files that it lacks, without `unused` ones."""
+    own = {"config": model.config, "output_loading_info": True, "device_map": "meta", "local_files_only": True}
+    _, info = type(model).from_pretrained(str(folder), **own, **load_options(folder))
+    missing, unexpected = (
+        [key for key in info[name] if unused is None or not unused.search(key)]
+        for name in ("missing_keys", "unexpected_keys")
+    )
+    return missing, unexpected
+
+
+def check_missing(missing: Iterable[str], name: str) -> None:
+    """Refuses a model whose files lack weights."""
+    if lacking := list(missing):
+        raise ModelError(f"model {name!r}: its weights lack {_first(lacking)}: copy the model again")
+
+
+def _stem(key: str) -> str | None:
+    """The list of layers that a weight belongs to, without the number; None where there is none."""
+    match = _NUMBER.search(key)
+    return key[: match.start()] if match else None
+
+
+def _first(keys: Iterable[str]) -> str:
+    ordered = sorted(keys)
+    more = f" and {len(ordered) - _SHOWN} more" if len(ordered) > _SHOWN else ""
+    return ", ".join(ordered[:_SHOWN]) + more
 
 
 def _arranged(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
@@ -158,8 +257,8 @@ def _arranged(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
     for transformer in transformers(whole):
         check_token_types(transformer, spec)
     if has_twins(whole):
-        return [twins(arrange(route(whole, "query"), spec), arrange(route(whole, "document"), spec))]
-    arranged = arrange(modules, spec)
+        return [twins(*(with_head(_pooled(route(whole, side), spec), spec) for side in SIDES))]
+    arranged = with_head(_pooled(modules, spec), spec)
     return [twins(with_own_queries(arranged), arranged)] if spec.twins else arranged
 
 
@@ -210,14 +309,6 @@ def with_prompts(
     module.prompts = {**others, **module.prompts}
     module.default_prompt_name = default
     return module
-
-
-_PROJECTION_STD = 0.02
-
-
-def arrange(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
-    """The modules with the pooling, head and normalisation of the spec."""
-    return with_head(_pooled(modules, spec), spec)
 
 
 def with_head(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:

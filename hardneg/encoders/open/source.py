@@ -8,8 +8,17 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from hardneg.encoders.families.adapters.adapter_files import CONFIG, adapter_config, check_adapter
-from hardneg.encoders.open.model_files import PICKLES, SAFE, check_files, has_weights, module_folders, weights_in
+from hardneg.encoders.open.model_files import (
+    ADAPTER,
+    PICKLES,
+    SAFE,
+    check_adapter,
+    check_files,
+    has_weights,
+    json_object,
+    module_folders,
+    weights_in,
+)
 from hardneg.records.errors import ModelError
 from hardneg.records.types import HUB_ID, Lookup
 from hardneg.records.wording import first_line
@@ -23,7 +32,7 @@ ON_HUB = {"packaged:all-MiniLM-L6-v2": "sentence-transformers/all-MiniLM-L6-v2"}
 _PREFIX = "packaged:"
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _BARE = {"Pooling", "Normalize"}
-CONFIGURATIONS = ("config.json", "adapter_config.json", "modules.json")
+CONFIGURATIONS = ("config.json", ADAPTER, "modules.json")
 HUB_FILES = ["*.json", SAFE, "*.txt", "*.model", "*.jinja", "*.tiktoken", "*.vocab", "bpe.codes"]
 
 
@@ -44,7 +53,7 @@ class Location:
 
     def __post_init__(self) -> None:
         folder = self.folder
-        alone = folder is not None and (folder / CONFIG).is_file() and not (folder / "modules.json").is_file()
+        alone = folder is not None and (folder / ADAPTER).is_file() and not (folder / "modules.json").is_file()
         object.__setattr__(self, "adapter", alone)
 
     @property
@@ -145,7 +154,7 @@ def locate(name: str, revision: str | None = None, fetch: bool = False) -> Locat
 def _with_bases(location: Location) -> Location:
     """The same with the bases of the adapters within its folder on this machine."""
     for path, class_name in {} if location.adapter else module_folders(location.path).items():
-        if class_name == "Transformer" and (path / CONFIG).is_file():
+        if class_name == "Transformer" and (path / ADAPTER).is_file():
             check_adapter(path)
             adapted(path).fetched()
     return location
@@ -157,11 +166,28 @@ def adapted(folder: Path) -> Location:
     Raises:
         ModelError: there is none.
     """
-    config = adapter_config(folder)
+    config = json_object(folder / ADAPTER)
     name, revision = config.get("base_model_name_or_path"), config.get("revision")
     if not isinstance(name, str) or not name.strip() or not isinstance(revision, str | None):
         raise ModelError(f"model {folder}: only an adapter that names no base: set name: BASE, adapter: {folder}")
     return locate(name, revision)
+
+
+def network_folder(folder: Path) -> Path:
+    """The folder of a transformer's configuration and weights: its own, or that of its adapter's base.
+
+    Raises:
+        ModelError: the base is not on this machine.
+    """
+    if not (folder / ADAPTER).is_file():
+        return folder
+    base = adapted(folder)
+    if base.folder is None or not (base.folder / "config.json").is_file():
+        raise ModelError(
+            f"model {folder}: only an adapter, and its base {base.name!r} is not on this machine: put it there, "
+            "or name it: name: BASE, adapter: " + str(folder)
+        )
+    return base.folder
 
 
 def _locate(name: str, revision: str | None) -> Location:

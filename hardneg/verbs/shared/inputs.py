@@ -24,11 +24,9 @@ if TYPE_CHECKING:
 
 def open_encoder(source: ArtifactInput, device: str | None, precision: "Precision | None" = None) -> "TextEncoder":
     """The recipe's own model, or the one a training stage made; precision: what it encodes in, None to train."""
-    from hardneg.encoders.open.resolved import load_encoder, open_encoder
+    from hardneg.encoders.open.resolved import load_encoder
 
-    if source.model is not None:
-        return load_encoder(source.model, device, precision)
-    return open_encoder(source.folder / MODEL_FOLDER, device, precision)
+    return load_encoder(source.model or source.folder / MODEL_FOLDER, device, precision)
 
 
 def open_prompted(

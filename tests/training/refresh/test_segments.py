@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 from toy import toy_data
 
-from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.segments import Segments
@@ -17,7 +17,7 @@ from hardneg.training.refresh.refresh_options import RefreshOptions
 
 def test_negatives_are_documents_by_their_best_segment(tiny_model, toy_folder, tmp_path):
     """Six tokens a segment are four of text, of which most documents have more."""
-    encoder, cut = Encoder.load(ModelSpec(str(tiny_model), query_length=16), "cpu"), Segments(length=6, count=3)
+    encoder, cut = load_learner(ModelSpec(str(tiny_model), query_length=16), "cpu"), Segments(length=6, count=3)
     data = replace(toy_data(toy_folder), negatives=None, segments=cut)
     options = RefreshOptions("synchronous", every=5, depth=10, negatives=3, choice="top", precision="fp32")
     place = RefreshFolder(tmp_path)
@@ -37,7 +37,7 @@ def test_negatives_are_documents_by_their_best_segment(tiny_model, toy_folder, t
 
 
 def test_segments_are_counted_once_for_all_refreshes(tiny_model, toy_folder, tmp_path, monkeypatch):
-    encoder, cut = Encoder.load(ModelSpec(str(tiny_model), query_length=16), "cpu"), Segments(length=6, count=3)
+    encoder, cut = load_learner(ModelSpec(str(tiny_model), query_length=16), "cpu"), Segments(length=6, count=3)
     data = replace(toy_data(toy_folder), negatives=None, segments=cut)
     mining = Mining(data, RefreshOptions("synchronous", every=5, depth=10, negatives=3, choice="top"), 42)
     place = RefreshFolder(tmp_path)

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from hardneg.encoders.open.model_files import module_folders
-from hardneg.encoders.open.resolved_model import FolderFamily
+from hardneg.encoders.open.resolved import FolderFamily
 from hardneg.encoders.protocol import Form
 from hardneg.records.errors import ModelError
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
-    from hardneg.encoders.open.resolved_model import ResolvedModel
+    from hardneg.encoders.open.resolved import ResolvedModel
     from hardneg.encoders.speed.fastest import Precision
 
 _OTHERS = {"SpladePooling": "sparse", "MultiVectorMask": "multi-vector"}

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from hardneg.encoders.families.adapters.adapter_base import adapter_of
+from hardneg.encoders.families.adapters.adapter_source import adapter_of
 from hardneg.encoders.families.multi_vector.multi_vector_contract import (
     SIMILARITIES,
     STANFORD,
@@ -13,7 +13,7 @@ from hardneg.encoders.families.multi_vector.multi_vector_contract import (
 )
 from hardneg.encoders.open.configuration import Shape
 from hardneg.encoders.open.contract import Contract, filled_values, saved_values
-from hardneg.encoders.open.resolved_model import FolderFamily
+from hardneg.encoders.open.resolved import FolderFamily
 from hardneg.encoders.protocol import Form
 from hardneg.encoders.spec import SHORTEST, SIDES, FullSpec, ModelSpec
 from hardneg.records.errors import ModelError
@@ -23,7 +23,7 @@ from hardneg.store.identity import options_in_key
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
-    from hardneg.encoders.open.resolved_model import ResolvedModel
+    from hardneg.encoders.open.resolved import ResolvedModel
     from hardneg.encoders.speed.fastest import Precision
 
 _OF_ONE_VECTOR = ["pooling", "projection", "layer_norm", "activation", "truncate_dim", "twins"]

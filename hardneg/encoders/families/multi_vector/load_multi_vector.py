@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from hardneg.encoders.families.adapters.adapter_source import put_adapters
+from hardneg.encoders.families.adapters.layers import put_adapters
 from hardneg.encoders.families.multi_vector.multi_vector_contract import read_late_interaction
 from hardneg.encoders.open.loading import (
     assembled,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from hardneg.encoders.families.multi_vector.late_interaction import LateInteraction
-    from hardneg.encoders.open.resolved_model import ResolvedModel
+    from hardneg.encoders.open.resolved import ResolvedModel
     from hardneg.encoders.speed.fastest import Precision
 
 _SCORED = "MultiVectorMask"

@@ -11,6 +11,11 @@ from hardneg.encoders.families.sparse.query_terms import check_query_terms, quer
 from hardneg.encoders.open.contract import saved_class
 from hardneg.encoders.open.loading import (
     assembled,
+    check_encoder,
+    check_missing,
+    check_tokenizer,
+    check_weights,
+    differences,
     hold_in,
     library_model,
     library_transformer,
@@ -19,7 +24,6 @@ from hardneg.encoders.open.loading import (
     with_prompts,
 )
 from hardneg.encoders.open.model_files import module_folders, sides
-from hardneg.encoders.open.soundness import check_encoder, check_missing, check_tokenizer, check_weights, differences
 from hardneg.encoders.spec import FullSpec
 from hardneg.encoders.towers import folded, has_twins, route, twins, with_own_queries
 from hardneg.records.errors import ModelError
@@ -28,7 +32,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
 
     from hardneg.encoders.families.sparse.splade import Splade
-    from hardneg.encoders.open.resolved_model import ResolvedModel
+    from hardneg.encoders.open.resolved import ResolvedModel
     from hardneg.encoders.speed.fastest import Precision
 
 _SCALE = 1 / 8  # so small that GELU is about linear; the norm after it removes the scale
@@ -81,7 +85,7 @@ def _own(folder: Path, spec: FullSpec, dtype: torch.dtype) -> tuple[nn.Module, i
     check_encoder(transformer, spec)
     if transformer.model.get_output_embeddings() is None:
         raise ModelError(f"model {spec.name!r}: opened without its head of masked words: copy the model again")
-    check_tokenizer(transformer, spec.name)
+    check_tokenizer(transformer.tokenizer, transformer.model.get_input_embeddings().num_embeddings, spec.name)
     check_weights(transformer.model, sides(folder)["document"][0], spec.name)
     return whole, module.max_active_dims
 
@@ -96,7 +100,7 @@ def _new(folder: Path, spec: FullSpec, dtype: torch.dtype) -> nn.Module:
     weights = load_kwargs(folder, torch.float32)
     transformer = library_transformer(folders[0], weights, {}, transformer_task="fill-mask")
     check_encoder(transformer, spec)
-    check_tokenizer(transformer, spec.name)
+    check_tokenizer(transformer.tokenizer, transformer.model.get_input_embeddings().num_embeddings, spec.name)
     _with_head(transformer.model, folders[0], spec.name)
     hold_in(transformer.model, dtype)
     return nn.Sequential(transformer, SpladePooling(embedding_dimension=transformer.model.config.vocab_size))

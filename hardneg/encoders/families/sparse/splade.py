@@ -4,12 +4,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from hardneg.encoders.families.adapters.adapter_base import adapter_of
+from hardneg.encoders.families.adapters.adapter_source import adapter_of
 from hardneg.encoders.open.configuration import VOCABULARY, Shape
 from hardneg.encoders.open.contract import CONFIG, filled, saved_class
-from hardneg.encoders.open.model_digest import digest_of, model_content
 from hardneg.encoders.open.model_files import json_object
-from hardneg.encoders.open.resolved_model import FolderFamily
+from hardneg.encoders.open.resolved import FolderFamily, digest_of, model_content
 from hardneg.encoders.protocol import Form
 from hardneg.encoders.spec import FullSpec
 from hardneg.records.errors import ModelError, PluginError
@@ -18,7 +17,7 @@ from hardneg.store.identity import options_in_key
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
-    from hardneg.encoders.open.resolved_model import ResolvedModel
+    from hardneg.encoders.open.resolved import ResolvedModel
     from hardneg.encoders.speed.fastest import Precision
 
 _CLASS = "SparseEncoder"

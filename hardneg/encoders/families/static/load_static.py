@@ -7,16 +7,15 @@ from torch import nn
 from hardneg.encoders.families.static.static_encoder import StaticEncoder, bound, table_module
 from hardneg.encoders.families.static.static_files import TableFiles
 from hardneg.encoders.families.static.token_table import read_table, table_of, untrained, word_embeddings
-from hardneg.encoders.open.loading import assembled, with_head, with_prompts
+from hardneg.encoders.open.loading import assembled, check_tokenizer, with_head, with_prompts
 from hardneg.encoders.open.model_files import load_options
-from hardneg.encoders.open.soundness import check_ids
 from hardneg.encoders.spec import SIDES, FullSpec
 from hardneg.encoders.towers import folded, has_twins, route, twins, with_own_queries
 from hardneg.records.errors import ModelError
 
 if TYPE_CHECKING:
     from hardneg.encoders.families.static.static_family import Static
-    from hardneg.encoders.open.resolved_model import ResolvedModel
+    from hardneg.encoders.open.resolved import ResolvedModel
 
 
 def open_static(model: "ResolvedModel", files: TableFiles, device: str | None) -> StaticEncoder:
@@ -66,7 +65,7 @@ def _encoder(modules: list[nn.Module], spec: FullSpec, device: str | None) -> St
     whole = nn.Sequential(*modules)
     sides = {side: route(whole, side) for side in SIDES}
     for table, *_ in sides.values():
-        check_ids(max(table.tokenizer.get_vocab().values()), table.num_embeddings, repr(spec.name))
+        check_tokenizer(table.tokenizer, table.num_embeddings, spec.name)
         bound(table.tokenizer, [spec.length(side) for side in SIDES])
     if has_twins(whole):
         arranged = [twins(*(with_head(sides[side], spec) for side in SIDES))]

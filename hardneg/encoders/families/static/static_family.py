@@ -14,8 +14,7 @@ from hardneg.encoders.families.static.static_files import (
 )
 from hardneg.encoders.open.configuration import Shape
 from hardneg.encoders.open.contract import Contract, filled
-from hardneg.encoders.open.model_digest import digest_of, file_identity, model_content, module_contents
-from hardneg.encoders.open.resolved_model import FolderFamily
+from hardneg.encoders.open.resolved import FolderFamily, digest_of, file_identity, model_content, module_contents
 from hardneg.encoders.protocol import Form
 from hardneg.encoders.spec import FullSpec
 from hardneg.records.errors import ModelError, PluginError
@@ -24,7 +23,7 @@ from hardneg.store.identity import options_in_key
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
-    from hardneg.encoders.open.resolved_model import ResolvedModel
+    from hardneg.encoders.open.resolved import ResolvedModel
     from hardneg.encoders.speed.fastest import Precision
 
 _OF_TRANSFORMERS = ("adapter", "pooling", "query_token_type", "document_token_type", "dtype")

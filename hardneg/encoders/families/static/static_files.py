@@ -7,7 +7,6 @@ from typing import Any
 from hardneg.encoders.open.configuration import UNBOUNDED
 from hardneg.encoders.open.contract import CONFIG, Contract, own_prompts, own_similarity, saved_values
 from hardneg.encoders.open.model_files import json_object, module_folders, sides, weight_files
-from hardneg.encoders.open.soundness import read_shapes
 from hardneg.encoders.spec import SIDES
 from hardneg.records.errors import ModelError
 
@@ -61,9 +60,18 @@ def check_table(files: TableFiles) -> None:
 
 def table_shape(files: TableFiles) -> tuple[int, int] | None:
     """Rows and dimensions of the table; None where the files are not safetensors, whose headers have them."""
-    shapes = read_shapes(files.weights[0].parent) if files.weights else {}
-    sizes = [shapes[name] for name in _ROWS if name in shapes]
-    return (sizes[0][0], sizes[0][1]) if sizes and len(sizes[0]) == 2 else None
+    from safetensors import SafetensorError, safe_open
+
+    for path in files.weights:
+        if path.suffix == ".safetensors":
+            try:
+                with safe_open(path, framework="np") as file:
+                    sizes = [file.get_slice(name).get_shape() for name in file.keys() if name in _ROWS]  # noqa: SIM118
+            except (SafetensorError, OSError) as error:
+                raise ModelError(f"{path}: not a whole safetensors file ({error}): copy the model again") from error
+            if sizes and len(sizes[0]) == 2:
+                return sizes[0][0], sizes[0][1]
+    return None
 
 
 def _own_length(files: TableFiles) -> int:

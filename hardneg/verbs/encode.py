@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import Attention, ModelSpec
 from hardneg.fields import FREE, LATER, Name, Option, OwnCut, Reference, Trait
 from hardneg.records.layout import START
@@ -83,13 +82,13 @@ class Encode(IndexSpec):
         if self.shards is not None and self.shard_rows is not None:
             yield "shards: goes without shard_rows; leave one of them out"
         yield from sharing_problems(self.place, self.take)
-        if self.segments is not None and FORMS.get(resolve(self.began_with(recipe)).family.form) == Trait.TOKEN_VECTORS:
-            name = self.began_with(recipe).name
-            yield f"segments: {name!r} makes a vector of each token, which are not pooled; leave it out"
+        model = recipe.models.of(self.began_with(recipe))
+        if self.segments is not None and FORMS.get(model.family.form) == Trait.TOKEN_VECTORS:
+            yield f"segments: {model.spec.name!r} makes a vector of each token, which are not pooled; leave it out"
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         """Several vectors a document, where it is cut, and what else than a vector a text becomes."""
-        form = FORMS.get(resolve(self.began_with(recipe)).family.form)
+        form = FORMS.get(recipe.models.of(self.began_with(recipe)).family.form)
         own = {Trait.SEGMENTS: self.segments is not None, **({form: True} if form else {})}
         return {trait: recipe.name for trait, has in own.items() if has}
 

@@ -171,7 +171,7 @@ def test_what_is_no_mapping_of_tensors_is_refused(folder: Path, held: Any) -> No
         (["pytorch_model-9.bin"], "pytorch_model-9.bin is missing, which pytorch_model.bin.index.json names"),
         (["../outside.bin"], "names files outside the model"),
         (["/etc/passwd"], "names files outside the model"),
-        ([1], "not an index of weights"),
+        ([1], "not in the form that sentence-transformers writes"),
     ],
 )
 def test_an_index_of_other_files_is_refused(folder: Path, names: list[Any], told: str) -> None:

@@ -120,46 +120,10 @@ def test_ids_that_have_no_embedding(folder: Path):
     refused(folder, "ids up to 9000, the transformer embeddings for")
 
 
-def refused_by_its_key(folder: Path, said: str) -> None:
-    with pytest.raises(ModelError, match=said):
-        _ = resolve(ModelSpec(str(folder))).digest
-
-
-def test_layers_are_counted_before_anything_is_opened(folder: Path):
-    assert resolve(ModelSpec(str(folder))).digest
-    weights(folder, encoder__layer__2__output__dense__bias=torch.zeros(HIDDEN))
-    refused_by_its_key(folder, r"its weights have encoder.layer.2, which its config.json knows nothing of")
-    weights(folder, without="encoder.layer.2")
-    assert resolve(ModelSpec(str(folder))).digest
-    weights(folder, without="encoder.layer.1")
-    refused_by_its_key(folder, r"its weights lack encoder.layer.1: copy the model again")
-
-
-def test_ids_are_compared_before_anything_is_opened(folder: Path):
-    path = folder / "tokenizer.json"
-    content = json.loads(path.read_text())
-    rows = load_file(folder / "model.safetensors")["embeddings.word_embeddings.weight"].shape[0]
-    content["model"]["vocab"]["last"] = rows - 1
-    path.write_text(json.dumps(content))
-    assert resolve(ModelSpec(str(folder))).digest
-    content["model"]["vocab"]["beyond"] = rows
-    path.write_text(json.dumps(content))
-    refused_by_its_key(folder, f"its tokenizer has ids up to {rows}, the transformer embeddings for {rows}:")
-
-
-def test_layers_of_several_towers_and_of_uncounted_models_are_left_to_the_opening(folder: Path):
-    config = json.loads((folder / "config.json").read_text())
-    weights(folder, without="encoder.layer.1", vision__layers__0__bias=torch.zeros(2))
-    assert resolve(ModelSpec(str(folder))).digest
-    weights(folder, without="vision")
-    (folder / "config.json").write_text(json.dumps({**config, "num_hidden_layers": None, "n_layer": 2}))
-    assert resolve(ModelSpec(str(folder))).digest
-
-
 @pytest.mark.parametrize("kept", [0, 4, 40, -1], ids=["empty", "no length", "no header", "no last byte"])
 def test_a_file_that_is_cut_off(folder: Path, kept: int):
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises(ModelError, match=r"model\.safetensors: not a whole safetensors file") as caught:
-        _ = resolve(ModelSpec(str(folder))).digest
+    with pytest.raises(ModelError, match="cannot be opened") as caught:
+        load_learner(ModelSpec(str(folder)), "cpu")
     assert "\n" not in str(caught.value)

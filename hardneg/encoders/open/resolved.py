@@ -121,7 +121,7 @@ class ResolvedModel:
             return self.contract.truncate_dim or self.contract.dimension
         return None
 
-    @cached_property
+    @property
     def digest(self) -> str:
         """32 hexadecimal digits that identify the model; others whenever its encoding of a text may differ.
 
@@ -171,6 +171,31 @@ def resolve(model: str | ModelSpec, fetch: bool = False, family: EncoderFamily |
     if fetch:
         _ = resolved.full
     return resolved
+
+
+class ResolvedModels:
+    """The models of a recipe, each resolved once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, ResolvedModel] = {}
+
+    def of(self, spec: ModelSpec, fetched: bool = False) -> ResolvedModel:
+        """The model of a spec; fetched: it may have come to this machine since. Raises as `resolve` does."""
+        model = self._known.get(repr(spec))
+        if model is None or (fetched and model.folder is None):
+            model = self._known[repr(spec)] = resolve(spec)
+        return model
+
+    def full(self, spec: ModelSpec) -> ModelSpec:
+        """The spec filled in, which stands for the same model; as it is where it is not known without a download."""
+        model = self.of(spec)
+        if (full := model.known) is None:
+            return spec
+        named = model.family if spec.encoder is None else None
+        family = configure("encoders", full.encoder) if full.encoder else named or claiming(model.folder)
+        origins = ((full, model.location),)
+        self._known[repr(full)] = ResolvedModel(full, model.location, cast(EncoderFamily, family), origins)
+        return full
 
 
 def claiming(folder: Path | None) -> EncoderFamily:

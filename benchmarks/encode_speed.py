@@ -32,8 +32,8 @@ import torch
 from numpy.typing import NDArray
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 
 Encode = Callable[[list[str]], NDArray[np.float32]]

@@ -25,8 +25,8 @@ import torch
 from train_speed import OneNegative, Triplets, triplets
 
 from hardneg.encoders.corpus.stream import write_index
-from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.vectors.shards import index_bytes

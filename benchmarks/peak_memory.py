@@ -61,8 +61,8 @@ def prepare_encode(folder: Path, count: int) -> None:
 def measure_encode(folder: Path) -> None:
     """Encodes the corpus into a flat index folder."""
     from hardneg.encoders.corpus.stream import encode_blocks
-    from hardneg.encoders.inference import EncodeOptions
     from hardneg.encoders.open.resolved import load_learner
+    from hardneg.encoders.protocol import EncodeOptions
     from hardneg.encoders.spec import ModelSpec
     from hardneg.formats.corpus import Corpus
     from hardneg.formats.vectors.flat_vectors import FlatWriter

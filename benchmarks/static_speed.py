@@ -21,8 +21,8 @@ import torch
 from encode_speed import docstrings, passages
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 
 OPTIONS = EncodeOptions(precision="fp32")

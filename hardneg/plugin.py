@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from hardneg.batches.batch_order import BatchOrder, TrainingQueries
     from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.families.dense.vectors import OneVector
-    from hardneg.encoders.inference import EncodeOptions
     from hardneg.encoders.open.configuration import Shape
     from hardneg.encoders.open.loading import positions as most_positions
     from hardneg.encoders.open.model_files import check_files as check_model_files
@@ -30,7 +29,15 @@ if TYPE_CHECKING:
     from hardneg.encoders.open.save import forget_last_call
     from hardneg.encoders.open.save import written_whole as writing_model
     from hardneg.encoders.open.source import locate as locate_model
-    from hardneg.encoders.protocol import EncoderFamily, Form, StoredRows, StoreWriter, TextEncoder, TextWindows
+    from hardneg.encoders.protocol import (
+        EncodeOptions,
+        EncoderFamily,
+        Form,
+        StoredRows,
+        StoreWriter,
+        TextEncoder,
+        TextWindows,
+    )
     from hardneg.encoders.representation import Representation
     from hardneg.encoders.spec import FullSpec, ModelSpec, Side, spec_from, whole_prompts
     from hardneg.encoders.speed.fastest import takes_bf16

@@ -11,8 +11,9 @@ from gpu.material import finish, median_seconds, seconds, sized_model, source_te
 from gpu.setting import Failed, Figures, Setting
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions, prepare
+from hardneg.encoders.inference import prepare
 from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
 from hardneg.indexes.kernels.exact.exact_torch import DeviceVectors

@@ -271,7 +271,7 @@ class Files(AnalysisInputs):
         return self._path(path), None
 
     def system(self, index: str, model: str) -> System:
-        from hardneg.encoders.inference import EncodeOptions
+        from hardneg.encoders.protocol import EncodeOptions
         from hardneg.encoders.spec import ModelSpec
         from hardneg.indexes.dense import DenseIndex
 

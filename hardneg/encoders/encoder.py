@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hardneg.encoders.families.dense.vectors import OneVector
-from hardneg.encoders.inference import EncodeOptions, encode_windows, prepare
+from hardneg.encoders.inference import encode_windows, prepare
 from hardneg.encoders.open.loading import assembled, positions, with_prompts
 from hardneg.encoders.open.save import save_module
-from hardneg.encoders.protocol import StoredRows, StoreWriter, TextWindows
+from hardneg.encoders.protocol import EncodeOptions, StoredRows, StoreWriter, TextWindows
 from hardneg.encoders.representation import Representation, check_different
 from hardneg.encoders.spec import SIDES, FullSpec, Side
 from hardneg.encoders.tokens.backend import TokenSource, backend_of

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from hardneg.encoders.open.configuration import Shape
-from hardneg.encoders.spec import FullSpec, Side
+from hardneg.encoders.spec import Attention, FullSpec, Side
 from hardneg.formats.segments import Segments
 from hardneg.records.types import Lookup
 from hardneg.runtime.progress import Progress
@@ -15,7 +15,6 @@ from hardneg.runtime.progress import Progress
 if TYPE_CHECKING:
     import torch
 
-    from hardneg.encoders.inference import EncodeOptions
     from hardneg.encoders.open.resolved import ResolvedModel
     from hardneg.encoders.tokens.kept_ids import KeptIds
     from hardneg.formats.corpus import Corpus
@@ -37,6 +36,31 @@ class TextWindows:
     count: int
     cut: Segments | None = None
     kept: "KeptIds | None" = None
+
+
+@dataclass(frozen=True)
+class EncodeOptions:
+    """How texts or pairs go through a model; changes a vector or score by float noise, and `precision` by rounding.
+
+    tokens_per_batch: the most rows times padded length of one forward pass; a longer text passes alone. None is
+        the usual one of a device (`hardneg.encoders.speed.fastest`).
+    precision: `auto` is bfloat16 where the device has units for it (`hardneg.runtime.processor`).
+    window: number of texts or pairs that are sorted by length together.
+    tf32: whether products in fp32 are of numbers rounded to TF32, which needs a GPU by CUDA.
+    attention: how a transformer attends; `auto` is what is fast on its processor, or what its library does.
+    compile: whether it is compiled by `torch.compile`, which takes a minute first.
+    keep_tokens: whether a stored corpus's token ids are kept beside it (`hardneg.encoders.tokens.kept_ids`).
+    begun: a folder that keeps the encoded texts of an unfinished window (`hardneg.formats.vectors.begun_blocks`).
+    """
+
+    tokens_per_batch: int | None = None
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    window: int = 4096
+    attention: Attention = "auto"
+    compile: bool = False
+    keep_tokens: bool = True
+    tf32: bool = False
+    begun: Path | None = None
 
 
 class StoredRows(Protocol):
@@ -87,12 +111,12 @@ class TextEncoder(Protocol):
         """Size of a vector, or number of terms."""
 
     def encode(
-        self, texts: Sequence[str], side: Side, options: "EncodeOptions" = ..., progress: Progress = ...
+        self, texts: Sequence[str], side: Side, options: EncodeOptions = ..., progress: Progress = ...
     ) -> "Encoded":
         """Encodes the texts in order. Raises ModelError where one cannot be encoded."""
 
     def encode_windows(
-        self, windows: TextWindows, side: Side, options: "EncodeOptions", advance: Callable[[int], None]
+        self, windows: TextWindows, side: Side, options: EncodeOptions, advance: Callable[[int], None]
     ) -> "Iterator[tuple[int, Encoded]]":
         """Yields the number of the first text and the encoded texts of each window; few windows are in memory."""
 

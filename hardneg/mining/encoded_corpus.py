@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hardneg.encoders.corpus.stream import write_index
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.segments import Segments
 from hardneg.indexes.kernels.exact.exact import ExactOptions, ExactSearcher

@@ -67,7 +67,7 @@ class EncoderTests(PluginTests):
         return resolve(spec or self.model(folder), fetch=True, family=family or self.make(folder))
 
     def _encode(self, encoder: Any, texts: Sequence[str], side: str = "document", **options: Any) -> Any:
-        from hardneg.encoders.inference import EncodeOptions
+        from hardneg.encoders.protocol import EncodeOptions
 
         return encoder.encode(texts, side, EncodeOptions(precision="fp32", **options))
 
@@ -137,7 +137,7 @@ class EncoderTests(PluginTests):
 
     def test_windows_stream(self, tmp_path: Path) -> None:
         """Windows come in order, few are held, and `advance` counts each text."""
-        from hardneg.encoders.inference import EncodeOptions
+        from hardneg.encoders.protocol import EncodeOptions
 
         encoder, texts = self._opened(tmp_path), self.documents()
         taken: list[int] = []
@@ -227,7 +227,7 @@ class EncoderTests(PluginTests):
     def test_long_documents_are_cut_or_refused(self, tmp_path: Path) -> None:
         """A family that cannot cut documents raises ModelError."""
         from hardneg.encoders.corpus.stream import write_index
-        from hardneg.encoders.inference import EncodeOptions
+        from hardneg.encoders.protocol import EncodeOptions
         from hardneg.indexes.open_store import open_store
 
         encoder, corpus = self._opened(tmp_path), self._corpus(tmp_path, self.documents())

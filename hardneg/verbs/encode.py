@@ -21,8 +21,7 @@ from hardneg.verbs.shared.stage_spec import FORMS, IndexSpec, RecipeView, Row, S
 if TYPE_CHECKING:
     from hardneg.encoders.corpus.block_stores import BlockStore
     from hardneg.encoders.corpus.sharding import Sharding
-    from hardneg.encoders.inference import EncodeOptions
-    from hardneg.encoders.protocol import StoredRows, TextEncoder
+    from hardneg.encoders.protocol import EncodeOptions, StoredRows, TextEncoder
     from hardneg.encoders.tokens.segmenting import SegmentedCorpus
     from hardneg.formats.collection import StoredCollection
     from hardneg.indexes.kernels.exact.exact import ExactOptions
@@ -150,7 +149,7 @@ class Encode(IndexSpec):
         return encoder, rows
 
     def _options(self, context: "StageContext[Encode]") -> "EncodeOptions":
-        from hardneg.encoders.inference import EncodeOptions
+        from hardneg.encoders.protocol import EncodeOptions
 
         return EncodeOptions(
             self.tokens_per_batch,

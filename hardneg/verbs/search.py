@@ -190,7 +190,7 @@ class Search(RunSpec):
 
         if self.query_vectors is not None or self.place is not None:
             return None
-        from hardneg.encoders.inference import EncodeOptions
+        from hardneg.encoders.protocol import EncodeOptions
 
         collection, facts = open_collection(context.inputs["dataset"]), Counter[str]()
         there = context.folder / QUERIES if writer and self.queries is not None else None

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from hardneg.cli.main import app
 from hardneg.encoders.encoder import Encoder, split
-from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.open.save import export_ance
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.errors import ModelError, UsageError
 

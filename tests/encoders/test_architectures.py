@@ -15,9 +15,9 @@ from torch.nn import Dropout
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
 from hardneg.encoders.families.adapters.layers import layer_targets
-from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.configuration import USUAL
 from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.training.activations import compute_twice
 from tests.tiny import tiny_encoder

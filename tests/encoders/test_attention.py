@@ -11,8 +11,8 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import BertConfig
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.speed import attention
 from hardneg.encoders.speed.attention import attended, check_attention

@@ -15,8 +15,8 @@ import pytest
 import torch
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import SIDES, ModelSpec
 from hardneg.losses.infonce import InfoNCE
 from hardneg.records.errors import ModelError

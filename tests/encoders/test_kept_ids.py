@@ -16,8 +16,8 @@ from tiny import tiny_encoder
 from hardneg.encoders.corpus import stream
 from hardneg.encoders.corpus.stream import write_index
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.tokens import kept_ids
 from hardneg.encoders.tokens.kept_ids import KeptIds
@@ -199,7 +199,7 @@ from hardneg.formats.corpus import Corpus
 from hardneg.runtime.distributed import World
 from hardneg.encoders.tokens import kept_ids; from hardneg.encoders.corpus import stream
 from hardneg.encoders.open.resolved import load_learner
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.runtime.progress import Silent
 

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 import hardneg as hn
 from hardneg.cli.main import app
-from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open import configuration
 from hardneg.encoders.open.resolved import load_learner, resolve
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.errors import ModelError
 from hardneg.rerankers.cross_encoder import CrossEncoder

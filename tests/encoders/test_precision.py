@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.speed import fastest as precision
 from hardneg.encoders.speed.fastest import most_tokens, takes_bf16, usual_budget

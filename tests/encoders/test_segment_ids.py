@@ -9,9 +9,9 @@ import torch
 from tiny import tiny_encoder
 
 from hardneg.encoders.encoder import split
-from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.model_card import model_card
 from hardneg.encoders.open.resolved import load_learner, resolve
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.segments import Segments
 from hardneg.records.errors import ModelError

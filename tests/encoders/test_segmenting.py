@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.tokens.segmenting import tokenise_segments
 from hardneg.encoders.tokens.tokens import Tokens, tokenise

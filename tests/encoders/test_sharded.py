@@ -13,8 +13,8 @@ from tiny import tiny_multi_vector, tiny_sparse_encoder, tiny_static
 from hardneg.encoders.corpus import stream
 from hardneg.encoders.corpus.sharding import Sharding, write_shards
 from hardneg.encoders.corpus.stream import write_index
-from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.resolved import load_encoder
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.segments import Segments
@@ -130,7 +130,7 @@ import fsspec.implementations.local as local
 from hardneg.formats.corpus import Corpus
 from hardneg.runtime.distributed import World
 from hardneg.encoders.corpus import stream
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.open.resolved import load_encoder
 from hardneg.encoders.corpus.sharding import Sharding, write_shards
 from hardneg.encoders.spec import ModelSpec

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from hardneg.encoders.corpus import stream
 from hardneg.encoders.corpus.stream import encode_blocks
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
@@ -145,8 +145,8 @@ from hardneg.formats.corpus import Corpus
 from hardneg.formats.vectors.flat_vectors import FlatWriter
 from hardneg.runtime.distributed import World
 from hardneg.encoders.corpus import stream
-from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.runtime.progress import Silent
 

@@ -12,8 +12,8 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from hardneg.encoders import inference
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.speed import attention, unpadded
 from hardneg.encoders.speed.attention import check_attention

@@ -10,8 +10,9 @@ import pytest
 
 from hardneg.encoders import inference
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions, encode_windows, prepare
+from hardneg.encoders.inference import encode_windows, prepare
 from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.speed.passes import Budget
 from hardneg.encoders.tokens.tokens import Tokens

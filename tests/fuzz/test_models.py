@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny import tiny_encoder, tiny_model2vec, tiny_multi_vector, tiny_sparse_encoder, tiny_static
 
-from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.resolved import load_encoder, load_learner, resolve
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.errors import ModelError
 from hardneg.records.types import PluginSetting

@@ -24,8 +24,8 @@ from typer.testing import CliRunner
 
 from hardneg.cli.main import app
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.runs import read_run

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.encoders.corpus.stream import Layout, close_index, encoded_blocks, written
-from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.protocol import StoredRows, TextEncoder
+from hardneg.encoders.protocol import EncodeOptions, StoredRows, TextEncoder
 from hardneg.encoders.tokens.segmenting import SegmentedCorpus
 from hardneg.formats.segments import segment_ids
 from hardneg.formats.vectors.begun_blocks import drop

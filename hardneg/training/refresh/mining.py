@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.formats.negatives import write_negatives
 from hardneg.formats.runs import QueryLists
 from hardneg.mining.choosing import LEFT_OUT, SEEN_BY, Choosing, compares

@@ -42,7 +42,7 @@ Wanted = Sequence[str] | Encoded
 
 def share_of_queries(queries: int, here: World) -> range:
     """A process's queries: whole windows, for vectors depend a little on the texts that are encoded with them."""
-    from hardneg.encoders.inference import EncodeOptions
+    from hardneg.encoders.protocol import EncodeOptions
 
     window = EncodeOptions().window
     part = here.share(-(-queries // window))
@@ -65,7 +65,7 @@ class Searching:
 
     def ranking(self, numbers: Sequence[int]) -> Iterator[tuple[Iterable[Entry], Callable[[], Counter[str]]]]:
         """The lists of some blocks of whole windows; those that follow each other share a pass over the index."""
-        from hardneg.encoders.inference import EncodeOptions
+        from hardneg.encoders.protocol import EncodeOptions
 
         window = EncodeOptions().window
         for some in contiguous(numbers):
@@ -130,7 +130,7 @@ class Searching:
         """The ranked lists of a part of the queries, in order."""
         if not part:
             return
-        from hardneg.encoders.inference import EncodeOptions
+        from hardneg.encoders.protocol import EncodeOptions
 
         spec, inputs, corpus = self.context.spec, self.context.inputs, self.collection.corpus
         vectors = vectors_of_queries(self.context, self.queries, self.facts)
@@ -165,7 +165,7 @@ class Searching:
 
     def _encoded(self, encoder: "TextEncoder | None", window: slice, keep: bool) -> Wanted:
         """What a window of queries becomes; keep: whether that is there after a stop however little time it took."""
-        from hardneg.encoders.inference import EncodeOptions
+        from hardneg.encoders.protocol import EncodeOptions
         from hardneg.encoders.tokens.kept_texts import encode_kept
 
         texts, context = self.queries.texts[window], self.context

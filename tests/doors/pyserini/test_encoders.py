@@ -7,9 +7,9 @@ import pytest
 
 from hardneg.doors.pyserini.openings import model_location
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.pyserini_lines import ModelReference, Program, dense_encoder, sparse_encoder
 from hardneg.encoders.open.resolved import load_learner, resolve
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.types import PluginSetting
 from tests.tiny import tiny_encoder, tiny_masked_lm

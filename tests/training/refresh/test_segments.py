@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 from toy import toy_data
 
-from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.segments import Segments

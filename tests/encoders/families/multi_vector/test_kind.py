@@ -10,8 +10,8 @@ from tiny import HIDDEN, tiny_encoder, tiny_multi_vector
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.families.multi_vector.late_interaction import LateInteraction
-from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.resolved import load_learner, resolve
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.errors import ModelError
 from hardneg.records.types import PluginSetting

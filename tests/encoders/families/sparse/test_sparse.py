@@ -16,9 +16,9 @@ from tiny import tiny_encoder, tiny_masked_lm, tiny_sparse_encoder
 
 from hardneg.cli.contracts import override_lines
 from hardneg.encoders.encoder import Encoder, split
-from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.contract import read_contract
 from hardneg.encoders.open.resolved import load_encoder, load_learner, resolve
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.towers import route
 from hardneg.records.errors import ModelError, PluginError

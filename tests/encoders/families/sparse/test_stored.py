@@ -10,8 +10,8 @@ from tiny import tiny_sparse_encoder
 from hardneg.encoders.corpus import stream
 from hardneg.encoders.corpus.stream import write_index
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.vectors.sparse_store import SparseStore, SparseWriter

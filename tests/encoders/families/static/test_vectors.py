@@ -14,8 +14,8 @@ from tiny import HIDDEN, tiny_model2vec, tiny_static
 
 from hardneg.encoders.encoder import split
 from hardneg.encoders.families.static.static_family import Static
-from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.resolved import load_learner, resolve
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 
 TEXTS = ["alpha beta", "", "gamma", "  ", "alpha beta delta"]

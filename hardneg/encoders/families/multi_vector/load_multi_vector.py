@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from hardneg.encoders.families.adapters.layers import put_adapters
-from hardneg.encoders.families.multi_vector.multi_vector_contract import read_late_interaction
+from hardneg.encoders.families.multi_vector.late_interaction import read_late_interaction
 from hardneg.encoders.open.loading import (
     assembled,
     check_sound,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from hardneg.encoders.families.sparse.query_terms import check_query_terms, query_terms
 from hardneg.encoders.open.contract import saved_class
 from hardneg.encoders.open.loading import (
     assembled,
@@ -23,7 +22,7 @@ from hardneg.encoders.open.loading import (
     weights_dtype,
     with_prompts,
 )
-from hardneg.encoders.open.model_files import module_folders, sides
+from hardneg.encoders.open.model_files import json_object, module_folders, sides
 from hardneg.encoders.spec import FullSpec
 from hardneg.encoders.towers import folded, has_twins, route, twins, with_own_queries
 from hardneg.records.errors import ModelError
@@ -75,7 +74,9 @@ def _own(folder: Path, spec: FullSpec, dtype: torch.dtype) -> tuple[nn.Module, i
     """The modules of the folder, and the number of weights of a text that it keeps."""
     from sentence_transformers import SparseEncoder
 
-    check_query_terms(folder)
+    for path, class_name in module_folders(folder).items():
+        if class_name == "SparseStaticEmbedding" and (outside := json_object(path / "config.json").get("path")):
+            raise ModelError(f"model {path}: its weights are in another folder, {outside}: save them with the model")
     module = library_model(SparseEncoder, folder, dtype)
     whole = nn.Sequential(*folded(list(module.children()), spec.name))
     transformer, *rest = route(whole, "document")
@@ -124,7 +125,7 @@ def _arranged(options: "Splade", spec: FullSpec, whole: nn.Module) -> list[nn.Mo
     queries = route(whole, "query")
     if options.queries == "terms" or (options.queries == "own" and not hasattr(queries[0], "model")):
         ours = queries[0] if not hasattr(queries[0], "model") else None
-        return [twins([query_terms(documents[0].tokenizer, spec, ours), *documents[2:]], documents)]
+        return [twins([_query_terms(documents[0].tokenizer, spec, ours), *documents[2:]], documents)]
     if not hasattr(queries[0], "model"):
         raise ModelError(f"model {spec.name!r} has no encoder of queries: leave `queries` out, or name another model")
     if has_twins(whole):
@@ -170,3 +171,33 @@ def _new_head(model: Any, missing: set[str], name: str) -> None:
             elif isinstance(module, nn.LayerNorm) and f"{path}.weight" in missing:
                 module.reset_parameters()
         output.bias.fill_(-_BAR * inputs.norm(dim=1).mean())
+
+
+def _query_terms(tokenizer: Any, spec: FullSpec, own: Any = None) -> nn.Module:
+    """A module of sentence-transformers that gives the terms of a text their weights: those of `own`, or 1 each.
+
+    Its tokenizer adds no special tokens and cuts at the length of queries, wherever the model is opened.
+    """
+    from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
+
+    weight = torch.ones(len(tokenizer)) if own is None else own.weight.detach().clone()
+    frozen = False if own is None else own.frozen
+    module: nn.Module = SparseStaticEmbedding(_plain(tokenizer if own is None else own.tokenizer, spec), weight, frozen)
+    return module
+
+
+def _plain(tokenizer: Any, spec: FullSpec) -> Any:
+    """A copy of a tokenizer that puts nothing around a text."""
+    from tokenizers import Tokenizer
+    from tokenizers.processors import TemplateProcessing
+    from transformers import PreTrainedTokenizerFast
+
+    backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    backend.post_processor = TemplateProcessing(single="$A", special_tokens=[])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        model_max_length=spec.query_length,
+        padding_side=tokenizer.padding_side,
+        truncation_side=tokenizer.truncation_side,
+        **tokenizer.special_tokens_map,
+    )

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.families.sparse.largest import _Largest, can_be_narrow
+from hardneg.encoders.families.sparse.weights import _Largest, can_be_narrow
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.towers import forward

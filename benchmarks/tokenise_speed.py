@@ -29,9 +29,8 @@ from encode_speed import docstrings, passages
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.tokens.backend import cores
+from hardneg.encoders.tokens.backend import cores, encoded
 from hardneg.encoders.tokens.tokens import tokenise
-from hardneg.encoders.tokens.word_ids import encoded
 
 Read = Callable[[list[str]], object]
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from hardneg.api.workplace import usual_store
     from hardneg.batches.batch_order import BatchOrder, TrainingQueries
     from hardneg.encoders.encoder import Encoder
-    from hardneg.encoders.families.dense.vectors import OneVector
     from hardneg.encoders.open.configuration import Shape
     from hardneg.encoders.open.loading import positions as most_positions
     from hardneg.encoders.open.model_files import check_files as check_model_files
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
         TextEncoder,
         TextWindows,
     )
-    from hardneg.encoders.representation import Representation
+    from hardneg.encoders.representation import OneVector, Representation
     from hardneg.encoders.spec import FullSpec, ModelSpec, Side, spec_from, whole_prompts
     from hardneg.encoders.speed.fastest import takes_bf16
     from hardneg.encoders.speed.fastest import usual_budget as usual_tokens_per_batch

@@ -11,17 +11,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hardneg.encoders.families.dense.vectors import OneVector
 from hardneg.encoders.inference import encode_windows, prepare
 from hardneg.encoders.open.loading import assembled, positions, with_prompts
 from hardneg.encoders.open.save import save_module
 from hardneg.encoders.protocol import EncodeOptions, StoredRows, StoreWriter, TextWindows
-from hardneg.encoders.representation import Representation, check_different
+from hardneg.encoders.representation import OneVector, Representation, check_different
 from hardneg.encoders.spec import SIDES, FullSpec, Side
 from hardneg.encoders.tokens.backend import TokenSource, backend_of
-from hardneg.encoders.tokens.expansion import expanded
 from hardneg.encoders.tokens.segmenting import SegmentedCorpus, SegmentTokens, tokenise_segments
-from hardneg.encoders.tokens.tokens import Tokens, has_chat_template, tokenise, tokenise_chats
+from hardneg.encoders.tokens.tokens import Tokens, expanded, has_chat_template, tokenise, tokenise_chats
 from hardneg.encoders.tokens.typed_tokens import typed
 from hardneg.encoders.towers import Cut, cut, evaluating, has_twins, route, twins, with_own_queries
 from hardneg.formats.corpus import Corpus

@@ -206,7 +206,7 @@ def test_weights_that_are_no_weights_are_refused(tmp_path: Path):
         ("config.json", "{", "not readable as JSON"),
         ("config.json", '{"model_type": "none"}', "cannot be opened"),
         ("modules.json", "{", "not readable as JSON"),
-        ("modules.json", '{"a": 1}', "not a list of modules"),
+        ("modules.json", '{"a": 1}', "not in the form that sentence-transformers writes"),
         ("model.safetensors", "broken", "cannot be opened"),
         ("adapter_config.json", "{}", "of type None, which is not supported"),
         ("config_sentence_transformers.json", '{"truncate_dim": "8"}', "no number of dimensions"),

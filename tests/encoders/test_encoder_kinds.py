@@ -43,7 +43,7 @@ def questions(tree: ast.AST, known: set[str], names: set[str]) -> Iterator[str]:
 
 
 def test_no_consumer_asks_which_kind_it_has() -> None:
-    assert {"dense", "sparse", "multi_vector"} <= FOLDERS and {"OneVector", "TermWeights", "VectorAToken"} <= classes()
+    assert {"dense", "sparse", "multi_vector"} <= FOLDERS and {"TermWeights", "VectorAToken"} <= classes()
     names, found = {*plugin_names("encoders")}, {}
     for path, tree in TREES.items():
         known = classes() | (set() if path.startswith(("formats/", "testing/")) else FORMS)

@@ -15,11 +15,10 @@ from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.speed import attention, unpadded
-from hardneg.encoders.speed.attention import check_attention
+from hardneg.encoders.speed import attention
+from hardneg.encoders.speed.attention import check_attention, one_by_one
 from hardneg.encoders.speed.fastest import arranged
 from hardneg.encoders.speed.packing import Packing, batches, keeps_apart, packing_of, packs
-from hardneg.encoders.speed.unpadded import one_by_one
 from hardneg.encoders.tokens.tokens import Tokens
 from hardneg.records.errors import ModelError
 from hardneg.runtime.processor import Processor
@@ -110,7 +109,7 @@ def test_no_padding_is_computed(tiny_model, monkeypatch):
         seen.append((len(qkv[0]), bounds[0].tolist()))
         return one_by_one(qkv, bounds, *rest)
 
-    monkeypatch.setattr(unpadded, "one_by_one", listened)
+    monkeypatch.setattr(attention, "one_by_one", listened)
     encoder = load_learner(ModelSpec(str(tiny_model)), "cpu")
     encoded(encoder, "document", "unpadded", 100_000)
     tokens, bounds = seen[-1]
@@ -144,7 +143,7 @@ def test_padded_texts_go_through_an_unpadded_network_as_before(tiny_model):
 def test_what_a_network_adds_to_its_scores_is_not_left_out():
     module, part = torch.nn.Module(), torch.ones(1, 1, 2, 4)
     with pytest.raises(ModelError, match="attention is unpadded, and a Module has a softcap: leave it out"):
-        unpadded._forward(module, part, part, part, None, softcap=3.0)
+        attention._unpadded(module, part, part, part, None, softcap=3.0)
 
 
 def test_what_cannot_be_packed_is_told(tmp_path):
@@ -227,13 +226,13 @@ def test_a_packed_copy_alone_takes_packed_texts(tiny_model):
 def older_kernel(query, key, value, begins, _begins, longest, _longest, *, scale=None, window_size=(-1, -1)):
     """torch 2.11's kernel by its parameters: all have as many heads."""
     assert query.shape[1] == key.shape[1] == value.shape[1]
-    return unpadded.one_by_one([query, key, value], (begins, longest), scale, window_size)
+    return attention.one_by_one([query, key, value], (begins, longest), scale, window_size)
 
 
 def newer_kernel(query, key, value, *bounds, scale=None, window_size=(-1, -1), enable_gqa=False):
     """torch 2.12's: it takes fewer heads of keys where it is told so."""
     assert enable_gqa == (query.shape[1] != key.shape[1])
-    return unpadded.one_by_one([query, key, value], (bounds[0], bounds[2]), scale, window_size)
+    return attention.one_by_one([query, key, value], (bounds[0], bounds[2]), scale, window_size)
 
 
 def oldest_kernel(query, key, value, begins, _begins, longest, _longest):
@@ -244,18 +243,18 @@ def oldest_kernel(query, key, value, begins, _begins, longest, _longest):
 def test_the_kernel_gets_what_its_torch_takes(monkeypatch, kernel):
     varlen = pytest.importorskip("torch.nn.attention.varlen")
     monkeypatch.setattr(varlen, "varlen_attn", kernel)
-    unpadded.kernel_options.cache_clear()
-    assert unpadded.has_kernel()
+    attention.kernel_options.cache_clear()
+    assert attention.has_kernel()
     query, key, value = torch.randn(5, 4, 8), torch.randn(5, 2, 8), torch.randn(5, 2, 8)
     bounds = (torch.tensor([0, 2, 5], dtype=torch.int32), 3)
-    found = unpadded.by_kernel([query, key, value], bounds, 0.5, (1, 0))
-    torch.testing.assert_close(found, unpadded.one_by_one([query, key, value], bounds, 0.5, (1, 0)))
-    unpadded.kernel_options.cache_clear()
+    found = attention.by_kernel([query, key, value], bounds, 0.5, (1, 0))
+    torch.testing.assert_close(found, attention.one_by_one([query, key, value], bounds, 0.5, (1, 0)))
+    attention.kernel_options.cache_clear()
 
 
 def test_a_kernel_without_a_window_is_none(monkeypatch):
     varlen = pytest.importorskip("torch.nn.attention.varlen")
     monkeypatch.setattr(varlen, "varlen_attn", oldest_kernel)
-    unpadded.kernel_options.cache_clear()
-    assert not unpadded.has_kernel()
-    unpadded.kernel_options.cache_clear()
+    attention.kernel_options.cache_clear()
+    assert not attention.has_kernel()
+    attention.kernel_options.cache_clear()

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from toy import _hash
 
-from hardneg.encoders.families.dense.vectors import OneVector
+from hardneg.encoders.representation import OneVector
 from hardneg.formats.segments import Segments
 
 

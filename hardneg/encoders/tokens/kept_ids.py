@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.protocol import StoredRows, TextEncoder
+from hardneg.encoders.tokens.backend import Ids
 from hardneg.encoders.tokens.segmenting import SegmentedCorpus, SegmentTokens, rows_of
 from hardneg.encoders.tokens.tokens import Tokens
-from hardneg.encoders.tokens.word_ids import Ids
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.corpus_writer import TEXTS
 from hardneg.records.errors import ArtifactError, HardnegError

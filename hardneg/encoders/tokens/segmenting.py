@@ -1,6 +1,6 @@
 """Segments of long documents: as token ids, each a text of its own, and as the rows of a corpus."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.encoders.corpus.counting import count_rows
 from hardneg.encoders.tokens.backend import backend_of
 from hardneg.encoders.tokens.backend import cut as first_ids
 from hardneg.encoders.tokens.tokens import Tokens, padding_of
@@ -17,11 +16,41 @@ from hardneg.formats.corpus import Corpus
 from hardneg.formats.hash_index import ranges
 from hardneg.formats.segments import Segments, Windows, segment_ids, windows
 from hardneg.records.errors import ModelError
-from hardneg.runtime.distributed import World
+from hardneg.runtime.distributed import World, barrier
 from hardneg.runtime.progress import Progress
+from hardneg.store.atomic_write import replacing
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
+
+
+_DOCUMENTS = 1024  # counted at a time
+
+Count = Callable[[Sequence[str]], NDArray[np.int64]]
+"""The number of rows of each of some documents."""
+
+
+def count_rows(
+    corpus: Corpus, unit: str, count: Count, folder: Path, progress: Progress, here: World
+) -> NDArray[np.int64]:
+    """Counts the rows of each document, int64 [N]; several processes count a part each and meet at the end.
+
+    The counts stay in `folder`, in files `<unit>-*.npy`, for a run that resumes.
+    """
+    paths = [folder / f"{unit}-{rank}-of-{here.size}.npy" for rank in range(here.size)]
+    if not paths[here.rank].exists():
+        share, counts = here.share(len(corpus)), [np.empty(0, np.int32)]
+        with progress.task(f"count {unit}", share.stop - share.start, "documents") as task:
+            for texts in corpus.blocks(share.start, share.stop, _DOCUMENTS):
+                counts.append(count(texts).astype(np.int32))
+                task.advance(len(texts))
+        with replacing(paths[here.rank]) as file:
+            np.save(file, np.concatenate(counts), allow_pickle=False)
+    barrier()
+    counted = np.concatenate([np.load(path, allow_pickle=False) for path in paths])
+    barrier()  # before the first process may remove them
+    return counted.astype(np.int64)
+
 
 _TEXTS = 128  # tokenised at a time: of a long one the tokenizer holds more than is kept
 

@@ -13,10 +13,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hardneg.encoders.corpus.counting import count_rows
 from hardneg.encoders.protocol import Form
 from hardneg.encoders.representation import Batches
 from hardneg.encoders.spec import Side
+from hardneg.encoders.tokens.segmenting import count_rows
 from hardneg.encoders.towers import forward
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.vectors.token_store import TokenWriter, is_complete

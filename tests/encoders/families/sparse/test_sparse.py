@@ -153,7 +153,7 @@ def test_a_dense_model_gets_a_head(dense: Path) -> None:
 
 def test_a_plan_tells_that_the_head_is_new(dense: Path, folder: Path, tmp_path: Path) -> None:
     base = tiny_masked_lm(tmp_path / "base")
-    found = [override_lines(sparse(place)) for place in (dense, base, folder)]
+    found = [override_lines(resolve(sparse(place))) for place in (dense, base, folder)]
     told = f"model {dense}: it has no head of masked words: a new one is initialised from its word embeddings"
     assert found == [[told], [], []]
 

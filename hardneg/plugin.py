@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from hardneg.api.workplace import usual_store
     from hardneg.batches.batch_order import BatchOrder, TrainingQueries
     from hardneg.encoders.encoder import Encoder
-    from hardneg.encoders.open.configuration import Shape
     from hardneg.encoders.open.loading import positions as most_positions
     from hardneg.encoders.open.model_files import check_files as check_model_files
     from hardneg.encoders.open.model_files import load_options as weight_options
@@ -342,7 +341,6 @@ __all__ = [  # noqa: RUF022
     "spec_from",  # a model from its fields
     "FullSpec",  # the same with the model's own values for what it leaves out
     "Side",  # `query` or `document`
-    "Shape",  # layers and width, for estimates
     "EncodeOptions",  # batch size, precision and the like
     "whole_prompts",  # prompts of a spec, checked
     "Form",  # `vectors`, `weights` or `token-vectors`

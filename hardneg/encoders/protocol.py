@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
-from hardneg.encoders.open.configuration import Shape
 from hardneg.encoders.spec import Attention, FullSpec, Side
 from hardneg.formats.segments import Segments
 from hardneg.records.types import Lookup
@@ -158,9 +157,6 @@ class EncoderFamily(Protocol):
 
     def look_up(self, model: "ResolvedModel") -> Lookup:
         """The files to read: those on this machine, and those to download. Raises ModelError."""
-
-    def shape(self, model: "ResolvedModel") -> Shape:
-        """The shape that decides the model's cost, for a plan."""
 
     def load(self, model: "ResolvedModel", device: str | None = None, precision: str | None = None) -> TextEncoder:
         """Opens the model on `device` (None: the best available).

@@ -86,7 +86,7 @@ class EncoderTests(PluginTests):
     def test_what_is_known_of_a_model(self, tmp_path: Path) -> None:
         """A plan needs the facts of a model that is not opened."""
         family, model = self.make(tmp_path), self._resolved(tmp_path)
-        full, lookup, shape = family.full(model), family.look_up(model), family.shape(model)
+        full, lookup, shape = family.full(model), family.look_up(model), model.shape
         rule(isinstance(full, FullSpec), "`full` gives a FullSpec", type(full))
         rule(isinstance(lookup, Lookup), "`look_up` gives a Lookup", type(lookup))
         rule(shape.hidden > 0 and shape.layers >= 0 and shape.weights >= 0, "a shape has sizes", shape)

@@ -19,9 +19,10 @@ from hardneg.encoders.families.adapters.adapter_source import (
     with_base,
 )
 from hardneg.encoders.families.static.static_files import table_files
-from hardneg.encoders.open.configuration import Shape, model_shape, warn
+from hardneg.encoders.open.configuration import BASE, LARGE, Shape, warn
 from hardneg.encoders.open.contract import CONFIG, Contract, filled, read_contract, saved_class, saved_values
 from hardneg.encoders.open.model_files import (
+    SAFE,
     check_activations,
     check_files,
     json_object,
@@ -136,8 +137,20 @@ class ResolvedModel:
 
     @property
     def shape(self) -> Shape:
-        """The shape that decides its cost."""
-        return self.family.shape(self)
+        """The shape that decides its size: by its files, or by its name as that of a large or base model."""
+        if not isinstance(self.family, FolderFamily):  # no weights here
+            return Shape(getattr(self.family, "dimensions", None) or BASE.hidden, 0, 0)
+        vector = getattr(self.family, "dimension", None) or self.dimension
+        unseen = replace(LARGE if "large" in self.spec.name.lower() else BASE, vector=vector)
+        if self.folder is None:
+            return unseen
+        with suppress(HardnegError, OSError):
+            weights = sum(path.stat().st_size for path in self.folder.rglob(SAFE)) or unseen.weights
+            config = json_object(network_folder(self.folder) / "config.json")
+            sizes = (config.get("hidden_size"), config.get("num_hidden_layers"))
+            hidden, layers = (size if isinstance(size, int) and size > 0 else None for size in sizes)
+            return Shape(hidden or BASE.hidden, layers or BASE.layers, weights, vector)
+        return unseen
 
     @property
     def remarks(self) -> list[str]:
@@ -289,10 +302,6 @@ class FolderFamily:
         """The size of the files, with those of an adapter."""
         files, adapter = model.location.look_up(), look_up_adapter(model.spec.adapter)
         return Lookup(files.there + adapter.there, files.ahead + adapter.ahead, files.note or adapter.note)
-
-    def shape(self, model: ResolvedModel) -> Shape:
-        """The shape in the configuration."""
-        return model_shape(model.spec.name, model.folder)
 
 
 def digest_of(content: list[Any], spec: ModelSpec) -> str:

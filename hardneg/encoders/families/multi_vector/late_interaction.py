@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from hardneg.encoders.families.adapters.adapter_source import adapter_of
-from hardneg.encoders.open.configuration import Shape, own_length, transformer_options
+from hardneg.encoders.open.configuration import own_length, transformer_options
 from hardneg.encoders.open.contract import CONFIG, Contract, filled_values, own_prompts, saved_values
 from hardneg.encoders.open.model_files import json_object, sides
 from hardneg.encoders.open.resolved import FolderFamily
@@ -177,14 +177,6 @@ class LateInteraction(FolderFamily):
             **saved_values(folder),
         }
         return replace(super().contract(folder), **own, prompts=interaction.prompts, pooling="", odd=())
-
-    def shape(self, model: "ResolvedModel") -> Shape:
-        """The shape in the configuration, and the size of projected token vectors."""
-        try:
-            own = model.contract.dimension
-        except (ModelError, OSError):
-            own = None
-        return replace(super().shape(model), vector=self.dimension or own)
 
     def filled(self, interaction: LateInteractionContract) -> int:
         """The number of tokens that queries are padded to; 0: they are not."""

@@ -5,14 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from hardneg.encoders.families.static.static_files import (
-    check_table,
-    derived_contract,
-    static_contract,
-    table_files,
-    table_shape,
-)
-from hardneg.encoders.open.configuration import Shape
+from hardneg.encoders.families.static.static_files import check_table, derived_contract, static_contract, table_files
 from hardneg.encoders.open.contract import Contract, filled
 from hardneg.encoders.open.resolved import FolderFamily, digest_of, file_identity, model_content, module_contents
 from hardneg.encoders.protocol import Form
@@ -27,7 +20,6 @@ if TYPE_CHECKING:
     from hardneg.encoders.speed.fastest import Precision
 
 _OF_TRANSFORMERS = ("adapter", "pooling", "query_token_type", "document_token_type", "dtype")
-_ROWS = 30_522
 
 
 @dataclass(frozen=True)
@@ -98,12 +90,6 @@ class Static(FolderFamily):
             return model.location.look_up()
         check_table(files)
         return Lookup(there=sum(path.stat().st_size for path in (*files.weights, files.tokenizer)))
-
-    def shape(self, model: "ResolvedModel") -> Shape:
-        """The shape of the table, without layers."""
-        files = None if model.folder is None else table_files(model.folder)
-        rows, dimension = (files and table_shape(files)) or (_ROWS, self.dimensions or Shape().hidden)
-        return Shape(dimension, 0, 4 * rows * dimension)
 
     def load(
         self, model: "ResolvedModel", device: str | None = None, precision: "Precision | None" = None

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hardneg.encoders.spec import Side
-from hardneg.encoders.tokens.backend import WHOLE, backend_of, cut, cut_pairs, run_positions
+from hardneg.encoders.tokens.backend import WHOLE, Frame, Ids, backend_of, cut, cut_pairs, run_positions
 from hardneg.encoders.towers import placed
 
 _CPU = torch.device("cpu")
@@ -92,9 +92,13 @@ def tokenise(
     frame, left = backend.frames[pairs is not None], tokenizer.truncation_side == "left"
     room = max(length - frame.size, 0)
     if pairs is None:
-        parts = [cut(backend.ids(texts, WHOLE if left else room), room, left)]
-    else:
-        parts = [*cut_pairs(backend.ids_of_repeated(texts), backend.ids_of_repeated(pairs), room, left)]
+        return framed(tokenizer, frame, [cut(backend.ids(texts, WHOLE if left else room), room, left)], prompt_length)
+    parts = cut_pairs(backend.ids_of_repeated(texts), backend.ids_of_repeated(pairs), room, left)
+    return framed(tokenizer, frame, parts, prompt_length)
+
+
+def framed(tokenizer: Any, frame: Frame, parts: Sequence[Ids], prompt_length: int) -> Tokens:
+    """The tokens of texts, or of pairs of texts, in the special tokens of their tokenizer."""
     ids, types, offsets = frame.put(parts)
     columns, same = {"input_ids": ids}, {}
     if "attention_mask" in tokenizer.model_input_names:

@@ -149,7 +149,8 @@ class ResolvedModel:
             config = json_object(network_folder(self.folder) / "config.json")
             sizes = (config.get("hidden_size"), config.get("num_hidden_layers"))
             hidden, layers = (size if isinstance(size, int) and size > 0 else None for size in sizes)
-            return Shape(hidden or BASE.hidden, layers or BASE.layers, weights, vector)
+            layers = 0 if getattr(self.family, "tables", False) else layers or BASE.layers
+            return Shape(hidden or BASE.hidden, layers, weights, vector)
         return unseen
 
     @property

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from hardneg.encoders.families.static.static_files import check_table, derived_contract, static_contract, table_files
+from hardneg.encoders.families.static.static_files import check_table, static_contract, table_files
 from hardneg.encoders.open.contract import Contract, filled
 from hardneg.encoders.open.resolved import FolderFamily, digest_of, file_identity, model_content, module_contents
 from hardneg.encoders.protocol import Form
@@ -52,8 +52,7 @@ class Static(FolderFamily):
 
     def contract(self, folder: Path) -> Contract:
         """The contract of the folder. Raises ModelError where it has no whole model."""
-        files = table_files(folder)
-        return derived_contract(self.dimensions) if files is None else static_contract(files)
+        return static_contract(folder, table_files(folder), self.dimensions)
 
     def opens_alone(self, folder: Path, others: Set[str]) -> bool:
         """Whether the table has the format of sentence-transformers and its spec sets no length."""

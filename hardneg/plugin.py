@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         TextEncoder,
         TextWindows,
     )
-    from hardneg.encoders.representation import OneVector, Representation
+    from hardneg.encoders.representation import Representation
     from hardneg.encoders.spec import FullSpec, ModelSpec, Side, spec_from, whole_prompts
     from hardneg.encoders.speed.fastest import takes_bf16
     from hardneg.encoders.speed.fastest import usual_budget as usual_tokens_per_batch
@@ -347,9 +347,8 @@ __all__ = [  # noqa: RUF022
     "StoredRows",  # the rows of a corpus that are stored
     "StoreWriter",  # writes what documents are encoded into
     "TextWindows",  # texts to encode, some at a time
-    "OneVector",  # stores one vector a text
     "Encoder",  # an opened sentence-transformers model, which can be trained
-    "Representation",  # what its texts become
+    "Representation",  # what its texts become: one vector each, or as it overrides
     # Networks: a network of the plugin's own: load it, run it in batches, save it.
     "locate_model",  # where a model's files are; downloads them
     "check_model_files",  # refuses a folder that holds no readable model

@@ -15,7 +15,7 @@ from hardneg.encoders.inference import encode_windows, prepare
 from hardneg.encoders.open.loading import assembled, positions, with_prompts
 from hardneg.encoders.open.save import save_module
 from hardneg.encoders.protocol import EncodeOptions, StoredRows, StoreWriter, TextWindows
-from hardneg.encoders.representation import OneVector, Representation, check_different
+from hardneg.encoders.representation import Representation, check_different
 from hardneg.encoders.spec import SIDES, FullSpec, Side
 from hardneg.encoders.tokens.backend import TokenSource, backend_of
 from hardneg.encoders.tokens.segmenting import SegmentedCorpus, SegmentTokens, tokenise_segments
@@ -46,7 +46,7 @@ class Encoder:
         """representation: what texts are encoded into; one vector each by default."""
         self.module = module
         self.spec = spec
-        self.representation: Representation = representation or OneVector()
+        self.representation = representation or Representation()
         self.files, self.block = self.representation.files, self.representation.block
 
     @property

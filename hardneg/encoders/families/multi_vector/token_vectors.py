@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hardneg.encoders.protocol import Form
-from hardneg.encoders.representation import Batches
+from hardneg.encoders.representation import Batches, Representation
 from hardneg.encoders.spec import Side
 from hardneg.encoders.tokens.segmenting import count_rows
 from hardneg.encoders.towers import forward
@@ -73,7 +73,7 @@ class TokenRows:
 
 
 @dataclass(frozen=True)
-class VectorAToken:
+class VectorAToken(Representation):
     """A vector for each scored token, float32 [n, T, d + 1] on the device; mean: scores are by token of the query."""
 
     mean: bool = False

@@ -16,19 +16,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hardneg.encoders.protocol import Form, StoredRows
-from hardneg.encoders.representation import Batches, at_least_float32
+from hardneg.encoders.protocol import Form
+from hardneg.encoders.representation import Batches, Representation, at_least_float32
 from hardneg.encoders.spec import Side
 from hardneg.encoders.towers import forward
-from hardneg.formats.corpus import Corpus
 from hardneg.formats.vectors.sparse_store import FILES, SparseWriter, is_complete
 from hardneg.records.layout import TERMS
 from hardneg.records.types import SparseRows
-from hardneg.runtime.distributed import World
-from hardneg.runtime.progress import Progress
 
 if TYPE_CHECKING:
-    from hardneg.encoders.encoder import Encoder
+    pass
 
 
 _TERMS = 1024  # whose logits are held at a time
@@ -97,7 +94,7 @@ class _Largest(torch.autograd.Function):
 
 
 @dataclass(frozen=True)
-class TermWeights:
+class TermWeights(Representation):
     """Texts as float32 [n, V] on the device, none below 0, and as lists of terms and weights on the host.
 
     terms: the words of the V terms. most: the number of largest weights of an encoded text that are kept; None keeps
@@ -158,17 +155,13 @@ class TermWeights:
             products = at_least_float32(queries)[text.div(max(1, each), rounding_mode="floor"), term] * weights
             return products.new_zeros(len(encoded)).index_add(0, text, products).view(len(queries), each)
 
-    def rows(self, encoder: "Encoder", corpus: Corpus, folder: Path, progress: Progress, here: World) -> StoredRows:
-        """The documents."""
-        return corpus
-
-    def writer(self, folder: Path, rows: StoredRows, dimension: int, number: int) -> SparseWriter:
+    def writer(self, folder: Path, rows: Any, dimension: int, number: int) -> SparseWriter:
         """A writer of the lists and the words of the terms."""
         writer = SparseWriter(folder, dimension, len(rows), number)
         if not (folder / TERMS).exists():
             writer.write_terms(self.terms)
         return writer
 
-    def is_complete(self, folder: Path, rows: StoredRows, dimension: int) -> bool:
+    def is_complete(self, folder: Path, rows: Any, dimension: int) -> bool:
         """Whether it holds as many texts as there are rows."""
         return is_complete(folder, dimension, len(rows))

@@ -75,7 +75,16 @@ def read_contract(folder: Path) -> Contract:
         **{f"{side}_length": lengths[side][0] for side in SIDES},
         **saved_values(folder),
     }
-    odd = [*_oddities(config, prompts, len(modules)), *_odd_similarity(declared, normalised, cut)]
+    odd = _oddities(config, prompts, len(modules))
+    if declared not in ("cosine", "dot"):
+        odd.append(f"similarity {declared} is not available from an index of inner products: set similarity")
+    elif declared == "dot" and normalised:
+        said = (
+            f"{_CUT}: set similarity"
+            if cut
+            else "dot with normalised vectors is reported as cosine: the scores are the same"
+        )
+        odd.append(said)
     if not (folder / SPEC_FILE).is_file():
         odd += [f"{side}_length: {remark}" for side, (_, remark) in lengths.items() if remark]
     return Contract(
@@ -209,13 +218,3 @@ def _oddities(config: Mapping[str, Any], prompts: Mapping[str, str], modules: in
     if modules == 1:
         remarks.append("has no pooling of its own: set pooling to cls, mean or lasttoken")
     return remarks
-
-
-def _odd_similarity(declared: str, normalised: bool, cut: bool) -> list[str]:
-    if declared not in ("cosine", "dot"):
-        return [f"similarity {declared} is not available from an index of inner products: set similarity"]
-    if declared == "dot" and normalised and cut:
-        return [f"{_CUT}: set similarity"]
-    if declared == "dot" and normalised:
-        return ["dot with normalised vectors is reported as cosine: the scores are the same"]
-    return []

@@ -1,8 +1,7 @@
 """Loads the modules in a model's folder and assembles a SentenceTransformer of them by a spec."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from torch import nn
 from hardneg.encoders.families.adapters.layers import put_adapters
 from hardneg.encoders.open.model_files import TRANSFORMERS, check_activations, load_options, module_folders, sides
 from hardneg.encoders.open.source import network_folder
-from hardneg.encoders.spec import SIDES, Activation, FullSpec
+from hardneg.encoders.spec import SIDES, FullSpec
 from hardneg.encoders.tokens.typed_tokens import check_token_types, joined
 from hardneg.encoders.towers import folded, has_twins, route, transformers, twins, with_own_queries
 from hardneg.records.errors import ModelError
@@ -42,26 +41,31 @@ def weights_dtype(spec: FullSpec, precision: "Precision | None") -> torch.dtype:
 
 def read_modules(folder: Path, dtype: torch.dtype) -> list[nn.Module]:
     """The modules, with the transformers' weights in `dtype` as if rounded from float32; buffers stay as they are."""
+
+    def rounded(model: nn.Module) -> set[str]:
+        return {name for name, buffer in model.named_buffers() if buffer.dtype == dtype}
+
     modules = _modules(folder, dtype)
     if dtype == torch.float32:
         return modules
-    if any(_rounded(model, dtype) & model.state_dict().keys() for model in _networks(modules)):
+    if any(rounded(each.model) & each.model.state_dict().keys() for each in _networks(modules)):
         modules = _modules(folder, torch.float32)
-    for model in _networks(modules):
-        _unround(model, _rounded(model, dtype))
-        hold_in(model, dtype)
+    for each in _networks(modules):
+        _unround(each.model, rounded(each.model))
+        hold_in(each.model, dtype)
     return modules
+
+
+def _networks(modules: list[nn.Module]) -> list[Any]:
+    """The modules with the network of a transformer, on all sides."""
+    parts: Iterable[Any] = (part for part in nn.Sequential(*modules).modules() if hasattr(part, "tokenizer"))
+    return [part for part in parts if isinstance(getattr(part, "model", None), nn.Module)]
 
 
 def hold_in(network: nn.Module, dtype: torch.dtype) -> None:
     """Rounds the weights; buffers, such as the frequencies of positions, stay as they are."""
     for weight in network.parameters():
         weight.data = weight.data.to(dtype)
-
-
-def _rounded(model: nn.Module, dtype: torch.dtype) -> set[str]:
-    """The buffers in a dtype that only weights should have."""
-    return {name for name, buffer in model.named_buffers() if buffer.dtype == dtype}
 
 
 def _unround(model: Any, names: set[str]) -> None:
@@ -75,12 +79,6 @@ def _unround(model: Any, names: set[str]) -> None:
     for name in names:
         path, _, own = name.rpartition(".")
         setattr(model.get_submodule(path), own, again.get_buffer(name))
-
-
-def _networks(modules: list[nn.Module]) -> list[nn.Module]:
-    """The networks of transformers inside the modules, on all sides."""
-    parts: Iterator[Any] = (part for part in nn.Sequential(*modules).modules() if hasattr(part, "tokenizer"))
-    return [part.model for part in parts if isinstance(getattr(part, "model", None), nn.Module)]
 
 
 def _modules(folder: Path, dtype: torch.dtype) -> list[nn.Module]:
@@ -271,35 +269,23 @@ def assembled(
     """
     from sentence_transformers import SentenceTransformer
 
-    with _unrounded(modules[1:]):
-        module: SentenceTransformer = (model_class or SentenceTransformer)(
-            modules=modules,
-            device=device,
-            prompts={"query": spec.query_prompt, "document": spec.document_prompt},
-            similarity_fn_name=spec.similarity,
-            **({} if spec.truncate_dim is None else {"truncate_dim": spec.truncate_dim}),
-        )
-    _set_lengths(module, spec)
-    return module.eval()
-
-
-def _set_lengths(module: "SentenceTransformer", spec: FullSpec) -> None:
-    """Makes transformers truncate texts to the spec's lengths; the tokenizer of a table does so itself."""
-    for side in SIDES:
+    weights = [part.state_dict() for part in modules[1:]]
+    module: SentenceTransformer = (model_class or SentenceTransformer)(
+        modules=modules,
+        device=device,
+        prompts={"query": spec.query_prompt, "document": spec.document_prompt},
+        similarity_fn_name=spec.similarity,
+        **({} if spec.truncate_dim is None else {"truncate_dim": spec.truncate_dim}),
+    )
+    for part, kept in zip(modules[1:], weights, strict=True):  # which were rounded to the dtype of the transformer
+        part.float().load_state_dict(kept)
+    for side in SIDES:  # the tokenizer of a table truncates itself
         if hasattr(first := route(module, side)[0], "query_length"):
             first.max_seq_length = spec.length(side)  # of documents, where they share one
     for first in (each for each in transformers(module) if hasattr(each, "query_length")):
         shorter = spec.query_length if first.max_seq_length != spec.query_length and not has_twins(module) else None
         first.query_length, first.document_length = shorter, None
-
-
-@contextmanager
-def _unrounded(parts: list[nn.Module]) -> Iterator[None]:
-    """Restores, in float32, the weights that SentenceTransformer rounds to the dtype of the transformer."""
-    weights = [part.state_dict() for part in parts]
-    yield
-    for part, kept in zip(parts, weights, strict=True):
-        part.float().load_state_dict(kept)
+    return module.eval()
 
 
 def with_prompts(
@@ -317,12 +303,16 @@ def with_head(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
     Source: `projection` with `layer_norm` is the head of ANCE and STAR: Linear from N(0, 0.02), LayerNorm; with
     `activation` tanh it is that of CoRT.
     """
-    from sentence_transformers.sentence_transformer.modules import LayerNorm, Normalize
+    from sentence_transformers.sentence_transformer.modules import Dense, LayerNorm, Normalize
 
     while isinstance(modules[-1], Normalize):
         modules = modules[:-1]
     if spec.projection is not None:
-        modules = [*modules, _projection(_dimension(modules), spec.projection, spec.activation)]
+        size, function = _dimension(modules), nn.Tanh() if spec.activation == "tanh" else None
+        draws = torch.Generator().manual_seed(derive_seed(0, "projection", size, spec.projection) >> 1)
+        weight = torch.empty(spec.projection, size).normal_(0.0, _PROJECTION_STD, generator=draws)
+        options = {"activation_function": function, "init_weight": weight, "init_bias": torch.zeros(spec.projection)}
+        modules = [*modules, Dense(size, spec.projection, **options)]
     if spec.layer_norm:
         modules = [*modules, LayerNorm(_dimension(modules))]
     return [*modules, Normalize()] if spec.similarity == "cosine" else modules
@@ -342,17 +332,6 @@ def _pooled(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
     if not any(isinstance(module, Pooling) for module in modules):
         raise ModelError(f"model {spec.name!r} has no pooling that could be replaced: set pooling to own")
     return [pooling if isinstance(module, Pooling) else module for module in modules]
-
-
-def _projection(size: int, dimension: int, activation: Activation) -> nn.Module:
-    from sentence_transformers.sentence_transformer.modules import Dense
-
-    draws = torch.Generator().manual_seed(derive_seed(0, "projection", size, dimension) >> 1)
-    weight = torch.empty(dimension, size).normal_(0.0, _PROJECTION_STD, generator=draws)
-    bias = torch.zeros(dimension)
-    function = nn.Tanh() if activation == "tanh" else None
-    dense: nn.Module = Dense(size, dimension, activation_function=function, init_weight=weight, init_bias=bias)
-    return dense
 
 
 def _dimension(modules: list[nn.Module]) -> int:

@@ -129,8 +129,10 @@ class Location:
         if self.commit is None:
             check_files(self.path)
             return Lookup(there=_size(self.path))
-        if cached := _cached(self.name, self.commit):
-            return Lookup(there=cached)
+        if cached := _cached_folder(self.name, self.commit):
+            with suppress(ModelError):
+                check_files(cached)
+                return Lookup(there=_size(cached))
         try:
             return _on_hub(self.name, self.commit)
         except ModelError:
@@ -142,17 +144,15 @@ class Location:
 def locate(name: str, revision: str | None = None, fetch: bool = False) -> Location:
     """Locates a folder, a hub id or a packaged model; reads folders and caches, and does not contact the hub.
 
-    revision: a branch, tag or commit of a hub id. fetch: downloads what is not on this machine.
+    revision: a branch, tag or commit of a hub id. fetch: downloads what is not here, and adapters' bases.
 
     Raises:
         ModelError: only with `fetch`: there is no such model, or it cannot be downloaded.
     """
     location = _locate(name, revision)
-    return _with_bases(location.fetched()) if fetch else location
-
-
-def _with_bases(location: Location) -> Location:
-    """The same with the bases of the adapters within its folder on this machine."""
+    if not fetch:
+        return location
+    location = location.fetched()
     for path, class_name in {} if location.adapter else module_folders(location.path).items():
         if class_name == "Transformer" and (path / ADAPTER).is_file():
             check_adapter(path)
@@ -198,15 +198,10 @@ def _locate(name: str, revision: str | None) -> Location:
         return Location(name, revision, folder)
     if name in PACKAGED or not HUB_ID.fullmatch(name):
         return Location(name, problem=f"model {name!r}: no such folder: give a folder, a hub id or {_known()}")
-    cached = _cached_folder(name, revision)
-    return Location(name, revision, cached if cached and _has_weights(cached) else None, on_hub=True)
-
-
-def _has_weights(folder: Path) -> bool:
-    try:
-        return any(has_weights(path) for path in module_folders(folder))
-    except ModelError:  # fetching the model tells what is wrong with it
-        return False
+    cached, whole = _cached_folder(name, revision), False
+    with suppress(ModelError):  # fetching the model tells what is wrong with it
+        whole = cached is not None and any(has_weights(path) for path in module_folders(cached))
+    return Location(name, revision, cached if whole else None, on_hub=True)
 
 
 def _packaged(name: str, revision: str | None) -> Location:
@@ -255,16 +250,6 @@ def _commit(repository: str, revision: str | None) -> str:
 
 def _size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-
-
-def _cached(repository: str, commit: str) -> int:
-    if (folder := _cached_folder(repository, commit)) is None:
-        return 0
-    try:
-        check_files(folder)
-    except ModelError:
-        return 0
-    return _size(folder)
 
 
 def _on_hub(repository: str, commit: str) -> Lookup:

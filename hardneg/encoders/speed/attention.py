@@ -47,21 +47,6 @@ def has_kernel() -> bool:
     return {"scale", "window_size"} <= kernel_options()
 
 
-@cache
-def _register_unpadded() -> None:
-    """Registers attention without padding in transformers; masks are built for padded texts alone."""
-    from transformers import AttentionInterface, AttentionMaskInterface
-
-    AttentionInterface.register(UNPADDED, _unpadded)
-    AttentionMaskInterface.register(UNPADDED, _mask)
-
-
-def _mask(*sizes: Any, attention_mask: Tensor | None = None, **rest: Any) -> Tensor | None:
-    from transformers.masking_utils import sdpa_mask
-
-    return None if attention_mask is None else sdpa_mask(*sizes, attention_mask=attention_mask, **rest)
-
-
 def _unpadded(
     module: Any,
     query: Tensor,
@@ -202,11 +187,10 @@ def set_attention(transformer: Any, attention: Attention, packed: bool = False) 
     """
     check_attention(attention, transformer, packed)
     chosen = _of_processor(transformer, packed) if attention == "auto" else attention
-    if chosen in _OURS:
-        name, register_it = _OURS[chosen]
-        register_it()
-        transformer.set_attn_implementation(name)
-    elif chosen not in {"auto", transformer.config._attn_implementation}:
+    if chosen in ("batched", "unpadded"):
+        register()
+        transformer.set_attn_implementation(_BATCHED if chosen == "batched" else UNPADDED)
+    elif chosen not in ("auto", transformer.config._attn_implementation):
         transformer.set_attn_implementation(chosen)
 
 
@@ -217,12 +201,18 @@ def _of_processor(transformer: Any, packed: bool) -> Attention:
 
 
 @cache
-def _register() -> None:
+def register() -> None:
+    """Registers both attentions in transformers; unpadded, masks are built for padded texts alone."""
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
 
+    def mask(*sizes: Any, attention_mask: Tensor | None = None, **rest: Any) -> Tensor | None:
+        return None if attention_mask is None else sdpa_mask(*sizes, attention_mask=attention_mask, **rest)
+
     AttentionInterface.register(_BATCHED, _batched)
     AttentionMaskInterface.register(_BATCHED, sdpa_mask)
+    AttentionInterface.register(UNPADDED, _unpadded)
+    AttentionMaskInterface.register(UNPADDED, mask)
 
 
 def _batched(
@@ -255,10 +245,6 @@ def _is_plain(module: Any, qkv: tuple[Tensor, ...], mask: Tensor | None, rest: d
         causal = rest.get("is_causal")
         return not (getattr(module, "is_causal", True) if causal is None else causal)
     return mask.dtype == torch.bool and mask.shape[1] == 1 and bool((mask == mask[:, :, :1]).all())
-
-
-_OURS = {"batched": (_BATCHED, _register), "unpadded": (UNPADDED, _register_unpadded)}
-"""Their names in transformers, and the functions that register them."""
 
 
 def attended(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor | None) -> Tensor | None:

@@ -1,21 +1,20 @@
 """The parts of a collection: files or streams of records, in which a mistake does not end the reading.
 
-Also the names of splits: their order, and which a collection may have; and which of a source's queries are used.
+Also the names of splits: their order, and which a collection may have.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from hardneg.formats.excluded import Exclusion, HasExcluded
 from hardneg.formats.qrels import qrels_parser
-from hardneg.formats.text_lines import checked_id, lines_or_errors
+from hardneg.formats.text_lines import lines_or_errors
 from hardneg.records.errors import DataError
 from hardneg.records.types import Collection, Document, Judgement, Membership, Query
-from hardneg.records.wording import counted
 
 Record = Document | Query | Judgement | Exclusion | Membership
 LineParser = Callable[[Path, int, str], Record | None]
@@ -119,34 +118,3 @@ def split_problem(name: str) -> str:
     if _NAME.fullmatch(name):
         return ""
     return f"split {name!r}: a name has letters, digits, '.', '_' and '-', and begins with a letter or digit; rename it"
-
-
-@dataclass
-class JudgedQueries:
-    """Picks the judged queries of each source and remembers what is left."""
-
-    _totals: dict[str, int] = field(default_factory=dict)
-    _used: dict[str, set[str]] = field(default_factory=dict)
-
-    def select(self, source: str, queries: Iterable[tuple[int, Query]], named: set[str]) -> Iterator[Query]:
-        """The queries whose id is in `named`, in order; each comes with the number of its line or row.
-
-        Raises:
-            DataError: an id occurs twice, is empty or has white space.
-        """
-        seen: set[str] = set()
-        used = self._used.setdefault(source, set())
-        for number, query in queries:
-            checked_id(source, number, query.query_id)
-            if query.query_id in seen:
-                raise DataError.at(source, number, f"query id {query.query_id!r} stands there twice")
-            seen.add(query.query_id)
-            if query.query_id in named:
-                used.add(query.query_id)
-                yield query
-        self._totals[source] = len(seen)
-
-    def notes(self) -> list[str]:
-        """After all splits were read: how many queries of each source no judgement names."""
-        left = {source: total - len(self._used[source]) for source, total in self._totals.items()}
-        return [f"{source}: {counted(n, 'query')} left out: no judgement names them" for source, n in left.items() if n]

@@ -182,7 +182,7 @@ class _Writing:
     @cached_property
     def _by_split(self) -> "dict[str, list[Kept]]":
         """The queries that stay. Raises DataError where a split has none."""
-        from hardneg.datasets.summaries import SplitShares
+        from hardneg.datasets.pydocs import SplitShares
         from hardneg.writers.mixture import Draft, kept
         from hardneg.writers.repeated_texts import with_repeats
 

@@ -110,25 +110,6 @@ def kept_ids(encoder: TextEncoder, rows: StoredRows, documents: NDArray[np.int64
     origin = {"stage": "tokens", "version": _VERSION, "corpus": content, "tokens": source.identity}
     origin |= {"cut": asdict(cut) if cut else None, "blocks": digest(starts)}
     store, key = Store(corpus.folder.parent), digest(origin)
-    with _opened(store, key, source.vocabulary) as ids:
-        yield ids
-    if ids is not None and ids.blocks >= set(starts):
-        _finish(store, key, ids, origin)
-
-
-def _content(corpus: Corpus) -> str | None:
-    """The identity of a corpus: the digest of its file in its artifact's manifest."""
-    if not (corpus.folder / MANIFEST).exists():
-        return None
-    with suppress(ArtifactError):
-        artifact = Store(corpus.folder.parent).find(corpus.folder.name)
-        return None if artifact is None else artifact.files.get(TEXTS) or artifact.key
-    return None
-
-
-@contextmanager
-def _opened(store: Store, key: str, vocabulary: int) -> Iterator[KeptIds | None]:
-    """Opens the ids of a key, finished or not; other processes may write them at the same time."""
     try:
         finished = store.find(key)
     except ArtifactError as error:
@@ -136,16 +117,32 @@ def _opened(store: Store, key: str, vocabulary: int) -> Iterator[KeptIds | None]
         yield None
         return
     if finished is not None or store.read_only:
-        yield KeptIds(finished.path, vocabulary) if finished is not None else None
+        yield KeptIds(finished.path, source.vocabulary) if finished is not None else None
         return
-    with store.lock(key, shared=True):
-        yield KeptIds(store.path(key) if store.path(key).exists() else store.workspace(key), vocabulary)
+    with store.lock(key, shared=True):  # other processes may write them at the same time
+        folder = store.path(key) if store.path(key).exists() else store.workspace(key)
+        yield (ids := KeptIds(folder, source.vocabulary))
+    if ids.blocks >= set(starts):
+        _finish(store, key, ids, origin)
+
+
+def _content(corpus: Corpus) -> str | None:
+    """The identity of a corpus: the digest of its file in its artifact's manifest."""
+    with suppress(ArtifactError):
+        if (corpus.folder / MANIFEST).exists():
+            artifact = Store(corpus.folder.parent).find(corpus.folder.name)
+            return None if artifact is None else artifact.files.get(TEXTS) or artifact.key
+    return None
 
 
 def _finish(store: Store, key: str, ids: KeptIds, origin: dict[str, Any]) -> None:
     """Commits the ids as an artifact, unless another process still writes them or has committed them."""
+
+    def leave_it() -> None:
+        raise BlockingIOError
+
     try:
-        with store.lock(key, waiting=_leave_it):
+        with store.lock(key, waiting=leave_it):
             store.recover(key)
             if not store.path(key).exists():
                 for path in ids.folder.iterdir():
@@ -156,7 +153,3 @@ def _finish(store: Store, key: str, ids: KeptIds, origin: dict[str, Any]) -> Non
         return
     except HardnegError as error:
         _log.warning("token ids are not kept (%s)", error)
-
-
-def _leave_it() -> None:
-    raise BlockingIOError

@@ -76,7 +76,9 @@ def _put_in(model: Any, adapter: AdapterSpec, folder: Path | None, base: str, re
 
 def _learn(model: Any) -> None:
     """Makes the adapter's weights trainable, and freezes all others of the model."""
-    own = {id(weights) for part in _layers(model) for weights in _own(part)}
+    own = set[int]()
+    for part in _layers(model):  # without the weights of the layer that it is put around
+        own |= {id(each) for each in part.parameters()} - {id(each) for each in part.get_base_layer().parameters()}
     for weights in model.parameters():
         weights.requires_grad_(id(weights) in own)
 
@@ -108,12 +110,6 @@ def _layers(module: nn.Module) -> Iterator[Any]:
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     return (part for part in module.modules() if isinstance(part, BaseTunerLayer))
-
-
-def _own(layer: Any) -> Iterator[nn.Parameter]:
-    """The adapter's weights in a layer, without those of the layer that it is put around."""
-    base = {id(weights) for weights in layer.get_base_layer().parameters()}
-    return (weights for weights in layer.parameters() if id(weights) not in base)
 
 
 def _new(model: nn.Module, adapter: AdapterSpec) -> Any:
@@ -171,10 +167,9 @@ def _fill(model: Any, folder: Path) -> None:
         result: Any = set_peft_model_state_dict(model, weights, NAME)
     except (OSError, RuntimeError, ValueError, KeyError) as error:
         raise ModelError(f"adapter {folder}: does not fit its base ({' '.join(str(error).split())[:200]})") from error
-    own = {id(weights) for part in _layers(model) for weights in _own(part)}
-    names = {name for name, weights in model.named_parameters() if id(weights) in own}
+    _learn(model)
+    names = {name for name, weights in model.named_parameters() if weights.requires_grad}
     lacking = names.intersection(result.missing_keys)
     if lacking or result.unexpected_keys:
         name = min([*lacking, *result.unexpected_keys])
         raise ModelError(f"adapter {folder}: does not fit its base ({name}): name the base that it was trained on")
-    _learn(model)

@@ -13,6 +13,7 @@ Similarity = Literal["dot", "cosine", "maxsim", "meanmaxsim"]
 Activation = Literal["identity", "tanh"]
 Side = Literal["query", "document"]
 Attention = Literal["auto", "sdpa", "eager", "batched", "unpadded", "flash_attention_2", "flash_attention_3"]
+Precision = Literal["auto", "fp32", "bf16"]
 Weights = Literal["auto", "fp32", "bf16", "fp16"]
 
 SIMILARITIES = ("dot", "cosine", "maxsim", "meanmaxsim")

@@ -11,7 +11,7 @@ from torch import nn
 from hardneg.encoders.families.adapters.layers import put_adapters
 from hardneg.encoders.open.model_files import TRANSFORMERS, check_activations, load_options, module_folders, sides
 from hardneg.encoders.open.source import network_folder
-from hardneg.encoders.spec import SIDES, FullSpec
+from hardneg.encoders.spec import SIDES, FullSpec, Precision
 from hardneg.encoders.tokens.typed_tokens import check_token_types, joined
 from hardneg.encoders.towers import folded, has_twins, route, transformers, twins, with_own_queries
 from hardneg.records.errors import ModelError
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from hardneg.encoders.open.resolved import ResolvedModel
-    from hardneg.encoders.speed.fastest import Precision
 
 
 _NUMBER = re.compile(r"\.\d+\.")
@@ -30,7 +29,7 @@ _SHOWN, _LEAST = 3, 2
 _PROJECTION_STD = 0.02
 
 
-def weights_dtype(spec: FullSpec, precision: "Precision | None") -> torch.dtype:
+def weights_dtype(spec: FullSpec, precision: Precision | None) -> torch.dtype:
     """The dtype that weights are loaded in: float32 to train (no precision) and for `auto`, else the requested one."""
     if precision is None or spec.dtype == "fp32":
         return torch.float32
@@ -128,7 +127,7 @@ def load_kwargs(folder: Path, dtype: torch.dtype) -> dict[str, Any]:
     return {"dtype": dtype, **next((options[class_name] for class_name in TRANSFORMERS if class_name in options), {})}
 
 
-def load_module(model: "ResolvedModel", device: str | None, precision: "Precision | None") -> "SentenceTransformer":
+def load_module(model: "ResolvedModel", device: str | None, precision: Precision | None) -> "SentenceTransformer":
     """The model by its spec, with prompts and lengths set, in evaluation mode.
 
     precision: that of the encoding; None is to train, and only then a new adapter is added.

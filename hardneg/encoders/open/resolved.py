@@ -33,7 +33,7 @@ from hardneg.encoders.open.model_files import (
 )
 from hardneg.encoders.open.source import Location, locate, network_folder
 from hardneg.encoders.protocol import EncoderFamily, TextEncoder
-from hardneg.encoders.spec import TOKEN_TYPES, FullSpec, ModelSpec
+from hardneg.encoders.spec import TOKEN_TYPES, FullSpec, ModelSpec, Precision
 from hardneg.records.errors import HardnegError, ModelError, PluginError
 from hardneg.records.layout import SPEC_FILE
 from hardneg.records.types import Lookup, PluginSetting
@@ -44,7 +44,6 @@ from hardneg.store.identity import options_in_key
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
-    from hardneg.encoders.speed.fastest import Precision
 
 _PATTERNS = ("vocab.txt", "vocab.json", "merges.txt", "*.model", "*.jinja", "*.tiktoken", "*.vocab", "bpe.codes")
 _CONFIGS: tuple[str, ...] = ("config.json", "sentence_*_config.json", "model.safetensors.index.json")
@@ -386,9 +385,7 @@ def read_spec(folder: Path) -> ModelSpec:
     return ModelSpec(str(folder), **own, adapter=saved_adapter(content.get("adapter"), path))
 
 
-def load_encoder(
-    model: ModelSpec | Path, device: str | None = None, precision: "Precision | None" = None
-) -> TextEncoder:
+def load_encoder(model: ModelSpec | Path, device: str | None = None, precision: Precision | None = None) -> TextEncoder:
     """Opens a model by its spec, or by its folder where hardneg saved it.
 
     What the spec leaves open is taken from the model's own folder.
@@ -413,7 +410,7 @@ def load_encoder(
     return encoder
 
 
-def load_learner(model: ModelSpec | Path, device: str | None = None, precision: "Precision | None" = None) -> "Encoder":
+def load_learner(model: ModelSpec | Path, device: str | None = None, precision: Precision | None = None) -> "Encoder":
     """Opens a model, as `load_encoder` does, to train it. Raises ModelError, also where it has no weights here."""
     return learner(load_encoder(model, device, precision))
 

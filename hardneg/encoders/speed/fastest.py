@@ -6,14 +6,13 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from hardneg.encoders.spec import Attention
+from hardneg.encoders.spec import Attention, Precision
 from hardneg.encoders.speed.attention import set_attention
 from hardneg.encoders.towers import in_bfloat16, sharing
 from hardneg.records.errors import ModelError, UsageError
 from hardneg.runtime.processor import processor_of
 from hardneg.store.choices import choose
 
-Precision = Literal["auto", "fp32", "bf16"]
 Use = Literal["inference", "training"]
 
 LARGE = 1_000_000

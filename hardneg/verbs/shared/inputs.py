@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hardneg.encoders.spec import Precision
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.queries import Queries
@@ -17,12 +18,11 @@ if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.protocol import TextEncoder
     from hardneg.encoders.spec import Side
-    from hardneg.encoders.speed.fastest import Precision
     from hardneg.registry.protocols import Searcher
     from hardneg.runtime.progress import Progress
 
 
-def open_encoder(source: ArtifactInput, device: str | None, precision: "Precision | None" = None) -> "TextEncoder":
+def open_encoder(source: ArtifactInput, device: str | None, precision: Precision | None = None) -> "TextEncoder":
     """The recipe's own model, or the one a training stage made; precision: what it encodes in, None to train."""
     from hardneg.encoders.open.resolved import load_encoder
 
@@ -30,7 +30,7 @@ def open_encoder(source: ArtifactInput, device: str | None, precision: "Precisio
 
 
 def open_prompted(
-    context: StageContext[StageSpec], side: "Side", prompt: str | None, precision: "Precision | None"
+    context: StageContext[StageSpec], side: "Side", prompt: str | None, precision: Precision | None
 ) -> "TextEncoder":
     """The stage's model, with another prompt of a side where there is one.
 

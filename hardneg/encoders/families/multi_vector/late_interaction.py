@@ -9,9 +9,9 @@ from hardneg.encoders.families.adapters.adapter_source import adapter_of
 from hardneg.encoders.open.configuration import own_length, transformer_options
 from hardneg.encoders.open.contract import CONFIG, Contract, filled_values, own_prompts, saved_values
 from hardneg.encoders.open.model_files import json_object, sides
-from hardneg.encoders.open.resolved import FolderFamily
+from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel
 from hardneg.encoders.protocol import Form
-from hardneg.encoders.spec import SHORTEST, SIDES, FullSpec, ModelSpec, Side
+from hardneg.encoders.spec import SHORTEST, SIDES, FullSpec, ModelSpec, Precision, Side
 from hardneg.records.errors import ModelError
 from hardneg.records.types import PluginSetting
 from hardneg.store.digest import digest
@@ -19,8 +19,6 @@ from hardneg.store.identity import options_in_key
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
-    from hardneg.encoders.open.resolved import ResolvedModel
-    from hardneg.encoders.speed.fastest import Precision
 
 SIMILARITIES = ("maxsim", "meanmaxsim")
 METADATA = "artifact.metadata"
@@ -147,7 +145,7 @@ class LateInteraction(FolderFamily):
     form: ClassVar[Form] = "token-vectors"
     own: ClassVar[tuple[str, ...]] = ("MultiVectorEncoder", "ColBERT", STANFORD)
 
-    def full(self, model: "ResolvedModel") -> FullSpec:
+    def full(self, model: ResolvedModel) -> FullSpec:
         """The spec, filled in from the model's folder.
 
         Raises:
@@ -201,15 +199,13 @@ class LateInteraction(FolderFamily):
             lines.append(f"encoder.query_expansion is {self.query_expansion}: give a number of tokens, 0 is none")
         return lines
 
-    def content_digest(self, model: "ResolvedModel") -> str:
+    def content_digest(self, model: ResolvedModel) -> str:
         """The digest of the files' content and the options, also those of older formats outside of their modules."""
         name = super().content_digest(model)
         options = read_late_interaction(model.path).options if len(model.origins) == 1 else {}
         return digest([name, dict(options)]) if options else name
 
-    def load(
-        self, model: "ResolvedModel", device: str | None = None, precision: "Precision | None" = None
-    ) -> "Encoder":
+    def load(self, model: ResolvedModel, device: str | None = None, precision: Precision | None = None) -> "Encoder":
         """The model in evaluation mode.
 
         Raises:

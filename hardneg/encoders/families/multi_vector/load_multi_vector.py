@@ -17,7 +17,7 @@ from hardneg.encoders.open.loading import (
     weights_dtype,
     with_prompts,
 )
-from hardneg.encoders.spec import SIDES, FullSpec
+from hardneg.encoders.spec import SIDES, FullSpec, Precision
 from hardneg.encoders.towers import has_twins, route, transformers, twins
 from hardneg.records.errors import ModelError
 from hardneg.runtime.seeding import derive_seed
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from hardneg.encoders.families.multi_vector.late_interaction import LateInteraction
     from hardneg.encoders.open.resolved import ResolvedModel
-    from hardneg.encoders.speed.fastest import Precision
 
 _SCORED = "MultiVectorMask"
 _TOKENS = "token_embeddings"
@@ -35,7 +34,7 @@ _KNOWN = {"Dense", _SCORED, "Normalize"}
 
 
 def load_multi_vector(
-    options: "LateInteraction", model: "ResolvedModel", device: str | None, precision: "Precision | None"
+    options: "LateInteraction", model: "ResolvedModel", device: str | None, precision: Precision | None
 ) -> "SentenceTransformer":
     """The model in evaluation mode.
 

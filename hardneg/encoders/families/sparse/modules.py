@@ -23,7 +23,7 @@ from hardneg.encoders.open.loading import (
     with_prompts,
 )
 from hardneg.encoders.open.model_files import json_object, module_folders, sides
-from hardneg.encoders.spec import FullSpec
+from hardneg.encoders.spec import FullSpec, Precision
 from hardneg.encoders.towers import folded, has_twins, route, twins, with_own_queries
 from hardneg.records.errors import ModelError
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from hardneg.encoders.families.sparse.splade import Splade
     from hardneg.encoders.open.resolved import ResolvedModel
-    from hardneg.encoders.speed.fastest import Precision
 
 _SCALE = 1 / 8  # so small that GELU is about linear; the norm after it removes the scale
 _BAR = 4.5
@@ -40,7 +39,7 @@ _CHUNK = 64  # tokens whose weights are computed at once without gradients: the 
 
 
 def load_module(
-    options: "Splade", model: "ResolvedModel", device: str | None, precision: "Precision | None"
+    options: "Splade", model: "ResolvedModel", device: str | None, precision: Precision | None
 ) -> "SparseEncoder":
     """The model by options and spec, in evaluation mode.
 

@@ -6,7 +6,6 @@ from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from hardneg.encoders.open.resolved import load_learner
 from hardneg.lines.base import Argument, Arguments, Job, Line
 from hardneg.lines.shared_arguments import MODEL
 from hardneg.records.errors import UsageError
@@ -89,7 +88,7 @@ def _result(shares: Mapping[str, float], plan: None, workplace: "Workplace") -> 
     from hardneg.api.content_store import keep_result
     from hardneg.api.results import TrainedModel
     from hardneg.encoders.open.model_card import model_card, without_folder
-    from hardneg.encoders.open.resolved import resolve
+    from hardneg.encoders.open.resolved import load_learner, resolve
     from hardneg.encoders.spec import ModelSpec
     from hardneg.records.layout import MODEL_FOLDER
     from hardneg.store.digest import Content

@@ -8,7 +8,6 @@ from hardneg.doors.hub.pushable_files import listed_files, model_files
 from hardneg.doors.hub.pushed_folder import PushedFolder
 from hardneg.doors.hub.recorded_run import RecordedRun
 from hardneg.doors.hub.upload import CARD, Upload
-from hardneg.encoders.open.resolved import load_learner
 from hardneg.records.errors import ModelError, UsageError
 from hardneg.records.layout import MODEL_FOLDER, SPEC_FILE
 
@@ -74,11 +73,12 @@ def _card(folder: Path, upload_type: str) -> str:
     if upload_type == "reranker":
         return _RERANKER
     from hardneg.encoders.open.model_card import model_card
+    from hardneg.encoders.open.resolved import load_learner
     from hardneg.encoders.spec import ModelSpec
 
     known = (folder / SPEC_FILE).is_file()
     try:
-        return model_card(load_learner(folder, "cpu") if known else load_learner(ModelSpec(str(folder)), "cpu"), {})
+        return model_card(load_learner(folder if known else ModelSpec(str(folder)), "cpu"), {})
     except ModelError as error:
         raise ModelError(f"{path}: is not there, and none can be made ({error}): write one") from None
 

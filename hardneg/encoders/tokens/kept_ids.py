@@ -20,8 +20,7 @@ from hardneg.encoders.protocol import StoredRows, TextEncoder
 from hardneg.encoders.tokens.backend import Ids
 from hardneg.encoders.tokens.segmenting import SegmentedCorpus, SegmentTokens, rows_of
 from hardneg.encoders.tokens.tokens import Tokens
-from hardneg.formats.corpus import Corpus
-from hardneg.formats.corpus_writer import TEXTS
+from hardneg.formats.corpus import TEXTS, Corpus
 from hardneg.records.errors import ArtifactError, HardnegError
 from hardneg.store.artifacts import MANIFEST, Store
 from hardneg.store.atomic_write import replacing

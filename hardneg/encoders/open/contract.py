@@ -79,12 +79,8 @@ def read_contract(folder: Path) -> Contract:
     if declared not in ("cosine", "dot"):
         odd.append(f"similarity {declared} is not available from an index of inner products: set similarity")
     elif declared == "dot" and normalised:
-        said = (
-            f"{_CUT}: set similarity"
-            if cut
-            else "dot with normalised vectors is reported as cosine: the scores are the same"
-        )
-        odd.append(said)
+        same = "dot with normalised vectors is reported as cosine: the scores are the same"
+        odd.append(f"{_CUT}: set similarity" if cut else same)
     if not (folder / SPEC_FILE).is_file():
         odd += [f"{side}_length: {remark}" for side, (_, remark) in lengths.items() if remark]
     return Contract(

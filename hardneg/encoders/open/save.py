@@ -33,7 +33,11 @@ _READABLE = 0o444
 def save_module(module: "SentenceTransformer", spec: FullSpec, folder: Path, card: str | None) -> None:
     """Writes the model, the part of `spec` that its modules lack, and the card; replaces `folder`."""
     with written_whole(folder) as draft, evaluating(module):
-        whole = _typed(module, spec) if spec.typed else module
+        whole = module
+        if spec.typed:  # a tokenizer a side sets that side's token types wherever the model is opened
+            parts = (with_token_type(route(module, side), spec.token_type(side)) for side in SIDES)
+            typed = assembled([twins(*parts)], spec, str(module.device), type(module))
+            whole = with_prompts(typed, module.prompts, module.default_prompt_name)
         if spec.adapter is not None and spec.adapter.save == "merged" and has_adapter(whole):
             whole = merged(whole)
         for transformer in transformers(whole):
@@ -62,13 +66,6 @@ def written_whole(folder: Path) -> Iterator[Path]:
                     path.chmod(path.stat().st_mode | (draft.stat().st_mode & _READABLE))
     except OSError as error:
         raise ModelError(f"model {folder} cannot be written ({error}): check disk and permissions") from error
-
-
-def _typed(module: "SentenceTransformer", spec: FullSpec) -> "SentenceTransformer":
-    """The same weights with a tokenizer a side, which sets that side's token types wherever the model is opened."""
-    query, document = (with_token_type(route(module, side), spec.token_type(side)) for side in SIDES)
-    typed = assembled([twins(query, document)], spec, str(module.device), type(module))
-    return with_prompts(typed, module.prompts, module.default_prompt_name)
 
 
 def forget_last_call(tokenizer: Any) -> None:

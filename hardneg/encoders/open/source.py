@@ -106,19 +106,14 @@ class Location:
         bare = [path for path, class_name in modules if class_name not in _BARE and not has_weights(path)]
         if patterns := [(path / name).relative_to(folder).as_posix() for path in bare for name in PICKLES]:
             self.download(patterns)
-        self._remember()
+        cached = _cached_folder(self.name, self.commit)
+        if cached is not None and self.revision != self.commit and not _cached_folder(self.name, self.revision):
+            from huggingface_hub import hf_hub_download
+
+            name = next(name for name in CONFIGURATIONS if (cached / name).exists())
+            with suppress(Exception):  # notes the branch's commit, so that its name serves offline too
+                hf_hub_download(self.name, name, revision=self.revision)
         return replace(self, folder=folder)
-
-    def _remember(self) -> None:
-        """Records the commit of the branch in the hub's cache, so that its name serves offline too."""
-        from huggingface_hub import hf_hub_download
-
-        folder = _cached_folder(self.name, self.commit)
-        if folder is None or self.revision == self.commit or _cached_folder(self.name, self.revision):
-            return
-        name = next(name for name in CONFIGURATIONS if (folder / name).exists())
-        with suppress(Exception):  # the files are there; only the next look-up will need the hub
-            hf_hub_download(self.name, name, revision=self.revision)
 
     def look_up(self) -> Lookup:
         """The bytes of the files to read: those in a folder or in the hub's cache, and those to download.
@@ -129,6 +124,8 @@ class Location:
         if self.commit is None:
             check_files(self.path)
             return Lookup(there=_size(self.path))
+        from huggingface_hub import constants
+
         if cached := _cached_folder(self.name, self.commit):
             with suppress(ModelError):
                 check_files(cached)
@@ -138,7 +135,11 @@ class Location:
         except ModelError:
             raise
         except Exception as error:  # the hub's client lets errors of several libraries through
-            raise ModelError(_hub_problem(self.name, error)) from error
+            problem = f"the hub does not give it ({first_line(error)}): check the name, or go online"
+            if "gated" in f"{type(error).__name__} {error}".lower():
+                page = f"{constants.ENDPOINT}/{self.name}"
+                problem = f"gated: accept its terms on {page}, then `hf auth login`"
+            raise ModelError(f"model {self.name!r}: {problem}") from error
 
 
 def locate(name: str, revision: str | None = None, fetch: bool = False) -> Location:
@@ -269,12 +270,3 @@ def _on_hub(repository: str, commit: str) -> Lookup:
     there = sum(sizes[path] for path in here)
     named = [tag.removeprefix("license:") for tag in info.tags or () if tag.startswith("license:")]
     return Lookup(there, sum(sizes[path] for path in wanted) - there, f"licence {named[0]}" if named else "")
-
-
-def _hub_problem(repository: str, error: Exception) -> str:
-    from huggingface_hub import constants
-
-    if "gated" in f"{type(error).__name__} {error}".lower():
-        page = f"{constants.ENDPOINT}/{repository}"
-        return f"model {repository!r}: gated: accept its terms on {page}, then `hf auth login`"
-    return f"model {repository!r}: the hub does not give it ({first_line(error)}): check the name, or go online"

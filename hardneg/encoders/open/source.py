@@ -4,7 +4,7 @@ import fnmatch
 import importlib.util
 import re
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -41,7 +41,7 @@ class Location:
     """The location of a model's files.
 
     folder: None where they are not on this machine. on_hub: whether `name` is a hub id and not a folder.
-    problem: why there is no such model; empty otherwise. adapter: whether the folder holds an adapter alone.
+    problem: why there is no such model; empty otherwise.
     """
 
     name: str
@@ -49,12 +49,12 @@ class Location:
     folder: Path | None = None
     on_hub: bool = False
     problem: str = ""
-    adapter: bool = field(init=False)
 
-    def __post_init__(self) -> None:
+    @property
+    def adapter(self) -> bool:
+        """Whether the folder holds an adapter alone."""
         folder = self.folder
-        alone = folder is not None and (folder / ADAPTER).is_file() and not (folder / "modules.json").is_file()
-        object.__setattr__(self, "adapter", alone)
+        return folder is not None and (folder / ADAPTER).is_file() and not (folder / "modules.json").is_file()
 
     @property
     def path(self) -> Path:
@@ -162,11 +162,7 @@ def locate(name: str, revision: str | None = None, fetch: bool = False) -> Locat
 
 
 def adapted(folder: Path) -> Location:
-    """The location of the model that an adapter is for, by the name in its folder.
-
-    Raises:
-        ModelError: there is none.
-    """
+    """The location of the model that an adapter is for, by the name in its folder. Raises ModelError: there is none."""
     config = json_object(folder / ADAPTER)
     name, revision = config.get("base_model_name_or_path"), config.get("revision")
     if not isinstance(name, str) or not name.strip() or not isinstance(revision, str | None):

@@ -31,11 +31,7 @@ class Dense(FolderFamily):
             raise ModelError(f"model {folder}: its modules are those of a {family} encoder: set encoder: {family}")
 
     def load(self, model: ResolvedModel, device: str | None = None, precision: Precision | None = None) -> "Encoder":
-        """The model in evaluation mode.
-
-        Raises:
-            ModelError: it does not support what its spec sets.
-        """
+        """The model in evaluation mode. Raises ModelError: it does not support what its spec sets."""
         from hardneg.encoders.encoder import Encoder
         from hardneg.encoders.open.loading import load_module
 

@@ -206,11 +206,7 @@ class LateInteraction(FolderFamily):
         return digest([name, dict(options)]) if options else name
 
     def load(self, model: ResolvedModel, device: str | None = None, precision: Precision | None = None) -> "Encoder":
-        """The model in evaluation mode.
-
-        Raises:
-            ModelError: it does not support what its spec sets.
-        """
+        """The model in evaluation mode. Raises ModelError: it does not support what its spec sets."""
         from hardneg.encoders.encoder import Encoder
         from hardneg.encoders.families.multi_vector.load_multi_vector import load_multi_vector
         from hardneg.encoders.families.multi_vector.token_vectors import VectorAToken

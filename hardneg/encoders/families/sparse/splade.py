@@ -87,11 +87,7 @@ class Splade(FolderFamily):
         return digest_of(model_content(model.location), replace(model.full, encoder=setting))
 
     def load(self, model: ResolvedModel, device: str | None = None, precision: Precision | None = None) -> "Encoder":
-        """The model in evaluation mode.
-
-        Raises:
-            ModelError: it does not support what its spec sets.
-        """
+        """The model in evaluation mode. Raises ModelError: it does not support what its spec sets."""
         from hardneg.encoders.encoder import Encoder
         from hardneg.encoders.families.sparse.modules import load_module, terms_of
         from hardneg.encoders.families.sparse.weights import TermWeights

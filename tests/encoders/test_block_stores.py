@@ -13,7 +13,6 @@ from hardneg.encoders.corpus.stream import encoded_blocks
 from hardneg.formats.vectors import shard_folder
 from hardneg.formats.vectors.shards import SHARD
 from hardneg.indexes.open_store import open_store
-from hardneg.records.errors import ArtifactError, PartDone
 from hardneg.records.layout import SHARDS
 from hardneg.runtime.distributed import World
 from hardneg.runtime.progress import Silent
@@ -74,27 +73,9 @@ def test_one_folder_is_the_index_itself(models, corpus, tmp_path):
     check_same(encode(encoder, corpus, tmp_path / "whole"), open_store(folder))
 
 
-def test_a_shard_goes_to_its_place_with_its_last_block(models, corpus, tmp_path):
-    far = Sharding(4, url=f"file://{tmp_path}/far", taken=slice(1, 3), of="x")
-    store = shards_of(models["static"], corpus, tmp_path / "here", sharding=far)
-    assert store.numbers == range(2, 6)
-    put(store, [2, 3, 4])
-    assert [path.parent.name for path in (tmp_path / "far").glob(f"*/{SHARD}")] == ["shard-00001"]
-    assert [path.name for path in (tmp_path / "here").glob("shard-*") if path.is_dir()] == ["shard-00002"]
-    assert shards_of(models["static"], corpus, tmp_path / "here", 7, far).finished() == {2, 3, 4}
-    put(store, [5])
-    with pytest.raises(PartDone, match=r"2 of 4 shards are at .*; 0, 3 are still missing"):
-        store.close()
-    rest = shards_of(models["static"], corpus, tmp_path / "there", sharding=Sharding(4, url=far.url, of="x"))
-    assert rest.finished() == {2, 3, 4, 5}
-    put(rest, [0, 1, 6, 7])
-    rest.close()
-    check_same(encode(models["static"], corpus, tmp_path / "whole"), open_store(tmp_path / "there"))
-
-
-@pytest.mark.parametrize("at", ["close_index", "close_shard", "put_shard"])
+@pytest.mark.parametrize("at", ["close_index", "close_shard"])
 def test_who_goes_on_closes_what_a_killed_writer_could_not(models, corpus, tmp_path, monkeypatch, at):
-    place = Sharding(2, url=f"file://{tmp_path}/far", of="x")
+    place = Sharding(2)
 
     def dies(*given, **more):
         if at == "close_index":
@@ -110,7 +91,7 @@ def test_who_goes_on_closes_what_a_killed_writer_could_not(models, corpus, tmp_p
     again = shards_of(models["static"], corpus, tmp_path / "here", 0, place)
     assert again.finished() == set(range(8))
     again.close()
-    said = json.loads((tmp_path / "far/shard-00001" / SHARD).read_text())
+    said = json.loads((tmp_path / "here/shard-00001" / SHARD).read_text())
     assert sorted(said["files"]) == ["docid", "index"]
     check_same(encode(models["static"], corpus, tmp_path / "whole"), open_store(tmp_path / "here"))
 
@@ -147,13 +128,6 @@ def test_what_another_run_began_is_gone_on_with(models, corpus, tmp_path):
     assert again.finished() == {0, 1, 5} and len(again.work.cut) == 4
     found = encode(models["static"], corpus, tmp_path / "here", Sharding(5))  # this machine's own way
     check_same(encode(models["static"], corpus, tmp_path / "whole"), found)
-
-
-def test_a_place_with_shards_of_something_else_is_left(models, corpus, tmp_path):
-    encode(models["static"], corpus, tmp_path / "a", Sharding(2, url=f"file://{tmp_path}/far", of="x"))
-    with pytest.raises(ArtifactError, match="is a shard of another corpus, model or cut"):
-        other = Sharding(2, url=f"file://{tmp_path}/far", of="y")
-        shards_of(models["static"], corpus, tmp_path / "b", sharding=other).finished()
 
 
 def test_shards_are_locked_on_a_network_file_system(models, corpus, tmp_path, monkeypatch):

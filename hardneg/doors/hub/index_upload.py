@@ -12,7 +12,6 @@ from hardneg.doors.hub.upload import Upload
 from hardneg.doors.pyserini.folders import Named, openings
 from hardneg.doors.pyserini.openings import QuerySide, opening
 from hardneg.encoders.open.pyserini_lines import quoted
-from hardneg.formats.vectors.shards import Shards
 from hardneg.indexes.open_store import form_in
 from hardneg.records.errors import HardnegError, UsageError
 from hardneg.records.layout import DOC_IDS, INDEX_FOLDER, SHARDS, TERMS
@@ -58,7 +57,7 @@ def index_upload(pushed: PushedFolder, repo: str, encoder: str) -> Upload:
         ArtifactError: a file has changed since it was written.
     """
     notes: list[str] = []
-    folder = _whole(pushed.folder)
+    folder = pushed.folder
     if pushed.artifact:
         files = listed_files(folder, pushed.artifact, pushed.part, notes, ())
     else:
@@ -79,22 +78,13 @@ def run_index_upload(run: RecordedRun, repo: str, encoder: str) -> Upload:
     if not folder.is_dir():
         raise UsageError(f"{run.folder}: no {INDEX_FOLDER}/ there: give {{wanted}} model, negatives or runs", "wanted")
     notes: list[str] = []
-    files = run.compared_files("index", _whole(folder), notes)
+    files = run.compared_files("index", folder, notes)
     files = some_files(folder, FILES, notes) if files is None else files
     paragraphs = [*_encoded_by(encoder), *(origin_section(run, stage) if stage else [])]
     if stage and (model := run.query_model(stage)):
         paragraphs.append(f"The key of the model that encodes its queries is `{run.key(model)}`.")
     card = _card(folder, repo, run.dataset_title, paragraphs, lines_of(folder, repo, encoder, run))
     return Upload.of("index", card, files, notes, run.shown_lock())
-
-
-def _whole(folder: Path) -> Path:
-    shards = Shards.of(folder)
-    if shards is not None and shards.elsewhere:
-        raise UsageError(
-            f"{folder}: its shards are at URLs: `hardneg index merge` makes one folder, which can be pushed"
-        )
-    return folder
 
 
 def _encoded_by(encoder: str) -> list[str]:

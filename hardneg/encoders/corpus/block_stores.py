@@ -68,7 +68,7 @@ class OneFolder:
 
 @dataclass(frozen=True)
 class ShardFolders:
-    """An index in shards: the process that writes the last block of a shard closes it and uploads it.
+    """An index in shards: the process that writes the last block of a shard closes it.
 
     The lock of a shard is shared by its writers, and exclusive for the process that closes it. So a shard is closed
     once, when no process has its files open.
@@ -79,14 +79,13 @@ class ShardFolders:
 
     @property
     def numbers(self) -> range:
-        """The blocks of the shards to encode here."""
-        taken = self.work.taken
-        return range(self.work.cut[taken.start], self.work.cut[taken.stop])
+        """All of them."""
+        return range(self.work.cut[-1])
 
     def finished(self) -> set[int]:
-        """The blocks of complete shards, wherever they lie, and those in the journals."""
+        """The blocks of complete shards, and those in the journals."""
         numbers = set[int]()
-        for shard in self.work.taken:
+        for shard in self.work.numbers:
             if self.work.find(shard) is not None:
                 numbers.update(self.work.blocks(shard))
             elif self.work.own(shard).exists():
@@ -110,13 +109,12 @@ class ShardFolders:
         with self._locked(shard, fcntl.LOCK_SH), self.work.encoder.writer(own, part, self.writer) as writer:
             writer.write_block(number, start - part.rows.start, encoded)
         with self._locked(shard, fcntl.LOCK_EX):
-            closed = not own.exists() or (own / SHARD).exists()
-            if not closed and self._written(shard).issuperset(self.work.blocks(shard)):
+            if not (own / SHARD).exists() and self._written(shard).issuperset(self.work.blocks(shard)):
                 self.work.close(shard)
 
     def close(self) -> None:
         """Closes the shards that a killed process left at their last step, and lists them all."""
-        for shard in self.work.taken:
+        for shard in self.work.numbers:
             if self.work.find(shard) is None:
                 self.work.close(shard)
         self.work.close_all()

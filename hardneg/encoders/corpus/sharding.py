@@ -1,9 +1,8 @@
-"""Encodes an index in shards: each is cut, encoded, closed, and moved to its folder or URL."""
+"""Encodes an index in shards: each is cut, encoded and closed."""
 
 import json
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,12 +16,9 @@ from hardneg.encoders.protocol import StoredRows, TextEncoder
 from hardneg.encoders.tokens.segmenting import SegmentedCorpus
 from hardneg.formats.segments import segment_ids
 from hardneg.formats.vectors.begun_blocks import drop
-from hardneg.formats.vectors.remote import joined
-from hardneg.formats.vectors.shard_folder import Closed, close_folder, close_shard, put_shard
+from hardneg.formats.vectors.shard_folder import Closed, close_folder, close_shard
 from hardneg.formats.vectors.shards import BEGUN_CUT, even_cut, shard_name
 from hardneg.formats.vectors.sparse_store import SHAPE
-from hardneg.records.errors import ArtifactError, PartDone, UsageError
-from hardneg.records.wording import counted
 from hardneg.runtime.distributed import barrier, from_first, world
 from hardneg.runtime.progress import Progress
 from hardneg.store.atomic_write import replace_text
@@ -32,18 +28,10 @@ _IDS = 65_536  # read at a time
 
 @dataclass(frozen=True)
 class Sharding:
-    """How an index is divided into shards.
-
-    shards, rows: into how many, or how many rows each, at most but for whole blocks. url: where they are put; None
-    leaves them in the folder. taken: the shards to encode now, counted from 0. of: what the shards are encoded from,
-    by its digest.
-    """
+    """How an index is divided: into how many shards, or how many rows each, at most but for whole blocks."""
 
     shards: int | None = None
     rows: int | None = None
-    url: str | None = None
-    taken: slice = field(default_factory=lambda: slice(None))
-    of: str = ""
 
     def cut(self, layout: Layout) -> list[int]:
         """The first block of each shard, and how many blocks there are."""
@@ -94,37 +82,26 @@ class ShardWork:
     rows: StoredRows
     layout: Layout
     folder: Path
-    sharding: Sharding
     cut: Sequence[int]
 
     @classmethod
     def begun(cls, encoder: TextEncoder, rows: StoredRows, folder: Path, sharding: Sharding) -> "ShardWork":
         """The work in this folder, cut as requested or as a stopped run has cut it."""
         layout = Layout.of_encoder(encoder, rows)
-        cut = sharding.cut(layout) if sharding.url else _begun(folder, sharding.cut(layout))
-        return cls(encoder, rows, layout, folder, sharding, cut)
+        return cls(encoder, rows, layout, folder, _begun(folder, sharding.cut(layout)))
 
     @property
-    def taken(self) -> range:
-        """The numbers of the shards to encode now. Raises UsageError where there is none."""
-        numbers = range(len(self.cut) - 1)
-        if not (own := numbers[self.sharding.taken]):
-            problem = f"there are {counted(len(numbers), 'shard')}, counted from 0: none is among those taken"
-            raise UsageError(f"take: {problem}")
-        return own
+    def numbers(self) -> range:
+        """The numbers of the shards."""
+        return range(len(self.cut) - 1)
 
     def blocks(self, number: int) -> range:
         """The numbers of a shard's blocks."""
         return range(self.cut[number], self.cut[number + 1])
 
     def own(self, number: int) -> Path:
-        """The local folder of a shard."""
+        """The folder of a shard."""
         return self.folder / shard_name(number)
-
-    def location(self, number: int) -> str:
-        """The folder or URL of a complete shard."""
-        url = self.sharding.url
-        return joined(url, shard_name(number)) if url else str(self.own(number))
 
     def part(self, number: int) -> ShardRows:
         """A shard's rows."""
@@ -135,38 +112,23 @@ class ShardWork:
         )
 
     def find(self, number: int) -> Closed | None:
-        """The shard, if it is complete. Raises ArtifactError where it belongs to another index, or is truncated."""
-        closed, own = Closed.find(self.location(number)), self.part(number).rows
-        wanted = {"of": self.sharding.of, "first": own.start, "rows": len(own)}
-        if closed and any(closed.said.get(name) != value for name, value in wanted.items()):
-            problem = "is a shard of another corpus, model or cut"
-            raise ArtifactError(f"{closed.location}: {problem}: name another folder or URL, or remove it")
-        if closed:
-            closed.check_sizes()
-        return closed
+        """The shard, if it is complete."""
+        return Closed.find(self.own(number))
 
     def close(self, number: int) -> None:
-        """Completes a shard with all of its blocks and moves it to its location; called by one process."""
-        own, part, sharding = self.own(number), self.part(number), self.sharding
+        """Completes a shard with all of its blocks; called by one process."""
+        own, part = self.own(number), self.part(number)
         if not self.encoder.is_complete(own, part):
             close_index(self.encoder, part, own)
         for path in own.iterdir():
             if path.is_file() and path.name not in self.encoder.files:  # what a killed process left
                 path.unlink()
         size: Mapping[str, Any] = {"terms" if (own / SHAPE).exists() else "dimension": self.encoder.dimension}
-        close_shard(own, len(part), {"first": part.rows.start, "of": sharding.of, **size})
-        if sharding.url:
-            put_shard(own, self.location(number))
-            shutil.rmtree(own)
+        close_shard(own, len(part), {"first": part.rows.start, **size})
 
     def close_all(self) -> None:
-        """Closes the folder. Raises PartDone where shards are still missing."""
-        shards = [self.find(number) for number in range(len(self.cut) - 1)]
-        missing = [number for number, shard in enumerate(shards) if shard is None]
-        if missing:
-            finished = f"{len(shards) - len(missing)} of {counted(len(shards), 'shard')} are at {self.sharding.url}"
-            first = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
-            raise PartDone(f"{finished}; {first} are still missing: take them, here or on another machine")
+        """Closes the folder, whose shards are complete."""
+        shards = [self.find(number) for number in self.numbers]
         close_folder(self.folder, [shard for shard in shards if shard is not None])
 
 
@@ -183,18 +145,16 @@ def _begun(folder: Path, cut: list[int]) -> list[int]:
 def write_shards(
     encoder: TextEncoder, rows: StoredRows, folder: Path, options: EncodeOptions, progress: Progress, sharding: Sharding
 ) -> None:
-    """Encodes the selected shards that are not complete, and closes the folder once all are.
+    """Encodes the shards that are not complete, and closes the folder.
 
-    Several processes each call this with the same arguments, and share the blocks of each shard. With a URL, at most
-    one shard is on this disk. A run resumes the cut of a stopped one, whatever cut is requested now.
+    Several processes each call this with the same arguments, and share the blocks of each shard. A run resumes
+    the cut of a stopped one, whatever cut is requested now.
 
     Raises:
         ModelError: a number is not finite.
-        ArtifactError: a stored shard belongs to another index, or a shard cannot be written.
-        PartDone: other shards are still missing.
     """
     work = ShardWork.begun(encoder, rows, folder, sharding)
-    for number in work.taken:
+    for number in work.numbers:
         if not from_first(world().first and work.find(number) is not None):
             _make(work, number, options, progress)
             barrier()

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -13,7 +13,6 @@ from hardneg.formats.queries import Queries
 from hardneg.formats.runs import lists_in_order
 from hardneg.formats.vectors.block_files import contiguous
 from hardneg.indexes.kernels.candidate_scoring import angular_scores, rank_candidates
-from hardneg.indexes.kernels.checks import check_encoded
 from hardneg.mining.listing import listed, rows_of, with_positives, without
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import RUN
@@ -21,7 +20,6 @@ from hardneg.records.types import Encoded, Hits, RankedList
 from hardneg.runtime.distributed import World
 from hardneg.runtime.progress import Seconds
 from hardneg.store.artifacts import SCRATCH
-from hardneg.store.digest import digest
 from hardneg.verbs.shared.context import StageContext
 from hardneg.verbs.shared.inputs import open_prompted, open_searcher
 from hardneg.verbs.shared.run_blocks import Entry
@@ -94,31 +92,7 @@ class Searching:
 
         inputs = self.context.inputs
         searcher = open_searcher(inputs["index"], self.collection, self.context.device, self.context.progress)
-        kept = KeptLists(self.context.folder / SCRATCH / "shards", self.context.spec.place)
-        return shard_by_shard(searcher, kept)
-
-    def _searcher_at(self, start: int) -> "Searcher":
-        """The searcher for the window of queries that begins there: all machines call its lists by one name."""
-        from hardneg.indexes.shard_search import ShardedSearcher
-
-        if self.context.spec.place is None or not isinstance(self._searcher, ShardedSearcher):
-            return self._searcher
-        sources = sorted((path, item.key) for path, item in self.context.inputs.items())
-        return replace(self._searcher, name=digest([sources, self.context.spec.identity(), start]))
-
-    def search_shards(self, taken: slice) -> set[int]:
-        """Searches the shards that are taken for all queries; returns the numbers of those that nobody searched yet."""
-        from hardneg.indexes.shard_search import ShardedSearcher
-
-        missing, step = set[int](), self._at_once
-        for start in range(0, len(self.queries), step):
-            if not isinstance(searcher := self._searcher_at(start), ShardedSearcher) or not searcher.several:
-                raise UsageError(f"{self.context.name}: place: the index is not in shards: leave place out")
-            window = slice(start, min(start + step, len(self.queries)))
-            wanted = self._encoded(self._encoder, window, keep=True)
-            encoded = check_encoded("shards are searched", wanted)
-            missing |= searcher.search_some(encoded, self._depth, taken)
-        return missing
+        return shard_by_shard(searcher, KeptLists(self.context.folder / SCRATCH / "shards"))
 
     @cached_property
     def _encoder(self) -> "TextEncoder | None":
@@ -147,7 +121,7 @@ class Searching:
                 window = slice(start, min(start + step, part.stop))
                 query_ids, keep = self.queries.query_ids[window], lists is None and len(part) > step
                 wanted = vectors.read(window.start, window.stop) if vectors else self._encoded(encoder, window, keep)
-                hits = self._hits(self._searcher_at(start), wanted, lists, window)
+                hits = self._hits(searcher, wanted, lists, window)
                 if self._excluded:
                     excluded = [self._excluded.get(query_id, ()) for query_id in query_ids]
                     hits = without(hits, excluded, corpus, spec.depth)

@@ -83,6 +83,9 @@ def test_a_search_that_goes_on_with_another_engine_finds_all(tmp_path, monkeypat
     whole = write_encoded(tmp_path / "whole", vectors)
     shards, kept = in_shards(whole, tmp_path / "shards", [1000, 2000]), tmp_path / "kept"
     torch, faiss = (ExactOptions(device="cpu", engine=engine) for engine in ("torch", "faiss"))
-    parts_of(shards, kept, torch).search_some(queries, 50, slice(0, 1))
+    keep = KeptLists.keep
+    with monkeypatch.context() as patched, pytest.raises(ZeroDivisionError):
+        patched.setattr(KeptLists, "keep", lambda *given: (keep(*given), 1 // 0))
+        parts_of(shards, kept, torch).search(queries, 50)
     found, expected = parts_of(shards, kept, faiss).search(queries, 50), open_store(whole, torch).search(queries, 50)
     assert found.rows.tolist() == expected.rows.tolist()

@@ -53,7 +53,6 @@ def index_upload(pushed: PushedFolder, repo: str, encoder: str) -> Upload:
     """An index that no recipe is known of; encoder: the repository of its model, empty where that is not known.
 
     Raises:
-        UsageError: it lies in shards at URLs.
         ArtifactError: a file has changed since it was written.
     """
     notes: list[str] = []

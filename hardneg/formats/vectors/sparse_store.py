@@ -228,17 +228,14 @@ class SparseStore:
         terms, weights = self._terms.read(first, last), self._weights.read(first, last)
         return self._sound(SparseRows(offsets - first, terms, weights, self.width), where)
 
-    def blocks(self, rows: int, weights: int, within: range | None = None) -> Iterator[tuple[int, SparseRows]]:
-        """All rows as blocks with the number of their first one: no more than `rows` each, and `weights` unless one.
-
-        within: the rows that are wanted; None is all.
+    def blocks(self, rows: int, weights: int, start: int = 0) -> Iterator[tuple[int, SparseRows]]:
+        """The rows from `start` on as blocks with the number of their first: up to `rows`, and `weights` unless one.
 
         Raises:
             ArtifactError: what is there is damaged.
         """
-        start, end = (0, self.count) if within is None else (within.start, within.stop)
-        while start < end:
-            offsets = self._offsets.read(start, min(start + rows, end) + 1)
+        while start < self.count:
+            offsets = self._offsets.read(start, min(start + rows, self.count) + 1)
             held = int(np.searchsorted(offsets - offsets[0], weights, "right")) - 1
             stop = start + max(1, held)
             yield start, self.read(start, stop)

@@ -88,11 +88,8 @@ class Searching:
 
     @cached_property
     def _searcher(self) -> "Searcher":
-        from hardneg.indexes.shard_search import KeptLists, shard_by_shard
-
         inputs = self.context.inputs
-        searcher = open_searcher(inputs["index"], self.collection, self.context.device, self.context.progress)
-        return shard_by_shard(searcher, KeptLists(self.context.folder / SCRATCH / "shards"))
+        return open_searcher(inputs["index"], self.collection, self.context.device, self.context.progress)
 
     @cached_property
     def _encoder(self) -> "TextEncoder | None":
@@ -152,25 +149,15 @@ class Searching:
             return encode_kept(encoder, texts, side, options, context.progress, keep)
 
     def _hits(self, searcher: "Searcher", wanted: Wanted, lists: Iterator[RankedList] | None, window: slice) -> Hits:
+        from hardneg.indexes.kept_search import search_kept
+
         with self.seconds.of("search"):
             if lists is None:
-                return self._kept(searcher, wanted, f"{window.start}-{window.stop}")
+                name = f"{window.start}-{window.stop}"
+                return search_kept(searcher, wanted, self._depth, self.context.folder / SCRATCH / "lists" / name)
             some = islice(lists, window.stop - window.start)
             rows = rows_of(self.collection.corpus, [ranked.doc_ids for ranked in some])
             return rank_candidates(searcher, wanted, rows, self._depth)
-
-    def _kept(self, searcher: "Searcher", wanted: Wanted, name: str) -> Hits:
-        """What is found for a window of queries; where the searcher keeps nothing itself, the lists are kept."""
-        from hardneg.indexes.kernels.max_passage import PooledSearcher
-        from hardneg.indexes.shard_search import KeptLists, ShardedSearcher
-
-        inner = searcher.searcher if isinstance(searcher, PooledSearcher) else searcher
-        if isinstance(inner, ShardedSearcher):
-            return searcher.search(wanted, self._depth)
-        kept = KeptLists(self.context.folder / SCRATCH / "lists")
-        if (hits_of := kept.find(name)) is None:
-            kept.keep(name, hits_of := searcher.search(wanted, self._depth))
-        return hits_of
 
     @property
     def _at_once(self) -> int:

@@ -1,14 +1,13 @@
-"""What is wrong with the list of shards, and with what was found in them, is told."""
+"""What is wrong with the list of shards is told."""
 
 import pytest
-from indexes.shards.parts import COUNT, documents, parts_of
+from indexes.shards.parts import COUNT
 from shard_folders import in_shards
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.formats.vectors.shards import Shards
 from hardneg.records.errors import ArtifactError
 from hardneg.records.layout import SHARDS
-from hardneg.testing.forms import drawn_queries
 
 
 @pytest.mark.parametrize(
@@ -27,21 +26,3 @@ def test_a_damaged_list_is_told(whole, tmp_path, change, told):
     with pytest.raises(ArtifactError, match=told):
         FlatVectors.open(shards).read(0, COUNT)
     assert Shards.of(whole["vectors"]) is None
-
-
-@pytest.mark.parametrize("fault", ["cut", "another's"])
-def test_kept_lists_that_are_damaged_are_told(whole, tmp_path, fault):
-    queries = drawn_queries("vectors", documents("vectors"), exact=False)
-    searcher = parts_of(in_shards(whole["vectors"], tmp_path / "shards", [64, 130]), tmp_path / "kept")
-    searcher.search(queries, 9)
-    (path,) = (tmp_path / "kept").iterdir()
-    whole_file = path.read_bytes()
-    if fault == "cut":
-        path.write_bytes(whole_file[:-9])
-    else:
-        path.unlink()
-        searcher.search(queries, 10)
-        (other,) = (tmp_path / "kept").iterdir()
-        other.rename(path)
-    with pytest.raises(ArtifactError, match=r"npz: (damaged lists|lists of another search or shard)"):
-        searcher.search(queries, 9)

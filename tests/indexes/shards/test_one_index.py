@@ -17,7 +17,7 @@ from hardneg.indexes.kernels.candidate_scoring import rank_candidates
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.open_store import form_in, open_store
 from hardneg.runtime.progress import Silent
-from hardneg.testing.forms import FORMS, drawn_queries
+from hardneg.testing.forms import FORMS, drawn_queries, write_encoded
 
 
 def found(folder: Path, form: str, k: int = 20):
@@ -83,3 +83,14 @@ def test_threads_read_many_shards_at_once(whole, tmp_path, form):
 
 def _weights(encoded):
     return encoded if isinstance(encoded, np.ndarray) else encoded.weights
+
+
+@pytest.mark.parametrize("engine", ["torch", "bf16"])
+def test_each_engine_finds_the_same_in_shards(tmp_path, engine):
+    vectors, queries = (np.random.default_rng(n).standard_normal((n, 32), np.float32) for n in (9000, 300))
+    vectors[4000:4100] = vectors[:100]
+    options = ExactOptions(device="cpu", engine=engine, corpus_block=1024)
+    expected = open_store(write_encoded(tmp_path / "whole", vectors), options).search(queries, 50)
+    shards = in_shards(tmp_path / "whole", tmp_path / "shards", [1700, 1800, 4099, 7000])
+    found = open_store(shards, options).search(queries, 50)
+    assert found.rows.tobytes() == expected.rows.tobytes() and found.scores.tobytes() == expected.scores.tobytes()

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -11,29 +10,23 @@ from torch import Tensor
 
 from hardneg.formats.vectors.token_store import TokenStore
 from hardneg.indexes.kernels.checks import DecodedRows, check_finite, no_hits
-from hardneg.indexes.kernels.exact.begun_pass import BegunPass, best_of, kept_best
 from hardneg.indexes.kernels.exact.exact import ExactOptions, WithOptions
 from hardneg.indexes.kernels.exact.exact_torch import DeviceVectors
-from hardneg.indexes.kernels.exact.top_k import best_hits, merged
+from hardneg.indexes.kernels.exact.top_k import BegunPass, best_hits, best_of, kept_best, merged
 from hardneg.indexes.kernels.maxsim.maxsim_scores import block_scores, check_tokens, documents_at_once, tensor
 from hardneg.records.types import Encoded, Hits, TokenVectors
 from hardneg.runtime.float32_products import float32_products
 from hardneg.runtime.progress import Silent
-
-_CELL = 1 << 18
-"""Tokens of documents: as many as the largest block of any device."""
 
 
 @dataclass(frozen=True)
 class MultiVectorSearcher(DecodedRows, WithOptions):
     """Searches the token vectors of a folder; `options` change the speed only, `progress` counts the blocks.
 
-    Vectors of no more than `options.resident` bytes stay on the device from the first search on. rows: the only ones
-    searched; they begin at a row of `cell_at`.
+    Vectors of no more than `options.resident` bytes stay on the device from the first search on.
     """
 
     store: TokenStore
-    rows: range | None = None
 
     def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
         """The k documents of the largest MaxSim with each query, exactly; ties by ascending row.
@@ -47,11 +40,6 @@ class MultiVectorSearcher(DecodedRows, WithOptions):
     def settings(self) -> ExactOptions:
         """The device, and how many tokens of documents and of queries are multiplied at a time."""
         return self.options or ExactOptions()
-
-    @property
-    def searched(self) -> range:
-        """The rows that are searched."""
-        return range(len(self.store)) if self.rows is None else self.rows
 
     @cached_property
     def at_once(self) -> int:
@@ -109,20 +97,13 @@ def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) 
     answered = np.flatnonzero(np.diff(queries.offsets))
     sizes = _Sizes.of(options, len(queries.vectors))
     parts = list(_parts(queries[answered], sizes.queries, options.where))
-    rows, begins = searcher.searched, np.arange(0, int(store.offsets[-1]), _CELL)  # whole cells, or up to the end
-    edges = [*np.searchsorted(store.offsets, begins).tolist(), len(store)]
-    cells = [range(max(start, rows.start), min(stop, rows.stop)) for start, stop in pairwise(edges)]
-    spans = [span for cell in cells for span in store.spans(sizes.documents, cell)]
-    total = sum(stop - start for start, stop in spans)
-    begun = BegunPass(options.begun, f"tokens-{sizes.documents}-{sizes.queries}-{searcher.searched.start}-{total}")
+    begun = BegunPass(options.begun, sizes, k, queries.offsets, queries.vectors)
     best = [best_of(begun.state(number), options.where) for number in range(len(parts))]
-    first = spans[0][0] if spans else 0
-    spans = [span for span in spans if span[0] >= first + begun.done]
-    done = int(np.count_nonzero(np.diff(store.offsets[: first + begun.done + 1])))
-    tracked = (searcher.progress or Silent()).task("search", total, "passages")
+    done = int(np.count_nonzero(np.diff(store.offsets[: begun.done + 1])))
+    tracked = (searcher.progress or Silent()).task("search", len(store), "passages")
     with torch.inference_mode(), float32_products(options.where), tracked as task:
         begun.tell(task)
-        for start, stop in spans:
+        for start, stop in store.spans(sizes.documents, begun.done):
             lengths = np.diff(store.offsets[start : stop + 1])
             counts = torch.from_numpy(lengths[lengths > 0]).to(options.where)
             if len(counts):
@@ -130,7 +111,7 @@ def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) 
                 scores = (block_scores(block, counts, part.vectors, part.counts) for part in parts)
                 best[:] = [merged(mine, own, done, k) for mine, own in zip(best, scores, strict=True)]
             done += len(counts)
-            begun.at(stop - first, lambda: (kept_best(mine, k) for mine in best))
+            begun.at(stop, lambda: (kept_best(mine, k) for mine in best))
             task.advance(stop - start)
         top = best_hits(best, len(answered), k)
     hits = no_hits(len(queries), k)
@@ -138,16 +119,6 @@ def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) 
     hits.rows[answered] = np.append(np.flatnonzero(np.diff(store.offsets)), -1)[top.rows]
     hits.scores[answered] = top.scores
     return hits
-
-
-def cell_at(store: TokenStore, row: int) -> int:
-    """Return the first document at or after `row` that begins a cell.
-
-    A cell has the documents that begin among so many tokens, on every device and for all options. Blocks do not reach
-    over one, so the score of a document is the same to the bit in a search of whole cells and in one of all.
-    """
-    token = -(-int(store.offsets[row]) // _CELL) * _CELL
-    return min(int(np.searchsorted(store.offsets, token)), len(store))
 
 
 def _parts(queries: TokenVectors, size: int, device: torch.device) -> Iterator[_QueryTokens]:

@@ -16,7 +16,7 @@ class TrainableEncoderTests(EncoderTests):
         """Scores in training equal those of a search, and have gradients."""
         import torch
 
-        from hardneg.indexes.encoded_scores import score_matrix
+        from hardneg.indexes.kernels.candidate_scoring import score_matrix
 
         encoder = self._opened(tmp_path, to_train=True)
         queries, documents = self._embedded(encoder, "query"), self._embedded(encoder, "document")

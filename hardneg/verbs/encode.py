@@ -18,7 +18,7 @@ from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
 from hardneg.verbs.shared.stage_spec import FORMS, IndexSpec, RecipeView, Row, Sizes, encoding
 
 if TYPE_CHECKING:
-    from hardneg.encoders.corpus.block_stores import BlockStore
+    from hardneg.encoders.corpus.sharding import OneFolder, ShardFolders
     from hardneg.encoders.inference import EncodeOptions
     from hardneg.encoders.protocol import StoredRows, TextEncoder
     from hardneg.encoders.tokens.segmenting import SegmentedCorpus
@@ -160,9 +160,8 @@ class Encode(IndexSpec):
 
     def _store(
         self, context: "StageContext[Encode]", encoder: "TextEncoder", rows: "StoredRows", writer: int
-    ) -> "BlockStore":
-        from hardneg.encoders.corpus.block_stores import OneFolder, ShardFolders
-        from hardneg.encoders.corpus.sharding import Sharding, ShardWork
+    ) -> "OneFolder | ShardFolders":
+        from hardneg.encoders.corpus.sharding import OneFolder, ShardFolders, Sharding, ShardWork
 
         if not self._in_shards(context):
             return OneFolder(encoder, rows, context.folder, writer)
@@ -179,7 +178,7 @@ class EncodedBlocks:
     encoder: "TextEncoder"
     rows: "StoredRows"
     options: "EncodeOptions"
-    store: "BlockStore"
+    store: "OneFolder | ShardFolders"
 
     @cached_property
     def sizes(self) -> Sequence[int]:
@@ -190,7 +189,7 @@ class EncodedBlocks:
 
     def finished(self) -> set[int]:
         """By the store."""
-        return self.store.finished()
+        return self.store.finished_blocks()
 
     def make(self, numbers: Sequence[int]) -> "Iterator[tuple[int, tuple[int, Encoded]]]":
         """The first row of each, and what its texts are encoded into."""
@@ -204,7 +203,7 @@ class EncodedBlocks:
         from hardneg.encoders.corpus.stream import Layout
         from hardneg.formats.vectors.begun_blocks import drop
 
-        self.store.write(number, *content)
+        self.store.write_block(number, *content)
         drop(self.options.begun, Layout.of_encoder(self.encoder, self.rows).name(number))
 
     def finish(self) -> Facts:

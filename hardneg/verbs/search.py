@@ -147,8 +147,7 @@ class Search(RunSpec):
         """
         from hardneg.formats.runs import join_runs, write_run
         from hardneg.verbs.shared.inputs import open_collection
-        from hardneg.verbs.shared.searched_queries import searched_queries
-        from hardneg.verbs.shared.searching import Searching, share_of_queries
+        from hardneg.verbs.shared.searching import Searching, searched_queries, share_of_queries
 
         if world().first:
             context.keep_only(SCRATCH)
@@ -175,8 +174,7 @@ class Search(RunSpec):
         """Whole windows of queries; none where the queries' vectors are given."""
         from hardneg.formats.queries import Queries
         from hardneg.verbs.shared.inputs import open_collection
-        from hardneg.verbs.shared.searched_queries import searched_queries
-        from hardneg.verbs.shared.searching import Searching, without_candidates
+        from hardneg.verbs.shared.searching import Searching, searched_queries, without_candidates
 
         if self.query_vectors is not None:
             return None

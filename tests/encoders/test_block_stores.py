@@ -7,8 +7,7 @@ import pytest
 from encoders.test_sharded import FP32, check_same, corpus, encode, models
 
 from hardneg.encoders.corpus import sharding
-from hardneg.encoders.corpus.block_stores import OneFolder, ShardFolders
-from hardneg.encoders.corpus.sharding import Sharding, ShardWork
+from hardneg.encoders.corpus.sharding import OneFolder, ShardFolders, Sharding, ShardWork
 from hardneg.encoders.corpus.stream import encoded_blocks
 from hardneg.formats.vectors import shard_folder
 from hardneg.formats.vectors.shards import SHARD
@@ -37,7 +36,7 @@ def made(store, encoder, rows, numbers):
 def put(store, numbers):
     encoder, rows = store.work.encoder, store.work.rows
     for block in made(store, encoder, rows, numbers):
-        store.write(*block)
+        store.write_block(*block)
 
 
 @pytest.mark.parametrize("kind", ["static", "sparse", "multi-vector"])
@@ -45,10 +44,10 @@ def test_many_writers_in_any_order_make_what_one_does(models, corpus, tmp_path, 
     encoder = models[kind]
     monkeypatch.setattr(encoder, "block", 4)
     first = shards_of(encoder, corpus, tmp_path / "shards")
-    assert first.numbers == range(8) and first.finished() == set()
+    assert first.numbers == range(8) and first.finished_blocks() == set()
     for writer, number in enumerate([7, 0, 3, 6, 1, 4, 2, 5], 1):
         put(shards_of(encoder, corpus, tmp_path / "shards", writer), [number])
-        assert number in first.finished()
+        assert number in first.finished_blocks()
     assert len(list((tmp_path / "shards").glob(f"*/{SHARD}"))) == 3  # closed by who wrote the last block of each
     first.close()
     found = open_store(tmp_path / "shards")
@@ -65,11 +64,11 @@ def test_one_folder_is_the_index_itself(models, corpus, tmp_path):
     for writer, number in enumerate([5, 7, 0, 1, 6, 3, 4, 2]):
         store = OneFolder(encoder, rows, folder, writer)
         for block in made(store, encoder, rows, [number]):
-            store.write(*block)
-    assert store.finished() == set(store.numbers) == set(range(8))
+            store.write_block(*block)
+    assert store.finished_blocks() == set(store.numbers) == set(range(8))
     store.close()
     store.close()
-    assert store.finished() == set(range(8))
+    assert store.finished_blocks() == set(range(8))
     check_same(encode(encoder, corpus, tmp_path / "whole"), open_store(folder))
 
 
@@ -89,7 +88,7 @@ def test_who_goes_on_closes_what_a_killed_writer_could_not(models, corpus, tmp_p
         with pytest.raises(KeyboardInterrupt):
             put(store, [7])
     again = shards_of(models["static"], corpus, tmp_path / "here", 0, place)
-    assert again.finished() == set(range(8))
+    assert again.finished_blocks() == set(range(8))
     again.close()
     said = json.loads((tmp_path / "here/shard-00001" / SHARD).read_text())
     assert sorted(said["files"]) == ["docid", "index"]
@@ -110,7 +109,7 @@ def test_writers_at_once_close_each_shard_once(models, corpus, tmp_path, monkeyp
 
     def write(store, block):
         together.wait()
-        store.write(*block)
+        store.write_block(*block)
 
     threads = [threading.Thread(target=write, args=pair) for pair in zip(stores, blocks, strict=True)]
     for thread in threads:
@@ -125,7 +124,7 @@ def test_writers_at_once_close_each_shard_once(models, corpus, tmp_path, monkeyp
 def test_what_another_run_began_is_gone_on_with(models, corpus, tmp_path):
     put(shards_of(models["static"], corpus, tmp_path / "here", 1), [0, 1, 5])
     again = shards_of(models["static"], corpus, tmp_path / "here", sharding=Sharding(8))
-    assert again.finished() == {0, 1, 5} and len(again.work.cut) == 4
+    assert again.finished_blocks() == {0, 1, 5} and len(again.work.cut) == 4
     found = encode(models["static"], corpus, tmp_path / "here", Sharding(5))  # this machine's own way
     check_same(encode(models["static"], corpus, tmp_path / "whole"), found)
 
@@ -135,4 +134,4 @@ def test_shards_are_locked_on_a_network_file_system(models, corpus, tmp_path, mo
     asked = as_nfs(monkeypatch)
     store = shards_of(models["static"], corpus, tmp_path, sharding=Sharding(2))
     put(store, store.numbers)
-    assert asked and store.finished() == set(store.numbers)
+    assert asked and store.finished_blocks() == set(store.numbers)

@@ -12,12 +12,11 @@ from hardneg.formats.vectors import begun_blocks
 from hardneg.formats.vectors.begun_blocks import SECONDS
 from hardneg.indexes.backends import sparse
 from hardneg.indexes.backends.flat import FlatSearcher
-from hardneg.indexes.kept_search import search_kept
 from hardneg.indexes.kernels.exact import exact_bf16
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.kernels.exact.top_k import BegunPass
 from hardneg.indexes.kernels.maxsim.exact_maxsim import MultiVectorSearcher
-from hardneg.indexes.open_store import open_store
+from hardneg.indexes.open_store import open_store, search_kept
 from hardneg.runtime.progress import Silent
 from hardneg.testing.forms import drawn_documents, drawn_queries, write_encoded
 

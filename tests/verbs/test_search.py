@@ -10,7 +10,7 @@ from recipe.recipes import artifacts_of, plan_in, recipe_in, small_collection, s
 from hardneg.encoders.encoder import Encoder
 from hardneg.formats.queries import Queries
 from hardneg.formats.runs import read_run, write_run
-from hardneg.indexes import kept_search
+from hardneg.indexes import open_store as kept_search
 from hardneg.records.errors import DataError, RecipeError
 from hardneg.records.types import RankedList
 from hardneg.runtime.progress import Silent

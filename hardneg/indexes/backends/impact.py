@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from hardneg.formats.doc_ids import DocIds
 from hardneg.formats.vectors.sparse_store import IMPACT_SCALE, SparseStore, read_terms, write_terms
 from hardneg.indexes.kernels.checks import in_order, no_hits
-from hardneg.indexes.kernels.lucene.java import HELD, fill, java_reason, open_lucene, ranked, start_java, threads
+from hardneg.indexes.kernels.lucene.java import java_reason, start_java
+from hardneg.indexes.kernels.lucene.lucene_search import HELD, fill, open_lucene, ranked, threads
 from hardneg.indexes.kernels.sparse_products import check_weights
 from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.records.layout import DOC_IDS

@@ -104,7 +104,6 @@ if TYPE_CHECKING:
     from hardneg.records.layout import ANSWERS, DROPPED, HISTORY, METRICS, MODEL_FOLDER, NEGATIVES, QUERIES, RUN
     from hardneg.records.types import (
         Answers,
-        BuildCost,
         Candidates,
         Collection,
         Document,
@@ -132,9 +131,7 @@ if TYPE_CHECKING:
         DatasetLoader,
         DenseSearcher,
         EstimatedBackend,
-        EstimatedSearch,
         IndexBackend,
-        IndexSize,
         Loss,
         NegativeMiner,
         ProductSearcher,
@@ -177,7 +174,6 @@ if TYPE_CHECKING:
     from hardneg.verbs.shared.inputs import open_collection, open_queries, own_queries
     from hardneg.verbs.shared.stage_spec import (
         PAIR_TOKENS,
-        PROCESS_BYTES,
         IndexSpec,
         RecipeView,
         Row,
@@ -230,9 +226,6 @@ __all__ = [  # noqa: RUF022
     "StageBlocks",  # the blocks that an engine computes
     "IndexBackend",  # an index
     "EstimatedBackend",  # an index that estimates its size
-    "EstimatedSearch",  # an index that estimates the memory of its search
-    "BuildCost",  # what `EstimatedBackend` returns
-    "IndexSize",  # what `EstimatedSearch` is estimated for
     "RowLookup",  # row numbers of document ids
     "Searcher",  # an opened index
     "StoredSearcher",  # an opened index that returns what it stores of a document
@@ -280,7 +273,6 @@ __all__ = [  # noqa: RUF022
     "Sizes",  # how large things are, for estimates
     "Row",  # one row of a plan: the estimate of a stage
     "PAIR_TOKENS",  # tokens of a query with a document, for estimates
-    "PROCESS_BYTES",  # memory of a process without data, for estimates
     "source_of",  # the network that a configured plugin starts from
     "StageContext",  # what `make` gets: folder, inputs, plugins, progress
     "ArtifactInput",  # an artifact that a stage reads

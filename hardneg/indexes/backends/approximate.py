@@ -22,8 +22,6 @@ from hardneg.indexes.kernels.faiss.compression import (
     threads,
 )
 from hardneg.records.errors import UsageError
-from hardneg.records.types import BuildCost
-from hardneg.registry.protocols import IndexSize
 from hardneg.runtime.progress import Progress
 from hardneg.runtime.seeding import SEED
 
@@ -60,14 +58,9 @@ class IvfFlat(FaissBackend):
     def _training(self) -> Training:
         return Training("ivf-flat", self.sample, self.lists, self.seed, f"{self.lists} lists")
 
-    def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
-        """The vectors, twice in memory as lists grow."""
-        disk = vectors * (4 * dimension + _NUMBER) + 4 * dimension * self.lists
-        return BuildCost(disk, 2 * disk)
-
-    def search_memory(self, size: IndexSize) -> int:
-        """All vectors, each with its row's number."""
-        return round(size.vectors * (4 * size.dimension + _NUMBER))
+    def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
+        """The vectors and the centres of lists."""
+        return vectors * (4 * dimension + _NUMBER) + 4 * dimension * self.lists
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
         """Assign the vectors of the dense index folder `source` to lists, block by block; return their number.
@@ -114,13 +107,9 @@ class IvfPq(FaissBackend):
     def _codebook(self) -> Codebook:
         return Codebook("ivfpq", self.subvectors, self.bits, self.sample, self.seed)
 
-    def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
+    def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
         """That of its codes and lists."""
-        return self._codebook().cost(vectors, dimension, self.lists)
-
-    def search_memory(self, size: IndexSize) -> int:
-        """The codes of all vectors, each with its row's number."""
-        return self._codebook().codes(size.vectors, self.lists)
+        return self._codebook().disk_bytes(vectors, dimension, self.lists)
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
         """Compress the vectors of the dense index folder `source`, block by block; return their number.
@@ -171,14 +160,9 @@ class Hnsw(FaissBackend):
         if wrong:
             raise UsageError(f"hnsw: {', '.join(wrong)}: m must be at least 2, the others at least 1")
 
-    def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
-        """Vectors and links, all in memory."""
-        disk = vectors * (4 * dimension + 8 * self.m + 4 * self.m // (self.m - 1) + _LEVEL_BYTES)
-        return BuildCost(disk, disk)
-
-    def search_memory(self, size: IndexSize) -> int:
-        """All of it."""
-        return self.cost(int(size.documents), int(size.vectors), size.dimension).memory
+    def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
+        """Vectors and links."""
+        return vectors * (4 * dimension + 8 * self.m + 4 * self.m // (self.m - 1) + _LEVEL_BYTES)
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
         """Link the vectors of the dense index folder `source`, block by block; return their number.
